@@ -103,7 +103,7 @@ def test_traced_functions_run_once_and_go_on() -> None:
 
     traced = tracecomp.jit.trace(fn, (tracecomp.ones(2), 3))
     assert calls == [3] and traced(tracecomp.ones(2), 2).tolist() == [2, 2]
-    assert tracecomp.jit.freeze(tracecomp.jit.trace(fn, tracecomp.ones(2))) is fn and calls == [3, 2, 1]
+    assert tracecomp.jit.freeze(tracecomp.jit.trace(fn, tracecomp.ones(2))).__wrapped__ is fn and calls == [3, 2, 1]
     module = tracecomp.nn.ReLU()
     traced = tracecomp.jit.trace_module(module, {"forward": tracecomp.ones(2)})
     assert tracecomp.jit.optimize_for_inference(traced) is module

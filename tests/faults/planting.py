@@ -5,7 +5,6 @@ planted in a process of its own.
 """
 
 from __future__ import annotations
-
 import __future__
 
 import importlib

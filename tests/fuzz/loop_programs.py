@@ -8,6 +8,7 @@ so results have equal bits, on one thread and on two, for registers of every wid
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -243,7 +244,7 @@ def arrays_for(made: Program, seed: int) -> list[Any]:
     return [*floats, *ints]
 
 
-def difference(seed: int) -> str | None:
+def difference(seed: int, checked: bool = False) -> str | None:
     """What differs between native code and the loop interpreter; None when nothing does."""
     maker = Maker(seed)
     verify_program(maker.program)
@@ -251,7 +252,7 @@ def difference(seed: int) -> str | None:
     wanted = [np.zeros(b.size, b.dtype.numpy) for b in maker.outputs]
     with np.errstate(all="ignore"):
         interpret_program(maker.program, given, wanted)
-    executable = Executable(maker.program)
+    executable = Executable(replace(maker.program, checked=checked))
     for threads in (1, 2):
         whole = [np.full(b.size * b.dtype.itemsize + 2 * MARGIN, 0xA5, np.uint8) for b in maker.outputs]
         found = [w[MARGIN:-MARGIN].view(b.dtype.numpy) for w, b in zip(whole, maker.outputs, strict=True)]

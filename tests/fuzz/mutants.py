@@ -1,114 +1,146 @@
-"""Does the suite notice small faults? ``python -m tests.fuzz.mutants --minutes 60 --seed 0``
+"""Do the tests notice small faults? ``python -m tests.fuzz.mutants --count 1000 --seed 0 --minutes 60``
 
-Faults are planted one at a time in a copy of the passes, of scheduling and of code generation: a comparison, an
-operator, a number, a condition is another one. A mutant is killed when the tests below fail or do not end. Those that
-survive are printed.
+Faults are planted one at a time in the functions of passes, scheduling and code generation: another comparison,
+operator, number, branch, order of arguments, a call left out. Each is planted in a fork of this process, which then
+runs the checks (``killers.py``) that run the changed line, quickest first, and after them the tests of the room that it
+is in. A mutant is killed when one of them fails or does not end. Those that survive are printed.
 """
 
 from __future__ import annotations
 
 import argparse
-import ast
+import os
+import pickle
 import random
-import shutil
-import subprocess
+import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+import traceback
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-import tracecomp
+import pytest
 
-ROOT = Path(tracecomp.__file__).parents[1]
-ROOMS = ("passes/graph", "passes/fusion", "passes/schedule", "passes/nests", "passes/contraction", "passes/program",
-         "codegen/kernels", "codegen/math")  # fmt: skip
-KILLERS = ("tests/test_smoke.py", "tests/fuzz/test_nets.py", "tests/passes/test_bits.py", "tests/codegen/kernels",
-           "tests/codegen/math", "tests/passes/graph", "tests/ops/test_native.py")  # fmt: skip
-SECONDS = 600
+from tests.fuzz.killers import PACKAGE, ROOMS, Killer, Reach, killers, reaches
+from tests.fuzz.mutations import Mutation, mutations, plant
+from tracecomp.base import config
 
-_COMPARISONS: dict[type, type] = {
-    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
-    ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
-}  # fmt: skip
-_OPERATORS: dict[type, type] = {
-    ast.Add: ast.Sub,
-    ast.Sub: ast.Add,
-    ast.Mult: ast.Add,
-    ast.FloorDiv: ast.Mult,
-    ast.Mod: ast.FloorDiv,
-}
+TESTS = PACKAGE.parent / "tests"
+SHARE = {"program": 10.0, "result": 40.0}
+"""Seconds for checks of each kind."""
+TESTS_SECONDS = 200
 
 
-def faults(tree: ast.Module) -> Iterator[tuple[ast.AST, str]]:
-    """Places for a fault, and what it would be; texts and annotations are none."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Compare) and type(node.ops[0]) in _COMPARISONS:
-            yield node, "another comparison"
-        elif isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
-            yield node, "another operator"
-        elif isinstance(node, ast.BoolOp):
-            yield node, "and for or"
-        elif isinstance(node, ast.Constant) and type(node.value) is int:
-            yield node, "a number more by one"
-        elif isinstance(node, ast.IfExp | ast.If):
-            yield node, "the other branch"
+def in_fork(work: Callable[[], Any], seconds: float) -> Any:
+    """What ``work`` returns in a process of its own; ``"ended"`` when that crashes, or takes too long."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        os.setsid()
+        quiet = os.open(os.devnull, os.O_RDWR)
+        os.dup2(quiet, 1)
+        os.dup2(quiet, 2)
+        signal.alarm(int(seconds) + 1)
+        try:
+            answer = pickle.dumps(work())
+        except BaseException:
+            answer = pickle.dumps(traceback.format_exc())
+        with os.fdopen(writing, "wb") as file:
+            file.write(answer)
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as file:
+        data = file.read()
+    os.waitpid(child, 0)
+    return pickle.loads(data) if data else "ended"
 
 
-def plant(node: ast.AST) -> None:
-    """Change the tree at ``node``."""
-    match node:
-        case ast.Compare():
-            node.ops[0] = _COMPARISONS[type(node.ops[0])]()
-        case ast.BinOp():
-            node.op = _OPERATORS[type(node.op)]()
-        case ast.BoolOp():
-            node.op = ast.And() if isinstance(node.op, ast.Or) else ast.Or()
-        case ast.Constant(value=int() as number):
-            node.value = number + 1
-        case ast.IfExp() | ast.If():
-            node.test = ast.UnaryOp(ast.Not(), node.test)
+class Hunt:
+    """Mutants and what kills them."""
+
+    def __init__(self, checks: list[Killer], reach: list[Reach]) -> None:
+        self.checks = checks
+        self.answers = [r.answer for r in reach]
+        order = sorted(range(len(checks)), key=lambda n: reach[n].seconds)
+        self.by_line: dict[tuple[str, int], list[int]] = {}
+        for n in order:
+            for line in reach[n].lines:
+                self.by_line.setdefault(line, []).append(n)
+
+    def killer(self, mutation: Mutation) -> str:
+        """What kind of check kills the mutant; empty when it survives."""
+        limit = sum(SHARE.values()) + 2 * TESTS_SECONDS
+        found: str = in_fork(lambda: self._hunt(mutation), limit)
+        return found
+
+    def _hunt(self, mutation: Mutation) -> str:
+        if not plant(mutation):
+            return "not planted"
+        here = self.by_line.get((str(mutation.file), mutation.line), [])
+        for kind, share in SHARE.items():
+            end = time.monotonic() + share
+            for n in here:
+                if self.checks[n].kind == kind and time.monotonic() < end:
+                    try:
+                        same = self.checks[n].check() == self.answers[n]
+                    except BaseException:
+                        same = False
+                    if not same:
+                        return kind
+        return "" if _tests_pass(mutation.file) else "tests"
 
 
-def killed(copy: Path) -> bool:
-    """Whether the tests fail on the copy."""
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *KILLERS]
-    try:
-        done = subprocess.run(command, cwd=copy, capture_output=True, timeout=SECONDS, check=False)
-    except subprocess.TimeoutExpired:
-        return True
-    return done.returncode != 0
+def _tests_pass(file: Path) -> bool:
+    """The tests beside the file, and those of its room."""
+    beside = TESTS / file.relative_to(PACKAGE).parent
+    signal.alarm(TESTS_SECONDS)
+    return pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", str(beside)]) in (0, 5)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--every", type=int, default=1, help="use each so-many-th check only")
+    parser.add_argument("--room", default="", help="only files whose path has this in it")
     options = parser.parse_args()
-    dice, end, tried, survivors = random.Random(options.seed), time.monotonic() + 60 * options.minutes, 0, 0
-    with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder)
-        for part in ("tracecomp", "tests"):
-            shutil.copytree(ROOT / part, copy / part, ignore=shutil.ignore_patterns("__pycache__"))
-        shutil.copy(ROOT / "pyproject.toml", copy)
-        files = sorted(f for room in ROOMS for f in (copy / "tracecomp" / room).rglob("*.py"))
-        while time.monotonic() < end:
-            file = dice.choice(files)
-            text = file.read_text()
-            tree = ast.parse(text)
-            places = list(faults(tree))
-            if not places:
-                continue
-            node, what = dice.choice(places)
-            plant(node)
-            file.write_text(ast.unparse(tree))
-            tried += 1
-            if not killed(copy):
-                survivors += 1
-                print(f"survived: {file.relative_to(copy)}:{getattr(node, 'lineno', 0)}, {what}", flush=True)
-            file.write_text(text)
-    print(f"{tried} mutants from seed {options.seed} on, {survivors} survived")
+    end = time.monotonic() + 60 * options.minutes
+    files = sorted(f for room in ROOMS for f in (PACKAGE / room).rglob("*.py") if options.room in str(f))
+    chosen = [m for f in files for m in mutations(f)]
+    print(f"{len(chosen)} possible faults in {len(files)} files", flush=True)
+    random.Random(options.seed).shuffle(chosen)
+    with tempfile.TemporaryDirectory() as folder, config.override(cache_dir=folder):
+        checks = killers(options.every)
+        reach = in_fork(lambda: reaches(checks), 3600)
+        if not isinstance(reach, list):
+            raise SystemExit(f"the checks do not pass without a fault: {reach}")
+        print(f"{len(checks)} checks, {sum(r.seconds for r in reach):.0f} s", flush=True)
+        tally = _try(Hunt(checks, reach), chosen[: options.count], end)
+    killed = sum(n for kind, n in tally.items() if kind)
+    print(f"{sum(tally.values())} mutants from seed {options.seed} on, {killed} killed: {dict(tally)}")
     return 0
+
+
+def _try(hunt: Hunt, chosen: list[Mutation], end: float) -> Counter[str]:
+    """How many mutants each kind of check killed."""
+    tally: Counter[str] = Counter()
+    for mutation in chosen:
+        if time.monotonic() > end:
+            break
+        by = hunt.killer(mutation)
+        if by == "not planted":
+            continue
+        tally[by if len(by) < 20 else "error"] += 1
+        if not by:
+            print(f"survived: {mutation}", flush=True)
+        if sum(tally.values()) % 50 == 0:
+            print(dict(tally), file=sys.stderr, flush=True)
+    return tally
 
 
 if __name__ == "__main__":

@@ -12,8 +12,8 @@ import pytest
 import tracecomp as torch
 from tracecomp.base.errors import CaptureError
 from tracecomp.codegen.math import exponential, functions
+from tracecomp.compiled.differences import difference
 from tracecomp.inspect import compare, explain
-from tracecomp.ir.differences import difference
 from tracecomp.ir.graph import Value
 from tracecomp.passes.graph import algebra, rule_sets
 from tracecomp.passes.program.arena import Lifetime

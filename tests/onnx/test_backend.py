@@ -14,17 +14,16 @@ import pytest
 import tracecomp as torch
 
 onnx = pytest.importorskip("onnx")
+from tracecomp.onnx.small_types import widened  # noqa: E402
 
-SMALL = r"FLOAT8|FLOAT4|INT4|INT2|float8|e4m3|e5m2|float4|u?int[24](?!\d)|e8m0"
 REASONS = {
-    rf"{SMALL}": "types of fewer than 8 bits, and floats of 8, are not tensors here",
-    r"uint(16|32|64)|_ui(16|32|64)_|UINT(16|32|64)|bitwise_not_3d": "unsigned integers of more than 8 bits",
+    r"pow_types_float32_uint(32|64)": "powers of an unsigned number of more than 8 bits: as in PyTorch, none",
     r"^test_(str|string|regex|tfidf|label_encoder|equal_string|cast.*STRING)|normalizer|_STRING": "text",
     r"image_decoder": "pictures in files",
     r"ai_onnx_ml|tree_ensemble|label_encoder": "ai.onnx.ml",
     r"^test_(adagrad|adam|momentum|nesterov|gradient)": "ai.onnx.preview.training",
     r"bernoulli|training_dropout(?!.*zero)": "random: the test has numpy's numbers",
-    r"attention.*(bf16|fp16)": "the reference rounds every step of its own order to 16 bits; ours sum in float32",
+    r"attention.*bf16|4d_causal_fp16": "a unit of the last place: the reference rounds every step of its own order",
     r"dft_irfft": "the reference's length is that of the spectrum",
     r"basic_deform_conv_with_padding": "2.4e-7 where the reference has 0, outside of the tolerance of 1e-7",
 }
@@ -49,7 +48,7 @@ def given(value: Any) -> Any:
         value = onnx.numpy_helper.to_array(value)
     if isinstance(value, list):
         return [given(v) for v in value]
-    array = None if value is None else np.asarray(value)
+    array = None if value is None else widened(np.asarray(value))
     return array if array is None or array.dtype.kind in "OSU" else torch.from_numpy(np.array(array))
 
 
@@ -70,7 +69,7 @@ def differences(found: Any, wanted: Any, case: Any) -> Iterator[str]:
         for a, b in zip(found, wanted, strict=True):
             yield from differences(a, b, case)
         return
-    a, b = np.asarray(found), np.asarray(wanted)
+    a, b = np.asarray(found), widened(np.asarray(wanted))
     if a.shape != b.shape or a.dtype != b.dtype:
         yield f"{a.dtype}{list(a.shape)} for {b.dtype}{list(b.shape)}"
     else:
@@ -101,7 +100,7 @@ def test_every_operator_passes_its_tests_or_has_a_reason_not_to() -> None:
     failed = {case.name: failure(case) for case in cases() if reason(case.name) is None}
     wrong = [f"{name}: {why}" for name, why in failed.items() if why is not None]
     assert not wrong, "\n".join(wrong)
-    assert len(failed) > 1500
+    assert len(failed) > 1800
 
 
 def test_the_reasons_are_needed() -> None:

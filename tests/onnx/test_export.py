@@ -74,8 +74,71 @@ def test_everything_that_has_no_operator_is_said_before_anything_is_written(tmp_
         export(fn, torch.ones(2), tmp_path / "m.onnx")
     with pytest.raises(ValueError, match="opset_version must be 18 to 23, got 9"):
         export(torch.exp, torch.ones(2), tmp_path / "m.onnx", opset_version=9)
-    with pytest.raises(UnsupportedError, match="sizes of its example"):
-        export(torch.exp, torch.ones(2), tmp_path / "m.onnx", dynamic_axes={"x": [0]})
     with pytest.raises(CaptureError, match="path that depends on values"):
         export(lambda x: x if x.sum() > 0 else -x, torch.ones(2), tmp_path / "m.onnx")
     assert not [*tmp_path.iterdir()]
+
+
+def attention() -> nn.Module:
+    return nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+
+
+OPEN: dict[str, tuple[Callable[[], Any], tuple[int, ...], dict[int, str], list[tuple[int, ...]]]] = {
+    "batch": (convolutional, (2, 1, 8, 8), {0: "batch"}, [(1, 1, 8, 8), (7, 1, 8, 8)]),
+    "batch and sequence": (attention, (2, 5, 8), {0: "batch", 1: "time"}, [(1, 1, 8), (3, 9, 8), (4, 4, 8)]),
+    "picture": (lambda: nn.Sequential(nn.Conv2d(2, 3, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
+                (1, 2, 4, 6), {0: "n", 2: "h", 3: "w"}, [(2, 2, 5, 7), (1, 2, 9, 3)]),
+    "mean": (lambda: lambda x: x.mean(0) + x.var(0) + x.sum() / x.shape[0], (3, 4), {0: "n"}, [(1 + 1, 4), (9, 4)]),
+    "positions": (lambda: lambda x: x + torch.arange(x.shape[1]) * torch.ones(x.shape[0], 1), (2, 4), {0: "a", 1: "b"},
+                  [(3, 3), (1, 8)]),
+    "halves": (lambda: lambda x: torch.cat([x[: x.shape[0] // 2] * 2, x[x.shape[0] // 2 :]]), (4, 3), {0: "n"},
+               [(5, 3), (8, 3), (1, 3)]),
+    "flat": (lambda: lambda x: x.reshape(-1, 3).softmax(0).flatten() * x.shape[1], (2, 4, 3), {0: "a", 1: "b"},
+             [(3, 5, 3), (1, 2, 3)]),
+    "causal": (lambda: lambda x: (x @ x.mT).masked_fill(torch.ones(x.shape[1], x.shape[1]).triu(1).bool(), -9.0),
+               (2, 3, 4), {1: "time"}, [(2, 1, 4), (2, 7, 4)]),
+    "multiples": (lambda: lambda x: x.view(-1, 4).sum(1), (8,), {0: "n"}, [(4,), (12,), (20,)]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OPEN)
+def test_open_sizes_take_other_sizes_than_the_examples(name: str) -> None:
+    torch.manual_seed(0)
+    make, shape, axes, others = OPEN[name]
+    model = make()
+    proto = export(model, torch.randn(*shape), input_names=["x"], dynamic_axes={"x": axes})
+    told = proto.graph.input[0].type.tensor_type.shape.dim
+    assert {k: d.dim_param for k, d in enumerate(told) if d.dim_param} == axes
+    if isinstance(model, nn.Module):
+        model.eval()
+    for other in [shape, *others]:
+        x = torch.randn(*other)
+        with torch.no_grad():
+            want = model(x).numpy()
+            assert np.allclose(load(proto)(x).numpy(), want, rtol=1e-5, atol=1e-6, equal_nan=True)
+        runtime = pytest.importorskip("onnxruntime")
+        session = runtime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+        assert np.allclose(session.run(None, {"x": x.numpy()})[0], want, rtol=1e-4, atol=1e-5, equal_nan=True)
+
+
+def test_what_does_not_follow_from_open_sizes_is_refused_by_name() -> None:
+    x = torch.ones(4, 3)
+    for fn, said in {
+        (lambda x: x * len([k for k in range(x.shape[0]) if x.shape[0] % (k + 1) == 0])): "depends|no polynomial",
+        (lambda x: x + 1 if x.shape[0] > 5 else -x): "another one for other sizes",
+        (lambda x: F.interpolate(x.t()[None], scale_factor=2.0)): "constant .* is another one",
+        (lambda x: sum(x[k] for k in range(x.shape[0]))): "another one for other sizes",
+    }.items():
+        with pytest.raises(UnsupportedError, match=said):
+            export(fn, x, dynamic_axes={"x": [0]})
+    with pytest.raises(ValueError, match="has no dimension 2"):
+        export(torch.exp, x, input_names=["x"], dynamic_axes={"x": [2]})
+
+
+def test_a_model_that_is_written_wrong_is_found_with_its_first_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("onnxruntime")
+    from tracecomp.onnx import export_rules
+
+    monkeypatch.setitem(export_rules.RULES, "tanh", lambda e, node, x: e.node("Sin", [x]))
+    with pytest.raises(RuntimeError, match=r"first at tanh 'v\d+' \(.*test_export.py"):
+        export(lambda x: torch.tanh(x.exp()) + 1, torch.linspace(-1, 1, 5))

@@ -98,7 +98,9 @@ def test_write_is_assignment_through_the_view(op: Op) -> None:
         new = draw(np.random.default_rng(number), seen.shape, type_of(seen).dtype.short, "any")
         graph = Graph("write")
         operands = [Sym(graph, graph.add_input(type_of(a), n)) for a, n in ((base, "base"), (new, "new"))]
-        graph.add_output(op.write(*operands, **case.attrs).value)
+        made = op.write(*operands, **case.attrs)
+        assert isinstance(made, Sym)
+        graph.add_output(made.value)
         (got,) = graph.interpret(base, new)
         written = base.copy()
         target = op.impl(written, **case.attrs)

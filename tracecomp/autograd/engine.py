@@ -10,6 +10,7 @@ import numpy as np
 
 from tracecomp.autograd.anomaly import check_nan, explained
 from tracecomp.eager.grad_fn import AccumulateGrad, CopySlices, OpNode
+from tracecomp.eager.meta import contiguous
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor, assign_, get_grad, own, set_grad
 from tracecomp.eager.tensor_base import Node, TensorBase
@@ -63,13 +64,17 @@ class _Run:
     def run(self, roots: Sequence[Target], grads: Sequence[Tensor]) -> dict[Target, Tensor | None]:
         for (node, number), grad in zip(roots, grads, strict=True):
             self._arrive(node, number, grad)
+        # How many gradients each node waits for: it runs when the last has come, so every node runs once.
         waiting, order = _dependencies([node for node, _ in roots], self.borders)
         needed = None
         if self.wanted is not None:
             needed = _leading_to({n for n, _ in self.wanted}, order)
+            # The ends of what is wanted: behind them nothing is computed.
             self.ends = self.borders or {
                 n for n, _ in self.wanted if not any(e is not None and e[0] in needed for e in n.edges)
             }
+        # Newest first: of nodes that are ready, the one that was made last.
+        # That is PyTorch's order, which hooks can see.
         ready = [(-node.number, node) for node in self.buffers if not waiting.get(node)]
         heapq.heapify(ready)
         while ready:
@@ -96,16 +101,19 @@ class _Run:
             slots[number] = grad if have is None else add(have, grad)
 
     def _step(self, node: Node) -> Sequence[Tensor | None]:
+        # The gradient is complete: all that lead here have arrived (``run``).
         grads = self.buffers.pop(node)
         if node not in self.borders:
             _tensor_hooks(node, grads)
         if node.pre_hooks:
             for hook in list(node.pre_hooks.values()):
                 grads = _replaced(hook(tuple(grads)), grads)
+        # Captured after hooks, which may have replaced it.
         if self.wanted is not None:
             for number, grad in enumerate(grads):
                 if (node, number) in self.wanted:
                     self.captured[node, number] = grad
+        # Leaves: the gradient stays here.
         if isinstance(node, AccumulateGrad):
             if self.accumulate and grads[0] is not None:
                 accumulate(node.variable, grads[0])
@@ -114,6 +122,7 @@ class _Run:
             return ()
         if node in self.ends:
             return ()
+        # Nothing arrives where no result was used; a node written by the user is called all the same, as in PyTorch.
         if isinstance(node, OpNode | CopySlices) and all(g is None for g in grads):
             return ()
         if modes.recorder is not None:
@@ -127,6 +136,7 @@ class _Run:
         if node.post_hooks:
             for hook in list(node.post_hooks.values()):
                 found = _replaced(hook(tuple(found), tuple(grads)), found)
+        # Only now, as hooks and anomaly mode may still look at what was saved.
         if not self.keep_graph:
             node.release()
         return found
@@ -143,7 +153,7 @@ def accumulate(variable: TensorBase, grad: TensorBase) -> None:
     if have is None:
         fresh = own(grad)
         if not fresh._data.flags.c_contiguous and variable._data.flags.c_contiguous:
-            fresh._data = np.ascontiguousarray(fresh._data)
+            fresh._data = contiguous(fresh._data)
         set_grad(variable, fresh)
     elif modes.grad:
         set_grad(variable, add(have, grad))

@@ -105,7 +105,7 @@ class profile:
             Tensor.__tracecomp_apply__ = staticmethod(self._apply)  # type: ignore[method-assign]
             OpNode.backward = self._backward  # type: ignore[method-assign]
 
-    def _timed(self, fn: Callable[..., Any], key: Callable[..., str]) -> Callable[..., Any]:
+    def _timed(self, fn: Callable[..., object], key: Callable[..., str]) -> Callable[..., Any]:
         def run(*args: Any) -> Any:
             with _Span(self, key(*args)):
                 return fn(*args)
@@ -181,7 +181,7 @@ class record_function:
         for span in reversed(self._spans):
             span.__exit__()
 
-    def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+    def __call__(self, fn: Callable[..., object]) -> Callable[..., Any]:
         @functools.wraps(fn)
         def run(*args: Any, **kwargs: Any) -> Any:
             with record_function(self.name):

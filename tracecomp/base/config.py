@@ -49,6 +49,13 @@ class Settings:
     fast_math: bool = _knob(
         False, "TRACECOMP_FAST_MATH", _flag, "Arithmetic may be fused and regrouped: see docs/numerics.md.", code=True
     )
+    check: bool = _knob(
+        False,
+        "TRACECOMP_CHECK",
+        _flag,
+        "Check every access and result of what is compiled: docs/testing.md.",
+        code=True,
+    )
     num_threads: int | None = _knob(
         None, "TRACECOMP_NUM_THREADS", int, "Threads of compiled programs; by default the cores this process may use."
     )

@@ -52,6 +52,10 @@ class WrongResult(TracecompError):
     """A compiled call has another result than the eager one, by more than rounding."""
 
 
+class CheckError(TracecompError):
+    """Checked mode has found a fault of the compiler: an access outside its buffer, stale memory, a wrong result."""
+
+
 class OutOfRange(IndexError, RuntimeError):
     """An index at run time is out of range: PyTorch raises the one for ``x[i]``, the other for ``x.gather(0, i)``."""
 
@@ -74,6 +78,8 @@ FAILURES: dict[str, tuple[type[Exception], str]] = {
         "singular.",
     ),
     "division": (RuntimeError, "ZeroDivisionError in {step}"),
+    "outside": (CheckError, "an access beside its memory, buffer {detail} of {step}"),
+    "stale": (CheckError, "a read of memory that its value was not stored to, buffer {detail} of {step}"),
 }
 """What a check of native code can find, and the exception for it."""
 

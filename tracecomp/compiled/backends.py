@@ -13,6 +13,7 @@ import numpy as np
 from tracecomp.base import config
 from tracecomp.base.dump import Dump
 from tracecomp.compiled import program_cache
+from tracecomp.compiled.checked import Checked
 from tracecomp.ir.graph import Graph, Value
 from tracecomp.ir.interpret import Interpreter
 from tracecomp.ir.program import CallStep, call_steps
@@ -70,7 +71,7 @@ class Native:
         self.threads = threads
         self._aliases = aliases
         self._steady = steady
-        self._fast_math = config.current().fast_math
+        self._settings = {"fast_math": config.current().fast_math, "check": config.current().check}
         self._dump = Dump(graph.name)
         self.executable, self.places = self._prepare()
         self._plain = all(isinstance(a, int) for a in self.places)
@@ -97,7 +98,7 @@ class Native:
     @cached_property
     def built(self) -> Built:
         """The graph after every pass, and its program."""
-        found: Built = _where_fast(self._fast_math, lambda: build(self.graph, self._aliases, self._dump, self._steady))
+        found: Built = _where(self._settings, lambda: build(self.graph, self._aliases, self._dump, self._steady))
         return found
 
     def _argument_places(self) -> tuple[int | Array, ...]:
@@ -171,24 +172,28 @@ class Hosted:
         )
 
 
-Backend = Interpreted | Native | Hosted
+Backend = Interpreted | Native | Hosted | Checked
 
 
 def native(graph: Graph, aliases: Mapping[int, int], threads: int | None, steady: Set[int]) -> Backend:
-    """The graph as machine code, around what only the host can run."""
-    return (Hosted if has_external(graph) else Native)(graph, aliases, threads, steady)
+    """The graph as machine code, around what only the host can run; with the interpreter beside it if asked."""
+    found = (Hosted if has_external(graph) else Native)(graph, aliases, threads, steady)
+    return Checked(graph, found, aliases) if config.current().check else found
 
 
-def with_fast_math(make: Make, graph: Graph, aliases: Mapping[int, int], threads: int | None, steady: Set[int]) -> Any:
-    """What ``make`` makes where arithmetic may be fast rather than exact."""
-    return _where_fast(True, lambda: make(graph, aliases, threads, steady))
+def with_settings(
+    settings: Mapping[str, Any], make: Make, graph: Graph, aliases: Mapping[int, int], threads: int | None,
+    steady: Set[int],
+) -> Any:  # fmt: skip
+    """What ``make`` makes under ``settings``."""
+    return _where(settings, lambda: make(graph, aliases, threads, steady))
 
 
-def _where_fast(fast: bool, work: Callable[[], Any]) -> Any:
+def _where(settings: Mapping[str, Any], work: Callable[[], Any]) -> Any:
     """``work()`` in a context of its own, whose settings end with it however Ctrl-C ends it."""
 
     def run() -> Any:
-        with config.override(fast_math=fast):
+        with config.override(**settings):
             return work()
 
     return copy_context().run(run)

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from tracecomp.autograd.api import grad
+from tracecomp.compiled.differences import TOLERANCE, Difference, changed_in_the_last_place, difference
 from tracecomp.compiled.program_state import BASE, PLAIN, Opaque, ProgramState, TensorState
 from tracecomp.eager.grad_fn import FREED
 from tracecomp.eager.modes import enable_grad
 from tracecomp.eager.tensor import Tensor
-from tracecomp.ir.differences import TOLERANCE, Difference, changed_in_the_last_place, difference
 
 Array = np.ndarray[Any, Any]
 Call = tuple[tuple[Any, ...], dict[str, Any]]

@@ -15,7 +15,7 @@ from typing import Any
 
 from tracecomp.base.errors import CaptureError, Source
 from tracecomp.base.locks import Lock
-from tracecomp.compiled.backends import BACKENDS, Make, with_fast_math
+from tracecomp.compiled.backends import BACKENDS, Make, with_settings
 from tracecomp.compiled.dynamic_shapes import SizedPlan
 from tracecomp.compiled.kernel_profile import Profile
 from tracecomp.compiled.native_call import call_code, fast_record
@@ -76,8 +76,8 @@ class Compiled:
 
     def __init__(
         self, fn: Any, *, fullgraph: bool = False, threads: int | None = None, backend: str = "native",
-        dynamic: bool = False, fast_math: bool = False, disable: bool = False, verify: str | int | None = None,
-        mismatch: str = "raise",
+        dynamic: bool = False, fast_math: bool = False, disable: bool = False, checked: bool = False,
+        verify: str | int | None = None, mismatch: str = "raise",
     ) -> None:  # fmt: skip
         if backend not in BACKENDS:
             raise ValueError(f"compile(): backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
@@ -87,6 +87,7 @@ class Compiled:
         self.backend = backend
         self.dynamic = dynamic
         self.fast_math = fast_math
+        self.checked = checked
         self.entries: list[Entry] = []
         self.misses: list[str] = []
         self.eager_because = "disable=True" if disable else None
@@ -115,6 +116,8 @@ class Compiled:
             return self.parts(*args, **kwargs)
         structure, leaves = flatten_call(args, kwargs)
         entries = self.entries
+        # The recordings in order of use. Each is asked for its guards; one whose guards hold may still meet another
+        # value on the way (``bool(t)``), and then what it has met is known when the next is asked.
         known: dict[int, Any] = {}
         reason = new = None
         for entry in entries:
@@ -128,13 +131,16 @@ class Compiled:
             if known and not recording.allows(known):
                 continue
             if entry.plan is None and not self._follow and recording.reads_floats():
+                # Floats that a step changes (a learning rate) would make each call record: they become inputs first.
                 self._follow = True  # they are as good as certain to differ, and compiling takes longer than recording
                 reason = reason or "the numbers that it reads are followed"
                 continue
             held, found = (entry.plan or self._plan(entry)).call(leaves, (args, kwargs))
+            # All predicates were as recorded: the call is done.
             if held == len(recording.predicates):
                 self._fitted(entry, leaves)
                 return found
+            # Nothing was changed yet, so that another recording may be tried.
             if held < 0:
                 reason = f"on a path seen before: {found}"
                 continue
@@ -200,7 +206,7 @@ class Compiled:
         """Compiles other functions with the options of this one."""
         return partial(
             Compiled, fullgraph=self.fullgraph, threads=self.threads, backend=self.backend, dynamic=self.dynamic,
-            fast_math=self.fast_math,
+            fast_math=self.fast_math, checked=self.checked,
         )  # fmt: skip
 
     @property
@@ -260,7 +266,8 @@ class Compiled:
     def _how(self) -> tuple[Make, int | None, Callable[[Any], Compiled]]:
         """What plans need beside recordings."""
         make = BACKENDS[self.backend]
-        return partial(with_fast_math, make) if self.fast_math else make, self.threads, self._alike()
+        chosen = {k: True for k, asked in (("fast_math", self.fast_math), ("check", self.checked)) if asked}
+        return partial(with_settings, chosen, make) if chosen else make, self.threads, self._alike()
 
     def _plan(self, entry: Entry) -> Plan | SizedPlan:
         if entry.plan is None:
@@ -439,6 +446,7 @@ def compile(
     mode: str | None = None,
     options: dict[str, Any] | None = None,
     disable: bool = False,
+    checked: bool = False,
     verify: str | int | None = None,
     mismatch: str = "raise",
 ) -> Any:
@@ -448,7 +456,9 @@ def compile(
     ``backend`` is ``"native"`` or ``"interpret"``. Every shape is recorded by itself; with ``dynamic=True``, two calls
     that differ in the first size of their arguments make a recording for every size, where the program allows it.
     ``fast_math=True`` allows other rounding: products and sums fused, sums regrouped, ``tanh`` and ``erf`` of floats to
-    5 ULP (docs/numerics.md). ``mode`` and ``options`` are PyTorch's and change nothing here.
+    5 ULP (docs/numerics.md). ``checked=True`` checks every access and result of compiled programs, which then are slow
+    (docs/testing.md): what it finds is raised as CheckError, state being as before the call. ``mode`` and ``options``
+    are PyTorch's and change nothing here.
 
     ``verify`` compares calls with eager ones, results and state: ``"first"`` the first that runs from a recording, a
     number every so many calls. WrongResult where they differ by more than rounding; with ``mismatch="warn"`` a warning.
@@ -456,11 +466,11 @@ def compile(
     if model is None:
         return partial(
             compile, fullgraph=fullgraph, threads=threads, backend=backend, dynamic=dynamic, fast_math=fast_math,
-            disable=disable, verify=verify, mismatch=mismatch,
+            disable=disable, checked=checked, verify=verify, mismatch=mismatch,
         )  # fmt: skip
     return Compiled(
         model, fullgraph=fullgraph, threads=threads, backend=backend, dynamic=bool(dynamic), fast_math=fast_math,
-        disable=disable, verify=verify, mismatch=mismatch,
+        disable=disable, checked=checked, verify=verify, mismatch=mismatch,
     )  # fmt: skip
 
 

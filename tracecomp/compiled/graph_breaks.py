@@ -135,18 +135,22 @@ class _Splitter:
 
     def _outline(self, run: list[ast.stmt], is_tail: bool, in_loop: bool) -> list[ast.stmt]:
         """A run of statements as a call of a function of its own, where there is something to compile."""
+        # Statements that only move Python objects gain nothing from being compiled.
         if not any(isinstance(n, _WORK) for s in run for n in ast.walk(s)):
             return run
         reads, sets = self._live(run)
         outside = loaded(self._tree, set(map(id, run))) | self._used
+        # What later statements read; in a loop also what the piece itself reads in the next round.
         left = sorted(n for n in sets & self._locals if n in outside or (in_loop and n in reads))
         returns = [n for s in run for n in within(s) if isinstance(n, ast.Return)]
         name, names = f"__piece{len(self.pieces)}", sorted(reads)
+        # A piece that returns for its caller hands on no names.
         if returns or is_tail:
             left = []
         arguments = ast.arguments(
             posonlyargs=[], args=[ast.arg(n) for n in names], kwonlyargs=[], kw_defaults=[], defaults=[]
         )
+        # Names that the piece sets as well are forgotten first, where they were not set when it was called.
         body = [*[forget(n) for n in names if n in sets], *run]
         if left:
             body.append(ast.Return(picked(left)))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tracecomp.compiled.backends import Backend, Interpreted, Native
+from tracecomp.compiled.checked import Checked
 from tracecomp.passes.cost.work import operations
 from tracecomp.runtime import peaks
 from tracecomp.runtime.threads import wanted
@@ -65,12 +66,13 @@ class Profile:
 
 
 def profile_backend(
-    backend: Backend, arrays: Sequence[Array], outputs: Sequence[Array], calls: int, seen: Any = None
+    given: Backend, arrays: Sequence[Array], outputs: Sequence[Array], calls: int, seen: Any = None
 ) -> Profile:
-    """Run ``backend`` ``calls`` times on the given memory; RuntimeError where it is not native code alone.
+    """Run ``given`` ``calls`` times on the given memory; RuntimeError where it is not native code alone.
 
     What calls with an equal ``seen`` need not prepare again has been prepared before.
     """
+    backend = given.native if isinstance(given, Checked) else given
     if not isinstance(backend, Native):
         what = "runs in the interpreter" if isinstance(backend, Interpreted) else "needs routines of the host"
         raise RuntimeError(f"profile(): this program {what}; only programs of native kernels alone can be profiled")

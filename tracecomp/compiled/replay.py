@@ -14,6 +14,7 @@ import numpy as np
 from tracecomp.base.interrupts import uninterrupted
 from tracecomp.compiled.autograd import CompiledNode, Kept, differentiable
 from tracecomp.compiled.backends import Backend, Make
+from tracecomp.compiled.checked import Checked
 from tracecomp.compiled.inputs import aliases_of, frozen_inputs
 from tracecomp.compiled.kernel_profile import Profile, profile_backend
 from tracecomp.compiled.results import Builder
@@ -60,6 +61,7 @@ class Plan:
         self.reusable = self._reusable_grads()
         self._lone = _lone_result(recording)
         self.forward: Backend = self._make(graph, dict(self._aliases), threads, frozen_inputs(recording))
+        self._checked = isinstance(self.forward, Checked)
         self.lasting: list[Tensor] = [inputs[n].ref for n in self.forward.lasting]
         self._backward: Backend | None = None
         self._compile = compile
@@ -124,6 +126,8 @@ class Plan:
         When a predicate does not hold, its value takes the place of the results, and nothing outside was written. On a
         path that may be another call's the program can also fail: then there is the error, and -1.
         """
+        if self._checked:
+            self.recording.guards.verify()
         with uninterrupted:  # state is as before the call or as after it, whenever Ctrl-C comes
             return self._call(leaves, given)
 
@@ -218,6 +222,7 @@ class Plan:
     def _results(self, leaves: Sequence[Any], outputs: Sequence[Array], kept: Kept | None, given: Arguments) -> Any:
         recording = self.recording
         node = None
+        # In the order of an eager call: flags, history, gradients, results, then what the call did to objects.
         for binding, flag in recording.requires_grad:
             tensor_of(binding, leaves)._requires_grad = flag
         if kept is not None and recording.split is not None:
@@ -228,6 +233,7 @@ class Plan:
             builder.rebase(tensor_of(binding, leaves), root)
         for holder, new in recording.grads:
             t = tensor_of(holder, leaves)
+            # The gradient that is there already has the new numbers: it stays the same tensor for whoever holds it.
             if isinstance(new, Made) and t._grad is not None and t._grad._data is outputs[new.number]:
                 builder.keep(new, t._grad)
             else:
@@ -236,6 +242,7 @@ class Plan:
         def value(r: Result) -> Any:
             return r.read.now(given) if isinstance(r, Found) else builder.value(r)
 
+        # All values are read before anything is put anywhere, as one place may be read for another.
         rebound = [(r, unflatten(r.structure, list(map(value, r.results)))) for r in recording.rebound]
         results = unflatten(recording.structure, list(map(value, recording.results)))
         effects = [(e, unflatten(e.structure, list(map(value, e.results)))) for e in recording.effects]

@@ -185,7 +185,7 @@ def demo(arguments: Sequence[str] | None = None) -> int:
             if apart > 1e-4:
                 complaints.append(f"{name}: eager and compiled losses differ by more than 1e-4")
             if build is convnet and min(eager.accuracy, compiled.accuracy) < 0.97:
-                complaints.append(f"{name}: less than 97% of the held-out digits are read after {options.epochs} epochs")
+                complaints.append(f"{name}: less than 97% of the held-out digits are read, {options.epochs} epochs")
     print("\n" + table(rows))
     print(f"\n'first calls' is what the first {WARM_UP} steps took, compilation included.")
     print(f"Every stage of every graph, as text: {folder}")

@@ -44,16 +44,16 @@ class TransformedDistribution(Distribution):
         more = len(self._event_shape) - last.event_dim
         return constraints.independent(last, more) if more > 0 else last
 
-    def _apply(self, x: Tensor) -> Tensor:
+    def _through_transforms(self, x: Tensor) -> Tensor:
         for transform in self.transforms:
             x = transform(x)
         return x
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        return self._apply(self.base_dist.sample(sample_shape))
+        return self._through_transforms(self.base_dist.sample(sample_shape))
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        return self._apply(self.base_dist.rsample(sample_shape))
+        return self._through_transforms(self.base_dist.rsample(sample_shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)

@@ -42,8 +42,10 @@ def track(
     for x, a in zip(operands, arrays, strict=True):
         edge = None
         if isinstance(x, TensorBase):
+            # The last array decides the type of Python numbers beside it.
             dtype = a.dtype
             inference = inference or x._inference
+            # The cheap tests first: most tensors have no history.
             if x._grad_fn is not None or x._requires_grad or x._linked:
                 edge = gradient_edge(x)
                 tracked = tracked or edge is not None
@@ -56,12 +58,14 @@ def track(
             "computation tracked by autograd. To work around this, you can make a clone to get a normal tensor and use "
             "it in autograd, or use `torch.no_grad()` instead of `torch.inference_mode()`."
         )
+    # Whole numbers and bools have no derivative.
     if all(t._data.dtype.kind in "biu" for t in outs):
         return
     types = [(dtype, ()) if isinstance(a, NUMBERS) else (a.dtype, a.shape) for a in arrays]
     out_types = tuple([(t._data.dtype, t._data.shape) for t in outs])
     recorder = modes.recorder
     sized = recorder is not None and recorder.sized
+    # Attributes may hold sizes that are formulas: rules of derivatives get their numbers, the recorder the formulas.
     given = recorder.batch.without_sizes(attrs) if sized else attrs
     node = op_node(op, given, operands, types, tuple(edges), outs, out_types)
     if sized:
@@ -228,7 +232,7 @@ def refresh(view: TensorBase) -> None:
         return
     dtype, shape = base._data.dtype, base._data.shape
     for op, attrs in view._chain:
-        out = op.infer(TensorType(from_numpy_dtype(dtype), shape), **attrs)
+        (out,) = op.result_types([TensorType(from_numpy_dtype(dtype), shape)], attrs)
         kind = out.dtype.numpy
         node = op_node(op, attrs, (None,), [(dtype, shape)], (edge,), (), ((kind, out.shape),))
         edge, dtype, shape = (node, 0), kind, out.shape

@@ -1,12 +1,26 @@
-"""Devices and layouts: there is the CPU and there are dense tensors."""
+"""Devices and layouts: there are the CPU and ``meta``, whose tensors have no memory."""
 
 from __future__ import annotations
 
 from typing import Any, TypeAlias
 
+from tracecomp.eager.modes import modes
+
+
+class _Use:
+    """Whether tensors without memory, or devices to make them on, were met in this process: most never meet them."""
+
+    begun = False
+
+
+use = _Use()
+
 
 class device:
-    """``device("cpu")``, ``device("cpu", 0)``, ``device("cuda:1")``; only the CPU can hold tensors."""
+    """``device("cpu")``, ``device("cpu", 0)``, ``device("cuda:1")``; only ``cpu`` and ``meta`` can have tensors.
+
+    ``with device("meta"):`` factories make tensors there.
+    """
 
     __slots__ = ("index", "type")
     type: str
@@ -51,22 +65,25 @@ class device:
 
     def __enter__(self) -> device:
         check_device(self)
+        use.begun = True
+        modes.default_places = (*modes.default_places, self)
         return self
 
     def __exit__(self, *error: object) -> None:
-        return None
+        modes.default_places = modes.default_places[:-1]
 
 
 Device: TypeAlias = device | str | int | None
 CPU = device("cpu")
+META = device("meta")
 
 
 def check_device(where: Device) -> device:
-    """The CPU, if ``where`` says so or says nothing; AssertionError for an accelerator."""
+    """``where`` as a device, the CPU if it says nothing; AssertionError for an accelerator."""
     if where is None:
         return CPU
     found: device = where if isinstance(where, device) else device(where)
-    if found.type == "cpu":
+    if found.type in ("cpu", "meta"):
         return found
     raise AssertionError(f"tracecomp runs on the CPU: there is no {found.type.upper()} device (asked for {found})")
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.eager import meta
+from tracecomp.eager.device import use
 from tracecomp.eager.modes import modes
 from tracecomp.eager.storage import Storage
 from tracecomp.eager.tensor_base import Array, Edge, Grads, Node, TensorBase, View
@@ -142,12 +144,18 @@ class OpNode(Node):
         present = tuple([g is not None for g in grads])
         program = self._program(wanted, present)
         like = next(g for g in grads if g is not None)
+        if not use.begun:
+            return self._derived(program, grads, like)
+        with meta.placed(meta.place_of([like._data])):
+            return self._derived(program, grads, like)
+
+    def _derived(self, program: Derivative, grads: Grads, like: TensorBase) -> Grads:
         if modes.grad or modes.recorder is not None:
             slots: list[Any] = [self._saved(i, like) if i in program.reads else None for i in range(self._count)]
             return program.run([*slots, *grads], type(like).__tracecomp_apply__)
         slots = [self._saved(i, like)._data if i in program.reads else None for i in range(self._count)]
         arrays = program.run([*slots, *[None if g is None else g._data for g in grads]], _run_on_arrays)
-        return [None if a is None else like._wrap(np.asarray(a)) for a in arrays]
+        return [None if a is None else like._wrap(np.asanyarray(a)) for a in arrays]
 
     def _program(self, wanted: tuple[bool, ...], present: tuple[bool, ...]) -> Derivative:
         sized = None if modes.recorder is None else modes.recorder.batch.sized_nodes.get(self)
@@ -255,6 +263,10 @@ def op_node(
 
 
 def _run_on_arrays(op: Op, operands: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
+    if use.begun:
+        place = meta.place_of_results(op, operands)
+        if place is not None:
+            return meta.apply(op, operands, attrs, place)
     return op.impl(*operands, **attrs)
 
 

@@ -357,7 +357,7 @@ class TensorMethods(TensorBase):
     def cov(self, *, correction: _int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None) -> Tensor:
         """Covariance of the rows, with integer repetitions ``fweights`` and observation weights ``aweights``."""
     def cpu(self, memory_format: MemoryFormat = None) -> Tensor:
-        """``input`` itself."""
+        """``input`` itself; NotImplementedError for a meta tensor, which has no data."""
     def cross(self, other: Tensor, dim: _int | None = None) -> Tensor:
         """Cross product of 3-vectors along ``dim`` (the first dimension of size 3 by default)."""
     def cuda(self, device: Device = None, non_blocking: _bool = False) -> Tensor:
@@ -384,7 +384,7 @@ class TensorMethods(TensorBase):
         """:func:`linalg.det`."""
     @property
     def device(self) -> devices.device:
-        """The CPU."""
+        """Where the tensor is: the CPU or, without memory, ``meta``."""
     def diag(self, diagonal: _int = 0) -> Tensor:
         """A matrix with a vector on a diagonal, or the diagonal of a matrix."""
     def diag_embed(self, offset: _int = 0, dim1: _int = -2, dim2: _int = -1) -> Tensor:
@@ -606,7 +606,7 @@ class TensorMethods(TensorBase):
         """False: conjugation is never lazy."""
     @property
     def is_cpu(self) -> _bool:
-        """True: tensors are dense and lie in the CPU's memory."""
+        """Whether the tensor lies in the CPU's memory."""
     @property
     def is_cuda(self) -> _bool:
         """False: tensors are dense and lie in the CPU's memory."""
@@ -617,7 +617,7 @@ class TensorMethods(TensorBase):
         """False: tensors are dense and lie in the CPU's memory."""
     @property
     def is_meta(self) -> _bool:
-        """False: tensors are dense and lie in the CPU's memory."""
+        """Whether this is a tensor without elements."""
     @property
     def is_mkldnn(self) -> _bool:
         """False: tensors are dense and lie in the CPU's memory."""
@@ -1155,7 +1155,10 @@ class TensorMethods(TensorBase):
         """Repeated as often as ``dims`` says, missing leading entries being 1."""
     @overload
     def to(self, dtype: DType | _type, non_blocking: _bool = False, copy: _bool = False, *, memory_format: MemoryFormat = None) -> Tensor:
-        """Another dtype, or that of another tensor; the CPU is the only device. Itself when nothing changes."""
+        """Another dtype or device, or those of another tensor. Itself when nothing changes.
+
+        On ``meta`` it has no elements, and nothing brings them back: NotImplementedError.
+        """
     @overload
     def to(self, device: Device = None, dtype: DType | _type | None = None, non_blocking: _bool = False, copy: _bool = False, *, memory_format: MemoryFormat = None) -> Tensor: ...
     @overload

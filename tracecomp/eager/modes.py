@@ -21,6 +21,8 @@ class Modes(threading.local):
     recorder: Any = None
     autocast: Any = None  # the low precision that autocast casts to, while it is on
     scopes: tuple[str, ...] = ()
+    place: Any = None  # the device of what functions make; None: memory
+    default_places: tuple[Any, ...] = ()  # devices of factories that name none, the innermost last
     function_modes: tuple[Any, ...] = ()  # those that see every call of a function, the innermost last
     plain_subclasses: bool = False  # __torch_function__ of subclasses is not asked
     save_hooks: tuple[tuple[Callable[..., Any], Callable[..., Any]], ...] = ()

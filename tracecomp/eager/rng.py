@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor, assign_, create, no_grad, own, wrap
 from tracecomp.ir.types import int64
 from tracecomp.ops.prim import prim
@@ -62,6 +63,8 @@ class Generator:
 
     def bits(self, shape: tuple[int, ...]) -> Tensor:
         """32 random bits per element, as int32; the stream advances."""
+        if modes.place is not None:  # nothing is drawn
+            return prim.random_bits(self.state, shape=tuple(shape))  # type: ignore[no-any-return]
         with no_grad():
             result: Tensor = prim.random_bits(self.state, shape=tuple(shape))
             blocks = -(-math.prod(shape) // 4)

@@ -13,7 +13,7 @@ from typing import Any, SupportsIndex, cast
 
 import numpy as np
 
-from tracecomp.eager import overrides
+from tracecomp.eager import meta, overrides
 from tracecomp.eager.aliasing import (
     alias,
     assign_,
@@ -26,7 +26,7 @@ from tracecomp.eager.aliasing import (
     several_views,
     track,
 )
-from tracecomp.eager.device import channels_last, channels_last_3d, contiguous_format
+from tracecomp.eager.device import channels_last, channels_last_3d, contiguous_format, device, use
 from tracecomp.eager.grad_fn import NUMBERS
 from tracecomp.eager.methods import TensorMethods
 from tracecomp.eager.modes import (
@@ -105,15 +105,25 @@ class Tensor(TensorMethods):
     def __tracecomp_apply__(op: Op, operands: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
         """Run a primitive: numpy result, recorded node, autograd node, view relation."""
         recorder = modes.recorder
+        # Numbers and sizes that stand for formulas are worth their current
+        # number here; the recorder keeps the formula.
         if recorder is not None and recorder.numbers:
             operands, attrs = recorder.plain(operands), {k: recorder.plain(v) for k, v in attrs.items()}
         if recorder is not None and recorder.sized:
             operands = recorder.batch.sized_operands(operands)
         arrays = [x._data if isinstance(x, Tensor) else x for x in operands]
+        if use.begun:
+            place = meta.place_of_results(op, arrays)
+            if place is not None:
+                return _without_memory(op, operands, arrays, attrs, place)
+        # Types are checked only where numpy might go on quietly; all other
+        # mistakes make it raise, and are explained below.
         if op.parts is None and any(a.dtype.kind == "c" for a in arrays if type(a) is np.ndarray):
             check_types(op, operands, attrs)
         try:
             if op.kind in _ARITHMETIC:
+                # numpy lets a 0-d array decide the type of a result less than an
+                # array does; a Python number must not change it.
                 if len(arrays) > 1 and any(type(a) in NUMBERS for a in arrays):
                     arrays = _strong(arrays)
                 with np.errstate(all="ignore"):
@@ -122,15 +132,19 @@ class Tensor(TensorMethods):
                 result = op.impl(*arrays, **recorder.batch.without_sizes(attrs))
             else:
                 result = op.impl(*arrays, **attrs)
+        # numpy's message says nothing of tensors: ``check_types`` raises
+        # PyTorch's error, if it is one of types or shapes.
         except Exception:
             check_types(op, operands, attrs)
             raise
+        # Views keep numpy's strides; what was computed is dense, as recorded kernels will make it.
         order: Any = None if op.kind in _KEEPS_ORDER else "C"
         results = result if type(result) is tuple else (result,)
         outs = [_new(np.asarray(r, order=order)) for r in results]
         if op.kind == "view":
             link(outs[0], operands[0], (op, attrs))
         if recorder is not None:
+            # The recorder first, then autograd: the history of a recorded call is that of its eager run.
             recorder.node(op, operands, attrs, outs)
         if modes.grad:
             if op.vjp is not None:
@@ -252,6 +266,11 @@ class Tensor(TensorMethods):
     def data(self, value: Tensor) -> None:
         if not isinstance(value, Tensor):
             raise TypeError(f"Variable data has to be a tensor, but got {type(value).__name__}")
+        if meta.place_of([self._data]) != meta.place_of([value._data]):
+            raise RuntimeError(
+                "Attempted to call `variable.set_data(tensor)`, but `variable` and `tensor` have incompatible tensor "
+                "type."
+            )
         if modes.recorder is not None:
             modes.recorder.replace(self, value)
         storage = self._shared_storage()
@@ -305,7 +324,9 @@ class Tensor(TensorMethods):
         return (self._address() - owner(self)[0]._address()) // self._data.itemsize
 
     def data_ptr(self) -> int:
-        """The address of the first element."""
+        """The address of the first element; 0 where there is no memory."""
+        if type(self._data) is meta.MetaArray:
+            return 0
         self._shared_storage().share()
         return self._address()
 
@@ -336,11 +357,18 @@ class Tensor(TensorMethods):
         """The array that shares this tensor's memory; RuntimeError when it requires grad, unless ``force``."""
         if modes.grad and self.requires_grad and not force:
             raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
+        if type(self._data) is meta.MetaArray:
+            raise TypeError(
+                f"can't convert {self._data.place} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to "
+                "host memory first."
+            )
         self._shared_storage().share()
         return self._read("numpy()")
 
     def _read(self, how: str) -> Array:
         """The elements, for the library to read because of ``how``."""
+        if type(self._data) is meta.MetaArray:
+            raise NotImplementedError(f"{how}: attempted to read the elements of a meta tensor, which has none")
         if modes.recorder is not None:
             modes.recorder.leave(self, how)
         return self._data
@@ -469,6 +497,9 @@ class Tensor(TensorMethods):
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
         extra = {k: v for k, v in self.__dict__.items() if not k.startswith("_")}
+        if type(self._data) is meta.MetaArray:
+            shown = (self._data.shape, self.dtype.numpy, self._data.strides, self._data.place)
+            return _rebuild_without_memory, (type(self), shown, self._requires_grad, extra)
         return _rebuild, (type(self), self._read("pickle"), self._requires_grad, extra)
 
 
@@ -485,6 +516,35 @@ def _observe(t: Tensor, value: Any) -> Any:
     if modes.recorder is not None:
         modes.recorder.observe(t, value)
     return value
+
+
+def _without_memory(op: Op, operands: tuple[Any, ...], arrays: list[Any], attrs: dict[str, Any], place: device) -> Any:
+    """A primitive whose results have no memory."""
+    if modes.recorder is not None:
+        raise NotImplementedError(f"compile: {op.name} on tensors of device {place}, which have no data")
+    result = meta.apply(op, arrays, attrs, place)
+    outs = [_new(r) for r in (result if type(result) is tuple else (result,))]
+    if op.kind == "view":
+        link(outs[0], operands[0], (op, attrs))
+    if modes.grad and op.vjp is not None:
+        track(op, operands, attrs, arrays, outs)
+    for t in outs:
+        t._inference = modes.inference
+    return tuple(outs) if type(result) is tuple else outs[0]
+
+
+def to_place(t: Tensor, place: device | None) -> Tensor:
+    """``t`` on another device: without its elements, which no tensor without memory can get again."""
+    array = t._data
+    here = array.place if type(array) is meta.MetaArray else None
+    if here == place:
+        return t
+    if place is None:
+        raise NotImplementedError(meta.NO_DATA)
+    found = _new(meta.like(array, place))
+    if modes.grad and t.requires_grad:
+        track(OPS["cast"], (t,), {"dtype": t.dtype}, [array], [found])
+    return found
 
 
 def _new(array: Array) -> Tensor:
@@ -555,6 +615,13 @@ def _rebuild(cls: type[Tensor], array: Array, requires_grad: bool, extra: dict[s
     t = blank(cls)
     t._data = array if array.flags.owndata else array.copy()  # others may write what was pickled out of band
     t._requires_grad = requires_grad
+    t.__dict__.update(extra)
+    return t
+
+
+def _rebuild_without_memory(cls: type[Tensor], shown: Any, requires_grad: bool, extra: dict[str, Any]) -> Tensor:
+    t = blank(cls)
+    t._data, t._requires_grad = meta.new_array(*shown), requires_grad
     t.__dict__.update(extra)
     return t
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tracecomp.ir.graph import Graph, Value, attrs_key
-from tracecomp.ir.op import Op
+from tracecomp.ir.op import Attrs, Op
 from tracecomp.ir.types import TensorType, from_numpy_dtype
 from tracecomp.ops.autodiff import Sym, sum_to, zeros_like
 
@@ -52,7 +52,7 @@ _CACHE_LIMIT = 8192
 
 
 def derivative(
-    op: Op, attrs: dict[str, Any], types: Sequence[ArrayType], outs: Sequence[ArrayType], wanted: tuple[bool, ...],
+    op: Op, attrs: Attrs, types: Sequence[ArrayType], outs: Sequence[ArrayType], wanted: tuple[bool, ...],
     present: tuple[bool, ...], keep: bool = True,
 ) -> Derivative:  # fmt: skip
     """The derivative of ``op`` on operands of ``types``: gradients of the ``wanted`` operands.
@@ -72,7 +72,7 @@ def derivative(
 
 
 def _trace(
-    op: Op, attrs: dict[str, Any], types: Sequence[ArrayType], outs: Sequence[ArrayType], wanted: tuple[bool, ...],
+    op: Op, attrs: Attrs, types: Sequence[ArrayType], outs: Sequence[ArrayType], wanted: tuple[bool, ...],
     present: tuple[bool, ...],
 ) -> Derivative:  # fmt: skip
     graph = Graph(f"{op.name}_vjp")

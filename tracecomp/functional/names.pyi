@@ -526,7 +526,7 @@ def geqrf(input: Tensor) -> Reflections:
 def ger(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Every product of an element of each vector."""
 def get_default_device() -> devices.device:
-    """The CPU.
+    """The device of factories that name none: that of the innermost ``with torch.device(...)``.
 
     Example:
         >>> torch.get_default_device()
@@ -1017,7 +1017,7 @@ def select_copy(input: Tensor, dim: int, index: int, *, out: Tensor | None = Non
 def select_scatter(input: Tensor, src: Tensor, dim: int, index: int, *, out: Tensor | None = None) -> Tensor:
     """A copy of ``input`` with ``src`` at ``index`` of ``dim``."""
 def set_default_device(device: Device) -> None:
-    """Accepts the CPU; AssertionError for others.
+    """Factories that name no device make tensors there, outside of ``with torch.device(...)``; None: on the CPU.
 
     Args:
         device (Device): the CPU, by any of its names.

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.eager.meta import MetaArray
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional.default_dtype import default_dtype
@@ -152,7 +153,11 @@ def _nested(array: Array, indent: int, summarize: bool, formatter: AnyFormatter)
 
 def _suffixes(x: Tensor) -> list[str]:
     found = []
-    if x.numel() == 0:
+    if isinstance(x._data, MetaArray):
+        found += [f"device='{x._data.place}'", f"size={tuple(x.shape)}"]
+        if x.dtype is not default_dtype():
+            found.append(f"dtype={x.dtype}")
+    elif x.numel() == 0:
         if x.ndim != 1:
             found.append(f"size={tuple(x.shape)}")
         if x.dtype is not default_dtype():
@@ -171,7 +176,9 @@ def tensor_text(x: Tensor) -> str:
     """The text ``repr`` gives."""
     prefix = "tensor(" if type(x) is Tensor or type(x).__name__ in ("Parameter", "Buffer") else f"{type(x).__name__}("
     array = x._data
-    if array.size == 0:
+    if isinstance(array, MetaArray):
+        body = "..."
+    elif array.size == 0:
         body = "[]"
     else:
         if x.dtype.is_floating_point and x.dtype.itemsize == 2:

@@ -14,6 +14,8 @@ from typing import Any, TypeVar, cast, get_overloads
 import numpy as np
 
 from tracecomp.base.reference import examples, reference
+from tracecomp.eager.device import use
+from tracecomp.eager.meta import place_of_call, placed
 from tracecomp.eager.modes import grad_enabled, modes, no_grad, scope
 from tracecomp.eager.overrides import NOT_OVERRIDDEN, PLAIN, override
 from tracecomp.eager.tensor import Tensor, assign_, before_write
@@ -127,6 +129,7 @@ def complete(value: Any, place: str) -> None:
 def _callable(fn: Callable[..., Any], name: str, takes: Kinds, composite: bool) -> Callable[..., Any]:
     code, kinds = fn.__code__, fn.__annotations__
     positional = code.co_varnames[: code.co_argcount]
+    # What a function takes is read off its annotations once, so that a call looks at positions only.
     real = "complex" not in takes
     places, beside = [], False  # of what must be a tensor; whether something else may be one
     for i, p in enumerate(positional):
@@ -137,9 +140,12 @@ def _callable(fn: Callable[..., Any], name: str, takes: Kinds, composite: bool) 
             beside = True
     rest = code.co_varnames[code.co_argcount + code.co_kwonlyargcount] if code.co_flags & inspect.CO_VARARGS else ""
     run = accepting(_scoped(fn, name) if composite else fn, name, takes)
+    makes = "device" in kinds
 
+    # Every call of every function goes through here, so each question is asked only of functions that need it.
     def call(*args: Any, **kwargs: Any) -> Any:
         for x in (*args, *kwargs.values()) if kwargs else args:
+            # Objects with ``__torch_function__`` of their own are rare: one test of the type for each argument.
             if type(x) not in PLAIN:
                 found = override(public, args, kwargs)
                 if found is not NOT_OVERRIDDEN:
@@ -156,10 +162,13 @@ def _callable(fn: Callable[..., Any], name: str, takes: Kinds, composite: bool) 
         if kwargs:
             if real:
                 refuse_complex(name, kwargs.values())
+            # The name of the function's own ``*args``: PyTorch takes it as a keyword, too.
             if rest in kwargs:
                 args = (*args, kwargs.pop(rest))
-            return _with_keywords(run, kinds, name, args, kwargs)
-        return run(*args)
+        if use.begun or (makes and "device" in kwargs):
+            with placed(place_of_call(name, makes, args, kwargs)):
+                return _with_keywords(run, kinds, name, args, kwargs)
+        return _with_keywords(run, kinds, name, args, kwargs) if kwargs else run(*args)
 
     call.__name__ = call.__qualname__ = name
     call.__annotations__, call.__module__ = kinds, fn.__module__

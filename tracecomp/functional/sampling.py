@@ -10,7 +10,8 @@ from typing import Any, overload
 import numpy as np
 
 from tracecomp.eager import rng
-from tracecomp.eager.device import Device, Layout, MemoryFormat
+from tracecomp.eager.device import Device, Layout, MemoryFormat, use
+from tracecomp.eager.meta import place_of_call, placed
 from tracecomp.eager.modes import modes, no_grad
 from tracecomp.eager.rng import Generator
 from tracecomp.eager.tensor import Tensor, assign_, wrap
@@ -142,12 +143,14 @@ def randint(
     layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor: ...  # fmt: skip
 @function(to="torch")
-def randint(*args: Any, dtype: DType | None = None, generator: Generator | None = None, **kwargs: Any) -> Tensor:
+def randint(
+    *args: Any, dtype: DType | None = None, generator: Generator | None = None, device: Device = None, **kwargs: Any
+) -> Tensor:  # fmt: skip
     """``randint(low=0, high, size)``: uniform integers of [low, high)."""
     low, high, rest = _bounds(args, kwargs, "randint")
     size = kwargs.pop("size") if "size" in kwargs else rest[0]
     drawn = cast(integers(new_shape((size,)), low, high, generator), dtype or int64)
-    return finish(drawn, kwargs.get("requires_grad", False), kwargs.get("device"))
+    return finish(drawn, kwargs.get("requires_grad", False), device)
 
 
 @overload
@@ -208,6 +211,8 @@ def normal(
 
 
 def _check_probability(p: Any) -> None:
+    if isinstance(p, Tensor) and p.is_meta:
+        return
     values = p._data if isinstance(p, Tensor) else np.asarray(p)
     if not np.all((values >= 0) & (values <= 1)):
         raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
@@ -297,7 +302,7 @@ def _publish_inplace(name: str, draw: Any, doc: str, floats: bool = True) -> Non
     def run(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if floats:
             _need_float(input.dtype, f"{name}_cpu")
-        with no_grad():
+        with no_grad(), placed(place_of_call(name, False, (input,), {}) if use.begun else None):
             drawn = cast(draw(input, *args, **kwargs), input.dtype)
         assign_(input, drawn)
         return input

@@ -8,6 +8,7 @@ import numpy as np
 
 from tracecomp.eager import device as devices
 from tracecomp.eager.device import Device
+from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor, wrap_shared
 from tracecomp.functional.dtype_support import ALL
 from tracecomp.functional.publish import function, publish
@@ -48,13 +49,15 @@ def set_flush_denormal(mode: bool) -> bool:
 
 
 def get_default_device() -> devices.device:
-    """The CPU."""
-    return devices.CPU
+    """The device of factories that name none: that of the innermost ``with torch.device(...)``."""
+    return modes.default_places[-1] if modes.default_places else devices.CPU
 
 
 def set_default_device(device: Device) -> None:
-    """Accepts the CPU; AssertionError for others."""
-    devices.check_device(device)
+    """Factories that name no device make tensors there, outside of ``with torch.device(...)``; None: on the CPU."""
+    where = devices.check_device(device)
+    devices.use.begun = True
+    modes.default_places = () if where == devices.CPU else (where,)
 
 
 def typename(obj: object) -> str:

@@ -8,6 +8,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tracecomp.eager.device import CPU, check_device
+from tracecomp.eager.device import device as Device
+from tracecomp.eager.meta import MetaArray, new_array
 from tracecomp.eager.tensor import Tensor, wrap
 from tracecomp.eager.tensor_base import owner
 from tracecomp.functional.publish import publish
@@ -19,7 +21,10 @@ Array: TypeAlias = np.ndarray[Any, Any]
 def _memory(x: Tensor) -> Array:
     """The elements of the tensor that owns the memory ``x`` looks at, in the order of addresses."""
     x._shared_storage().share()
-    return owner(x)[0]._data.ravel(order="K")
+    found = owner(x)[0]._data
+    if isinstance(found, MetaArray):
+        return new_array((found.size,), found.dtype, place=found.place)
+    return found.ravel(order="K")
 
 
 class TypedStorage:
@@ -70,11 +75,12 @@ class UntypedStorage:
     """
 
     is_cuda = is_sparse = False
-    device = CPU
 
     def __init__(self, source: Any = 0, *, device: Any = None) -> None:
-        check_device(device)
-        if isinstance(source, Tensor):
+        self._array: Array
+        if device is not None and check_device(device).type == "meta" and isinstance(source, int):
+            self._array = new_array((source,), np.uint8)
+        elif isinstance(source, Tensor):
             self._array = _memory(source).view(np.uint8)
         elif isinstance(source, int):
             self._array = np.zeros(source, np.uint8)
@@ -102,11 +108,15 @@ class UntypedStorage:
         return cls._over(np.frombuffer(buffer, np.uint8))
 
     @property
+    def device(self) -> Device:
+        return self._array.place if isinstance(self._array, MetaArray) else CPU
+
+    @property
     def __array_interface__(self) -> Any:
         return self._array.__array_interface__
 
     def data_ptr(self) -> int:
-        return int(self._array.__array_interface__["data"][0])
+        return 0 if isinstance(self._array, MetaArray) else int(self._array.__array_interface__["data"][0])
 
     def nbytes(self) -> int:
         return self._array.nbytes

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tracecomp.compiled.checked_call import Call, Lockstep, Mismatch
+from tracecomp.compiled.differences import Difference
 from tracecomp.compiled.function import Compiled
 from tracecomp.inspect.changes import Change, changes
-from tracecomp.ir.differences import Difference
 
 SAME = 4
 """Calls with the same arguments: one is recorded, one planned, and what native code does alone is done twice."""

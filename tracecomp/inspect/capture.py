@@ -48,12 +48,13 @@ class Captured:
         return split.backward, [*saved, *gradients]
 
 
-def capture(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Captured:
+def capture(fn: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, Any]) -> Captured:
     """Record ``fn`` on these arguments, then run it once more eagerly and put its state back.
 
     CaptureError when the program cannot be recorded or makes new state at every call.
     """
     recording, leaves = settled(fn, args, kwargs)
+    # Copied before the eager run, which overwrites states.
     arrays = [np.array(read(b, leaves)) for b in recording.inputs]
     targets = [read(b, leaves) for b, _ in recording.updates]
     before = [t.copy() for t in targets]
@@ -63,11 +64,13 @@ def capture(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any
     flatten(fn(*args, **kwargs), values)
     eager: list[Array | None] = [None] * len(recording.graph.outputs)
     for made, value in zip(recording.results, values, strict=True):
+        # Results by output number; those that stand for other tensors have none.
         if isinstance(made, Made):
             eager[made.number] = _as_output(made, value)
     for tensor, (_, new) in zip(holders, recording.grads, strict=True):
         if isinstance(new, Made) and tensor._grad is not None:
             eager[new.number] = _as_output(new, tensor._grad)
+    # States are put back at once, and their writes counted, as the next run has to see the values of before.
     for (_, number), target, old in zip(recording.updates, targets, before, strict=True):
         eager[number] = target.copy()
         np.copyto(target, old)
@@ -86,7 +89,7 @@ def _as_output(made: Made, t: Tensor) -> Array:
     return np.array(t._data if made.order is None else t._data.transpose(made.order), order="C")
 
 
-def settled(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Recording, list[Any]]:
+def settled(fn: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, Any]) -> tuple[Recording, list[Any]]:
     """A recording that fits the next call with these arguments, and the leaves of the arguments."""
     name = getattr(fn, "__name__", type(fn).__name__)
     for _ in range(SETTLING):

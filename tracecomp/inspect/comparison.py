@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from tracecomp.base.errors import Source
+from tracecomp.compiled.differences import Difference, worst
 from tracecomp.inspect.calls import Calls
-from tracecomp.ir.differences import Difference, worst
 from tracecomp.ir.graph import Graph, Node, Origin
 
 Array = np.ndarray[Any, Any]

@@ -12,10 +12,8 @@ import numpy as np
 from tracecomp.base import config
 from tracecomp.base.dump import Dump
 from tracecomp.base.errors import CompileError
-from tracecomp.compiled.program_state import same_bits
-from tracecomp.inspect.comparison import Comparison, Divergence, StageResult, around_worst, at_node
-from tracecomp.inspect.graph_runs import GraphRun
-from tracecomp.inspect.locate import (
+from tracecomp.compiled.differences import Difference, changed_in_the_last_place, difference, worst
+from tracecomp.compiled.locate import (
     NativeProgram,
     after_pass,
     every_value,
@@ -24,8 +22,10 @@ from tracecomp.inspect.locate import (
     part_of,
     run_native,
 )
+from tracecomp.compiled.program_state import same_bits
+from tracecomp.inspect.comparison import Comparison, Divergence, StageResult, around_worst, at_node
+from tracecomp.inspect.graph_runs import GraphRun
 from tracecomp.inspect.wide import wide_array, witness
-from tracecomp.ir.differences import Difference, changed_in_the_last_place, difference, worst
 from tracecomp.ir.graph import Graph, Node, Value
 from tracecomp.ir.interpret import interpret
 from tracecomp.ir.scalars import SCALARS

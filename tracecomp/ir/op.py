@@ -7,18 +7,61 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from tracecomp.ir.immutable import immutable
+from tracecomp.ir.index import Index
 from tracecomp.ir.loops import Expr
-from tracecomp.ir.types import TensorType
+from tracecomp.ir.types import DType, TensorType
 
 KINDS = (
     "elementwise", "reduction", "view", "pad", "concat", "contraction", "convolution", "window",
     "gather", "scatter", "cumulative", "sort", "creation", "random", "control", "transform", "elimination", "external",
 )  # fmt: skip
 
-Infer = Callable[..., Any]
+Attrs = dict[str, Any]
+"""An operator's static parameters by name; of which types they are, its ``attrs`` says."""
+
+
+class Operand(Protocol):
+    """A tensor of the world that primitives run in: a graph's value, an eager tensor, a recorded one."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def dtype(self) -> DType: ...
+
+    @property
+    def ndim(self) -> int: ...
+
+    def __tracecomp_apply__(self, op: Op, operands: tuple[Operand | Number, ...], attrs: Attrs) -> Any: ...
+
+
+Operands = Sequence[Operand]
+Gradients = Sequence[Operand | None]
+"""Of an operator's results; None of one that nobody uses."""
+Number = bool | int | float | complex
+Types = Sequence[TensorType]
+Position = Sequence[Index]
+"""A place in a tensor, an index for each axis."""
+
+
+class ReadElement(Protocol):
+    """The element of an operand at a position; not read, and zero, where ``where`` is false."""
+
+    def __call__(self, position: Position, where: Expr | None = None) -> Expr: ...
+
+
+Reads = Sequence[ReadElement]
+
+Infer = Callable[..., TensorType | tuple[TensorType, ...]]
+Impl = Callable[..., Any]
+"""The numpy meaning: arrays, then attributes by name."""
+Vjp = Callable[..., Sequence[Operand | None]]
+Write = Callable[..., Operand]
+Parts = Callable[..., Any]
+"""The meaning on complex values: operands and results that are complex are ``Pair``."""
 
 
 @immutable
@@ -141,6 +184,10 @@ class Pair:
     im: Any
 
 
+ComplexOperand = Pair | Operand
+"""A complex value, or one that is real, or complex as it lies in memory."""
+
+
 @immutable
 class Sample:
     """Operands for one test call, as data: ``args`` are ``(shape, dtype short name, domain)`` or Python scalars.
@@ -149,7 +196,7 @@ class Sample:
     """
 
     args: tuple[Any, ...]
-    attrs: dict[str, Any] = field(default_factory=dict)
+    attrs: Attrs = field(default_factory=dict)
 
 
 @immutable
@@ -179,13 +226,13 @@ class Op:
     kind: str
     doc: str
     infer: Infer
-    impl: Callable[..., Any]
+    impl: Impl
     loop: LoopMeaning
-    vjp: Callable[..., Sequence[Any]] | None = None
+    vjp: Vjp | None = None
     saves: tuple[int | str, ...] = ("ins", "outs")
-    write: Callable[..., Any] | None = None
-    parts: Callable[..., Any] | None = None
-    attrs: dict[str, Any] = field(default_factory=dict)
+    write: Write | None = None
+    parts: Parts | None = None
+    attrs: Attrs = field(default_factory=dict)
     traits: frozenset[str] = frozenset()
     ulp: float = 0.0
     samples: tuple[Sample, ...] = ()
@@ -203,7 +250,7 @@ class Op:
         """Whether complex operands are not refused at once; ``infer`` may still do so."""
         return self.parts is not None or isinstance(self.loop, Control | Interleaved)
 
-    def result_types(self, types: Iterable[TensorType], attrs: dict[str, Any]) -> tuple[TensorType, ...]:
+    def result_types(self, types: Iterable[TensorType], attrs: Attrs) -> tuple[TensorType, ...]:
         types = tuple(types)
         result = self.infer(*types, **attrs)
         if not self.takes_complex and any(t.dtype.is_complex for t in types):

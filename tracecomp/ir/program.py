@@ -29,12 +29,14 @@ class Slot:
     """Memory of a program.
 
     ``space`` is "input" or "output" (``position`` in the call table), or "arena" (``position`` in bytes).
+    ``lifetime`` numbers the value that lies in the arena there; 0: none, or one that checked programs do not follow.
     """
 
     name: str
     space: str
     position: int
     nbytes: int
+    lifetime: int = field(default=0, compare=False)
 
 
 @immutable
@@ -87,7 +89,7 @@ class Program:
 
     ``prepared`` is a bool in the arena that callers set: whether the preparation that an earlier call has left there,
     made of inputs that last, may be used. ``fast_math``: its arithmetic may be fused and regrouped, and some of its
-    functions have larger errors.
+    functions have larger errors. ``checked``: every access is held against the memory that it may touch.
     """
 
     name: str
@@ -97,6 +99,7 @@ class Program:
     steps: tuple[Step, ...]
     prepared: Slot | None = None
     fast_math: bool = False
+    checked: bool = False
 
 
 def step_bodies(step: Step) -> tuple[tuple[Step, ...], ...]:

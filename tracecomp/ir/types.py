@@ -158,6 +158,7 @@ def promote(a: DType, b: DType) -> DType:
         return a
     if a in STORAGE_DTYPES or b in STORAGE_DTYPES:
         raise RuntimeError(f"Promotion for {a!r} and {b!r} is not supported: convert one of them")
+    # By kind first: bool, then whole, floating, complex numbers; within a kind by width.
     if a.kind == "bool":
         return b
     if b.kind == "bool":
@@ -165,13 +166,16 @@ def promote(a: DType, b: DType) -> DType:
     if a.is_complex or b.is_complex:
         wide = float64 in (a.to_real(), b.to_real())
         return complex128 if wide else complex64
+    # A float beats any whole number, also a wider one, as in PyTorch.
     if a.kind != b.kind:
         return a if a.kind == "float" else b
     if a.kind == "float":
+        # Neither half type holds the other.
         if {a, b} == {float16, bfloat16}:
             return float32
         rank = {float16: 0, bfloat16: 0, float32: 1, float64: 2}
         return a if rank[a] >= rank[b] else b
+    # The unsigned byte is in no order with the signed one: the next wider type holds both.
     if uint8 in (a, b):
         other = b if a is uint8 else a
         return int16 if other is int8 else other

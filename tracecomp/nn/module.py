@@ -8,9 +8,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from tracecomp.compiled.function import compile
-from tracecomp.eager.device import Device
+from tracecomp.eager.device import Device, check_device
+from tracecomp.eager.meta import NO_DATA
 from tracecomp.eager.modes import modes, module_changes, no_grad, scope
 from tracecomp.eager.tensor import Tensor
+from tracecomp.functional import names as T
 from tracecomp.nn.hooks import ModuleHooks
 from tracecomp.nn.parameter import Buffer, Parameter, is_lazy
 from tracecomp.nn.state import EXTRA_STATE, IncompatibleKeys, ModuleState
@@ -234,13 +236,17 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
         if recurse:
             for module in self.children():
                 module._apply(fn)
-        for param in self._parameters.values():
+        for name, param in self._parameters.items():
             if param is None:
                 continue
             with no_grad():
-                param.data = fn(param)
-                if param.grad is not None:
-                    param.grad = fn(param.grad)
+                found, grad = fn(param), None if param.grad is None else fn(param.grad)
+            if found.device == param.device:
+                param.data = found
+            else:  # memory is no data of a parameter without it, nor the reverse
+                self._parameters[name] = param = type(param)(found, param.requires_grad)
+            if grad is not None:
+                param.grad = grad
         for name, buffer in self._buffers.items():
             if buffer is not None:
                 self._buffers[name] = fn(buffer)
@@ -264,6 +270,11 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
         def convert(t: Tensor) -> Tensor:
             if is_lazy(t):
                 return t
+            if t.is_meta and device is not None and check_device(device).type != "meta":
+                raise NotImplementedError(
+                    f"{NO_DATA} Please use torch.nn.Module.to_empty() instead of torch.nn.Module.to() when moving "
+                    "module from meta to a different device."
+                )
             moved = t if device is None else t.to(device)
             return moved.to(dtype) if dtype is not None and t.dtype.differentiable else moved
 
@@ -297,7 +308,7 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
         return self._apply(lambda t: t.share_memory_())
 
     def to_empty(self: Self, *, device: Device, recurse: bool = True) -> Self:
-        return self._apply(lambda t: t.new_empty(t.shape), recurse)
+        return self._apply(lambda t: T.empty_like(t, device=device), recurse)
 
     def train(self: Self, mode: bool = True) -> Self:
         """Set training mode on this module and all below; ValueError unless ``mode`` is a bool."""

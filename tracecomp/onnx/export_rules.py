@@ -11,6 +11,7 @@ import onnx
 
 from tracecomp.ir.graph import Node, Value
 from tracecomp.onnx.model import UnsupportedError
+from tracecomp.onnx.sizes import Reciprocal, Size
 
 Array = np.ndarray[Any, Any]
 
@@ -24,6 +25,9 @@ class Emitter:
         self.weights: list[Any] = []
         self.names: dict[Value, str] = {}
         self.scope = ""
+        self.open: dict[str, tuple[str, int]] = {}
+        """Where open sizes are read: the name of an input, and its dimension."""
+        self._sizes: dict[Any, str] = {}
         self._taken: set[str] = set()
         self._constants: dict[tuple[Any, ...], str] = {}
 
@@ -60,9 +64,46 @@ class Emitter:
             self._constants[key] = self.weight(f"constant{len(self._constants)}", array)
         return self._constants[key]
 
-    def ints(self, *values: int) -> str:
-        """A vector of numbers."""
-        return self.constant([*values], np.int64)
+    def ints(self, *values: int | Size) -> str:
+        """A vector of numbers, which may follow from open sizes."""
+        if not any(isinstance(v, Size) for v in values):
+            return self.constant([*values], np.int64)
+        if values not in self._sizes:
+            parts = [self._size(v) if isinstance(v, Size) else self.constant([v], np.int64) for v in values]
+            self._sizes[values] = parts[0] if len(parts) == 1 else self.node("Concat", parts, axis=0)
+        return self._sizes[values]
+
+    def scalar(self, value: Size | Reciprocal, dtype: Any) -> str:
+        """A number that follows from open sizes, without dimensions."""
+        size = value.size if isinstance(value, Reciprocal) else value
+        whole = self.node("Squeeze", [self.ints(size)])
+        found = self.node("Cast", [whole], to=onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+        return self.node("Reciprocal", [found]) if isinstance(value, Reciprocal) else found
+
+    def _size(self, size: Size) -> str:
+        """A vector of the one number."""
+        total = ""
+        for symbols, factor in size.terms.items():
+            product = self.constant([factor], np.int64)
+            for symbol in symbols:
+                product = self._times(product, self._open(symbol))
+            total = self.node("Add", [total, product]) if total else product
+        return total if size.divisor == 1 else self.node("Div", [total, self.constant([size.divisor], np.int64)])
+
+    def _times(self, a: str, b: str) -> str:
+        return b if a == self.constant([1], np.int64) else self.node("Mul", [a, b])
+
+    def _open(self, symbol: str) -> str:
+        if symbol not in self._sizes:
+            name, axis = self.open[symbol]
+            self._sizes[symbol] = self.node("Shape", [name], start=axis, end=axis + 1)
+        return self._sizes[symbol]
+
+    def count(self, stop: int | Size) -> str:
+        """The whole numbers below ``stop``."""
+        if isinstance(stop, int):
+            return self.constant(np.arange(stop), np.int64)
+        return self.node("Range", [self.constant(0, np.int64), self.scalar(stop, np.int64), self.constant(1, np.int64)])
 
 
 Rule = Callable[..., str | Sequence[str]]
@@ -333,8 +374,10 @@ def windows(e: Emitter, node: Node, x: str) -> str:
     rank, outer = len(sizes), node.inputs[0].ndim - len(sizes)
     for k in range(rank):  # each lookup leaves its window's dimension behind the one it came from
         count = node.outputs[0].shape[outer + k]
-        places = np.arange(count)[:, None] * strides[k] + np.arange(sizes[k])[None] * dilations[k]
-        x = e.node("Gather", [x, e.constant(places, np.int64)], axis=outer + 2 * k)
+        first = e.node("Mul", [e.count(count), e.constant(strides[k], np.int64)])
+        inside = e.constant(np.arange(sizes[k]) * dilations[k], np.int64)
+        places = e.node("Add", [e.node("Unsqueeze", [first, e.ints(1)]), inside])
+        x = e.node("Gather", [x, places], axis=outer + 2 * k)
     order = [*range(outer), *[outer + 2 * k for k in range(rank)], *[outer + 2 * k + 1 for k in range(rank)]]
     return e.node("Transpose", [x], perm=order)
 
@@ -354,9 +397,12 @@ def concat(e: Emitter, node: Node, *xs: str) -> str:
 
 @rule("full")
 def full(e: Emitter, node: Node) -> str:
-    out = node.outputs[0]
+    out, value = node.outputs[0], node.attrs["value"]
+    if isinstance(value, Size | Reciprocal):
+        number = e.scalar(value, out.dtype.numpy)
+        return e.node("Expand", [number, e.ints(*out.shape)]) if out.shape else number
     if not out.shape:
-        return e.constant(node.attrs["value"], out.dtype.numpy)
+        return e.constant(value, out.dtype.numpy)
     value = onnx.numpy_helper.from_array(np.array([node.attrs["value"]], out.dtype.numpy))
     return e.node("ConstantOfShape", [e.ints(*out.shape)], value=value)
 
@@ -364,8 +410,10 @@ def full(e: Emitter, node: Node) -> str:
 @rule("iota")
 def iota(e: Emitter, node: Node) -> str:
     out, axis = node.outputs[0], node.attrs["axis"]
-    line = np.arange(out.shape[axis]).reshape([-1 if k == axis else 1 for k in range(out.ndim)])
-    return e.node("Expand", [e.constant(line, out.dtype.numpy), e.ints(*out.shape)])
+    kind = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(out.dtype.numpy))
+    line = e.node("Cast", [e.count(out.shape[axis])], to=kind)
+    line = e.node("Reshape", [line, e.ints(*[-1 if k == axis else 1 for k in range(out.ndim)])])
+    return e.node("Expand", [line, e.ints(*out.shape)])
 
 
 # ---- products

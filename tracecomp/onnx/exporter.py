@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -15,10 +15,13 @@ from tracecomp.base.atomic import write_file
 from tracecomp.base.errors import CaptureError
 from tracecomp.eager.modes import no_grad
 from tracecomp.eager.tensor import Tensor
+from tracecomp.functional import names as T
 from tracecomp.ir.graph import Graph, Node, Value
 from tracecomp.nn.module import Module
+from tracecomp.onnx.check_export import check_results
 from tracecomp.onnx.export_rules import RULES, Emitter
 from tracecomp.onnx.model import UnsupportedError
+from tracecomp.onnx.sizes import Fit, Size, generalize, grids
 from tracecomp.record.capture import record
 from tracecomp.record.recording import Recording
 from tracecomp.record.results import Made
@@ -28,6 +31,8 @@ Array = np.ndarray[Any, Any]
 OPSET = 20
 """The version of the operators that models are written for unless told otherwise."""
 OPSETS = range(18, 24)
+Open = dict[tuple[int, int], str]
+"""Names of the sizes that are left open, by argument and dimension."""
 
 
 def export(
@@ -38,22 +43,33 @@ def export(
 ) -> Any:  # fmt: skip
     """Write ``model``, as it runs on ``args`` (a tensor or a tuple), as an ONNX model to ``f``; returns it as protobuf.
 
-    A module is recorded in evaluation mode; its parameters and buffers are the model's weights. ``check`` lets onnx
-    check the model. UnsupportedError names everything that ONNX has no operator for, before anything is written;
-    ValueError for an ``opset_version`` that is not one of 18 to 23. Sizes are those of ``args``: with ``dynamic_axes``
-    or ``dynamic_shapes`` UnsupportedError says so. Options of PyTorch's exporter that choose how it works
-    (``dynamo``, ``do_constant_folding``, ``verbose``...) change nothing.
+    A module is recorded in evaluation mode; its parameters and buffers are the model's weights. Sizes are those of
+    ``args``, but for those that ``dynamic_axes`` (``{"x": {0: "batch"}}`` or ``{"x": [0]}``) or ``dynamic_shapes`` (by
+    name or in order of the arguments, ``{0: Dim("batch")}`` or ``{0: "batch"}``) leave open; sizes of one name are
+    equal. The model is recorded for several sizes then, and UnsupportedError says what does not follow from them.
+
+    ``check`` lets onnx check the model, and onnxruntime, where it is installed, run it: RuntimeError names the first
+    node that differs from the recording. UnsupportedError names everything that ONNX has no operator for, before
+    anything is written; ValueError for an ``opset_version`` that is not one of 18 to 23. Options of PyTorch's exporter
+    that choose how it works (``dynamo``, ``do_constant_folding``, ``verbose``...) change nothing.
     """
     version = OPSET if opset_version is None else opset_version
     if version not in OPSETS:
         raise ValueError(f"onnx.export(): opset_version must be {OPSETS.start} to {OPSETS[-1]}, got {version}")
-    if dynamic_axes or dynamic_shapes:
-        raise UnsupportedError("onnx.export() writes the sizes of its example: no dynamic_axes, no dynamic_shapes")
     given = args if isinstance(args, tuple) else (args,)
-    recording = _recorded(model, given)
-    proto = _Writer(recording, version, _names(model, given, input_names), output_names).model()
+    names = _names(model, given, input_names)
+    left_open = open_sizes(given, names, dynamic_axes, dynamic_shapes)
+    if left_open:
+        recording, samples = _recorded_open(model, given, left_open)
+    else:
+        samples = [(given, *_recorded(model, given))]
+        recording = samples[0][2]
+    writer = _Writer(recording, version, names, output_names, left_open)
+    proto = writer.model()
     if check:
         onnx.checker.check_model(proto, full_check=True)
+        for arguments, results, one in samples:
+            check_results(proto, one.graph, arguments, results, writer.written)
     if isinstance(f, str | os.PathLike):
         data = proto.SerializeToString()
         write_file(Path(f), lambda file: file.write(data))
@@ -62,21 +78,83 @@ def export(
     return proto
 
 
-def _recorded(model: Any, args: tuple[Any, ...]) -> Recording:
+def _recorded_open(model: Any, args: tuple[Any, ...], left_open: Open) -> tuple[Recording, list[Any]]:
+    """The recording for all sizes, and arguments, results and recordings for some."""
+    example = {s: args[k].shape[axis] for (k, axis), s in left_open.items()}
+    own = (args, *_recorded(model, args))
+    # Sizes of one make another program (nothing is expanded), which is only run and compared.
+    known = [example] if min(example.values()) > 1 else []
+    refused: list[Exception] = []
+    for corners, checks in grids(example):
+        chosen = [*corners, *checks, *known]
+        try:
+            samples = [(a, *_recorded(model, a)) for a in (_resized(args, left_open, c) for c in chosen)]
+        except (RuntimeError, ValueError, IndexError) as error:  # other sizes may be right: models take multiples only
+            refused.append(error)
+            continue
+        try:
+            generalize([recording.graph for *_, recording in samples], Fit(corners, chosen[len(corners) :]))
+            return samples[0][2], [samples[len(chosen) - len(known) - 1], own]
+        except (
+            UnsupportedError
+        ) as error:  # halves follow from even sizes; what holds for them has to hold for these too
+            refused.insert(0, error)
+            known += [*corners, *checks]
+    raise refused[0]
+
+
+def _resized(args: tuple[Any, ...], left_open: Open, sizes: Mapping[str, int]) -> tuple[Any, ...]:
+    """``args`` with other sizes, their elements again and again."""
+    found = [*args]
+    for (k, axis), symbol in left_open.items():
+        found[k] = T.index_select(found[k], axis, T.arange(sizes[symbol]) % found[k].shape[axis])
+    return tuple(found)
+
+
+def open_sizes(args: tuple[Any, ...], names: Sequence[str], axes: Any, shapes: Any) -> Open:
+    """The name of each size that is left open, by argument and dimension."""
+    asked: dict[int, Any] = {}
+    for told in (axes or {}, shapes or {}):
+        by_name = told if isinstance(told, Mapping) else dict(zip(names, told, strict=False))
+        for name, sizes in by_name.items():
+            if name in names and sizes:
+                asked[names.index(name)] = sizes
+            elif name not in names and told is shapes:
+                raise ValueError(f"onnx.export(): dynamic_shapes has {name!r}; the inputs are {', '.join(names)}")
+    found: Open = {}
+    for k, sizes in asked.items():
+        pairs = sizes.items() if isinstance(sizes, Mapping) else _listed(sizes, names[k])
+        for axis, symbol in pairs:
+            if symbol is not None and not isinstance(symbol, int):
+                rank = args[k].ndim
+                if not -rank <= axis < rank:
+                    raise ValueError(f"onnx.export(): input {names[k]!r} has no dimension {axis}")
+                found[k, axis % rank] = str(getattr(symbol, "__name__", symbol))
+    return found
+
+
+def _listed(sizes: Sequence[Any], name: str) -> list[tuple[int, Any]]:
+    """Dimensions as ``dynamic_axes`` lists them ([0, 2]), or one entry for each as ``dynamic_shapes`` has them."""
+    if all(isinstance(x, int) for x in sizes):
+        return [(axis, f"{name}_{axis}") for axis in sizes]
+    return [*enumerate(sizes)]
+
+
+def _recorded(model: Any, args: tuple[Any, ...]) -> tuple[Any, Recording]:
     training = [m for m in model.modules() if m.training] if isinstance(model, Module) else []
     name = getattr(model, "__name__", type(model).__name__)
     try:
         for module in training:
             module.training = False
         with no_grad():
-            _, recording = record(model, args, {}, name, derive=False)
+            results, recording = record(model, args, {}, name, derive=False)
     finally:
         for module in training:
             module.training = True
     assert isinstance(recording, Recording)
     if recording.updates or recording.predicates or recording.effects:
         raise CaptureError(f"{name} cannot be exported: it writes state, or takes a path that depends on values")
-    return recording
+    return results, recording
 
 
 def _names(model: Any, args: tuple[Any, ...], names: Sequence[str] | None) -> list[str]:
@@ -92,9 +170,13 @@ def _names(model: Any, args: tuple[Any, ...], names: Sequence[str] | None) -> li
 
 class _Writer:
     def __init__(
-        self, recording: Recording, version: int, input_names: Sequence[str], output_names: Sequence[str] | None
-    ) -> None:
+        self, recording: Recording, version: int, input_names: Sequence[str], output_names: Sequence[str] | None,
+        left_open: Open,
+    ) -> None:  # fmt: skip
         self.recording = recording
+        self.written: list[str] = []
+        """The first result of every node, in the graph's order."""
+        self._open = left_open
         self.emitter = Emitter(version)
         self.input_names = input_names
         self.output_names = output_names
@@ -124,7 +206,8 @@ class _Writer:
         if binding.kind == "argument":
             name = self.input_names[binding.ref]
             e.names[value] = name
-            return onnx.helper.make_tensor_value_info(name, kind_of(value), value.shape)
+            e.open |= {s: (name, axis) for (k, axis), s in self._open.items() if k == binding.ref and s not in e.open}
+            return onnx.helper.make_tensor_value_info(name, kind_of(value), _shown(value.shape))
         if binding.kind != "state" or not isinstance(binding.ref, Tensor):
             raise UnsupportedError(f"the model reads {name!r} from Python")
         e.names[value] = e.weight(name, binding.ref._data)
@@ -134,7 +217,11 @@ class _Writer:
         e = self.emitter
         origin = self.recording.graph.origin.get(node)
         e.scope = "/".join(origin.scope) if origin else ""
-        e.define(node.outputs, RULES[node.op.name](e, node, *[e.names[v] for v in node.inputs]))
+        try:
+            e.define(node.outputs, RULES[node.op.name](e, node, *[e.names[v] for v in node.inputs]))
+        except TypeError as error:
+            raise UnsupportedError(f"{node.op.name} of a size that is left open ({error})") from error
+        self.written.append(e.names[node.outputs[0]])
 
     def _output(self, number: int, result: Any) -> Any:
         if not isinstance(result, Made):
@@ -147,7 +234,12 @@ class _Writer:
             back = [int(n) for n in np.argsort(result.order)]
             found, shape = self.emitter.node("Transpose", [found], perm=back), tuple(shape[n] for n in back)
         self.emitter.nodes.append(onnx.helper.make_node("Identity", [found], [name]))
-        return onnx.helper.make_tensor_value_info(name, kind_of(value), shape)
+        return onnx.helper.make_tensor_value_info(name, kind_of(value), _shown(shape))
+
+
+def _shown(shape: Sequence[Any]) -> list[int | str]:
+    """A shape as models say it: open sizes by name."""
+    return [str(n) if isinstance(n, Size) else n for n in shape]
 
 
 def _open(graph: Graph) -> list[Any]:

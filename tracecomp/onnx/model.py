@@ -12,6 +12,9 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
+from tracecomp.ir.op import Attrs
+from tracecomp.onnx.small_types import small_values, widened
+
 Array = np.ndarray[Any, Any]
 
 
@@ -27,7 +30,7 @@ class Node:
     domain: str
     inputs: list[str]
     outputs: list[str]
-    attrs: dict[str, Any]
+    attrs: Attrs
     name: str
     proto: Any = field(repr=False, default=None)
 
@@ -70,6 +73,8 @@ class Model:
     graph: GraphRecord
     opsets: dict[str, int]
     functions: Mapping[tuple[str, str], Any]
+    small: Mapping[str, int] = field(default_factory=dict)
+    """The types of values that have types of few bits, by name."""
 
 
 def read(source: str | os.PathLike[str] | bytes | Any) -> Model:
@@ -84,7 +89,7 @@ def read(source: str | os.PathLike[str] | bytes | Any) -> Model:
         raise ValueError("the model has no graph, or does not say for which version of the operators it is")
     opsets = {o.domain if o.domain != "ai.onnx" else "": o.version for o in proto.opset_import}
     functions = {(f.domain, f.name): f for f in proto.functions}
-    return Model(graph_of(proto.graph, folder), opsets, functions)
+    return Model(graph_of(proto.graph, folder), opsets, functions, small_values(proto))
 
 
 def _parsed(data: bytes, name: str) -> Any:
@@ -115,8 +120,7 @@ def node_of(proto: Any, folder: Path | None = None) -> Node:
 def array_of(tensor: Any, folder: Path | None = None) -> Array:
     """The array of a tensor's message; data in other files are mapped, if they lie in the model's folder."""
     if tensor.data_location != onnx.TensorProto.EXTERNAL:
-        array: np.ndarray = numpy_helper.to_array(tensor)
-        return array
+        return widened(numpy_helper.to_array(tensor))
     place = {entry.key: entry.value for entry in tensor.external_data}
     if folder is None:
         raise ValueError(f"tensor {tensor.name!r} lies in another file, and the model was not read from a folder")

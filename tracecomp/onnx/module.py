@@ -134,7 +134,7 @@ class OnnxModule(Module):
     def _result(self, node: Node, known: dict[str, Value]) -> Sequence[Value]:
         rule = RULES[node.domain, node.op]
         opset = self._model.opsets.get(node.domain, 1)
-        call = Call(node, opset, self._body, known, self.training and self._train_mode)
+        call = Call(node, opset, self._body, known, self.training and self._train_mode, self._model.small)
         operands = [known[name] for name in node.inputs]
         if node.op not in _RANDOM and not rule.raw and all(v is None or isinstance(v, np.ndarray) for v in operands):
             with unrecorded(), no_grad():

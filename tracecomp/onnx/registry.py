@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,12 @@ class Call:
     run_body: Callable[[Any, Sequence[Value], Call], list[Value]]
     outer: dict[str, Value]
     training: bool = False
+    small: Mapping[str, int] = field(default_factory=dict)
+
+    def small_type(self, operand: int) -> int | None:
+        """The type of an operand, if it has one of few bits."""
+        names = self.node.inputs
+        return self.small.get(names[operand]) if operand < len(names) else None
 
     def attr(self, name: str, default: Any = None) -> Any:
         """An attribute, or ``default``."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tracecomp.ir.graph import Graph, Node, Value
-from tracecomp.ir.op import Op
+from tracecomp.ir.op import Attrs, Number, Op, Operand
 from tracecomp.ir.types import DType, TensorType
 from tracecomp.ops.prim import prim
 
@@ -36,13 +36,13 @@ class Sym:
     def type(self) -> TensorType:
         return self.value.type
 
-    def __tracecomp_apply__(self, op: Op, operands: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
+    def __tracecomp_apply__(self, op: Op, operands: tuple[Operand | Number, ...], attrs: Attrs) -> Any:
         values = operand_values(self.graph, operands)
         results = tuple(Sym(self.graph, v) for v in self.graph.add(op, values, attrs))
         return results if len(results) > 1 else results[0]
 
 
-def operand_values(graph: Graph, operands: tuple[Any, ...]) -> list[Value]:
+def operand_values(graph: Graph, operands: tuple[Operand | Number, ...]) -> list[Value]:
     """Graph values of ``Sym`` and scalar operands; scalars become constants of the last tensor operand's dtype."""
     dtype = next((x.dtype for x in reversed(operands) if isinstance(x, Sym)), None)
     return [x.value if isinstance(x, Sym) else graph.scalar(scalar_of(x, dtype), dtype) for x in operands]  # type: ignore[arg-type]
@@ -53,7 +53,7 @@ def scalar_of(value: bool | int | float | complex, dtype: DType | None) -> bool 
     return float(value) if dtype is None else dtype.python(value)  # type: ignore[arg-type]
 
 
-def sum_to(x: Any, shape: tuple[int, ...]) -> Any:
+def sum_to(x: Operand, shape: tuple[int, ...]) -> Any:
     """``x``, of a shape to which ``shape`` broadcasts, summed to ``shape``: the adjoint of broadcasting."""
     if tuple(x.shape) == tuple(shape):
         return x
@@ -66,7 +66,7 @@ def sum_to(x: Any, shape: tuple[int, ...]) -> Any:
     return x if tuple(x.shape) == tuple(shape) else prim.reshape(x, shape=tuple(shape))
 
 
-def zeros_like(x: Any) -> Any:
+def zeros_like(x: Operand) -> Any:
     """Zeros with the type of ``x``, in its world."""
     zero = prim.full(like=x, value=scalar_of(0, x.dtype), shape=(), dtype=x.dtype)
     return prim.expand(zero, shape=tuple(x.shape)) if x.shape else zero

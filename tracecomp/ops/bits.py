@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.ir.arrays import Array
 from tracecomp.ir.loops import Call, Expr
-from tracecomp.ir.op import Composed, Indexed, Op, Sample, register
+from tracecomp.ir.op import Composed, Indexed, Op, Operand, Position, Reads, Sample, Types, register
 from tracecomp.ir.scalars import call, const
 from tracecomp.ir.types import DType, TensorType, bool_, dtype_named, int8, int16, int32, int64, uint8
 from tracecomp.ops.define import bad, of, require
@@ -22,7 +23,7 @@ def _bitcast_infer(x: TensorType, *, dtype: DType) -> TensorType:
     return TensorType(dtype, x.shape)
 
 
-def _bitcast_loop(at: Any, out: TensorType, reads: Any, in_types: Any, *, dtype: DType) -> Expr:
+def _bitcast_loop(at: Position, out: TensorType, reads: Reads, in_types: Types, *, dtype: DType) -> Expr:
     x: Expr = reads[0](tuple(at))  # Indexed, because operands of Pointwise are widened
     if x.dtype is dtype:
         return x
@@ -63,13 +64,13 @@ def _reinterpret_infer(x: TensorType, *, dtype: DType) -> TensorType:
     return TensorType(dtype, (*x.shape[:-1], size // dtype.itemsize))
 
 
-def _reinterpret_impl(x: Any, *, dtype: DType) -> Any:
+def _reinterpret_impl(x: Array, *, dtype: DType) -> Any:
     x = np.asarray(x)
     dense = x.ndim == 0 or x.itemsize == dtype.itemsize or x.strides[-1] == x.itemsize
     return (x if dense else np.ascontiguousarray(x)).view(dtype.numpy)
 
 
-def _reinterpret_composed(x: Any, *, dtype: DType) -> Any:
+def _reinterpret_composed(x: Operand, *, dtype: DType) -> Any:
     before, after = x.dtype.itemsize, dtype.itemsize
     bits = prim.bitcast(x, dtype=_INTEGERS[before])
     if before > after:
@@ -79,20 +80,20 @@ def _reinterpret_composed(x: Any, *, dtype: DType) -> Any:
     return prim.bitcast(bits, dtype=dtype)
 
 
-def _places(like: Any, shape: tuple[int, ...], dtype: DType, width: int) -> Any:
+def _places(like: Operand, shape: tuple[int, ...], dtype: DType, width: int) -> Any:
     """How far the bits of each of the last axis' elements stand from the lowest."""
     order = prim.iota(like=like, shape=shape, axis=len(shape) - 1, dtype=dtype)
     return prim.mul(order, 8 * width)
 
 
-def _apart(bits: Any, count: int, dtype: DType) -> Any:
+def _apart(bits: Operand, count: int, dtype: DType) -> Any:
     shape = tuple(bits.shape)
     wide = prim.expand(prim.reshape(bits, shape=(*shape, 1)), shape=(*shape, count))
     shifted = prim.shift_right(wide, _places(bits, (*shape, count), bits.dtype, dtype.itemsize))
     return prim.reshape(prim.cast(shifted, dtype=dtype), shape=(*shape[:-1], shape[-1] * count))
 
 
-def _together(bits: Any, count: int, dtype: DType) -> Any:
+def _together(bits: Operand, count: int, dtype: DType) -> Any:
     width = bits.dtype.itemsize
     shape = (*bits.shape[:-1], bits.shape[-1] // count, count)
     parts = prim.bitwise_and(prim.cast(prim.reshape(bits, shape=shape), dtype=dtype), 2 ** (8 * width) - 1)

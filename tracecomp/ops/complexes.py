@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from tracecomp.ir.op import BadInput, Op, Pair, Paired, Sample, register
+from tracecomp.ir.arrays import Array
+from tracecomp.ir.op import BadInput, Impl, Op, Operand, Pair, Paired, Parts, Sample, Write, register
 from tracecomp.ir.types import Shape, TensorType, from_numpy_dtype
 from tracecomp.ops.define import bad, broadcast, check_dtype, of, require
 from tracecomp.ops.parts import packed, unpacked
@@ -26,15 +27,15 @@ def _complex_infer(re: TensorType, im: TensorType) -> TensorType:
     return TensorType(dtype.to_complex(), broadcast("complex", (re, im)))
 
 
-def _complex_impl(re: Any, im: Any) -> Any:
+def _complex_impl(re: Array, im: Array) -> Any:
     dtype = from_numpy_dtype(np.result_type(re, im)).to_complex()
     found = np.empty(np.broadcast_shapes(np.shape(re), np.shape(im)), dtype.numpy)
     found.real, found.imag = re, im
     return found
 
 
-def _complex_parts(re: Any, im: Any) -> Pair:
-    shape = broadcast("complex", (re.type, im.type))
+def _complex_parts(re: Operand, im: Operand) -> Pair:
+    shape = broadcast("complex", tuple(TensorType(x.dtype, tuple(x.shape)) for x in (re, im)))
     return Pair(*(x if tuple(x.shape) == shape else prim.expand(x, shape=shape) for x in (re, im)))
 
 
@@ -76,8 +77,9 @@ register(
 
 
 def _view(
-    name: str, doc: str, infer: Callable[[TensorType], TensorType], impl: Callable[[Any], Any], vjp: Callable[..., Any],
-    write: Callable[..., Any], parts: Callable[..., Any], dtypes: tuple[str, str], shapes: Sequence[Shape],
+    name: str, doc: str, infer: Callable[[TensorType], TensorType], impl: Impl,
+    vjp: Callable[[Operand], Operand],
+    write: Write, parts: Parts, dtypes: tuple[str, str], shapes: Sequence[Shape],
     errors: tuple[BadInput, ...],
 ) -> None:  # fmt: skip
     register(
@@ -89,7 +91,7 @@ def _view(
     )  # fmt: skip
 
 
-def _zero(x: Any) -> Any:
+def _zero(x: Operand) -> Any:
     return prim.full(like=x, value=0.0, shape=(), dtype=x.dtype)
 
 
@@ -108,12 +110,12 @@ def _as_complex_infer(x: TensorType) -> TensorType:
     return TensorType(dtype.to_complex(), x.shape[:-1])
 
 
-def _as_real_impl(x: Any) -> Any:
+def _as_real_impl(x: Array) -> Any:
     x = np.asarray(x)
     return as_strided(x.real, (*x.shape, 2), (*x.strides, x.itemsize // 2))
 
 
-def _as_complex_impl(x: Any) -> Any:
+def _as_complex_impl(x: Array) -> Any:
     dense = x if x.strides[-1] == x.itemsize else np.ascontiguousarray(x)
     return dense.view(from_numpy_dtype(x.dtype).to_complex().numpy)[..., 0]
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.ir.op import Bilinear, BilinearForm, Op, Pair, Sample, register
+from tracecomp.ir.arrays import Array
+from tracecomp.ir.op import Bilinear, BilinearForm, Op, Operands, Pair, Sample, Types, register
 from tracecomp.ir.types import Shape, TensorType, compute_dtype, from_numpy_dtype
 from tracecomp.ops.define import bad, check_dtype, of, require
 from tracecomp.ops.parts import conj, product
@@ -77,7 +78,7 @@ def _matrix_shapes(spec: str, lhs: Shape, rhs: Shape) -> tuple[Shape, Shape, Sha
     return (*outer, rows, depth), (*outer, depth, columns), tuple(sizes[c] for c in batch + m + n)
 
 
-def _impl(x: Any, y: Any, *, spec: str) -> Any:
+def _impl(x: Array, y: Array, *, spec: str) -> Any:
     left, right, back, _ = _plan(spec)
     first, second, whole = _matrix_shapes(spec, x.shape, y.shape)
     dtype = x.dtype
@@ -87,7 +88,7 @@ def _impl(x: Any, y: Any, *, spec: str) -> Any:
     return np.matmul(a, b).reshape(whole).transpose(back).astype(dtype, copy=False)
 
 
-def _vjp(grads: Any, outs: Any, ins: Any, *, spec: str) -> Any:
+def _vjp(grads: Operands, outs: Operands, ins: Operands, *, spec: str) -> Any:
     a, b, out = parse_spec(spec)
     return (
         prim.contract(grads[0], conj(ins[1]), spec=f"{out},{b}->{a}"),
@@ -99,7 +100,7 @@ def _parts(a: Pair, b: Pair, *, spec: str) -> Pair:
     return product(lambda x, y: prim.contract(x, y, spec=spec))(a, b)
 
 
-def _form(in_types: Any, out_type: TensorType, *, spec: str) -> BilinearForm:
+def _form(in_types: Types, out_type: TensorType, *, spec: str) -> BilinearForm:
     a, b, out = parse_spec(spec)
     summed = tuple(c for c in a if c not in out)
     return BilinearForm(

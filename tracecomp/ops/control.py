@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.ir.arrays import Array
 from tracecomp.ir.graph import Graph, Value
 from tracecomp.ir.interpret import Interpreter
-from tracecomp.ir.op import BadInput, Control, Op, Sample, register
-from tracecomp.ir.types import TensorType, bool_, float32, float64, int64
+from tracecomp.ir.op import BadInput, Control, Op, Operand, Operands, Sample, register
+from tracecomp.ir.types import DType, TensorType, bool_, float32, float64, int64
 from tracecomp.ops import contraction, creation, elementwise_binary, elementwise_unary  # noqa: F401 - sample bodies use them
 from tracecomp.ops.autodiff import Sym, vjp, zeros_like
 from tracecomp.ops.define import require
@@ -62,7 +63,7 @@ def _scan_infer(*types: TensorType, body: Graph, carries: int, xs: int, length: 
     return (*out[:carries], *(TensorType(t.dtype, (length, *t.shape)) for t in out[carries:]))
 
 
-def _scan_impl(*arrays: Any, body: Graph, carries: int, xs: int, length: int, reverse: bool) -> Any:
+def _scan_impl(*arrays: Array, body: Graph, carries: int, xs: int, length: int, reverse: bool) -> Any:
     run = _prepared(body).run
     state = list(arrays[:carries])
     inputs, consts = arrays[carries : carries + xs], arrays[carries + xs :]
@@ -140,7 +141,9 @@ def _with_values_given(graph: Graph, given: dict[Value, Value]) -> Graph:
     return new
 
 
-def _histories(outs: Any, ins: Any, body: Graph, carries: int, xs: int, length: int, reverse: bool) -> list[Any]:
+def _histories(
+    outs: Operands, ins: Operands, body: Graph, carries: int, xs: int, length: int, reverse: bool
+) -> list[Any]:
     """Every carry as it was before each step: from a stacked result that is the carry, else by running again."""
     produced = [o.value for o in body.outputs]
     place = {value: k for k, value in reversed(list(enumerate(produced[carries:])))}
@@ -165,7 +168,7 @@ def _histories(outs: Any, ins: Any, body: Graph, carries: int, xs: int, length: 
 
 
 def _scan_vjp(
-    grads: Any, outs: Any, ins: Any, *, body: Graph, carries: int, xs: int, length: int, reverse: bool
+    grads: Operands, outs: Operands, ins: Operands, *, body: Graph, carries: int, xs: int, length: int, reverse: bool
 ) -> Any:
     if length == 0:
         return [*grads[:carries], *map(_zeros_or_none, ins[carries:])]
@@ -198,7 +201,7 @@ def _scan_vjp(
     return by_operand
 
 
-def _zeros_or_none(x: Any) -> Any:
+def _zeros_or_none(x: Operand) -> Any:
     """Zeros like ``x``; None for what is not floating point."""
     if not x.dtype.differentiable:
         return None
@@ -225,11 +228,11 @@ def _cond_infer(predicate: TensorType, *types: TensorType, then: Graph, orelse: 
     return output_types(then)
 
 
-def _cond_impl(predicate: Any, *arrays: Any, then: Graph, orelse: Graph) -> Any:
+def _cond_impl(predicate: Array, *arrays: Array, then: Graph, orelse: Graph) -> Any:
     return tuple(_prepared(then if predicate else orelse).run(arrays))
 
 
-def _cond_vjp(grads: Any, outs: Any, ins: Any, *, then: Graph, orelse: Graph) -> Any:
+def _cond_vjp(grads: Operands, outs: Operands, ins: Operands, *, then: Graph, orelse: Graph) -> Any:
     floats = float_places(input_types(then))
     given = [grads[i] for i in float_places(output_types(then))]
     by_operand: list[Any] = [None] * len(ins)
@@ -260,7 +263,7 @@ def _while_infer(*types: TensorType, test: Graph, body: Graph, carries: int) -> 
     return types[:carries]
 
 
-def _while_impl(*arrays: Any, test: Graph, body: Graph, carries: int) -> Any:
+def _while_impl(*arrays: Array, test: Graph, body: Graph, carries: int) -> Any:
     state, consts = list(arrays[:carries]), arrays[carries:]
     goes_on, step = _prepared(test), _prepared(body)
     while goes_on.run([*state, *consts])[0]:
@@ -268,7 +271,7 @@ def _while_impl(*arrays: Any, test: Graph, body: Graph, carries: int) -> Any:
     return tuple(np.array(s) for s in state)
 
 
-def _recurrence(dtype: Any) -> Graph:
+def _recurrence(dtype: DType) -> Graph:
     """A sample body: ``h = tanh(h @ w + x)``, also stacked; a step counter that is not; a stacked sum."""
     body = Graph("recurrence")
     h, n = body.add_input(TensorType(dtype, (2, 3)), "h"), body.add_input(TensorType(int64, ()), "n")
@@ -281,7 +284,7 @@ def _recurrence(dtype: Any) -> Graph:
     return body
 
 
-def _gated(dtype: Any) -> Graph:
+def _gated(dtype: DType) -> Graph:
     """A sample body whose carry is not stacked: ``c = c * sigmoid(x)``, with the old carry doubled stacked."""
     body = Graph("gated")
     c, x = body.add_input(TensorType(dtype, (3,)), "c"), body.add_input(TensorType(dtype, (3,)), "x")
@@ -298,7 +301,7 @@ def _branch(op: str) -> Graph:
     return graph
 
 
-def _loop(name: str, dtype: Any) -> Graph:
+def _loop(name: str, dtype: DType) -> Graph:
     """Inputs x, k, n and w, for a loop that replaces x by x * w / (x * x + 1) while k, which counts, is below n."""
     graph = Graph(name)
     graph.add_input(TensorType(dtype, (3,)), "x")
@@ -308,13 +311,13 @@ def _loop(name: str, dtype: Any) -> Graph:
     return graph
 
 
-def _loop_test(dtype: Any) -> Graph:
+def _loop_test(dtype: DType) -> Graph:
     test = _loop("test", dtype)
     test.add_output(test.apply("lt", test.inputs[1].value, test.inputs[2].value))
     return test
 
 
-def _loop_body(dtype: Any) -> Graph:
+def _loop_body(dtype: DType) -> Graph:
     body = _loop("body", dtype)
     x, k, _, w = (i.value for i in body.inputs)
     below = body.apply("add", body.apply("mul", x, x), body.scalar(1.0, dtype))
@@ -371,7 +374,7 @@ register(
 )  # fmt: skip
 
 
-def _while(short: str, dtype: Any, n: int) -> Sample:
+def _while(short: str, dtype: DType, n: int) -> Sample:
     attrs = {"test": partial(_loop_test, dtype), "body": partial(_loop_body, dtype), "carries": 2}
     numbers = (((), "i64", "index:2"), ((), "i64", f"index:{n}"))
     return Sample((((3,), short, "any"), *numbers, ((3,), short, "any")), attrs)

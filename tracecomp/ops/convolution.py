@@ -15,7 +15,21 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tracecomp.ir.op import BadInput, Bilinear, BilinearForm, Composed, Op, Sample, register
+from tracecomp.ir.arrays import Array
+from tracecomp.ir.op import (
+    Attrs,
+    BadInput,
+    Bilinear,
+    BilinearForm,
+    Composed,
+    Impl,
+    Op,
+    Operand,
+    Operands,
+    Sample,
+    Types,
+    register,
+)
 from tracecomp.ir.types import Shape, TensorType, compute_dtype, from_numpy_dtype
 from tracecomp.ops.define import check_dtype, require
 from tracecomp.ops.prim import prim
@@ -84,7 +98,7 @@ def _conv_infer(
 _EVERY: tuple[Any, ...] = (slice(None),) * 3
 
 
-def _columns(x: Any, out: Shape, kernel: Shape, stride: Ints, padding: Pads, dilation: Ints, groups: int) -> Any:
+def _columns(x: Array, out: Shape, kernel: Shape, stride: Ints, padding: Pads, dilation: Ints, groups: int) -> Any:
     """``[g, (c, k...), (n, p...)]``: what each output position sees of the padded input, copied tap by tap."""
     padded = np.pad(x, [(0, 0), (0, 0), *padding]) if any(map(any, padding)) else x
     n, channels = x.shape[0], x.shape[1] // groups
@@ -102,10 +116,10 @@ def _seen_by(taps: Ints, out: Shape, stride: Ints, dilation: Ints) -> tuple[Any,
     )
 
 
-def _wide(fn: Callable[..., Any]) -> Callable[..., Any]:
+def _wide(fn: Impl) -> Callable[..., Any]:
     """``fn`` in the computing type, rounded once at the end."""
 
-    def impl(a: Any, b: Any, **attrs: Any) -> Any:
+    def impl(a: Array, b: Array, **attrs: Any) -> Any:
         wide = compute_dtype(from_numpy_dtype(a.dtype)).numpy
         result = fn(a.astype(wide, copy=False), b.astype(wide, copy=False), **attrs)
         return np.ascontiguousarray(result.astype(a.dtype, copy=False))
@@ -114,7 +128,7 @@ def _wide(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @_wide
-def _conv_impl(x: Any, w: Any, *, stride: Ints, padding: Pads, dilation: Ints, groups: int) -> Any:
+def _conv_impl(x: Array, w: Array, *, stride: Ints, padding: Pads, dilation: Ints, groups: int) -> Any:
     kernel, n, filters = w.shape[2:], x.shape[0], w.shape[0] // groups
     out = conv_size(x.shape[2:], kernel, stride, padding, dilation)
     columns = _columns(x, out, kernel, stride, padding, dilation, groups)
@@ -143,7 +157,9 @@ def _transpose_infer(
 
 
 @_wide
-def _transpose_impl(g: Any, w: Any, *, stride: Ints, padding: Pads, dilation: Ints, groups: int, size: Shape) -> Any:
+def _transpose_impl(
+    g: Array, w: Array, *, stride: Ints, padding: Pads, dilation: Ints, groups: int, size: Shape
+) -> Any:
     """Every tap of the kernel adds one strided copy of (weights times g)."""
     n, out, kernel = g.shape[0], g.shape[2:], w.shape[2:]
     channels, filters = w.shape[1], w.shape[0] // groups
@@ -156,7 +172,7 @@ def _transpose_impl(g: Any, w: Any, *, stride: Ints, padding: Pads, dilation: In
     return np.moveaxis(whole[_EVERY + inner].reshape(groups * channels, n, *size), 1, 0)
 
 
-def _by_group(g: Any, groups: int) -> Any:
+def _by_group(g: Array, groups: int) -> Any:
     """``[n, f, p...]`` as ``[g, f / groups, (n, p...)]``."""
     return np.moveaxis(g, 0, 1).reshape(groups, g.shape[1] // groups, g.shape[0] * math.prod(g.shape[2:]))
 
@@ -177,13 +193,13 @@ def _weight_infer(
 
 
 @_wide
-def _weight_impl(x: Any, g: Any, *, stride: Ints, padding: Pads, dilation: Ints, groups: int, kernel: Shape) -> Any:
+def _weight_impl(x: Array, g: Array, *, stride: Ints, padding: Pads, dilation: Ints, groups: int, kernel: Shape) -> Any:
     columns = _columns(x, g.shape[2:], kernel, stride, padding, dilation, groups)
     result = np.matmul(_by_group(g, groups), columns.transpose(0, 2, 1))
     return result.reshape(g.shape[1], x.shape[1] // groups, *kernel)
 
 
-def _conv_vjp(grads: Any, outs: Any, ins: Any, **attrs: Any) -> Any:
+def _conv_vjp(grads: Operands, outs: Operands, ins: Operands, **attrs: Any) -> Any:
     x, w = ins
     return (
         prim.conv_transpose(grads[0], w, size=tuple(x.shape[2:]), **attrs),
@@ -191,12 +207,12 @@ def _conv_vjp(grads: Any, outs: Any, ins: Any, **attrs: Any) -> Any:
     )
 
 
-def _transpose_vjp(grads: Any, outs: Any, ins: Any, *, size: Shape, **attrs: Any) -> Any:
+def _transpose_vjp(grads: Operands, outs: Operands, ins: Operands, *, size: Shape, **attrs: Any) -> Any:
     g, w = ins
     return prim.conv(grads[0], w, **attrs), prim.conv_weight(grads[0], g, kernel=tuple(w.shape[2:]), **attrs)
 
 
-def _weight_vjp(grads: Any, outs: Any, ins: Any, *, kernel: Shape, **attrs: Any) -> Any:
+def _weight_vjp(grads: Operands, outs: Operands, ins: Operands, *, kernel: Shape, **attrs: Any) -> Any:
     x, g = ins
     return prim.conv_transpose(g, grads[0], size=tuple(x.shape[2:]), **attrs), prim.conv(x, grads[0], **attrs)
 
@@ -206,7 +222,7 @@ def _unpadded(name: str, padding: Pads) -> None:
 
 
 def _conv_form(
-    in_types: Any, out: TensorType, *, stride: Ints, padding: Pads, dilation: Ints, groups: int
+    in_types: Types, out: TensorType, *, stride: Ints, padding: Pads, dilation: Ints, groups: int
 ) -> BilinearForm:
     _unpadded("conv", padding)
     x, w = in_types
@@ -230,7 +246,7 @@ def _spatial_names(r: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _weight_form(
-    in_types: Any, out: TensorType, *, stride: Ints, padding: Pads, dilation: Ints, groups: int, kernel: Shape
+    in_types: Types, out: TensorType, *, stride: Ints, padding: Pads, dilation: Ints, groups: int, kernel: Shape
 ) -> BilinearForm:
     _unpadded("conv_weight", padding)
     x, g = in_types
@@ -249,7 +265,7 @@ def _weight_form(
 
 
 def _transpose_composed(
-    g: Any, w: Any, *, stride: Ints, padding: Pads, dilation: Ints, groups: int, size: Shape
+    g: Operand, w: Operand, *, stride: Ints, padding: Pads, dilation: Ints, groups: int, size: Shape
 ) -> Any:
     """A convolution, of stride 1, of g with zeros between its elements, by the flipped weight with channels swapped."""
     kernel, r = tuple(w.shape[2:]), len(size)
@@ -267,9 +283,9 @@ def _transpose_composed(
     return prim.conv(wide, weight, stride=(1,) * r, padding=((0, 0),) * r, dilation=dilation, groups=groups)
 
 
-def _cases() -> list[tuple[Shape, Shape, dict[str, Any]]]:
+def _cases() -> list[tuple[Shape, Shape, Attrs]]:
     """``(x, w, attrs)``: one to three spatial axes, strides, dilations, lopsided padding, groups, no batch."""
-    found: list[tuple[Shape, Shape, dict[str, Any]]] = []
+    found: list[tuple[Shape, Shape, Attrs]] = []
     for x, w, stride, padding, dilation, groups in (
         ((2, 3, 8), (4, 3, 3), (1,), ((0, 0),), (1,), 1),
         ((1, 2, 9), (2, 2, 3), (2,), ((2, 1),), (2,), 1),
@@ -285,11 +301,11 @@ def _cases() -> list[tuple[Shape, Shape, dict[str, Any]]]:
     return found
 
 
-def _out_shape(x: Shape, w: Shape, attrs: dict[str, Any]) -> Shape:
+def _out_shape(x: Shape, w: Shape, attrs: Attrs) -> Shape:
     return (x[0], w[0], *conv_size(x[2:], w[2:], attrs["stride"], attrs["padding"], attrs["dilation"]))
 
 
-def _samples(pick: Callable[[Shape, Shape, Shape], tuple[Shape, Shape, dict[str, Any]]]) -> tuple[Sample, ...]:
+def _samples(pick: Callable[[Shape, Shape, Shape], tuple[Shape, Shape, Attrs]]) -> tuple[Sample, ...]:
     """Samples of one of the three forms: ``pick(x, w, out)`` gives its operands' shapes and its own attributes."""
     found = []
     for short in ("f32", "f64", "f16", "i64"):
@@ -303,7 +319,7 @@ _ATTRS: dict[str, Any] = {"stride": tuple, "padding": tuple, "dilation": tuple, 
 _ONE: dict[str, Any] = {"stride": (1,), "padding": ((0, 0),), "dilation": (1,), "groups": 1}
 
 
-def _bad(a: Shape, b: Shape, attrs: dict[str, Any], match: str) -> BadInput:
+def _bad(a: Shape, b: Shape, attrs: Attrs, match: str) -> BadInput:
     return BadInput(Sample(((a, "f32", "any"), (b, "f32", "any")), _ONE | attrs), RuntimeError, match)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from tracecomp.ir import loops
 from tracecomp.ir.arrays import new_array
 from tracecomp.ir.loops import Const, IndexValue
-from tracecomp.ir.op import BadInput, Indexed, Op, Sample, register
+from tracecomp.ir.op import BadInput, Indexed, Number, Op, Position, Reads, Sample, Types, register
 from tracecomp.ir.types import DType, Shape, TensorType, dtype_named
 from tracecomp.ops.define import check_axes, require
 
@@ -21,23 +21,24 @@ def _check_shape(name: str, shape: Shape) -> None:
     )
 
 
-def _full_infer(*, value: Any, shape: Shape, dtype: DType) -> TensorType:
+def _full_infer(*, value: Number, shape: Shape, dtype: DType) -> TensorType:
     _check_shape("full", shape)
     if dtype.kind == "int":
         info = np.iinfo(dtype.numpy)
+        assert not isinstance(value, complex)  # refused above, with PyTorch's words
         fits = math.isfinite(value) and info.min <= int(value) <= info.max
         require(fits, RuntimeError, f"full: value cannot be converted to type {dtype.name} without overflow: {value}")
     return TensorType(dtype, shape)
 
 
-def _full_impl(*, value: Any, shape: Shape, dtype: DType) -> Any:
+def _full_impl(*, value: Number, shape: Shape, dtype: DType) -> Any:
     array = new_array(shape, dtype.numpy)
     np.copyto(array, value, casting="unsafe")
     return array
 
 
 def _full_loop(
-    index: Any, out: TensorType, reads: Any, in_types: Any, *, value: Any, shape: Shape, dtype: DType
+    index: Position, out: TensorType, reads: Reads, in_types: Types, *, value: Number, shape: Shape, dtype: DType
 ) -> Any:
     return Const(dtype.python(value), dtype)
 
@@ -71,7 +72,9 @@ def _iota_impl(*, shape: Shape, axis: int, dtype: DType) -> Any:
     return np.broadcast_to(along.reshape([-1 if i == axis else 1 for i in range(len(shape))]), shape).copy()
 
 
-def _iota_loop(index: Any, out: TensorType, reads: Any, in_types: Any, *, shape: Shape, axis: int, dtype: DType) -> Any:
+def _iota_loop(
+    index: Position, out: TensorType, reads: Reads, in_types: Types, *, shape: Shape, axis: int, dtype: DType
+) -> Any:
     return loops.cast(IndexValue(index[axis]), dtype)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.ir.arrays import Array
 from tracecomp.ir.index import Index, index
 from tracecomp.ir.loops import (
     Acc,
@@ -27,7 +28,7 @@ from tracecomp.ir.loops import (
     Update,
     cast,
 )
-from tracecomp.ir.op import BadInput, Imperative, Op, Sample, register
+from tracecomp.ir.op import BadInput, Imperative, Op, Operand, Operands, Sample, Types, register
 from tracecomp.ir.scalars import call, const
 from tracecomp.ir.types import (
     DType,
@@ -148,7 +149,7 @@ def _running(op: str, identity: Callable[[DType], Const]) -> Imperative:
     """Totals after every step, kept in accumulators for a few lines, in memory for many."""
 
     def statements(
-        ins: Sequence[Buffer], outs: Sequence[Buffer], in_types: Sequence[TensorType], out_types: Any, *, axis: int
+        ins: Sequence[Buffer], outs: Sequence[Buffer], in_types: Sequence[TensorType], out_types: Types, *, axis: int
     ) -> list[Stmt]:
         names, dtype, shape = Names(), in_types[0].dtype, in_types[0].shape
         wide = running_dtype(dtype)
@@ -169,8 +170,8 @@ def _running(op: str, identity: Callable[[DType], Const]) -> Imperative:
     return Imperative(statements)
 
 
-def _wide(ufunc: Any) -> Callable[..., Any]:
-    def impl(x: Any, *, axis: int) -> Any:
+def _wide(ufunc: np.ufunc) -> Callable[..., Any]:
+    def impl(x: Array, *, axis: int) -> Any:
         wide = running_dtype(from_numpy_dtype(x.dtype)).numpy
         with np.errstate(over="ignore", invalid="ignore"):
             found = ufunc.accumulate(x.astype(wide, copy=False), axis=axis, dtype=wide)
@@ -188,7 +189,7 @@ def _infer(name: str, dtypes: str = "number") -> Callable[..., TensorType]:
     return infer
 
 
-def _backwards(x: Any, axis: int) -> Any:
+def _backwards(x: Operand, axis: int) -> Any:
     """Sums of all elements from each place to the end."""
     return prim.flip(prim.cumsum(prim.flip(x, axes=(axis,)), axis=axis), axes=(axis,))
 
@@ -200,7 +201,7 @@ def _recurrence_infer(a: TensorType, b: TensorType, *, axis: int) -> TensorType:
     return a
 
 
-def _recurrence_impl(a: Any, b: Any, *, axis: int) -> Any:
+def _recurrence_impl(a: Array, b: Array, *, axis: int) -> Any:
     wide = compute_dtype(from_numpy_dtype(a.dtype)).numpy
     factors, terms = (np.moveaxis(x.astype(wide, copy=False), axis, 0) for x in (a, b))
     result, total = np.empty_like(terms), np.zeros(terms.shape[1:], wide)
@@ -210,7 +211,7 @@ def _recurrence_impl(a: Any, b: Any, *, axis: int) -> Any:
 
 
 def _recurrence_loop(
-    ins: Sequence[Buffer], outs: Sequence[Buffer], in_types: Sequence[TensorType], out_types: Any, *, axis: int
+    ins: Sequence[Buffer], outs: Sequence[Buffer], in_types: Sequence[TensorType], out_types: Types, *, axis: int
 ) -> list[Stmt]:
     names, dtype = Names(), in_types[0].dtype
     wide = compute_dtype(dtype)
@@ -226,20 +227,20 @@ def _recurrence_loop(
     return lines(names, in_types[0].shape, axis, line) if in_types[0].numel else []
 
 
-def _recurrence_back(a: Any, g: Any, axis: int) -> Any:
+def _recurrence_back(a: Operand, g: Operand, axis: int) -> Any:
     """``s[k] = g[k] + a[k + 1] * s[k + 1]``, zero past the end."""
     turned = (prim.flip(x, axes=(axis,)) for x in (shift(a, -1, 0.0, axis), g))
     return prim.flip(prim.recurrence(*turned, axis=axis), axes=(axis,))
 
 
-def _recurrence_vjp(grads: Any, outs: Any, ins: Any, *, axis: int) -> Any:
+def _recurrence_vjp(grads: Operands, outs: Operands, ins: Operands, *, axis: int) -> Any:
     if 0 in ins[0].shape:
         return grads[0], grads[0]
     reached = _recurrence_back(ins[0], grads[0], axis)
     return prim.mul(reached, shift(outs[0], 1, 0.0, axis)), reached
 
 
-def _cumprod_vjp(grads: Any, outs: Any, ins: Any, *, axis: int) -> Any:
+def _cumprod_vjp(grads: Operands, outs: Operands, ins: Operands, *, axis: int) -> Any:
     """Product of what comes before, times a recurrence over what comes after; zeros need no division."""
     x = ins[0]
     if 0 in x.shape:
@@ -295,8 +296,8 @@ def _extreme_infer(name: str) -> Callable[..., tuple[TensorType, TensorType]]:
     return infer
 
 
-def _extreme_impl(ufunc: Any) -> Callable[..., Any]:
-    def impl(x: Any, *, axis: int) -> Any:
+def _extreme_impl(ufunc: np.ufunc) -> Callable[..., Any]:
+    def impl(x: Array, *, axis: int) -> Any:
         values = ufunc.accumulate(x, axis=axis)
         hit = (x == values) | np.isnan(x)
         place = np.arange(x.shape[axis]).reshape([-1 if i == axis else 1 for i in range(x.ndim)])
@@ -369,7 +370,7 @@ class _Extremes:
 
 def _extreme_loop(better: str) -> Imperative:
     def statements(
-        ins: Sequence[Buffer], outs: Sequence[Buffer], in_types: Sequence[TensorType], out_types: Any, *, axis: int
+        ins: Sequence[Buffer], outs: Sequence[Buffer], in_types: Sequence[TensorType], out_types: Types, *, axis: int
     ) -> list[Stmt]:
         shape = in_types[0].shape
         if not in_types[0].numel:
@@ -383,7 +384,7 @@ def _extreme_loop(better: str) -> Imperative:
     return Imperative(statements)
 
 
-def _extreme_vjp(grads: Any, outs: Any, ins: Any, *, axis: int) -> Any:
+def _extreme_vjp(grads: Operands, outs: Operands, ins: Operands, *, axis: int) -> Any:
     g = grads[0]
     zeros = prim.full(like=g, value=0.0, shape=tuple(g.shape), dtype=g.dtype)
     return (prim.scatter(zeros, outs[1], g, axis=axis, mode="add"),)

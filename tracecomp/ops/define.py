@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache, partial
-from typing import Any
+from typing import Any, TypeGuard
 
 from tracecomp.base.errors import at_user_line
 from tracecomp.ir import scalars
 from tracecomp.ir.loops import Expr
-from tracecomp.ir.op import BadInput, Op, Pointwise, Sample, register
+from tracecomp.ir.op import BadInput, Impl, Number, Op, Operand, Parts, Pointwise, Sample, Vjp, register
 from tracecomp.ir.types import DTYPES, DType, TensorType, broadcast_shapes, dtype_named, float32, float64, type_word
 
 _KINDS: dict[str, tuple[str, ...]] = {
@@ -73,7 +73,7 @@ def broadcast(name: str, types: Sequence[TensorType]) -> tuple[int, ...]:
         raise RuntimeError(at_user_line(f"{name}: {error}")) from None
 
 
-def is_tensor(x: Any) -> bool:
+def is_tensor(x: Operand | Number) -> TypeGuard[Operand]:
     """Whether an operand is a tensor of some world, not a Python scalar."""
     return not isinstance(x, bool | int | float | complex)
 
@@ -108,10 +108,10 @@ def elementwise(
     arity: int = 1,
     dtypes: str = "float",
     result: DType | None = None,
-    impl: Callable[..., Any] | None = None,
-    vjp: Callable[..., Sequence[Any]] | None = None,
+    impl: Impl | None = None,
+    vjp: Vjp | None = None,
     saves: tuple[int | str, ...] = (),
-    parts: Callable[..., Any] | None = None,
+    parts: Parts | None = None,
     traits: Sequence[str] = (),
     ulp: float = 0.0,
     domain: str | tuple[str, ...] = "any",

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from tracecomp.base.errors import at_user_line
 from tracecomp.ir import scalars, special
+from tracecomp.ir.arrays import Array
 from tracecomp.ir.loops import Expr
-from tracecomp.ir.op import Op, Pair, Pointwise, Sample, register
+from tracecomp.ir.op import Impl, Op, Operand, Operands, Pair, Pointwise, Sample, Vjp, register
 from tracecomp.ir.types import TensorType, bool_
 from tracecomp.ops.define import bad, broadcast, check_dtype, elementwise, is_tensor, of, require
 from tracecomp.ops.parts import conj, each, product, quotient
@@ -25,10 +27,14 @@ def _logical(scalar: str, on_bool: str) -> Any:
     return fn
 
 
-def _both(first: Any, second: Any) -> Any:
+_Side = Callable[[Operand, Any, Any, Operand], Operand]
+"""A rule of ``(g, a, b, out)``; ``a`` or ``b`` may be a Python number."""
+
+
+def _both(first: _Side, second: _Side) -> Vjp:
     """``vjp`` from two rules of ``(g, a, b, out)``; a Python scalar gets no gradient."""
 
-    def vjp(grads: Any, outs: Any, ins: Any) -> Any:
+    def vjp(grads: Operands, outs: Operands, ins: Operands) -> Any:
         a, b = ins
         g = grads[0]
         return (
@@ -55,10 +61,10 @@ elementwise("div", "a / b", "div", arity=2, dtypes="field", parts=quotient, doma
             traits=("right_identity:1",))  # fmt: skip
 
 
-def _integer_by_zero(fn: Any) -> Any:
+def _integer_by_zero(fn: Impl) -> Impl:
     """Integers divided by zero are an error, as in PyTorch."""
 
-    def impl(a: Any, b: Any) -> Any:
+    def impl(a: Array, b: Array) -> Any:
         if np.result_type(a, b).kind in "iu" and not np.all(b):
             raise RuntimeError(at_user_line("ZeroDivisionError"))
         return fn(a, b)
@@ -78,15 +84,15 @@ elementwise("fmod", "a - b * trunc(a / b), with the sign of a", "fmod", arity=2,
                       lambda g, a, b, o: prim.mul(prim.neg(g), prim.trunc(prim.div(a, b)))))  # fmt: skip
 
 
-def _pow_base(g: Any, a: Any, b: Any, out: Any) -> Any:
-    if not is_tensor(b):
+def _pow_base(g: Operand, a: Operand, b: Operand | float, out: Operand) -> Any:
+    if isinstance(b, int | float):
         return prim.mul(g, prim.mul(prim.pow(a, b - 1), b)) if b != 0 else prim.mul(g, 0.0)
     slope = prim.mul(prim.pow(a, prim.sub(b, 1.0)), b)
     return prim.where(prim.eq(b, 0.0), prim.mul(g, 0.0), prim.mul(g, slope))
 
 
-def _pow_exponent(g: Any, a: Any, b: Any, out: Any) -> Any:
-    log = prim.log(a if is_tensor(a) else prim.full(like=b, value=float(a), shape=(), dtype=b.dtype))
+def _pow_exponent(g: Operand, a: Operand | float, b: Operand, out: Operand) -> Any:
+    log = prim.log(prim.full(like=b, value=float(a), shape=(), dtype=b.dtype) if isinstance(a, int | float) else a)
     at_zero = prim.ge(b, 0.0)
     if is_tensor(a):
         at_zero = prim.bitwise_and(prim.eq(a, 0.0), at_zero)
@@ -100,7 +106,7 @@ elementwise("pow", "a ** b; integers to negative powers truncate", "pow", arity=
             traits=("costly", "right_identity:1"), ulp=4, domain=("positive", "any"))  # fmt: skip
 
 
-def _over_square(x: Any, a: Any, b: Any) -> Any:
+def _over_square(x: Operand, a: Operand, b: Operand) -> Any:
     """``x / (a*a + b*b)``, and 0 at the origin, as in PyTorch."""
     square = prim.add(prim.mul(a, a), prim.mul(b, b))
     return prim.where(prim.eq(square, 0.0), 0.0, prim.div(x, square))
@@ -118,7 +124,7 @@ elementwise("hypot", "sqrt(a*a + b*b) without overflow", "hypot", arity=2, saves
 def _larger(smaller_test: str) -> Any:
     """Rule of maximum and minimum: ties share, the losing side gets nothing, NaN goes to both (as in PyTorch)."""
 
-    def one(loses: Any, tie: Any, g: Any) -> Any:
+    def one(loses: Operand, tie: Operand, g: Operand) -> Any:
         return prim.where(loses, 0.0, prim.where(tie, prim.mul(g, 0.5), g))
 
     lost = getattr(prim, smaller_test)
@@ -166,7 +172,7 @@ elementwise("shift_right", "a / 2**b rounded down", "shr", arity=2, dtypes="int"
             traits=("right_identity:0",))  # fmt: skip
 
 
-def _copysign_base(g: Any, a: Any, b: Any, out: Any) -> Any:
+def _copysign_base(g: Operand, a: Operand, b: Operand, out: Operand) -> Any:
     zero = prim.eq(a, 0.0)
     return prim.mul(g, prim.where(zero, 0.0, prim.div(out, prim.where(zero, 1.0, a))))
 
@@ -188,7 +194,7 @@ def _where_infer(condition: TensorType, a: TensorType, b: TensorType) -> TensorT
     return TensorType(dtype, broadcast("where", (condition, a, b)))
 
 
-def _where_vjp(grads: Any, outs: Any, ins: Any) -> Any:
+def _where_vjp(grads: Operands, outs: Operands, ins: Operands) -> Any:
     condition, a, b = ins
     g = grads[0]
     return (

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from tracecomp.ir import loops, scalars
+from tracecomp.ir.arrays import Array
 from tracecomp.ir.loops import Expr
-from tracecomp.ir.op import Op, Pair, Pointwise, Sample, register
+from tracecomp.ir.op import ComplexOperand, Op, Operand, Operands, Pair, Pointwise, Sample, register
 from tracecomp.ir.types import DType, TensorType, bool_, compute_dtype, dtype_named, float8_e4m3fn, from_numpy_dtype
 from tracecomp.ops.autodiff import zeros_like
 from tracecomp.ops.define import elementwise, of
@@ -17,35 +19,38 @@ from tracecomp.ops.parts import each
 from tracecomp.ops.prim import prim
 
 
-def _zero(grads: Any, outs: Any, ins: Any) -> Any:
+def _zero(grads: Operands, outs: Operands, ins: Operands) -> Any:
     """Piecewise constant: the derivative is zero, as in PyTorch, and not undefined."""
     return (prim.full(like=grads[0], value=0.0, shape=tuple(grads[0].shape), dtype=grads[0].dtype),)
 
 
-def _of_input(derivative: Any) -> dict[str, Any]:
+Rule = Callable[[Operand], Operand]
+
+
+def _of_input(derivative: Rule) -> dict[str, Any]:
     """``vjp`` and ``saves`` of a rule ``g * derivative(x)``."""
     return {"vjp": lambda g, o, i: (prim.mul(g[0], derivative(i[0])),), "saves": (0,)}
 
 
-def _of_output(derivative: Any) -> dict[str, Any]:
+def _of_output(derivative: Rule) -> dict[str, Any]:
     """``vjp`` and ``saves`` of a rule ``g * derivative(y)``."""
     return {"vjp": lambda g, o, i: (prim.mul(g[0], derivative(o[0])),), "saves": ("outs",)}
 
 
-def _divided_by(denominator: Any) -> dict[str, Any]:
+def _divided_by(denominator: Rule) -> dict[str, Any]:
     """``vjp`` and ``saves`` of a rule ``g / denominator(x)``."""
     return {"vjp": lambda g, o, i: (prim.div(g[0], denominator(i[0])),), "saves": (0,)}
 
 
-def _one_minus(x: Any) -> Any:
+def _one_minus(x: Operand) -> Any:
     return prim.sub(1.0, x)
 
 
-def _square(x: Any) -> Any:
+def _square(x: Operand) -> Any:
     return prim.mul(x, x)
 
 
-def trigamma(x: Any) -> Any:
+def trigamma(x: Operand) -> Any:
     """The derivative of digamma: recurrence up to 8, then the asymptotic series (Abramowitz and Stegun 6.4.12)."""
     low = prim.lt(x, 0.5)
     y = prim.where(low, prim.sub(1.0, x), x)
@@ -143,7 +148,7 @@ def _rsqrt(x: Expr) -> Expr:
     return scalars.call("div", scalars.const(1.0, x.dtype), scalars.call("sqrt", x))
 
 
-def _rsqrt_impl(x: Any) -> Any:
+def _rsqrt_impl(x: Array) -> Any:
     wide = x.astype(compute_dtype(from_numpy_dtype(x.dtype)).numpy, copy=False)
     with np.errstate(all="ignore"):
         return (1.0 / np.sqrt(wide)).astype(x.dtype, copy=False)
@@ -178,7 +183,7 @@ def _cast_infer(x: TensorType, *, dtype: DType) -> TensorType:
     return TensorType(dtype, x.shape)
 
 
-def _cast_impl(x: Any, *, dtype: DType) -> Any:
+def _cast_impl(x: Array, *, dtype: DType) -> Any:
     array = np.asarray(x)
     if array.dtype.kind == "c" and dtype.kind in ("int", "float"):
         array = array.real
@@ -188,7 +193,7 @@ def _cast_impl(x: Any, *, dtype: DType) -> Any:
         return array.astype(dtype.numpy, order="K" if _is_dense(array) else "C")
 
 
-def _is_dense(array: Any) -> bool:
+def _is_dense(array: Array) -> bool:
     """Whether the elements lie side by side in some order of the axes, which copies keep."""
     size = array.itemsize
     for step, extent in sorted(zip(array.strides, array.shape, strict=True)):
@@ -198,8 +203,9 @@ def _is_dense(array: Any) -> bool:
     return True
 
 
-def _cast_parts(x: Any, *, dtype: DType) -> Any:
+def _cast_parts(x: ComplexOperand, *, dtype: DType) -> Any:
     if not dtype.is_complex:
+        assert isinstance(x, Pair)  # real to real has no parts
         nonzero = dtype is bool_
         return prim.bitwise_or(prim.ne(x.re, 0.0), prim.ne(x.im, 0.0)) if nonzero else prim.cast(x.re, dtype=dtype)
     part = dtype.to_real()
@@ -209,7 +215,7 @@ def _cast_parts(x: Any, *, dtype: DType) -> Any:
     return Pair(re, zeros_like(re))
 
 
-def _cast_vjp(grads: Any, outs: Any, ins: Any, *, dtype: DType) -> Any:
+def _cast_vjp(grads: Operands, outs: Operands, ins: Operands, *, dtype: DType) -> Any:
     source = ins[0].dtype
     if not source.differentiable or not dtype.differentiable:
         return (None,)

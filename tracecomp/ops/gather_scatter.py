@@ -3,17 +3,30 @@ element by element. Indices are int64 and not negative (negative ones are normal
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from tracecomp.ir.arrays import Array
 from tracecomp.ir.loops import Expr, index_from
-from tracecomp.ir.op import BadInput, Imperative, Indexed, Op, Sample, register
+from tracecomp.ir.op import (
+    BadInput,
+    Imperative,
+    Indexed,
+    Op,
+    Operand,
+    Operands,
+    Position,
+    Reads,
+    Sample,
+    Types,
+    register,
+)
 from tracecomp.ir.types import Shape, TensorType, int64
 from tracecomp.ops.define import bad, check_axes, of, require
 from tracecomp.ops.parts import each
-from tracecomp.ops.prim import prim
+from tracecomp.ops.prim import Primitive, prim
 from tracecomp.ops.statements import put_statements, scatter_statements
 from tracecomp.ops.view import SAMPLE_DTYPES
 
@@ -24,7 +37,7 @@ def _check_index(name: str, index_type: TensorType) -> None:
     require(index_type.dtype is int64, IndexError, f"{name}(): Expected dtype int64 for index, got {index_type}")
 
 
-def _check_range(name: str, places: Any, size: int, axis: int) -> None:
+def _check_range(name: str, places: Array, size: int, axis: int) -> None:
     if places.size and (places.min() < 0 or places.max() >= size):
         bad = places[(places < 0) | (places >= size)].flat[0]
         require(False, IndexError, f"{name}: index {bad} is out of bounds for dimension {axis} with size {size}")
@@ -36,23 +49,23 @@ def _take_infer(x: TensorType, at: TensorType, *, axis: int) -> TensorType:
     return TensorType(x.dtype, (*x.shape[:axis], *at.shape, *x.shape[axis + 1 :]))
 
 
-def _take_impl(x: Any, at: Any, *, axis: int) -> Any:
+def _take_impl(x: Array, at: Array, *, axis: int) -> Any:
     _check_range("take", np.asarray(at), x.shape[axis], axis)
     return np.take(x, at, axis=axis)
 
 
-def _take_loop(at: Any, out: TensorType, reads: Any, in_types: Any, *, axis: int) -> Expr:
+def _take_loop(at: Position, out: TensorType, reads: Reads, in_types: Types, *, axis: int) -> Expr:
     rank = in_types[1].ndim
     place = index_from(reads[1](tuple(at[axis : axis + rank])), in_types[0].shape[axis])
     found: Expr = reads[0]((*at[:axis], place, *at[axis + rank :]))
     return found
 
 
-def _zeros(like: Any, shape: Shape) -> Any:
+def _zeros(like: Operand, shape: Shape) -> Any:
     return prim.full(like=like, value=0.0, shape=tuple(shape), dtype=like.dtype)
 
 
-def _take_vjp(grads: Any, outs: Any, ins: Any, *, axis: int) -> Any:
+def _take_vjp(grads: Operands, outs: Operands, ins: Operands, *, axis: int) -> Any:
     return prim.put(_zeros(grads[0], ins[0].shape), ins[1], grads[0], axis=axis, mode="add"), None
 
 
@@ -100,7 +113,7 @@ def _corner(shape: Shape, axis: int) -> tuple[slice, ...]:
     return tuple(slice(None) if i == axis else slice(n) for i, n in enumerate(shape))
 
 
-def _gather_impl(x: Any, at: Any, *, axis: int) -> Any:
+def _gather_impl(x: Array, at: Array, *, axis: int) -> Any:
     if x.ndim == 0:
         _check_range("gather", np.asarray(at), 1, axis)
         return np.array(x)
@@ -108,7 +121,7 @@ def _gather_impl(x: Any, at: Any, *, axis: int) -> Any:
     return np.take_along_axis(x[_corner(at.shape, axis)], at, axis)
 
 
-def _gather_loop(at: Any, out: TensorType, reads: Any, in_types: Any, *, axis: int) -> Expr:
+def _gather_loop(at: Position, out: TensorType, reads: Reads, in_types: Types, *, axis: int) -> Expr:
     if not at:
         found: Expr = reads[0](())
         return found
@@ -117,7 +130,7 @@ def _gather_loop(at: Any, out: TensorType, reads: Any, in_types: Any, *, axis: i
     return found
 
 
-def _gather_vjp(grads: Any, outs: Any, ins: Any, *, axis: int) -> Any:
+def _gather_vjp(grads: Operands, outs: Operands, ins: Operands, *, axis: int) -> Any:
     return prim.scatter(_zeros(grads[0], ins[0].shape), ins[1], grads[0], axis=axis, mode="add"), None
 
 
@@ -147,7 +160,10 @@ register(
 _UFUNCS: dict[str, Any] = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
 
 
-def _write(result: Any, key: Any, src: Any, mode: str) -> Any:
+IndexKey = Array | tuple[Array | slice, ...]
+
+
+def _write(result: Array, key: IndexKey, src: Array, mode: str) -> Any:
     """Later elements of ``src`` (row-major) win, or are combined after earlier ones."""
     if mode == "set":
         result[key] = src
@@ -171,7 +187,7 @@ def _scatter_infer(base: TensorType, at: TensorType, src: TensorType, *, axis: i
     return base
 
 
-def _scatter_impl(base: Any, at: Any, src: Any, *, axis: int, mode: str) -> Any:
+def _scatter_impl(base: Array, at: Array, src: Array, *, axis: int, mode: str) -> Any:
     if base.ndim == 0:
         _check_range("scatter", np.asarray(at), 1, axis)
         return _write(np.array(base), (), src, mode)
@@ -191,7 +207,7 @@ def _put_infer(base: TensorType, at: TensorType, src: TensorType, *, axis: int, 
     return base
 
 
-def _put_impl(base: Any, at: Any, src: Any, *, axis: int, mode: str) -> Any:
+def _put_impl(base: Array, at: Array, src: Array, *, axis: int, mode: str) -> Any:
     at = np.asarray(at)
     _check_range("put", at, base.shape[axis], axis)
     result = np.array(base)
@@ -205,7 +221,7 @@ def _put_impl(base: Any, at: Any, src: Any, *, axis: int, mode: str) -> Any:
 def _write_vjp(write: str, read: str) -> Callable[..., Any]:
     """The rule shared by ``put`` (with ``take``) and ``scatter`` (with ``gather``), following PyTorch's."""
 
-    def vjp(grads: Any, outs: Any, ins: Any, *, axis: int, mode: str) -> Any:
+    def vjp(grads: Operands, outs: Operands, ins: Operands, *, axis: int, mode: str) -> Any:
         scatter, gather = getattr(prim, write), getattr(prim, read)
         g, (base, at, src) = grads[0], ins
         if mode == "add":
@@ -218,7 +234,9 @@ def _write_vjp(write: str, read: str) -> Callable[..., Any]:
     return vjp
 
 
-def _extreme_vjp(scatter: Any, gather: Any, g: Any, out: Any, base: Any, at: Any, src: Any, axis: int) -> Any:
+def _extreme_vjp(
+    scatter: Primitive, gather: Primitive, g: Operand, out: Operand, base: Operand, at: Operand, src: Operand, axis: int
+) -> Any:
     """Base and sources that equal the extreme share its gradient evenly."""
     from_base = prim.cast(prim.eq(base, out), dtype=g.dtype)
     from_src = prim.cast(prim.eq(src, gather(out, at, axis=axis)), dtype=g.dtype)
@@ -226,7 +244,9 @@ def _extreme_vjp(scatter: Any, gather: Any, g: Any, out: Any, base: Any, at: Any
     return prim.mul(from_base, share), None, prim.mul(from_src, gather(share, at, axis=axis))
 
 
-def _product_vjp(scatter: Any, gather: Any, g: Any, out: Any, base: Any, at: Any, src: Any, axis: int) -> Any:
+def _product_vjp(
+    scatter: Primitive, gather: Primitive, g: Operand, out: Operand, base: Operand, at: Operand, src: Operand, axis: int
+) -> Any:
     """The product of the other factors; a single zero factor among the sources is left out, not divided by."""
     ones = prim.expand(prim.full(like=g, value=1.0, shape=(), dtype=g.dtype), shape=tuple(base.shape))
     of_base = prim.mul(g, scatter(ones, at, src, axis=axis, mode="mul"))
@@ -238,7 +258,9 @@ def _product_vjp(scatter: Any, gather: Any, g: Any, out: Any, base: Any, at: Any
     return of_base, None, prim.where(single, gather(prim.mul(g, others), at, axis=axis), divided)
 
 
-def _write_samples(cases: Any, source: Callable[[Shape, Shape, int], Shape]) -> tuple[Sample, ...]:
+def _write_samples(
+    cases: Sequence[tuple[Shape, Shape, int]], source: Callable[[Shape, Shape, int], Shape]
+) -> tuple[Sample, ...]:
     found = [
         Sample(
             ((base, d, "any"), (i, "i64", f"index:{base[axis]}"), (source(base, i, axis), d, "any")),

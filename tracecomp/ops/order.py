@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.ir.arrays import Array
 from tracecomp.ir.types import compute_dtype, from_numpy_dtype
 
 
-def ordered(x: Any, *, axis: int, descending: bool) -> Any:
+def ordered(x: Array, *, axis: int, descending: bool) -> Any:
     """All elements along an axis in order, equal ones as they stand, and where they come from."""
     if descending:
         flipped = np.flip(x, axis)
@@ -19,7 +20,7 @@ def ordered(x: Any, *, axis: int, descending: bool) -> Any:
     return np.take_along_axis(x, order, axis), order.astype(np.int64, copy=False)
 
 
-def first_ordered(x: Any, *, axis: int, count: int, descending: bool) -> Any:
+def first_ordered(x: Array, *, axis: int, count: int, descending: bool) -> Any:
     """The first ``count`` elements of that order, and where they come from."""
     if not 0 < 4 * count < x.shape[axis]:
         first = (slice(None),) * axis + (slice(count),)
@@ -30,7 +31,7 @@ def first_ordered(x: Any, *, axis: int, count: int, descending: bool) -> Any:
     return tuple(np.ascontiguousarray(np.moveaxis(r, -1, axis)) for r in found)
 
 
-def _first_places(keys: Any, count: int) -> Any:
+def _first_places(keys: Array, count: int) -> Any:
     """Where the ``count`` least of every line stand, in order; of equal ones the first."""
     limit = np.partition(keys, count - 1, axis=-1)[..., count - 1 : count]
     chosen, last = keys < limit, keys == limit
@@ -42,7 +43,7 @@ def _first_places(keys: Any, count: int) -> Any:
     return np.take_along_axis(places, order, -1)
 
 
-def _keys(x: Any, descending: bool) -> Any:
+def _keys(x: Array, descending: bool) -> Any:
     """Integers in the wanted order of the elements; zeros are equal, NaN is the greatest."""
     if x.dtype.kind in "biu":
         keys = x.view(np.uint8) if x.dtype.kind == "b" else x

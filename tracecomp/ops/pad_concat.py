@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import typing
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from tracecomp.ir.arrays import new_array
+from tracecomp.ir.arrays import Array, new_array
 from tracecomp.ir.index import Index, index
 from tracecomp.ir.loops import Call, Const, Expr, IndexValue, both, in_range
-from tracecomp.ir.op import Indexed, Op, Pair, Sample, register
+from tracecomp.ir.op import Attrs, Indexed, Op, Operands, Pair, Position, ReadElement, Reads, Sample, Types, register
 from tracecomp.ir.scalars import call
 from tracecomp.ir.types import Shape, TensorType, bool_, int64
 from tracecomp.ops.define import bad, check_axes, of, require
@@ -46,7 +45,7 @@ def _pad_infer(x: TensorType, *, low: Ints, high: Ints, interior: Ints, value: f
     return TensorType(x.dtype, shape)
 
 
-def _pad_impl(x: Any, *, low: Ints, high: Ints, interior: Ints, value: float) -> Any:
+def _pad_impl(x: Array, *, low: Ints, high: Ints, interior: Ints, value: float) -> Any:
     spread = tuple(spread_size(n, i) for n, i in zip(x.shape, interior, strict=True))
     whole = np.full(tuple(max(a, 0) + n + max(b, 0) for n, a, b in zip(spread, low, high, strict=True)), value, x.dtype)
     whole[tuple(slice(max(a, 0), max(a, 0) + n, i + 1) for n, a, i in zip(spread, low, interior, strict=True))] = x
@@ -64,25 +63,27 @@ def regular(at: Index, start: int, step: int, size: int) -> tuple[Index, Expr | 
     return place, both(on_grid, inside)
 
 
-def inside_or(read: Any, place: list[Index], condition: Expr | None, otherwise: Expr) -> Expr:
+def inside_or(read: ReadElement, place: list[Index], condition: Expr | None, otherwise: Expr) -> Expr:
     """The operand's element where the condition holds; a place outside of the operand is not read."""
     found: Expr = read(tuple(place))
     return found if condition is None else call("select", condition, found, otherwise)
 
 
 def _pad_loop(
-    at: Any, out: TensorType, reads: Any, in_types: Any, *, low: Ints, high: Ints, interior: Ints, value: float
+    at: Position, out: TensorType, reads: Reads, in_types: Types, *, low: Ints, high: Ints, interior: Ints, value: float
 ) -> Expr:
     found = [regular(i, a, s + 1, n) for i, a, s, n in zip(at, low, interior, in_types[0].shape, strict=True)]
     fill = Const(out.dtype.python(value), out.dtype)
     return inside_or(reads[0], [p for p, _ in found], both(*(c for _, c in found)), fill)
 
 
-def _pad_parts(x: Pair, *, value: complex, **where: Ints) -> Pair:
+def _pad_parts(x: Pair, *, value: complex, **where: Any) -> Pair:
     return Pair(prim.pad(x.re, value=value.real, **where), prim.pad(x.im, value=value.imag, **where))
 
 
-def _pad_vjp(grads: Any, outs: Any, ins: Any, *, low: Ints, high: Ints, interior: Ints, value: float) -> Any:
+def _pad_vjp(
+    grads: Operands, outs: Operands, ins: Operands, *, low: Ints, high: Ints, interior: Ints, value: float
+) -> Any:
     shape = tuple(ins[0].shape)
     zeros = (0,) * len(shape)
     if 0 in shape:
@@ -132,12 +133,12 @@ def _concat_infer(*types: TensorType, axis: int) -> TensorType:
     return TensorType(first.dtype, (*first.shape[:axis], total, *first.shape[axis + 1 :]))
 
 
-def _concat_impl(*xs: Any, axis: int) -> Any:
+def _concat_impl(*xs: Array, axis: int) -> Any:
     shape = (*xs[0].shape[:axis], sum(x.shape[axis] for x in xs), *xs[0].shape[axis + 1 :])
     return np.concatenate(xs, axis, out=new_array(shape, xs[0].dtype))
 
 
-def _concat_loop(at: Any, out: TensorType, reads: Any, in_types: Any, *, axis: int) -> Expr:
+def _concat_loop(at: Position, out: TensorType, reads: Reads, in_types: Types, *, axis: int) -> Expr:
     """A chain of selects; operand k answers below its end."""
     at = list(at)
     starts = [0]
@@ -149,14 +150,14 @@ def _concat_loop(at: Any, out: TensorType, reads: Any, in_types: Any, *, axis: i
         own = index(at[axis]) - starts[k] if in_types[k].shape[axis] > 1 else Index()
         place = [*at[:axis], own, *at[axis + 1 :]]
         if len(parts) == 1:
-            return typing.cast("Expr", reads[k](tuple(place)))
+            return reads[k](tuple(place))
         value = reads[k](tuple(place))
         below = Call("lt", (IndexValue(index(at[axis])), Const(starts[k + 1], int64)), bool_)
         result = value if result is None else call("select", below, value, result)
     return Const(out.dtype.python(0), out.dtype) if result is None else result
 
 
-def _concat_vjp(grads: Any, outs: Any, ins: Any, *, axis: int) -> Any:
+def _concat_vjp(grads: Operands, outs: Operands, ins: Operands, *, axis: int) -> Any:
     g = grads[0]
     shape = tuple(g.shape)
     found, start = [], 0
@@ -211,24 +212,24 @@ def _update_infer(base: TensorType, new: TensorType, *, starts: Ints, stops: Int
     return base
 
 
-def _update_impl(base: Any, new: Any, *, starts: Ints, stops: Ints, steps: Ints) -> Any:
+def _update_impl(base: Array, new: Array, *, starts: Ints, stops: Ints, steps: Ints) -> Any:
     result: Any = np.array(base)
     result[(*map(slice, starts, stops, steps), ...)] = new
     return result
 
 
 def _update_loop(
-    at: Any, out: TensorType, reads: Any, in_types: Any, *, starts: Ints, stops: Ints, steps: Ints
+    at: Position, out: TensorType, reads: Reads, in_types: Types, *, starts: Ints, stops: Ints, steps: Ints
 ) -> Expr:
     found = [regular(i, a, s, n) for i, a, s, n in zip(at, starts, steps, in_types[1].shape, strict=True)]
     condition = both(*(c for _, c in found))
     return inside_or(reads[1], [p for p, _ in found], condition, reads[0](tuple(at)))
 
 
-def _update_vjp(grads: Any, outs: Any, ins: Any, *, starts: Ints, stops: Ints, steps: Ints) -> Any:
+def _update_vjp(grads: Operands, outs: Operands, ins: Operands, *, starts: Ints, stops: Ints, steps: Ints) -> Any:
     g = grads[0]
     zeros = prim.full(like=g, value=0.0, shape=tuple(ins[1].shape), dtype=g.dtype)
-    where = {"starts": starts, "stops": stops, "steps": steps}
+    where: Attrs = {"starts": starts, "stops": stops, "steps": steps}
     return prim.slice_update(g, zeros, **where), prim.slice(g, **where)
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tracecomp.ir.op import Pair
+from tracecomp.ir.op import Operand, Pair
 from tracecomp.ops.prim import prim
 
 
 def each(name: str) -> Callable[..., Any]:
     """The rule of a linear operator with real coefficients: both parts are treated as a real operand is."""
 
-    def parts(*operands: Any, **attrs: Any) -> Any:
+    def parts(*operands: Operand, **attrs: Any) -> Any:
         apply = getattr(prim, name)
         re = apply(*(x.re if isinstance(x, Pair) else x for x in operands), **attrs)
         return Pair(re, apply(*(x.im if isinstance(x, Pair) else x for x in operands), **attrs))
@@ -20,7 +20,7 @@ def each(name: str) -> Callable[..., Any]:
     return parts
 
 
-def product(apply: Callable[[Any, Any], Any]) -> Callable[[Pair, Pair], Pair]:
+def product(apply: Callable[[Operand, Operand], Operand]) -> Callable[[Pair, Pair], Pair]:
     """The rule of a bilinear operator that ``apply`` is for real operands."""
 
     def parts(a: Pair, b: Pair) -> Pair:
@@ -42,7 +42,7 @@ def quotient(a: Pair, b: Pair) -> Pair:
     return Pair(prim.div(re, scale), prim.div(prim.where(turned, prim.neg(im), im), scale))
 
 
-def conj(x: Any) -> Any:
+def conj(x: Operand) -> Any:
     """The conjugate of an operand, which may be real or a Python number."""
     if isinstance(x, bool | int | float | complex):
         return x.conjugate()
@@ -56,7 +56,7 @@ def packed(x: Pair) -> Any:
     return prim.concat(prim.reshape(x.re, shape=shape), prim.reshape(x.im, shape=shape), axis=last)
 
 
-def unpacked(x: Any) -> Pair:
+def unpacked(x: Operand) -> Pair:
     """The complex value whose parts lie along the last axis of ``x``."""
     *lead, _ = x.shape
     starts, steps = (0,) * len(lead), (1,) * (len(lead) + 1)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tracecomp.ir.op import OPS, Op
+from tracecomp.ir.op import OPS, Attrs, Number, Op, Operand
 
 
-def apply(op: Op, operands: tuple[Any, ...], attrs: dict[str, Any], like: Any = None) -> Any:
+def apply(op: Op, operands: tuple[Operand | Number, ...], attrs: Attrs, like: Operand | None = None) -> Any:
     """The result (a tuple for several results) of ``op``; Python scalars among elementwise operands are constants.
 
     ``like`` stands in for the operands of a creation operator: it says in which world the result lives.
@@ -31,7 +31,7 @@ class Primitive:
     def __init__(self, op: Op) -> None:
         self.op = op
 
-    def __call__(self, *operands: Any, like: Any = None, **attrs: Any) -> Any:
+    def __call__(self, *operands: Any, like: Operand | None = None, **attrs: Any) -> Any:
         return apply(self.op, operands, attrs, like)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.ir.arrays import pieces
+from tracecomp.ir.arrays import Array, pieces
 from tracecomp.ir.index import Index, index
 from tracecomp.ir.loops import Buffer, Expr, IndexValue, Let, Load, Read, Stmt, Store, cast, in_range
 from tracecomp.ir.op import Imperative, Op, Sample, register
@@ -35,7 +35,7 @@ def _infer(state: TensorType, *, shape: Shape) -> TensorType:
     return TensorType(int32, shape)
 
 
-def philox(counter: Any, key: int) -> list[Any]:
+def philox(counter: Array, key: int) -> list[Any]:
     """Four uint32 words for each 64-bit counter (the high half of the 128-bit counter is zero)."""
     counter = np.asarray(counter).astype(np.uint64)
     mask, half = np.uint64(0xFFFFFFFF), np.uint64(32)
@@ -49,7 +49,7 @@ def philox(counter: Any, key: int) -> list[Any]:
     return [w.astype(np.uint32) for w in words]
 
 
-def _impl(state: Any, *, shape: Shape) -> Any:
+def _impl(state: Array, *, shape: Shape) -> Any:
     count = math.prod(shape)
     seed, offset = int(state[0]), int(state[1])
     counters = (np.arange(blocks(count), dtype=np.int64) + np.int64(offset)).view(np.uint64)

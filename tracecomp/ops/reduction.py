@@ -10,7 +10,21 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tracecomp.ir.op import BadInput, Composed, LoopMeaning, Op, Reduced, Sample, register
+from tracecomp.ir.arrays import Array
+from tracecomp.ir.op import (
+    BadInput,
+    Composed,
+    Impl,
+    LoopMeaning,
+    Op,
+    Operand,
+    Operands,
+    Parts,
+    Reduced,
+    Sample,
+    Vjp,
+    register,
+)
 from tracecomp.ir.types import (
     DType,
     Shape,
@@ -40,7 +54,7 @@ def dropped(shape: Shape, axes: Axes) -> Shape:
     return tuple(n for i, n in enumerate(shape) if i not in axes)
 
 
-def spread(x: Any, shape: Shape, axes: Axes) -> Any:
+def spread(x: Operand, shape: Shape, axes: Axes) -> Any:
     """A reduction's result broadcast back over the axes it lost."""
     return prim.expand(prim.reshape(x, shape=kept(shape, axes)), shape=tuple(shape))
 
@@ -48,7 +62,7 @@ def spread(x: Any, shape: Shape, axes: Axes) -> Any:
 def _by_line(combine: np.ufunc) -> Callable[..., Any]:
     """``combine`` over axes. numpy takes long for many short lines, so those are done element by element of all."""
 
-    def fn(x: Any, axis: Axes) -> Any:
+    def fn(x: Array, axis: Axes) -> Any:
         lines = [range(x.shape[a]) for a in axis]
         if 1 < math.prod(map(len, lines)) <= _SHORT and x.size >= _MANY:
             moved = np.moveaxis(x, axis, range(len(axis)))
@@ -58,14 +72,14 @@ def _by_line(combine: np.ufunc) -> Callable[..., Any]:
     return fn
 
 
-def _plain(fn: Callable[..., Any]) -> Callable[..., Any]:
+def _plain(fn: Impl) -> Callable[..., Any]:
     return lambda x, *, axes: fn(x, axis=axes)
 
 
-def _wide(fn: Callable[..., Any]) -> Callable[..., Any]:
+def _wide(fn: Impl) -> Callable[..., Any]:
     """``fn(array, axis)`` done in the computing type and rounded once."""
 
-    def impl(x: Any, *, axes: Axes) -> Any:
+    def impl(x: Array, *, axes: Axes) -> Any:
         dtype = x.dtype
         if dtype.kind == "b":
             return fn(x, axis=axes)
@@ -80,13 +94,13 @@ def reduction(
     name: str,
     doc: str,
     loop: LoopMeaning,
-    impl: Callable[..., Any],
+    impl: Impl,
     *,
     dtypes: str,
     result: DType | None = None,
-    vjp: Callable[..., Sequence[Any]] | None = None,
+    vjp: Vjp | None = None,
     saves: tuple[int | str, ...] = (),
-    parts: Callable[..., Any] | None = None,
+    parts: Parts | None = None,
     traits: Sequence[str] = (),
     empty: bool = True,
 ) -> Op:
@@ -120,25 +134,25 @@ def reduction(
     )  # fmt: skip
 
 
-def _sum_vjp(grads: Any, outs: Any, ins: Any, *, axes: Axes) -> Any:
+def _sum_vjp(grads: Operands, outs: Operands, ins: Operands, *, axes: Axes) -> Any:
     return (spread(grads[0], ins[0].shape, axes),)
 
 
-def _extreme_vjp(grads: Any, outs: Any, ins: Any, *, axes: Axes) -> Any:
+def _extreme_vjp(grads: Operands, outs: Operands, ins: Operands, *, axes: Axes) -> Any:
     """Equal extremes share the gradient evenly, as in PyTorch's amax and amin."""
     x, shape = ins[0], tuple(ins[0].shape)
     hit = prim.cast(prim.eq(x, spread(outs[0], shape, axes)), dtype=x.dtype)
     return (prim.mul(spread(prim.div(grads[0], prim.sum(hit, axes=axes)), shape, axes), hit),)
 
 
-def shift(x: Any, by: int, fill: float, axis: int) -> Any:
+def shift(x: Operand, by: int, fill: float, axis: int) -> Any:
     """``x`` moved by ``by`` places towards the end of ``axis`` (start, if negative), filled with ``fill``."""
     rank = len(x.shape)
     low = tuple(by if i == axis else 0 for i in range(rank))
     return prim.pad(x, low=low, high=tuple(-n for n in low), interior=(0,) * rank, value=fill)
 
 
-def _product_vjp(grads: Any, outs: Any, ins: Any, *, axes: Axes) -> Any:
+def _product_vjp(grads: Operands, outs: Operands, ins: Operands, *, axes: Axes) -> Any:
     """The product of all others, from the left times from the right, so that zeros need no division."""
     x, shape = ins[0], tuple(ins[0].shape)
     order = tuple(i for i in range(len(shape)) if i not in axes) + axes
@@ -160,8 +174,8 @@ def _positions(shape: Shape, axes: Axes) -> tuple[Axes, Axes]:
     return order, tuple(order.index(i) for i in range(len(order)))
 
 
-def _arg_impl(fn: Callable[..., Any]) -> Callable[..., Any]:
-    def impl(x: Any, *, axes: Axes) -> Any:
+def _arg_impl(fn: Impl) -> Callable[..., Any]:
+    def impl(x: Array, *, axes: Axes) -> Any:
         order, _ = _positions(x.shape, axes)
         rest = dropped(x.shape, axes)
         flat = x.transpose(order).reshape(*rest, math.prod(x.shape[i] for i in axes))
@@ -173,7 +187,7 @@ def _arg_impl(fn: Callable[..., Any]) -> Callable[..., Any]:
 def _arg_composed(extreme: str) -> Callable[..., Any]:
     """The first position that equals the extreme, or is NaN: a minimum over positions, of 32 bits for more lanes."""
 
-    def compose(x: Any, *, axes: Axes) -> Any:
+    def compose(x: Operand, *, axes: Axes) -> Any:
         shape = tuple(x.shape)
         best = spread(getattr(prim, extreme)(x, axes=axes), shape, axes)
         hit = prim.eq(x, best)

@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 from tracecomp.ir.graph import Graph
+from tracecomp.ir.op import Operand, Operands
 from tracecomp.ir.types import TensorType, int64
 from tracecomp.ops.autodiff import Sym, scalar_of
 from tracecomp.ops.prim import prim
@@ -25,7 +26,7 @@ _COUNT = TensorType(int64, ())
 _STEPS = TensorType(int64, (SLOTS,))
 
 
-def while_vjp(grads: Any, outs: Any, ins: Any, *, test: Graph, body: Graph, carries: int) -> Any:
+def while_vjp(grads: Operands, outs: Operands, ins: Operands, *, test: Graph, body: Graph, carries: int) -> Any:
     """Gradients of the first carries and of the consts; integers have none."""
     types = input_types(body)
     state, consts = ins[:carries], ins[carries:]
@@ -46,7 +47,7 @@ def while_vjp(grads: Any, outs: Any, ins: Any, *, test: Graph, body: Graph, carr
     return [next(gradients) if t.dtype.differentiable else None for t in types]
 
 
-def _looped(carried: Sequence[Any], consts: Sequence[Any], test: Graph, body: Graph) -> tuple[Any, ...]:
+def _looped(carried: Operands, consts: Operands, test: Graph, body: Graph) -> tuple[Any, ...]:
     return tuple(prim.while_loop(*carried, *consts, test=test, body=body, carries=len(carried)))
 
 
@@ -103,8 +104,8 @@ def _backwards(body: Graph, carries: int) -> Graph:
     k, position, upcoming, kept = given[:4]
     slots, rest = given[4 : 4 + carries], given[4 + carries :]
     back = prim.eq(position, k)
-    branches = {"then": _step_back(body, carries), "orelse": _step_on(body, carries)}
-    found = list(prim.cond(back, *rest, **branches))
+    then, orelse = _step_back(body, carries), _step_on(body, carries)
+    found = list(prim.cond(back, *rest, then=then, orelse=orelse))
     state, totals = found[:carries], found[carries:]
     kept = prim.where(prim.bitwise_and(back, prim.ge(kept, k)), -1, kept)
     k = prim.where(back, prim.sub(k, 1), k)
@@ -144,7 +145,7 @@ def _step_on(body: Graph, carries: int) -> Graph:
 # ---- steps, slots and the schedule
 
 
-def _next(position: Any, k: Any, free: Any) -> Any:
+def _next(position: Operand, k: Operand, free: Operand) -> Any:
     """The next step to keep on the way from ``position`` to ``k``: strides of twice what would fill the free slots.
 
     The rest of the slots is for the way back inside of the strides; with none free, it lies behind ``k``.
@@ -153,15 +154,15 @@ def _next(position: Any, k: Any, free: Any) -> Any:
     return prim.add(position, prim.floor_divide(prim.add(doubled, free), prim.add(free, 1)))
 
 
-def _divides(stride: Any, step: Any) -> Any:
+def _divides(stride: Operand, step: Operand) -> Any:
     return prim.eq(prim.remainder(step, stride), 0)
 
 
-def _free(kept: Any) -> Any:
+def _free(kept: Operand) -> Any:
     return prim.sum(prim.cast(prim.lt(kept, 0), dtype=int64), axes=(0,))
 
 
-def _occupied(kept: Any, wanted: Any, step: Any) -> tuple[Any, Any]:
+def _occupied(kept: Operand, wanted: Operand, step: Operand) -> tuple[Any, Any]:
     """``kept`` with a free slot taken by ``step`` if that is ``wanted``, and that slot; else the one for nothing."""
     place = prim.argmin(kept, axes=(0,))
     numbers = prim.iota(like=kept, shape=(SLOTS,), axis=0, dtype=int64)
@@ -169,11 +170,11 @@ def _occupied(kept: Any, wanted: Any, step: Any) -> tuple[Any, Any]:
     return kept, prim.where(wanted, place, SLOTS)
 
 
-def _written(slots: Sequence[Any], place: Any, state: Sequence[Any]) -> list[Any]:
+def _written(slots: Operands, place: Operand, state: Operands) -> list[Any]:
     return [prim.put(s, place, x, axis=0, mode="set") for s, x in zip(slots, state, strict=True)]
 
 
-def _take(slots: Any, place: Any) -> Any:
+def _take(slots: Operand, place: Operand) -> Any:
     return prim.take(slots, place, axis=0)
 
 
@@ -181,16 +182,16 @@ def _slots_type(t: TensorType) -> TensorType:
     return TensorType(t.dtype, (SLOTS + 1, *t.shape))
 
 
-def _slots(x: Any) -> Any:
+def _slots(x: Operand) -> Any:
     """Room for ``SLOTS`` states, and one that is written when nothing is to be kept."""
     return prim.full(like=x, value=scalar_of(0, x.dtype), shape=(SLOTS + 1, *x.shape), dtype=x.dtype)
 
 
-def _zeros(x: Any) -> Any:
+def _zeros(x: Operand) -> Any:
     return prim.full(like=x, value=0.0, shape=tuple(x.shape), dtype=x.dtype)
 
 
-def _number(like: Any, value: int) -> Any:
+def _number(like: Operand, value: int) -> Any:
     return prim.full(like=like, value=value, shape=(), dtype=int64)
 
 
@@ -199,7 +200,7 @@ def _region(name: str, types: Sequence[TensorType]) -> tuple[Graph, list[Sym]]:
     return graph, [Sym(graph, graph.add_input(t, f"in{i}")) for i, t in enumerate(types)]
 
 
-def _closed(graph: Graph, results: Sequence[Any]) -> Graph:
+def _closed(graph: Graph, results: Sequence[Sym]) -> Graph:
     for x in results:
         graph.add_output(x.value)
     return graph

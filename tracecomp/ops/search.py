@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.ir.arrays import Array
 from tracecomp.ir.index import Index, computed
-from tracecomp.ir.loops import Acc, Accumulate, Buffer, Const, Let, Load, Loop, Read, Stmt, Store, Update
-from tracecomp.ir.op import Imperative, Op, Sample, register
+from tracecomp.ir.loops import Acc, Accumulate, Buffer, Const, Expr, Let, Load, Loop, Read, Stmt, Store, Update
+from tracecomp.ir.op import Imperative, Op, Sample, Types, register
 from tracecomp.ir.scalars import call
 from tracecomp.ir.types import Shape, TensorType, bool_, int64
 from tracecomp.ops.define import bad, check_dtype, of, require
@@ -27,7 +28,7 @@ def _infer(sequence: TensorType, values: TensorType, *, right: bool) -> TensorTy
     return TensorType(int64, values.shape)
 
 
-def _impl(sequence: Any, values: Any, *, right: bool) -> Any:
+def _impl(sequence: Array, values: Array, *, right: bool) -> Any:
     size = sequence.shape[-1]
     start, end = np.zeros(values.shape, np.int64), np.full(values.shape, size, np.int64)
     for _ in range(size.bit_length()):
@@ -41,7 +42,7 @@ def _impl(sequence: Any, values: Any, *, right: bool) -> Any:
 
 
 def _statements(
-    ins: Sequence[Buffer], outs: Sequence[Buffer], in_types: Sequence[TensorType], out_types: Any, *, right: bool
+    ins: Sequence[Buffer], outs: Sequence[Buffer], in_types: Sequence[TensorType], out_types: Types, *, right: bool
 ) -> list[Stmt]:
     names, size, count = Names(), in_types[0].shape[-1], in_types[1].shape[-1] if in_types[1].ndim else 1
 
@@ -68,7 +69,7 @@ def _statements(
     return vectors(names, in_types[1].numel, value, "parallel") if in_types[1].numel else []
 
 
-def _where(first: Any, second: Any, new: Any, old: Any) -> Any:
+def _where(first: Expr, second: Expr, new: Expr, old: Expr) -> Expr:
     return call("select", call("and", first, second), new, old)
 
 

@@ -26,7 +26,7 @@ from tracecomp.ir.loops import (
     cast,
     in_range,
 )
-from tracecomp.ir.op import Imperative, Op, Sample, register
+from tracecomp.ir.op import Imperative, Op, Operands, Sample, Types, register
 from tracecomp.ir.scalars import call, const
 from tracecomp.ir.types import Shape, TensorType, bool_, compute_dtype, int32, int64
 from tracecomp.ops.define import bad, check_axes, of, require
@@ -47,7 +47,7 @@ def _top_infer(x: TensorType, *, axis: int, count: int, descending: bool) -> tup
     return TensorType(x.dtype, shape), TensorType(int64, shape)
 
 
-def _vjp(grads: Any, outs: Any, ins: Any, *, axis: int, **attrs: Any) -> Any:
+def _vjp(grads: Operands, outs: Operands, ins: Operands, *, axis: int, **attrs: Any) -> Any:
     g = grads[0]
     zeros = prim.full(like=g, value=0.0, shape=tuple(ins[0].shape), dtype=g.dtype)
     return (prim.scatter(zeros, outs[1], g, axis=axis, mode="set"),)
@@ -330,7 +330,7 @@ def _scan(line: _Line, kept: _Kept, start: Index, size: int) -> list[Stmt]:
 
 
 def _statements(
-    ins: Sequence[Buffer], outs: Sequence[Buffer], in_types: Sequence[TensorType], out_types: Any,
+    ins: Sequence[Buffer], outs: Sequence[Buffer], in_types: Sequence[TensorType], out_types: Types,
     *, axis: int, descending: bool, count: int | None = None,
 ) -> list[Stmt]:  # fmt: skip
     """Every line along ``axis`` in order, or the first ``count`` elements of it."""

@@ -9,9 +9,23 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from tracecomp.ir.arrays import Array
 from tracecomp.ir.index import Index, index, linear, unravel
 from tracecomp.ir.loops import Expr
-from tracecomp.ir.op import BadInput, Indexed, Op, Sample, register
+from tracecomp.ir.op import (
+    Attrs,
+    BadInput,
+    Impl,
+    Indexed,
+    Op,
+    Operand,
+    Position,
+    Reads,
+    Sample,
+    Types,
+    Write,
+    register,
+)
 from tracecomp.ir.types import Shape, TensorType, int64
 from tracecomp.ops.autodiff import sum_to
 from tracecomp.ops.define import check_axes, require
@@ -27,18 +41,18 @@ def view(
     doc: str,
     *,
     infer: Callable[..., TensorType],
-    impl: Callable[..., Any],
+    impl: Impl,
     source: Callable[..., Sequence[Index]],
-    vjp: Callable[..., Any],
-    write: Callable[..., Any],
-    attrs: dict[str, Any],
-    cases: Sequence[tuple[Shape, dict[str, Any]]],
-    errors: Sequence[tuple[Shape, dict[str, Any], type[Exception], str]],
+    vjp: Callable[..., Operand],
+    write: Write,
+    attrs: Attrs,
+    cases: Sequence[tuple[Shape, Attrs]],
+    errors: Sequence[tuple[Shape, Attrs, type[Exception], str]],
     traits: Sequence[str] = (),
 ) -> Op:
     """Register a view. ``source(index, in_type, **attrs)`` is the operand position of a result position."""
 
-    def loop(at: Any, out: TensorType, reads: Any, in_types: Any, **kw: Any) -> Expr:
+    def loop(at: Position, out: TensorType, reads: Reads, in_types: Types, **kw: Any) -> Expr:
         found: Expr = reads[0](tuple(source(at, in_types[0], **kw)))
         return found
 
@@ -124,12 +138,12 @@ def _expand_infer(x: TensorType, *, shape: Shape) -> TensorType:
     return TensorType(x.dtype, tuple(shape))
 
 
-def _expand_source(at: Any, x: TensorType, *, shape: Shape) -> list[Index]:
+def _expand_source(at: Position, x: TensorType, *, shape: Shape) -> list[Index]:
     lead = len(shape) - x.ndim
     return [Index() if n == 1 else at[lead + i] for i, n in enumerate(x.shape)]
 
 
-def _expand_write(base: Any, new: Any, *, shape: Shape) -> Any:
+def _expand_write(base: Operand, new: Operand, *, shape: Shape) -> Any:
     """Of the result elements that share one base element, the last wins, as in a row-major copy."""
     have = tuple(base.shape)
     if 0 in shape:
@@ -155,7 +169,7 @@ view(
 )  # fmt: skip
 
 
-def _writeable(result: Any, x: Any) -> Any:
+def _writeable(result: Array, x: Array) -> Any:
     """numpy marks broadcast views read-only; a tensor's memory is not."""
     return as_strided(x, result.shape, result.strides)
 
@@ -176,7 +190,7 @@ def slice_shape(starts: Ints, stops: Ints, steps: Ints) -> Shape:
     return tuple(-(-(b - a) // s) for a, b, s in zip(starts, stops, steps, strict=True))
 
 
-def _slice_vjp(g: Any, base: Shape, *, starts: Ints, stops: Ints, steps: Ints) -> Any:
+def _slice_vjp(g: Operand, base: Shape, *, starts: Ints, stops: Ints, steps: Ints) -> Any:
     """Zeros between, before and after."""
     high = tuple(n - (a + (m - 1) * s + 1 if m else a) for n, a, s, m in zip(base, starts, steps, g.shape, strict=True))
     interior = tuple(s - 1 if m > 1 else 0 for s, m in zip(steps, g.shape, strict=True))
@@ -249,7 +263,7 @@ def _windows_infer(x: TensorType, *, sizes: Ints, strides: Ints, dilations: Ints
     return TensorType(x.dtype, (*x.shape[:lead], *counts, *sizes))
 
 
-def _windows_impl(x: Any, *, sizes: Ints, strides: Ints, dilations: Ints) -> Any:
+def _windows_impl(x: Array, *, sizes: Ints, strides: Ints, dilations: Ints) -> Any:
     lead = x.ndim - len(sizes)
     counts = windows_shape(sizes, x.shape[lead:], strides, dilations)
     steps = x.strides[lead:]
@@ -261,14 +275,14 @@ def _windows_impl(x: Any, *, sizes: Ints, strides: Ints, dilations: Ints) -> Any
     )  # fmt: skip
 
 
-def _windows_source(at: Any, x: TensorType, *, sizes: Ints, strides: Ints, dilations: Ints) -> list[Index]:
+def _windows_source(at: Position, x: TensorType, *, sizes: Ints, strides: Ints, dilations: Ints) -> list[Index]:
     k = len(sizes)
     lead = x.ndim - k
     moved = [index(at[lead + i]) * strides[i] + index(at[lead + k + i]) * dilations[i] for i in range(k)]
     return [*at[:lead], *moved]
 
 
-def write_places(base: Any, look: Callable[[Any], Any], new: Any) -> Any:
+def write_places(base: Operand, look: Callable[[Operand], Operand], new: Operand) -> Any:
     """``base`` with the elements seen through ``look`` replaced by ``new``, whichever views it is made of.
 
     Of the writes to one element the last in row-major order wins.

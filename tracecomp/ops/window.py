@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from itertools import product
+from types import EllipsisType
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from tracecomp.ir.arrays import Array
 from tracecomp.ir.index import Index
 from tracecomp.ir.loops import Expr, both, cast, in_range
-from tracecomp.ir.op import Indexed, Op, Sample, register
+from tracecomp.ir.op import Indexed, Op, Operands, Position, Reads, Sample, Types, register
 from tracecomp.ir.scalars import call, const
 from tracecomp.ir.types import Shape, TensorType, compute_dtype, from_numpy_dtype
 from tracecomp.ops.define import bad, check_dtype, of, require
@@ -41,7 +43,7 @@ def _infer(x: TensorType, *, shape: Shape, sizes: Ints, strides: Ints, dilations
     return TensorType(dtype, shape)
 
 
-def _impl(x: Any, *, shape: Shape, sizes: Ints, strides: Ints, dilations: Ints) -> Any:
+def _impl(x: Array, *, shape: Shape, sizes: Ints, strides: Ints, dilations: Ints) -> Any:
     """Tap by tap of the window, in row-major order, as the loop meaning does."""
     k, lead = len(sizes), len(shape) - len(sizes)
     counts = x.shape[lead : lead + k]
@@ -51,11 +53,14 @@ def _impl(x: Any, *, shape: Shape, sizes: Ints, strides: Ints, dilations: Ints) 
             slice(t * d, t * d + (n - 1) * s + 1, s)
             for t, d, n, s in zip(taps, dilations, counts, strides, strict=True)
         )
-        whole[(..., *places)] += x[(..., *taps)]
+        own: tuple[EllipsisType | int, ...] = (..., *taps)
+        whole[(..., *places)] += x[own]
     return whole.astype(x.dtype, copy=False)
 
 
-def _holding(at: Any, size: int, stride: int, dilation: int, count: int) -> Iterator[tuple[Index, Index, Expr | None]]:
+def _holding(
+    at: Index, size: int, stride: int, dilation: int, count: int
+) -> Iterator[tuple[Index, Index, Expr | None]]:
     """The windows that may hold ``at``, by their taps: window, tap, and the condition that both are there.
 
     ``at == window * stride + tap * dilation`` has solutions where the greatest common divisor of stride and dilation
@@ -72,7 +77,15 @@ def _holding(at: Any, size: int, stride: int, dilation: int, count: int) -> Iter
 
 
 def _loop(
-    at: Any, out: TensorType, reads: Any, in_types: Any, *, shape: Shape, sizes: Ints, strides: Ints, dilations: Ints
+    at: Position,
+    out: TensorType,
+    reads: Reads,
+    in_types: Types,
+    *,
+    shape: Shape,
+    sizes: Ints,
+    strides: Ints,
+    dilations: Ints,
 ) -> Expr:
     k, lead = len(sizes), len(shape) - len(sizes)
     counts = in_types[0].shape[lead : lead + k]
@@ -87,7 +100,9 @@ def _loop(
     return cast(total, out.dtype)
 
 
-def _vjp(grads: Any, outs: Any, ins: Any, *, shape: Shape, sizes: Ints, strides: Ints, dilations: Ints) -> Any:
+def _vjp(
+    grads: Operands, outs: Operands, ins: Operands, *, shape: Shape, sizes: Ints, strides: Ints, dilations: Ints
+) -> Any:
     return (prim.windows(grads[0], sizes=sizes, strides=strides, dilations=dilations),)
 
 

@@ -53,6 +53,7 @@ def build(
     """
     dump = dump or Dump(graph.name)
     stages = pipeline.run(graph, dump)
+    # The program that is run has schedules as chosen; handing some in lowers it a second time.
     chosen = lower(stages[-1].state, aliases, machine, frozen, dump)
     if not schedules:
         return Built(stages, chosen)
@@ -65,6 +66,7 @@ def handed_in(program: Program, schedules: Mapping[str, str]) -> Given:
     kernels = {step.kernel.name: step.kernel for step in call_steps(program.steps)}
     given: dict[Kernel, list[Written]] = {}
     for name, text in schedules.items():
+        # By number (``k3``) or by full name.
         found = [k for full, k in kernels.items() if name in (full, full.partition("_")[0])]
         if not found:
             raise ScheduleError(f"there is no kernel {name}; there are {', '.join(kernels)}")

@@ -15,6 +15,7 @@ from tracecomp.passes.steps import Stage
 def describe_partition(partition: Partition) -> str:
     """Kernels in order with their nodes, row fusions, then every fusion that was refused and why."""
     lines: list[str] = []
+    # What lives for a block is said to be in cache.
     block_values = {(g, v.node) for c in partition.row_fusions for g in c.groups for v in c.block_values}
     for number, group in enumerate(partition.groups):
         runs = " x ".join(f"{n}{' (reduced)' if r else ''}" for n, r in group.domain.runs) or "one element"

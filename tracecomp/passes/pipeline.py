@@ -42,14 +42,20 @@ from tracecomp.passes.schedule.records import Given, ScheduleError
 from tracecomp.passes.steps import Log, Run, Stage, State, Step
 
 PIPELINE: tuple[Step[Graph], ...] = (
+    # Complex values first, so that no other pass has to know them.
     Step("pairs", complex_to_real.split_complex, "complex values as pairs of real ones"),
+    # Simplified before folding, so that less is computed.
     Step("simplify", rule_sets.simplify, "bit-exact algebra on scalars and shapes"),
     Step("fold", constant_folding.fold_constants, "compute what depends on constants only"),
+    # Decomposed before the layout is chosen: what it weighs are convolutions, not what makes them.
     Step("decompose", rule_sets.decompose, "padding, transposed convolutions and composed operators, spelled out"),
     Step("layout", layout.plan, "channels last where convolutions gain from it; convolutions become contractions"),
+    # After the layout, because it turns convolutions into contractions.
     Step("canonical", rule_sets.canonicalise, "one spelling for contractions and reductions"),
     Step("scan_sums", scan_accumulators.sum_after_scans, "sums over the steps of a scan, once after it"),
+    # Orders of sums are settled here, on operands in their final layout.
     Step("split", split_reductions.split_reductions, "long reductions in two stages"),
+    # Late, as earlier passes still change what a step of a scan repeats.
     Step("hoist", loop_invariants.hoist, "what every step of a scan would repeat, once before it"),
     Step("dead_code", dead_code.remove_dead_code, "what control operators compute and nobody reads"),
 )
@@ -57,7 +63,9 @@ PIPELINE: tuple[Step[Graph], ...] = (
 LOWERING: tuple[Step[Frame], ...] = (
     Step("fusion", lowering.fuse, "which nodes are one kernel, and what each stores", lowering.one_kernel_per_node),
     Step("implicit_padding", lowering.pad_implicitly, "contractions that read operands as if they were padded"),
+    # After padding became implicit: a pad that is gone is no part of a concatenation to move.
     Step("concat_in_place", lowering.concat_in_place, "parts of concatenations, stored within the whole"),
+    # On final kernels and their slices, which blocks of rows have to respect.
     Step("row_fusion", lowering.fuse_rows, "kernels with the same rows, as one loop over blocks of rows"),
     Step("output_buffers", lowering.place_outputs, "which kernels write outputs and states in place", needed=True),
     Step("kernels", lowering.make_kernels, "loop nests, scheduled for the machine", needed=True),
@@ -95,6 +103,7 @@ def run(graph: Graph, dump: Dump, passes: tuple[Step[Graph], ...] = PIPELINE) ->
     Obeys the settings ``skip_passes``, ``stop_after``, ``verify`` and ``dump``.
     """
     settings = config.current()
+    # Names are checked against both tuples: one setting serves them.
     _refuse(settings.skip_passes, (*passes, *LOWERING))
     return _run(passes[: settings.stop_after], Stage("recorded", graph), _GRAPHS, dump, {*settings.skip_passes})
 
@@ -145,8 +154,10 @@ def lower(
     settings = config.current()
     known = frozen_values(graph, {graph.inputs[n].value for n in frozen})
     frame = frame_of(graph, aliases or {}, machine or host(), known, given)
+    # A setting and not four names, as "without fusion" is one question for ``compare``.
     skipped = {*settings.skip_passes, *(() if settings.fusion else FUSING)}
     if settings.stop_after is not None:
+        # Steps are numbered through both tuples; those without which there is no program run all the same.
         skipped.update(s.name for s in LOWERING[max(settings.stop_after - len(PIPELINE), 0) :] if not s.needed)
     return Lowered(_run(LOWERING, Stage("lowering", frame), _FRAMES, dump or Dump("", enabled=False), skipped))
 
@@ -177,6 +188,7 @@ def _run(
     stages = [first]
     _write(dump, first, form)
     for step in steps:
+        # ``without`` keeps the state's form, so that later steps need not know who was skipped.
         if step.name not in skipped:
             stages.append(_run_step(step.name, step.run, stages[-1].state, form))
         elif step.without is not None:
@@ -197,10 +209,13 @@ def _run_step(name: str, action: Run[State], state: State, form: _Form[State]) -
     try:
         result = action(state, log)
         if config.current().verify:
+            # Verified inside of the ``try``: a state that breaks a rule is the fault of the step that made it.
             form.verify(result)
     except ScheduleError:
+        # A record by hand that does not fit is the caller's mistake and no bug: no reproduction.
         raise  # what was handed in is at fault, not the step
     except Exception as error:
+        # The state before the step is what reproduces it.
         path = reproduction.write(name, form.script(name, state))
         where = f"pass {name} failed on graph {form.graph(state).name}"
         text = f"{where}: {type(error).__name__}: {error}\nreproduce with: python {path}"

@@ -52,7 +52,9 @@ def of_pass(name: str, graph: Graph) -> str:
 
 def of_lowering_step(name: str, frame: Frame) -> str:
     """The script for a lowering step."""
+    # The script runs the step itself; what stands in for it is found by the same name.
     name = name.removeprefix("without_")
+    # Kernels are not printed in a form that reads back, so later steps start from the last one that is.
     first = name if name in _PLANNING else "output_buffers"
     return _LOWERING_STEP.format(name=name, first=first, state=print_frame(frame), machine=frame.machine)
 

@@ -65,12 +65,14 @@ class Finish:
     def recording(self, derive: bool) -> Recording:
         values: list[Any] = []
         structure = flatten(self.result, values, self._is_outside)
+        # Effects are repeated after a call, so what they hold has to be made by the graph as well.
         effects = [self._left_by(e) for e in self.recorder.effects]
         left = [*values, *[x for *_, kept in effects for x in kept]]
         held = [t for h in self.guards.places for t in h.place.tensors()]
         tensors = dict.fromkeys([*[v for v in left if isinstance(v, Tensor)], *held])
         derive = derive and self._history_outside() is None
         gradients = [g for slot in self.recorder.grads.values() if (g := slot.tensor._grad) is not None]
+        # Tensors are noted before anything is differentiated: noting gives each its place among the results.
         self.found.note([*tensors, *[t._grad for t in tensors if t._grad is not None], *gradients])
         rebased = self._rebased_arguments() if derive else []
         if derive:
@@ -89,11 +91,14 @@ class Finish:
         for p in self.recorder.predicates:
             number = self._add(p.value, f"p{len(predicates)}", "predicate")
             predicates.append(SeenValue(number, p.seen, p.source, p.line))
+        # The graph is differentiated when all its own outputs are in it, and before it is cut.
         split_at = self._derive(roots) if roots else None
         kept_tensors = [*tensors, *[n.tensor for n in self.recorder.numbers]]
         kept_tensors += gradients
         split = None if split_at is None else self._split(*split_at, updated, edges(roots))
         mapping: dict[Value, Value] = {}
+        # From here on nothing may be added: the graph is rebuilt with its
+        # dead nodes gone, and ``mapping`` leads to it.
         graph, inputs = self._graph(mapping)
         self._close_guards(inputs, updates)
         shared = self._shared_memory(updates)

@@ -85,13 +85,13 @@ def stack_is_known() -> bool:
     seen: list[Any] = []
     owner, before = object(), sys.gettrace()
 
-    def traced(frame: FrameType, event: str, arg: Any) -> Any:
+    def traced(frame: FrameType, event: str, arg: object) -> Any:
         frame.f_trace_opcodes = True
         if event == "opcode" and opname[frame.f_code.co_code[frame.f_lasti]] == "IS_OP":
             seen.extend((peek(frame, 1), peek(frame, 2), variable(frame, 0)))
         return traced
 
-    def probe(given: Any) -> bool:
+    def probe(given: object) -> bool:
         return given is seen
 
     try:

@@ -13,6 +13,10 @@ _MAPPINGS = (dict, OrderedDict, defaultdict)
 _leaf_kinds: set[type] = set()  # types found to be leaves, to answer for them at once
 
 
+Leaves = Sequence[Any]
+"""What a call was given, in the order of ``flatten``: whatever a program passes."""
+
+
 def flatten(value: Any, leaves: list[Any], is_leaf: Callable[[Any], bool] | None = None) -> Any:
     """Append the leaves of ``value`` to ``leaves``; the structure, which compares equal for like values.
 
@@ -23,12 +27,14 @@ def flatten(value: Any, leaves: list[Any], is_leaf: Callable[[Any], bool] | None
     if is_leaf is not None and is_leaf(value):
         leaves.append(value)
         return LEAF
+    # Types that were leaves before: most calls get no further. Types known to be leaves never have structure.
     if kind in _leaf_kinds:
         leaves.append(value)
         return LEAF
     if kind is tuple or kind is list:
         return (kind, *[flatten(v, leaves, is_leaf) for v in value])
     if kind in _MAPPINGS:
+        # A defaultdict without its factory would be another object.
         made_by = (kind, value.default_factory) if kind is defaultdict else kind
         return (made_by, tuple(value), *[flatten(v, leaves, is_leaf) for v in value.values()])
     if isinstance(value, tuple) and hasattr(value, "_fields"):
@@ -36,6 +42,7 @@ def flatten(value: Any, leaves: list[Any], is_leaf: Callable[[Any], bool] | None
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = tuple(f.name for f in dataclasses.fields(value))
         return (kind, names, *[flatten(getattr(value, n), leaves, is_leaf) for n in names])
+    # Nothing else is structure, so the type is remembered.
     _leaf_kinds.add(kind)
     leaves.append(value)
     return LEAF
@@ -46,7 +53,7 @@ def opened(kind: type) -> bool:
     return kind in (tuple, list, *_MAPPINGS) or (issubclass(kind, tuple) and hasattr(kind, "_fields"))
 
 
-def flatten_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Sequence[Any]]:
+def flatten_call(args: tuple[object, ...], kwargs: dict[str, Any]) -> tuple[Any, Sequence[Any]]:
     """Structure and leaves of the arguments of a call."""
     if not kwargs:
         for a in args:
@@ -58,7 +65,7 @@ def flatten_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Se
     return flatten((args, kwargs), leaves), leaves
 
 
-def direct(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[int, int | str]:
+def direct(args: tuple[object, ...], kwargs: dict[str, Any]) -> dict[int, int | str]:
     """The arguments of a call that are leaves themselves: leaf number to position or keyword."""
     found: dict[int, int | str] = {}
     leaves: list[Any] = []
@@ -76,7 +83,7 @@ def flat_call(count: int) -> Any:
     return (tuple, (tuple, *(LEAF,) * count), (dict, ()))
 
 
-def unflatten(structure: Any, leaves: Sequence[Any]) -> Any:
+def unflatten(structure: object, leaves: Sequence[object]) -> Any:
     """The value that ``flatten`` took apart, with ``leaves`` in it."""
     return _build(structure, iter(leaves))
 

@@ -21,6 +21,8 @@ from tracecomp.runtime import object_cache as objects
 from tracecomp.runtime.malloc import aligned_bytes
 from tracecomp.runtime.object_layout import arrays_are_known
 
+Bytes = np.ndarray[tuple[int], np.dtype[np.uint8]]
+
 _METH_FASTCALL = 0x80
 _making = Lock()  # one thread at a time fills the caches below: builtins keep pointers into what they hold
 
@@ -60,12 +62,15 @@ def _method() -> MethodDef:
 
 
 def new_call(
-    entry: int, arrays: int, arena_bytes: int, threads: int, pool: int
-) -> tuple[Callable[..., int], np.ndarray[tuple[int], np.dtype[np.uint8]]]:
-    """A builtin that runs ``entry`` on ``arrays`` arrays, for one call at a time, and the arena that is its own."""
+    entry: int, arrays: int, arena_bytes: int, threads: int, pool: int, memory: Callable[[int], Bytes] = aligned_bytes
+) -> tuple[Callable[..., int], Bytes]:
+    """A builtin that runs ``entry`` on ``arrays`` arrays, for one call at a time, and the arena that is its own.
+
+    ``memory`` gives so many bytes, of which the first begins a cache line.
+    """
     table = -(-8 * len(array_call.RECORD) // LINE) * LINE
     arena = table + -(-8 * arrays // LINE) * LINE
-    block = aligned_bytes(arena + arena_bytes)
+    block = memory(arena + arena_bytes)
     start = block.ctypes.data
     words = {
         "entry": entry, "table": start + table, "arena": start + arena, "pool": pool, "threads": threads,

@@ -16,7 +16,9 @@ from tracecomp.codegen.text import native
 from tracecomp.ir.program import Program
 from tracecomp.runtime import threads
 from tracecomp.runtime.entry import load, new_call
+from tracecomp.runtime.guarded import GuardedCall, guarded_bytes
 from tracecomp.runtime.image import Image
+from tracecomp.runtime.malloc import aligned_bytes
 
 Array = np.ndarray[Any, Any]
 
@@ -79,7 +81,22 @@ class _Native:
 
     def _new_call(self, count: int) -> _Call:
         arena_bytes = self.image.memory_bytes + count * self.image.thread_bytes
-        return _Call(*new_call(self.entry, self.image.arrays, arena_bytes, count, threads.POOL.ctypes.data))
+        pool, memory = threads.POOL.ctypes.data, guarded_bytes if self.image.checked else aligned_bytes
+        return _Call(*new_call(self.entry, self.image.arrays, arena_bytes, count, pool, memory))
+
+
+class _Guarded(_Native):
+    """Checked code: it works on copies in guarded memory."""
+
+    def run(self, arrays: Sequence[Array], count: int | None, seen: Any = None) -> None:
+        """As of code that is not checked; CheckError when it writes what it should not."""
+        call = GuardedCall(self._plain(arrays), self.image.inputs, self.image.written)
+        super().run(call.arrays, count, seen)
+        call.finish(", ".join(self.image.labels))
+
+
+def _loaded(image: Image) -> _Native:
+    return (_Guarded if image.checked else _Native)(image)
 
 
 class Executable:
@@ -93,7 +110,7 @@ class Executable:
         """Compile ``program``; given its ``image``, ``program`` may be a function that makes it when needed."""
         self._source = program
         self.image = image or Image.of(self.program)
-        self._native = _Native(self.image)
+        self._native = _loaded(self.image)
 
     @cached_property
     def program(self) -> Program:
@@ -134,7 +151,7 @@ class Executable:
 
     @cached_property
     def _profiled(self) -> _Native:
-        return _Native(Image.of(self.program, profile=True))
+        return _loaded(Image.of(self.program, profile=True))
 
     @property
     def llvm_ir(self) -> str:

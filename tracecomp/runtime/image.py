@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from itertools import accumulate, pairwise
 
-from tracecomp.codegen.kernels.program import emit_program
+from tracecomp.codegen.kernels.program import emit_program, memory_before_scratch
 from tracecomp.codegen.text import native
 from tracecomp.codegen.text.target import Target
 from tracecomp.ir.program import Program, WhenStep, call_steps
@@ -18,7 +18,7 @@ class Image:
     """``arrays`` a call takes, the first ``inputs`` of them read; bytes of memory for a call, and for each thread.
 
     ``prepared`` is where in a call's memory stands whether its preparation is done (None where there is none), which
-    reads the inputs ``lasting``.
+    reads the inputs ``lasting``. ``checked`` code runs in guarded memory; ``written`` are the inputs that it updates.
     """
 
     objects: tuple[bytes, ...]
@@ -30,6 +30,8 @@ class Image:
     parallel: bool
     prepared: int | None = None
     lasting: tuple[int, ...] = ()
+    checked: bool = False
+    written: tuple[int, ...] = ()
 
     @staticmethod
     def of(program: Program, profile: bool = False, target: Target | None = None) -> Image:
@@ -42,12 +44,14 @@ class Image:
             objects=objects,
             inputs=len(program.inputs),
             arrays=len(program.inputs) + len(program.outputs) + profile,
-            memory_bytes=-(-program.arena_bytes // 64) * 64 + code.shared_bytes,
+            memory_bytes=memory_before_scratch(program) + code.shared_bytes,
             thread_bytes=code.private_bytes,
             labels=code.labels,
             parallel=code.parallel,
             prepared=program.prepared.position if program.prepared else None,
             lasting=_read_by_preparation(program),
+            checked=program.checked,
+            written=tuple(s.position for s in program.outputs if s.space == "input"),
         )
 
     def to_bytes(self) -> bytes:
@@ -62,7 +66,9 @@ class Image:
         fields = json.loads(header)
         ends = [*accumulate(fields.pop("sizes"), initial=0)]
         objects = tuple(rest[start:end] for start, end in pairwise(ends))
-        return Image(objects=objects, **{**fields, **{name: tuple(fields[name]) for name in ("labels", "lasting")}})
+        return Image(
+            objects=objects, **{**fields, **{name: tuple(fields[name]) for name in ("labels", "lasting", "written")}}
+        )
 
 
 def _read_by_preparation(program: Program) -> tuple[int, ...]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import struct
 import sys
 import zipfile
 from collections.abc import Mapping
@@ -10,6 +12,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from tracecomp.eager.device import device
+from tracecomp.eager.meta import new_array as new_meta_array
 from tracecomp.ir.types import DType
 from tracecomp.serialization.rebuilding import Memory
 
@@ -19,12 +23,19 @@ _EXPANSION = 4
 _FREE_BYTES = 1 << 16
 _PIECE = 1 << 24
 _ENCRYPTED = 1
+_LENGTHS = 26
+"""Where, in what stands before a member, the lengths of its name and of more stand."""
 
 
 class Archive:
-    """An archive that is read; UnpicklingError says what is wrong with it. RuntimeError for one of TorchScript."""
+    """An archive that is read; UnpicklingError says what is wrong with it. RuntimeError for one of TorchScript.
 
-    def __init__(self, file: BinaryIO) -> None:
+    Memory is read; at a ``place`` without memory only its size is, and of the file named ``mapped`` it is mapped,
+    copy on write, so that it is read when it is looked at.
+    """
+
+    def __init__(self, file: BinaryIO, place: device | None = None, mapped: str | None = None) -> None:
+        self._place, self._mapped = place, mapped
         if not zipfile.is_zipfile(file):
             raise pickle.UnpicklingError(
                 "not a zip archive. Files of PyTorch before 1.6 have to be saved again by a newer one."
@@ -45,6 +56,15 @@ class Archive:
         self.pickled = self._read(pickled).tobytes()
         self._swap = self._byte_order() != sys.byteorder
 
+    @property
+    def members(self) -> list[str]:
+        """The names of what is in the archive, below its root."""
+        return [name.removeprefix(self._root) for name in self._members]
+
+    def read(self, name: str) -> bytes:
+        """The bytes of a member, by its name below the root."""
+        return self._read(self._root + name).tobytes()
+
     def close(self) -> None:
         """Nothing is read any more; the file stays open."""
         self._zip.close()
@@ -56,8 +76,8 @@ class Archive:
             raise pickle.UnpicklingError(f"unknown byte order {order!r:.20}")
         return order
 
-    def _read(self, name: str) -> np.ndarray[Any, np.dtype[np.uint8]]:
-        """A member's bytes, of all of which together there is a limit."""
+    def _checked(self, name: str) -> zipfile.ZipInfo:
+        """A member whose size, added to those before it, the archive's size explains."""
         info = self._members.get(name)
         if info is None:
             raise pickle.UnpicklingError(f"the archive has no {name}")
@@ -66,6 +86,30 @@ class Archive:
             raise pickle.UnpicklingError(f"{name} is larger than the size of the archive explains")
         if info.flag_bits & _ENCRYPTED:
             raise pickle.UnpicklingError(f"{name} is encrypted")
+        return info
+
+    def _bytes(self, name: str, itemsize: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
+        """A member's bytes, wherever they are to be."""
+        if self._place is not None:
+            return new_meta_array((self._checked(name).file_size,), np.uint8, place=self._place)
+        if self._mapped is None or self._swap:
+            return self._read(name)
+        info = self._checked(name)
+        stream = self._zip.fp
+        assert stream is not None
+        stream.seek(info.header_offset + _LENGTHS)
+        lengths = struct.unpack("<HH", stream.read(4))
+        start = info.header_offset + _LENGTHS + 4 + sum(lengths)
+        if info.compress_type != zipfile.ZIP_STORED or start % itemsize or not info.file_size:
+            self._limit += info.file_size
+            return self._read(name)
+        if start + info.file_size > os.path.getsize(self._mapped):
+            raise pickle.UnpicklingError(f"{name} is cut off")
+        return np.memmap(self._mapped, np.uint8, "c", start, (info.file_size,)).view(np.ndarray)
+
+    def _read(self, name: str) -> np.ndarray[Any, np.dtype[np.uint8]]:
+        """A member's bytes, of all of which together there is a limit."""
+        info = self._checked(name)
         data = np.empty(info.file_size, np.uint8)
         position = 0
         with self._zip.open(info) as member:
@@ -76,16 +120,17 @@ class Archive:
             raise pickle.UnpicklingError(f"{name} is cut off after {position} of {info.file_size} bytes")
         return data
 
-    def memory(self, reference: Any) -> Memory:
-        """What a persistent reference of the pickle stands for."""
+    def memory(self, reference: Any, folder: str = "data") -> Memory:
+        """What a persistent reference of the pickle stands for, whose storages are in ``folder``."""
         match reference:
             case ("storage", DType() as dtype, str() as key, _, int() as size):
                 pass
             case _:
                 raise pickle.UnpicklingError(f"unknown persistent reference {reference!r:.80}")
-        if key not in self._memory:
-            self._memory[key] = Memory(dtype, self._read(f"{self._root}data/{key}"), self._swap)
-        found = self._memory[key]
+        name = f"{self._root}{folder}/{key}"
+        if name not in self._memory:
+            self._memory[name] = Memory(dtype, self._bytes(name, dtype.itemsize), self._swap)
+        found = self._memory[name]
         if found.dtype is not dtype or size > found.array.size:
             raise pickle.UnpicklingError(f"{size} elements of {dtype} are not what is stored under {key!r:.40}")
         return found

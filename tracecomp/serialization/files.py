@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from tracecomp.base.atomic import write_file
+from tracecomp.eager.device import check_device, device
+from tracecomp.eager.meta import memory_or
 from tracecomp.serialization.archive import Archive, write_archive
 from tracecomp.serialization.pickling import Writer
 from tracecomp.serialization.rebuilding import NAMES, Memory, call_of, set_any_state, state_setter_of
@@ -124,24 +126,32 @@ def load(
     f: File, map_location: Any = None, pickle_module: Any = None, *, weights_only: bool | None = None,
     mmap: bool | None = None, encoding: str = "utf-8", **pickle_load_args: Any,
 ) -> Any:  # fmt: skip
-    """Read what ``save`` or ``torch.save`` wrote, from a path or a binary file. Everything lands on the CPU.
+    """Read what ``save`` or ``torch.save`` wrote, from a path or a binary file. It lands on the CPU.
+
+    With ``map_location="meta"`` tensors have shapes and no memory. With ``mmap``, of a path, elements are read from the
+    file when they are looked at, and writes stay in memory.
 
     By default (``weights_only``) a file can hold tensors, containers and plain values only, and changes nothing but
     what it makes; the time and memory it takes are in proportion to its size. ``weights_only=False`` runs whatever code
     the file asks for. UnpicklingError, with the file and the reason, for anything else and for damaged files;
     RuntimeError for files of TorchScript.
     """
+    place = memory_or(check_device(map_location)) if isinstance(map_location, str | device) else None
     if isinstance(f, str | os.PathLike):
         with open(f, "rb") as file:
-            return _read(file, weights_only is False, encoding, os.fspath(f))
-    return _read(f, weights_only is False, encoding, getattr(f, "name", "the file"))
+            return _read(file, weights_only is False, encoding, os.fspath(f), place, os.fspath(f) if mmap else None)
+    if mmap:
+        raise ValueError("load(): f must be a file path in order to use mmap")
+    return _read(f, weights_only is False, encoding, getattr(f, "name", "the file"), place)
 
 
-def _read(file: BinaryIO, trust: bool, encoding: str, name: str) -> Any:
+def _read(
+    file: BinaryIO, trust: bool, encoding: str, name: str, place: device | None, mapped: str | None = None
+) -> Any:
     if not file.seekable():
         raise io.UnsupportedOperation(f"load: {name} cannot be read at any place, as an archive has to be")
     try:
-        with closing(Archive(file)) as archive:
+        with closing(Archive(file, place, mapped)) as archive:
             if trust:
                 return _TrustingReader(archive.pickled, archive.memory, encoding).load()
             return SafeUnpickler(archive.pickled, _allowed(archive.memory), encoding).load()

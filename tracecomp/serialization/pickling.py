@@ -72,6 +72,9 @@ class Writer(pickle._Pickler):
     def _tensor(self, t: Tensor) -> Any:
         if not t.is_leaf:
             t = t.detach()
+        if t.is_meta:
+            shown = (t.dtype, tuple(t.shape), t.stride(), t.requires_grad)
+            return _Global("torch._utils", "_rebuild_meta_tensor_no_storage"), shown
         array = t._read("save()")
         root = _root(array)
         key = self._keys.get(id(root))

@@ -10,6 +10,8 @@ import numpy as np
 
 from tracecomp.eager.device import device as Device
 from tracecomp.eager.device import layout, strided
+from tracecomp.eager.meta import MetaArray
+from tracecomp.eager.meta import new_array as new_meta_array
 from tracecomp.eager.size import Size
 from tracecomp.eager.tensor import Tensor, wrap
 from tracecomp.ir.types import DTYPES, DType, dtype_named
@@ -32,7 +34,7 @@ class Memory:
         if data.nbytes % dtype.itemsize:
             raise ValueError(f"{data.nbytes} bytes are no whole number of {dtype} elements")
         self.array = data.view(dtype.numpy)
-        if swap:
+        if swap and not isinstance(self.array, MetaArray):
             self.array = self.array.byteswap()
 
 
@@ -57,8 +59,19 @@ def _tensor(
         )
     if 0 in shape:
         return wrap(np.empty(shape, array.dtype)).requires_grad_(bool(requires_grad))
+    if isinstance(array, MetaArray):
+        meta = new_meta_array(shape, array.dtype, [s * item for s in strides], array.place)
+        return wrap(meta).requires_grad_(bool(requires_grad))
     viewed = np.ndarray(shape, array.dtype, array, offset * item, tuple(s * item for s in strides))
     return wrap(viewed).requires_grad_(bool(requires_grad))
+
+
+def _without_memory(dtype: Any, size: Any, stride: Any, requires_grad: Any) -> Tensor:
+    shape, strides = _ints(size, "size"), _ints(stride, "stride")
+    if not isinstance(dtype, DType) or len(shape) != len(strides):
+        raise TypeError("a tensor is made of a dtype, a size and a stride of as many axes")
+    array = new_meta_array(shape, dtype.numpy, [s * dtype.itemsize for s in strides])
+    return wrap(array).requires_grad_(bool(requires_grad))
 
 
 def _parameter(data: Any, requires_grad: Any, hooks: Any = None, state: Any = None) -> Parameter:
@@ -79,7 +92,7 @@ def _from_type(call: Any, kind: Any, arguments: Any, state: Any) -> Tensor:
     return made
 
 
-_TENSORS = (_tensor, _parameter)
+_TENSORS = (_tensor, _without_memory, _parameter)
 
 
 def _bytes(text: Any, encoding: Any = "latin1") -> bytes:
@@ -117,6 +130,7 @@ def _layout(name: Any) -> layout:
 NAMES: Mapping[str, Any] = {
     "torch._utils._rebuild_tensor": _tensor,
     "torch._utils._rebuild_tensor_v2": _tensor,
+    "torch._utils._rebuild_meta_tensor_no_storage": _without_memory,
     "torch._utils._rebuild_parameter": _parameter,
     "torch._utils._rebuild_parameter_with_state": _parameter,
     "torch._tensor._rebuild_from_type_v2": _from_type,
@@ -140,7 +154,7 @@ NAMES: Mapping[str, Any] = {
 
 
 _CALLS: Mapping[Any, Callable[..., Any]] = {
-    **{made: made for made in (_tensor, _parameter, _from_type, _bytes, _layout)},
+    **{made: made for made in (_tensor, _without_memory, _parameter, _from_type, _bytes, _layout)},
     Size: _size, Device: _device, complex: _complex, bytearray: _bytearray,
     set: set, OrderedDict: OrderedDict, Counter: Counter,
 }  # fmt: skip

@@ -40,15 +40,18 @@ def call_text() -> str:
     table, kind = word("table"), word("type")
     a.need(a.same("%count", word("arrays", "i64"), "i64"), "mismatch")
     size = a.let("shl i64 %count, 3")
+    # Eight bytes for each argument.
     with a.each("%args", a.at("%args", size), 8) as row:
         array = a.load("ptr", row)
         a.need(a.same(a.load("ptr", array, TYPE), kind), "mismatch")
         flags = a.let(f"and i32 {a.load('i32', array, ARRAY_FLAGS)}, {C_CONTIGUOUS}")
         a.need(a.let(f"icmp ne i32 {flags}, 0"), "mismatch")
         offset = a.let(f"sub i64 {a.let(f'ptrtoint ptr {row} to i64')}, {a.let('ptrtoint ptr %args to i64')}")
+        # The argument's place in the vector is its place in the table.
         a.store("ptr", a.load("ptr", array, ARRAY_DATA), table, offset)
     failed = a.at(record, 8 * RECORD.index("failed"))
     a.store("i64", "0", failed)
+    # The interpreter lock is released for the kernels: nothing here touches Python's objects until it is taken again.
     state = a.call("ptr", "@PyEval_SaveThread")
     team = a.call("ptr", f"@{TAKE}", f"ptr {word('pool')}", f"i64 {word('threads', 'i64')}")
     a.run(word("entry"), f"ptr {table}", f"ptr {word('arena')}", f"ptr {team}", f"ptr {failed}")

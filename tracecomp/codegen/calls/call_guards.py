@@ -60,6 +60,8 @@ class CallGuards:
     def _layout(self) -> str:
         a = Assembler()
         a.need(a.same(a.load("ptr", "%array", TYPE), self._object(a, "array_type")), "no")
+        # Identity of descriptors: numpy has one object for each plain dtype, and an equal
+        # one that is not the same is simply handled by the general way.
         a.need(a.same(a.load("ptr", "%array", ARRAY_DESCR), a.load("ptr", "%layout")), "no")
         flags = a.let(f"and i32 {a.load('i32', '%array', ARRAY_FLAGS)}, %flags")
         a.need(a.same(flags, "%flags", "i32"), "no")
@@ -68,6 +70,7 @@ class CallGuards:
         dims = a.load("ptr", "%array", ARRAY_DIMS)
         first = a.at("%layout", LAYOUT_DIMS)
         end = a.at(first, a.let(f"shl i64 {nd}, 3"))
+        # Both tables are walked in step: the distance between them is the same for every dimension.
         shift = a.let(f"sub i64 {a.let(f'ptrtoint ptr {dims} to i64')}, {a.let(f'ptrtoint ptr {first} to i64')}")
         with a.each(first, end, 8) as dim:
             a.need(a.same(a.load("i64", dim), a.load("i64", dim, shift), "i64"), "no")
@@ -80,13 +83,16 @@ class CallGuards:
 
     def _check(self) -> str:
         a = Assembler()
+        # A call inside of this call (from Python code that it runs) must not overwrite the record.
         a.need(a.same(a.load("i64", "%record", header("busy")), "0", "i64"), "no")
         a.need(a.same(a.load("i64", "%record", header("count")), "%count", "i64"), "no")
         with self._table(a, "arguments") as r:
             given = a.load("ptr", a.at("%args", self._row_number(a, "arguments", r)))
             kind, wanted = self._word(a, "arguments", r, "type"), self._word(a, "arguments", r, "object")
+            # Without a type it is the object itself that is compared.
             found = a.let(f"select i1 {a.same(kind, 'null')}, ptr {given}, ptr {a.load('ptr', given, TYPE)}")
             a.need(a.same(found, a.let(f"select i1 {a.same(kind, 'null')}, ptr {wanted}, ptr {kind}")), "no")
+        # Whether two arguments are one object decides what a write through one of them does to the other.
         with self._table(a, "pairs") as r:
             first = a.load("ptr", "%args", self._word(a, "pairs", r, "first", "i64"))
             second = a.load("ptr", "%args", self._word(a, "pairs", r, "second", "i64"))
@@ -102,12 +108,16 @@ class CallGuards:
     def _row_number(self, a: Assembler, table: str, r: str) -> str:
         """Eight times the number of row ``r``."""
         first = a.let(f"ptrtoint ptr {a.load('ptr', '%record', header(f'{table}.first'))} to i64")
+        # Rows of one table and words of the arguments are both 8 bytes, so the
+        # distance divided by the words of a row is the offset.
         distance = a.let(f"sub i64 {a.let(f'ptrtoint ptr {r} to i64')}, {first}")
         return a.let(f"udiv i64 {distance}, {len(TABLES[table])}")
 
     def _check_modes(self, a: Assembler) -> None:
         thread = a.let("call ptr @PyThreadState_GetDict()")
         a.need(a.let(f"icmp ne ptr {thread}, null"), "no")
+        # A dictionary's version changes with every write to it, and no two
+        # dictionaries ever share one: equal versions spare the look-up.
         version, seen = a.load("i64", thread, DICT_VERSION), a.load("i64", "%record", header("thread_version"))
         with a.when(a.let(f"icmp ne i64 {version}, {seen}")):
             found = a.let(f"call ptr @PyDict_GetItem(ptr {thread}, ptr {self._object(a, 'modes_key')})")
@@ -125,6 +135,7 @@ class CallGuards:
             key = self._word(a, "modes", r, "key")
             found = a.let(f"call ptr @PyDict_GetItem(ptr {modes}, ptr {key})")
             default = self._word(a, "modes", r, "default")
+            # A mode that is not set has its default.
             now = a.let(f"select i1 {a.same(found, 'null')}, ptr {default}, ptr {found}")
             a.need(a.same(now, self._word(a, "modes", r, "value")), "no")
 
@@ -136,8 +147,10 @@ class CallGuards:
                 key = self._word(a, "names", r, "key")
                 found = a.let(f"call ptr @PyDict_GetItem(ptr {mapping}, ptr {key})")
                 a.need(a.same(found, self._word(a, "names", r, "value")), "no")
+                # The version is noted for the next call: a write to another name costs one look-up.
                 a.store("i64", version, r, row("names", "version"))
         with self._table(a, "fields") as r:
+            # Words of objects are read directly: a list's length before its elements, so that those exist.
             found = a.load("ptr", self._word(a, "fields", r, "object"), self._word(a, "fields", r, "offset", "i64"))
             a.need(a.same(found, self._word(a, "fields", r, "value")), "no")
         with self._table(a, "elements") as r:
@@ -155,12 +168,14 @@ class CallGuards:
         a = Assembler()
         with self._table(a, "sources") as r:
             self._source(a, r)
+        # An argument that shares bytes with what is written would see the write.
         with self._table(a, "apart") as r:
             spans = [self._span(a, self._word(a, "apart", r, side)) for side in ("argument", "written")]
             a.need(self._disjoint(a, *spans), "no")
         with self._table(a, "written") as r:
             source = self._word(a, "written", r, "source")
             flags = a.load("i32", a.load("ptr", source, row("sources", "array")), ARRAY_FLAGS)
+            # An array that cannot be written is left to the general way, which says so.
             a.need(a.let(f"icmp ne i32 {a.let(f'and i32 {flags}, {WRITEABLE}')}, 0"), "no")
             self._counters(a, a.load("ptr", source, row("sources", "tensor")), "no")
         with self._table(a, "in_place") as r:
@@ -174,19 +189,23 @@ class CallGuards:
         tensor = self._resolve(a, r)
         fields = {name: a.load("ptr", tensor, offset) for name, offset in self.fields.items()}
         none, layout = self._object(a, "none"), self._word(a, "sources", r, "layout")
+        # A view whose storage has moved on has to be derived again, which is Python's work.
         with a.when(a.let(f"icmp ne ptr {fields['_linked']}, {self._object(a, 'false')}")):
             self._need_type(a, fields["_storage"], "storage_type", "no")
             a.need(a.same(a.load("ptr", fields["_storage"], self.counts["version"]), fields["_seen"]), "no")
         leaf = a.same(fields["_grad_fn"], none)
         asks = a.either(a.same(fields["_requires_grad"], self._object(a, "true")), a.let(f"xor i1 {leaf}, true"))
         wanted = self._word(a, "sources", r, "requires_grad", "i64")
+        # A tensor that asks for gradients has another recording; 2 is for those where it does not matter.
         right = a.same(a.let(f"zext i1 {asks} to i64"), wanted, "i64")
         a.need(a.either(right, a.same(wanted, "2", "i64")), "no")
         array = fields["_data"]
         a.need(a.let(f"icmp ne ptr {array}, null"), "no")
         dense = C_CONTIGUOUS | ALIGNED
+        # Kernels take dense, aligned memory.
         a.need(a.let(f"call i1 @tc.layout(ptr %objects, ptr {array}, ptr {layout}, i32 {dense})"), "no")
         with a.when(a.let(f"icmp ne i64 {self._word(a, 'sources', r, 'exclusive', 'i64')}, 0")):
+            # Both counts are 1: nobody else holds the tensor or its array, so its memory may be given to a result.
             held = a.let(f"or i64 {a.load('i64', tensor, REFERENCES)}, {a.load('i64', array, REFERENCES)}")
             own = a.let(f"and i32 {a.load('i32', array, ARRAY_FLAGS)}, {OWNED | WRITEABLE}")
             alone = a.both(a.same(held, "1", "i64"), a.same(own, str(OWNED | WRITEABLE), "i32"))
@@ -194,6 +213,7 @@ class CallGuards:
         data, place = a.load("ptr", array, ARRAY_DATA), self._word(a, "sources", r, "place")
         flags = a.let(f"zext i32 {a.load('i32', array, ARRAY_FLAGS)} to i64")
         enough = a.let(f"and i64 {flags}, {self._word(a, 'sources', r, 'owned', 'i64')}")
+        # Memory that the program knows the place of must be there still, unless it is the array's own.
         a.need(a.either(a.let(f"icmp ne i64 {enough}, 0"), a.either(a.same(place, "null"), a.same(place, data))), "no")
         a.store("ptr", tensor, r, row("sources", "tensor"))
         a.store("ptr", array, r, row("sources", "array"))
@@ -223,16 +243,19 @@ class CallGuards:
         a = Assembler()
         flag = a.load("ptr", "%record", header("prepared"))
         a.need(a.let(f"icmp ne ptr {flag}, null"), "done")
+        # First said to be usable; one source that changed takes it back.
         a.store("i8", "1", flag)
         with self._table(a, "lasting") as r:
             tensor = a.load("ptr", self._word(a, "lasting", r, "source"), row("sources", "tensor"))
             changed, unknown, same = a.name("changed"), a.name("unknown"), a.name("same")
             _, memory, _, writes = self._counters(a, tensor, unknown)
+            # Memory that others can write has no count, and is prepared anew at each call.
             a.need(a.let(f"icmp ne ptr {writes}, {self._object(a, 'none')}"), unknown)
             seen = self._word(a, "lasting", r, "seen")
             before = [a.load("ptr", seen), a.load("ptr", seen, 8)]
             a.choose(a.both(a.same(before[0], memory), a.same(before[1], writes)), same, changed)
             a.block(changed)
+            # New references first: the old object could be the new one's only holder.
             for n, (old, new) in enumerate(zip(before, (memory, writes), strict=True)):
                 a.do(f"call void @Py_IncRef(ptr {new})")
                 a.store("ptr", new, seen, 8 * n)
@@ -250,6 +273,7 @@ class CallGuards:
     def _resolve(self, a: Assembler, r: str) -> str:
         """The tensor that a source is."""
         kind, reference = self._word(a, "sources", r, "kind", "i64"), self._word(a, "sources", r, "reference")
+        # A source is an argument, an object that is held, or a gradient of one.
         argument, held, gradient, have = (a.name(n) for n in ("argument", "held", "gradient", "have"))
         cases = f"i64 {ARGUMENT}, label %{argument} i64 {GRADIENT}, label %{gradient}"
         a.do(f"switch i64 {kind}, label %{held} [ {cases} ]")
@@ -261,6 +285,7 @@ class CallGuards:
         a.block(gradient)
         grad = a.load("ptr", reference, self.fields["_grad"])
         present = a.name("present")
+        # A gradient that is not there: the recording had one.
         a.choose(a.same(grad, self._object(a, "none")), "no", present)
         a.block(present)
         self._need_type(a, grad, "tensor_type", "no")
@@ -277,6 +302,7 @@ class CallGuards:
             span = self._span(a, source)
             with self._table(a, "sources") as s:
                 apart = self._disjoint(a, self._span(a, s), span)
+                # Other sources must not overlap what is written in place; the source itself may.
                 a.need(a.either(apart, a.same(s, source)), "no")
 
     def _span(self, a: Assembler, source: str) -> tuple[str, str]:
@@ -285,5 +311,6 @@ class CallGuards:
         return start, a.at(start, a.load("i64", self._word(a, "sources", source, "layout"), LAYOUT_BYTES))
 
     def _disjoint(self, a: Assembler, one: tuple[str, str], other: tuple[str, str]) -> str:
+        # The end of one is not beyond the beginning of the other.
         before = a.let(f"icmp ule ptr {one[1]}, {other[0]}")
         return a.either(before, a.let(f"icmp uge ptr {one[0]}, {other[1]}"))

@@ -75,6 +75,8 @@ class _CallStub(CallGuards):
 
     def _hosts(self, a: Assembler, ran: str) -> None:
         with self._table(a, "hosts") as r:
+            # Reading a number may run Python code (``__getitem__``, a property), which
+            # may change what was checked: 2 asks for another look.
             a.store("i64", "2", ran)
             owner, key = self._word(a, "hosts", r, "owner"), self._word(a, "hosts", r, "key")
             item, attribute, have = a.name("item"), a.name("attribute"), a.name("have")
@@ -90,6 +92,7 @@ class _CallStub(CallGuards):
             a.need(a.let(f"icmp ne ptr {found}, null"), "error")
             number = a.let(f"call double @PyFloat_AsDouble(ptr {found})")
             a.do(f"call void @Py_DecRef(ptr {found})")
+            # -1.0 is a number and the sign of an error; only then is the error asked for.
             with a.when(a.let(f"fcmp oeq double {number}, -1.0")):
                 a.need(a.same(a.let("call ptr @PyErr_Occurred()"), "null"), "error")
             a.store("double", number, self._word(a, "hosts", r, "number"))
@@ -98,6 +101,7 @@ class _CallStub(CallGuards):
             mapping, key = self._word(a, "items", r, "mapping"), self._word(a, "items", r, "key")
             found = a.let(f"call ptr @PyObject_GetItem(ptr {mapping}, ptr {key})")
             a.need(a.let(f"icmp ne ptr {found}, null"), "error")
+            # The mapping still holds it, so comparing the address is safe.
             a.do(f"call void @Py_DecRef(ptr {found})")
             a.need(a.same(found, self._word(a, "items", r, "value")), "no")
 
@@ -109,12 +113,15 @@ class _CallStub(CallGuards):
         flags = C_CONTIGUOUS | OWNED | ALIGNED | WRITEABLE
         with self._table(a, "fresh") as r:
             layout, memory = self._word(a, "fresh", r, "layout"), self._word(a, "fresh", r, "memory")
+            # Two arrays for each result are remembered: a loop that keeps the last result uses them in turns.
             done, chosen = a.name("done"), []
             for offset in (0, 8):
                 other = a.name("other")
                 array = a.load("ptr", memory, offset)
+                # One reference is the list's own: nobody has the array.
                 a.need(a.same(a.load("i64", array, REFERENCES), "1", "i64"), other)
                 a.need(a.let(f"call i1 @tc.layout(ptr %objects, ptr {array}, ptr {layout}, i32 {flags})"), other)
+                # A weak reference could bring it back to life.
                 a.need(a.same(a.load("ptr", array, ARRAY_WEAK), "null"), other)
                 a.store("ptr", array, r, row("fresh", "array"))
                 a.go(done)
@@ -126,6 +133,7 @@ class _CallStub(CallGuards):
             made = a.let(f"call ptr @PyObject_Vectorcall(ptr {make}, ptr {arguments}, i64 2, ptr null)")
             a.need(a.let(f"icmp ne ptr {made}, null"), "error")
             a.store("i64", "2", ran)
+            # The newest first; the oldest goes.
             oldest = a.load("ptr", memory, 8)
             a.store("ptr", a.load("ptr", memory), memory, 8)
             a.store("ptr", made, memory)
@@ -150,15 +158,18 @@ class _CallStub(CallGuards):
         step = a.at("%record", header("step"))
         call = f"call void {entry}(ptr {table}, ptr {arena}, ptr %team, ptr {step})"
         a.store("i64", "0", step)
+        # Short programs keep the interpreter lock: releasing it costs as much as they do.
         unlocked = a.let(f"icmp ne i64 {a.load('i64', '%record', header('unlocked'))}, 0")
         a.choose(unlocked, "release", "keep")
         a.block("keep")
         a.do(call.replace("%team", "null"))
         a.go("done")
         a.block("release")
+        # Another thread may let go of the tensors meanwhile: their memory is held for the run.
         self._arrays(a, "Py_IncRef")
         state = a.let("call ptr @PyEval_SaveThread()")
         pool, threads = a.load("ptr", "%record", header("pool")), a.load("i64", "%record", header("threads"))
+        # Null where another call has the workers: then loops run here, with the same results.
         team = a.let(f"call ptr @{sync.TAKE}(ptr {pool}, i64 {threads})")
         a.do(call.replace("%team", team))
         a.do(f"call void @{sync.RELEASE}(ptr {team})")
@@ -181,9 +192,12 @@ class _CallStub(CallGuards):
         none = self._object(a, "none")
         with self._table(a, "written") as r:
             tensor = a.load("ptr", self._word(a, "written", r, "source"), row("sources", "tensor"))
+            # A tensor whose storage has been replaced meanwhile is counted no
+            # more: what was written is no longer its memory.
             replaced = a.name("replaced")  # by another thread, meanwhile
             storage, memory, version, writes = self._counters(a, tensor, replaced)
             following = self._later(a, version, self._word(a, "written", r, "writes", "i64"))
+            # Versions are Python ints: the storage takes the new reference, and lets go of the old one below.
             a.store("ptr", following, storage, self.counts["version"])
             with a.when(a.let(f"icmp ne ptr {writes}, {none}")):
                 self._count(a, memory, writes, version, following)
@@ -197,6 +211,7 @@ class _CallStub(CallGuards):
             a.store("ptr", none, tensor, self.fields["_grad"])
             a.do(f"call void @Py_DecRef(ptr {grad})")
         with self._table(a, "fresh") as r:
+            # All are null before the first is made, so that a failure lets go of those that exist and no others.
             a.store("ptr", "null", r, row("fresh", "tensor"))
         with self._table(a, "fresh") as r:
             self._tensor(a, r, argument)
@@ -240,10 +255,12 @@ class _CallStub(CallGuards):
         a.store("ptr", tensor, r, row("fresh", "tensor"))
         array, none, false = self._word(a, "fresh", r, "array"), self._object(a, "none"), self._object(a, "false")
         values = {"_data": array, "_linked": false, "_requires_grad": false, "_seen": self._object(a, "zero")}
+        # A new object's fields are empty (null), so there is nothing to let go of.
         for name, offset in self.fields.items():
             value = values.get(name, none)
             a.do(f"call void @Py_IncRef(ptr {value})")
             a.store("ptr", value, tensor, offset)
+        # A result that is not kept for another call: the tensor alone holds it.
         with a.when(a.same(self._word(a, "fresh", r, "kept", "i64"), "0", "i64")):
             memory = self._word(a, "fresh", r, "memory")
             a.do(f"call void @Py_IncRef(ptr {none})")
@@ -254,6 +271,7 @@ class _CallStub(CallGuards):
             node = a.let(f"call ptr @PyObject_Vectorcall(ptr {history}, ptr null, i64 0, ptr null)")
             a.need(a.let(f"icmp ne ptr {node}, null"), "failed")
             a.store("ptr", node, tensor, self.fields["_grad_fn"])
+            # None was put there above.
             a.do(f"call void @Py_DecRef(ptr {none})")
 
     def _values(self, a: Assembler, argument: str) -> None:
@@ -271,6 +289,7 @@ class _CallStub(CallGuards):
         with self._table(a, "results") as r:
             value = a.load("ptr", self._word(a, "results", r, "address"))
             a.do(f"call void @Py_IncRef(ptr {value})")
+            # The tuple takes the reference.
             a.store("ptr", value, a.at("%built", TUPLE_ITEMS), self._row_number(a, "results", r))
         finish = a.load("ptr", "%record", header("finish"))
         a.choose(a.same(finish, "null"), "several", "finish")
@@ -286,7 +305,9 @@ class _CallStub(CallGuards):
 
     def _found(self, a: Assembler) -> tuple[str, str, str]:
         """The record that fits the call, who holds it, and its objects, in block ``hit``; ``general`` returns."""
+        # Python asks for signals between bytecodes, of which a loop in C has none.
         a.need(a.same(a.let("call i32 @PyErr_CheckSignals()"), "0", "i32"), "interrupted")
+        # Keyword arguments are for the general way, which binds them.
         a.need(a.same("%names", "null"), "general")
         chain = a.load("ptr", "%self", TUPLE_ITEMS + 8)
         first = a.load("ptr", chain, LIST_ITEMS)
@@ -296,6 +317,7 @@ class _CallStub(CallGuards):
             record = a.load("ptr", a.load("ptr", holder, TUPLE_ITEMS), ARRAY_DATA)
             objects = a.load("ptr", record, header("objects"))
             other = a.name("other")
+            # Guards in order of cost; the first record that fits is taken.
             a.need(a.let(f"call i1 @tc.check(ptr {objects}, ptr {record}, ptr %args, i64 %count)"), other)
             fits = a.let(f"call i1 @tc.fill(ptr {objects}, ptr {record}, ptr %args)")
             a.choose(fits, "hit", other)
@@ -313,16 +335,20 @@ class _CallStub(CallGuards):
         a = Assembler()
         argument = a.let("alloca ptr")
         record, holder, objects = self._found(a)
+        # Held, as Python code that runs meanwhile may drop the recording.
         a.do(f"call void @Py_IncRef(ptr {holder})")
         a.store("i64", "1", record, header("busy"))
         ready = a.let(f"call i64 @tc.memory(ptr {objects}, ptr {record})")
+        # 0: does not fit any more; 1: go on; 3: an exception is set; else look once more.
         a.do(f"switch i64 {ready}, label %again [ i64 0, label %miss i64 1, label %run i64 3, label %error ]")
         a.block("again")
+        # Python code ran, so addresses and guards are read again.
         fits = a.let(f"call i1 @tc.fill(ptr {objects}, ptr {record}, ptr %args)")
         a.choose(fits, "run", "miss")
         a.block("run")
         a.do(f"call void @tc.prepared(ptr {objects}, ptr {record})")
         step = a.let(f"call i64 @tc.run(ptr {record})")
+        # The entry noted a failed step: Python raises the error for it.
         a.need(a.same(step, "0", "i64"), "failed")
         value = a.let(f"call ptr @tc.result(ptr {objects}, ptr {record})")
         a.store("i64", a.let(f"add i64 {a.load('i64', record, header('calls'))}, 1"), record, header("calls"))
@@ -338,6 +364,7 @@ class _CallStub(CallGuards):
         a.block("error")
         a.go("done")
         a.block("miss")
+        # Not busy any more before others are asked: the general way may call this function again.
         a.store("i64", "0", record, header("busy"))
         a.do(f"call void @Py_DecRef(ptr {holder})")
         a.go("general")

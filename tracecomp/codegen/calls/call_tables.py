@@ -74,6 +74,7 @@ GLOBALS = (
 )  # fmt: skip
 """The words of the table of objects that all records refer to."""
 
+# Of CPython's 64-bit builds; ``runtime/object_layout.py`` tries each on real objects first.
 # Offsets in CPython's and numpy's objects, which the runtime checks before it uses this code.
 REFERENCES, TYPE, TUPLE_ITEMS, LIST_SIZE, LIST_ITEMS, CELL_CONTENTS = 0, 8, 24, 16, 24, 16
 ARRAY_DATA, ARRAY_ND, ARRAY_DIMS, ARRAY_DESCR, ARRAY_FLAGS, ARRAY_WEAK = 16, 24, 32, 56, 64, 72

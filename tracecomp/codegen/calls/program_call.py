@@ -69,6 +69,7 @@ class _ProgramCall:
 
     def text(self) -> str:
         a = self.a
+        # A wrong number of arguments, or a call inside of this one (the record is in use), is for Python.
         a.need(a.same("%count", self.word("count", "i64"), "i64"), "general")
         a.need(a.same(self.word("busy", "i64"), "0", "i64"), "general")
         self._arguments()
@@ -86,6 +87,7 @@ class _ProgramCall:
         a.block("general")
         given = "ptr %args", "i64 %count", "ptr null"
         a.do(f"ret ptr {a.call('ptr', '@PyObject_Vectorcall', 'ptr ' + self.word('general'), *given)}")
+        # On the stack of the function, at its beginning, where LLVM makes it one frame.
         a.lines[1:1] = ["  %room = alloca ptr, align 8", "  %number = alloca i64, align 8"]
         return _DECLARATIONS + a.text(f"define ptr @{CALL}(ptr %self, ptr %args, i64 %count) #1")
 
@@ -95,13 +97,16 @@ class _ProgramCall:
         number = "%number"
         a.store("i64", "0", number)
         with self.rows("arguments", ARGUMENT) as row:
+            # Rows and arguments are counted together, as a row does not say which argument it is for.
             k = a.load("i64", number)
             array = a.load("ptr", a.let(f"getelementptr ptr, ptr %args, i64 {k}"))
             a.store("i64", a.let(f"add i64 {k}, 1"), number)
             a.need(a.same(a.load("ptr", array, TYPE), self.word("array_type")), "general")
+            # By identity; an equal descriptor that is another object goes the general way.
             a.need(a.same(a.load("ptr", array, ARRAY_DESCR), self.cell(ARGUMENT, row, "descr")), "general")
             nd = a.load("i32", array, ARRAY_ND)
             a.need(a.same(nd, a.let(f"trunc i64 {self.cell(ARGUMENT, row, 'nd', 'i64')} to i32"), "i32"), "general")
+            # At least these flags: dense, aligned, and writeable where the program writes.
             wanted = a.let(f"trunc i64 {self.cell(ARGUMENT, row, 'flags', 'i64')} to i32")
             has = a.let(f"and i32 {a.load('i32', array, ARRAY_FLAGS)}, {wanted}")
             a.need(a.same(has, wanted, "i32"), "general")
@@ -117,11 +122,13 @@ class _ProgramCall:
         """New arrays for the results. The record is this call's from here on: making arrays may run other code."""
         a = self.a
         self.put("busy", "1")
+        # All rows are null first, so that a failure in the middle knows which arrays exist.
         with self.rows("outputs", OUTPUT) as row:
             a.store("ptr", "null", row, 8 * OUTPUT.index("array"))
         with self.rows("outputs", OUTPUT) as row:
             make = self.cell(OUTPUT, row, "make")
             made = a.call("ptr", "@PyObject_Vectorcall", f"ptr {make}", "ptr null", "i64 0", "ptr null")
+            # An exception is set: nothing has run yet.
             a.need(a.let(f"icmp ne ptr {made}, null"), "none")
             a.store("ptr", made, row, 8 * OUTPUT.index("array"))
             a.store("ptr", a.load("ptr", made, ARRAY_DATA), self.cell(OUTPUT, row, "slot"))
@@ -136,10 +143,12 @@ class _ProgramCall:
         a.run(self.word("entry"), *memory, f"ptr {team}", f"ptr {failed}")
         a.run(f"@{RELEASE}", f"ptr {team}")
         a.run("@PyEval_RestoreThread", f"ptr {state}")
+        # What failed has written results that nobody will see.
         a.need(a.same(a.load("i64", failed), "0", "i64"), "failed")
         a.choose(a.same(self.word("results", "i64"), "1", "i64"), "one", "several")
         a.block("one")
         only = self.cell(OUTPUT, self.word("outputs"), "array")
+        # The array's reference goes to the caller.
         self.put("busy", "0")
         a.do(f"ret ptr {only}")
         a.block("several")
@@ -149,6 +158,7 @@ class _ProgramCall:
         a.store("i64", "0", number)
         with self.rows("outputs", OUTPUT) as row:
             k = a.load("i64", number)
+            # SetItem takes the reference.
             a.call("i32", "@PyTuple_SetItem", f"ptr {found}", f"i64 {k}", "ptr " + self.cell(OUTPUT, row, "array"))
             a.store("i64", a.let(f"add i64 {k}, 1"), number)
         self.put("busy", "0")
@@ -161,6 +171,7 @@ class _ProgramCall:
         with self.rows("outputs", OUTPUT) as row:
             array = self.cell(OUTPUT, row, "array")
             with a.when(a.let(f"icmp ne ptr {array}, null")):
+                # Only those that were made.
                 a.run("@Py_DecRef", f"ptr {array}")
 
 

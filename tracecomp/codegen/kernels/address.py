@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tracecomp.codegen.kernels import convert
+from tracecomp.codegen.kernels.checked import Region, checked_load, checked_store
 from tracecomp.codegen.text.emitter import Emitter, Value, type_suffix
 from tracecomp.ir.index import Atom, Computed, FloorDiv, Index, Mod, Var
 from tracecomp.ir.loops import Expr
@@ -34,16 +35,20 @@ class Offset:
         """Add ``factor`` times consecutive numbers from a scalar on."""
         self.const += factor * lanes.const
         self.scalars += [(value, factor * own) for value, own in lanes.scalars]
+        # Of lanes and lanes: the same chunk, so one count holds for both.
         self.stride += factor * lanes.stride
         self.lanes = lanes.lanes
 
     def within(self, divisor: int) -> bool:
         """Whether consecutive lanes are within one multiple of ``divisor``, whatever the scalars are."""
+        # Scalars move the first lane in steps of their common divisor: within
+        # one step the position of the lanes is known.
         step = math.gcd(divisor, *(factor for _, factor in self.scalars))
         return self.vector is None and self.stride == 1 and self.const % step + self.lanes <= step
 
     def multiple_of(self, line: int, lanes: int) -> bool:
         """Whether consecutive ``lanes`` from here on are whole vectors of lines of memory, ``line`` elements each."""
+        # Then a vector store fills whole lines, which a non-temporal store must.
         whole = self.const % lanes == 0 and all(factor % line == 0 for _, factor in self.scalars)
         return whole and self.vector is None and line % lanes == 0
 
@@ -68,6 +73,7 @@ class Indexer:
                 result.const += factor * value[0]
                 result.stride += factor
                 result.lanes = value[1]
+            # A vector that is not evenly spaced (data, or a division): added up as it is.
             elif value.width:
                 term = self._times(value, factor)
                 result.vector = self.e.binary("add", result.vector, term) if result.vector else term
@@ -82,10 +88,12 @@ class Indexer:
     def join(self, o: Offset) -> Value:
         e = self.e
         total: Value | None = None
+        # Terms of outer loops first: their sum is then a value of the outer loop, and computed there.
         for value, factor in sorted(o.scalars, key=lambda term: term[0].depth):
             term = self._times(value, factor)
             total = e.binary("add", total, term) if total else term
         if o.width:
+            # Constants and steps of lanes are one literal vector.
             lanes = e.lanes("i64", [o.const + o.stride * k for k in range(o.width)])
             parts = [p for p in (total, o.vector) if p is not None]
             result = lanes if o.stride or o.const else e.const("i64", 0, o.width)
@@ -105,9 +113,12 @@ class Indexer:
         if isinstance(atom, Computed):
             return self._computed(atom)
         inner = self.offset(atom.index)
+        # All known: the division is done here.
         if not inner.scalars and inner.vector is None:
             return self._constant_atom(atom, inner)
+        # 32-bit division takes a half to a quarter of the time; the bounds of the index say whether it is legal.
         narrow = _fits_i32(atom.index)
+        # All lanes fall into one multiple: one scalar division serves them.
         if inner.within(atom.divisor):
             first = self._divide(atom, self.join(Offset(inner.const, inner.scalars)), narrow)
             return first if isinstance(atom, FloorDiv) else Offset(0, [(first, 1)], 1, inner.lanes)
@@ -119,6 +130,7 @@ class Indexer:
             return int(value.const)
         if value.elem == "i64":
             return value
+        # An i1 that is true would become -1.
         op = "sext" if atom.expr.dtype.signed and value.elem != "i1" else "zext"
         return self.e.convert(op, value, "i64")
 
@@ -128,6 +140,8 @@ class Indexer:
         count = inner.lanes if inner.stride else 1
         numbers = [inner.const + inner.stride * k for k in range(count)]
         results = [n // atom.divisor if divide else n % atom.divisor for n in numbers]
+        # Known numbers often turn out equal, or consecutive: then what
+        # follows stays a scalar, or a plain vector load.
         if all(r == results[0] for r in results):
             return results[0]
         if all(r == results[0] + k for k, r in enumerate(results)):
@@ -139,12 +153,14 @@ class Indexer:
         e = self.e
         divide = isinstance(atom, FloorDiv)
         d = atom.divisor
+        # Rounded down like Python's: an arithmetic shift and a mask do that for negative numbers, too.
         if d & (d - 1) == 0:
             amount = d.bit_length() - 1 if divide else d - 1
             return e.binary("ashr" if divide else "and", value, e.const("i64", amount))
         if narrow:
             small = e.binary("udiv" if divide else "urem", e.convert("trunc", value, "i32"), e.const("i32", d))
             return e.convert("zext", small, "i64")
+        # LLVM rounds towards zero; a negative remainder is moved up by the divisor.
         rest = e.binary("srem", value, e.const("i64", d))
         negative = e.compare("icmp slt", rest, e.const("i64", 0))
         rest = e.select(negative, e.binary("add", rest, e.const("i64", d)), rest)
@@ -156,6 +172,8 @@ class Indexer:
         """The address ``base[o]``; outer loops' terms are added first, so that they are added outside."""
         e = self.e
         pointer = base
+        # Outer loops' terms first, as in ``join``; constants last, where the
+        # address of an instruction has them for free.
         for value, factor in sorted(o.scalars, key=lambda term: term[0].depth):
             pointer = e.gep(elem, pointer, self._times(value, factor))
         if o.const:
@@ -163,6 +181,7 @@ class Indexer:
         if o.vector is not None:
             pointer = e.gep(elem, pointer, o.vector)
         if o.stride and (o.stride != 1 or o.vector is not None):
+            # Consecutive lanes need the address of the first alone.
             pointer = e.gep(elem, pointer, e.lanes("i64", [o.stride * k for k in range(o.lanes)]))
         return pointer
 
@@ -185,11 +204,17 @@ class Access:
     operands: tuple[Value, ...]
 
 
-def load_access(e: Emitter, dtype: DType, address: Value, o: Offset, mask: Value | None, align: int) -> Access:
+def load_access(
+    e: Emitter, dtype: DType, address: Value, o: Offset, mask: Value | None, region: Region | None
+) -> Access:
     """The load of ``dtype`` at ``address``: scalar, consecutive lanes, or gathered; zero where ``mask`` is false."""
-    elem = convert.memory_elem(dtype)
+    elem, align = convert.memory_elem(dtype), dtype.itemsize
     width = o.width
+    if region:
+        operands = (address, mask) if mask else (address,)
+        return Access(checked_load(e, elem, width, address, mask, region), elem, width, operands)
     if not width:
+        # No mask and consecutive: one instruction.
         return Access(f"load {elem}, {address}, align {align}", elem, 0, (address,))
     vector = f"<{width} x {elem}>"
     if not address.width and mask is None:
@@ -199,11 +224,17 @@ def load_access(e: Emitter, dtype: DType, address: Value, o: Offset, mask: Value
     name = f"@llvm.masked.gather.{suffix}.v{width}p0" if address.width else f"@llvm.masked.load.{suffix}.p0"
     e.declare(name, f"declare {vector} {name}({address.type}, {full.type}, {vector})")
     operand = f"{address.type} align {align} {address.text}"
+    # Lanes that are masked give zero, so that what is computed from them is harmless.
     return Access(f"call {vector} {name}({operand}, {full}, {vector} zeroinitializer)", elem, width, (address, full))
 
 
-def store_text(e: Emitter, value: Value, address: Value, mask: Value | None, align: int, stream: bool = False) -> str:
+def store_text(
+    e: Emitter, value: Value, address: Value, mask: Value | None, align: int, region: Region | None,
+    stream: bool = False,
+) -> str:  # fmt: skip
     """The store of a vector or (without mask) a scalar. One that streams is of a whole vector, and aligned as such."""
+    if region:
+        return checked_store(e, value, address, mask, region)
     if stream:
         return f"  store {value}, {address}, align {align * value.width}, {NONTEMPORAL}"
     if mask is None and not address.width:
@@ -221,6 +252,7 @@ def store_text(e: Emitter, value: Value, address: Value, mask: Value | None, ali
 
 def tail_mask(e: Emitter, width: int, active: int) -> Value | None:
     """True in the first ``active`` of ``width`` lanes; None when in all."""
+    # A constant mask: LLVM makes a shorter load of it where the processor has no masks.
     return None if active >= width else e.lanes("i1", [int(k < active) for k in range(width)])
 
 

@@ -46,8 +46,10 @@ def constant(e: Emitter, value: bool | int | float, dtype: DType) -> Value:
 
 def _bfloat16_bits(value: float) -> int:
 
+    # The upper half of a float's bits, rounded to even: add a half, less one where the last kept bit is 0.
     bits = int(np.float32(value).view(np.uint32))
     if value != value:
+        # NaN is kept quiet: its rounding could carry into infinity.
         return 0x7FC0
     return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16) & 0xFFFF
 
@@ -57,6 +59,7 @@ def widen_half(e: Emitter, value: Value, dtype: DType) -> Value:
     if dtype is float16:
         return e.convert("fpext", value, "float")
     if dtype is bfloat16:
+        # bfloat16 is a float's upper half, so widening is a shift.
         wide = e.convert("zext", value, "i32")
         return e.convert("bitcast", e.binary("shl", wide, e.const("i32", 16)), "float")
     return value
@@ -69,8 +72,10 @@ def narrow_half(e: Emitter, value: Value, dtype: DType) -> Value:
     if dtype is not bfloat16:
         return value
     bits = e.convert("bitcast", value, "i32")
+    # Round to nearest, ties to even: 0x7FFF plus the last bit that is kept.
     odd = e.binary("and", e.binary("lshr", bits, e.const("i32", 16)), e.const("i32", 1))
     rounded = e.binary("add", e.binary("add", bits, e.const("i32", 0x7FFF)), odd)
+    # A quiet NaN, as adding to a NaN's bits could make it infinite or flip its sign.
     quiet = e.const("i32", 0x7FC00000)
     kept = e.select(e.compare("fcmp uno", value, value), quiet, rounded)
     return e.convert("trunc", e.binary("lshr", kept, e.const("i32", 16)), "i16")
@@ -87,23 +92,27 @@ def cast(e: Emitter, value: Value, source: DType, target: DType) -> Value:
     if source.is_floating_point:
         return _float_to_int(e, widen_half(e, value, source), target)
     if target.is_floating_point:
+        # Half types by way of float, in which they compute.
         wide = compute_dtype(target)
         op = "sitofp" if source.signed else "uitofp"
         return narrow_half(e, e.convert(op, value, register_elem(wide)), target)
     elem = register_elem(target)
     if source.itemsize < target.itemsize or source is bool_:
         return e.convert("sext" if source.signed else "zext", value, elem)
+    # Equal sizes differ in sign only, which registers do not know.
     return e.convert("trunc", value, elem) if source.itemsize > target.itemsize else value
 
 
 def _to_bool(e: Emitter, value: Value, source: DType) -> Value:
     if source.is_floating_point:
         wide = widen_half(e, value, source)
+        # Unordered: NaN is not zero, so it is true.
         return e.compare("fcmp une", wide, e.const(wide.elem, 0.0))
     return e.compare("icmp ne", value, e.const(value.elem, 0))
 
 
 def _float_to_float(e: Emitter, value: Value, source: DType, target: DType) -> Value:
+    # double to half by way of float would round twice; rounding to odd in between makes that exact.
     if source is float64 and target is not float32:
         return narrow_half(e, _double_to_odd_float(e, value), target)
     wide = widen_half(e, value, source)
@@ -119,9 +128,11 @@ def _double_to_odd_float(e: Emitter, value: Value) -> Value:
     near = e.convert("fptrunc", value, "float")
     back = e.convert("fpext", near, "double")
     bits = e.convert("bitcast", near, "i32")
+    # fptrunc rounds to nearest. Where it went away from zero, one unit back truncates.
     away = e.compare("fcmp ogt", e.fabs(back), e.fabs(value))
     truncated = e.select(away, e.binary("sub", bits, e.const("i32", 1)), bits)
     inexact = e.compare("fcmp one", back, value)
+    # The last bit set says "a little more", which the second rounding then sees.
     odd = e.select(inexact, e.binary("or", truncated, e.const("i32", 1)), bits)
     return e.convert("bitcast", odd, "float")
 
@@ -132,10 +143,12 @@ def _float_to_int(e: Emitter, value: Value, target: DType) -> Value:
     bits = wide.itemsize * 8
     low = -(2.0 ** (bits - 1))
     if value.elem == "double" and wide is int32:
+        # int32 from double: -2147483648.9 truncates to a number that exists, so the limit lies one lower.
         inside_low = e.compare("fcmp ogt", value, e.const("double", low - 1))
     else:
         inside_low = e.compare("fcmp oge", value, e.const(value.elem, low))
     inside = e.binary("and", inside_low, e.compare("fcmp olt", value, e.const(value.elem, -low)))
+    # Out of range fptosi is poison in LLVM; the lowest number is what x86 gives, so it takes that number's place.
     safe = e.select(inside, value, e.const(value.elem, low))
     result = e.convert("fptosi", safe, register_elem(wide))
     return result if target.itemsize == wide.itemsize else e.convert("trunc", result, register_elem(target))

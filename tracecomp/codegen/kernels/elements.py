@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import product
 
+from tracecomp.base.errors import failure_word
 from tracecomp.codegen.kernels import convert, operations
 from tracecomp.codegen.kernels.accumulate import State, zero
 from tracecomp.codegen.kernels.address import Indexer, Offset, Position, load_access, tail_mask
+from tracecomp.codegen.kernels.checked import NOT_SHADOWED, Region
 from tracecomp.codegen.text.emitter import Emitter, Value, next_power_of_two
 from tracecomp.ir.index import Computed, Index, Var
 from tracecomp.ir.loops import LINE, Buffer, Call, Const, Expr, IndexValue, Load, Read, Stmt, ToLine
@@ -16,6 +18,7 @@ from tracecomp.ir.loops import LINE, Buffer, Call, Const, Expr, IndexValue, Load
 Point = tuple[int, ...]
 _SHUFFLED_STRIDES = (-4, -3, -2, -1, 2, 3, 4)
 # Bytes over which lanes may lie apart and still be loaded one by one; of more, a gather instruction misses sooner.
+# A reach of 256 KB stays in a second cache.
 _NEAR = 1 << 18
 
 
@@ -54,6 +57,7 @@ class Elements:
         self.width = width
         self.streaming = streaming
         self.bases = bases
+        self.tags: dict[str, Value] = {}
         self.groups = groups
         self.indexer = Indexer(e, self._position, self.eval)
         self.scalars: dict[Var, Value | int] = {}
@@ -77,6 +81,7 @@ class Elements:
 
     def points(self, over: tuple[Var, ...]) -> Iterator[Point]:
         """Every element of ``over`` in loop order, set as the current one."""
+        # An accumulator or a binding exists once for each element of the variables that it changes with.
         ranges = [range(self.chunks(v)) for v in over]
         for point in product(*ranges):
             self.point.update(zip(over, point, strict=True))
@@ -84,6 +89,7 @@ class Elements:
 
     def lanes_of(self, var: Var) -> int:
         """SIMD lanes that the vector variable is cut into."""
+        # A power of two: LLVM's masked operations and shuffles are best there.
         return min(self.width, next_power_of_two(var.extent))
 
     def chunks(self, var: Var) -> int:
@@ -96,6 +102,7 @@ class Elements:
     def active_lanes(self) -> int:
         """How many lanes of the current chunk exist."""
         assert self.vector is not None
+        # Of the last chunk some lanes do not exist.
         lanes = self.lanes_of(self.vector)
         return min(lanes, self.vector.extent - self.point[self.vector] * lanes)
 
@@ -122,6 +129,7 @@ class Elements:
         result: frozenset[Var] = frozenset()
         for atom, _ in index.terms:
             if isinstance(atom, Var):
+                # Variables that are no tile or vector loop have one value for all elements.
                 result |= {atom} if atom in self.spmd else frozenset()
             elif isinstance(atom, Computed):
                 result |= self.over(atom.expr)
@@ -148,6 +156,8 @@ class Elements:
     def eval(self, expr: Expr) -> Value:
         """The value of ``expr`` at the current element."""
         over = self.over(expr)
+        # By identity, which is safe within one statement, as its expressions live that long.
+        # -1: the value is the same for all elements of that variable.
         key = (id(expr), *[self.point[v] if v in over else -1 for v in self.spmd])
         found = self._memo.get(key)
         if found is None:
@@ -180,6 +190,7 @@ class Elements:
     # ---- memory
 
     def _to_line(self, buffer: Buffer) -> Value:
+        # How many elements are missing to the next line: the negated address, modulo the line.
         e = self.e
         start = e.convert("ptrtoint", self.bases[buffer.name], "i64")
         nbytes = e.binary("and", e.binary("sub", e.const("i64", 0), start), e.const("i64", LINE - 1))
@@ -187,38 +198,52 @@ class Elements:
 
     def _load(self, load: Load) -> Value:
         e, buffer = self.e, load.buffer
+        # A buffer of no elements has no address that may be read.
         if buffer.size == 0:
             return zero(e, load.dtype, 0)
         o = self.indexer.offset(load.offset)
         where = self.eval(load.where) if load.where else None
+        # A mask that is constantly true was proved elsewhere
+        # (``passes/nests/peeling.py``), so the position is trusted.
         if where is not None and where.const:
             where = None
+        # A position whose bounds do not show that it is inside (it is data) is held inside
+        # of the buffer: a call whose check fails goes on to its end.
         elif where is None and not inside(load.offset, buffer.size):
             o = self.clamped(o, None, buffer.size)
+        # One lane under a condition: it is loaded in any case, from a place that exists, and the result
+        # selected. Not where bounds from loop variables show that the place exists anyway.
         elif where is not None and not o.width and not (inside(load.offset, buffer.size) and affine(load.offset)):
             o = self.clamped(o, None if where.width else where, buffer.size)
+        # Small strides read all memory between the lanes, which shares lines anyway.
         if o.vector is None and o.stride in _SHUFFLED_STRIDES:
             return convert.from_memory(e, self._load_strided(load, o, where), load.dtype)
+        # See ``_load_apart``; under a mask a gather is the only way that does not touch what is beside.
         if where is None and (o.vector is not None or o.stride not in (0, 1)) and self._near(load):
             return convert.from_memory(e, self._load_apart(load, o), load.dtype)
+        # Vector loads take the condition as a mask, together with the lanes that exist.
         masked = o.width > 0
         mask = where
         if masked:
             mask = e.both(e.widen(where, o.width) if where else None, self.active())
         address = self.indexer.address(self.bases[buffer.name], convert.memory_elem(load.dtype), o)
+        # A masked load suppresses faults, but slowly: where no lane is on, a mapped address is given.
         if masked and mask is not None and not address.width:
             address = self._mapped(load, address, mask)
         value = self._placed(load, address, o, mask if masked else None)
         value = convert.from_memory(e, value, load.dtype)
+        # A scalar under a condition was loaded from a safe place; its value counts only where the condition holds.
         if where is not None and not masked:
             value = e.select(where, value, zero(e, load.dtype, 0), branchless=True)
         return value
 
     def _placed(self, load: Load, address: Value, o: Offset, mask: Value | None) -> Value:
         """The loaded register, written outside of all loops that do not change the memory."""
-        access = load_access(self.e, load.dtype, address, o, mask, load.dtype.itemsize)
+        access = load_access(self.e, load.dtype, address, o, mask, self.region(load.buffer))
         group = self.group(load.buffer)
+        # Outside of all loops that store nothing to the group: loads are loop invariants like arithmetic.
         depth = max([v.depth for v in access.operands] + [self._stable_depth(group)])
+        # The version tells loads before a store from those after it, although their text is the same.
         key = f"{access.rhs}@{self.stores.version.get(group, 0)}"
         return self.e.place(access.rhs, access.elem, access.width, depth, key)
 
@@ -226,15 +251,19 @@ class Elements:
         """A small stride: the consecutive memory between the first and the last lane, and a shuffle."""
         e, lanes, elem = self.e, o.lanes, convert.memory_elem(load.dtype)
         active = self.active_lanes()
+        # The first address of the lanes, which for negative strides is the last lane's.
         start = min(0, o.stride * (active - 1))
         span = abs(o.stride) * (active - 1) + 1
+        # Lanes that do not exist read what the last one reads.
         wanted = [o.stride * min(lane, active - 1) - start for lane in range(lanes)]
         result: Value | None = None
+        # As many vectors as the span takes, each shuffled into its lanes.
         for first in range(0, span, lanes):
             piece = Offset(o.const + start + first, o.scalars, 1, lanes)
             address = self.indexer.address(self.bases[load.buffer.name], elem, piece)
             here = [p - first if first <= p < first + lanes else -1 for p in wanted]
             if where is None:
+                # Not beyond the last lane: what lies behind may be another buffer's end.
                 mask = tail_mask(e, lanes, span - first)
             else:
                 mask = self._mask_apart(where, here, active)
@@ -244,6 +273,7 @@ class Elements:
                 result = e.shuffle(loaded, here)
             else:
                 pairs = zip(wanted, here, strict=True)
+                # Lanes of earlier vectors stay, those of this one come in.
                 merged = [lane if p < first else lanes + max(k, 0) for lane, (p, k) in enumerate(pairs)]
                 result = e.shuffle(result, merged, loaded)
         assert result is not None
@@ -254,10 +284,12 @@ class Elements:
         e, lanes = self.e, len(places)
         lane_at = {p: lane for lane, p in enumerate(places[:active]) if p >= 0}
         nowhere = e.lanes("i1", [0] * lanes)
+        # The condition of a lane moves to the place in memory from which the lane reads.
         return e.shuffle(e.widen(where, lanes), [lane_at.get(p, lanes) for p in range(lanes)], nowhere)
 
     def _mapped(self, load: Load, address: Value, mask: Value) -> Value:
         """The address, or one that is mapped where no lane is loaded, which is slow where no memory is mapped."""
+        # Bounds prove that the address is mapped.
         if inside(load.offset, load.buffer.size):
             return address
         e = self.e
@@ -272,6 +304,7 @@ class Elements:
                 if atom.bounds is None:
                     return False
                 reach += abs(factor) * (atom.bounds[1] - atom.bounds[0])
+        # Of the whole tile or vector variable, not of one vector: what the next ones read should be near as well.
         return reach * load.dtype.itemsize <= _NEAR
 
     def _load_apart(self, load: Load, o: Offset) -> Value:
@@ -288,6 +321,7 @@ class Elements:
     def _stable_depth(self, group: str) -> int:
         """The outermost block from which on nothing is stored to ``group``."""
         depth = self.e.depth
+        # Each open block knows which groups are stored to inside of it.
         while depth > 0 and group not in self.stores.open[depth]:
             depth -= 1
         return depth
@@ -297,9 +331,23 @@ class Elements:
         e = self.e
         index = self.indexer.join(o)
         if inside is None:
+            # Unsigned comparison: negative positions are large numbers, so one test does for both ends.
             inside = e.compare("icmp ult", index, e.const("i64", size))
         safe = e.select(inside, index, e.const("i64", 0))
         return Offset(0, [], vector=safe) if safe.width else Offset(0, [(safe, 1)])
+
+    def region(self, buffer: Buffer) -> Region | None:
+        """What an access of ``buffer`` is held against; None where programs are not checked."""
+        e = self.e
+        if e.module.shadow is None:
+            return None
+        number = e.const("i64", [*self.bases].index(buffer.name) << 40)
+        words = [
+            e.binary("add", Value("%step", "i64"), e.binary("add", number, e.const("i64", failure_word(kind))))
+            for kind in ("outside", "stale")
+        ]
+        tag = self.tags.get(buffer.name) or e.const("i64", NOT_SHADOWED)
+        return Region(self.bases[buffer.name], buffer.size * buffer.dtype.itemsize, tag, words[0], words[1])
 
     def group(self, buffer: Buffer) -> str:
         """Buffers of one group may share memory."""
@@ -308,6 +356,7 @@ class Elements:
 
 def affine(index: Index) -> bool:
     """Whether ``index`` is made of loop variables alone, so that its bounds hold even where nothing is loaded."""
+    # Divisions of loop variables have bounds too; only data may leave them.
     return not any(isinstance(a, Computed) or (not isinstance(a, Var) and not affine(a.index)) for a, _ in index.terms)
 
 

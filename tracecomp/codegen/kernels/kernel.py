@@ -37,7 +37,9 @@ def emit_kernel(kernel: Kernel, name: str, module: Module, groups: dict[str, str
     code = KernelEmitter(kernel, name, module, groups, False).emit()
     streams = {s.buffer.name: s.stream for s in walk(kernel.body) if isinstance(s, Store) and s.stream}
     streamed = tuple(n for n, p in enumerate(kernel.params) if p.name in streams)
-    if not streamed or not module.target.is_x86:
+    # Non-temporal stores must be aligned to whole vectors. Which memory a call
+    # brings is known at run time, so there are two functions.
+    if not streamed or not module.target.is_x86 or module.shadow is not None:
         return code
     fast = KernelEmitter(kernel, name + STREAMING, module, groups, True).emit()
     alone = "always" not in streams.values()
@@ -49,8 +51,12 @@ class KernelEmitter(Statements):
 
     def __init__(self, kernel: Kernel, name: str, module: Module, groups: dict[str, str], streaming: bool) -> None:
         bases = {p.name: Value(f"%p{i}", "ptr") for i, p in enumerate(kernel.params)}
+        # As many lanes as the widest element allows: no value of the kernel
+        # then takes more than one register for a vector.
         width = module.target.vector_bits // 8 // _lane_bytes(kernel)
         super().__init__(Emitter(module), width, bases, groups, streaming)
+        if module.shadow is not None:
+            self.tags = {p.name: Value(f"%t{i}", "i64") for i, p in enumerate(kernel.params)}
         self.kernel = kernel
         self.name = name
         self.parts: list[_Part] = []
@@ -59,6 +65,7 @@ class KernelEmitter(Statements):
 
     def emit(self) -> KernelCode:
         for stmt in self.kernel.body:
+            # Only top-level loops are shared: everything before them is done once, by the thread that called.
             if isinstance(stmt, Loop) and stmt.kind in SHARED and stmt.var.extent > 1:
                 self._share_out(stmt)
                 continue
@@ -70,8 +77,11 @@ class KernelEmitter(Statements):
                     self.names.append(name)
                 case Accumulate(accs):
                     self.names.extend(a.name for a in accs)
+        # Non-temporal stores are weakly ordered: a fence makes them visible
+        # before others are told that the kernel is done.
         self.finish_streams()
         params = [f"{self.pointer(p.name)} %p{i}" for i, p in enumerate(self.kernel.params)]
+        params += map(str, self.tags.values())
         rest = ["ptr %team", "ptr %failed", "i64 %step", "ptr %shared", "ptr %private"]
         own = _function("void", self.name, [*params, *rest], self.e)
         private_bytes = max([self.private_bytes, *(part.private_bytes for part in self.parts)])
@@ -80,6 +90,7 @@ class KernelEmitter(Statements):
 
     def pointer(self, buffer: str) -> str:
         """The type of a parameter that points to ``buffer``."""
+        # Only a group of one is without aliases.
         sharing = [name for name, group in self.groups.items() if group == self.groups.get(buffer)]
         return "ptr" if len(sharing) > 1 else "ptr noalias"
 
@@ -89,6 +100,7 @@ class KernelEmitter(Statements):
         part = _Part(self, loop)
         self.parts.append(part)
         memory = f"%args{len(self.parts)}"
+        # On the stack: workers read it before the call returns.
         e.allocas.append(f"  {memory} = alloca [{len(part.given)} x i64], align 8")
         for n, value in enumerate(part.given):
             e.line(f"  {memory}.{n} = getelementptr i64, ptr {memory}, i64 {n}")
@@ -96,6 +108,7 @@ class KernelEmitter(Statements):
         e.declare(sync.PARALLEL, sync.PARALLEL_DECLARATION)
         given = f"ptr %team, ptr @{part.name}.run, ptr {memory}, i64 {loop.var.extent}, i1 {int(loop.kind == 'brief')}"
         e.line(f"  call void @{sync.PARALLEL}({given})")
+        # The part has written what its loop stores, as far as later loads are concerned.
         self.stores.bump(self.written(loop.body))
 
 
@@ -113,9 +126,13 @@ class _Part(Statements):
         self.given = [Value("%private", "ptr"), Value("%failed", "ptr"), Value("%step", "i64")]
         self.params = ["ptr %private", "ptr %failed", "i64 %step"]
         for buffer in kernel.buffers:
+            # As parameters they can be ``noalias``; loaded from memory they could not.
             self.bases[buffer] = self._take(kernel.bases[buffer], kernel.pointer(buffer))
+        for buffer, tag in kernel.tags.items():
+            self.tags[buffer] = self._take(tag, tag.type)
         for name in kernel.names:
             value = kernel.bindings[name].values[()]
+            # Constants need not be handed over.
             self.bindings[name] = Binding((), {(): value if value.const is not None else self._take(value, value.type)})
         self.repeat(loop, Value("%start", "i64"), Value("%stop", "i64"))
         self.finish_streams()
@@ -153,5 +170,6 @@ def _lane_bytes(kernel: Kernel) -> int:
     for s in walk(kernel.body):
         if isinstance(s, Accumulate):
             types += [a.dtype for a in s.accs]
+    # Floats decide: index arithmetic in 64 bits beside floats may take two registers.
     floats = [max(t.itemsize, 4) for t in types if t.is_floating_point]
     return max(floats or [t.itemsize for t in types], default=4)

@@ -28,12 +28,14 @@ def emit(e: Emitter, op: str, args: list[Value], types: list[DType], dtype: DTyp
         return convert.bitcast(e, args[0], dtype)
     if op == "select":
         return e.select(args[0], args[1], args[2])
+    # Half types compute in float, and are rounded after each operation: the meaning says so.
     operand = types[-1]
     wide = [convert.widen_half(e, a, t) for a, t in zip(args, types, strict=True)]
     if op in _FLOAT_COMPARE:
         return compare(e, op, wide[0], wide[1], operand.signed)
     if op == "isnan":
         return e.compare("fcmp uno", wide[0], wide[0]) if operand.is_floating_point else e.const("i1", 0)
+    # The next float is not the next half.
     if op == "nextafter" and operand.itemsize == 2:
         return functions.nextafter_half(e, args[0], args[1], operand)
     if operand.is_floating_point:
@@ -43,6 +45,7 @@ def emit(e: Emitter, op: str, args: list[Value], types: list[DType], dtype: DTyp
 
 def compare(e: Emitter, op: str, a: Value, b: Value, signed: bool) -> Value:
     if a.elem in INT_BITS:
+        # i1 as signed would make true -1.
         sign = "" if op in ("eq", "ne") else "s" if signed and a.elem != "i1" else "u"
         return e.compare(f"icmp {sign}{_INT_COMPARE[op]}", a, b)
     return e.compare(f"fcmp {_FLOAT_COMPARE[op]}", a, b)
@@ -61,6 +64,8 @@ def _float(e: Emitter, op: str, args: list[Value]) -> Value:
 
 def maximum(e: Emitter, a: Value, b: Value) -> Value:
     """The larger; NaN when either is NaN; of equal values the second."""
+    # A comparison and a select: ``vmaxps`` gives its second operand if
+    # one is NaN, which would lose a NaN on the left.
     return _keep_nan(e, e.select(e.compare("fcmp ogt", a, b), a, b), a)
 
 
@@ -70,6 +75,7 @@ def minimum(e: Emitter, a: Value, b: Value) -> Value:
 
 
 def _keep_nan(e: Emitter, chosen: Value, a: Value) -> Value:
+    # With a constant that is a number only the other one can be NaN, which the select passes through.
     return chosen if a.const is not None and a.const == a.const else e.select(e.compare("fcmp uno", a, a), a, chosen)
 
 
@@ -94,6 +100,7 @@ _FLOAT_SPECIAL: dict[str, Callable[..., Value]] = {
 def _integer(e: Emitter, op: str, args: list[Value], dtype: DType) -> Value:
     if op in _INT_BINARY:
         if dtype is bool_ and op in ("add", "mul"):
+            # bools add and multiply as "or" and "and".
             return e.binary("or" if op == "add" else "and", args[0], args[1])
         return e.binary(_INT_BINARY[op], args[0], args[1])
     if op in ("floor", "ceil", "trunc", "round"):
@@ -127,6 +134,7 @@ def _sign(e: Emitter, dtype: DType, a: Value) -> Value:
 def _safe_divisor(e: Emitter, dtype: DType, a: Value, b: Value) -> tuple[Value, Value]:
     """A divisor that does not trap, and the condition under which it replaces ``b`` (zero divisor)."""
     zero = e.compare("icmp eq", b, e.const(b.elem, 0))
+    # Division by zero traps on x86; the check before reports it, and the result is not used.
     return e.select(zero, e.const(b.elem, 1), b), zero
 
 
@@ -134,6 +142,7 @@ def _quotient(e: Emitter, dtype: DType, a: Value, b: Value) -> Value:
     """Truncating division; -1 is a negation because the smallest value divided by it traps."""
     if not dtype.signed:
         return e.binary("udiv", a, b)
+    # The smallest number divided by -1 traps too: it has no positive.
     minus = e.compare("icmp eq", b, e.const(b.elem, -1))
     quotient = e.binary("sdiv", a, e.select(minus, e.const(b.elem, 1), b))
     return e.select(minus, _negative(e, dtype, a), quotient)
@@ -152,11 +161,13 @@ def _mod(e: Emitter, dtype: DType, a: Value, b: Value) -> Value:
         return rest
     zero = e.const(a.elem, 0)
     nonzero = e.compare("icmp ne", rest, zero)
+    # Signs differ if the sign bit of the exclusive or is set.
     differ = e.compare("icmp slt", e.binary("xor", rest, b), zero)
     return e.binary("add", rest, e.select(e.binary("and", nonzero, differ), b, zero))
 
 
 def _floor_divide(e: Emitter, dtype: DType, a: Value, b: Value) -> Value:
+    # Truncated and then moved down where something was cut off and signs differ.
     """Division rounded down; 0 for a zero divisor."""
     safe, zero_divisor = _safe_divisor(e, dtype, a, b)
     quotient = _quotient(e, dtype, a, safe)
@@ -179,6 +190,7 @@ def _shift(e: Emitter, dtype: DType, a: Value, n: Value, op: str) -> Value:
     bits = INT_BITS[a.elem]
     out = e.compare("icmp uge", n, e.const(n.elem, bits))
     if op == "ashr":
+        # Shifts by the width or more are poison in LLVM; a negative count is a large unsigned one.
         return e.binary(op, a, e.select(out, e.const(n.elem, bits - 1), n))
     shifted = e.binary(op, a, e.select(out, e.const(n.elem, 0), n))
     return e.select(out, e.const(a.elem, 0), shifted)
@@ -187,6 +199,7 @@ def _shift(e: Emitter, dtype: DType, a: Value, n: Value, op: str) -> Value:
 def _multiply_high(e: Emitter, dtype: DType, a: Value, b: Value) -> Value:
     """The upper half of the unsigned double-width product."""
     bits = INT_BITS[a.elem]
+    # Twice the width, which for 64 bits is one instruction on x86 and AArch64.
     wide = f"i{2 * bits}"
     product = e.binary("mul", e.convert("zext", a, wide), e.convert("zext", b, wide))
     return e.convert("trunc", e.binary("lshr", product, e.const(wide, bits)), a.elem)

@@ -8,6 +8,7 @@ from functools import reduce
 
 from tracecomp.base.errors import CompileError
 from tracecomp.codegen.kernels.address import Indexer, Position
+from tracecomp.codegen.kernels.checked import NOT_SHADOWED, tag_of
 from tracecomp.codegen.kernels.kernel import STREAMING, KernelCode, emit_kernel
 from tracecomp.codegen.kernels.overlap import overlapping
 from tracecomp.codegen.text.emitter import Emitter, Module, Value
@@ -45,6 +46,15 @@ def slot_places(program: Program) -> dict[tuple[str, int], int]:
     return {(s.space, s.position): i for i, s in enumerate((*program.inputs, *program.outputs))}
 
 
+def memory_before_scratch(program: Program) -> int:
+    """Bytes of the arena and, in checked programs, of its shadow."""
+    return _rounded(program.arena_bytes) * (2 if program.checked else 1)
+
+
+def _rounded(nbytes: int) -> int:
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT
+
+
 def emit_program(
     program: Program, target: Target, profile: bool = False, complete: Callable[[ModuleText], None] | None = None
 ) -> ProgramCode:
@@ -66,7 +76,7 @@ class _ProgramEmitter:
         self.modules: list[ModuleText] = []
         self.functions: list[str] = []
         self.places = slot_places(program)
-        self.module = Module(target, program.fast_math)
+        self.module = Module(target, program.fast_math, _rounded(program.arena_bytes) if program.checked else None)
         self.kernels: dict[tuple[str, tuple[str, ...]], tuple[str, KernelCode]] = {}
         self.keys: dict[int, str] = {}
         self.e = Emitter(self.module)
@@ -77,6 +87,7 @@ class _ProgramEmitter:
 
     def emit(self) -> ProgramCode:
         calls = list(call_steps(self.program.steps))
+        # Kernels first: how much scratch memory they want decides what the entry adds to the arena's address.
         chosen = [self._kernel(call) for call in calls]
         self.codes = chosen
         shared = max((code.shared_bytes for _, code in chosen), default=0)
@@ -100,13 +111,17 @@ class _ProgramEmitter:
         self.modules.append(done)
         if self.complete:
             self.complete(done)
+        # Helpers that a complete module defines are declared and called from the next one, not written again.
         self.module.elsewhere.update(defined_in((*self.functions, *self.module.declarations.values())))
         self.module.declarations.clear()
         self.functions.clear()
 
     def _kernel(self, call: CallStep) -> tuple[str, KernelCode]:
         """The function for a call; calls of equal kernels with equal aliasing share one."""
+        # Equal kernels may be called with operands that share memory in one place and
+        # not in another: what may move past a store differs.
         groups = overlapping(call)
+        # By the object first, as printing a kernel to find its equal costs more than most lookups.
         printed = self.keys.setdefault(id(call.kernel), "") or kernel_key(call.kernel)
         self.keys[id(call.kernel)] = printed
         key = (printed, tuple(groups[p.name] for p in call.kernel.params))
@@ -124,7 +139,8 @@ class _ProgramEmitter:
 
     def _prologue(self, shared: int) -> None:
         e = self.e
-        start = -(-self.program.arena_bytes // ALIGNMENT) * ALIGNMENT
+        # Scratch memory lies behind the arena: shared by all threads, then one part for each.
+        start = memory_before_scratch(self.program)
         arena = Value("%arena", "ptr")
         self.shared = e.gep("i8", arena, e.const("i64", start))
         self.private = e.gep("i8", arena, e.const("i64", start + shared))
@@ -147,6 +163,8 @@ class _ProgramEmitter:
     def _repeat(self, step: RepeatStep) -> None:
         e, var = self.e, step.var
         if var.extent <= 1:
+            # A loop of one step is that step. One of none still counts the calls in it,
+            # as steps are numbered by their place in the program.
             self.scalars[var] = 0
             if var.extent == 1:
                 self._steps(step.steps)
@@ -159,6 +177,7 @@ class _ProgramEmitter:
         counter = Value(e.fresh("%i"), "i64", 0, e.depth)
         self.scalars[var] = counter
         self._steps(step.steps)
+        # nuw nsw: counters stay below the extent, so that LLVM may widen address arithmetic.
         e.line(f"  {counter.text}.next = add nuw nsw i64 {counter.text}, 1")
         e.line(f"  {counter.text}.more = icmp ult i64 {counter.text}.next, {var.extent}")
         e.line(f"  br i1 {counter.text}.more, label %{head}, label %{after}")
@@ -183,6 +202,7 @@ class _ProgramEmitter:
         e = self.e
         head, body, after = e.fresh("test"), e.fresh("body"), e.fresh("after")
         e.line(f"  br label %{head}")
+        # The test is code that runs again for each round, so nothing of it moves out.
         e.push(conditional=True)
         e.start_label(head)
         self._steps(step.test)
@@ -213,14 +233,19 @@ class _ProgramEmitter:
         number = self.step
         self.step += 1
         args = [self._slot_address(r.slot, r.offset) for r in call.args]
+        tags = [f"i64 {_tag(r.slot)}" for r in call.args] if self.program.checked else []
         rest = ["ptr %team", "ptr %failed", f"i64 {number + 1}", str(self.shared), str(self.private)]
         started = self._clock() if self.profile else None
+        # After a kernel that may fail, what writes the caller's memory runs only if nothing failed: a call
+        # that fails leaves tensors as they were. Temporary memory needs no such care.
         after = self._unless_failed() if self.may_fail and _writes_outside(call) else None
-        self.e.line(f"  call void {self._callee(number, args)}({', '.join([*map(str, args), *rest])})")
+        self.e.line(f"  call void {self._callee(number, args)}({', '.join([*map(str, args), *tags, *rest])})")
         if after:
             self.e.line(f"  br label %{after}")
             self.e.start_label(after)
-        self.may_fail = self.may_fail or any(isinstance(s, Check) for s in walk(call.kernel.body))
+        # From the first kernel with a check on.
+        checks = self.program.checked or any(isinstance(s, Check) for s in walk(call.kernel.body))
+        self.may_fail = self.may_fail or checks
         if started:
             self._add_elapsed(number, started)
 
@@ -231,9 +256,11 @@ class _ProgramEmitter:
             self.module.knows(f"@{function}")
         if not code.streamed:
             return f"@{name}"
+        # All beginnings or-ed together are at a line if each of them is.
         starts = [e.convert("ptrtoint", args[n], "i64") for n in code.streamed]
         both = reduce(lambda a, b: e.binary("or", a, b), starts)
         whole = e.compare("icmp eq", e.binary("and", both, e.const("i64", LINE - 1)), e.const("i64", 0))
+        # Alone: the store past the caches pays only where no other thread shares the work, so it asks for the team.
         if code.alone:
             whole = e.binary("and", whole, e.compare("icmp eq", Value("%team", "ptr"), Value("null", "ptr")))
         return e.pure(f"select {whole}, ptr @{name}{STREAMING}, ptr @{name}", "ptr", 0, [whole]).text
@@ -241,6 +268,8 @@ class _ProgramEmitter:
     def _unless_failed(self) -> str:
         """Start a block that is left out once an index check failed, so that state stays as it was; its end label."""
         e = self.e
+        # Atomic, as workers may write it while the caller looks; monotonic,
+        # as they are done before the kernel returns.
         failed = e.effect("load atomic i64, ptr %failed monotonic, align 8", "i64")
         holds, run, after = e.fresh(), e.fresh("run"), e.fresh("after")
         e.line(f"  {holds} = icmp eq {failed}, 0")
@@ -252,12 +281,14 @@ class _ProgramEmitter:
         e = self.e
         o = self.indexer.offset(offset)
         if slot.space == "arena":
+            # Places in the arena are bytes from its beginning.
             o.const += slot.position
             return self.indexer.address(Value("%arena", "ptr"), "i8", o)
         place = self.places.get((slot.space, slot.position))
         if place is None:
             raise CompileError(f"program {self.program.name}: slot {slot.name} is in no call table")
         cell = e.gep("ptr", Value("%table", "ptr"), e.const("i64", place))
+        # The table does not change during a call, so an operand's address is loaded once, at the entry's beginning.
         return self.indexer.address(e.place(f"load ptr, {cell}, align 8", "ptr", 0, 0), "i8", o)
 
     # ---- profiling
@@ -282,6 +313,10 @@ class _ProgramEmitter:
         place = e.gep("i64", times, e.const("i64", number))
         total = e.binary("add", e.effect(f"load i64, {place}, align 8", "i64"), elapsed)
         e.line(f"  store {total}, {place}, align 8")
+
+
+def _tag(slot: Slot) -> int:
+    return tag_of(slot.lifetime) if slot.space == "arena" else NOT_SHADOWED
 
 
 def _writes_outside(call: CallStep) -> bool:

@@ -14,6 +14,7 @@ class Reducing(Elements):
     """Elements among which values are accumulated."""
 
     def _accumulate(self, stmt: Accumulate) -> None:
+        # All are declared before any is settled, because they may read each other.
         states = {a.name: self._declare(a, stmt) for a in stmt.accs}
         self.states.update(states)
         self._settle_over(stmt, states)
@@ -22,6 +23,7 @@ class Reducing(Elements):
                 accumulate.start(self.e, state, point, self._initial(state))
         self.body(stmt.body)
         for name, state in states.items():
+            # Combined when the body is done; from here on the name is an ordinary binding.
             values = {p: accumulate.total(self.e, state, p) for p in self.points(state.over)}
             self.bindings[name] = Binding(state.over, values)
             del self.states[name]
@@ -29,18 +31,24 @@ class Reducing(Elements):
     def _initial(self, state: State) -> Value:
         init = self.eval(state.acc.init)
         if state.lane_width:
+            # Lanes start with the same number: an identity, or totals that go on
+            # element by element (then there is one lane).
             return self.e.widen(init, state.lane_width)
         return self.e.widen(init, self.lanes_of(self.vector)) if self.vector in state.over and self.vector else init
 
     def _declare(self, acc: Acc, stmt: Accumulate) -> State:
         surrounding = frozenset(self.spmd)
         if acc.lanes == 1:
+            # One sum in order; vectors are then taken apart lane by lane.
             return State(acc, (), surrounding, 0, 1)
         vectorised = any(
             isinstance(s, Loop) and s.kind == "vector" and _updates(s.body, acc.name) for s in walk(stmt.body)
         )
+        # Partial sums without a vector loop (a short row) are scalars, dealt out by position.
         if not vectorised:
             return State(acc, (), surrounding, 0, acc.lanes)
+        # Partial sums lie in as many vectors as there are registers' worth of lanes: 64 floats are
+        # four registers of 16. The order of the sum is the same on all of them.
         lane_width = min(acc.lanes, self.width)
         return State(acc, (), surrounding, lane_width, acc.lanes // lane_width)
 
@@ -50,6 +58,7 @@ class Reducing(Elements):
         over: dict[str, frozenset[Var]] = {}
         free = {name: [_free(x) for x in exprs] for name, exprs in sources.items()}
         surrounding = frozenset(self.spmd)
+        # A fixed point: an accumulator that reads another one differs over what that one differs over.
         changed = True
         while changed:
             changed = False
@@ -67,9 +76,11 @@ class Reducing(Elements):
     def _update(self, stmt: Update) -> None:
         state = self.states[stmt.name]
         over = frozenset(state.over)
+        # Loops inside of the accumulator's declaration are summed over; those around it make it several.
         inner = [v for v in self.spmd if v not in state.surrounding]
         elements = self.ordered(over | frozenset(inner))
         vector_inside = self.vector is not None and self.vector in inner
+        # An update that reads accumulators which it changes must not take values remembered from the element before.
         moving = any(_free(a)[1] & self.states.keys() for a in stmt.args)
         unnoted: dict[Point, list[Value]] = {}
         for _ in self.points(elements):
@@ -84,8 +95,10 @@ class Reducing(Elements):
                 vectors = accumulate.update_lanes(self.e, state, where, args, chunk, lanes, active)
                 unnoted.setdefault(where, []).extend(vectors)
             else:
+                # Without a vector loop the innermost variable deals elements out.
                 part = self.point[inner[-1]] % state.acc.lanes if inner and not state.lane_width else 0
                 accumulate.update_part(self.e, state, (where, part), args)
+        # NaN is noted once for all vectors of an accumulator: one comparison for each two.
         for where, vectors in unnoted.items():
             accumulate.note_nan(self.e, state, where, vectors)
 
@@ -112,6 +125,7 @@ def _free(expr: Expr) -> tuple[frozenset[Var], frozenset[str]]:
     stack: list[Expr | Index] = [expr]
     while stack:
         x = stack.pop()
+        # Expressions share parts (the graph is a DAG), which would be walked again by every way.
         if id(x) in seen:
             continue
         seen.add(id(x))

@@ -32,15 +32,18 @@ class Statements(Storing, Reducing):
         self.private_bytes = 0
 
     def body(self, body: tuple[Stmt, ...]) -> None:
+        # Which updates are still to come: a second update of the same accumulators begins another group of terms.
         following = [s.name for s in body if isinstance(s, Update)]
         updated: set[str] = set()
         for simple, group in groupby(body, lambda s: isinstance(s, Let | Store)):
             run = list(group)
+            # An epilogue of many values goes element by element; see ``store_by_element``.
             if simple and self.store_by_element([s for s in run if isinstance(s, Let | Store)]):
                 continue
             for stmt in run:
                 if isinstance(stmt, Update):
                     updated.add(following.pop(0))
+                # Between groups of terms loads are kept apart, see ``_separate``.
                 elif following and following[0] in updated:
                     self._separate()
                     updated.clear()
@@ -48,10 +51,13 @@ class Statements(Storing, Reducing):
 
     def _separate(self) -> None:
         """Keep what one update has loaded from staying in registers for the next update of the same accumulators."""
+        # A fence for this thread alone is no instruction, but LLVM may not move loads over it:
+        # without it all terms' loads would be made first and spilled.
         self.e.line('  fence syncscope("singlethread") seq_cst')
         self.stores.bump(frozenset(self.stores.version) | frozenset(self.groups.values()))
 
     def stmt(self, stmt: Stmt) -> None:
+        # Memory may have changed since the last statement.
         self.forget()
         match stmt:
             case Loop():
@@ -80,6 +86,7 @@ class Statements(Storing, Reducing):
         var = loop.var
         if var.extent <= 0:
             return
+        # Both kinds are no loops in the code: their bodies are evaluated for all elements at once.
         if loop.kind == "tile" or loop.kind == "vector":
             self._spread(loop)
         elif var.extent == 1:
@@ -90,6 +97,7 @@ class Statements(Storing, Reducing):
 
     def _spread(self, loop: Loop) -> None:
         """A tile or vector loop: its variable joins those that expressions are evaluated over."""
+        # One vector variable: a value has one axis of lanes.
         if loop.kind == "vector" and self.vector is not None:
             raise CompileError(f"nested vector loops over {self.vector.name}")
         outer = self.vector
@@ -104,18 +112,21 @@ class Statements(Storing, Reducing):
         """A loop that runs at least once, tested at its end; accumulators updated inside become phis."""
         e = self.e
         written = self.written(loop.body)
+        # Before the loop as well: a load in it must not take a value from before that the loop itself changes.
         self.stores.bump(written)
         before, head, after = e.label, e.fresh("loop"), e.fresh("after")
         self._open(written)
         e.label = head
         counter = Value(e.fresh("%i"), "i64", 0, e.depth)
         self.scalars[loop.var] = counter
+        # Accumulators updated inside become phis of the loop's head.
         phis = self._enter_phis(loop.body)
         self.body(loop.body)
         following = f"{counter.text}.next"
         e.line(f"  {following} = add nuw nsw i64 {counter.text}, 1")
         e.line(f"  {counter.text}.more = icmp ult i64 {following}, {stop.text}")
         e.line(f"  br i1 {counter.text}.more, label %{head}, label %{after}")
+        # The body may have begun blocks of its own.
         latch = e.label
         lines = self._close()
         e.line(f"  br label %{head}")
@@ -124,6 +135,7 @@ class Statements(Storing, Reducing):
         for state, key, entry, phi in phis:
             final = state.values[key]
             e.line(f"  {phi.text} = phi {phi.type} [ {entry.text}, %{before} ], [ {final.text}, %{latch} ]")
+            # What leaves the loop counts as a value of the block around it.
             if final.depth > e.depth:
                 state.values[key] = Value(final.text, final.elem, final.width, e.depth)
         e.blocks[-1].lines.extend(lines)
@@ -140,6 +152,7 @@ class Statements(Storing, Reducing):
         return phis
 
     def _updated(self, body: tuple[Stmt, ...]) -> list[State]:
+        # Accumulators declared inside of the body are not known here yet, and need no phi.
         names = dict.fromkeys(s.name for s in walk(body) if isinstance(s, Update))
         return [self.states[n] for n in names if n in self.states]
 
@@ -159,6 +172,7 @@ class Statements(Storing, Reducing):
 
     def _guarded(self, condition: Value, body: tuple[Stmt, ...]) -> None:
         """Run ``body`` if ``condition``; accumulators updated inside keep their value otherwise."""
+        # Peeling leaves conditions that are known.
         if condition.const is not None:
             if condition.const:
                 self.body(body)
@@ -177,6 +191,7 @@ class Statements(Storing, Reducing):
         e.line(f"  br i1 {condition.text}, label %{then}, label %{join}")
         e.blocks[-1].lines.extend(lines)
         e.start_label(join)
+        # Kept as it was where the condition does not hold.
         for state, key, entry in entries:
             value = state.values[key]
             rhs = f"phi {value.type} [ {entry.text}, %{before} ], [ {value.text}, %{last} ]"
@@ -184,12 +199,16 @@ class Statements(Storing, Reducing):
         self.stores.bump(written)
 
     def _local(self, buffer: Buffer) -> None:
+        """Scratch memory; in checked programs full of NaN, or -1, until something is stored."""
         e = self.e
         nbytes = max(buffer.size, 1) * buffer.dtype.itemsize
+        # Whole cache lines, so that no two buffers share one.
         rounded = -(-nbytes // 64) * 64
+        # At the top of the kernel all threads see it; inside of a loop each iteration has its own.
         if e.depth == 0:
             self.bases[buffer.name] = e.gep("i8", Value("%shared", "ptr"), e.const("i64", self.shared_bytes))
             self.shared_bytes += rounded
+        # Small ones on the stack of the thread; larger ones would overflow a worker's.
         elif nbytes <= STACK_LOCAL_BYTES:
             base = Value(e.fresh("%local"), "ptr")
             e.allocas.append(f"  {base.text} = alloca [{nbytes} x i8], align 64")
@@ -197,12 +216,16 @@ class Statements(Storing, Reducing):
         else:
             self.bases[buffer.name] = e.gep("i8", Value("%private", "ptr"), e.const("i64", self.private_bytes))
             self.private_bytes += rounded
+        if e.module.shadow is not None:
+            e.declare("@llvm.memset.p0.i64", "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1 immarg)")
+            e.line(f"  call void @llvm.memset.p0.i64({self.bases[buffer.name]}, i8 -1, i64 {nbytes}, i1 false)")
 
     def _prefetch(self, stmt: Prefetch) -> None:
         e, name = self.e, "@llvm.prefetch.p0"
         e.declare(name, f"declare void {name}(ptr, i32 immarg, i32 immarg, i32 immarg)")
         elem, base = convert.memory_elem(stmt.buffer.dtype), self.bases[stmt.buffer.name]
         address = self.indexer.address(base, elem, self.indexer.offset(stmt.offset))
+        # For reading, into the second cache and beyond: what is asked for is used some hundred cycles later.
         e.line(f"  call void {name}({address}, i32 0, i32 2, i32 1)")
 
     def finish_streams(self) -> None:
@@ -217,6 +240,7 @@ class Statements(Storing, Reducing):
         word = e.binary("add", Value("%step", "i64"), e.const("i64", failure_word(stmt.failure)))
         if stmt.detail is None:
             return word
+        # The detail shares the word: step and kind of failure are below bit 40.
         return e.binary("add", word, e.binary("shl", self.eval(stmt.detail), e.const("i64", 40)))
 
     def _check(self, stmt: Check) -> None:
@@ -227,9 +251,11 @@ class Statements(Storing, Reducing):
             if good.width:
                 active = self.active()
                 bad = e.binary("xor", good, e.all_true(good.width))
+                # Lanes that do not exist cannot fail.
                 bad = e.binary("and", bad, active) if active else bad
                 bits = e.mask_bits(bad)
                 failed = e.compare("icmp ne", bits, e.const(bits.elem, 0))
             else:
                 failed = e.binary("xor", good, e.const("i1", 1))
+            # A plain store: whichever failure is written last is reported, and one is as good as another.
             self._branch(failed, [f"  store {word}, ptr %failed, align 8"])

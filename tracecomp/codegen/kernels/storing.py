@@ -11,7 +11,7 @@ from tracecomp.codegen.kernels.elements import Binding, Elements, Point, inside
 from tracecomp.codegen.kernels.transpose import store_transposed, tile_to_transpose
 from tracecomp.codegen.text.emitter import Value
 from tracecomp.ir.index import Index, Var
-from tracecomp.ir.loops import LINE, Let, Load, Store, expressions
+from tracecomp.ir.loops import LINE, Buffer, Let, Load, Store, expressions
 
 AT_ONCE = 8
 
@@ -20,6 +20,7 @@ class Storing(Elements):
     """Elements that can be written to memory."""
 
     def store(self, stmt: Store) -> None:
+        # All values before any store: a store may change what another element's value is read from.
         elements = self._stored_over(stmt)
         values = {p: self.eval(stmt.value) for p in self.points(elements)}
         tile = self._transposed(stmt, elements)
@@ -28,6 +29,7 @@ class Storing(Elements):
         else:
             for point in self.points(elements):
                 self._store_element(stmt, values[point])
+        # From here on loads of the group are new ones.
         self.stores.bump(frozenset([self.group(stmt.buffer)]))
 
     def _stored_over(self, stmt: Store) -> tuple[Var, ...]:
@@ -36,6 +38,7 @@ class Storing(Elements):
 
     def _transposed(self, stmt: Store, elements: tuple[Var, ...]) -> Var | None:
         """The tile variable along which memory is contiguous, where a tile of vectors is stored transposed."""
+        # Contiguous along the tile and not along the lanes: squares are turned in registers.
         tile = tile_to_transpose(stmt.offset, self.vector, elements)
         return tile if stmt.where is None and inside(stmt.offset, stmt.buffer.size) else None
 
@@ -46,6 +49,7 @@ class Storing(Elements):
 
         Statements may so change places where what one element stores no other element reads.
         """
+        # Without stores there is nothing that would free registers.
         if not any(isinstance(stmt, Store) for stmt in run):
             return False
         own = []
@@ -56,12 +60,14 @@ class Storing(Elements):
             else:
                 own.append(self._stored_over(stmt))
         over = self.ordered(frozenset().union(*own))
+        # Few elements fit the registers as they are.
         if prod(map(self.chunks, over)) <= AT_ONCE or not self._apart(run, own, over):
             return False
         done: list[set[Point]] = [set() for _ in run]
         for _ in self.points(over):
             for stmt, variables, known in zip(run, own, done, strict=True):
                 place = tuple(self.point[v] for v in variables)
+                # A value that does not change with all variables is made once.
                 if place not in known:
                     known.add(place)
                     self._of_element(stmt, place)
@@ -74,11 +80,15 @@ class Storing(Elements):
         accesses = [*loads, *((stmt.buffer, stmt.offset) for stmt in run if isinstance(stmt, Store))]
         for stmt, elements in zip(run, own, strict=True):
             if isinstance(stmt, Store):
+                # A transposed tile is stored together.
                 if self._transposed(stmt, elements) is not None:
                     return False
                 group = self.group(stmt.buffer)
+                # What another element could read or write must not be stored before that: only
+                # accesses at the very same place are allowed in the group.
                 if any(a != (stmt.buffer, stmt.offset) for a in accesses if self.group(a[0]) == group):
                     return False
+                # A store that several elements share would be seen by loads of the later ones.
                 if elements != over and any(self.group(buffer) == group for buffer, _ in loads):
                     return False
         return True
@@ -90,6 +100,7 @@ class Storing(Elements):
         else:
             self._store_element(stmt, value)
             self.stores.bump(frozenset([self.group(stmt.buffer)]))
+        # The next statement of this element may read what was stored.
         self._memo.clear()
 
     def _store_transposed(
@@ -105,6 +116,7 @@ class Storing(Elements):
                 self.point[tile] = row
                 value = convert.to_memory(e, values[tuple(self.point[v] for v in elements)], dtype)
                 rows.append(e.widen(value, lanes))
+            # A constant vector has no point of its own.
             lane = (self.point[vector] if vector in elements else 0) * lanes
             at = stmt.offset.substitute({vector: Index((), lane), tile: Index()})
             elem = convert.memory_elem(dtype)
@@ -113,7 +125,8 @@ class Storing(Elements):
             stride = stmt.offset.coefficient(vector)
             assert stride is not None
             stream = self._streams(stmt, first, lanes)
-            store_transposed(e, rows, base, stride, min(lanes, vector.extent - lane), dtype.itemsize, stream)
+            active, region = min(lanes, vector.extent - lane), self.region(stmt.buffer)
+            store_transposed(e, rows, base, stride, active, dtype.itemsize, region, stream)
 
     def _streams(self, stmt: Store, first: Offset, lanes: int) -> bool:
         """Whether a vector stored from ``first`` on may pass the caches by."""
@@ -125,6 +138,7 @@ class Storing(Elements):
             return
         o = self.indexer.offset(stmt.offset)
         mask = self.eval(stmt.where) if stmt.where else None
+        # A position that is data is checked; where the check fails nothing is stored outside of the buffer.
         if mask is None and not inside(stmt.offset, buffer.size):
             mask = e.compare("icmp ult", self.indexer.join(o), e.const("i64", buffer.size))
         value = convert.to_memory(e, value, buffer.dtype)
@@ -132,21 +146,23 @@ class Storing(Elements):
         align = buffer.dtype.itemsize
         if o.width:
             full = e.both(e.widen(mask, o.width) if mask else None, self.active())
+            # Streamed only if whole: a masked store past the caches is a slow one.
             stream = full is None and o.stride == 1 and self._streams(stmt, o, o.width)
-            e.line(store_text(e, e.widen(value, o.width), address, full, align, stream))
+            e.line(store_text(e, e.widen(value, o.width), address, full, align, self.region(buffer), stream))
             return
         if not value.width and not (mask and mask.width):
-            self._store_scalar(value, address, mask, align)
+            self._store_scalar(buffer, value, address, mask)
             return
         assert self.vector is not None
         lanes = self.lanes_of(self.vector)
+        # All lanes go to one place, or one by one: in their order, so that the last one stays.
         for k in range(min(lanes, self.vector.extent - self.point[self.vector] * lanes)):
             condition = e.lane(mask, k) if mask and mask.width else mask
-            self._store_scalar(e.lane(value, k) if value.width else value, address, condition, align)
+            self._store_scalar(buffer, e.lane(value, k) if value.width else value, address, condition)
 
-    def _store_scalar(self, value: Value, address: Value, condition: Value | None, align: int) -> None:
+    def _store_scalar(self, buffer: Buffer, value: Value, address: Value, condition: Value | None) -> None:
         e = self.e
-        text = store_text(e, value, address, None, align)
+        text = store_text(e, value, address, None, buffer.dtype.itemsize, self.region(buffer))
         if condition is None or condition.const:
             e.line(text)
         elif condition.const is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tracecomp.codegen.kernels.address import store_text, tail_mask
+from tracecomp.codegen.kernels.checked import Region
 from tracecomp.codegen.text.emitter import Emitter, Value, next_power_of_two
 from tracecomp.ir.index import Index, Var
 
@@ -21,29 +22,33 @@ def tile_to_transpose(offset: Index, vector: Var | None, tiles: Sequence[Var]) -
     if stride is None or abs(stride) < 2:
         return None
     for tile in tiles:
+        # Rows longer than the stride would overlap the next lane's.
         if tile != vector and offset.coefficient(tile) == 1 and 2 <= tile.extent <= min(MAX_TILE, abs(stride)):
             return tile
     return None
 
 
 def store_transposed(
-    e: Emitter, rows: Sequence[Value], base: Value, stride: int, active: int, align: int, stream: bool
-) -> None:
+    e: Emitter, rows: Sequence[Value], base: Value, stride: int, active: int, align: int, region: Region | None,
+    stream: bool,
+) -> None:  # fmt: skip
     """Store the first ``active`` lanes of all rows: lane k of row r to element ``k * stride + r`` from ``base`` on.
 
     A function of the program does it where there are many shuffles, as there are few shapes. With ``stream``, ``base``
     begins a line, and whole vectors of whole lines pass the caches by.
     """
     first = rows[0]
+    # Each column has to begin at a vector, if the first one does.
     stream = stream and stride % first.width == 0
-    if len(rows) <= FEW_ROWS:
-        _store_pieces(e, rows, base, stride, active, align, stream)
+    if len(rows) <= FEW_ROWS or region:
+        _store_pieces(e, rows, base, stride, active, align, region, stream)
         return
+    # The name says the shape, so equal stores call one function.
     name = f"@tc.transpose{'.stream' * stream}.{len(rows)}x{first.width}.{first.elem}.{stride}.{active}"
     if not e.module.knows(name):
         inner = Emitter(e.module)
         params = [Value(f"%r{i}", first.elem, first.width) for i in range(len(rows))]
-        _store_pieces(inner, params, Value("%base", "ptr"), stride, active, align, stream)
+        _store_pieces(inner, params, Value("%base", "ptr"), stride, active, align, None, stream)
         signature = ", ".join([*map(str, params), "ptr %base"])
         lines = "\n".join(inner.blocks[0].lines)
         e.declare(name, f"define void {name}({signature}) #0 {{\nentry:\n{lines}\n  ret void\n}}\n")
@@ -51,20 +56,24 @@ def store_transposed(
 
 
 def _store_pieces(
-    e: Emitter, rows: Sequence[Value], base: Value, stride: int, active: int, align: int, stream: bool
-) -> None:
+    e: Emitter, rows: Sequence[Value], base: Value, stride: int, active: int, align: int, region: Region | None,
+    stream: bool,
+) -> None:  # fmt: skip
     """The stores: of one lane each, or of as many lanes as fill a vector where memory goes on without a gap."""
     lanes, extent = rows[0].width, len(rows)
     columns, count = transpose(e, rows), next_power_of_two(extent)
+    # Where memory goes on without a gap, columns are stored several at a time as one vector.
     joined = max(lanes // count, 1) if stride == count == extent else 1
     for lane in range(0, active, joined):
         for start in range(0, extent, lanes):
             offset = e.const("i64", lane * stride + start)
             address = e.gep(rows[0].elem, base, offset)
             piece = pick(e, columns, lane * count + start, min(count * joined, lanes))
+            # Of a rest, fewer lanes are there than a vector holds.
             present = min(extent - start, count) + (min(joined, active - lane) - 1) * count
             mask = tail_mask(e, piece.width, present)
-            e.line(store_text(e, piece, address, mask, align, stream and mask is None and piece.width == lanes))
+            whole = mask is None and piece.width == lanes
+            e.line(store_text(e, piece, address, mask, align, region, stream and whole))
 
 
 def transpose(e: Emitter, rows: Sequence[Value]) -> list[Value]:
@@ -81,6 +90,7 @@ def transpose(e: Emitter, rows: Sequence[Value]) -> list[Value]:
 def _interleave(e: Emitter, rows: Sequence[Value]) -> list[Value]:
     if len(rows) == 1:
         return list(rows)
+    # Even and odd rows first, then zipped: log2 of the rows many steps, each one a shuffle of two vectors.
     even, odd = _interleave(e, rows[0::2]), _interleave(e, rows[1::2])
     return [half for a, b in zip(even, odd, strict=True) for half in (_zip(e, a, b, 0), _zip(e, a, b, a.width // 2))]
 
@@ -96,6 +106,7 @@ def shuffle(e: Emitter, a: Value, b: Value, order: Sequence[int]) -> Value:
     """Elements picked from ``a`` followed by ``b``."""
     mask = ", ".join(f"i32 {i}" for i in order)
     rhs = f"shufflevector {a}, {b}, <{len(order)} x i32> <{mask}>"
+    # Poison exists everywhere and must not hold the shuffle inside.
     return e.pure(rhs, a.elem, len(order), [v for v in (a, b) if v.text != "poison"])
 
 

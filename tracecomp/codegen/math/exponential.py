@@ -55,6 +55,7 @@ LN2_SHORT = (float.fromhex("0x1.62e42fefa3000p-1"), 2.8235290563031577e-13)
 def split(like: Number, pair: tuple[float, float]) -> tuple[float, float]:
     """A constant given as a double and its remainder, in two parts of the type of ``like``."""
     if like.is_double:
+        # Rounded to the type first, then the rest of it: the two parts together are the constant.
         return pair
     high = float(np.float32(pair[0]))
     return high, pair[0] - high + pair[1]
@@ -68,13 +69,16 @@ def _exponent(like: Number) -> tuple[int, int]:
 def _power_of_two(n: Number, like: Number) -> Number:
     """2**n for an integer n in the range of normal exponents; ``like`` says of which type."""
     mantissa, bias = _exponent(like)
+    # The exponent field is shifted into place; no table and no multiplication.
     return ((n + bias) << mantissa).as_float()
 
 
 def scale(y: Number, n: Number) -> Number:
     """``y * 2**n`` for an integral n, rounded once whatever the result's size."""
+    # One instruction, rounded once, with denormal results.
     if y.e.module.target.has_scalef and y.v.width:
         return Number(y.e, _scalef(y.e, y.v, y.e.widen(n.v, y.v.width)))
+    # Two factors, as one power of two could overflow where the result does not. Half each, so that both are normal.
     whole = n.to_int()
     half = whole >> 1
     return y * _power_of_two(half, y) * _power_of_two(whole - half, y)
@@ -84,17 +88,20 @@ def _scalef(e: Emitter, y: Value, n: Value) -> Value:
     """AVX-512's scaling instruction; longer vectors in halves, shorter ones in the smallest register."""
     bits = y.width * FLOAT_BITS[y.elem]
     if bits > 512:
+        # In registers of 512 bits at most.
         half = y.width // 2
         low, high = list(range(half)), list(range(half, y.width))
         parts = [_scalef(e, e.shuffle(y, side), e.shuffle(n, side)) for side in (low, high)]
         return e.shuffle(parts[0], list(range(y.width)), parts[1])
     if bits < 128:
+        # The instruction exists from 128 bits on.
         full = 128 // FLOAT_BITS[y.elem]
         padding = [*range(y.width), *([-1] * (full - y.width))]
         return e.shuffle(_scalef(e, e.shuffle(y, padding), e.shuffle(n, padding)), list(range(y.width)))
     kind = "ps" if y.elem == "float" else "pd"
     name = f"@llvm.x86.avx512.mask.scalef.{kind}.{bits}"
     mask = f"i{max(y.width, 8)}"
+    # Rounding by the current mode: 4 says "as set", which only the 512-bit form takes.
     rounding = (", i32", ", i32 4") if bits == 512 else ("", "")
     e.declare(name, f"declare {y.type} {name}({y.type}, {y.type}, {y.type}, {mask}{rounding[0]})")
     rhs = f"call {y.type} {name}({y}, {n}, {y.type} zeroinitializer, {mask} -1{rounding[1]})"
@@ -105,14 +112,17 @@ def _reduce(x: Number) -> tuple[Number, Number]:
     """``(r, n)`` with x == r + n*ln(2), n integral and |r| < ln(2)/2."""
     n = (x * _LOG2E[0]).rint()
     high, low = split(x, _LN2)
+    # Two steps of FMA: n * high is exact to the last place that matters, low brings what high lacks (Cody and Waite).
     return (-n).fma(low, (-n).fma(high, x)), n
 
 
 def _exp_limits(x: Number) -> tuple[float, float]:
+    # Beyond these the result is 0 or infinity in any case; the bound keeps n within an exponent's range.
     return (-746.0, 710.0) if x.is_double else (-104.0, 89.0)
 
 
 def _exp_reduced(r: Number) -> Number:
+    # 1 + r + r^2 * p(r): the small terms are summed first, so that 1.0 rounds once.
     return (r * r).fma(horner(r, _EXP_DOUBLE if r.is_double else _EXP_FLOAT), r) + 1.0
 
 
@@ -145,6 +155,7 @@ def exp2(x: Number) -> Number:
     x = at_least(at_most(x, high), low)
     n = x.rint()
     r = x - n
+    # 2^r = exp(r * ln 2), the product in two parts.
     a, b = split(x, _LN2)
     return scale(_exp_reduced(r.fma(a, r * b)), n)
 
@@ -152,6 +163,7 @@ def exp2(x: Number) -> Number:
 def expm1(x: Number) -> Number:
     """``exp(x) - 1``; the sign of a zero is kept."""
     _, high = _exp_limits(x)
+    # A zero keeps its sign, which adding would lose.
     return where(x.equals(0.0), x, _expm1_within(at_least(at_most(x, high), _expm1_floor(x))))
 
 
@@ -162,8 +174,10 @@ def _expm1_floor(x: Number) -> float:
 
 def _expm1_within(x: Number) -> Number:
     r, n = _reduce(x)
+    # 2^(n-1) rather than 2^n, which would overflow one step before the result does.
     half = scale(x.full(1.0), n - 1.0)
     p = _expm1_reduced(r)
+    # Twice (half * p + half - 1/2): exact but for one rounding.
     return where(n.equals(0.0), p, (half.fma(p, half - 0.5)) * 2.0)
 
 
@@ -183,6 +197,7 @@ def expm1_below_zero(x: Number) -> Number:
 def decompose(x: Number) -> tuple[Number, Number]:
     """``(m, e)`` with x == m * 2**e and sqrt(1/2) <= m < sqrt(2), for positive finite x; e is floating point."""
     mantissa, bias = _exponent(x)
+    # Denormal numbers are made normal by an exact factor, which is taken back from the exponent.
     small = x < 2.0 ** (1 - bias)
     m, e = _decompose_normal(where(small, x * 2.0 ** (mantissa + 2), x))
     return m, where(small, e - (mantissa + 2), e).to_float()
@@ -192,6 +207,8 @@ def _decompose_normal(x: Number) -> tuple[Number, Number]:
     """The same where x is no denormal number; e is an integer."""
     mantissa, _ = _exponent(x)
     bits = x.bits()
+    # Subtracting the bits of sqrt(1/2) makes the exponent field count from
+    # there: one integer operation instead of a comparison.
     e = (bits - x.full(math.sqrt(0.5)).bits()) >> mantissa
     return (bits - (e << mantissa)).as_float(), e
 
@@ -201,10 +218,12 @@ def _log_near_one(f: Number, extra: Number | float = 0.0) -> Number:
     square = f * f
     if not f.is_double:
         tail = (f * square).fma(horner(f, _LOG_FLOAT), f.full(extra) if isinstance(extra, float) else extra)
+        # f - f^2/2 + f^3 * p(f); the two leading terms are exact enough in one FMA.
         return f + square.fma(-0.5, tail)
     s = f / (f + 2.0)
     z = s * s
     half = square * 0.5
+    # The quotient's series converges faster, and only small terms carry its rounding.
     return f - (half - (s.fma(half + z * horner(z, _LOG_DOUBLE), extra)))
 
 
@@ -224,6 +243,7 @@ def log(x: Number) -> Number:
 def log_less(x: Number, offset: Number) -> Number:
     """``log(x) - offset`` for positive finite doubles and an offset of 0 or 1, which loses no digits."""
     m, e = decompose(x)
+    # ln 2 in a short part, so that e * ln 2 - offset is exact, and the rest.
     return (e * LN2_SHORT[0] - offset) + _log_near_one(m - 1.0, e * LN2_SHORT[1])
 
 
@@ -266,19 +286,23 @@ def log10(x: Number) -> Number:
 
 def log1p(x: Number) -> Number:
     u = x + 1.0
+    # What adding 1 has rounded away.
     lost = x - (u - 1.0)
     usual = (u > 0.0) & (u < math.inf)
+    # First order: log(u + lost) = log(u) + lost / u.
     result = log(u) + where(usual, lost / u, 0.0)
     return where(x.equals(0.0), x, result)
 
 
 def sigmoid(x: Number) -> Number:
     low, _ = _exp_limits(x)
+    # exp(-|x|) is at most 1, so neither form overflows: t / (1 + t) below zero, 1 / (1 + t) above.
     t = exp_within(at_least(-x.abs(), low))
     return where(x < 0.0, t, t.full(1.0)) / (t + 1.0)
 
 
 def tanh(x: Number) -> Number:
+    # tanh(x) = -t / (t + 2) with t = exp(-2|x|) - 1, which keeps the digits of small x.
     t = expm1_below_zero(at_least(x.abs() * -2.0, _expm1_floor(x)))
     return (-t / (t + 2.0)).abs().with_sign_of(x)
 
@@ -289,6 +313,7 @@ def sinh(x: Number) -> Number:
     a = x.abs()
     t = expm1(at_most(a, 22.0))
     small = (t + t / (t + 1.0)) * 0.5
+    # From 22 on exp(-x) is below half a last place of exp(x).
     return where(a < 22.0, small, half_exp(a)).with_sign_of(x)
 
 
@@ -298,16 +323,19 @@ def _sinh_of_floats(x: Number) -> Number:
     t = exp_within(a)
     z = a * a
     small = (a * z).fma(z.fma(1 / 120, z.full(1 / 6)), a)
+    # Below 1/64 the difference would lose what a float can still show: the series has it.
     return where(a < 2.0**-6, small, (t - 1.0 / t) * 0.5).rounded_to(x).with_sign_of(x)
 
 
 def cosh(x: Number) -> Number:
     half = half_exp(x.abs())
+    # exp(|x|)/2 + exp(-|x|)/2, the second from the first.
     return half + 0.25 / half
 
 
 def asinh(x: Number) -> Number:
     a = x.abs()
+    # From 2^28 on a^2 + 1 is a^2 in doubles, and the logarithm of 2a is the result.
     b = at_most(a, 2.0**28)
     small = log1p(b + b * b / ((b * b + 1.0).sqrt() + 1.0))
     return where(a < 2.0**28, small, log(a) + _LN2[0]).with_sign_of(x)
@@ -315,6 +343,7 @@ def asinh(x: Number) -> Number:
 
 def acosh(x: Number) -> Number:
     t = at_most(x, 2.0**28) - 1.0
+    # Near 1 the root's argument in t = x - 1 has no cancellation.
     small = log1p(t + (t * 2.0 + t * t).sqrt())
     return where(x < 1.0, math.nan, where(x > 2.0**28, log(x) + _LN2[0], small))
 
@@ -331,6 +360,7 @@ def _atanh_of_floats(x: Number) -> Number:
     a = x.abs().to_double()
     above = a + 1.0
     m, e = _decompose_normal(1.0 - a)
+    # m into [sqrt(1/2), sqrt(2)) of ``above``: then the quotient is small.
     twice = above > m * math.sqrt(2.0)
     m, e = where(twice, m * 2.0, m), where(twice, e - 1, e)
     s = where(e.equals(0), a, (above - m) / (above + m))

@@ -28,6 +28,7 @@ def erf(x: Number) -> Number:
 
 def _odd_quotient(x: Number, limit: float, top: tuple[float, ...], bottom: tuple[float, ...]) -> Number:
     """The quotient of an odd and an even polynomial, which reaches 1 at ``limit``."""
+    # Beyond the limit the quotient of the fits would leave [-1, 1] again.
     x = at_least(at_most(x, limit), -limit)
     z = x * x
     return at_least(at_most(x * horner(z, top) / horner(z, bottom), 1.0), -1.0)

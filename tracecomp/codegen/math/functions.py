@@ -100,9 +100,12 @@ def nextafter_half(e: Emitter, a: Value, b: Value, dtype: DType) -> Value:
     from_bits = dtype.name == "bfloat16"
     a, b = e.matched(a, b)
     x, y = (Number(e, v if from_bits else e.convert("bitcast", v, "i16")) for v in (a, b))
+    # Sign and magnitude as one ordered number, so that neighbours differ by one.
     key_x, key_y = (where(n < 0, -(n & 0x7FFF), n) for n in (x, y))
     infinity = 0x7F80 if from_bits else 0x7C00
+    # Away from zero or towards it, by the sign.
     step = where((key_x < key_y) ^ (x < 0), x.full(1), x.full(-1))
+    # From either zero the neighbour is the smallest number with the other's sign.
     moved = where(key_x.equals(0), (y & -0x8000) | 1, x + step)
     result = where(key_x.equals(key_y), y, moved)
     nan = ((x & 0x7FFF) > infinity) | ((y & 0x7FFF) > infinity)
@@ -112,6 +115,7 @@ def nextafter_half(e: Emitter, a: Value, b: Value, dtype: DType) -> Value:
 
 def integer_power(e: Emitter, a: Value, n: Value, signed: bool) -> Value:
     bits = INT_BITS[a.elem]
+    # Known powers are written out: squares and cubes are what programs use.
     if n.const is not None and n.const >= 0:
         return remainders.known_power(Number(e, a), int(n.const)).v
     name = f"power.{'s' if signed else 'u'}"

@@ -167,18 +167,21 @@ class Number:
         """For a mask: whether some lane is true, as a scalar."""
         if not self.v.width:
             return self
+        # One integer for all lanes: a comparison with zero tells whether any is on.
         bits = self.e.mask_bits(self.v)
         return Number(self.e, self.e.compare("icmp ne", bits, self.e.const(bits.elem, 0)))
 
 
 def where(condition: Number, a: Operand, b: Operand) -> Number:
     """``a`` where the mask is true, else ``b``; at least one of them is a Number."""
+    # The mask's own lanes say how wide a constant has to be; ``select`` widens it.
     like = a if isinstance(a, Number) else b
     return Number(like.e, like.e.select(condition.v, like.lift(a), like.lift(b)))
 
 
 def at_most(x: Number, limit: float) -> Number:
     """The smaller of ``x`` and a constant; NaN stays."""
+    # A comparison and a select: NaN compares false and stays.
     return where(x > limit, limit, x)
 
 
@@ -199,6 +202,7 @@ def horner(x: Number, coefficients: Sequence[float]) -> Number:
     if len(coefficients) < LONG:
         return _chain(x, coefficients)
     square = x * x
+    # Even and odd powers: two chains of half the length, which run side by side.
     return _chain(square, coefficients[1::2]).fma(x, _chain(square, coefficients[::2]))
 
 
@@ -216,6 +220,7 @@ def call_function(e: Emitter, name: str, build: Callable[..., Number], args: Seq
     full = f"@tc.{name}.{first.width}.{first.elem}"
     if not e.module.knows(full):
         declarations = e.module.declarations
+        # Its place is reserved, as writing it may declare others.
         declarations[full] = ""
         inner = Emitter(e.module)
         params = [Value(f"%x{i}", a.elem, a.width) for i, a in enumerate(matched)]

@@ -35,6 +35,7 @@ class _Division:
 def _divide(x: Number, y: Number) -> _Division:
     a, b = x.abs(), y.abs()
     valid = (a < math.inf) & (b > 0.0)
+    # Dummies where there is no remainder, so that nothing traps or gives NaN on the way.
     both = valid & (b < math.inf)
     start, divisor = where(both, a, 0.0), where(both, b, 1.0)
     quotient, rest = _whole(start, divisor)
@@ -45,6 +46,7 @@ def _divide(x: Number, y: Number) -> _Division:
 def _whole(a: Number, b: Number) -> tuple[Number, Number]:
     q = (a / b).trunc()
     rest = (-q).fma(b, a)
+    # The quotient was rounded; if it went up, the rest is negative, and is brought back. Both steps are exact.
     over = rest < 0.0
     return where(over, q - 1.0, q), where(over, rest + b, rest)
 
@@ -55,6 +57,7 @@ def _or_long(d: _Division, short: Number, long: Callable[[Number, Number], Numbe
     def run() -> list[Value]:
         return [where(d.short, short, long(x.to_double(), y.to_double()).rounded_to(x)).v]
 
+    # Long quotients are rare, and the loop for them is slow: run only if some lane needs it.
     return Number(x.e, x.e.branch((~d.short).any().v, run, [short.v])[0])
 
 
@@ -71,9 +74,11 @@ def _long_fmod(x: Number, y: Number) -> Number:
 
     def step(values: list[Value]) -> list[Value]:
         r = Number(e, values[0])
+        # So many bits can be taken off at once: the difference of the exponents, less what one quotient holds.
         gap = _exponent(r) - lowest - bits
         j = where(gap > 0, gap, 0)
         half = j >> 1
+        # Two factors, as 2^j alone may overflow.
         rest = _whole(r, divisor * _pow2(half) * _pow2(j - half))[1]
         return [where(r >= divisor, rest, r).v]
 
@@ -104,6 +109,7 @@ def floor_divide(x: Number, y: Number) -> Number:
 
 
 def _long_floor_divide(x: Number, y: Number) -> Number:
+    # fmod is exact, so x - m is a multiple of y but for one rounding.
     m = _long_fmod(x, y)
     quotient = (x - m) / y
     quotient = where(m.differs(0.0) & ((m < 0.0) ^ (y < 0.0)), quotient - 1.0, quotient)
@@ -114,6 +120,7 @@ def _long_floor_divide(x: Number, y: Number) -> Number:
 def nextafter(x: Number, y: Number) -> Number:
     """The neighbour of ``x`` towards ``y``."""
     bits = x.bits()
+    # Bits of floats are ordered by magnitude: the next one is one more, or less for negative numbers.
     step = where((x < y) ^ (bits < 0), bits.full(1), bits.full(-1))
     smallest = y.bits().full(1).as_float().with_sign_of(y)
     moved = where(x.equals(0.0), smallest, (bits + step).as_float())
@@ -125,6 +132,7 @@ def hypot(x: Number, y: Number) -> Number:
     a, b = x.abs(), y.abs()
     big, small = where(a > b, a, b), where(a > b, b, a)
     huge, tiny = big > 2.0**500, big < 2.0**-500
+    # Scaled by powers of two, which is exact; both are scaled alike.
     factor = where(huge, 2.0**-600, where(tiny, x.full(2.0**600), 1.0))
     back = where(huge, 2.0**600, where(tiny, x.full(2.0**-600), 1.0))
     big, small = big * factor, small * factor
@@ -149,10 +157,12 @@ def integer_power(x: Number, n: Number, bits: int, signed: bool) -> Number:
     square = x
     for k in range(bits - 1 if signed else bits):
         odd = (n.shift_logical(k) & 1).equals(1)
+        # All rounds are run: lanes differ in n, and a loop would take as long as the longest.
         result = where(odd, result * square, result)
         square = square * square
     if not signed:
         return result
+    # A negative power of 1 or -1 is 1 or -1; of anything else it is a fraction, truncated to 0.
     unit = where((n & 1).equals(1), x, x.full(1))
     inverse = where(x.equals(1) | x.equals(-1), unit, 0)
     return where(n < 0, inverse, result)

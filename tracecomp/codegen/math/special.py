@@ -18,7 +18,7 @@ from tracecomp.codegen.math.exponential import (
     short_log,
 )
 from tracecomp.codegen.math.numbers import Number, at_least, at_most, horner, where
-from tracecomp.codegen.math.trigonometric import sin_pi
+from tracecomp.codegen.math.trigonometric import PI_REST, sin_pi
 from tracecomp.codegen.text.emitter import Value
 
 # log(erfc(-x))/x - 1 on -3.93 <= x <= 0 and -5.93 <= x <= 0, relative to erf: 2**-27.9 and 2**-60.3
@@ -90,6 +90,13 @@ _LGAMMA = (
     -2.044857055570738e-06, 9.610503210973219e-07, -4.304897838156797e-07, 1.9668214851163328e-07,
     -1.3400967443735914e-07, 6.91497801724557e-08,
 )  # fmt: skip
+# lgamma(1 + z)/z in z - 1/4 on 0 <= z <= 1/2: 2**-53.8, the first coefficient's own rounding
+_LGAMMA_ABOVE_ONE = (
+    -0.3930873456872526, 0.6625352492439489, -0.25548268796157403, 0.13677079348835017, -0.08339250575547115,
+    0.054390401756987936, -0.03692956433148535, 0.025743857642633955, -0.018282077950516312, 0.013163095200209427,
+    -0.009579045642617183, 0.007030824612832789, -0.00519926250009703, 0.0038659948211805743, -0.002852787856591143,
+    0.002140993389081943, -0.0019238096770028258, 0.001455912627655452,
+)  # fmt: skip
 # x * (lgamma(x) - (x - 1/2)*(log(x) - 1) - log(2*pi)/2 + 1/2) in 1/x**2 from 2.5 on: 2**-60.5 of lgamma
 _STIRLING = (
     0.08333333333333175, -0.002777777777120145, 0.0007936506920622101, -0.0005952298067878816, 0.0008413347130693748,
@@ -110,8 +117,10 @@ _DIGAMMA_SERIES = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1
 
 def erf(x: Number) -> Number:
     """``1 - exp(log(erfc(|x|)))``; beyond the fitted range it is 1."""
+    # Beyond the fitted range erf is 1 to the last place.
     b = at_least(-x.abs(), -5.93 if x.is_double else -3.93)
     logarithm = b.fma(horner(b, _ERF_DOUBLE if x.is_double else _ERF_FLOAT), b)
+    # 1 - exp(t): near 0 as well as near 1 this loses no digits.
     return expm1_below_zero(logarithm).with_sign_of(x)
 
 
@@ -120,8 +129,10 @@ def _erfc_tail(a: Number) -> Number:
     a = at_most(a, 28.0)
     scaled = horner((a - 4.0) / (a + 4.0), _ERFC) / (a * 2.0 + 1.0)
     square = a * a
+    # The error of the square, by FMA: exp(-a^2) magnifies it by a^2.
     lost = a.fma(a, -square)
     value = exp(-square) * scaled
+    # First order: exp(-lost) = 1 - lost.
     return value - value * lost
 
 
@@ -129,6 +140,7 @@ def erfc(x: Number) -> Number:
     if not x.is_double:
         return _erfc_of_floats(x)
     a = x.abs()
+    # Near 0 by the odd series; 0.45 is where both are good.
     small = 1.0 - x.fma(horner(x * x, _ERF_SMALL), x)
     tail = _erfc_tail(at_least(a, 0.45))
     return where(a < 0.45, small, where(x < 0.0, 2.0 - tail, tail))
@@ -144,14 +156,17 @@ def _erfc_of_floats(x: Number) -> Number:
 def erfinv(y: Number) -> Number:
     """By way of doubles; of floats, to bits enough that rounding hides which polynomial it was."""
     x = y.to_double()
+    # 1 - x^2 by FMA: rounded once, which matters near 1.
     square = (-x).fma(x, 1.0)
     w = -(log_of_normal(square) if y.is_double else short_log(square))
     central = x * horner(w - 2.5, _ERFINV_LOW_DOUBLE if y.is_double else _ERFINV_LOW_FLOAT)
+    # In this form so that NaN counts as far, and is dealt with there.
     far = ~(square > math.exp(-5.0))
 
     def tail() -> list[Value]:
         a = x.abs()
         value = horner(w.sqrt() - 4.1, _ERFINV_HIGH)
+        # erfinv(1) is infinite; beyond 1 it is no number.
         value = where(a < 1.0, value, where(a.equals(1.0), x.full(math.inf), math.nan))
         return [where(far, value.with_sign_of(x), central).v]
 
@@ -159,24 +174,48 @@ def erfinv(y: Number) -> Number:
 
 
 def lgamma(x: Number) -> Number:
-    """A polynomial about 2 (by way of a logarithm, about 1 and 0), Stirling's series from 2.5 on, and reflection."""
+    """Polynomials about 2 (below 1 with a logarithm) and above 1, Stirling's series from 2.5 on, and reflection."""
     a = x.abs()
     tiny, low, far = a < 0.5, a < 1.5, a >= 2.5
     inverse = 1.0 / a
+    # Of small numbers lgamma(a) = lgamma(a + 2) - log(a * (a + 1)); Stirling's form wants log(a) - 1.
     logarithm = log_less(where(tiny, a * (a + 1.0), a), where(far, x.full(1.0), 0.0))
     z = where(low, where(tiny, a, a - 1.0), a - 2.0)
-    near = where(low, z.fma(horner(z, _LGAMMA), -logarithm), z * horner(z, _LGAMMA))
+    # Near 1 and near 2, where lgamma vanishes, z is exact and carries the relative accuracy.
+    # Above 1 a difference with a logarithm would lose digits.
+    above_one = z.fma(horner(z - 0.25, _LGAMMA_ABOVE_ONE), 0.0)
+    below_one = z.fma(horner(z, _LGAMMA), -logarithm)
+    near = where(low, where(a < 1.0, below_one, above_one), z * horner(z, _LGAMMA))
     tail = inverse.fma(horner(inverse * inverse, _STIRLING), 0.5 * math.log(2 * math.pi) - 0.5)
     positive = where(far, (a - 0.5).fma(logarithm, tail), near)
+    # In this form so that NaN is reflected too, and stays NaN.
     reflect = ~(x > 0.0)
 
     def negative() -> list[Value]:
-        s, _ = sin_pi(x)
+        # Reflection: gamma(x) * gamma(-x) = -pi / (x * sin(pi x)).
+        s, *_ = sin_pi(x)
+        # Close to zero the product would underflow; there it is -log|x|.
         reflected = where(a < 1e-20, -logarithm, -log_of_normal((x * s).abs() * (1.0 / math.pi)) - positive)
+        # Poles.
         reflected = where(x.floor().equals(x), math.inf, reflected)
         return [where(reflect, where(x.is_nan(), x, reflected), positive).v]
 
     return Number(x.e, x.e.branch(reflect.any().v, negative, [positive.v])[0])
+
+
+def _pi_cotangent(x: Number) -> tuple[Number, Number]:
+    """``pi / tan(pi * x)`` and what it lacks."""
+    s, c, s_rest, c_rest = sin_pi(x)
+    quotient = c / s
+    rest = ((-quotient).fma(s, c) + c_rest - quotient * s_rest) / s
+    found = quotient * math.pi
+    return found, quotient.fma(math.pi, -found) + quotient * PI_REST + rest * math.pi
+
+
+def _reciprocal(x: Number) -> tuple[Number, Number]:
+    """``1 / x`` and, for doubles, what rounding it has lost."""
+    found = 1.0 / x
+    return found, (-found).fma(x, 1.0) * found if x.is_double else x.full(0.0)
 
 
 def digamma(x: Number) -> Number:
@@ -185,18 +224,26 @@ def digamma(x: Number) -> Number:
     y = where(reflect, 1.0 - x, x)
     tiny = y < 1.0
     t = where(tiny, y + 1.0, at_most(y, 10.0))
-    total = where(tiny, -1.0 / y, 0.0)
+    total, lost = _reciprocal(where(tiny, -y, x.full(-1.0)))
+    total, lost = where(tiny, total, 0.0), where(tiny, lost, 0.0)
+    # Eight steps lead from 10 to below 2. Lanes that have arrived stand still. Of doubles, what rounding loses is kept.
     for _ in range(8):
         above = t >= 2.0
         t = where(above, t - 1.0, t)
-        total = where(above, total + 1.0 / t, total)
-    near = total + (t - _DIGAMMA_ROOT[0] - _DIGAMMA_ROOT[1]) * horner(t - 1.5, _DIGAMMA)
+        term, rest = _reciprocal(t)
+        more = total + term
+        smaller = lost + (term - (more - total)) + rest if x.is_double else lost
+        total, lost = where(above, more, total), where(above, smaller, lost)
+    # The root in two parts: digamma is relatively accurate where it vanishes.
+    near = total + (lost + (t - _DIGAMMA_ROOT[0] - _DIGAMMA_ROOT[1]) * horner(t - 1.5, _DIGAMMA))
     inverse = 1.0 / at_least(y, 10.0)
     z = inverse * inverse
     far = log(at_least(y, 10.0)) - inverse * 0.5 - z * horner(z, _DIGAMMA_SERIES)
     value = where(y < 10.0, near, far)
-    s, c = sin_pi(x)
-    value = where(reflect, value - math.pi * c / s, value)
+    # digamma(1 - x) - digamma(x) = pi * cot(pi x).
+    pole, rest = _pi_cotangent(x)
+    value = where(reflect, (value - pole) - rest, value)
+    # Poles at the negative whole numbers; at zero the sign of the zero decides.
     value = where(reflect & x.floor().equals(x), math.nan, value)
     value = where(x.equals(0.0), -(x.full(math.inf).with_sign_of(x)), value)
     return where(x.equals(math.inf), math.inf, value)

@@ -123,6 +123,7 @@ def _declare_reduction(e: Emitter) -> None:
     for name, value in (("PI_2_HIGH", _PI_2[0]), ("PI_2_LOW", _PI_2[1])):
         text = text.replace(name, e.const("double", value).text)
     e.declare(_REDUCE_NAME, text)
+    # So that the fma intrinsic is declared.
     e.fma(*[e.const("double", 0.0)] * 3)
 
 
@@ -132,6 +133,7 @@ def _reduce_lanes(x: Number) -> list[Value]:
     _declare_reduction(e)
     width = x.v.width
     angle, quadrant = (Value("poison", elem, width) for elem in ("double", "i64"))
+    # Lane by lane: large arguments are rare.
     for k in range(max(width, 1)):
         lane = e.lane(x.v, k) if width else x.v
         pair = e.effect(f"call {{ double, i64 }} {_REDUCE_NAME}(double {lane.text})", "pair")
@@ -145,16 +147,21 @@ def reduce_angle(x: Number) -> tuple[Number, Number]:
     """``(r, q)`` with x == r + q*pi/2 modulo 2*pi and |r| <= pi/4; NaN for infinities."""
     e = x.e
     large = ~(x.abs() < _FAST_LIMIT) & (x.abs() < math.inf)
+    # Large lanes take the other way; here they must not make NaN or overflow.
     tame = where(large, 0.0, x)
+    # Adding 1.5 * 2^52 rounds to whole numbers, and leaves the number in the low bits.
     magic = 1.5 * 2.0**52
     shifted = tame.fma(2.0 / math.pi, magic)
     n = shifted - magic
+    # The quadrant, without a conversion.
     q = shifted.bits() & 3
     r = tame
+    # Three parts of pi/2: exact as far as n has 23 bits (Cody and Waite).
     for part in _PI_2:
         r = (-n).fma(part, r)
 
     def exact() -> list[Value]:
+        # A harmless value in lanes that are not large.
         angle, quadrant = _reduce_lanes(where(large, x, 2.0**30))
         return [e.select(large.v, angle, r.v), e.select(large.v, quadrant, q.v)]
 
@@ -173,10 +180,12 @@ def cos_core(r: Number) -> Number:
     z = r * r
     half = z * 0.5
     w = 1.0 - half
+    # 1 - z/2 rounded, what the rounding lost, and the tail: the error stays below a last place.
     return w + ((1.0 - w) - half + z * z * horner(z, _COS))
 
 
 def _sin_quadrant(r: Number, q: Number) -> Number:
+    # Odd quadrants exchange sine and cosine, the upper two change the sign.
     value = where((q & 1).equals(0), sin_core(r), cos_core(r))
     return where((q & 2).equals(0), value, -value)
 
@@ -197,7 +206,9 @@ def _of_float(x: Number, quarter: int, of_double: Callable[[Number], Number]) ->
     cosine = z.fma(z.fma(horner(z, _COS_FLOAT), -0.5), z.full(1.0))
     q = shifted.bits() + quarter
     value = where((q & 1).equals(0), sine, cosine)
+    # The sign bit is flipped by the quadrant's second bit.
     value = (value.bits() ^ ((q & 2) << 30)).as_float()
+    # In this form so that NaN and infinities count as large.
     large = ~(x.abs() < _FAST_LIMIT_FLOAT)
 
     def exact() -> list[Value]:
@@ -209,6 +220,7 @@ def _of_float(x: Number, quarter: int, of_double: Callable[[Number], Number]) ->
 
 def sin(x: Number) -> Number:
     value = _sin_of_double(x) if x.is_double else _of_float(x, 0, _sin_of_double)
+    # -0.0 stays -0.0.
     return where(x.equals(0.0), x, value)
 
 
@@ -229,15 +241,18 @@ def tan(x: Number) -> Number:
     r, q = reduce_angle(x)
     s, c = sin_core(r), cos_core(r)
     even = (q & 1).equals(0)
+    # The tangent of -0.0; else the quotient, turned by a quarter in odd quadrants.
     return where(x.equals(0.0), x, where(even, s, -c) / where(even, c, s))
 
 
 def _atan_unit(t: Number) -> Number:
     """atan for 0 <= t <= 1."""
     high = t > math.tan(math.pi / 8)
+    # tan(a - pi/4): brings the argument below tan(pi/8), where the series is short.
     u = where(high, (t - 1.0) / (t + 1.0), t)
     z = u * u
     value = (u * z).fma(horner(z, _ATAN), u)
+    # pi/4 in two parts, the small one first.
     return where(high, (value + _PI_2[1] / 2) + _PI_2[0] / 2, value)
 
 
@@ -245,6 +260,7 @@ def atan(x: Number) -> Number:
     a = x.abs()
     inverted = a > 1.0
     value = _atan_unit(where(inverted, 1.0 / a, a))
+    # atan(a) = pi/2 - atan(1/a), again in two parts.
     return where(inverted, _PI_2[0] - (value - _PI_2[1]), value).with_sign_of(x)
 
 
@@ -259,12 +275,15 @@ def _atan2_of_floats(y: Number, x: Number) -> Number:
     low, high = where(steep, b, a), where(steep, a, b)
     same = low.equals(high)
     p, q = low.to_double(), high.to_double()
+    # Compared as a product, to need no division before the one below.
     upper = (p > q * math.tan(math.pi / 8)) | (same & (low > 0.0))
+    # Equal numbers by hand: infinities would give NaN, and 0/0 too.
     u = where(same, 0.0, where(upper, p - q, p) / where(upper, p + q, q))
     z = u * u
     angle = (u * z).fma(horner(z, _ATAN_FLOAT), u)
     angle = where(upper, angle + _PI_2[0] / 2, angle)
     angle = where(steep, _PI_2[0] - angle, angle)
+    # By the sign bit, as -0.0 is on the negative side.
     angle = where(x.bits() < 0, 2 * _PI_2[0] - angle, angle)
     return angle.rounded_to(y).with_sign_of(y)
 
@@ -273,6 +292,7 @@ def _atan2_of_doubles(y: Number, x: Number) -> Number:
     a, b = y.abs(), x.abs()
     steep = a > b
     low, high = where(steep, b, a), where(steep, a, b)
+    # Infinity over infinity is 1, zero over zero 0, as C says.
     t = where(low.equals(high), where(high.equals(0.0), x.full(0.0), 1.0), low / high)
     angle = _atan_unit(t)
     angle = where(steep, _PI_2[0] - (angle - _PI_2[1]), angle)
@@ -282,6 +302,7 @@ def _atan2_of_doubles(y: Number, x: Number) -> Number:
 
 def _asin_parts(x: Number) -> tuple[Number, Number, Number]:
     """``(large, s, p)``: whether |x| > 1/2; s = |x| or sqrt((1 - |x|) / 2); p = asin(s)."""
+    # asin(a) = pi/2 - 2 * asin(sqrt((1 - a) / 2)): near 1 the square root keeps the digits.
     a = x.abs()
     large = a > 0.5
     z = where(large, (1.0 - a) * 0.5, a * a)
@@ -301,11 +322,27 @@ def acos(x: Number) -> Number:
     return where(large, near, _PI_2[0] - (signed - _PI_2[1]))
 
 
-def sin_pi(x: Number) -> tuple[Number, Number]:
-    """``(sin, cos)`` of pi * x with the period of sin's absolute value removed exactly."""
+PI_REST = 1.2246467991473532e-16
+"""pi less the float64 nearest to it."""
+
+
+def sin_pi(x: Number) -> tuple[Number, Number, Number, Number]:
+    """``(sin, cos)`` of pi * x with the period of sin's absolute value removed exactly, and what they lack."""
+    # Exact: the nearest whole number is subtracted without rounding.
     r = x - x.rint()
     a = r.abs()
     far = a > 0.25
-    angle = where(far, 0.5 - a, a) * math.pi
-    s, c = sin_core(angle), cos_core(angle)
-    return where(far, c, s).with_sign_of(r), where(far, s, c)
+    # The other half by symmetry, so that the argument stays below pi/4.
+    part = where(far, 0.5 - a, a)
+    angle = part * math.pi
+    lost = part.fma(math.pi, -angle) + part * PI_REST
+    # As ``sin_core`` and ``cos_core``, whose last sums are kept in two parts.
+    z, half = angle * angle, angle * angle * 0.5
+    more = angle * z * horner(z, _SIN)
+    s = angle + more
+    w = 1.0 - half
+    less = (1.0 - w) - half - angle.fma(angle, -z) * 0.5 + z * z * horner(z, _COS)
+    c = w + less
+    s_rest, c_rest = more - (s - angle) + c * lost, less - (c - w) - s * lost
+    sin, sin_rest = where(far, c, s), where(far, c_rest, s_rest)
+    return sin.with_sign_of(r), where(far, s, c), where(r < 0.0, -sin_rest, sin_rest), where(far, s_rest, c_rest)

@@ -114,6 +114,7 @@ class Assembler:
         latch, done, row = self.name("latch"), self.name("done"), "%" + self.name("row")
         self.go(head)
         self.block(head)
+        # The next row's name is known before it is written, as the ``phi`` stands above it.
         self.lines.append(f"  {row} = phi ptr [ {first}, %{before} ], [ {row}.next, %{latch} ]")
         self.choose(self.let(f"icmp ult ptr {row}, {end}"), body, done)
         self.block(body)

@@ -56,12 +56,15 @@ def literal(elem: str, value: float | int) -> str:
         return "true" if value else "false"
     if elem[0] == "i":
         bits = int(elem[1:])
+        # Two's complement within the bits of the type, as numpy wraps constants.
         wrapped = int(value) & ((1 << bits) - 1)
         return str(wrapped - (1 << bits) if wrapped >> (bits - 1) else wrapped)
     if elem == "half":
         return f"0xH{np.float16(value).view(np.uint16):04X}"
     with np.errstate(over="ignore"):
+        # Rounded to float first: LLVM refuses a float literal that a float does not hold exactly.
         exact = float(np.float32(value)) if elem == "float" else float(value)
+    # Hexadecimal, because decimal text would be rounded a second time; float literals are spelled as doubles, too.
     return f"0x{struct.pack('>d', exact).hex().upper()}"
 
 
@@ -77,10 +80,12 @@ class Module:
 
     ``elsewhere`` are the declarations of functions that modules before it define.
     ``fast_math``: the arithmetic of the program itself, not that inside of math functions, may be fused and regrouped.
+    ``shadow`` is how many bytes behind the arena its shadow lies, in checked programs (``kernels/checked.py``).
     """
 
     target: Target
     fast_math: bool = False
+    shadow: int | None = None
     declarations: dict[str, str] = field(default_factory=dict)
     elsewhere: dict[str, str] = field(default_factory=dict)
 
@@ -93,6 +98,7 @@ class Module:
     @property
     def fast_flags(self) -> str:
         """What follows the name of an arithmetic instruction."""
+        # Math functions have error bounds of their own, which regrouping would break.
         return " reassoc nsz contract" if self.fast_math else ""
 
 
@@ -102,9 +108,11 @@ class Emitter:
     def __init__(self, module: Module) -> None:
         self.module = module
         self.blocks = [Block()]
+        # The label of the block that text is being added to: a ``phi`` names where its values come from.
         self.label = "entry"
         self.allocas: list[str] = []
         self._counter = 0
+        # The outermost block that a pure instruction may move out to: the innermost conditional one.
         self._floor = 0
 
     # ---- names, blocks
@@ -127,10 +135,13 @@ class Emitter:
     def push(self, conditional: bool = False) -> None:
         self.blocks.append(Block(conditional=conditional))
         if conditional:
+            # Below a condition nothing moves out: a division or load that the
+            # condition guards must not run without it.
             self._floor = self.depth
 
     def pop(self) -> list[str]:
         lines = self.blocks.pop().lines
+        # Another condition may be open around it.
         self._floor = max((d for d, b in enumerate(self.blocks) if b.conditional), default=0)
         return lines
 
@@ -138,6 +149,7 @@ class Emitter:
 
     def pure(self, rhs: str, elem: str, width: int, operands: Iterable[Value]) -> Value:
         """The value of an instruction without effects, computed once and as far out as possible."""
+        # The deepest operand decides: outside of its block it does not exist.
         depth = 0
         for operand in operands:
             if operand.depth > depth:
@@ -148,6 +160,7 @@ class Emitter:
         """The value of ``rhs``, written at ``depth`` (or deeper, if a condition stands in between)."""
         key = key or rhs
         target = max(depth, self._floor)
+        # An equal instruction in any block between the operands and the target dominates this place.
         for at in range(depth, target + 1):
             found = self.blocks[at].memo.get(key)
             if found is not None:
@@ -160,6 +173,7 @@ class Emitter:
 
     def effect(self, rhs: str, elem: str, width: int = 0) -> Value:
         """The value of an instruction that must stay where it stands."""
+        # Loads of memory that is written meanwhile, calls, and phis.
         value = Value(self.fresh(), elem, width, self.depth)
         self.line(f"  {value.text} = {rhs}")
         return value
@@ -168,6 +182,7 @@ class Emitter:
 
     def const(self, elem: str, value: float | int, width: int = 0) -> Value:
         text = literal(elem, value)
+        # Constants have no place: depth 0, and their number is kept, so that further folding needs no parsing.
         return Value(f"splat ({elem} {text})" if width else text, elem, width, 0, value)
 
     def lanes(self, elem: str, values: Sequence[float | int]) -> Value:
@@ -181,9 +196,11 @@ class Emitter:
             return value
         if value.width:
             raise ValueError(f"cannot widen {value} to {width} lanes")
+        # A constant vector is a literal, not two instructions.
         if value.const is not None:
             return self.const(value.elem, value.const, width)
         vector = f"<{width} x {value.elem}>"
+        # The usual spelling of a broadcast, which instruction selection knows.
         first = self.pure(f"insertelement {vector} poison, {value}, i64 0", value.elem, width, (value,))
         return self.pure(
             f"shufflevector {first}, {vector} poison, <{width} x i32> zeroinitializer", value.elem, width, (first,)
@@ -202,6 +219,7 @@ class Emitter:
         return self.pure(rhs, vector.elem, vector.width, (vector, scalar))
 
     def shuffle(self, a: Value, positions: Sequence[int], b: Value | None = None) -> Value:
+        # An open lane may hold anything, which leaves the shuffle free to be a cheaper one.
         """Lanes of ``a`` (and ``b`` behind it) at ``positions``; -1 leaves a lane open."""
         other = str(b) if b else f"{a.type} poison"
         mask = ", ".join("i32 poison" if p < 0 else f"i32 {p}" for p in positions)
@@ -221,15 +239,18 @@ class Emitter:
 
     def select(self, condition: Value, a: Value, b: Value, branchless: bool = False) -> Value:
         """``a`` where the condition holds, else ``b``; ``branchless`` keeps LLVM from making it a branch."""
+        # Conditions known while writing cost nothing.
         if condition.const is not None:
             return a if condition.const else b
         width = max(condition.width, a.width, b.width)
         if width:
             a, b = self.widen(a, width), self.widen(b, width)
+        # A branch that is predicted badly costs more than the arithmetic of both sides.
         hint = ", !unpredictable !0" if branchless else ""
         return self.pure(f"select {condition}, {a}, {b}{hint}", a.elem, a.width, (condition, a, b))
 
     def convert(self, op: str, value: Value, elem: str) -> Value:
+        # LLVM folds a conversion of a literal while it reads the text.
         """A conversion instruction; of constants too, which LLVM folds."""
         target = f"<{value.width} x {elem}>" if value.width else elem
         return self.pure(f"{op} {value} to {target}", elem, value.width, (value,))
@@ -251,6 +272,7 @@ class Emitter:
         return self.pure(rhs, first.elem, first.width, args_)
 
     def declare(self, name: str, text: str) -> None:
+        # Each helper once in a module; of one that another module defines, the declaration.
         if not self.module.knows(name):
             self.module.declarations[name] = text
 
@@ -263,8 +285,10 @@ class Emitter:
         self.start_label(inside)
         results = then()
         self.line(f"  br label %{join}")
+        # ``then`` may have written blocks of its own, so the one that ends here is asked for, not remembered.
         last = self.label
         lines = self.pop()
+        # The branch is written after its body, because pure values that move out must stand before it.
         self.line(f"  br i1 {condition.text}, label %{inside}, label %{join}")
         self.blocks[-1].lines.extend(lines)
         self.start_label(join)
@@ -280,6 +304,7 @@ class Emitter:
         head, inside, after, before = self.fresh("head"), self.fresh("step"), self.fresh("after"), self.label
         self.line(f"  br label %{head}")
         self.push(conditional=True)
+        # Phis first: ``more`` and ``step`` refer to them. Their operands are written when both are known.
         phis = [Value(self.fresh(), v.elem, v.width, self.depth) for v in start]
         again = more(phis)
         self.line(f"  br i1 {again.text}, label %{inside}, label %{after}")
@@ -288,6 +313,7 @@ class Emitter:
         self.line(f"  br label %{head}")
         last = self.label
         lines = self.pop()
+        # The loop's head is written at last, in front of the lines that were collected.
         self.line(f"{head}:")
         for phi, a, b in zip(phis, start, results, strict=True):
             self.line(f"  {phi.text} = phi {phi.type} [ {a.text}, %{before} ], [ {b.text}, %{last} ]")

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from tracecomp.codegen.text.target import Target
 
+# Functions that other modules may call: those with internal linkage are left out.
 _DEFINITION = re.compile(r"^define (?P<signature>(?!internal ).*?(?P<name>@[-\w.]+)\(.*) \{$", re.MULTILINE)
 
 
@@ -38,6 +39,7 @@ def joined(modules: Iterable[ModuleText]) -> ModuleText:
     modules = list(modules)
     functions = tuple(f for m in modules for f in m.functions)
     texts: dict[str, str] = {}
+    # A function that one of the modules defines needs no declaration in the joined one.
     own = defined_in(functions)
     for m in modules:
         for name, text in m.declarations.items():
@@ -53,9 +55,11 @@ def defined_in(texts: Iterable[str]) -> dict[str, str]:
 
 
 def _attributes(bits: int) -> str:
+    # Without these LLVM splits 512-bit vectors in two on processors where it believes that to be faster.
     width = f'"prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}"'
     return (
         f"attributes #0 = {{ nounwind {width} }}\nattributes #1 = {{ nounwind noinline }}\n"
+        # ``willreturn memory(none)``: math functions are pure, so equal calls may be merged.
         f"attributes #2 = {{ nounwind willreturn memory(none) {width} }}\n"
         "attributes #3 = { nounwind willreturn noinline memory(none) }\n!0 = !{}\n!1 = !{i32 1}\n"
     )

@@ -17,6 +17,7 @@ from tracecomp.base.errors import CompileError
 from tracecomp.codegen.text.target import Target, vector_bits_of
 
 CODE_LEVEL = 2
+# Names that code may call in this process, such as numpy's or libc's.
 _symbols: dict[str, int] = {}
 _numbers = count()
 
@@ -27,6 +28,7 @@ def _binding() -> Any:
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
+    # llvmlite guards every call with this lock.
     _finish_before_forks(llvm.ffi.lib._lock)
     return llvm
 
@@ -34,6 +36,7 @@ def _binding() -> Any:
 def _finish_before_forks(lock: Any) -> None:
     """Let forks wait for calls of LLVM: a child could not go on with them, nor take the lock of a thread it lacks."""
     if hasattr(os, "register_at_fork"):
+        # Held over the fork: otherwise the child could inherit it locked, by a thread that it does not have.
         release = partial(lock.__exit__, None, None, None)
         os.register_at_fork(before=lock.__enter__, after_in_parent=release, after_in_child=release)
 
@@ -43,6 +46,7 @@ def compiler_version() -> str:
     """Names everything that decides what machine code a text becomes."""
     import llvmlite
 
+    # Part of the object cache's key: another LLVM makes other code of the same text.
     return f"llvmlite {llvmlite.__version__}, LLVM {_binding().llvm_version_info}, level {CODE_LEVEL}"
 
 
@@ -63,6 +67,7 @@ def cross_target(triple: str, cpu: str, features: str) -> Target:
 @cache
 def _machine(triple: str, cpu: str, features: str) -> Any:
     target = _binding().Target.from_triple(triple)
+    # Position independent and small: all parts of a program lie within 2 GB, so that calls are direct.
     return target.create_target_machine(cpu=cpu, features=features, opt=CODE_LEVEL, reloc="pic", codemodel="small")
 
 
@@ -73,6 +78,7 @@ def target_machine(target: Target) -> Any:
 def _parse(text: str, target: Target) -> Any:
     llvm = _binding()
     try:
+        # A context of its own, freed with the module.
         module = llvm.parse_assembly(text, llvm.create_context())  # LLVM's own context keeps what modules are made of
         module.triple = target.triple
         module.data_layout = target.data_layout
@@ -116,6 +122,7 @@ class Library:
             builder.add_object_img(code)
         for name, address in _symbols.items():
             builder.import_symbol(name, address)
+        # Functions of the C library are found in the process.
         self._held = [builder.add_current_process().link(self._jit, self._name)]
 
     def address(self, name: str) -> int:
@@ -143,6 +150,7 @@ _loaders: dict[Target, _Loader] = {}
 
 def _jit(target: Target) -> Any:
     found = _loaders.get(target)
+    # A loader never gives back all that an object took; starting a new one now and then bounds that.
     if found is None or found.loads == _LOADS:
         jit = _binding().create_lljit_compiler(target_machine(target), use_jit_link=True, suppress_errors=True)
         found = _loaders[target] = _Loader(jit)

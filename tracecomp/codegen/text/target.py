@@ -28,6 +28,7 @@ class Target:
 def vector_bits_of(features: str) -> int:
     """The widest vectors that ``features`` (LLVM's comma separated list) offers."""
     flags = set(features.split(","))
+    # All four together, as code uses each of them (see ``passes/cost/processor.py``).
     if {"+avx512f", "+avx512bw", "+avx512dq", "+avx512vl"} <= flags:
         return 512
     return 256 if {"+avx2", "+fma"} <= flags else 128

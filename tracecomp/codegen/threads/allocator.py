@@ -40,6 +40,7 @@ def allocator_text() -> str:
 
 def _first_line(a: Assembler, block: str) -> str:
     """The first cache line in ``block`` behind its two words."""
+    # At the last byte that a line may begin behind: rounding down from there finds the first line.
     last = a.at(block, ROOM - 1)
     past = a.let(f"and i64 {a.let(f'ptrtoint ptr {last} to i64')}, {LINE - 1}")
     return a.at(last, a.let(f"sub i64 0, {past}"))
@@ -49,6 +50,7 @@ def _line() -> str:
     """Where the array in a block begins; notes before it where the block does."""
     a = Assembler()
     line = _first_line(a, "%start")
+    # Before the array, at a fixed distance: freeing starts from the array's address.
     a.store("ptr", "%start", line, -8)
     a.do(f"ret ptr {line}")
     return a.text("define internal ptr @tc.line(ptr %start) #1")
@@ -57,10 +59,12 @@ def _line() -> str:
 def _taken() -> str:
     """The block that ``slot`` keeps, if it has ``room`` bytes, else null. Other threads may take and keep meanwhile."""
     a = Assembler()
+    # The exchange makes the block this thread's alone, or finds that another thread was faster.
     found = a.let("atomicrmw xchg ptr %slot, ptr null seq_cst")
     a.need(a.let(f"icmp ne ptr {found}, null"), "missing")
     a.choose(a.same(a.load("i64", found), "%room", "i64"), "done", "back")
     a.block("back")
+    # Too small or too large: it goes back to its place, and what another thread has put there meanwhile is freed.
     a.run("@free", f"ptr {a.let(f'atomicrmw xchg ptr %slot, ptr {found} seq_cst')}")
     a.go("missing")
     a.block("missing")
@@ -73,6 +77,7 @@ def _taken() -> str:
 def _block() -> str:
     """A block of ``room`` bytes: one that is kept, or a new one; null when there is no memory."""
     a = Assembler()
+    # Small blocks come from the C library, whose own lists are as fast.
     a.need(a.let(f"icmp ugt i64 %room, {LARGE}"), "new")
     for slot in ("newer", "older"):
         kept = a.call("ptr", "@tc.taken", f"ptr @tc.{slot}", "i64 %room")
@@ -90,9 +95,11 @@ def _return() -> str:
     """Keeps a freed block, or gives it back; what it displaces is given back."""
     a = Assembler()
     room = a.load("i64", "%start")
+    # Larger ones than KEPT would be too much memory to hold for nothing.
     keep = a.both(a.let(f"icmp ugt i64 {room}, {LARGE}"), a.let(f"icmp ule i64 {room}, {KEPT}"))
     a.choose(keep, "kept", "done")
     a.block("kept")
+    # The newer of the two slots takes it, the older slot what that held, and what drops out is freed.
     newer = a.let("atomicrmw xchg ptr @tc.newer, ptr %start seq_cst")
     older = a.let(f"atomicrmw xchg ptr @tc.older, ptr {newer} seq_cst")
     a.go("done")
@@ -110,6 +117,7 @@ def _given(a: Assembler, start: str, room: str) -> None:
 
 def _malloc() -> str:
     a = Assembler()
+    # Overflow is impossible: numpy checks sizes before it asks.
     room = a.let(f"add i64 %size, {ROOM}")
     start = a.call("ptr", "@tc.block", f"i64 {room}")
     _given(a, start, room)
@@ -121,9 +129,11 @@ def _malloc() -> str:
 
 def _calloc() -> str:
     a = Assembler()
+    # numpy has checked that the product fits.
     size = a.let("mul i64 %count, %each")
     line = a.call("ptr", "@tc_malloc", "ptr %context", f"i64 {size}")
     with a.when(a.let(f"icmp ne ptr {line}, null")):
+        # malloc's memory may be dirty, and a kept block is.
         a.call("ptr", "@memset", f"ptr {line}", "i32 0", f"i64 {size}")
     a.do(f"ret ptr {line}")
     return a.text("define ptr @tc_calloc(ptr %context, i64 %count, i64 %each) #1")
@@ -138,6 +148,8 @@ def _realloc() -> str:
     room = a.let(f"add i64 %size, {ROOM}")
     start = a.call("ptr", "@realloc", f"ptr {before}", f"i64 {room}")
     a.need(a.let(f"icmp ne ptr {start}, null"), "failed")
+    # realloc may move the block by any distance, so the array's distance to
+    # a line changes: moved before its size is noted.
     a.call("ptr", "@memmove", f"ptr {_first_line(a, start)}", f"ptr {a.at(start, offset)}", "i64 %size")
     a.store("i64", room, start)
     a.do(f"ret ptr {a.call('ptr', '@tc.line', f'ptr {start}')}")

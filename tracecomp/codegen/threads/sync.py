@@ -75,30 +75,37 @@ def _ticket_of(a: Assembler, seat: str) -> str:
 def _work() -> str:
     """Claims and runs chunks of job ``number`` until none is left; returns how many it ran."""
     a = Assembler()
+    # Compared in the upper half of the ticket.
     wanted = a.let("zext i32 %number to i64")
+    # Relaxed: a wrong value is caught by the ticket, whose number must match.
     threads = a.watch("i64", "%pool", THREADS)
     a.choose(a.let(f"icmp ult i64 %thread, {threads}"), "segment", "done")
     a.block("segment")  # the own one first, then those of the threads after it, around
     k = a.phi("i64", {"entry": "0", "exhausted": "%k.next"})
     before = a.phi("i32", {"entry": "0", "exhausted": "%ran"})
     seat = a.let(f"add i64 %thread, {k}")
+    # Around the circle: threads with no own work start at different victims and so collide less.
     past = a.let(f"icmp uge i64 {seat}, {threads}")
     seat = a.let(f"select i1 {past}, i64 {a.let(f'sub i64 {seat}, {threads}')}, i64 {seat}")
     at = _ticket_of(a, seat)
     own = a.let(f"icmp eq i64 {k}, 0")
+    # Owners from the front, others from the back: they meet only at the last chunk.
     change = a.let(f"select i1 {own}, i64 {1 << 16}, i64 -1")  # one from the front, or one from the back
     first = a.watch("i64", at, 0, "acquire")
     a.go("look")
     a.block("look")
     ticket = a.phi("i64", {"segment": first, "claim": "%now", "run": "%again"})
     ran = a.phi("i32", {"segment": before, "claim": "%ran", "run": "%ran.more"}, "ran")
+    # Another job's number: there is nothing left of the one that was asked for.
     current = a.same(a.let(f"lshr i64 {ticket}, 32"), wanted, "i64")
     front = a.let(f"and i64 {a.let(f'lshr i64 {ticket}, 16')}, {0xFFFF}")
     end = a.let(f"and i64 {ticket}, {0xFFFF}")
     a.choose(a.both(current, a.let(f"icmp ult i64 {front}, {end}")), "claim", "exhausted")
     a.block("claim")
+    # The whole word is exchanged, so number, front and end are one decision.
     pair = a.let(f"cmpxchg ptr {at}, i64 {ticket}, i64 {a.let(f'add i64 {ticket}, {change}')} acq_rel acquire")
     a.let(f"extractvalue {{ i64, i1 }} {pair}, 0", "now")
+    # Someone else changed the ticket: its new value decides anew.
     a.choose(a.let(f"extractvalue {{ i64, i1 }} {pair}, 1"), "run", "look")
     a.block("run")  # the job's fields are read after the claim, which makes them the right ones
     chunk = a.let(f"select i1 {own}, i64 {front}, i64 {a.let(f'sub i64 {end}, 1')}")
@@ -107,6 +114,7 @@ def _work() -> str:
     start, stop = _share(a, chunk, extent, chunks), _share(a, a.let(f"add i64 {chunk}, 1"), extent, chunks)
     a.run(function, f"ptr {arguments}", "i64 %thread", f"i64 {start}", f"i64 {stop}")
     a.let(f"add i32 {ran}, 1", "ran.more")
+    # Fresh after the chunk: others will have taken some meanwhile.
     a.let(f"load atomic i64, ptr {at} acquire, align 8", "again")
     a.go("look")
     a.block("exhausted")
@@ -118,6 +126,7 @@ def _work() -> str:
 
 def _share(a: Assembler, number: str, extent: str, parts: str) -> str:
     """Where part ``number`` of ``parts`` begins, of something ``extent`` long."""
+    # Cut so that parts differ by one at most; 64 bits hold extent times parts, as there are at most 2^16 of those.
     return a.let(f"udiv i64 {a.let(f'mul i64 {number}, {extent}')}, {parts}")
 
 
@@ -127,6 +136,7 @@ def _worker(waiting: Waiting) -> str:
     seat = _ticket_of(a, "%thread")
     time = a.let("alloca [2 x i64], align 8")
     off_first = a.call("i64", "@tc.off", f"ptr {time}")
+    # For whoever wakes this worker: which thread, and on which processor it was.
     a.publish("i32", a.let(f"trunc i64 {waiting.system(a, 'gettid')} to i32"), seat, THREAD_ID)
     a.go("next")
     a.block("next")
@@ -135,8 +145,10 @@ def _worker(waiting: Waiting) -> str:
     off = a.phi("i64", {"entry": off_first, "again": "%off", "look": "%off.now", "crowd": "%off.now"}, "off")
     number = a.watch("i32", "%pool", NUMBER, "acquire")
     ran = a.call("i32", "@tc.work", "ptr %pool", "i64 %thread", f"i32 {number}")
+    # A worker that ran nothing does not touch the count: the caller may have gone on to the next job already.
     with a.when(a.let(f"icmp ne i32 {ran}, 0")):
         finished = a.at("%pool", FINISHED)
+        # The release that the caller's acquire meets: what the chunks wrote is seen.
         a.let(f"atomicrmw add ptr {finished}, i32 {ran} seq_cst")
         a.run("@tc.wake", f"ptr {finished}")
     waiting.system(a, "getcpu", f"ptr {a.at(seat, PROCESSOR)}", "ptr null", "ptr null")
@@ -145,6 +157,7 @@ def _worker(waiting: Waiting) -> str:
     some = a.let(f"icmp ne i32 {crowded}, 0")
     a.publish("i32", a.let(f"select i1 {some}, i32 {a.let(f'sub i32 {crowded}, 1')}, i32 0"), "%pool", CROWDED)
     turn = a.let(f"and i32 {a.let(f'add i32 {waits}, 1', 'waits.next')}, {WAITS - 1}")
+    # Off its processor without having slept means that other work wants it.
     a.choose(a.either(slept, a.same(turn, "0", "i32")), "look", "again")
     a.block("again")
     a.go("next")
@@ -164,6 +177,7 @@ def _post() -> str:
     fields = (("ptr", "%fn", FUNCTION), ("ptr", "%args", ARGUMENTS), ("i64", "%extent", EXTENT))
     for kind, value, field in (*fields, ("i64", "%chunks", CHUNKS)):
         a.store(kind, value, "%pool", field)
+    # Before the number is published, so that no worker counts into the old sum.
     a.publish("i32", "0", "%pool", FINISHED)
     number = a.let(f"add i32 {a.watch('i32', '%pool', NUMBER)}, 1")
     high = a.let(f"shl i64 {a.let(f'zext i32 {number} to i64')}, 32")
@@ -176,8 +190,11 @@ def _post() -> str:
     a.publish("i64", a.let(f"or i64 {high}, {low}"), _ticket_of(a, seat), 0, "release")
     a.choose(a.let(f"icmp ult i64 {following}, %threads"), "segment", "posted")
     a.block("posted")
+    # Where they sleep matters only if somebody does.
     with a.when(a.let(f"icmp ne i32 {a.watch('i32', '%pool', NUMBER + SLEEPERS)}, 0")):
         a.run("@tc.part", "ptr %pool", "i64 %threads")
+    # Sequentially consistent, as the sleepers' count is: a worker that goes
+    # to sleep now either sees the number or is seen.
     a.publish("i32", number, "%pool", NUMBER, "seq_cst")
     a.run("@tc.wake", f"ptr {a.at('%pool', NUMBER)}")
     a.do(f"ret i32 {number}")
@@ -203,6 +220,7 @@ def _parallel() -> str:
     a = Assembler()
     time = a.let("alloca [2 x i64], align 8")
     everything = "ptr %args", "i64 0", "i64 0", "i64 %extent"
+    # Without a pool, or called inside of another loop: all of it here.
     a.choose(a.same("%pool", "null"), "whole", "several")
     a.block("whole")
     a.run("%fn", *everything)
@@ -210,9 +228,11 @@ def _parallel() -> str:
     a.block("several")
     a.choose("%brief", "look", "shared")
     a.block("look")
+    # Nobody sleeps: sharing costs nothing but the chunks.
     a.choose(a.let(f"icmp ne i32 {a.watch('i32', '%pool', NUMBER + SLEEPERS)}, 0"), "timed", "shared")
     a.block("timed")
     passed = a.load("i64", "%pool", PASSED)
+    # Enough time has been lost to sleepers: wake them for what follows.
     a.choose(a.let(f"icmp uge i64 {passed}, {PASSED_NS}"), "rouse", "own")
     a.block("rouse")
     a.store("i64", "0", "%pool", PASSED)
@@ -225,12 +245,14 @@ def _parallel() -> str:
     a.do("ret void")
     a.block("shared")
     threads = a.load("i64", "%pool", THREADS)
+    # Several chunks for each thread, but no fewer than one iteration each.
     wanted = a.let(f"mul i64 {threads}, {CHUNKS_PER_THREAD}")
     few = a.let(f"icmp ule i64 %extent, {a.let(f'mul i64 {wanted}, 2')}")
     chunks = a.let(f"select i1 {few}, i64 %extent, i64 {wanted}")
     job = "ptr %fn", "ptr %args", "i64 %extent", f"i64 {threads}", f"i64 {chunks}"
     number = a.call("i32", "@tc.post", "ptr %pool", *job)
     ran = a.call("i32", "@tc.work", "ptr %pool", "i64 0", f"i32 {number}")
+    # The caller waits for chunks that others ran, not for threads: one that never came claimed nothing.
     others = a.let(f"sub i32 {a.let(f'trunc i64 {chunks} to i32')}, {ran}")
     finished = a.at("%pool", FINISHED)
     a.go("check")
@@ -249,6 +271,7 @@ def _take() -> str:
     """The pool for a call of ``threads``; null, so that it runs its loops alone, when another call has it."""
     a = Assembler()
     a.need(a.let("icmp sgt i64 %threads, 1"), "alone")
+    # Acquire: the fields of the call before are settled.
     pair = a.let(f"cmpxchg ptr {a.at('%pool', TAKEN)}, i32 0, i32 1 acquire monotonic")
     a.need(a.let(f"extractvalue {{ i32, i1 }} {pair}, 1"), "alone")
     a.publish("i64", "%threads", "%pool", THREADS)

@@ -74,6 +74,7 @@ class Waiting:
     def _await(self) -> str:
         """Returns when the word is another than ``old``, and tells whether it slept."""
         a = Assembler()
+        # Crowded: others want the processors, so spinning steals time from them.
         hurry = a.let(f"icmp ne i32 {a.watch('i32', '%pool', CROWDED)}, 0")
         spins = a.let(f"select i1 {hurry}, i32 {FEW_SPINS}, i32 {SPINS}")
         a.go("spin")
@@ -88,9 +89,12 @@ class Waiting:
         a.choose(a.let(f"icmp ult i32 {following}, {spins}"), "spin", "sleep")
         a.block("sleep")
         sleepers = a.at("%word", SLEEPERS)
+        # Counted before the last look: who changes the word after that sees the count and wakes.
         a.let(f"atomicrmw add ptr {sleepers}, i32 1 seq_cst")
         a.go("look")
         a.block("look")  # again, now that it is counted: who changes the word from here on wakes it
+        # The kernel compares again with ``old`` when it puts the thread to
+        # sleep, so a change in between is not missed.
         still = a.let(f"icmp eq i32 {a.watch('i32', '%word', 0, 'seq_cst')}, %old")
         a.choose(still, "block", "woken")
         a.block("block")
@@ -114,6 +118,7 @@ class Waiting:
             return a.load("i64", "%time"), a.load("i64", "%time", 8)
 
         (wall, wall_ns), (own, own_ns) = read(_MONOTONIC_CLOCK), read(_THREAD_CLOCK)
+        # Wall time less the thread's own processor time: what it waited for a processor, or slept.
         seconds, nanoseconds = a.let(f"sub i64 {wall}, {own}"), a.let(f"sub i64 {wall_ns}, {own_ns}")
         whole = a.let(f"mul i64 {seconds}, 1000000000")
         a.do(f"ret i64 {a.let(f'add i64 {whole}, {nanoseconds}')}")
@@ -125,6 +130,7 @@ class Waiting:
         words = PROCESSORS // 64
         processor, taken = a.let("alloca i32, align 4"), a.let(f"alloca [{words} x i64], align 8")
         mask = a.let(f"alloca [{words} x i64], align 8")
+        # The caller's own processor is taken first.
         a.do(f"store [{words} x i64] zeroinitializer, ptr {taken}, align 8")
         self.system(a, "getcpu", f"ptr {processor}", "ptr null", "ptr null")
         here = a.let(f"load i32, ptr {processor}, align 4")
@@ -138,6 +144,7 @@ class Waiting:
         a.block("look")
         seat = a.at("%pool", a.let(f"add i64 {a.let(f'mul i64 {number}, {SEAT_BYTES}')}, {SEATS}"))
         thread, there = a.watch("i32", seat, THREAD_ID), a.watch("i32", seat, PROCESSOR)
+        # Zero: the worker has not started yet.
         known = a.both(a.let(f"icmp ne i32 {thread}, 0"), a.let(f"icmp ult i32 {there}, {PROCESSORS}"))
         a.choose(known, "test", "following")
         a.block("test")
@@ -150,15 +157,18 @@ class Waiting:
         a.go("following")
         a.block("send")
         a.do(f"store [{words} x i64] zeroinitializer, ptr {mask}, align 8")
+        # What this thread, and so its process, may use at all.
         self.system(a, "getaffinity", "i64 0", f"i64 {8 * words}", f"ptr {mask}")
         a.go("clear")
         a.block("clear")
         k = a.phi("i64", {"send": "0", "clear": "%k.next"})
         allowed = a.let(f"getelementptr i64, ptr {mask}, i64 {k}")
         free = a.let(f"xor i64 {a.load('i64', a.let(f'getelementptr i64, ptr {taken}, i64 {k}'))}, -1")
+        # Less what is taken.
         a.store("i64", a.let(f"and i64 {a.load('i64', allowed)}, {free}"), allowed)
         a.choose(a.let(f"icmp ult i64 {a.let(f'add i64 {k}, 1', 'k.next')}, {words}"), "clear", "move")
         a.block("move")
+        # The kernel moves a thread at once when its processor is forbidden.
         self.system(a, "setaffinity", f"i64 {a.let(f'zext i32 {thread} to i64')}", f"i64 {8 * words}", f"ptr {mask}")
         a.go("following")
         a.block("following")

@@ -120,6 +120,8 @@ class _GraphFile(Container):
         kinds = [(o.value.dtype.numpy, o.value.shape) for o in graph.outputs]
         told = [(tensors.dtype_of(dtype), tuple(shape)) for dtype, shape, *_ in path["outputs"]]
         wanted = [self._kind(kind, what, path, arrays) for kind, what in given]
+        # Each is a way for a damaged or hostile file to write where nobody expects
+        # it, so all of it is checked before a program is linked.
         if told != kinds or [(t.dtype.numpy, t.shape) for t in inputs] != wanted:
             raise self.error("is damaged: its header and its graphs are about other arrays")
         found = {k: int(what) for k, (*_, how, what) in enumerate(path["outputs"]) if how == "in_place"}
@@ -141,7 +143,7 @@ class _GraphFile(Container):
         return array.dtype, array.shape
 
 
-def _arrays(value: Any) -> Any:
+def _arrays(value: object) -> Any:
     """``value`` with arrays for tensors."""
     if isinstance(value, Tensor):
         return value._data
@@ -150,7 +152,7 @@ def _arrays(value: Any) -> Any:
     return {k: _arrays(v) for k, v in value.items()} if isinstance(value, dict) else value
 
 
-def _tensors(value: Any) -> Any:
+def _tensors(value: object) -> Any:
     """``value`` with tensors for arrays."""
     if isinstance(value, np.ndarray):
         return Tensor._wrap(value)

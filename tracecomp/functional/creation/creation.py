@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 
 from tracecomp.eager.device import Device, Layout, MemoryFormat, check_device
+from tracecomp.eager.meta import memory_or
+from tracecomp.eager.meta import new_array as new_meta_array
 from tracecomp.eager.modes import modes
-from tracecomp.eager.tensor import Tensor, create, wrap, wrap_shared
+from tracecomp.eager.tensor import Tensor, create, to_place, wrap, wrap_shared
 from tracecomp.functional.default_dtype import default_dtype
 from tracecomp.functional.dims import Sizes, new_shape
 from tracecomp.functional.dtype_support import ALL, REAL
@@ -24,7 +26,10 @@ from tracecomp.ir.types import DType, from_numpy_dtype, promote
 
 def finish(t: Tensor, requires_grad: bool = False, device: Device = None) -> Tensor:
     """A factory's result with the arguments that all factories share."""
-    check_device(device)
+    if device is not None:
+        t = to_place(t, memory_or(check_device(device)))
+    elif modes.place is not None:
+        t = to_place(t, modes.place)
     return t.requires_grad_(True) if requires_grad else t
 
 
@@ -272,6 +277,9 @@ def empty_strided(
 ) -> Tensor:  # fmt: skip
     """Zeros with the given strides, in elements."""
     kind = (dtype or default_dtype()).numpy
+    if modes.place is not None:
+        array = new_meta_array(size, kind, [s * kind.itemsize for s in stride], modes.place)
+        return finish(wrap(array), requires_grad, device)
     extent = 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if math.prod(size) else 0
     flat = np.zeros(extent, kind)
     strides = tuple(s * kind.itemsize for s in stride)

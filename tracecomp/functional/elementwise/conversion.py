@@ -8,7 +8,8 @@ import numpy as np
 
 from tracecomp.eager import device as devices
 from tracecomp.eager.device import Device, MemoryFormat
-from tracecomp.eager.tensor import Tensor
+from tracecomp.eager.meta import MetaArray, memory_or
+from tracecomp.eager.tensor import Tensor, to_place
 from tracecomp.functional.default_dtype import get_default_dtype, set_default_dtype
 from tracecomp.functional.dtype_support import ALL
 from tracecomp.functional.primitives import prim
@@ -55,7 +56,10 @@ def to(
 ) -> Tensor: ...  # fmt: skip
 @function(to="Tensor", takes=ALL)
 def to(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """Another dtype, or that of another tensor; the CPU is the only device. Itself when nothing changes."""
+    """Another dtype or device, or those of another tensor. Itself when nothing changes.
+
+    On ``meta`` it has no elements, and nothing brings them back: NotImplementedError.
+    """
     dtype, copy = kwargs.get("dtype"), kwargs.get("copy", False)
     where = kwargs.get("device")
     plain = []
@@ -63,7 +67,7 @@ def to(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if isinstance(arg, DType):
             dtype = arg
         elif isinstance(arg, Tensor):
-            dtype = arg.dtype
+            dtype, where = arg.dtype, arg.device
         elif isinstance(arg, type):
             dtype = dtype_argument(arg, "to")
         elif isinstance(arg, bool) or arg is None:
@@ -73,8 +77,10 @@ def to(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     if len(plain) > 1:
         copy = plain[1]
     if isinstance(kwargs.get("other"), Tensor):
-        dtype = kwargs["other"].dtype
-    devices.check_device(where)
+        dtype, where = kwargs["other"].dtype, kwargs["other"].device
+    if where is not None:
+        moved = to_place(input, memory_or(devices.check_device(where)))
+        input, copy = moved, copy and moved is input
     if dtype is None or dtype is input.dtype:
         return prim.cast(input, dtype=input.dtype) if copy else input
     return prim.cast(input, dtype=dtype)
@@ -116,8 +122,8 @@ def type_(input: Tensor, dtype: DType | str | type | None = None, non_blocking: 
 
 @function(to="Tensor", takes=ALL)
 def cpu(input: Tensor, memory_format: MemoryFormat = None) -> Tensor:
-    """``input`` itself."""
-    return input
+    """``input`` itself; NotImplementedError for a meta tensor, which has no data."""
+    return to_place(input, None)
 
 
 @function(to="Tensor", takes=ALL)
@@ -160,14 +166,25 @@ def _constant(value: bool) -> property:
     return property(has, doc=f"{value}: tensors are dense and lie in the CPU's memory.")
 
 
-for _name, _value in (("is_cuda", False), ("is_sparse", False), ("is_quantized", False), ("is_meta", False),
-                      ("is_mps", False), ("is_mkldnn", False), ("is_nested", False), ("is_cpu", True)):  # fmt: skip
+for _name, _value in (("is_cuda", False), ("is_sparse", False), ("is_quantized", False),
+                      ("is_mps", False), ("is_mkldnn", False), ("is_nested", False)):  # fmt: skip
     publish(_constant(_value), f"Tensor.{_name}")
 
 
 def _device(self: Tensor) -> devices.device:
-    """The CPU."""
-    return devices.CPU
+    """Where the tensor is: the CPU or, without memory, ``meta``."""
+    array = self._data
+    return array.place if isinstance(array, MetaArray) else devices.CPU
+
+
+def _is_meta(self: Tensor) -> bool:
+    """Whether this is a tensor without elements."""
+    return _device(self).type == "meta"
+
+
+def _is_cpu(self: Tensor) -> bool:
+    """Whether the tensor lies in the CPU's memory."""
+    return _device(self).type == "cpu"
 
 
 def _layout(self: Tensor) -> devices.layout:
@@ -181,6 +198,8 @@ def _names(self: Tensor) -> tuple[None, ...]:
 
 
 publish(property(_device, doc=_device.__doc__), "Tensor.device")
+publish(property(_is_meta, doc=_is_meta.__doc__), "Tensor.is_meta")
+publish(property(_is_cpu, doc=_is_cpu.__doc__), "Tensor.is_cpu")
 publish(property(_layout, doc=_layout.__doc__), "Tensor.layout")
 publish(property(_names, doc=_names.__doc__), "Tensor.names")
 

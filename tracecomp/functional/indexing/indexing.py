@@ -56,6 +56,8 @@ def mask_positions(mask: Tensor) -> list[Tensor]:
 def normal_index(index: Tensor, size: int, axis: int) -> Tensor:
     """Non-negative positions in int64; IndexError when one is out of range."""
     places, here = index._data, size.real
+    if index.is_meta:
+        return cast(index, int64)
     negative = modes.recorder is not None or (places.size and places.min() < 0)
     if places.size and (places.min() < -here or places.max() >= here):
         bad = int(places[(places < -here) | (places >= here)].flat[0])
@@ -113,6 +115,7 @@ def _entries(key: Any, ndim: int) -> list[Any]:
 
 def _resolve(x: Tensor, key: Any) -> tuple[Tensor, Advanced]:
     """The basic part of the index as a view of ``x``, and index tensors for some of its dimensions."""
+    # Before all else: a dimension that is not there has no size to compare with.
     if x.ndim == 0 and not isinstance(key, tuple) and isinstance(key, int) and not isinstance(key, bool):
         raise IndexError(
             "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert a "
@@ -123,6 +126,7 @@ def _resolve(x: Tensor, key: Any) -> tuple[Tensor, Advanced]:
     advanced: Advanced = []
     axis = 0
     for item in _entries(key, x.ndim):
+        # None adds an axis. A bool does too, and then keeps or drops it: an index of one position or of none.
         if item is None or isinstance(item, bool):
             if isinstance(item, bool):
                 advanced.append((len(shape), wrap(np.zeros((1 if item else 0,), np.int64))))
@@ -137,10 +141,13 @@ def _resolve(x: Tensor, key: Any) -> tuple[Tensor, Advanced]:
             shape += x.shape[axis : axis + used]
             axis += used
         else:
+            # A number is a slice of length one whose axis is left out of the shape.
             starts[axis] = _integer(as_index(item), x.shape[axis], axis)
             stops[axis] = starts[axis] + 1
             axis += 1
     view = x
+    # One slice for the whole key, so that views of views stay short;
+    # without one, nothing is made where nothing changes.
     if any(starts) or stops != list(x.shape) or any(s != 1 for s in steps):
         view = prim.slice(x, starts=tuple(starts), stops=tuple(stops), steps=tuple(steps))
     elif tuple(shape) == tuple(x.shape):

@@ -39,6 +39,7 @@ def _parse(equation: str, operands: Sequence[Tensor]) -> tuple[list[str], str, t
             f"einsum(): {'more' if len(terms) < len(operands) else 'fewer'} operands were provided than specified in "
             "the equation"
         )
+    # The axes that the ellipsis stands for, operand by operand: aligned at their right ends, as broadcasting does.
     shapes = []
     for i, (term, x) in enumerate(zip(terms, operands, strict=True)):
         named = term.replace("...", "", 1)
@@ -52,6 +53,7 @@ def _parse(equation: str, operands: Sequence[Tensor]) -> tuple[list[str], str, t
             )
         shapes.append(tuple(x.shape[term.index("...") :][:extra]) if "..." in term else ())
     batch = broadcast_shapes(*shapes)
+    # Letters that the equation does not use, so that from here on there are plain labels only.
     hidden = [c for c in string.ascii_letters if c not in text][: len(batch)]
     spelled = []
     for term, shape in zip(terms, shapes, strict=True):
@@ -67,6 +69,7 @@ def _parse(equation: str, operands: Sequence[Tensor]) -> tuple[list[str], str, t
                     f"einsum(): output subscript {c} does not appear in the equation for any input operand"
                 )
     else:
+        # Without an arrow: labels that stand once, in alphabetical order, behind the ellipsis (numpy's rule).
         out = "".join(hidden) + "".join(sorted(c for c in set(named) if named.count(c) == 1))
     return spelled, out, batch
 
@@ -132,8 +135,11 @@ def einsum(*args: str | Tensor | Sequence[Tensor] | Sequence[int]) -> Tensor:
     terms, out, _ = _parse(equation, operands)
     pairs = [_without_repeats(x, t) for x, t in zip(operands, terms, strict=True)]
     sizes = _sizes([x for x, _ in pairs], [t for _, t in pairs])
+    # Axes of size 1 broadcast against any size, so they are dropped and come back at the end.
     pairs = [_drop_ones(x, t) for x, t in pairs]
     result, term = pairs[0]
+    # From left to right, as PyTorch does without a path: labels that nothing
+    # later needs are summed as soon as they can be.
     for i, (x, labels) in enumerate(pairs[1:], 1):
         later = out + "".join(t for _, t in pairs[i + 1 :])
         result, term = _sum_out(result, term, labels + later)

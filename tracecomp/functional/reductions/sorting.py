@@ -179,13 +179,16 @@ def _quantile(
         raise RuntimeError("quantile() q tensor must be same dtype as the input tensor")
     if input.numel() == 0:
         raise RuntimeError("quantile() input tensor must be non-empty")
-    if levels.numel() and (levels._data.min() < 0 or levels._data.max() > 1):
+    # Checked on the numbers that are there; a recording guards that it looked at them.
+    if levels.numel() and not levels.is_meta and (levels._data.min() < 0 or levels._data.max() > 1):
         raise RuntimeError("quantile() q values must be in the range [0, 1]")
+    # All elements are one row, or the axis goes last: ``_ranked`` sorts along the last one.
     original = input.ndim
     axis = 0 if dim is None else wrap_dim(dim, input.ndim)
     kept = (1,) * original if dim is None else keep_dims(input.shape, (axis,) if original else ())
     x = to_shape(input, (input.numel(),)) if dim is None or input.ndim == 0 else movedim(input, axis, -1)
     found = _ranked(x, to_shape(levels, (levels.numel(),)), interpolation, skip_nan)
+    # One quantile for each level, in front; a single level has no axis of its own.
     shape = kept if keepdim else tuple(found.shape[1:])
     return to_shape(found, ((levels.numel(),) if levels.ndim else ()) + shape)
 

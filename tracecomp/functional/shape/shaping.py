@@ -6,9 +6,8 @@ import math
 import typing
 from collections.abc import Sequence
 
-import numpy as np
-
 from tracecomp.eager.device import MemoryFormat
+from tracecomp.eager.meta import contiguous
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional.dims import Sizes, as_shape, infer_size, wrap_dim, wrap_dims
 from tracecomp.functional.dtype_support import ALL
@@ -373,7 +372,7 @@ def row_major(x: Tensor) -> Tensor:
     if x._data.flags.c_contiguous:
         return x
     copied = prim.cast(x, dtype=x.dtype)
-    copied._data = np.asarray(copied._data, order="C")
+    copied._data = contiguous(copied._data)
     return copied
 
 

@@ -76,6 +76,7 @@ def _plan(x: Tensor, s: Any, dim: Any, halved: bool = False) -> Plan:
         sizes = [-1] * len(axes)
     if len(sizes) != len(axes):
         raise RuntimeError("When given, dim and shape arguments must have the same length")
+    # Half a spectrum of n points belongs to 2 * (n - 1) points, unless the caller says it was an odd number.
     whole = [2 * (x.shape[a] - 1) if halved and a == axes[-1] else x.shape[a] for a in axes]
     found = [have if n == -1 else n for n, have in zip(sizes, whole, strict=True)]
     _check_points(found)

@@ -166,7 +166,7 @@ def _cov_weights(n: int, fweights: Tensor | None, aweights: Tensor | None) -> Te
             raise RuntimeError(f"cov(): expected fweights to have integral dtype but got {type_word(w.dtype)} dtype")
         if w is aweights and not w.dtype.is_floating_point:
             raise RuntimeError(f"cov(): expected aweights to have floating point dtype but got {type_word(w.dtype)}")
-        if w.numel() and (w._data < 0).any():
+        if w.numel() and not w.is_meta and (w._data < 0).any():
             raise RuntimeError(f"cov(): {'fweights' if w is fweights else 'aweights'} cannot be negative")
         w = to_shape(w, (n,))
         weights = w if weights is None else mul(weights, w)

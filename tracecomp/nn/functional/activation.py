@@ -57,8 +57,10 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace
         raise ValueError("min_val cannot be greater than max_val")
     if not input.is_floating_point():
         min_val, max_val = int(min_val), int(max_val)
-    low = T.where(input <= min_val, min_val, input)
-    return finish(input, T.where(input >= max_val, max_val, low), inplace)
+    constant = input.detach()  # a zero of the other sign than a limit's stays, without a gradient
+    low = T.where(input <= min_val, T.where(input < min_val, min_val, constant), input)
+    high = T.where(input > max_val, max_val, constant)
+    return finish(input, T.where(input >= max_val, high, low), inplace)
 
 
 @function(to="nn.functional", takes=NUMBERS)

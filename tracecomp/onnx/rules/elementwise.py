@@ -14,6 +14,7 @@ from tracecomp.functional import names as T
 from tracecomp.ir.types import DType, from_numpy_dtype
 from tracecomp.nn import functional as F
 from tracecomp.onnx.registry import Call, Value, rule
+from tracecomp.onnx.small_types import SMALL, dtype_of_small, to_float8, to_small
 
 _UNARY: dict[str, Callable[[Tensor], Tensor]] = {
     "Abs": T.abs, "Acos": T.acos, "Acosh": T.acosh, "Asin": T.asin, "Asinh": T.asinh, "Atan": T.atan, "Atanh": T.atanh,
@@ -177,6 +178,8 @@ def thresholded_relu(call: Call, x: Tensor) -> Tensor:
 
 def dtype_of(call: Call, number: int) -> DType:
     """The dtype with ONNX's number. UnsupportedError for one that there is not."""
+    if number in SMALL:
+        return dtype_of_small(number)
     try:
         return from_numpy_dtype(np.dtype(onnx.helper.tensor_dtype_to_np_dtype(number)))
     except (KeyError, TypeError, ValueError):
@@ -190,21 +193,30 @@ def cast(call: Call, x: Value) -> Value:
 
 @rule("CastLike", raw=True)
 def cast_like(call: Call, x: Value, like: Value) -> Value:
+    small = call.small_type(1)
+    if small is not None:
+        return _cast(call, x, small)
     if isinstance(like, np.ndarray):
         return _cast(call, x, onnx.helper.np_dtype_to_tensor_dtype(like.dtype))
-    return x.to(like.dtype) if isinstance(x, Tensor) else T.from_numpy(np.array(x)).to(like.dtype)
+    x = x if isinstance(x, Tensor) else T.from_numpy(np.array(x))
+    return _cast(call, x, onnx.helper.np_dtype_to_tensor_dtype(np.dtype(like.dtype.numpy)))
 
 
 def _cast(call: Call, x: Value, number: Any) -> Value:
     """Names of types were strings before version 6. Text is known when a model is read, or not at all."""
     number = onnx.TensorProto.DataType.Value(number) if isinstance(number, str) else number
+    if number in SMALL:
+        return to_small(x if isinstance(x, Tensor) else T.from_numpy(np.array(x)), number)
     if isinstance(x, np.ndarray):
         wanted = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(number))
         if x.dtype.kind in "OSU" or wanted.kind in "OSU":
             return _text(x, wanted)
         with np.errstate(all="ignore"):
             return x.astype(wanted)
-    return x.to(dtype_of(call, number))
+    dtype = dtype_of(call, number)
+    if dtype.name.startswith("float8"):
+        return to_float8(x, dtype, bool(call.attr("saturate", 1)), call.attr("round_mode", "up"))
+    return x.to(dtype)
 
 
 def _text(x: np.ndarray[Any, Any], wanted: np.dtype[Any]) -> np.ndarray[Any, Any]:

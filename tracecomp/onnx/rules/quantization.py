@@ -10,6 +10,7 @@ from tracecomp.ir.types import uint8
 from tracecomp.onnx.registry import Call, rule
 from tracecomp.onnx.rules.elementwise import dtype_of
 from tracecomp.onnx.rules.window import conv_integer
+from tracecomp.onnx.small_types import FLOAT4, bounds, to_float8, to_small
 
 
 def _spread(call: Call, v: Tensor, x: Tensor) -> Tensor:
@@ -26,15 +27,17 @@ def _spread(call: Call, v: Tensor, x: Tensor) -> Tensor:
 @rule("QuantizeLinear")
 def quantize(call: Call, x: Tensor, scale: Tensor, zero: Tensor | None = None) -> Tensor:
     """Rounds half to even; what is beyond the integers' range becomes its ends."""
-    wanted = dtype_of(call, call.attr("output_dtype")) if call.attr("output_dtype") else None
-    dtype = wanted or (uint8 if zero is None else zero.dtype)
-    if dtype.is_floating_point:
-        raise call.refuse(f"quantization to {dtype}")
+    number = call.attr("output_dtype") or call.small_type(2)
+    dtype = dtype_of(call, number) if number else (uint8 if zero is None else zero.dtype)
+    if dtype.name.startswith("float8"):
+        return to_float8(x.to(scale.dtype) / _spread(call, scale, x), dtype, bool(call.attr("saturate", 1)), "up")
+    if number == FLOAT4:
+        return to_small(x.to(scale.dtype) / _spread(call, scale, x), FLOAT4)
     found = T.round(x.to(scale.dtype) / _spread(call, scale, x)).double()
     if zero is not None:
         found = found + _spread(call, zero, x).double()
-    info = T.iinfo(dtype)
-    return T.clamp(found, info.min, info.max).to(dtype)
+    low, high = bounds(number or 0) or (T.iinfo(dtype).min, T.iinfo(dtype).max)
+    return T.clamp(found, low, high).to(dtype)
 
 
 @rule("DequantizeLinear")

@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.ir.arrays import Array
 from tracecomp.ir.loops import Buffer, Stmt
-from tracecomp.ir.op import Imperative, Op, Sample, register
+from tracecomp.ir.op import Imperative, Op, Sample, Types, register
 from tracecomp.ir.types import TensorType
 from tracecomp.ops.define import bad, check_dtype, of, require
 from tracecomp.ops.fourier.dft_plan import Plan, plan
@@ -55,7 +56,7 @@ def _infer(
     return (part, part) if apart_out else TensorType(dtype, (*shape, 2))
 
 
-def _impl(*xs: Any, form: str, forward: bool, scale: float, apart_in: bool, apart_out: bool) -> Any:
+def _impl(*xs: Array, form: str, forward: bool, scale: float, apart_in: bool, apart_out: bool) -> Any:
     """numpy's transforms, without a factor and then with ``scale``."""
     x = xs[0]
     if form == "r2c":
@@ -83,7 +84,7 @@ def plan_of(x: TensorType, form: str) -> Plan:
 
 
 def _loop(
-    ins: Sequence[Buffer], outs: Sequence[Buffer], in_types: Sequence[TensorType], out_types: Any, *, form: str,
+    ins: Sequence[Buffer], outs: Sequence[Buffer], in_types: Sequence[TensorType], out_types: Types, *, form: str,
     forward: bool, scale: float, apart_in: bool, apart_out: bool,
 ) -> list[Stmt]:  # fmt: skip
     """Statements over the operand and the table of roots that ``passes/graph/fourier.py`` adds to it."""

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from tracecomp.ir.op import Interleaved, Op, Pair, Sample, register
+from tracecomp.ir.arrays import Array
+from tracecomp.ir.op import ComplexOperand, Interleaved, Op, Operand, Operands, Pair, Sample, register
 from tracecomp.ir.types import TensorType, from_numpy_dtype, int64
 from tracecomp.ops.autodiff import zeros_like
 from tracecomp.ops.define import bad, check_dtype, of, require
@@ -40,11 +41,14 @@ def _factor(sizes: Sequence[int], norm: str, forward: bool) -> float:
     return points**-0.5 if norm == "ortho" else 1.0 / points if (norm == "forward") == forward else 1.0
 
 
-def _each(x: Any, fn: Callable[[Any], Any]) -> Any:
+Norm = Literal["ortho", "forward", "backward"]
+
+
+def _each(x: ComplexOperand, fn: Callable[[Operand], Operand]) -> Any:
     return Pair(fn(x.re), fn(x.im)) if isinstance(x, Pair) else fn(x)
 
 
-def _along(x: Any, axis: int, form: str, forward: bool, apart: bool, scale: float = 1.0) -> Any:
+def _along(x: ComplexOperand, axis: int, form: str, forward: bool, apart: bool, scale: float = 1.0) -> Any:
     """``dft`` along one axis, which goes last where what stands behind it fills few lanes.
 
     Complex operands and, with ``apart``, results are a ``Pair``, else values in memory.
@@ -68,12 +72,12 @@ def _along(x: Any, axis: int, form: str, forward: bool, apart: bool, scale: floa
         part, shape=(*part.shape[: axis + 1], *shape[axis + 1 : ndim], *part.shape[axis + 2 :])))  # fmt: skip
 
 
-def _moved(x: Any, order: Sequence[int]) -> Any:
+def _moved(x: Operand, order: Sequence[int]) -> Any:
     """The first axes in another order."""
     return prim.permute(x, dims=(*order, *range(len(order), len(x.shape))))
 
 
-def _cut(x: Any, axis: int, start: int, stop: int) -> Any:
+def _cut(x: Operand, axis: int, start: int, stop: int) -> Any:
     """The positions from ``start`` to ``stop`` of one axis."""
     ends = tuple(x.shape)
     return prim.slice(
@@ -87,14 +91,14 @@ def _halves(n: int) -> bool:
     return n > 2 and n % 2 == 0 and radices(n // 2) is not None
 
 
-def _c2c_loop(x: Any, apart: bool, *, axes: Axes, forward: bool, norm: str) -> Any:
+def _c2c_loop(x: ComplexOperand, apart: bool, *, axes: Axes, forward: bool, norm: str) -> Any:
     scale = _factor([_sizes(x)[a] for a in axes], norm, forward)
     for axis in axes[:-1]:
         x = _along(x, axis, "c2c", forward, True)
     return _along(x, axes[-1], "c2c", forward, apart, scale)
 
 
-def _sizes(x: Any) -> Sequence[int]:
+def _sizes(x: ComplexOperand) -> Sequence[int]:
     found: Sequence[int] = x.re.shape if isinstance(x, Pair) else x.shape
     return found
 
@@ -105,16 +109,16 @@ def _c2c_infer(x: TensorType, *, axes: Axes, forward: bool, norm: str) -> Tensor
     return x
 
 
-def _c2c_impl(x: Any, *, axes: Axes, forward: bool, norm: Any) -> Any:
+def _c2c_impl(x: Array, *, axes: Axes, forward: bool, norm: Norm) -> Any:
     transform = np.fft.fftn if forward else np.fft.ifftn
     return _dense(transform(x, axes=axes, norm=norm), x.dtype)
 
 
-def _dense(x: Any, dtype: Any) -> Any:
+def _dense(x: Array, dtype: np.dtype[Any]) -> Any:
     return np.ascontiguousarray(x, dtype).reshape(x.shape)
 
 
-def _c2c_vjp(grads: Any, outs: Any, ins: Any, *, axes: Axes, forward: bool, norm: str) -> Any:
+def _c2c_vjp(grads: Operands, outs: Operands, ins: Operands, *, axes: Axes, forward: bool, norm: str) -> Any:
     return (prim.fft_c2c(grads[0], axes=axes, forward=not forward, norm=ADJOINT[norm]),)
 
 
@@ -153,11 +157,11 @@ def _r2c_infer(x: TensorType, *, axes: Axes, norm: str) -> TensorType:
     return TensorType(dtype.to_complex(), _replaced(x.shape, axes[-1], x.shape[axes[-1]] // 2 + 1))
 
 
-def _r2c_impl(x: Any, *, axes: Axes, norm: Any) -> Any:
+def _r2c_impl(x: Array, *, axes: Axes, norm: Norm) -> Any:
     return _dense(np.fft.rfftn(x, axes=axes, norm=norm), from_numpy_dtype(x.dtype).to_complex().numpy)
 
 
-def _r2c_loop(x: Any, apart: bool, *, axes: Axes, norm: str) -> Any:
+def _r2c_loop(x: Operand, apart: bool, *, axes: Axes, norm: str) -> Any:
     *others, last = axes
     n = x.shape[last]
     scale = _factor([x.shape[a] for a in axes], norm, True)
@@ -171,7 +175,7 @@ def _r2c_loop(x: Any, apart: bool, *, axes: Axes, norm: str) -> Any:
     return found
 
 
-def _interior_weight(like: Any, axis: int, n: int, weight: float) -> Any:
+def _interior_weight(like: Operand, axis: int, n: int, weight: float) -> Any:
     """``weight`` for frequencies of which a half spectrum leaves out the negative twin, 1 for the others."""
     half = n // 2 + 1
     shape = tuple(half if i == axis else 1 for i in range(len(like.shape)))
@@ -181,7 +185,7 @@ def _interior_weight(like: Any, axis: int, n: int, weight: float) -> Any:
     return prim.where(inside, prim.mul(one, weight), one)
 
 
-def _r2c_vjp(grads: Any, outs: Any, ins: Any, *, axes: Axes, norm: str) -> Any:
+def _r2c_vjp(grads: Operands, outs: Operands, ins: Operands, *, axes: Axes, norm: str) -> Any:
     last, g = axes[-1], grads[0]
     n = ins[0].shape[last]
     halved = prim.mul(g, _interior_weight(g, last, n, 0.5))
@@ -213,14 +217,14 @@ def _c2r_infer(x: TensorType, *, axes: Axes, size: int, norm: str) -> TensorType
     return TensorType(dtype.to_real(), _replaced(x.shape, axes[-1], size))
 
 
-def _c2r_impl(x: Any, *, axes: Axes, size: int, norm: Any) -> Any:
+def _c2r_impl(x: Array, *, axes: Axes, size: int, norm: Norm) -> Any:
     """Axis by axis, so that of the first and the last frequency the real parts count."""
     for axis in axes[:-1]:
         x = np.fft.ifft(x, axis=axis, norm=norm)
     return _dense(np.fft.irfft(x, size, axis=axes[-1], norm=norm), from_numpy_dtype(x.dtype).to_real().numpy)
 
 
-def _c2r_loop(x: Any, apart: bool, *, axes: Axes, size: int, norm: str) -> Any:
+def _c2r_loop(x: ComplexOperand, apart: bool, *, axes: Axes, size: int, norm: str) -> Any:
     *others, last = axes
     scale = _factor([*(_sizes(x)[a] for a in others), size], norm, False)
     for axis in others:
@@ -234,7 +238,7 @@ def _c2r_loop(x: Any, apart: bool, *, axes: Axes, size: int, norm: str) -> Any:
     return found.re
 
 
-def _c2r_vjp(grads: Any, outs: Any, ins: Any, *, axes: Axes, size: int, norm: str) -> Any:
+def _c2r_vjp(grads: Operands, outs: Operands, ins: Operands, *, axes: Axes, size: int, norm: str) -> Any:
     found = prim.fft_r2c(grads[0], axes=axes, norm=ADJOINT[norm])
     return (prim.mul(found, _interior_weight(found, axes[-1], size, 2.0)),)
 

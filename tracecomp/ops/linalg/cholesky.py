@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from tracecomp.base.errors import failure
+from tracecomp.ir.arrays import Array
 from tracecomp.ir.index import Index, index
 from tracecomp.ir.loops import Buffer, Check, If, IndexValue, Let, Load, Loop, Read, Stmt, cast
-from tracecomp.ir.op import Imperative
+from tracecomp.ir.op import Imperative, Operands, Types
 from tracecomp.ir.scalars import call, const
 from tracecomp.ir.types import TensorType, int32, int64
 from tracecomp.ops.linalg.elimination import Matrix, Panel, eliminated, panels, strips
@@ -24,7 +25,7 @@ def _infer(x: TensorType, *, strict: bool) -> tuple[TensorType, TensorType]:
     return square("cholesky")(x), TensorType(int32, x.shape[:-2])
 
 
-def _impl(x: Any, *, strict: bool) -> tuple[Any, Any]:
+def _impl(x: Array, *, strict: bool) -> tuple[Any, Any]:
     info = np.zeros(x.shape[:-2], np.int32)
     try:
         return np.linalg.cholesky(x), info
@@ -37,7 +38,7 @@ def _impl(x: Any, *, strict: bool) -> tuple[Any, Any]:
         return factor, info
 
 
-def _by_rows(x: Any) -> tuple[Any, int]:
+def _by_rows(x: Array) -> tuple[Any, int]:
     """The factor, and the order of the first leading minor that is not positive-definite (0: all are)."""
     rest, info = np.tril(x), 0
     with np.errstate(all="ignore"):
@@ -48,7 +49,7 @@ def _by_rows(x: Any) -> tuple[Any, int]:
     return rest, info
 
 
-def _vjp(grads: Any, outs: Any, ins: Any, *, strict: bool) -> Any:
+def _vjp(grads: Operands, outs: Operands, ins: Operands, *, strict: bool) -> Any:
     factor = outs[0]
     inner = lower(mm(turned(factor), grads[0]))
     inner = prim.mul(prim.add(inner, turned(lower(inner, 1))), 0.5)
@@ -57,7 +58,7 @@ def _vjp(grads: Any, outs: Any, ins: Any, *, strict: bool) -> Any:
 
 
 def _loop(
-    ins: Sequence[Buffer], outs: Sequence[Buffer], in_types: Sequence[TensorType], out_types: Any, *, strict: bool
+    ins: Sequence[Buffer], outs: Sequence[Buffer], in_types: Sequence[TensorType], out_types: Types, *, strict: bool
 ) -> list[Stmt]:
     """The upper triangle of U with U'U = A, row by row in memory, then turned."""
     (*lead, n, _), names = in_types[0].shape, Names()

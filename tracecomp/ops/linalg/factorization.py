@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from tracecomp.ir.arrays import Array
+from tracecomp.ir.op import Gradients, Operand, Operands
 from tracecomp.ir.types import TensorType
 from tracecomp.ops.linalg.matrix import (
     OBLONG,
@@ -30,17 +32,17 @@ from tracecomp.ops.prim import prim
 # ---- eigenvalues and singular values
 
 
-def _differences(s: Any) -> Any:
+def _differences(s: Operand) -> Any:
     """s[j] - s[i]; infinite where they are equal, so that what is divided by it vanishes."""
     table = prim.sub(prim.reshape(s, shape=(*s.shape[:-1], 1, s.shape[-1])), prim.reshape(s, shape=(*s.shape, 1)))
     return prim.where(prim.eq(table, 0.0), float("inf"), table)
 
 
-def _as_diagonal(s: Any, like: Any) -> Any:
+def _as_diagonal(s: Operand, like: Operand) -> Any:
     return prim.mul(unit(like), prim.reshape(s, shape=(*s.shape, 1)))
 
 
-def _skew(x: Any) -> Any:
+def _skew(x: Operand) -> Any:
     return prim.sub(x, turned(x))
 
 
@@ -48,12 +50,12 @@ def _eigh_infer(x: TensorType, *, uplo: str) -> tuple[TensorType, TensorType]:
     return TensorType(x.dtype, square("eigh")(x).shape[:-1]), x
 
 
-def _eigh_impl(x: Any, *, uplo: Literal["L", "U"]) -> Any:
+def _eigh_impl(x: Array, *, uplo: Literal["L", "U"]) -> Any:
     values, vectors = np.linalg.eigh(x, UPLO=uplo)
     return values, vectors
 
 
-def _eigh_vjp(grads: Any, outs: Any, ins: Any, *, uplo: str) -> Any:
+def _eigh_vjp(grads: Gradients, outs: Operands, ins: Operands, *, uplo: str) -> Any:
     values, vectors = outs
     inner = None
     if grads[1] is not None:
@@ -61,6 +63,7 @@ def _eigh_vjp(grads: Any, outs: Any, ins: Any, *, uplo: str) -> Any:
     if grads[0] is not None:
         diagonal = _as_diagonal(grads[0], vectors)
         inner = diagonal if inner is None else prim.add(inner, diagonal)
+    assert inner is not None  # a rule runs where some result is used
     return (mm(mm(vectors, inner), turned(vectors)),)
 
 
@@ -76,12 +79,12 @@ def _svd_infer(x: TensorType, *, full: bool) -> tuple[TensorType, ...]:
     return tuple(TensorType(x.dtype, s) for s in shapes)
 
 
-def _svd_impl(x: Any, *, full: bool) -> Any:
+def _svd_impl(x: Array, *, full: bool) -> Any:
     u, s, v = np.linalg.svd(x, full_matrices=full)
     return u, s, v
 
 
-def _svd_vjp(grads: Any, outs: Any, ins: Any, *, full: bool) -> Any:
+def _svd_vjp(grads: Gradients, outs: Operands, ins: Operands, *, full: bool) -> Any:
     m, n = ins[0].shape[-2:]
     k = min(m, n)
     u, s, v = columns(outs[0], 0, k), outs[1], rows(outs[2], 0, k)
@@ -108,7 +111,7 @@ decomposition("svd", "U, singular values descending, V transposed", _svd_infer, 
               attrs={"full": bool}, samples=matrices(*OBLONG, full=False))  # fmt: skip
 
 
-def _eigvalsh_vjp(grads: Any, outs: Any, ins: Any, *, uplo: str) -> Any:
+def _eigvalsh_vjp(grads: Operands, outs: Operands, ins: Operands, *, uplo: str) -> Any:
     return _eigh_vjp((grads[0], None), prim.eigh(ins[0], uplo=uplo), ins, uplo=uplo)
 
 
@@ -118,7 +121,7 @@ decomposition("eigvalsh", "eigenvalues, ascending, of symmetric matrices, when n
               samples=matrices(*SQUARES, domain="definite", uplo="L"))  # fmt: skip
 
 
-def _svdvals_vjp(grads: Any, outs: Any, ins: Any) -> Any:
+def _svdvals_vjp(grads: Operands, outs: Operands, ins: Operands) -> Any:
     return _svd_vjp((None, grads[0], None), prim.svd(ins[0], full=False), ins, full=False)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.ir.arrays import Array
 from tracecomp.ir.op import Sample
 from tracecomp.ir.types import TensorType, int32
 from tracecomp.ops.define import of, require
@@ -26,7 +27,7 @@ def _ldl_infer(x: TensorType) -> tuple[TensorType, ...]:
     return x, TensorType(int32, shape[:-1]), TensorType(int32, shape[:-2])
 
 
-def _ldl_impl(x: Any) -> Any:
+def _ldl_impl(x: Array) -> Any:
     factors, n = np.tril(x), x.shape[-1]
     pivots, info = np.zeros(x.shape[:-1], np.int32), np.zeros(x.shape[:-2], np.int32)
     for place in np.ndindex(info.shape):
@@ -34,7 +35,7 @@ def _ldl_impl(x: Any) -> Any:
     return factors, pivots, info
 
 
-def _factorize(a: Any, pivots: Any) -> int:
+def _factorize(a: Array, pivots: Array) -> int:
     """L and D in place of the lower triangle ``a``; the first (from 1) zero block of D, or 0."""
     k = singular = 0
     while k < len(a):
@@ -53,7 +54,7 @@ def _factorize(a: Any, pivots: Any) -> int:
     return singular
 
 
-def _inverse(block: Any) -> Any:
+def _inverse(block: Array) -> Any:
     """Of a symmetric block of D, given below its diagonal; scaled so that its determinant does not overflow."""
     if len(block) == 1:
         return 1 / block
@@ -62,7 +63,7 @@ def _inverse(block: Any) -> Any:
     return np.array([[second, -1], [-1, first]], block.dtype) / (beside * (first * second - 1))
 
 
-def _pivot(a: Any, k: int) -> tuple[int, int]:
+def _pivot(a: Array, k: int) -> tuple[int, int]:
     """The row that the next block of D swaps in as its last one, and the rows of the block."""
     column = np.abs(a[k + 1 :, k])
     own, largest = abs(a[k, k]), column.max(initial=0)
@@ -75,7 +76,7 @@ def _pivot(a: Any, k: int) -> tuple[int, int]:
     return r, 1 if abs(a[r, r]) >= _GROWTH * beside else 2
 
 
-def _swap(a: Any, first: int, i: int, j: int) -> None:
+def _swap(a: Array, first: int, i: int, j: int) -> None:
     """Rows and columns ``i`` and ``j`` of the lower triangle that begins at ``first``."""
     if i == j:
         return
@@ -100,14 +101,14 @@ def _ldl_solve_infer(ld: TensorType, b: TensorType, pivots: TensorType) -> Tenso
     return b
 
 
-def _ldl_solve_impl(ld: Any, b: Any, pivots: Any) -> Any:
+def _ldl_solve_impl(ld: Array, b: Array, pivots: Array) -> Any:
     result = b.copy()
     for place in np.ndindex(ld.shape[:-2]):
         _substitute(ld[place], pivots[place], result[place])
     return result
 
 
-def _substitute(a: Any, pivots: Any, x: Any) -> None:
+def _substitute(a: Array, pivots: Array, x: Array) -> None:
     """The solution in place of the right-hand side ``x``."""
     blocks = list(_blocks(pivots))
     for k, height, last, other in blocks:
@@ -121,7 +122,7 @@ def _substitute(a: Any, pivots: Any, x: Any) -> None:
         x[[last, other]] = x[[other, last]]
 
 
-def _blocks(pivots: Any) -> Iterator[tuple[int, int, int, int]]:
+def _blocks(pivots: Array) -> Iterator[tuple[int, int, int, int]]:
     """Where each block of D begins, its rows, and the two rows swapped before it."""
     k = 0
     while k < len(pivots):

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from tracecomp.base.errors import failure
-from tracecomp.ir.op import Composed, Sample
+from tracecomp.ir.arrays import Array
+from tracecomp.ir.op import Composed, Gradients, Operand, Operands, Sample
 from tracecomp.ir.types import TensorType, int32, int64
 from tracecomp.ops.define import of, require
 from tracecomp.ops.linalg.matrix import OBLONG, SQUARES, decomposition, matrices, mm, scale_columns, square, turned
@@ -29,27 +30,27 @@ def _solve_infer(a: TensorType, b: TensorType) -> TensorType:
     return b
 
 
-def _solve_impl(a: Any, b: Any) -> Any:
+def _solve_impl(a: Array, b: Array) -> Any:
     try:
         return np.linalg.solve(a, b)
     except np.linalg.LinAlgError:
         raise failure("singular") from None
 
 
-def _substituted(lu: Any, b: Any) -> Any:
+def _substituted(lu: Array, b: Array) -> Any:
     """X with L U X = B."""
     below = prim.triangular_solve(lu, b, above=False, ones=True, turn=False)
     return prim.triangular_solve(lu, below, above=True, ones=False, turn=False)
 
 
-def _solve_composed(a: Any, b: Any) -> Any:
+def _solve_composed(a: Operand, b: Operand) -> Any:
     lu, swaps = prim.lu_factor(a, fails="singular")
     order = prim.pivot_order(swaps, size=a.shape[-1])
     rows = prim.expand(prim.reshape(order, shape=(*order.shape, 1)), shape=tuple(b.shape))
     return _substituted(lu, prim.gather(b, rows, axis=b.ndim - 2))
 
 
-def _solve_vjp(grads: Any, outs: Any, ins: Any) -> Any:
+def _solve_vjp(grads: Operands, outs: Operands, ins: Operands) -> Any:
     gb = prim.matrix_solve(turned(ins[0]), grads[0])
     return (prim.neg(mm(gb, turned(outs[0]))), gb)
 
@@ -61,14 +62,14 @@ decomposition("matrix_solve", "X with A X = B, batches of equal leading axes", _
                                                                  ((0, 2, 2), (0, 2, 3)))))  # fmt: skip
 
 
-def _inverse_impl(x: Any) -> Any:
+def _inverse_impl(x: Array) -> Any:
     try:
         return np.linalg.inv(x)
     except np.linalg.LinAlgError:
         raise failure("inverse") from None
 
 
-def _inverse_composed(x: Any) -> Any:
+def _inverse_composed(x: Operand) -> Any:
     lu, swaps = prim.lu_factor(x, fails="inverse")
     order = prim.pivot_order(swaps, size=x.shape[-1])
     column = prim.iota(like=x, shape=tuple(x.shape), axis=x.ndim - 1, dtype=int64)
@@ -81,11 +82,11 @@ decomposition("matrix_inverse", "inverse of square matrices", square("inv"), _in
               loop=Composed(_inverse_composed), samples=matrices(*SQUARES))  # fmt: skip
 
 
-def _pinv_impl(x: Any, *, rtol: float, hermitian: bool) -> Any:
+def _pinv_impl(x: Array, *, rtol: float, hermitian: bool) -> Any:
     return np.linalg.pinv(x, rcond=rtol, hermitian=hermitian).astype(x.dtype)
 
 
-def _pinv_vjp(grads: Any, outs: Any, ins: Any, *, rtol: float, hermitian: bool) -> Any:
+def _pinv_vjp(grads: Operands, outs: Operands, ins: Operands, *, rtol: float, hermitian: bool) -> Any:
     """From dP = -P dA P + P P' dA' (I - A P) + (I - P A) dA' P' P."""
     a, p, g = ins[0], outs[0], turned(grads[0])
     first = mm(mm(turned(p), grads[0]), turned(p))
@@ -103,7 +104,7 @@ decomposition("pinv", "Moore-Penrose pseudo-inverse; singular values up to rtol 
 # ---- determinants
 
 
-def _det_vjp(grads: Any, outs: Any, ins: Any) -> Any:
+def _det_vjp(grads: Operands, outs: Operands, ins: Operands) -> Any:
     """The cofactor matrix by singular values, which exists for singular matrices too."""
     u, s, v = prim.svd(ins[0], full=False)
     n = s.shape[-1]
@@ -123,7 +124,7 @@ def _batch(x: TensorType) -> TensorType:
     return TensorType(x.dtype, square("det")(x).shape[:-2])
 
 
-def _sign_and_pivots(x: Any) -> tuple[Any, Any]:
+def _sign_and_pivots(x: Operand) -> tuple[Any, Any]:
     """The sign of LU's exchange of rows, and U's diagonal."""
     lu, swaps = prim.lu_factor(x, fails="")
     n, lead = x.shape[-1], tuple(x.shape[:-2])
@@ -131,16 +132,17 @@ def _sign_and_pivots(x: Any) -> tuple[Any, Any]:
     moved = prim.cast(prim.ne(swaps, prim.add(own, 1)), dtype=int32)
     odd = prim.remainder(prim.sum(moved, axes=(len(lead),)), 2)
     flat = prim.reshape(lu, shape=(*lead, n * n))
-    places = {"starts": (0,) * (len(lead) + 1), "stops": (*lead, n * n), "steps": (*(1,) * len(lead), n + 1)}
-    return prim.cast(prim.sub(1, prim.mul(odd, 2)), dtype=x.dtype), prim.slice(flat, **places)
+    starts, steps = (0,) * (len(lead) + 1), (*(1,) * len(lead), n + 1)
+    diagonal = prim.slice(flat, starts=starts, stops=(*lead, n * n), steps=steps)
+    return prim.cast(prim.sub(1, prim.mul(odd, 2)), dtype=x.dtype), diagonal
 
 
-def _det_composed(x: Any) -> Any:
+def _det_composed(x: Operand) -> Any:
     sign, pivots = _sign_and_pivots(x)
     return prim.mul(prim.prod(pivots, axes=(pivots.ndim - 1,)), sign)
 
 
-def _slogdet_composed(x: Any) -> Any:
+def _slogdet_composed(x: Operand) -> Any:
     sign, pivots = _sign_and_pivots(x)
     axes = (pivots.ndim - 1,)
     signs = prim.mul(prim.prod(prim.sign(pivots), axes=axes), sign)
@@ -151,7 +153,7 @@ decomposition("det", "determinant of square matrices", _batch, lambda x: np.asar
               _det_vjp, ("ins",), loop=Composed(_det_composed), samples=matrices(*SQUARES))  # fmt: skip
 
 
-def _slogdet_vjp(grads: Any, outs: Any, ins: Any) -> Any:
+def _slogdet_vjp(grads: Gradients, outs: Operands, ins: Operands) -> Any:
     g = grads[1]
     if g is None:
         return (None,)
@@ -159,7 +161,7 @@ def _slogdet_vjp(grads: Any, outs: Any, ins: Any) -> Any:
     return (prim.mul(inverse, prim.reshape(g, shape=(*g.shape, 1, 1))),)
 
 
-def _slogdet_impl(x: Any) -> Any:
+def _slogdet_impl(x: Array) -> Any:
     sign, log = np.linalg.slogdet(x)
     return np.asarray(sign, x.dtype), np.asarray(log, x.dtype)
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.ir.op import BadInput, External, Op, Sample, register
+from tracecomp.ir.arrays import Array
+from tracecomp.ir.op import BadInput, External, Impl, Infer, LoopMeaning, Op, Operand, Sample, Vjp, register
 from tracecomp.ir.types import TensorType, int32, int64
 from tracecomp.ops.define import check_dtype, of, require
 from tracecomp.ops.prim import prim
@@ -16,56 +17,56 @@ from tracecomp.ops.prim import prim
 _LETTERS = "abcdefgh"
 
 
-def mm(a: Any, b: Any) -> Any:
+def mm(a: Operand, b: Operand) -> Any:
     """Product of two batches of matrices with the same leading axes."""
     batch = _LETTERS[: len(a.shape) - 2]
     return prim.contract(a, b, spec=f"{batch}mk,{batch}kn->{batch}mn")
 
 
-def turned(x: Any) -> Any:
+def turned(x: Operand) -> Any:
     """The last two axes swapped."""
     n = len(x.shape)
     return prim.permute(x, dims=(*range(n - 2), n - 1, n - 2))
 
 
-def rows_minus_columns(x: Any) -> Any:
+def rows_minus_columns(x: Operand) -> Any:
     shape, n = tuple(x.shape), len(x.shape)
     row = prim.iota(like=x, shape=shape, axis=n - 2, dtype=int64)
     return prim.sub(row, prim.iota(like=x, shape=shape, axis=n - 1, dtype=int64))
 
 
-def lower(x: Any, below: int = 0) -> Any:
+def lower(x: Operand, below: int = 0) -> Any:
     """The lower triangle, from ``below`` diagonals under the main one."""
     return prim.where(prim.ge(rows_minus_columns(x), below), x, 0.0)
 
 
-def upper(x: Any, above: int = 0) -> Any:
+def upper(x: Operand, above: int = 0) -> Any:
     """The upper triangle, from ``above`` diagonals over the main one."""
     return prim.where(prim.le(rows_minus_columns(x), -above), x, 0.0)
 
 
-def scale_columns(x: Any, s: Any) -> Any:
+def scale_columns(x: Operand, s: Operand) -> Any:
     return prim.mul(x, prim.reshape(s, shape=(*s.shape[:-1], 1, s.shape[-1])))
 
 
-def scale_rows(x: Any, s: Any) -> Any:
+def scale_rows(x: Operand, s: Operand) -> Any:
     return prim.mul(x, prim.reshape(s, shape=(*s.shape, 1)))
 
 
-def unit(like: Any) -> Any:
+def unit(like: Operand) -> Any:
     """Identity matrices of the shape of ``like``."""
     return prim.cast(prim.eq(rows_minus_columns(like), 0), dtype=like.dtype)
 
 
-def columns(x: Any, start: int, stop: int) -> Any:
+def columns(x: Operand, start: int, stop: int) -> Any:
     return _cut(x, len(x.shape) - 1, start, stop)
 
 
-def rows(x: Any, start: int, stop: int) -> Any:
+def rows(x: Operand, start: int, stop: int) -> Any:
     return _cut(x, len(x.shape) - 2, start, stop)
 
 
-def _cut(x: Any, axis: int, start: int, stop: int) -> Any:
+def _cut(x: Operand, axis: int, start: int, stop: int) -> Any:
     n = len(x.shape)
     return prim.slice(
         x,
@@ -78,21 +79,21 @@ def _cut(x: Any, axis: int, start: int, stop: int) -> Any:
 def decomposition(
     name: str,
     doc: str,
-    infer: Callable[..., Any],
-    impl: Callable[..., Any],
-    vjp: Callable[..., Sequence[Any]] | None,
+    infer: Infer,
+    impl: Impl,
+    vjp: Vjp | None,
     saves: tuple[int | str, ...] = ("ins", "outs"),
     *,
     samples: Sequence[Sample],
     attrs: Mapping[str, type] = MappingProxyType({}),
-    loop: Any = None,
+    loop: LoopMeaning | None = None,
 ) -> Op:
     """Register an operator on batches of matrices; the host runs it unless it has a ``loop`` meaning.
 
     Operands of int32 are pivots.
     """
 
-    def run(*arrays: Any, **attrs: Any) -> Any:
+    def run(*arrays: Operand, **attrs: Any) -> Any:
         result = impl(*arrays, **attrs)
         return tuple(map(_dense, result)) if isinstance(result, tuple) else _dense(result)
 
@@ -139,10 +140,10 @@ SQUARES = ((3, 3), (2, 4, 4), (1, 1), (0, 2, 2))
 OBLONG = ((3, 3), (2, 4, 3), (3, 5), (0, 2, 2))
 
 
-def _dense(x: Any) -> Any:
+def _dense(x: Array) -> Any:
     return np.ascontiguousarray(x).reshape(np.shape(x))
 
 
-def given(g: Any, like: Any) -> Any:
+def given(g: Operand | None, like: Operand) -> Any:
     """A gradient, or zeros where a result was not used."""
     return prim.mul(like, 0.0) if g is None else g

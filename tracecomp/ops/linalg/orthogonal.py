@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.ir.arrays import Array
 from tracecomp.ir.index import Index, index
 from tracecomp.ir.loops import Buffer, If, IndexValue, Load, Loop, Stmt, Store
-from tracecomp.ir.op import Composed, Imperative, Sample
+from tracecomp.ir.op import Composed, Imperative, Operand, Operands, Sample, Types
 from tracecomp.ir.scalars import call
 from tracecomp.ir.types import TensorType
 from tracecomp.ops.define import of, require
@@ -42,7 +43,7 @@ def _qr_infer(x: TensorType, *, full: bool) -> tuple[TensorType, TensorType]:
     return TensorType(x.dtype, (*x.shape[:-2], m, k)), TensorType(x.dtype, (*x.shape[:-2], k, n))
 
 
-def _qr_composed(x: Any, *, full: bool) -> tuple[Any, Any]:
+def _qr_composed(x: Operand, *, full: bool) -> tuple[Any, Any]:
     m, n = x.shape[-2:]
     k = m if full else min(m, n)
     a, tau = prim.geqrf(x)
@@ -50,19 +51,19 @@ def _qr_composed(x: Any, *, full: bool) -> tuple[Any, Any]:
     return q, upper(rows(a, 0, k))
 
 
-def _qr_impl(x: Any, *, full: bool) -> Any:
+def _qr_impl(x: Array, *, full: bool) -> Any:
     q, r = np.linalg.qr(x, mode="complete" if full else "reduced")
     return q, r
 
 
-def _square_qr(q: Any, r: Any, gq: Any, gr: Any) -> Any:
+def _square_qr(q: Operand, r: Operand, gq: Operand, gr: Operand) -> Any:
     inner = upper(prim.sub(mm(gr, turned(r)), mm(turned(q), gq)))
     inner = prim.add(inner, turned(upper(inner, 1)))
     total = prim.add(gq, mm(q, inner))
     return turned(prim.triangular_solve(r, turned(total), above=True, ones=False, turn=False))
 
 
-def _qr_vjp(grads: Any, outs: Any, ins: Any, *, full: bool) -> Any:
+def _qr_vjp(grads: Operands, outs: Operands, ins: Operands, *, full: bool) -> Any:
     q, r = outs
     gq, gr = given(grads[0], q), given(grads[1], r)
     m, n = ins[0].shape[-2:]
@@ -85,12 +86,12 @@ def _geqrf_infer(x: TensorType) -> tuple[TensorType, TensorType]:
     return x, TensorType(x.dtype, (*x.shape[:-2], min(x.shape[-2:])))
 
 
-def _geqrf_impl(x: Any) -> Any:
+def _geqrf_impl(x: Array) -> Any:
     reflections, tau = np.linalg.qr(x, mode="raw")
     return np.swapaxes(reflections, -1, -2), tau
 
 
-def _geqrf_composed(x: Any) -> tuple[Any, Any]:
+def _geqrf_composed(x: Operand) -> tuple[Any, Any]:
     """Of numbers around 1, whose squares neither overflow nor vanish."""
     if 0 in x.shape:
         return x, prim.full(like=x, value=0.0, shape=(*x.shape[:-2], min(x.shape[-2:])), dtype=x.dtype)
@@ -108,7 +109,7 @@ decomposition("geqrf", "Householder reflections, with R above the diagonal, and 
 
 
 def _reflections_loop(
-    ins: Sequence[Buffer], outs: Sequence[Buffer], in_types: Sequence[TensorType], out_types: Any
+    ins: Sequence[Buffer], outs: Sequence[Buffer], in_types: Sequence[TensorType], out_types: Types
 ) -> list[Stmt]:
     (*lead, m, n), names = in_types[0].shape, Names()
     batch, k = names.var(math.prod(lead)), min(m, n)
@@ -147,7 +148,7 @@ def _reflect_infer(a: TensorType, tau: TensorType, x: TensorType, *, turn: bool)
     return x
 
 
-def _reflect_impl(a: Any, tau: Any, x: Any, *, turn: bool) -> Any:
+def _reflect_impl(a: Array, tau: Array, x: Array, *, turn: bool) -> Any:
     k = tau.shape[-1]
     v = np.tril(a[..., :k], -1) + np.eye(a.shape[-2], k, dtype=a.dtype)
     for i in range(k) if turn else reversed(range(k)):
@@ -156,7 +157,7 @@ def _reflect_impl(a: Any, tau: Any, x: Any, *, turn: bool) -> Any:
     return x
 
 
-def _reflect_vjp(grads: Any, outs: Any, ins: Any, *, turn: bool) -> Any:
+def _reflect_vjp(grads: Operands, outs: Operands, ins: Operands, *, turn: bool) -> Any:
     """Reflection by reflection, since what each of them was given cannot be had back from what it made of it."""
     a, tau, x = ins
     n, k, g = a.shape[-1], tau.shape[-1], grads[0]
@@ -186,7 +187,7 @@ def _reflect_vjp(grads: Any, outs: Any, ins: Any, *, turn: bool) -> Any:
 
 
 def _reflect_loop(
-    ins: Sequence[Buffer], outs: Sequence[Buffer], in_types: Sequence[TensorType], out_types: Any, *, turn: bool
+    ins: Sequence[Buffer], outs: Sequence[Buffer], in_types: Sequence[TensorType], out_types: Types, *, turn: bool
 ) -> list[Stmt]:
     (*lead, m, width), (n, k), names = in_types[2].shape, (in_types[0].shape[-1], in_types[1].shape[-1]), Names()
     batch = names.var(math.prod(lead))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tracecomp.base.errors import failure
+from tracecomp.ir.arrays import Array
 from tracecomp.ir.index import Index, Var, computed, index
 from tracecomp.ir.loops import (
     Buffer,
@@ -26,7 +27,7 @@ from tracecomp.ir.loops import (
     Store,
     cast,
 )
-from tracecomp.ir.op import Imperative, Op, Sample, register
+from tracecomp.ir.op import Imperative, Op, Operand, Operands, Sample, Types, register
 from tracecomp.ir.scalars import call, const
 from tracecomp.ir.types import TensorType, int32, int64
 from tracecomp.ops.define import of, require
@@ -60,7 +61,7 @@ def _triangular_infer(a: TensorType, b: TensorType, **attrs: bool) -> TensorType
     return b
 
 
-def _triangular_impl(a: Any, b: Any, *, above: bool, ones: bool, turn: bool) -> Any:
+def _triangular_impl(a: Array, b: Array, *, above: bool, ones: bool, turn: bool) -> Any:
     a, n = np.swapaxes(a, -1, -2) if turn else a, a.shape[-1]
     x = np.array(b)
     with np.errstate(all="ignore"):
@@ -72,7 +73,7 @@ def _triangular_impl(a: Any, b: Any, *, above: bool, ones: bool, turn: bool) -> 
 
 
 def _triangular_loop(
-    ins: Sequence[Buffer], outs: Sequence[Buffer], in_types: Sequence[TensorType], out_types: Any, *, above: bool,
+    ins: Sequence[Buffer], outs: Sequence[Buffer], in_types: Sequence[TensorType], out_types: Types, *, above: bool,
     ones: bool, turn: bool,
 ) -> list[Stmt]:  # fmt: skip
     """Steps go up the rows of an upper triangle. Threads share strips of columns."""
@@ -110,7 +111,7 @@ def _triangular_loop(
     return result
 
 
-def _triangular_vjp(grads: Any, outs: Any, ins: Any, *, above: bool, ones: bool, turn: bool) -> Any:
+def _triangular_vjp(grads: Operands, outs: Operands, ins: Operands, *, above: bool, ones: bool, turn: bool) -> Any:
     back = prim.triangular_solve(ins[0], grads[0], above=above, ones=ones, turn=not turn)
     product = mm(outs[0], turned(back)) if turn else mm(back, turned(outs[0]))
     return prim.neg((upper if above else lower)(product, int(ones))), back
@@ -132,7 +133,7 @@ decomposition("triangular_solve", "X with T X = B; T is the triangle (with ``one
 # ---- LU with partial pivoting
 
 
-def _lu_impl(x: Any, *, fails: str) -> Any:
+def _lu_impl(x: Array, *, fails: str) -> Any:
     lu = np.array(x)
     m, n = x.shape[-2:]
     batch = x.shape[:-2]
@@ -152,7 +153,7 @@ def _lu_impl(x: Any, *, fails: str) -> Any:
     return flat.reshape(x.shape), pivots.reshape(*batch, min(m, n))
 
 
-def permutation(pivots: Any, size: int) -> Any:
+def permutation(pivots: Array, size: int) -> Any:
     """The rows of A in the order of L U, from LAPACK's list of swaps (counted from 1)."""
     flat = pivots.reshape(math.prod(pivots.shape[:-1]), pivots.shape[-1])
     fits = not flat.size or (flat.min() >= 1 and flat.max() <= size)
@@ -166,7 +167,7 @@ def permutation(pivots: Any, size: int) -> Any:
 
 
 def _order_loop(
-    ins: Sequence[Buffer], outs: Sequence[Buffer], in_types: Sequence[TensorType], out_types: Any, *, size: int
+    ins: Sequence[Buffer], outs: Sequence[Buffer], in_types: Sequence[TensorType], out_types: Types, *, size: int
 ) -> list[Stmt]:
     (*lead, steps), names = in_types[0].shape, Names()
     batch, k, mine, other = names.var(math.prod(lead)), names.var(steps), names.let(), names.let()
@@ -200,7 +201,7 @@ def _lu_infer(x: TensorType, *, fails: str) -> tuple[TensorType, TensorType]:
     return x, TensorType(int32, (*x.shape[:-2], min(x.shape[-2:])))
 
 
-def _lu_vjp(grads: Any, outs: Any, ins: Any, *, fails: str) -> Any:
+def _lu_vjp(grads: Operands, outs: Operands, ins: Operands, *, fails: str) -> Any:
     lu, pivots = outs
     g = grads[0]
     m, n = lu.shape[-2:]
@@ -209,7 +210,7 @@ def _lu_vjp(grads: Any, outs: Any, ins: Any, *, fails: str) -> Any:
     low = prim.add(lower(core, 1), unit(core))
     up = upper(core)
 
-    def without(factor_above: bool, x: Any, turn: bool) -> Any:
+    def without(factor_above: bool, x: Operand, turn: bool) -> Any:
         """The core's lower (or upper) factor, transposed if asked, taken from the left of ``x``."""
         return prim.triangular_solve(core, x, above=factor_above, ones=not factor_above, turn=turn)
 
@@ -235,7 +236,7 @@ def _lu_vjp(grads: Any, outs: Any, ins: Any, *, fails: str) -> Any:
 
 
 def _lu_loop(
-    ins: Sequence[Buffer], outs: Sequence[Buffer], in_types: Sequence[TensorType], out_types: Any, *, fails: str
+    ins: Sequence[Buffer], outs: Sequence[Buffer], in_types: Sequence[TensorType], out_types: Types, *, fails: str
 ) -> list[Stmt]:
     (*lead, m, n), names = in_types[0].shape, Names()
     batch = names.var(math.prod(lead))

@@ -23,8 +23,10 @@ def schedule_bilinear(nest: BilinearNest, chooser: Chooser) -> tuple[Stmt, ...]:
 
 def schedule_parts(nest: BilinearNest, chooser: Chooser) -> tuple[tuple[Stmt, ...], tuple[Stmt, ...]]:
     """The loops that pack an operand, for all values of the variables outside the nest, and the loops that follow."""
+    # No results, so nothing is computed.
     if any(v.extent == 0 for v in nest.out):
         return (), ()
+    # The plain nest decides, so that an epilogue never changes the order of a sum.
     in_lanes = sums_in_lanes(nest.plain or nest) or not (nest.plain or nest).out
     if in_lanes or not nest.out:
         return (), dot_form(nest, dot_schedule(nest, in_lanes, chooser))

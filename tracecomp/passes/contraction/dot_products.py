@@ -61,11 +61,13 @@ def dot_schedule(nest: BilinearNest, in_lanes: bool, chooser: Chooser) -> DotSch
     """The schedule: chosen, but for the fields that were handed in."""
     machine, given = chooser.machine, chooser.next_given()
     lanes = dot_lanes(nest.plain or nest) if in_lanes else 1
+    # Registers of one result: a sum of 64 lanes takes four registers of 16 floats.
     cut = _dot_tile(nest, max(1, lanes // machine.lanes(nest.acc.dtype.itemsize)), machine)
     chosen = DotSchedule(
         lanes,
         tuple(v for v, _ in cut),
         tuple(height for _, height in cut),
+        # In order there is no vector of a row to share.
         _sliding_rows(nest, cut, machine) if lanes > 1 else None,
         machine.tuning.sliding_rows,
         parallel_kind_of_products(nest.work, machine),
@@ -81,6 +83,8 @@ def _check(made: DotSchedule, chosen: DotSchedule, nest: BilinearNest, machine: 
     extents = [v.extent for v in made.tile]
     problems = (
         (made.lanes != chosen.lanes, f"lanes decide bits: they are {chosen.lanes}"),
+        # Each check names its field; together they keep a hand-written
+        # record from changing a bit or from failing later.
         (len(made.tile) > 2 or len(set(made.tile)) != len(made.tile), "tile is up to two variables"),
         (not set(made.tile) <= set(filter(nest.one_sided, nest.out)), "tile: one operand alone moves with each"),
         (len(made.heights) != len(made.tile), "heights: one for each variable of the tile"),
@@ -88,6 +92,7 @@ def _check(made: DotSchedule, chosen: DotSchedule, nest: BilinearNest, machine: 
         (made.sliding not in (None, chosen.sliding), "sliding can be left out, not chosen"),
         (made.sliding is not None and made.heights != chosen.heights, "sliding needs the tile that was chosen"),
         (made.sliding_rows < 1, "sliding_rows is 1 at least"),
+        # Spilled totals would be slow but right; far more would take minutes to compile.
         (prod(made.heights) > 4 * machine.registers, "heights: far more results than registers hold"),
     )
     for wrong, why in problems:
@@ -100,13 +105,17 @@ def dot_form(nest: BilinearNest, schedule: DotSchedule) -> tuple[Stmt, ...]:
     lanes, sliding = schedule.lanes, schedule.sliding
     cut = list(zip(schedule.tile, schedule.heights, strict=True))
     content = _one_by_one(nest, lanes) if sliding is None else _by_rows(nest, sliding, lanes, schedule.sliding_rows)
+    # Variables that move both operands: results along them share nothing,
+    # so they are loops around the tile, for threads.
     shared = [v for v in nest.out if not nest.one_sided(v)]
     cut = [c for c in cut if c[0] != sliding]
+    # The inner tile variable first, then plain loops, then the outer one: loops are made from the inside out.
     for var, height in cut[1:]:
         content = tiles(var, height, content, suffix="f")
     for var in reversed([v for v in nest.out if v not in (sliding, *shared) and all(v != c for c, _ in cut)]):
         content = (Loop("serial", var, content),)
     for var, height in cut[:1]:
+        # The outer tile is what threads share, unless there are batches outside of it.
         content = tiles(var, height, content, "serial" if shared else schedule.threads)
     return loops(schedule.threads, shared[:1], loops("serial", shared[1:], content))
 
@@ -115,8 +124,11 @@ def dot_lanes(nest: BilinearNest) -> int:
     """How many lanes sum each result. A tile of many results keeps the machine busy with one vector for each."""
     if not nest.reduce or nest.reduce[-1].extent < LEAST_LANES:
         return 1
+    # Results that share vectors, on both sides: a tile of them keeps the multipliers busy with 16 lanes each.
     one, other = (v.extent if v else 1 for v in _sides(nest))
     tiled = min(one, other) > 1 and one * other >= TILED_RESULTS
+    # At least the nominal lanes: a short sum in a few lanes leaves the
+    # rest of a register empty, and its order is fixed.
     lanes = lanes_for(max(nest.reduce[-1].extent, NOMINAL_LANES))
     return min(lanes, NOMINAL_LANES) if tiled else lanes
 
@@ -126,6 +138,7 @@ def _one_by_one(nest: BilinearNest, lanes: int) -> tuple[Stmt, ...]:
     body: tuple[Stmt, ...] = (*nest.lhs.stmts, *nest.rhs.stmts, nest.update())
     if nest.reduce:
         last = nest.reduce[-1]
+        # Elements go to partial sum k mod lanes, in any number of registers.
         body = strip(last, lanes, body) if lanes > 1 else (Loop("serial", last, body),)
         body = loops("serial", nest.reduce[:-1], body)
     return (Accumulate((nest.accumulator(lanes),), body), *nest.after)
@@ -137,7 +150,9 @@ def _sliding_rows(nest: BilinearNest, cut: list[tuple[Var, int]], machine: Machi
         return None
     row = nest.reduce[-2]
     for var, height in cut:
+        # The shared operand slides: a step along ``var`` is a whole number of steps along summed rows.
         one, other = (nest.lhs, nest.rhs) if nest.lhs.depends(var) else (nest.rhs, nest.lhs)
+        # The whole extent, as the results along it are written out.
         if _rows_apart(one, row, var) and not other.depends(var) and height == var.extent:
             return var
     return None
@@ -146,6 +161,8 @@ def _sliding_rows(nest: BilinearNest, cut: list[tuple[Var, int]], machine: Machi
 def _rows_apart(operand: Operand, row: Var, sliding: Var) -> int:
     """How many places along ``sliding`` lead from one summed row to the next; 0 if results share no rows."""
     step, each = operand.stride(row), operand.stride(sliding)
+    # Stride quotient: how many results further the same row is read. 0 if
+    # it is no whole number or beyond the last result.
     return step // each if step and each and step % each == 0 and 0 < step // each < sliding.extent else 0
 
 
@@ -156,9 +173,12 @@ def _by_rows(nest: BilinearNest, sliding: Var, lanes: int, at_once: int) -> tupl
     """
     *outer, row, last = nest.reduce
     lane = Var(f"{last.name}v", last.extent)
+    # Each result has names and an accumulator of its own, written out.
     results = [Copier({sliding: Index((), t)}, f"_{t}") for t in range(sliding.extent)]
     sums = [s for c in results for s in c.stmts([Accumulate((nest.accumulator(lanes),), ())])]
     body: tuple[Stmt, ...] = ()
+    # Rows are added in order, a few at a time, for all results; each sum sees
+    # its rows in the order in which one by one would.
     for counter, begin, place in KBlocks((), row, min(at_once, row.extent), ()).pieces():
         copier = Copier({row: begin, last: index(lane)}, f"_{place.extent}")
         rows = copier.stmts(_rows(nest, sliding, place.extent))
@@ -175,11 +195,14 @@ def _rows(nest: BilinearNest, sliding: Var, count: int) -> list[Stmt]:
     apart = _rows_apart(shared, row, sliding)
     body: list[Stmt] = []
     mine: list[Expr] = []
+    # Rows of the shared operand, in the order in which they lie; each is loaded once.
     for at in range(apart * (count - 1) + sliding.extent):
+        # The other operand's row n is first needed where result 0 reads it.
         if at % apart == 0 and at // apart < count:
             copier = Copier({row: index(row) + at // apart}, f"_own{at}")
             body.extend(copier.stmts(own.stmts))
             mine.append(copier.expr(own.expr))
+        # Result t reads this row as its own row number (at - t) / apart, where that is whole and among those at hand.
         readers = [(t, (at - t) // apart) for t in range(at % apart, min(at + 1, sliding.extent), apart)]
         readers = [(t, n) for t, n in readers if n < count]
         if not readers:
@@ -198,23 +221,32 @@ def _dot_tile(nest: BilinearNest, registers: int, machine: Machine) -> list[tupl
 
     One of each operand if possible, so that every loaded vector is used several times. ``registers``: of one result.
     """
+    # Two sides: a tile then shares vectors of both.
     two = [v for v in _sides(nest) if v is not None]
     if len(two) < 2:
+        # Else the two longest variables of any side.
         two = sorted(filter(nest.one_sided, nest.out), key=lambda v: v.extent)[-2:]
+    # The longer one outside, so that the inner loop's rest is the smaller.
     two = sorted(two, key=lambda v: -v.extent)
     if len(two) < 2:
+        # One variable: four results keep enough additions in flight.
         return [(v, min(4, v.extent)) for v in two]
     apart = _sides(nest)[0] is not None and _sides(nest)[1] is not None
 
     def cycles(a: int, b: int) -> float:
+        # Loads of a tile: one for each row and each column, or, of one side,
+        # one for each result and one that they share.
         loads = a + b if apart else a * b + 1
         covered = -(-two[0].extent // a) * -(-two[1].extent // b)
+        # One cycle for each multiply-add or load, whichever are more, and a
+        # tenth for what each row adds outside of the loop.
         return covered * (registers * max(a * b, loads) + 0.1 * (a + b))
 
     fitting = [
         (a, b)
         for a in range(1, min(two[0].extent, 12) + 1)
         for b in range(1, min(two[1].extent, 12) + 1)
+        # All results of the tile in registers, one for a load, and two to spare.
         if (a * b + 1) * registers + 2 <= machine.registers
     ]
     a, b = min(fitting, key=lambda ab: cycles(*ab), default=(1, 1))
@@ -222,17 +254,22 @@ def _dot_tile(nest: BilinearNest, registers: int, machine: Machine) -> list[tupl
 
 
 def dot_cost(nest: BilinearNest) -> float:
+    # In cycles for a vector of terms of one result; compared with the cost of lanes along results (tile_choice.py).
     if not nest.reduce:
         return float("inf")
     last = nest.reduce[-1]
     strides = [o.stride(last) for o in (nest.lhs, nest.rhs)]
+    # Vectors of a summed row have to be loads and shuffles; and fewer terms than five leave lanes empty.
     if not all(s is not None and 0 <= s <= SHUFFLED_STRIDE for s in strides) or last.extent < LEAST_LANES:
         return float("inf")
+    # With two sides, a tile multiplies vectors that are loaded for many results.
     two_sided = all(v is not None and v.extent > 2 for v in _sides(nest))
     shared = product_of(filter(nest.one_sided, nest.out)) >= TILED_RESULTS  # many results share one operand's vectors
+    # Adding up the lanes comes once for a result, so it is spread over the vectors of its terms.
     vectors = product_of(nest.reduce) / NOMINAL_LANES
     apart = DOT_SHUFFLE_CYCLES * sum(s not in (0, 1) for s in strides)
     cycles = DOT_TILED_CYCLES if two_sided else DOT_SHARED_CYCLES if shared else DOT_CYCLES
+    # Lanes beyond the extent compute nothing.
     return (cycles + apart + DOT_TOTAL_CYCLES / vectors) / filled(last.extent)
 
 
@@ -244,6 +281,7 @@ def _sides(nest: BilinearNest) -> tuple[Var | None, Var | None]:
 
     def longest(one: Operand, other: Operand) -> Var | None:
         alone = [v for v in nest.out if one.depends(v) and not other.depends(v)]
+        # Of equally long ones the nearer: its rows are in cache together.
         return max(alone, key=lambda v: (v.extent, -abs(one.stride(v) or 0)), default=None)
 
     return longest(nest.lhs, nest.rhs), longest(nest.rhs, nest.lhs)

@@ -39,6 +39,7 @@ def with_copies(nest: BilinearNest, tiles: TileSchedule) -> tuple[tuple[Stmt, ..
 def copied_order(nest: BilinearNest, operand: Operand, tiles: TileSchedule) -> list[Var]:
     """The variables of a copy, outermost first: as in the nest, but lanes that lie apart come together."""
     names = [v for v in (*nest.out, *nest.reduce) if operand.depends(v)]
+    # Stable: all variables keep the nest's order, and the lanes go last, next to each other.
     return sorted(names, key=lambda v: v == tiles.vector and operand.stride(v) != 1)
 
 
@@ -47,11 +48,15 @@ def copied(operand: Operand, name: str, names: list[Var], dtype: DType, kind: st
     copy = Buffer(name, dtype, product_of(names))
     at = linear([index(v) for v in names], [v.extent for v in names])
     read = Operand([Let(name, Load(copy, at))], Read(name, dtype, frozenset(names)))
+    # Names of the copy's own statements get a suffix, as the operand's appear again where tiles read.
     body = Copier({}, f"_{name}").stmts((*operand.stmts, Store(copy, at, operand.expr)))
     *others, last = names
+    # Fewer loops where source and copy step alike.
     joined = merge_vars(others, list(body))
     body, others = Copier(joined).stmts(body), merged(others, joined)
     source = Operand(list(body), operand.expr)
+    # The variable along which the source is dense: reading along it and
+    # storing along another is a transpose by squares.
     fast = next((v for v in (last, *others) if source.stride(v) == 1), last)
     if fast is last:
         body = strip(last, LANES, body)

@@ -25,6 +25,8 @@ class Panels:
     def __init__(self, nest: BilinearNest, tiles: TileSchedule) -> None:
         self.nest, self.moving, self.vector = nest, nest.moving(tiles.vector), tiles.vector
         self.by_block = tiles.pack == "block"
+        # A panel that a block packs is read at once, in the block's loop; one
+        # for all needs a place for every outer position.
         around = () if self.moving.inside or self.by_block else nest.outside
         moved = [] if self.by_block else tiles.moved(nest, self.moving)
         self.others = [v for v in around if self.moving.depends(v)] + moved
@@ -32,6 +34,7 @@ class Panels:
 
     def buffer(self, columns: Pieces) -> Buffer:
         """The memory of all panels of so many columns."""
+        # One panel at a time where blocks pack their own: it stays in the thread's cache.
         count = 1 if self.by_block else product_of(self.others) * columns.count
         return Buffer(f"panel{columns.first}", self.nest.acc.dtype, count * self.terms * columns.length)
 
@@ -60,6 +63,7 @@ class Panels:
         """Where the panel holds one lane of one term: by outer position, column, term, lane."""
         at = linear([index(v) for v in self.others], [v.extent for v in self.others])
         at = Index() if self.by_block else at * columns.count + column
+        # Terms in the order of the sum, each with all lanes of the column: a tile reads the panel from front to back.
         term = linear([index(v) for v in self.nest.reduce], [v.extent for v in self.nest.reduce])
         return (at * self.terms + term) * columns.length + lane
 
@@ -73,14 +77,20 @@ class Panels:
         summed = merged(self.nest.reduce, joined)
         body = Copier(joined).stmts(body)
         loads = Operand(list(body[:-1]), operand.expr)
+        # A summed variable along which the operand is dense decides how the
+        # copy runs: read along it, store across (squares).
         fast = next((v for v in summed if abs(loads.stride(v) or 0) == 1), None)
         if fast is not None and loads.stride(fast) == -1:  # flipped windows: memory is read forwards
             body = Copier({fast: index(fast) * -1 + (fast.extent - 1)}).stmts(body)
         stride = operand.stride(self.vector) or 0
+        # Largest strides outside, so that what shares a line is read together.
         if fast is None:  # what shares lines is read before they leave the cache
             summed.sort(key=lambda v: -abs(loads.stride(v) or 0))
+        # Lanes that lie near each other are loaded with shuffles; no squares are needed.
         if 1 <= stride <= SHUFFLED_STRIDE or fast is None:
             return strip(lane, columns.length, body), summed, False
         rest = [v for v in summed if v != fast]
+        # Rows of the panel are then farther apart than anything else: read a
+        # few of them at a time, each for all terms.
         far = all(abs(stride) > abs(loads.stride(v) or 0) for v in rest)
         return tiles(lane, NOMINAL_LANES, strip(fast, NOMINAL_LANES, body)), rest, far

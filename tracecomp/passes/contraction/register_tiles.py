@@ -30,6 +30,7 @@ def register_tiles(nest: BilinearNest, schedule: TileSchedule) -> tuple[tuple[St
     copying, nest = with_copies(nest, schedule)
     tiled = _Tiled(nest, schedule)
     if schedule.pack == "once" and tiled.moving.inside:
+        # An operand that is made in the same kernel does not exist before; its panel is packed in turn.
         return copying, (*tiled.packing(), *tiled.emit())
     return (*copying, *tiled.packing()), tiled.emit()
 
@@ -41,9 +42,11 @@ class _Tiled:
         self.nest, self.schedule = nest, schedule
         self.moving = nest.moving(schedule.vector)
         self.vector, self.tile, self.threads = schedule.vector, schedule.tile, schedule.threads
+        # Variables that blocks have all of are loops inside of them.
         self.others = [v for v in schedule.beside(nest) if v not in schedule.block_vars]
         self.by_block = schedule.pack == "block"
         self.panels = Panels(nest, schedule)
+        # Numbers all names that are made, as every width and rest has statements of its own.
         self.copies = 0
 
     def packing(self) -> tuple[Stmt, ...]:
@@ -60,10 +63,12 @@ class _Tiled:
         if self.schedule.by_rows:
             return self._by_rows(outer, columns, rows[0])
         parts = [self._blocks(outer, c, some) for c, some in zip(columns, rows, strict=True)]
+        # One shared loop over all of them, so that threads meet once at the end.
         return one_after_another(self.threads, parts)
 
     def _by_rows(self, outer: int, columns: list[Pieces], rows: list[RowBlocks]) -> tuple[Stmt, ...]:
         """Blocks of all columns of some rows."""
+        # Columns inside: the thread keeps its rows of A near, and goes through the columns of B.
         place = Var("place", outer)
         parts = []
         for number, step, some in _numbered(rows):
@@ -81,6 +86,8 @@ class _Tiled:
         split = self.schedule.split_vars
         place = Var("place", outer * columns.count * product_of(split))
         at = index(place) if place.extent > 1 else Index()
+        # Rows change fastest (``_below``), then columns, then outer positions:
+        # neighbouring blocks read the same column of B.
         column, at = at % columns.count, at // columns.count
         mapping = positions([*self.others, *split], at)
         inner = [v for v in self.schedule.block_vars if v not in split]
@@ -95,6 +102,7 @@ class _Tiled:
         """The parts one after another for every value of ``place``."""
         below = one_after_another(self.threads, parts)
         first = below[0] if len(below) == 1 else None
+        # Threads share one loop, so places and blocks are numbered together.
         if self.threads != "serial" and isinstance(first, Loop) and first.kind == self.threads:
             return joined(self.threads, place, first.var, first.body)
         return Loop(self.threads, place, below)
@@ -108,9 +116,11 @@ class _Tiled:
             return self._tiles(nest, columns, column, first, some)
 
         if self.schedule.k_blocks is None:
+            # Without k-blocks a tile's sum begins and ends in registers.
             return body(self.nest)
         height = self.schedule.height
         rows = some.steps.length * height + self.schedule.rows_left * some.rest
+        # What the block's totals span: rows and columns of this block, at all inner values.
         spans = {self.tile: (first * height, rows)} if self.tile else {}
         spans[self.vector] = (columns.start(column), columns.length)
         return in_k_blocks(self.nest, self.schedule.k_blocks, Totals(self._name("totals"), inner, spans), body)
@@ -125,6 +135,7 @@ class _Tiled:
             micro = self._micro(nest, columns, column, (first + index(step)) * height, height)
             tiles.extend([Loop("serial", step, micro)] if steps > 1 else Copier({step: Index()}).stmts(micro))
         if some.rest:
+            # The rest of the rows is one shorter tile, with a body of its own.
             last = Index((), self.schedule.steps * height)
             tiles.extend(self._micro(nest, columns, column, last, self.schedule.rows_left))
         return tuple(tiles)
@@ -136,9 +147,12 @@ class _Tiled:
         mapping = {self.vector: columns.start(column) + index(lane)}
         if self.tile is not None:
             mapping[self.tile] = first + index(unit)
+        # Several tiles stand in one kernel; their names differ by this.
         suffix = f"_{self.copies}"
         read = self._read(nest, columns, column, lane)
         if self.tile is not None and self.schedule.written_out:
+            # Windows that slide along the rows are written out, so they take
+            # the corner instead of an unrolled variable.
             corner = mapping | {self.tile: first}
             return (Loop("vector", lane, sliding(read, self.schedule, corner, height, suffix)),)
         terms: tuple[Stmt, ...] = (
@@ -147,10 +161,12 @@ class _Tiled:
             *(*read.lhs.stmts, *read.rhs.stmts, Update(ACCUMULATOR, (read.lhs.expr, read.rhs.expr))),
         )
         summed = Accumulate((nest.accumulator(),), _summed(nest.reduce, terms, self.schedule.unrolled_terms))
+        # The lanes' loop is outside of the sum: a tile of rows by vectors is then the body of the sum's loop.
         body: tuple[Stmt, ...] = (Loop("vector", lane, Copier(mapping, suffix).stmts((summed, *nest.after))),)
         if self.schedule.unrolled is not None:
             short = Var(self._name("w"), self.schedule.unrolled.extent)
             body = (Loop("tile", short, Copier({self.schedule.unrolled: index(short)}).stmts(body)),)
+        # ``tile`` unrolls: totals of all rows are registers, and one term does all their FMAs.
         return (Loop("tile", unit, body),) if height > 1 else Copier({unit: Index()}).stmts(body)
 
     def _read(self, nest: BilinearNest, columns: Pieces, column: Index, lane: Var) -> BilinearNest:
@@ -166,6 +182,7 @@ class _Tiled:
         if not self.schedule.prefetch_terms or load is None or self.tile is None:
             return ()
         last = self.nest.reduce[-1]
+        # Beyond the end at the last terms: a prefetch of an address that is not mapped does nothing.
         ahead = {self.tile: first, last: index(last) + self.schedule.prefetch_terms, **self._first_unrolled()}
         return (Prefetch(load.buffer, load.offset.substitute(ahead)),)
 
@@ -181,8 +198,10 @@ class _Tiled:
             if buffer.name not in self.schedule.prefetch or not lanes:
                 continue
             line = LINE // buffer.dtype.itemsize
+            # Powers of two, so that number // across and number % across are shifts; a few lines are asked for twice.
             across = _power_of_two(-(-width // line))
             lines = across * _power_of_two(height)
+            # Spread over the terms, so that prefetches do not queue up behind each other.
             each = -(-lines // terms)
             for n in range(each):
                 number = (at * each + n) % lines
@@ -208,6 +227,7 @@ def _numbered(rows: list[RowBlocks]) -> Iterator[tuple[Var, Index, RowBlocks]]:
 def _summed(names: list[Var], body: tuple[Stmt, ...], unrolled: int) -> tuple[Stmt, ...]:
     """Loops over the summed variables; a short innermost one is written out."""
     looped = _looped(names, unrolled)
+    # The order stays: terms of the innermost variable follow each other in the text.
     for last in names[len(looped) :]:
         body = tuple(s for n in range(last.extent) for s in Copier({last: Index((), n)}, f"_{n}").stmts(body))
     for var in reversed(looped):

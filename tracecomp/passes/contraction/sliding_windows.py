@@ -57,14 +57,17 @@ def written_out(nest: BilinearNest) -> bool:
     machine, whatever the tiles of the machine at hand.
     """
     tiles = tiles_of(nest, REFERENCE)
+    # A packed operand has its zeros in the panel, so its conditions ask nothing.
     packed = nest.moving(tiles.vector) if tiles.pack != "no" else None
     conditions = [c for operand in (nest.lhs, nest.rhs) if operand is not packed for c in operand.conditions]
+    # A condition that varies over lanes cannot leave out a term for all of them.
     beside = any(tiles.vector in c.vars() for c in conditions)
     if tiles.tile is None or not conditions or (beside and not tiles.window):
         return bool(tiles.window)
     steps = tiles.tile.extent // tiles.height
     first = index(Var("step", steps)) * tiles.height if steps > 1 else Index()
     at = {tiles.vector: index(Var("lane", tiles.width)), tiles.tile: first}
+    # Written on trial: how many conditions and updates there are is known only then.
     stmts = sliding(nest, tiles, at, tiles.height, "")
     asked, added = (sum(isinstance(s, kind) for s in walk(stmts)) for kind in (If, Update))
     return asked * UPDATES_ASKED <= added
@@ -79,6 +82,7 @@ def sliding(
     """
     assert tiles.tile is not None
     short = tiles.unrolled
+    # An unrolled variable's values are rows too, all beside each other.
     beside: list[dict[Var, Index]] = [{short: Index((), m)} for m in range(short.extent)] if short else [{}]
     rows = [
         (n, Copier({**mapping, tiles.tile: mapping[tiles.tile] + n, **at}, f"{suffix}_{n}_{m}"))
@@ -86,6 +90,7 @@ def sliding(
         for m, at in enumerate(beside)
     ]
     sums = [copier.stmt(Accumulate((nest.accumulator(),), ())) for _, copier in rows]
+    # How many places the window moves from one row to the next.
     apart = rows_apart(nest, tiles.vector, tiles.tile, tiles.window[0]) if tiles.window else 0
     lanes = mapping[tiles.vector].vars()
 
@@ -100,6 +105,8 @@ def sliding(
                 own.names = dict(copier.names)
                 term = _term(nest, own, lanes)
                 if term is not None:
+                    # By the place that is read, so that terms which read the same vector stand together and load it
+                    # once. Terms of one row keep their order: a later place of its window is a later place in memory.
                     found.append(((apart * n + sum(place[:1]), place[1:], n), term))
         return [term for _, term in sorted(found, key=lambda t: t[0])]
 
@@ -115,9 +122,13 @@ def _ending(place: Sequence[int]) -> str:
 def _term(nest: BilinearNest, own: Folding, lanes: Set[Var]) -> _Term | None:
     """The term of the operands as ``own`` copies it; None when it is zero."""
     found = [own.expr(c) for operand in (nest.lhs, nest.rhs) for c in operand.conditions]
+    # A condition that is known to fail means that the operand is padding here: the term would add zero.
     if any(isinstance(c, Const) and not c.value for c in found):
         return None
+    # Conditions over lanes stay masks of the loads. Others, that a loop's
+    # variable decides, become an ``if`` around the term.
     conditions = tuple(c for c in dict.fromkeys(found) if not isinstance(c, Const) and lanes.isdisjoint(c.vars()))
+    # Below that ``if`` they hold, so that loads need no mask for them.
     own.holding.update(conditions)
     update = Update(ACCUMULATOR, (nest.lhs.expr, nest.rhs.expr))
     return _Term(conditions, own.stmts((*nest.lhs.stmts, *nest.rhs.stmts, update)))
@@ -127,6 +138,7 @@ def _summed(outer: Sequence[Var], terms: _Terms, most: int) -> tuple[Stmt, ...]:
     """The terms for all values of the ``outer`` variables, in pieces if these have ``most`` terms altogether."""
     plain = terms(())
     conditions = {c for term in plain for c in term.conditions}
+    # Cut where some condition changes: in each piece more of them are known.
     cuts = [[0, *boundaries(v, conditions), v.extent] for v in outer]
     parts = [
         [_Piece(v, Var(f"{v.name}_{low}", high - low), low) for low, high in pairwise(ends)]
@@ -135,6 +147,7 @@ def _summed(outer: Sequence[Var], terms: _Terms, most: int) -> tuple[Stmt, ...]:
     if all(len(pieces) == 1 for pieces in parts):
         return loops("serial", outer, tuple(_skipping(plain)))
     found = {pieces: terms(pieces) for pieces in product(*parts)}
+    # So many terms would take long to compile; then conditions are asked in one loop.
     if sum(map(len, found.values())) > most:
         return loops("serial", outer, tuple(_skipping(plain)))
     return _in_pieces(parts, (), found)
@@ -158,6 +171,7 @@ def _skipping(terms: Sequence[_Term], known: Set[Expr] = frozenset()) -> Iterato
     def asked(term: _Term) -> Expr | None:
         return next((c for c in term.conditions if c not in known), None)
 
+    # Neighbours with the same condition share one ``if``; their order is not changed.
     for condition, run in groupby(terms, asked):
         if condition is None:
             yield from (s for term in run for s in term.stmts)

@@ -78,6 +78,7 @@ class TileSchedule:
     def columns(self) -> list[Pieces]:
         """The lanes in columns of tiles: whole ones, remaining lanes, those that stand by themselves."""
         found = list(pieces(self.vector.extent - self.tail, self.width))
+        # Columns from left to right: whole ones, a narrower rest, and the tail.
         return [*found, *pieces(self.tail, self.tail, self.vector.extent - self.tail)]
 
     @property
@@ -96,9 +97,11 @@ class TileSchedule:
 
     def blocks_of_rows(self, blocks: int) -> list[RowBlocks]:
         """The rows in about so many blocks of nearly one size."""
+        # Blocks of nearly one size, so that threads end together.
         steps, equal = self._even(blocks)
         found = [RowBlocks(Pieces(equal, 0, steps))] if equal else []
         done = equal * steps
+        # The rest of the rows goes to the last block, as a tile of fewer rows.
         if self.steps > done or self.rows_left or not found:
             found.append(RowBlocks(Pieces(1, done, self.steps - done), bool(self.rows_left)))
         return found
@@ -106,6 +109,8 @@ class TileSchedule:
     def _even(self, blocks: int) -> tuple[int, int]:
         """Steps of a block, and how many have them; what remains is one more block, of about that size if possible."""
         steps, rest = self.steps // blocks, self.rows_left / self.height
+        # The number of steps for which what remains for the last block is nearest to theirs. If that is off
+        # by less than a block, the last block takes it; else it is one block more.
         cuts = [(abs(self.steps + rest - blocks * n), n) for n in (steps, steps + 1)]
         uneven, even = min(cuts)
         return (even, blocks - 1) if uneven < even else (steps, blocks)
@@ -126,8 +131,10 @@ def check_tiles(tiles: TileSchedule, chosen: TileSchedule, nest: BilinearNest, r
     """
     moving, k_blocks = nest.moving(tiles.vector), tiles.k_blocks
     in_tile = [v for v in (tiles.vector, tiles.tile, tiles.unrolled) if v is not None]
+    # The order of summed variables is the order of the sum.
     summed = (*k_blocks.outer, k_blocks.cut, *k_blocks.inner) if k_blocks else tuple(nest.reduce)
     rows = tiles.height * (tiles.unrolled.extent if tiles.unrolled else 1)
+    # A panel holds one operand's lanes; rows of a tile can read it only if they all read the same.
     one_panel = moving.depends(tiles.vector) and nest.one_sided(tiles.vector)
     shared = tiles.tile is None or not moving.depends(tiles.tile)
     _refuse(
@@ -136,10 +143,13 @@ def check_tiles(tiles: TileSchedule, chosen: TileSchedule, nest: BilinearNest, r
         (not 0 < tiles.width <= tiles.vector.extent - tiles.tail, "width is 1 to what there is of vector"),
         (not 0 < tiles.height <= tiles.rows, "height is 1 to what there is of tile"),
         (rows * tiles.width > MOST_RESULTS * registers, f"{rows} by {tiles.width} is far more than registers hold"),
+        # k_blocks name the whole order, which has to be the graph's.
         (summed != tuple(nest.reduce), f"k_blocks has to name {' '.join(v.name for v in nest.reduce)} in this order"),
+        # Which rows read the same vectors follows from strides; it cannot be wished for.
         (tiles.window not in ((), chosen.window), "window can be left out, not chosen"),
         (bool(tiles.window) and tiles.tile != chosen.tile, "window belongs to the tile that was chosen"),
         (tiles.pack != "no" and not (one_panel and shared), "there is no panel that all rows of a tile share"),
+        # Whether padding is packed, and so added, decides bits where a weight is infinite.
         (nest.padded and (tiles.pack == "no") != (chosen.pack == "no"), PADDING),
     )
 
@@ -161,7 +171,9 @@ def check_blocks(schedule: TileSchedule, chosen: TileSchedule, nest: BilinearNes
         (schedule.written_out and schedule.tile is None, "written_out needs rows"),
         (not set(schedule.split_vars) <= set(schedule.block_vars), "split_vars are some of block_vars"),
         (not set(schedule.block_vars) <= beside, "block_vars are variables beside the tile's"),
+        # Totals between k-blocks are kept for a block's variables; without k-blocks there are none.
         (bool(schedule.block_vars) and schedule.k_blocks is None, "block_vars: the totals of k_blocks are theirs"),
+        # A block's own panel must be the only one that its tiles read.
         (by_block and (bool(nest.outside) or moved != others), "blocks read panels of others: pack once"),
         (schedule.by_rows and (by_block or schedule.k_blocks is not None), "by_rows: blocks have no panel, no totals"),
     )

@@ -30,6 +30,7 @@ class Machine:
 
     vector_bytes: int
     registers: int
+    # The reference machine's caches, which hold where the system tells of none.
     l1_bytes: int = 32 * 1024
     l2_bytes: int = 1024 * 1024
     l3_bytes: int = 32 * 1024 * 1024
@@ -51,11 +52,15 @@ class Machine:
     @property
     def cold_bytes(self) -> int:
         """Memory larger than this comes from no cache, as other operands want the last one too: a quarter of it."""
+        # The last cache is shared by what the kernel reads, what it writes and by other threads. A quarter is what
+        # one operand may count on; it also errs towards copying too little rather than too much.
         return self.l3_bytes // 4
 
     @property
     def parallel_work(self) -> float:
         """Vector additions (``passes/cost/scalar_cost.py``) from which on it pays to wake threads for a loop."""
+        # Scaled by how much work goes into the time of one wake-up: a fast
+        # core with slow wake-ups needs longer loops.
         return self.tuning.parallel_work * self.rates.work_of_a_wake
 
     @property
@@ -74,6 +79,7 @@ def host() -> Machine:
         return chosen
     try:
         return _host(str(config.cache_directory()))
+    # The key is the folder, so that a test with a cache folder of its own does not see this process's record.
     except FileNotFoundError:  # a user without a home has no records either
         return described()
 
@@ -90,6 +96,8 @@ def on(machine: Machine) -> Iterator[Machine]:
 
 @cache
 def _host(folder: str) -> Machine:
+    # Sizes are what the system says, rates what was measured: only the
+    # latter need a record, so a missing one is no error.
     plain = described()
     return replace(plain, rates=recorded(folder) or plain.rates)
 
@@ -112,6 +120,8 @@ def _with_caches(machine: Machine, caches: dict[int, Cache]) -> Machine:
     if second:
         machine = replace(machine, l2_bytes=second.nbytes, l2_ways=second.ways or machine.l2_ways)
     if last:
+        # AMD reports a slice of the third cache that some cores share. Never below
+        # the second cache: schedules count on l1 <= l2 <= l3.
         machine = replace(machine, l3_bytes=max(last.nbytes, machine.l2_bytes), l3_sharers=last.sharers)
     elif second:
         machine = replace(machine, l3_bytes=second.nbytes, l3_sharers=second.sharers)

@@ -53,10 +53,15 @@ def read() -> Processor:
     flags = set(cpu.get("flags", "").split())
     caches = {level: c for level, c in _caches().items() if PLAUSIBLE[level][0] <= c.nbytes <= PLAUSIBLE[level][1]}
     name = cpu.get("model name") or _sysctl_text("machdep.cpu.brand_string") or platform.processor() or "unknown"
+    # All four are asked for, as code generation uses masks (VL), bytes and halves (BW), and 64-bit
+    # integers (DQ) at will. Knights Landing has F alone, and is scheduled as AVX2.
     if {"avx512f", "avx512vl", "avx512bw", "avx512dq"} <= flags:
+        # Zen 4 runs a 512-bit instruction as two halves. Family 25 is Zen 3 too,
+        # but that has no AVX-512 and does not come here.
         in_halves = (cpu.get("vendor_id"), cpu.get("cpu family")) == _ZEN4
         return Processor(name, 64, 32, in_halves, caches)
     if "avx2" in flags:
+        # VEX encodings name 16 registers; AVX-512 and AArch64 have 32.
         return Processor(name, 32, 16, False, caches)
     arm = platform.machine() in ("arm64", "aarch64")
     return Processor(name, 16, 32 if arm else 16, False, caches)
@@ -65,6 +70,7 @@ def read() -> Processor:
 def key() -> str:
     """Names the kind of processor: one record of measurements holds for all that share it."""
     cpu = _cpuinfo()
+    # The vector width is part of the key: a hypervisor may hide AVX-512 from a processor of the same name.
     words = (read().name, cpu.get("cpu family", ""), cpu.get("model", ""), cpu.get("stepping", ""))
     return " ".join((*words, platform.machine(), f"{8 * read().vector_bytes}-bit vectors")).strip()
 
@@ -76,6 +82,8 @@ def _cpuinfo() -> dict[str, str]:
         text = Path("/proc/cpuinfo").read_text(encoding="utf8")
     except OSError:
         return {}
+    # Processors are separated by an empty line. The first stands for all: a schedule made for
+    # it is right on the others of a hybrid part too, only less fast.
     pairs = (line.partition(":") for line in text.split("\n\n")[0].splitlines())
     return {name.strip(): value.strip() for name, _, value in pairs}
 
@@ -83,6 +91,7 @@ def _cpuinfo() -> dict[str, str]:
 def _caches() -> dict[int, Cache]:
     if sys.platform == "darwin":
         return _from_sysctl()
+    # sysfs first, because it knows who shares a cache; sysconf asks the processor and knows sizes alone.
     return _from_sysfs(Path("/sys/devices/system/cpu/cpu0/cache")) or _from_sysconf()
 
 
@@ -90,6 +99,7 @@ def _from_sysfs(folder: Path) -> dict[int, Cache]:
     """Linux's description of the caches that hold data."""
     found: dict[int, Cache] = {}
     for index in sorted(folder.glob("index*")):
+        # Files of an index come and go with the hypervisor. One that cannot be read is as if it were not there.
         with suppress(OSError, ValueError):
             if _word(index / "type") in ("Data", "Unified"):
                 level, nbytes = int(_word(index / "level")), _bytes(_word(index / "size"))
@@ -103,6 +113,7 @@ def _line(index: Path) -> int:
 
 
 def _count(index: Path, name: str) -> int:
+    # Ways and line may be missing where the size is known; 0 keeps the default of ``Machine``.
     try:
         return int(_word(index / name))
     except (OSError, ValueError):
@@ -145,9 +156,12 @@ def _from_sysctl() -> dict[int, Cache]:
     line = _sysctl_number("hw.cachelinesize")
     found: dict[int, Cache] = {}
     for level, names in ((1, ("l1dcachesize",)), (2, ("l2cachesize",)), (3, ("l3cachesize",))):
+        # perflevel0 are the fast cores. Intel Macs have no such names and only the plain ones.
         sizes = [_sysctl_number(f"{stem}.{name}") for stem in ("hw.perflevel0", "hw") for name in names]
         nbytes = next(filter(None, sizes), 0)
         if nbytes:
+            # Apple's second cache is one for a cluster of cores. Of the others
+            # nothing is told, so they count as private.
             sharers = _sysctl_number("hw.perflevel0.cpusperl2") if level == 2 else 1
             found[level] = Cache(nbytes, 0, line, max(sharers, 1))
     return found
@@ -164,6 +178,7 @@ def _sysctl_text(name: str) -> str:
 def _sysctl(name: str) -> bytes:
     """The value under a name of macOS; empty elsewhere and where there is none."""
     libc, size = ctypes.CDLL(None), ctypes.c_size_t(256)
+    # Linux on Arm comes here too, as its cpuinfo names no model; its C library has no such function.
     if not hasattr(libc, "sysctlbyname"):
         return b""
     buffer = ctypes.create_string_buffer(size.value)

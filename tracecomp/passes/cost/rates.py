@@ -41,8 +41,11 @@ class Rates:
     def work_of_a_wake(self) -> float:
         """How much more a core gets done in the time of a wake-up than the reference machine does; a power of two."""
         if self.wake_seconds <= 0.0 or self.multiply_adds <= 0.0:
+            # No worker to wake, or a record that makes no sense: thresholds stay as they were tuned.
             return 1.0
         ratio = self.wake_seconds * self.multiply_adds / (REFERENCE.wake_seconds * REFERENCE.multiply_adds)
+        # Powers of two, because two measurements of one machine differ by a
+        # few percent, and a program's loops should not.
         return min(max(2.0 ** round(log2(ratio)), STEPS[0]), STEPS[1])
 
 
@@ -56,6 +59,8 @@ def recorded(folder: str) -> Rates | None:
         found = json.loads((Path(folder) / FILE).read_text(encoding="utf8"))[processor.key()]
         return Rates(**{f.name: float(found[f.name]) for f in fields(Rates)})
     except (OSError, ValueError, KeyError, TypeError):
+        # Anything unreadable is as if nobody had measured. A record decides
+        # speed alone, so a warning would only be noise.
         return None
 
 
@@ -68,5 +73,6 @@ def record(folder: str, rates: Rates) -> Path:
     except (OSError, ValueError, AssertionError):
         found = {}
     path.parent.mkdir(parents=True, exist_ok=True)
+    # Others' records are kept: one cache folder may be shared by machines, over a network for example.
     path.write_text(json.dumps(found | {processor.key(): asdict(rates)}, indent=1) + "\n", encoding="utf8")
     return path

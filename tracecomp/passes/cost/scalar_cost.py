@@ -44,10 +44,12 @@ def expr_cost(expr: Expr) -> float:
     """Cost of evaluating an expression once."""
     if not isinstance(expr, Call):
         return 0.0
+    # Reads and constants are free: loads are counted where memory is the limit, by MOVING_COST.
     own = 1.0 if expr.op in _CHEAP else _OWN.get(expr.op, _FUNCTION)
     return own + sum(expr_cost(a) for a in expr.args)
 
 
 def stmts_cost(body: Iterable[Stmt]) -> float:
     """Cost of evaluating statements once."""
+    # Half for the statement itself: a let of a load has an expression that costs nothing.
     return sum(0.5 + (expr_cost(s.value) if isinstance(s, Let | Store) else 0.0) for s in body)

@@ -28,8 +28,12 @@ class Sizes:
 
     @property
     def places(self) -> int:
+        # A stride sorts the places of a window by remainder; each remainder is a
+        # convolution of stride 1 with a window of its own length.
         """Products for two results: one more than its places for every piece of a window (``form_of``)."""
         lengths = [len(range(r, self.window, self.stride)) for r in range(self.stride)]
+        # F(2, n) needs n + 1 products for two results: n, and one more for each
+        # piece of up to three places that is transformed.
         return sum(length + -(-length // LONGEST_PIECE) for length in lengths)
 
     @property
@@ -45,12 +49,18 @@ def speed(channels: int, filters: int, images: int, axes: Sequence[Sizes], stead
     same in many calls.
     """
     places = prod(axis.places for axis in axes)
+    # A dilated convolution is ``dilation`` interleaved ones without dilation, so pairs are counted per remainder.
     pairs = prod(axis.pairs * axis.dilation for axis in axes)
     if places > MOST_PLACES or 0 in (channels, filters, images * pairs):
         return 1.0
+    # Weights that last are transformed in the first call alone. Reading them is then the cost, and only
+    # where they left the caches: Winograd has more weights than the plain form.
     near, far = (0, READ_COST_FAR) if steady else (TRANSFORM_COST, TRANSFORM_COST_FAR)
     of_weights = far if places * channels * filters > FAR_WEIGHTS else near
+    # Transforming the image is shared by all filters, transforming the results back by all
+    # channels, and transforming weights by all tiles of the batch.
     transforming = TRANSFORM_COST * (1 / channels + 1 / filters) + of_weights / (images * pairs)
     products = pairs * places * (1 + transforming)
+    # Products of the plain form by products here, both as multiply-adds, with the transforms counted in that unit.
     estimate = prod(axis.out * axis.window for axis in axes) / products
     return estimate if estimate >= LEAST_SPEED else 1.0

@@ -22,6 +22,8 @@ MOST_VALUES = 1 << 20
 def shared_where_it_pays(body: Iterable[Stmt], machine: Machine) -> tuple[Stmt, ...]:
     """The statements with parallel loops made brief or serial that do too little for other threads to help."""
     return tuple(
+        # Total over the statement, not per iteration: a short loop with a
+        # long body is as worth sharing as the reverse.
         replace(s, kind=parallel_kind(sum(_work((s,), 1)), machine))
         if isinstance(s, Loop) and s.kind == "parallel"
         else s
@@ -38,8 +40,10 @@ def _work(body: Iterable[Stmt], times: int) -> Iterator[float]:
             case Let(_, value) | Check(value):
                 yield times * expr_cost(value)
             case Store(_, _, value):
+                # A store that computes little still moves its line through memory, whichever is longer counts.
                 yield times * max(expr_cost(value), MOVING_COST)
             case Update(_, args):
+                # One for the multiply-add itself, plus what its operands cost.
                 yield times * (1 + sum(map(expr_cost, args)))
             case _:
                 yield from _work(children(stmt), times)
@@ -47,6 +51,8 @@ def _work(body: Iterable[Stmt], times: int) -> Iterator[float]:
 
 def _runs(var: Var, body: tuple[Stmt, ...]) -> Iterator[tuple[int, tuple[Stmt, ...]]]:
     """The parts of a loop's body and how often each runs: conditions on the variable alone hold for some values."""
+    # A condition on the loop's own variable (peeled borders, triangles) makes parts of the body rarer. Values are
+    # tried one by one, in numpy: exact, where an estimate of a half would hide a loop that hardly runs.
     if var.extent <= MOST_VALUES and any(isinstance(s, If) for s in body):
         yield from _runs_for(np.arange(var.extent), var, body)
     else:
@@ -59,6 +65,7 @@ def _runs_for(values: Array, var: Var, body: tuple[Stmt, ...]) -> Iterator[tuple
         if held is None:
             yield len(values), (stmt,)
         else:
+            # Nested conditions narrow the same values, so an element counts only where all of them hold.
             yield from _runs_for(values[held], var, children(stmt))
 
 
@@ -66,6 +73,8 @@ def _held(condition: Expr, var: Var, values: Array) -> Array | None:
     """For which values of a variable a condition holds; None when it depends on more than that."""
     try:
         found = Scope({var: values}).expr(condition)
+    # The condition reads data or another loop's variable: taken as always true,
+    # which overestimates and so only shares a loop too many.
     except (KeyError, VerifyError):
         return None
     return np.broadcast_to(found, values.shape)

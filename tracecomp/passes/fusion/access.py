@@ -16,6 +16,8 @@ TRANSPARENT_KINDS = frozenset({"view", "creation"})
 
 
 def buffer_of(value: Value) -> Value:
+    # A reshape of dense memory names the same bytes in the same order, so it needs no buffer. Other
+    # views reorder elements and are views of the index, not of the memory.
     """The value whose memory holds ``value``: reshapes of dense memory cost nothing."""
     while value.node is not None and value.node.op.name == "reshape":
         value = value.node.inputs[0]
@@ -24,6 +26,8 @@ def buffer_of(value: Value) -> Value:
 
 def broadcast_index(position: Sequence[Index], shape: Shape) -> tuple[Index, ...]:
     """The operand position, in ``shape``, that an elementwise operator reads for a result position."""
+    # Broadcasting aligns shapes at their last axes, and an axis of size 1
+    # is read at 0 whatever the result's position is.
     offset = len(position) - len(shape)
     return tuple(Index() if size == 1 else position[offset + axis] for axis, size in enumerate(shape))
 
@@ -49,6 +53,8 @@ def producers(node: Node, through: Callable[[Node], bool]) -> list[Node]:
     """Nodes whose results ``node`` reads, those that are looked ``through`` left out."""
     found: dict[Node, None] = {}
     stack = list(node.inputs)
+    # Views are looked through here, so that fusion sees arithmetic meet arithmetic. A dict keeps the
+    # order of discovery: groups are formed in the same order in every process.
     while stack:
         producer = stack.pop().node
         if producer is None:
@@ -67,9 +73,12 @@ class Space:
         self.node = node
         self.materialized_views = materialized_views
         is_reduction = isinstance(node.op.loop, Reduced)
+        # A reduction runs over its operand's elements, and its result is a
+        # position of that space without the reduced axes.
         self.shape = node.inputs[0].shape if is_reduction else node.outputs[0].shape
         self.numel = (node.inputs[0] if is_reduction else node.outputs[0]).type.numel
         self.var = Var("t", self.numel)
+        # A space of one element has no variable: every index in it is a constant, and normal forms stay comparable.
         self.flat = index(self.var) if self.numel != 1 else Index()
 
     @cached_property
@@ -89,7 +98,10 @@ def reads_aligned(value: Value, target: Value, inside: Set[Node], materialized_v
     flat = index(var) if value.type.numel != 1 else Index()
     found: list[ReadAt] = []
     _Tracer(materialized_views, found, inside).value(value, unravel(flat, value.shape))
+    # Offsets are normal forms, so equal ones are the same element at every position. Unequal ones
+    # may still be equal, and the answer is then no, which only loses a fusion.
     reads = [r for r in found if r.value is target]
+    # Equal offsets alone would let a smaller target be read from a part of the larger value's positions.
     return all(r.offset == flat for r in reads) and (not reads or value.type.numel == target.type.numel)
 
 
@@ -121,17 +133,22 @@ class _Tracer:
         node = value.node
         if node is None or not (node in self.inside or is_transparent(node, self.materialized_views)):
             self.found.append(ReadAt(value, linear(position, value.shape)))
+        # A value may be reached by many ways through a diamond of views. Without
+        # this the number of visits would double at each.
         elif (value, position) not in self.seen:
             self.seen.add((value, position))
             if isinstance(node.op.loop, Pointwise | Indexed):
                 self.node(node, position)
             else:
+                # A reduction inside reads whole rows. Variables that occur nowhere else stand
+                # for "any element", so no read of it is ever aligned.
                 for operand in node.inputs:
                     self.value(operand, tuple(index(Var("any", size)) for size in operand.shape))
 
     def _reader(self, operand: Value) -> Callable[..., Expr]:
         def read(position: Sequence[Index], where: Expr | None = None) -> Expr:
             self.value(operand, tuple(position))
+            # A scalar constant is handed on as one: a loop meaning may look at its number.
             if operand.type.numel == 1 and operand.node and operand.node.op.name == "full":
                 return Const(operand.node.attrs["value"], operand.dtype)
             over = frozenset(v for i in position for v in i.vars())
@@ -144,6 +161,7 @@ def is_interleaving(node: Node) -> bool:
     """Whether a node puts one element of each operand after the other."""
     return (
         node.op.name == "concat"
+        # Along the last axis, one element each: results then alternate in memory, as real and imaginary parts do.
         and node.attrs["axis"] == node.outputs[0].ndim - 1
         and all(v.shape[-1] == 1 for v in node.inputs)
     )

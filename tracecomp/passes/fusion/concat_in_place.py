@@ -21,9 +21,11 @@ RUN_BYTES = 64
 
 def with_concats_in_place(partition: Partition, graph: Graph, aliases: Mapping[int, int]) -> Partition:
     """The partition without the concatenations all of whose parts are made for them alone."""
+    # A concatenation that is written over an input: its parts would be stored while others may still read that input.
     outputs = {buffer_of(o.value) for o in graph.outputs}
     overwriting = {buffer_of(graph.outputs[o].value) for o in aliases}
     maker = {v: g for g in partition.groups for v in partition.stored[g]}
+    # Reads are counted per buffer, so that two views of one part count as two readers.
     reads: dict[Value, int] = {}
     for group in partition.groups:
         for value in values_read(group, partition):
@@ -36,6 +38,8 @@ def with_concats_in_place(partition: Partition, graph: Graph, aliases: Mapping[i
         # A part that somebody else reads, or that is read back while it is made, would be read with gaps between runs.
         if all(v not in outputs and reads.get(v) == 1 and _stores_anywhere(maker.get(v)) for v in parts):
             found.append(parts)
+    # An interleaving store writes whole vectors only if one kernel makes all
+    # parts. Alone, each would write every n-th element.
     kept = [p for p in found if not _is_interleaved(p) or _interleaved_by_one(p, found, partition)]
     slices = {value: place for parts in kept for value, place in parts.items()}
     if not slices:
@@ -48,6 +52,7 @@ def with_concats_in_place(partition: Partition, graph: Graph, aliases: Mapping[i
 
 def _parts(group: Group) -> dict[Value, BufferSlice]:
     """The parts of a concatenation, and where they lie in it; empty if the group is none, or its runs are short."""
+    # One node only: a concatenation that was fused with arithmetic already has a kernel that reads all parts once.
     node, whole = group.nodes[0], group.nodes[0].outputs[0]
     if node.op.name != "concat" or len(group.nodes) != 1:
         return {}
@@ -56,10 +61,12 @@ def _parts(group: Group) -> dict[Value, BufferSlice]:
     inner, start = prod(whole.shape[axis + 1 :]), 0
     for value in node.inputs:
         run = value.shape[axis] * inner
+        # Interleavings have runs of one element and are judged by _interleaved_by_one.
         if run * size < RUN_BYTES and not is_interleaving(node):
             return {}
         found[buffer_of(value)] = BufferSlice(whole, ((run, whole.shape[axis] * inner, start),))
         start += run
+    # A value that is concatenated with itself would need two places at once.
     return found if len(found) == len(node.inputs) else {}
 
 
@@ -67,6 +74,8 @@ def _interleaved_by_one(
     parts: Mapping[Value, BufferSlice], found: list[dict[Value, BufferSlice]], partition: Partition
 ) -> bool:
     """Whether one kernel makes all parts, of one element each, and interleaves all that it stores alike."""
+    # All that the kernel stores has to be interleaved in the same number: a plain
+    # store beside it would be scattered over lanes of another step.
     alike = {v for other in found if _is_interleaved(other) and len(other) == len(parts) for v in other}
     makers = [g for g in partition.groups if not parts.keys().isdisjoint(partition.stored[g])]
     return len(makers) == 1 and makers[0].kind == "loops" and alike.issuperset(partition.stored[makers[0]])
@@ -78,6 +87,7 @@ def _is_interleaved(parts: Mapping[Value, BufferSlice]) -> bool:
 
 def _stores_anywhere(group: Group | None) -> bool:
     """Whether a kernel stores every element once, and does not read what it has stored."""
+    # A reduction's result is read back by later passes over the row, from where it would have to lie densely.
     return group is not None and group.kind in ("loops", "bilinear") and not group.has_reduction
 
 
@@ -86,9 +96,11 @@ def _outermost(slices: Mapping[Value, BufferSlice]) -> dict[Value, BufferSlice]:
     wholes: Set[Value] = {p.whole for p in slices.values()}
     found = {}
     for value, place in slices.items():
+        # A part of a part lies in the outermost whole: steps are applied from the inside out.
         while place.whole in slices:
             outer = slices[place.whole]
             place = BufferSlice(outer.whole, (*place.steps, *outer.steps))
+        # Wholes that became parts have no buffer of their own any more, so they have no place either.
         if value not in wholes:
             found[value] = place
     return found

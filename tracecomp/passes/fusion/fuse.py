@@ -36,6 +36,7 @@ class Fuser:
         self.readers = Readers(graph, overwritten)
         self.group_of = self.readers.group_of
         self.groups: dict[int, Group] = {}
+        # A bitset in one int: most groups are needed by none, and asking that is the fast way out of _merge.
         self.needed = 0  # every group that another one depends on, by id
         self.decisions: list[Decision] = []
 
@@ -45,11 +46,14 @@ class Fuser:
         readers.choose(units)
         for node in units:
             self._add(node)
+        # Siblings last: merging producers with consumers saves a store and a load, sharing a read
+        # saves one load, so the former should have its choice of partners.
         if self.enabled:
             self._merge_siblings(units)
         groups = self._ordered()
         again = rematerialized(groups, readers) if self.enabled else set()
         stored = {g: self._stored(g, again) for g in groups}
+        # A group whose results are all rematerialized elsewhere computes nothing that anybody reads.
         groups = [g for g in groups if stored[g]]
         return Partition(groups, stored, again, self.decisions, readers.order, readers.materialized_views)
 
@@ -58,8 +62,11 @@ class Fuser:
         if node.op.kind not in TRANSPARENT_KINDS:
             return True
         value = node.outputs[0]
+        # A reshape that is asked for is the buffer of what it reshapes.
         if buffer_of(value) is not value:
             return False
+        # Three reasons to store a view: it is an output, an opaque kernel takes its
+        # address, or reading through it would cross memory.
         return value in self.readers.wanted or self._needs_memory(value) or self._crosses(node)
 
     def _crosses(self, node: Node) -> bool:
@@ -67,6 +74,8 @@ class Fuser:
         value = node.outputs[0]
         return _is_transpose(node) and any(
             isinstance(user.op.loop, Pointwise)
+            # Reading x.T beside y element by element makes one of both a read per line. Stored once by a kernel that
+            # turns squares, all later reads are dense. If every operand is transposed alike, nothing crosses.
             and any(v.type.numel == value.type.numel and not _permuted(v) for v in user.inputs)
             for user in self.readers.users(value)
         )
@@ -75,8 +84,10 @@ class Fuser:
         for user in self.readers.users(value):
             if user.op.name == "reshape" and self._needs_memory(user.outputs[0]):
                 return True
+            # A reshape shares the buffer, so what is asked of it is asked of the value.
             if user.op.name == "reshape" and user.outputs[0] in self.readers.wanted:
                 return True
+            # Kernels with loops of their own (sorting, solving, host calls) take pointers to dense memory.
             if not isinstance(user.op.loop, Pointwise | Indexed | Reduced | Bilinear):
                 return True
         return False
@@ -86,11 +97,13 @@ class Fuser:
         group = Group(len(self.group_of), _kind(node), [node], self._domain(node))
         self.groups[group.id] = group
         self.group_of[node] = group
+        # Ancestors are transitive: the union of the producers' closures.
         for producer in self.readers.producers(node):
             group.ancestors |= self._closure(self.group_of[producer])
         self.needed |= group.ancestors
         if not self.enabled:
             return
+        # The largest transfer first: a merge may rule out a later one, and each saves its bytes.
         found = sorted(self.readers.producers(node), key=lambda n: -n.outputs[0].type.nbytes)
         for producer in found:
             first, second = self.group_of[producer], self.group_of[node]
@@ -101,6 +114,8 @@ class Fuser:
     def _domain(self, node: Node) -> Domain:
         if isinstance(node.op.loop, Reduced):
             x, axes = node.inputs[0], tuple(node.attrs["axes"])
+            # Places of a window are few and lie apart, so fewer than 64 are summed
+            # in order; lanes go along the results instead.
             return Domain.of(x.shape, axes, _of_windows(x, prod(x.shape[d] for d in axes)))
         return Domain.of(node.outputs[0].shape)
 
@@ -114,6 +129,7 @@ class Fuser:
         fit = self._fit(first, second)
         if isinstance(fit, str):
             return fit
+        # Last of the checks, as it is the only one that walks over the other groups' sets.
         if self._would_cycle(first, second):
             return "another kernel stands between them"
         domain, rows = fit
@@ -122,10 +138,13 @@ class Fuser:
 
     def _fit(self, first: Group, second: Group) -> tuple[Domain, set[Node]] | str:
         """The common space and its row nodes, or the reason why there is none."""
+        # These have no element-wise meaning that could be evaluated inside another loop.
         if "imperative" in (first.kind, second.kind) or "control" in (first.kind, second.kind):
             return "one of them is not a loop over independent elements"
+        # Squares in registers need a loop order of their own, which other reads of the kernel would have to follow.
         if any(n in self.readers.materialized_views and _is_transpose(n) for n in (*first.nodes, *second.nodes)):
             return "a transpose runs in blocks of its own"
+        # Contractions are asked before spaces are compared: their space is that of their results.
         if "bilinear" in (first.kind, second.kind):
             reason = self._unfit_for_contraction(first, second)
             if reason:
@@ -142,10 +161,12 @@ class Fuser:
         """Why two groups, one of them at least a contraction, cannot be one kernel; "" when they can."""
         if first.kind == second.kind:
             return "each is a contraction"
+        # A reduction beside a contraction would need all of a row, where a register tile has a part of it.
         if first.has_reduction or second.has_reduction or first.domain.numel != second.domain.numel:
             return "only elementwise results of the same shape join a contraction"
         members = set(first.nodes)
         contractions = (n for n in second.nodes if isinstance(n.op.loop, Bilinear))
+        # An epilogue comes after the sum. What is computed before it would be computed once for each time it is read.
         if any(p in members for n in contractions for p in self.readers.producers(n)):
             return "operands of a contraction are read many times"
         return ""
@@ -154,13 +175,17 @@ class Fuser:
         element, row = domain.offsets()
         members = set(first.nodes)
         for node in second.nodes:
+            # Operands of a contraction are no part of its space; _unfit_for_contraction has dealt with them.
             if isinstance(node.op.loop, Bilinear):
                 continue
+            # In a space with reductions a node stands either for every element or
+            # once for a row; its offset is spelled accordingly.
             here = row if node in rows else element
             for read in self.readers.space(node).reads:
                 producer = read.value.node
                 if producer not in members:
                     continue
+                # A reduction's result exists once per row, also where its node is not (yet) in ``rows``.
                 is_row = producer in rows or isinstance(producer.op.loop, Reduced)
                 # Indices are normal forms, so equal terms mean the same element at every position; unequal ones may
                 # also mean it, and then fusion is only missed.
@@ -173,6 +198,8 @@ class Fuser:
         for node in second.nodes:
             for producer in self.readers.producers(node):
                 group = self.group_of[producer]
+                # Direct producers suffice: if one of them depends on ``first``,
+                # through any number of others, its ancestors say so.
                 if group is not first and group is not second and group.ancestors >> first.id & 1:
                     return True
         return False
@@ -180,6 +207,7 @@ class Fuser:
     def _merge(self, first: Group, second: Group, domain: Domain, rows: set[Node]) -> None:
         # ``ancestors`` is the transitive closure of dependences, one bit per group id, so that _would_cycle asks with
         # one shift. The merged group keeps the id of ``first``; every set that has either id gets the closure of both.
+        # Graph order keeps producers before consumers, which building the nest relies on.
         first.nodes = sorted(first.nodes + second.nodes, key=self.readers.order.__getitem__)
         first.domain, first.rows = domain, rows
         first.kind = "bilinear" if "bilinear" in (first.kind, second.kind) else first.kind
@@ -195,6 +223,7 @@ class Fuser:
         self.needed |= kept | brought
         for group in self.groups.values():
             if group.ancestors & (gone | kept) and group is not first:
+                # Whoever depended on either depends now on both, and on all that both needed.
                 group.ancestors = group.ancestors & ~gone | kept | first.ancestors
 
     def _merge_siblings(self, units: list[Node]) -> None:
@@ -203,6 +232,8 @@ class Fuser:
         for node in units:
             if isinstance(node.op.loop, Pointwise | Reduced):
                 for read in self.readers.space(node).reads:
+                    # Aligned with the reader's own flat position: only then do both kernels read the
+                    # value in the same order, so that one pass serves both.
                     if read.value.type.nbytes >= SIBLING_BYTES and read.offset == self.readers.space(node).flat:
                         readers.setdefault(read.value, []).append(node)
         interleaved = (self.readers.producers(node) for node in units if is_interleaving(node))
@@ -210,6 +241,7 @@ class Fuser:
             # Neighbours suffice: once two are merged, the next meets their group.
             for a, b in pairwise(nodes):
                 first, second = self.group_of[a], self.group_of[b]
+                # A contraction reads operands many times and in its own order; sharing a read with it saves nothing.
                 if first is second or "bilinear" in (first.kind, second.kind):
                     continue
                 if first.ancestors >> second.id & 1:
@@ -218,6 +250,8 @@ class Fuser:
                     self._try_merge(first, second)
 
     def _indirect(self, first: Group, second: Group) -> bool:
+        # _would_cycle looks at producers of ``second``. Siblings need not be neighbours, so a way
+        # of two or more steps from one to the other has to be ruled out here.
         direct = {self.group_of[p].id for n in second.nodes for p in self.readers.producers(n)}
         return bool(second.ancestors >> first.id & 1) and first.id not in direct
 
@@ -225,6 +259,7 @@ class Fuser:
         stored = []
         for node in group.nodes:
             for value in node.outputs:
+                # Imperative kernels write all their results: they have no way to leave one out.
                 needed = node not in rematerialized and self.readers.leaves_group(value, group, rematerialized)
                 if value in self.readers.wanted or needed or group.kind in ("imperative", "control"):
                     stored.append(value)
@@ -232,9 +267,11 @@ class Fuser:
 
     def _ordered(self) -> list[Group]:
         """Groups after those they read; among the ready ones, by where their last node stands in the graph."""
+        # By the last node: a group that merges have made long comes where it is complete, near those who read it.
         remaining = sorted(self.groups.values(), key=lambda g: self.readers.order[g.nodes[-1]])
         done, ordered = 0, []
         while remaining:
+            # A group may be in its own set after merges with what depended on it; that bit is ignored.
             ready = next((g for g in remaining if g.ancestors & ~done & ~(1 << g.id) == 0), None)
             if ready is None:
                 raise AssertionError("kernel groups depend on each other in a cycle")
@@ -247,6 +284,7 @@ class Fuser:
 def _is_transpose(node: Node) -> bool:
     """Whether a node moves another axis to the end of something large."""
     value = node.outputs[0]
+    # Smaller ones stay in the first cache, where a strided read costs little.
     return node.op.name == "permute" and value.type.numel >= MIN_TRANSPOSED and node.attrs["dims"][-1] != value.ndim - 1
 
 
@@ -260,6 +298,7 @@ def _of_windows(value: Value, places: int) -> bool:
         if node.op.name == "windows":
             return bool(prod(node.attrs["sizes"]) == places)
         if node.op.kind == "elementwise" or node.op.name == "reshape":
+            # Same number of elements: each of them follows from one place of one window.
             operands = {v for v in node.inputs if v.type.numel == value.type.numel} - seen
             seen |= operands
             stack += operands
@@ -281,6 +320,7 @@ def _common_domains(first: Group, second: Group) -> Iterator[tuple[Domain, set[N
     """Spaces in which both groups could run, with the nodes that then have one element a row."""
     a, b = first.domain, second.domain
     if a.has_reduction and b.has_reduction:
+        # Both reduce: only over the same runs, as the passes over a row are shared.
         if a == b:
             yield a, first.rows | second.rows
     elif a.has_reduction:
@@ -294,5 +334,7 @@ def _common_domains(first: Group, second: Group) -> Iterator[tuple[Domain, set[N
 def _with_map(domain: Domain, rows: set[Node], other: Group) -> Iterator[tuple[Domain, set[Node]]]:
     if other.domain.numel == domain.numel:
         yield domain, rows
+    # Its nodes have one element for a row: they run between the passes. Tried second, so
+    # that when rows have one element each the plain reading wins.
     if other.domain.numel == domain.rows:
         yield domain, rows | set(other.nodes)

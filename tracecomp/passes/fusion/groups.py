@@ -14,6 +14,8 @@ from tracecomp.passes.fusion.access import MaterializedViews
 
 def lanes_for(extent: int, windows: bool = False) -> int:
     """Partial sums of a reduction whose innermost reduced run has ``extent`` elements."""
+    # Below 9 elements halving the lanes costs more than the sum in order. 16 and 64 are part of the order of
+    # sums (docs/numerics.md, 3): the same on every machine, however wide its registers are.
     few = 64 if windows else 9
     return 1 if extent < few else 16 if extent < 64 else 64
 
@@ -34,12 +36,15 @@ class Domain:
         runs: list[tuple[int, bool]] = []
         for axis, extent in enumerate(shape):
             reduced = axis in axes
+            # Axes of size 1 say nothing about the order and would keep runs apart that are one.
             if extent == 1:
                 continue
+            # Neighbours of one kind are stepped through as one variable, because the operand is dense and row-major.
             if runs and runs[-1][1] == reduced:
                 runs[-1] = (runs[-1][0] * extent, reduced)
             else:
                 runs.append((extent, reduced))
+        # Lanes only where the innermost run is reduced; else lanes go along kept variables and sums are in order.
         return Domain(tuple(runs), lanes_for(runs[-1][0], windows) if runs and runs[-1][1] else 1)
 
     @property
@@ -67,6 +72,7 @@ class Domain:
         """The flat position of an element, and of its row, in terms of ``vars()``."""
         element = row = Index()
         for var, (extent, reduced) in zip(self.vars(), self.runs, strict=True):
+            # Horner's form of the row-major offset: each run multiplies what came before by its extent.
             element = element * extent + index(var)
             if not reduced:
                 row = row * extent + index(var)
@@ -130,6 +136,7 @@ class BufferSlice:
     def offset(self, own: Index) -> Index:
         """The offset in the whole of the element at offset ``own``."""
         for run, apart, first in self.steps:
+            # Each run of ``run`` elements moves on by the gap between runs; within a run elements stay side by side.
             own = own + (own // run) * (apart - run) + first
         return own
 
@@ -162,5 +169,6 @@ class Partition:
             fused = fusion_of.get(group)
             if fused is None:
                 yield group
+            # A row fusion stands where its first group stood: the others follow directly, so order is kept.
             elif group is fused.groups[0]:
                 yield fused

@@ -14,7 +14,9 @@ def with_rematerialized(group: Group, partition: Partition) -> Group:
     extra = [n for n in evaluated_inside(group, partition) if n in partition.rematerialized]
     if not extra:
         return group
+    # Graph order again: a rematerialized producer may read another one.
     extra.sort(key=partition.order.__getitem__)
+    # A copy of the group, as the partition's own goes on saying which nodes belong where.
     return Group(group.id, group.kind, [*extra, *group.nodes], group.domain, group.rows | set(extra))
 
 
@@ -22,6 +24,7 @@ def values_read(group: Group, partition: Partition) -> set[Value]:
     """The values outside the group that its kernel loads."""
     inside = set(group.nodes)
     seen = [*group.nodes, *evaluated_inside(group, partition)]
+    # What is evaluated here is not loaded, whoever it belongs to.
     reached = inside | set(seen)
     return {v for n in seen for v in n.inputs if v.node is None or v.node not in reached}
 
@@ -35,6 +38,8 @@ def evaluated_inside(group: Group, partition: Partition) -> Iterator[Node]:
             node = value.node
             if node is None or node in found:
                 continue
+            # Cheap producers are followed like views: both are evaluated where
+            # they are read, and what they read is loaded here.
             if node in partition.rematerialized or is_transparent(node, partition.materialized_views):
                 found.add(node)
                 stack.append(node)

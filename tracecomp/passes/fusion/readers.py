@@ -28,6 +28,7 @@ class Readers:
         self._users: dict[Value, list[Node]] = {}
         self._spaces: dict[Node, Space] = {}
         for node in self.live:
+            # Once per value, also where an operator has it twice (x * x): users are counted as readers.
             for value in dict.fromkeys(node.inputs):
                 self._users.setdefault(value, []).append(node)
 
@@ -65,9 +66,11 @@ class Readers:
     def leaves_group(self, value: Value, group: Group, rematerialized: Set[Node] = frozenset()) -> bool:
         """Whether some kernel other than ``group`` reads ``value`` from memory, or ``rematerialized`` units that do."""
         for user in self.users(value):
+            # Not transitively through the group itself: a member that reads it does so in registers.
             if user in self.units and self.group_of[user] is not group:
                 return True
             again = user in self.units and user in rematerialized
+            # A reader that is itself computed again reads this value in yet other kernels.
             if again and self.leaves_group(user.outputs[0], group, rematerialized):
                 return True
             if self.is_transparent(user) and self.leaves_group(user.outputs[0], group, rematerialized):

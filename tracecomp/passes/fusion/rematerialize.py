@@ -49,6 +49,7 @@ class _Search:
 
     def visit(self, group: Group) -> None:
         """Decide what of ``group`` is stored."""
+        # Imperative and control kernels store all they make.
         if group.kind not in ("loops", "bilinear"):
             return
         crossing = [n for n in group.nodes if self._crosses(n, group)]
@@ -57,10 +58,13 @@ class _Search:
         # Last first: what is computed again names the leaves that have to be stored, and these come earlier.
         for node in sorted(crossing, key=self.readers.order.__getitem__, reverse=True):
             recipe = self._recipe(node, group, kept) if self._may_inline(node, group) else None
+            # No more memory than before: peak memory is a promise, and time saved on
+            # one value must not be paid by holding others longer.
             if recipe is not None and self._added(node, recipe, group, kept) <= node.outputs[0].type.nbytes:
                 recipes[node] = recipe
                 kept.discard(node)
                 kept.update(n for n in recipe.leaves if n in group.nodes)
+        # Recipes are chosen one by one. Only together do they show whether storing a common leaf pays.
         self._keep_what_gains(recipes, set(crossing))
         for node, recipe in recipes.items():
             self.inlined |= {node} | recipe.inner
@@ -72,14 +76,17 @@ class _Search:
         """Whether every kernel that reads ``node`` from memory can compute it, element by element."""
         if not _is_cheap(node) or node.outputs[0] in self.readers.wanted:
             return False
+        # Readers in the same kernel have the value in a register.
         readers = [r for r in self.readers.units_of(node.outputs[0]) if self.readers.group_of[r] is not group]
         return bool(readers) and all(self._may_recompute(node, r) for r in readers)
 
     def _may_recompute(self, node: Node, reader: Node) -> bool:
         if is_interleaving(reader):
+            # An interleaving reads every element once and computes nothing.
             return True
         if not isinstance(reader.op.loop, Pointwise | Reduced) and reader.op.kind != "gather":
             return False
+        # A reader that is larger than the value (one that broadcasts it) would compute each element several times.
         return self.readers.space(reader).numel <= node.outputs[0].type.numel
 
     def _recipe(self, node: Node, group: Group, kept: set[Node]) -> _Recipe | None:
@@ -97,6 +104,8 @@ class _Search:
                 if producer is None:
                     recipe.inputs.add(value)
                 elif producer in recipe.inner or producer in recipe.leaves:
+                    # What is stored in any case is a leaf; what is cheap and in the
+                    # same kernel is computed again on the way.
                     continue
                 elif producer in self.inlined or (producer not in kept and self._inside(producer, group)):
                     recipe.inner.add(producer)
@@ -106,6 +115,8 @@ class _Search:
         # Reading up to two operands instead of one result costs a reader about as much as the store that is saved.
         nbytes = sum(recipe.leaves.values()) + sum(v.type.nbytes for v in recipe.inputs)
         own = node.outputs[0]
+        # The 64 bytes let scalars and short rows in. A mask has a quarter of its operand's bytes or less, so
+        # the rule would never take one, and what it is made from is mostly read beside it.
         return recipe if nbytes <= 2 * own.type.nbytes + 64 or own.dtype.kind == "bool" else None
 
     def _inside(self, node: Node, group: Group) -> bool:
@@ -129,12 +140,14 @@ class _Search:
         added = sum(v.type.nbytes for v in overwritten if self._last_read(v) < until)
         for leaf, nbytes in recipe.leaves.items():
             stored = leaf in kept or leaf not in group.nodes
+            # A leaf that would be freed before the last reader of ``node`` now lives longer.
             if not stored or max(map(self._last_read, leaf.outputs)) < until:
                 added += nbytes
         return added
 
     def _last_read(self, value: Value) -> int:
         if value in self.readers.wanted:
+            # An output lives to the end of the program.
             return len(self.readers.order)
         return max((self.readers.order[r] for r in self.readers.units_of(value)), default=-1)
 
@@ -146,6 +159,8 @@ class _Search:
                 saved[leaf] = saved.get(leaf, 0) + node.outputs[0].type.nbytes
         for node, recipe in list(recipes.items()):
             new = [n for n in recipe.leaves if n not in crossing and n in self.readers.group_of]
+            # A leaf newly stored for these recipes has to save more than it
+            # takes, summed over all recipes that use it.
             if any(saved[leaf] <= recipe.leaves[leaf] and self._same_group(leaf, node) for leaf in new):
                 del recipes[node]
 

@@ -16,14 +16,17 @@ def signature(groups: Sequence[Group], partition: Partition, same: Mapping[Value
     values: dict[Value, int] = {}
 
     def number(value: Value) -> int:
+        # Numbers in order of first use: two kernels are equal when their graphs are, whatever their values are called.
         return values.setdefault(value, len(values))
 
     described = [_described(g, partition, same, number) for g in groups]
     for value in list(values):
         number(buffer_of(value))
     storages = tuple(values[buffer_of(v)] for v in list(values))
+    # Which values share memory is part of the key: a kernel that writes over its operand has other loops.
     memory = tuple(number(same[v]) if v in same else -1 for v in list(values))
     slices = [(v, partition.slices[v]) for g in groups for v in partition.stored[g] if v in partition.slices]
+    # Places within a larger buffer change offsets, so they belong to the key too.
     places = tuple((values[v], number(p.whole), p.steps) for v, p in slices)
     stored = tuple(tuple(values[v] for v in partition.stored[g]) for g in groups)
     return (tuple(described), storages, memory, stored, places), list(values)

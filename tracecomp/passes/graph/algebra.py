@@ -29,6 +29,7 @@ Test = Callable[[Number, DType], bool]
 def _limits(dtype: DType) -> tuple[float, float]:
     if dtype.is_floating_point:
         return -math.inf, math.inf
+    # A bool is numpy's, not a number of 8 bits.
     if dtype is bool_:
         return 0, 1
     info = np.iinfo(dtype.numpy)
@@ -36,11 +37,13 @@ def _limits(dtype: DType) -> tuple[float, float]:
 
 
 def _is_all_ones(value: Number, dtype: DType) -> bool:
+    # Two's complement: all bits set is -1, or the largest unsigned number.
     return value == (-1 if dtype.signed else _limits(dtype)[1])
 
 
 TYPED_IDENTITY: dict[str, Test] = {
     "floor_divide": lambda value, dtype: value == 1 and dtype.kind == "int",
+    # For floats too: nothing is below minus infinity, and NaN passes through either way.
     "maximum": lambda value, dtype: value == _limits(dtype)[0],
     "minimum": lambda value, dtype: value == _limits(dtype)[1],
     "bitwise_and": _is_all_ones,
@@ -60,6 +63,7 @@ def _declared_identity(op: Op) -> float | None:
 
 def same_number(x: Number, y: Number) -> bool:
     """Equality that tells 0.0 from -0.0 and equates NaN with NaN."""
+    # Bit by bit but for NaN's payload: 0.0 and -0.0 are equal numbers and different constants.
     return (x == y and math.copysign(1.0, x) == math.copysign(1.0, y)) or (x != x and y != y)
 
 
@@ -67,6 +71,7 @@ def is_right_identity(op: Op, value: Number, dtype: DType) -> bool:
     """Whether ``op(x, value)`` is ``x``, bit for bit, for every ``x`` of ``dtype``."""
     declared = _declared_identity(op)
     if declared is not None:
+        # For floats the sign of a zero counts: x - 0.0 is x, x + 0.0 is not for -0.0.
         return same_number(value, declared) if dtype.is_floating_point else value == declared
     test = TYPED_IDENTITY.get(op.name)
     return test is not None and test(value, dtype)
@@ -86,8 +91,10 @@ def constant_on_the_right(g: Rewriter, a: Application) -> Replacement:
     """c + x -> x + c; maximum and minimum, which choose among equal zeros by position, only for other constants"""
     if len(a.inputs) != 2 or constant(a.inputs[1]) is not None:
         return None
+    # With a constant the two can be equal only at that constant; at zero, which of 0.0 and -0.0 comes first decides.
     x, y = a.inputs
     c = constant(x)
+    # Constants on the right: later rules look there alone.
     either = "commutative" in a.op.traits or (a.op.name in ("maximum", "minimum") and c != 0)
     return g.apply(a.op.name, y, x) if c is not None and either else None
 
@@ -110,6 +117,7 @@ def right_identity(g: Rewriter, a: Application) -> Replacement:
 def zero_added_to_no_minus_zero(g: Rewriter, a: Application) -> Replacement:
     """sum(x) + 0.0 -> sum(x): adding 0.0 changes -0.0 alone, which a sum never is"""
     x, y = a.inputs
+    # Both signs of zero: -0.0 is an identity anyway.
     return sized_as(g, x, a) if constant(y) == 0 and is_never_minus_zero(x) else None
 
 
@@ -118,24 +126,32 @@ _NEVER_MINUS_ZERO = ("conv", "conv_transpose", "conv_weight", "fold", "abs", "ex
 
 def is_never_minus_zero(value: Value, depth: int = 4) -> bool:
     """Whether it is plain that no element is -0.0; sums are not, since they start from 0.0."""
+    # Four steps back: deep enough for what programs write, and cheap for each addition.
     node = value.node
     if node is None or depth == 0:
         return False
     name = node.op.name
     if name in _NEVER_MINUS_ZERO or name == "iota":
+        # These add to 0.0 or give no negative number.
         return True
     if name == "full":
+        # A constant's own sign is known.
         return not same_number(node.attrs["value"], -0.0)
     if name == "sum":
+        # A sum over no axes is the value itself.
         return len(node.attrs["axes"]) > 0
     if name == "contract":
         lhs, _, out = parse_spec(node.attrs["spec"])
+        # Without a summed label a contraction is a product, which may be -0.0.
         return not set(lhs) <= set(out)
     if name == "cast":
+        # An integer has one zero.
         return not node.inputs[0].dtype.is_floating_point
     if name == "add":
+        # x + y is -0.0 only if both are.
         return any(is_never_minus_zero(v, depth - 1) for v in node.inputs)
     if node.op.kind == "view" or name == "concat":
+        # Elements are moved, not computed.
         return all(is_never_minus_zero(v, depth - 1) for v in node.inputs)
     return False
 
@@ -144,6 +160,7 @@ def is_never_minus_zero(value: Value, depth: int = 4) -> bool:
 def absorbed_by_zero(g: Rewriter, a: Application) -> Replacement:
     """integer x * 0 -> 0"""
     c = constant(a.inputs[1])
+    # Not for floats: NaN and infinity times zero is NaN.
     return _filled(g, c, a) if c is not None and c == 0 and not a.type.dtype.is_floating_point else None
 
 
@@ -157,9 +174,11 @@ def absorbed_by_ones(g: Rewriter, a: Application) -> Replacement:
 @RULES.on_kind("elementwise")
 def involution(g: Rewriter, a: Application) -> Replacement:
     """neg(neg(x)) -> x"""
+    # On other types than bool, logical_not loses the number.
     if "involution" not in a.op.traits and not (a.op.name == "logical_not" and a.inputs[0].dtype is bool_):
         return None
     inner = made_by(a.inputs[0], a.op.name)
+    # With a cast between, the inner value would have another type.
     return inner.inputs[0] if inner and inner.inputs[0].type == a.type else None
 
 
@@ -183,6 +202,7 @@ def idempotent_binary(g: Rewriter, a: Application) -> Replacement:
         return None
     x, y = a.inputs
     if x is y:
+        # ``y`` among the inner operands, on either side.
         return x
     inner = made_by(x, a.op.name)
     return sized_as(g, x, a) if inner and y in inner.inputs else None
@@ -221,6 +241,7 @@ def product_of_negs(g: Rewriter, a: Application) -> Replacement:
     left, right = made_by(x, "neg"), made_by(y, "neg")
     if left and right:
         return g.apply(a.op.name, left.inputs[0], right.inputs[0])
+    # Integers have no exact negative of their smallest number, so ``-c`` would wrap around.
     c = constant(y)
     if left and c is not None and a.type.dtype.is_floating_point:
         return g.apply(a.op.name, left.inputs[0], g.full(-c, y.shape, y.dtype))
@@ -238,6 +259,7 @@ def mul_by_minus_one(g: Rewriter, a: Application) -> Replacement:
 def neg_of_scaled(g: Rewriter, a: Application) -> Replacement:
     """-(x * c) -> x * -c"""
     inner = made_by(a.inputs[0], "mul", "div")
+    # The same: for integers -(x * c) wraps around where x * -c does not, and the reverse.
     if inner is None or not a.type.dtype.is_floating_point:
         return None
     x, y = inner.inputs
@@ -250,9 +272,11 @@ def div_by_power_of_two(g: Rewriter, a: Application) -> Replacement:
     """x / 8 -> x * 0.125: both round the same real number"""
     x, y = a.inputs
     c = constant(y)
+    # frexp gives +-0.5 for powers of two alone. Their reciprocals are exact.
     if c is None or not math.isfinite(c) or abs(math.frexp(c)[0]) != 0.5:
         return None
     reciprocal = 1.0 / c
+    # Within half precision's normal numbers: for any type the reciprocal is a normal number, so no digit is lost.
     normal = abs(reciprocal) >= 2.0**-14 and abs(reciprocal) <= 2.0**14
     return g.apply("mul", x, g.full(reciprocal, y.shape, y.dtype)) if normal else None
 
@@ -261,6 +285,7 @@ def div_by_power_of_two(g: Rewriter, a: Application) -> Replacement:
 def integer_minus_itself(g: Rewriter, a: Application) -> Replacement:
     """integer x - x -> 0"""
     x, y = a.inputs
+    # inf - inf and NaN - NaN are NaN, so not for floats.
     same = x is y and not a.type.dtype.is_floating_point
     return _filled(g, False if a.type.dtype is bool_ else 0, a) if same else None
 
@@ -273,6 +298,7 @@ def comparison_with_itself(g: Rewriter, a: Application) -> Replacement:
     """integer x == x -> true, and x < x -> false even for floats"""
     x, y = a.inputs
     name = a.op.name
+    # NaN differs from itself; it is neither below nor above itself, so < and > are false all the same.
     if x is not y or (x.dtype.is_floating_point and name not in ("lt", "gt")):
         return None
     return _filled(g, REFLEXIVE[name], a)
@@ -284,6 +310,7 @@ def comparison_of_bool_with_constant(g: Rewriter, a: Application) -> Replacement
     x, y = a.inputs
     inner, c = made_by(x, "cast"), constant(y)
     b = inner.inputs[0] if inner else x
+    # A bool is 0 or 1; compared with another number the answer is a constant that other rules find.
     if b.dtype is not bool_ or c not in (0, 1):
         return None
     true = (c == 1) == (a.op.name == "eq")
@@ -300,6 +327,7 @@ def negated_comparison(g: Rewriter, a: Application) -> Replacement:
     inner = made_by(a.inputs[0], *NEGATED_INTEGER)
     if inner is None:
         return None
+    # With NaN both an ordering and its opposite are false.
     table = NEGATED if inner.inputs[0].dtype.is_floating_point else NEGATED_INTEGER
     name = table.get(inner.op.name)
     return g.apply(name, *inner.inputs) if name else None
@@ -332,6 +360,7 @@ def where_of_where(g: Rewriter, a: Application) -> Replacement:
     c, x, y = a.inputs
     for position, branch in ((1, x), (2, y)):
         inner = made_by(branch, "where")
+        # Broadcasting inside may have changed the shape, and the branch must keep its own.
         if inner and inner.inputs[0] is c and inner.inputs[position].shape == branch.shape:
             chosen = inner.inputs[position]
             return g.apply("where", c, *((chosen, y) if position == 1 else (x, chosen)))
@@ -343,6 +372,7 @@ def where_of_bools(g: Rewriter, a: Application) -> Replacement:
     """where(c, true, false) -> c, where(c, 1.0, 0.0) -> cast(c)"""
     c, x, y = a.inputs
     pair = (constant(x), constant(y))
+    # -0.0 is equal to 0 and would be lost by the cast.
     if pair not in ((1, 0), (0, 1)) or any(v is not None and math.copysign(1.0, v) < 0 for v in pair):
         return None
     chosen = c if pair == (1, 0) else g.apply("logical_not", c)

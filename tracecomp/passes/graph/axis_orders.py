@@ -33,10 +33,13 @@ def moves_only_ones(shape: Shape, order: Order) -> bool:
 def is_flexible(node: Node) -> bool:
     """Whether the node can run in any order of axes, and hands its operands' order on."""
     if node.op.name == "reshape":
+        # A reshape that tears batch, channels and space apart has no order to hand on.
         return keeps_axes_apart(node.inputs[0].shape, node.outputs[0].shape)
     if node.op.name in REDUCTIONS:
+        # Of fewer axes there is nothing left that could be channels last.
         return node.outputs[0].ndim >= 3
     if node.op.name == "expand":
+        # New axes in front would have no place in the operand's order.
         return node.inputs[0].ndim == node.outputs[0].ndim
     return node.op.kind == "elementwise" or node.op.name in (*SAME_RANK, *CONVOLUTIONS, "windows", "fold", "permute")
 
@@ -49,11 +52,13 @@ def reads_any_order(node: Node) -> bool:
 def reshape_parts(source: Shape, target: Shape) -> list[tuple[list[int], list[int]]]:
     """Runs of axes of ``source`` and of ``target`` that hold the same elements, as short as can be; ones left out."""
     parts: list[tuple[list[int], list[int]]] = []
+    # Axes of one place belong to no run: they are put back at the end.
     left = [d for d, n in enumerate(source) if n != 1]
     right = [d for d, n in enumerate(target) if n != 1]
     while left or right:
         ins, outs = [left.pop(0)], [right.pop(0)]
         have, want = source[ins[0]], target[outs[0]]
+        # The shorter side takes its next axis, until both runs hold the same number of elements.
         while have != want:
             if have < want:
                 ins.append(left.pop(0))
@@ -67,9 +72,11 @@ def reshape_parts(source: Shape, target: Shape) -> list[tuple[list[int], list[in
 
 def keeps_axes_apart(source: Shape, target: Shape) -> bool:
     """Whether a reshape leaves at least batch, channels and one other axis distinct."""
+    # With an empty axis no product of extents says anything.
     if min(len(source), len(target)) < 3 or 0 in source:
         return False
     together = len(reshape_parts(source, target))
+    # Three runs are batch, channels, space; or else no axis was merged at all.
     return together >= 3 or together == sum(n != 1 for n in source)
 
 
@@ -77,10 +84,13 @@ def linked(node: Node) -> tuple[Value, ...]:
     """The operands and results of a flexible node that had best be kept in related orders."""
     result = node.outputs[0]
     if node.op.name == "conv":
+        # The weight has an order of its own: it is small and packed anyway.
         return (node.inputs[0], result)
     if node.op.name == "conv_weight":
+        # Its result is a weight; its operands are images.
         return node.inputs
     if node.op.kind == "elementwise":
+        # Operands of lower rank are spread over the result and are cheap in any order.
         return (*(v for v in node.inputs if v.ndim == result.ndim), result)
     return (*node.inputs, result)
 
@@ -93,14 +103,18 @@ def forward(node: Node, operand: Value, order: Order) -> Order | None:
     if name == "reshape":
         return reshaped(operand.shape, result.shape, order)
     if name == "permute":
+        # The permutation moves names of axes: what was axis d is now where ``dims`` has d.
         return tuple(node.attrs["dims"].index(d) for d in order)
     if name == "windows":
+        # Places in a window come last, in any order of the image.
         return (*order, *range(operand.ndim, result.ndim))
     if name == "fold":
         rank = result.ndim
+        # Only if the places of windows are still last.
         return order[:rank] if order[rank:] == tuple(range(rank, operand.ndim)) else None
     if name in REDUCTIONS:
         kept = [d for d in range(operand.ndim) if d not in node.attrs["axes"]]
+        # Reduced axes go, the others close up.
         return tuple(kept.index(d) for d in order if d in kept)
     return None
 
@@ -132,6 +146,7 @@ def reshaped(source: Shape, target: Shape, order: Order) -> Order | None:
     result: list[int] = []
     while moving:
         ins, outs = parts.get(moving[0], ([], []))
+        # A run of axes that became one has to stand together and in order, else its memory is torn.
         if not ins or moving[: len(ins)] != ins:
             return None
         moving = moving[len(ins) :]

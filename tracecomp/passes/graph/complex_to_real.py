@@ -13,7 +13,7 @@ import numpy as np
 
 from tracecomp.base.errors import CompileError
 from tracecomp.ir.graph import Graph, Node, Origin, Value
-from tracecomp.ir.op import Control, Interleaved, Pair
+from tracecomp.ir.op import Attrs, Control, Interleaved, Pair
 from tracecomp.ir.types import TensorType
 from tracecomp.ops.autodiff import Sym
 from tracecomp.ops.parts import packed, unpacked
@@ -26,6 +26,7 @@ def in_parts(array: Any) -> Any:
     """The same memory as real numbers, parts along a new last axis; what is not complex as it is."""
     if array.dtype.kind != "c":
         return array
+    # A view needs dense memory; numpy keeps both parts of a number side by side.
     dense = np.ascontiguousarray(array).reshape(*array.shape, 1)
     return dense.view(dense.real.dtype)
 
@@ -39,6 +40,7 @@ class _Complex:
 
     def as_pair(self) -> Pair:
         """Two real values."""
+        # Made on demand and once: most values are wanted in one form only.
         if self.pair is None:
             self.pair = unpacked(self.as_memory())
         return self.pair
@@ -58,6 +60,7 @@ Known = Sym | _Complex
 def split_complex(graph: Graph, log: Log) -> Graph:
     """``graph`` without complex types; itself when it has none."""
     ends = (*(i.value for i in graph.inputs), *(o.value for o in graph.outputs))
+    # Most programs have no complex value: those graphs are handed back as they are.
     if any(v.dtype.is_complex for v in ends) or has_node(graph, _touches_complex):
         return _split(graph, log)
     return graph
@@ -71,6 +74,7 @@ def _split(graph: Graph, log: Log) -> Graph:
     new, in_memory = Graph(graph.name), _in_memory(graph)
     known: dict[Value, Known] = {i.value: _input(new, i.value.type, i.name, i.role, i.data) for i in graph.inputs}
     for node in graph.live_nodes():
+        # Results keep the user's line; only nodes that changed name this pass.
         here = graph.origin.get(node, Origin())
         new.here = replace(here, made_by="pairs") if _touches_complex(node) else here
         known.update(zip(node.outputs, _apply(new, node, [known[v] for v in node.inputs], in_memory, log), strict=True))
@@ -83,8 +87,10 @@ def _split(graph: Graph, log: Log) -> Graph:
 
 
 def _in_memory(graph: Graph) -> set[Value]:
+    # What leaves the graph, or goes into a body, has to lie in memory as complex numbers do, parts side by side.
     """The complex values that are wanted as they lie in memory, by outputs and bodies, also through views."""
     found = {o.value for o in graph.outputs}
+    # Backwards: whether a view is wanted in memory depends on its readers.
     for node in reversed(list(graph.live_nodes())):
         wanted = isinstance(node.op.loop, Control) or node.op.name == "view_as_real"
         if wanted or (_moves(node) and node.outputs[0] in found):
@@ -97,6 +103,7 @@ def _moves(node: Node) -> bool:
     return node.op.name in _MOVES and node.inputs[0].dtype.is_complex and node.outputs[0].dtype.is_complex
 
 
+# On memory each is one operator on a real value with one more axis; on pairs it would be two.
 _MOVES: dict[str, Callable[..., Any]] = {
     "cast": lambda x, dtype: prim.cast(x, dtype=dtype.to_real()),
     "concat": prim.concat,
@@ -125,10 +132,12 @@ def _memory(x: Known) -> Sym:
 def _apply(new: Graph, node: Node, operands: list[Known], in_memory: set[Value], log: Log) -> list[Known]:
     """The results of ``node`` in the new graph."""
     if isinstance(node.op.loop, Control):
+        # Bodies are graphs of their own, with inputs and outputs in memory.
         attrs = {k: _split(v, log) if isinstance(v, Graph) else v for k, v in node.attrs.items()}
         made = _make(new, node, list(map(_memory, operands)), attrs)
         return [_Complex(memory=m) if v.dtype.is_complex else m for v, m in zip(node.outputs, made, strict=True)]
     if isinstance(node.op.loop, Interleaved):
+        # An operator that interleaves takes either form, and is told which is wanted.
         given = (x.memory or x.pair if isinstance(x, _Complex) else x for x in operands)
         made = node.op.loop.fn(*given, node.outputs[0] not in in_memory, **node.attrs)
         return [_complex(made) if node.outputs[0].dtype.is_complex else made]
@@ -141,13 +150,14 @@ def _apply(new: Graph, node: Node, operands: list[Known], in_memory: set[Value],
         raise CompileError(f"{node.op.name} on complex operands has no meaning on their parts")
     if _moves(node) and node.outputs[0] in in_memory:
         return [_Complex(memory=_MOVES[node.op.name](*map(_memory, operands), **node.attrs))]
+    # The operator's own rule on real and imaginary parts.
     found = node.op.parts(*(x.as_pair() if isinstance(x, _Complex) else x for x in operands), **node.attrs)
     return [_Complex(found) if isinstance(found, Pair) else found]
 
 
-def _complex(x: Any) -> _Complex:
+def _complex(x: object) -> _Complex:
     return _Complex(x) if isinstance(x, Pair) else _Complex(memory=x)
 
 
-def _make(new: Graph, node: Node, operands: list[Sym], attrs: dict[str, Any]) -> list[Any]:
+def _make(new: Graph, node: Node, operands: list[Sym], attrs: Attrs) -> list[Any]:
     return [Sym(new, v) for v in new.add(node.op, [x.value for x in operands], attrs)]

@@ -32,6 +32,7 @@ def fold_constants(graph: Graph, log: Log) -> Graph:
     """``graph`` with what depends on constants only computed."""
     rules = Rules()
     folder = _Folder()
+    # Creation is cheap by itself, random values must differ between calls, control is not evaluated here.
     rules.on_kind(*(kind for kind in KINDS if kind not in _LEFT))(folder.constant_result)
     rules.on("take")(folder.take_of_progression)
     rules.on("put")(folder.put_of_progression)
@@ -50,8 +51,11 @@ class _Folder:
         results = self._results(g, a)
         if results is None:
             return None
+        # One number everywhere needs no memory.
         if all(_is_uniform(r) for r in results):
             return [g.full(r.flat[0].item(), t.shape, t.dtype) for r, t in zip(results, a.types, strict=True)]
+        # Positions and masks are cheaper computed from an index than loaded;
+        # large constants would only grow the program.
         if _is_cheap(g, a) or sum(r.size for r in results) > STORED_LIMIT:
             return None
         return [_stored(g, r, t) for r, t in zip(results, a.types, strict=True)]
@@ -71,6 +75,8 @@ class _Folder:
             return None
         place = _slice_of_axis(base.shape, a.attrs["axis"], run)
         if op is not None:
+            # Positions of a progression are all different, so that reading, combining
+            # and writing once is the same as one after the other.
             new = g.apply(op, g.apply("slice", base, **place), new)
         return g.apply("slice_update", base, new, **place)
 
@@ -79,9 +85,11 @@ class _Folder:
         known = self._known(g, index) if index.ndim == 1 and index.type.numel else None
         if known is None:
             return None
+        # Equal steps are all that a slice can say.
         first, step = int(known[0]), int(known[1] - known[0]) if known.size > 1 else 1
         run = range(first, first + step * known.size, step) if step > 0 else range(0)
         inside = len(run) > 0 and run[0] >= 0 and run[-1] < a.inputs[0].shape[a.attrs["axis"]]
+        # Out of range positions have to fail as they would at run time, so they stay.
         return run if inside and np.array_equal(known, run) else None
 
     def _results(self, g: Rewriter, a: Application) -> list[Array] | None:
@@ -91,9 +99,11 @@ class _Folder:
         arrays = [self._known(g, v) for v in a.inputs]
         if any(array is None for array in arrays) or sum(t.numel for t in a.types) > KNOWN_LIMIT:
             return None
+        # Division by zero and overflow give what numpy gives at run time, without its warning.
         with np.errstate(all="ignore"):
             found = a.op.impl(*arrays, **a.attrs)
         found = found if isinstance(found, tuple) else (found,)
+        # numpy may widen (a mean, a sum); the operator's type holds.
         return [np.asarray(r, t.dtype.numpy) for r, t in zip(found, a.types, strict=True)]
 
     def _known(self, g: Rewriter, value: Value) -> Array | None:
@@ -104,6 +114,7 @@ class _Folder:
 
     def _find(self, g: Rewriter, value: Value) -> Array | None:
         node = value.node
+        # Above the limit not even looked at: folding is no place to spend memory.
         if value.type.numel > KNOWN_LIMIT:
             return None
         if node is None:
@@ -130,6 +141,7 @@ def scan_of_constants(g: Rewriter, a: Application) -> Replacement:
     carries, xs = a.attrs["carries"], a.attrs["xs"]
     body: Graph = a.attrs["body"]
     given = [i for i in body.inputs if i.role != "constant"]
+    # Operands that are the same for all steps, or stacked from one number, are numbers in the body.
     numbers = {n: c for n, v in enumerate(a.inputs) if n >= carries and (c := constant(v)) is not None}
     if not numbers:
         return None
@@ -140,6 +152,7 @@ def scan_of_constants(g: Rewriter, a: Application) -> Replacement:
 
 
 def _is_uniform(array: Array) -> bool:
+    # By bytes, so that 0.0 beside -0.0, or two NaNs, are not one number.
     return array.size > 0 and array.tobytes() == array.flat[0].tobytes() * array.size
 
 
@@ -147,6 +160,7 @@ def _is_cheap(g: Rewriter, a: Application) -> bool:
     """Whether computing the result where it is used is no dearer than loading it."""
     if a.op.kind == "view":
         return True
+    # A constant input is loaded anyway, so what follows from it elementwise is better stored once.
     loads = any(v.node is None for v in a.inputs)
     return a.op.kind == "elementwise" and "costly" not in a.op.traits and not loads
 

@@ -78,6 +78,7 @@ def contract_of_permuted(g: Rewriter, a: Application) -> Replacement:
         node = made_by(value, "permute")
         if node:
             values[side] = node.inputs[0]
+            # The label of an axis goes where the permutation took it from.
             order = sorted(range(value.ndim), key=node.attrs["dims"].__getitem__)
             terms[side] = "".join(terms[side][d] for d in order)
     if tuple(values) == a.inputs:
@@ -95,6 +96,7 @@ def permute_of_contract(g: Rewriter, a: Application) -> Replacement:
     value = a.inputs[0]
     between = made_by(value, "reshape")
     node = made_by(between.inputs[0] if between else value, "contract")
+    # Shared values are made anyway, and convolutions had their order chosen by the layout.
     if node is None or {value, node.outputs[0]} & g.shared or any(made_by(v, "windows") for v in node.inputs):
         return None
     spec = Spec.parse(node.attrs["spec"])
@@ -102,12 +104,15 @@ def permute_of_contract(g: Rewriter, a: Application) -> Replacement:
     if found is None:
         return None
     lhs = dict(zip(spec.lhs, node.inputs[0].shape, strict=True))
+    # Rows that get short make every store a single element, which many terms would hide.
     if _row(a.type.shape) < SHORT_ROW <= _row(value.shape) and prod(lhs[c] for c in spec.summed) < MANY_TERMS:
         return None
     parts, axes = found
     terms = ["".join("".join(parts.get(c, {c: 0})) for c in term) for term in spec.terms]
     sizes = {label: n for part in parts.values() for label, n in part.items()}
     operands = []
+    # A reshape between contraction and permutation splits or joins labels;
+    # operands follow it, at no cost as they are dense.
     for operand, old, new in zip(node.inputs, (spec.lhs, spec.rhs), terms, strict=False):
         whole = dict(zip(old, operand.shape, strict=True))
         operands.append(g.reshape(operand, tuple(sizes.get(c, whole.get(c, 1)) for c in new)))
@@ -125,12 +130,14 @@ def _split_labels(spec: Spec, shape: Shape, wanted: Shape) -> tuple[dict[str, di
 
     None where it cuts otherwise.
     """
+    # Fresh letters, as cutting a label makes several.
     free = iter(c for c in ascii_letters if c not in spec.lhs + spec.rhs)
     parts: dict[str, dict[str, int]] = {}
     axes = [""] * len(wanted)
     if 0 in shape:
         return None
     for ins, outs in reshape_parts(shape, wanted):
+        # A run of several axes that becomes another run of several cuts no label cleanly.
         if len(ins) > 1 and len(outs) > 1:
             return None
         for at in ins:
@@ -154,6 +161,8 @@ def contract_of_expanded(g: Rewriter, a: Application) -> Replacement:
         source = (1,) * (value.ndim - x.ndim) + x.shape
         other = (spec.rhs, spec.lhs)[side]
         gone = [d for d, n in enumerate(source) if n != value.shape[d]]
+        # A label that the other operand has as well, and that is not summed: repeating over it is
+        # what a missing label means. A summed one would have to be multiplied.
         if all(terms[side][d] in other and terms[side][d] in spec.out for d in gone):
             values[side] = g.reshape(x, tuple(n for d, n in enumerate(source) if d not in gone))
             terms[side] = "".join(c for d, c in enumerate(terms[side]) if d not in gone)
@@ -166,8 +175,10 @@ def contract_of_expanded(g: Rewriter, a: Application) -> Replacement:
 def contract_without_ones(g: Rewriter, a: Application) -> Replacement:
     """Labels of size 1 go; of the summed ones, one stays"""
     spec, sizes = spec_of(a), extents(a)
+    # A window of one place is still a window; its position is needed where windows are read.
     windowed = {c for v, term in zip(a.inputs, (spec.lhs, spec.rhs), strict=True) for c in _windowed(v, term)}
     ones = [c for c in sizes if sizes[c] == 1 and c not in windowed]
+    # One summed label stays, so that it remains a sum with its own rounding.
     if spec.summed and all(c in ones for c in spec.summed):
         ones.remove(spec.summed[0])
     if not ones:
@@ -181,6 +192,7 @@ def contract_without_ones(g: Rewriter, a: Application) -> Replacement:
 def contract_with_merged_labels(g: Rewriter, a: Application) -> Replacement:
     """ "bsk,kn->bsn" -> "mk,kn->mn": labels that stand side by side in every term that has one of them"""
     spec, sizes = spec_of(a), extents(a)
+    # Operands that are views lie in strides; joining their axes would need a copy.
     fixed = "".join(t for v, t in zip(a.inputs, (spec.lhs, spec.rhs), strict=True) if not is_dense(v))
     pair = _mergeable(spec, fixed)
     if pair is None:
@@ -194,6 +206,7 @@ def contract_with_merged_labels(g: Rewriter, a: Application) -> Replacement:
 
 def is_dense(value: Value) -> bool:
     """Whether ``value`` lies in memory in row-major order, so that neighbouring axes merge at no cost."""
+    # Reshapes of dense memory change no address.
     while (node := made_by(value, "reshape")) is not None:
         value = node.inputs[0]
     return value.node is None or value.node.op.kind != "view"
@@ -211,6 +224,7 @@ def _mergeable(spec: Spec, fixed: str) -> tuple[str, str] | None:
         for first, second in pairwise(term):
             if first in fixed or second in fixed:
                 continue
+            # Joined only if they stand together wherever one of them stands: then they count as one index.
             if all((first + second in t) or (first not in t and second not in t) for t in spec.terms):
                 return first, second
     return None
@@ -220,6 +234,7 @@ def _mergeable(spec: Spec, fixed: str) -> tuple[str, str] | None:
 def contract_without_sum(g: Rewriter, a: Application) -> Replacement:
     """ "m,n->mn" -> x[:, None] * y"""
     spec = spec_of(a)
+    # See rules above; then there is no sum.
     if spec.summed:
         return None
     x, y = (_aligned(g, v, t, spec.out) for v, t in zip(a.inputs, (spec.lhs, spec.rhs), strict=True))
@@ -232,8 +247,10 @@ def contract_with_vector(g: Rewriter, a: Application) -> Replacement:
     spec = spec_of(a)
     lonely_left = any(c not in spec.rhs for c in spec.lhs)
     lonely_right = any(c not in spec.lhs for c in spec.rhs)
+    # A product of half precisions rounds before the sum, which the contraction does not.
     if (lonely_left and lonely_right) or a.type.dtype not in (float32, float64):
         return None
+    # Windows read elements many times; the product would store each of them.
     if any(_windowed(v, term) for v, term in zip(a.inputs, (spec.lhs, spec.rhs), strict=True)):
         return None
     matrix, vector = (0, 1) if lonely_left else (1, 0)
@@ -246,6 +263,7 @@ def contract_with_vector(g: Rewriter, a: Application) -> Replacement:
 
 def _aligned(g: Rewriter, value: Value, labels: str, target: str) -> Value:
     """``value`` with its axes in the order of ``target`` and axes of size 1 for labels it lacks."""
+    # Target order first, then axes of size 1 for what is missing: broadcasting does the rest.
     order = sorted(range(len(labels)), key=lambda d: target.index(labels[d]))
     permuted = g.apply("permute", value, dims=tuple(order))
     sizes = dict(zip(labels, value.shape, strict=True))
@@ -256,6 +274,8 @@ def _aligned(g: Rewriter, value: Value, labels: str, target: str) -> Value:
 def contract_with_row_on_the_right(g: Rewriter, a: Application) -> Replacement:
     """The result's last label belongs to the right operand, whose rows then are vectors: ``A @ B`` as it stands"""
     spec = spec_of(a)
+    # Lanes run along the result's last label, so that operand's rows are what they load.
+    # A product is the same with its sides swapped, term by term.
     if spec.out and spec.out[-1] in spec.lhs and spec.out[-1] not in spec.rhs:
         return contract(g, a.inputs[1], a.inputs[0], Spec(spec.rhs, spec.lhs, spec.out))
     return None
@@ -268,9 +288,11 @@ def contract_with_standard_labels(g: Rewriter, a: Application) -> Replacement:
     names: dict[str, str] = {}
     pools = {role: iter(letters) for role, letters in _LETTERS.items()}
     for c in spec.out + spec.summed:
+        # Three bits: in the left operand, in the right one, in the result.
         role = (c in spec.lhs) + 2 * (c in spec.rhs) + 4 * (c in spec.out)
         names[c] = next(pools[role])
     renamed = Spec(*("".join(names[c] for c in term) for term in spec.terms))
+    # Equal contractions become one kernel, and one spelling means fewer loop nests to schedule.
     return None if renamed == spec else contract(g, a.inputs[0], a.inputs[1], renamed)
 
 

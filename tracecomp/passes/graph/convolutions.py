@@ -41,6 +41,7 @@ class Geometry:
     def tiles(self) -> bool:
         """Whether windows are disjoint runs, or single places, in every dimension."""
         return all(
+            # One place, one window, or windows side by side: no two windows share an element.
             k == 1 or out == 1 or (k == s and d == 1)
             for k, out, s, d in zip(self.kernel, self.out, self.stride, self.dilation, strict=True)
         )
@@ -55,6 +56,7 @@ def geometry(a: Application, kernel: Ints, out: Ints, size: Ints) -> Geometry:
 def pad_spatial(g: Rewriter, x: Value, low: Sequence[int], high: Sequence[int], interior: Ints | None = None) -> Value:
     """``x`` (N, C, spatial) with zeros added around and between; negative amounts cut elements away."""
     lead = (0,) * (x.ndim - len(low))
+    # Batch and channels are not padded.
     inner = (*lead, *(interior or (0,) * len(low)))
     return g.apply("pad", x, low=(*lead, *low), high=(*lead, *high), interior=inner, value=_zero(x))
 
@@ -71,6 +73,7 @@ def _without_padding(a: Application) -> dict[str, object]:
     return {**a.attrs, "padding": ((0, 0),) * len(a.attrs["padding"])}
 
 
+# Three quarters: parts add kernels and smaller tiles, which a quarter less work pays for.
 PARTLY = 0.75
 """Up to this share of its work, a convolution is done in parts, without what would be with padding."""
 PART_LENGTH = 8
@@ -90,9 +93,11 @@ def seen_along(count: int, step: int, others: int, apart: int, low: int, size: i
     """The positions along an axis; number a meets number b of ``others`` at ``a * step + b * apart - low``."""
     ranges = []
     for a in range(count):
+        # From a * step + b * apart - low between 0 and the size, rounded up on both sides.
         start, stop = -(-(low - a * step) // apart), -(-(low + size - a * step) // apart)
         ranges.append(range(min(max(start, 0), others), min(max(stop, 0), others)))
     found = []
+    # Neighbouring positions that meet the same range form one part.
     for same, run in groupby(enumerate(ranges), lambda r: r[1]):
         first, *rest = [a for a, _ in run]
         found.append(Seen(first, 1 + len(rest), same))
@@ -112,11 +117,13 @@ def convolution_in_parts(g: Rewriter, a: Application) -> Replacement:
     ):
         axes.append(seen_along(k, d, o, s, lo, n) if weights else seen_along(o, s, k, d, lo, n))
     done = prod(sum(seen.count * len(seen.others) for seen in axis) for axis in axes)
+    # Parts that are short have rests everywhere.
     long = all(o >= PART_LENGTH * len(axis) for o, axis in zip(out, axes, strict=True))
     channels = min(x.shape[1], other.shape[1] if weights else a.type.shape[1]) // shape.groups
     if done > PARTLY * prod(kernel) * prod(out) or not long or channels < PART_LENGTH:
         return None
     parts = [_part(g, a, shape, chosen) for chosen in product(*axes)]
+    # From the last axis on: parts were made in row-major order.
     for dim, axis in reversed(list(enumerate(axes, 2))):
         rows = [parts[n : n + len(axis)] for n in range(0, len(parts), len(axis))]
         parts = [g.apply("concat", *row, axis=dim) for row in rows]
@@ -130,6 +137,7 @@ def _part(g: Rewriter, a: Application, shape: Geometry, chosen: Sequence[Seen]) 
     count = tuple(seen.count for seen in chosen)
     others = tuple(len(seen.others) for seen in chosen)
     if 0 in others:
+        # These windows see padding alone.
         return g.full(_zero(x), (*a.type.shape[:2], *count), x.dtype)
     kernel, out = (count, others) if weights else (others, count)
     starts, sizes = [], []
@@ -137,6 +145,7 @@ def _part(g: Rewriter, a: Application, shape: Geometry, chosen: Sequence[Seen]) 
     for seen, k, o, s, d, (lo, _) in along:
         first, place = (seen.others.start, seen.first) if weights else (seen.first, seen.others.start)
         starts.append(first * s + place * d - lo)
+        # What ``o`` windows of ``k`` places cover.
         sizes.append((o - 1) * s + (k - 1) * d + 1)
     ones = (1,) * x.ndim
     image = slice_of(g, x, (0, 0, *starts), (*x.shape[:2], *sizes), ones)
@@ -163,9 +172,11 @@ def transposed_pointwise_convolution(g: Rewriter, a: Application) -> Replacement
     shape = geometry(a, w.shape[2:], y.shape[2:], a.type.shape[2:])
     if set(shape.kernel) != {1}:
         return None
+    # A single place adds no neighbours: as a convolution the layout still weighs it.
     plain = plain_convolution(g, y, _input_major(g, w, shape), (1,) * shape.rank, shape.groups)
     gaps = tuple(s - 1 for s in shape.stride)
     low = [-lo for lo, _ in shape.padding]
+    # Between its results the transposed convolution has zeros.
     high = [
         full - (n - 1) * s - 1 - hi
         for full, n, s, (_, hi) in zip(shape.full, shape.out, shape.stride, shape.padding, strict=True)
@@ -187,12 +198,15 @@ def transposed_convolution_of_tiles(g: Rewriter, a: Application) -> Replacement:
     if not shape.tiles():
         return None
     windows, places = "uvw"[: shape.rank], "xyz"[: shape.rank]
+    # Every place of every window is one product, so the whole is one contraction, laid out tile by tile.
     spec = f"ngo{windows},goc{places}->ngc{places}{windows}"
     result = g.apply("contract", grouped(g, y, 1, shape.groups), grouped(g, w, 0, shape.groups), spec=spec)
     run = tuple(out * k for out, k in zip(shape.out, shape.kernel, strict=True))
     rank = shape.rank
+    # A window's place follows its window directly: reshaping joins the two to positions.
     tiles = tuple(d for n in range(3, 3 + rank) for d in (n + rank, n))
     flat = g.reshape(g.apply("permute", result, dims=(0, 1, 2, *tiles)), (*a.type.shape[:2], *run))
+    # Gaps between windows (single places with a stride) or within them (dilation) are zeros, put in by padding.
     gaps = tuple(s - 1 if k == 1 else d - 1 for s, k, d in zip(shape.stride, shape.kernel, shape.dilation, strict=True))
     low = [-lo for lo, _ in shape.padding]
     covered = [(n - 1) * (gap + 1) + 1 for n, gap in zip(run, gaps, strict=True)]
@@ -225,8 +239,10 @@ def phases(kernel: int, stride: int, dilation: int) -> Iterator[Phase]:
     common = gcd(stride, dilation)
     step = stride // common
     for remainder in range(stride):
+        # Places k of the kernel with k * dilation equal to the remainder modulo the stride: every ``step``-th.
         first = next((k for k in range(min(step, kernel)) if (k * dilation - remainder) % stride == 0), None)
         if first is None:
+            # Some remainders meet no place of the kernel: those results are zero.
             yield Phase(0, step, 0, 0, 1)
         else:
             count = (kernel - first + step - 1) // step
@@ -240,6 +256,7 @@ def transposed_convolution_of_neighbours(g: Rewriter, a: Application) -> Replace
     shape = geometry(a, w.shape[2:], y.shape[2:], a.type.shape[2:])
     spans = [(k - 1) * d for k, d in zip(shape.kernel, shape.dilation, strict=True)]
     padding = tuple((span - lo, span - hi) for span, (lo, hi) in zip(spans, shape.padding, strict=True))
+    # Negative padding would have to cut the input first, which the general rule does.
     if set(shape.stride) != {1} or min(n for pair in padding for n in pair) < 0:
         return None
     return g.apply("conv", y, _input_major(g, w, shape), **{**_without_size(a), "padding": padding})
@@ -250,11 +267,13 @@ def transposed_convolution(g: Rewriter, a: Application) -> Replacement:
     """conv_transpose(y, w) -> interleave(conv(pad(y), flip(w) of each phase))"""
     y, w = a.inputs
     shape = geometry(a, w.shape[2:], y.shape[2:], a.type.shape[2:])
+    # Results of each remainder, rounded up: the last ones are cut away at the end.
     count = tuple(-(-n // s) for n, s in zip(a.type.shape[2:], shape.stride, strict=True))
     kernel = _input_major(g, w, shape)
     geometries = zip(shape.kernel, shape.stride, shape.dilation, shape.padding, strict=True)
     along = [_phases_from(k, s, d, lo) for k, s, d, (lo, _) in geometries]
     spans = [[_span(p, b, n) for p, b in ps if p.count] for ps, n in zip(along, count, strict=True)]
+    # Padded once for all phases, by what the farthest of them reads.
     low = [max(0, -min(start for start, _ in span)) for span in spans]
     high = [max(0, max(stop for _, stop in span) - n) for span, n in zip(spans, y.shape[2:], strict=True)]
     padded = pad_spatial(g, y, low, high)
@@ -282,6 +301,7 @@ def _span(phase: Phase, begin: int, count: int) -> tuple[int, int]:
 def _input_major(g: Rewriter, w: Value, shape: Geometry) -> Value:
     """The weight (O, C / groups, kernel) as (C, O / groups, kernel), flipped: the kernel of the adjoint."""
     split = grouped(g, w, 0, shape.groups)
+    # The adjoint reads weights from outputs to inputs, and kernels from the end.
     swapped = g.apply("permute", split, dims=(0, 2, 1, *range(3, split.ndim)))
     channels = w.shape[1] * shape.groups
     merged = g.reshape(swapped, (channels, w.shape[0] // shape.groups, *shape.kernel))
@@ -295,6 +315,7 @@ def _phase(
     """``count`` results of one phase. ``kernel`` is flipped: place k is its k-th from the end."""
     if any(p.count == 0 for p in chosen):
         return g.full(_zero(y), (y.shape[0], kernel.shape[0], *count), y.dtype)
+    # In the flipped kernel the phase's last place comes first.
     starts = [k - 1 - p.first - (p.count - 1) * p.step for k, p in zip(shape.kernel, chosen, strict=True)]
     steps = (1, 1, *(p.step for p in chosen))
     places = slice_of(g, kernel, (0, 0, *starts), (*kernel.shape[:2], *(p.count for p in chosen)), steps)
@@ -315,6 +336,7 @@ def _woven(g: Rewriter, parts: Sequence[Value], axis: int) -> Value:
     if len(parts) == 1:
         return parts[0]
     shape = parts[0].shape
+    # Elements in turns: a new axis behind this one, over the parts.
     apart = [g.reshape(part, (*shape[: axis + 1], 1, *shape[axis + 1 :])) for part in parts]
     joined = g.apply("concat", *apart, axis=axis + 1)
     return g.reshape(joined, (*shape[:axis], shape[axis] * len(parts), *shape[axis + 1 :]))

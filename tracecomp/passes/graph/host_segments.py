@@ -26,6 +26,7 @@ def has_external(graph: Graph) -> bool:
         found |= isinstance(node.op.loop, External)
         for value in node.attrs.values():
             if isinstance(value, Graph) and has_external(value):
+                # Loops and branches run inside of one native call, which cannot come back to the host in the middle.
                 raise CompileError(
                     f"{node.op.name}: its body calls a routine of the host, which machine code cannot; "
                     "compile with backend='interpret'"
@@ -40,6 +41,8 @@ def segments(graph: Graph) -> list[Segment]:
     """
     native: dict[int, list[Node]] = {}
     external: dict[int, list[Node]] = {}
+    # Stages number the times that control changes between code and host: a value made by the
+    # host is seen by code one stage later, and by other host nodes at once.
     by_code: dict[Value, int] = {i.value: 0 for i in graph.inputs}  # the first stage whose code can read a value
     by_host = dict(by_code)
     for node in graph.live_nodes():
@@ -48,6 +51,7 @@ def segments(graph: Graph) -> list[Segment]:
         (external if host else native).setdefault(at, []).append(node)
         by_host.update(dict.fromkeys(node.outputs, at))
         by_code.update(dict.fromkeys(node.outputs, at + host))
+    # Backwards, so that each part knows which of its results later parts read.
     needed = {o.value for o in graph.outputs}
     found: list[Segment] = []
     for at in range(max((*native, *external), default=-1), -1, -1):
@@ -78,6 +82,7 @@ def _native(graph: Graph, nodes: Sequence[Node], needed: set[Value], number: int
     for node in nodes:
         part.here = graph.origin[node]
         known.update(zip(node.outputs, part.add(node.op, [known[v] for v in node.inputs], node.attrs), strict=True))
+    # Values used inside of the part alone need no memory between parts.
     writes = [v for node in nodes for v in node.outputs if v in needed]
     for value in writes:
         part.add_output(known[value])

@@ -41,15 +41,18 @@ class Region:
 
 def plan(graph: Graph, log: Log) -> Graph:
     """``graph`` with the chosen orders made explicit and its convolutions as contractions."""
+    # Without convolutions nothing gains from another order.
     if not has_node(graph, lambda n: n.op.name in CONVOLUTIONS):
         return graph
     chosen: dict[Value, Order] = {}
     live = list(graph.live_nodes())
     flexible = [n for n in live if axis_orders.is_flexible(n)]
+    # What leaves the graph, or is read by nodes with an order of their own, has to be turned back.
     fixed = {v for n in live if not axis_orders.reads_any_order(n) for v in n.inputs} | {o.value for o in graph.outputs}
     for region in regions(live):
         gain = sum(_cycles(n, last=False) - _cycles(n, last=True) for n in region.convolutions)
         kept = _orders(region, flexible)
+        # Both in cycles of the reference machine, as the layout decides orders of sums.
         cost = _border_bytes(region, kept, fixed) / BORDER_BYTES_PER_CYCLE
         last = gain > cost
         first = region.convolutions[0]
@@ -69,6 +72,7 @@ def regions(live: list[Node]) -> list[Region]:
     root: dict[Value, Value] = {}
 
     def find(value: Value) -> Value:
+        # Union-find with path halving: regions are as large as networks.
         while root.setdefault(value, value) is not value:
             root[value] = value = root[root[value]]
         return value
@@ -80,6 +84,7 @@ def regions(live: list[Node]) -> list[Region]:
                 root[find(other)] = find(first)
     found: dict[Value, Region] = {}
     for node in live:
+        # Regions without convolutions have nothing to gain.
         if node.op.name in CONVOLUTIONS:
             found.setdefault(find(node.inputs[0]), Region(set())).convolutions.append(node)
     for value in list(root):
@@ -98,15 +103,18 @@ def _cycles(node: Node, last: bool) -> float:
     for n in kernel:
         work *= n
     if last:
+        # Depthwise convolutions have one channel in a group; their lanes go over the groups.
         per_group = out.shape[1] // groups
         efficiency = _filled(per_group if per_group > 1 else groups, width)
         efficiency *= _speed(node)
     elif node.op.name == "conv":
         efficiency = CHANNELS_FIRST_EFFICIENCY * _filled(out.shape[-1], width)
+        # Windows that move by several places are loaded with a stride, and packed once for all filters of a group.
         if node.attrs["stride"][-1] != 1:
             efficiency /= 1 + PACKING_VECTORS * groups / out.shape[1]
     else:
         efficiency = STRIDED_EFFICIENCY
+    # Two multiply-adds a cycle.
     return work / (2 * width * efficiency)
 
 
@@ -118,6 +126,7 @@ def _speed(node: Node) -> float:
     for out, window, stride, dilation in zip(
         result.shape[2:], kernel, node.attrs["stride"], node.attrs["dilation"], strict=True
     ):
+        # A window of one place moves over the axis like another batch.
         if window == 1:
             images *= out
         else:
@@ -143,8 +152,10 @@ def _border_bytes(region: Region, kept: dict[Value, Order], fixed: set[Value]) -
     for value in region.values:
         order = kept.get(value, axis_orders.identity(value.ndim))
         if value.ndim < 3 or axis_orders.moves_only_ones(value.shape, order):
+            # Axes of one place may move without a copy.
             continue
         given = value.node is None or not axis_orders.is_flexible(value.node)
+        # Turned once where it comes in, and once where it goes out.
         total += value.type.nbytes * (given + (value in fixed))
     return total
 
@@ -157,6 +168,7 @@ def _orders(region: Region, flexible: list[Node]) -> dict[Value, Order]:
             known.setdefault(value, channels_last(value.ndim))
     nodes = [n for n in flexible if not region.values.isdisjoint(axis_orders.linked(n))]
     while True:
+        # Back and forth until no order is new: a value far from every convolution hears of it by several neighbours.
         before = len(known)
         for node in nodes:
             _spread_forward(node, known)
@@ -170,6 +182,7 @@ def _spread_forward(node: Node, known: dict[Value, Order]) -> None:
     result = node.outputs[0]
     if result in known or node.op.name in CONVOLUTIONS:
         return
+    # The largest operand first: its order costs most to change.
     for operand in sorted(axis_orders.linked(node)[:-1], key=lambda v: -v.type.numel):
         if operand in known:
             order = axis_orders.forward(node, operand, known[operand])
@@ -183,6 +196,7 @@ def _spread_backward(node: Node, known: dict[Value, Order]) -> None:
         return
     for operand in axis_orders.linked(node)[:-1]:
         order = axis_orders.backward(node, operand, known[node.outputs[0]])
+        # The first that speaks wins; a value that two readers want in different orders is turned for one of them.
         if order is not None:
             known.setdefault(operand, order)
 
@@ -211,6 +225,7 @@ def _results(g: Rewriter, node: Node, operands: list[Placed], order: Order) -> I
     """The node's results, the first one in ``order``."""
     if node.op.name in CONVOLUTIONS:
         return [convolution(g, node, operands, order)]
+    # A rigid node takes operands as the graph means them.
     if order != axis_orders.identity(len(order)) and axis_orders.is_flexible(node):
         return [rebuild(g, node, operands, order)]
     plain = g.node(node, (in_order(g, p, None) for p in operands), g.graph.here)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tracecomp.ir.graph import Graph, Node, Origin, Value
-from tracecomp.ir.op import OPS
+from tracecomp.ir.op import OPS, Attrs
 from tracecomp.passes.steps import Log
 
 
@@ -25,6 +25,7 @@ def hoist(graph: Graph, log: Log) -> Graph:
         new.here = graph.origin.get(node, Origin())
         operands = [known[v] for v in node.inputs]
         attrs = node.attrs
+        # Other control operators may not run their bodies at all, and moving work out of them would run it always.
         if node.op.name == "scan":
             operands, attrs = _hoist_from(new, operands, attrs, log)
         known.update(zip(node.outputs, new.add(node.op, operands, attrs), strict=True))
@@ -52,6 +53,7 @@ class _Body:
     def inside(self, value: Value) -> Value:
         """``value`` in the new body; an invariant one becomes an operand of the scan, a view of one is made again."""
         if value not in self.known:
+            # A view of an invariant is free inside, while outside it could become a copy.
             node = value.node
             if node is not None and node.op.kind == "view":
                 self.known[value] = self.new.add(node.op, map(self.inside, node.inputs), node.attrs)[0]
@@ -70,9 +72,10 @@ class _Body:
         return self.new.add_input(outer.type, f"invariant{len(self.extra)}")
 
 
-def _hoist_from(outer: Graph, operands: list[Value], attrs: dict[str, Any], log: Log) -> tuple[list[Value], Any]:
+def _hoist_from(outer: Graph, operands: list[Value], attrs: Attrs, log: Log) -> tuple[list[Value], Any]:
     old: Graph = attrs["body"]
     opened = [i.value for i in old.inputs if i.role != "constant"]
+    # Carries and stacked operands change from step to step; what follows them is the same for all.
     moving = attrs["carries"] + attrs["xs"]
     body = _Body(old, outer, dict(zip(opened[moving:], operands[moving:], strict=True)))
     given = iter(operands)
@@ -90,6 +93,7 @@ def _hoist_from(outer: Graph, operands: list[Value], attrs: dict[str, Any], log:
 
 
 def _place(node: Node, body: _Body, log: Log) -> None:
+    # A node without operands (a constant) is as cheap inside.
     if node.inputs and all(v in body.outside for v in node.inputs):
         results = body.outer.add(node.op, [body.outside[v] for v in node.inputs], node.attrs)
         body.outside.update(zip(node.outputs, results, strict=True))
@@ -98,6 +102,7 @@ def _place(node: Node, body: _Body, log: Log) -> None:
     body.new.here = body.old.origin.get(node, Origin())
     if node.op.name == "contract" and _turnable(node, body.outside):
         lhs, rhs = node.attrs["spec"].split("->")[0].split(",")
+        # Rows of the transposed weight are what a step's lanes read; the sum's order does not change.
         spec = f"{lhs},{rhs[::-1]}->{node.attrs['spec'].split('->')[1]}"
         inputs = [body.inside(node.inputs[0]), body.turned(node.inputs[1])]
         results = body.new.add(OPS["contract"], inputs, {"spec": spec})
@@ -111,4 +116,5 @@ def _turnable(node: Node, outside: dict[Value, Value]) -> bool:
     """Whether the right operand is an invariant matrix that is summed along its last axis."""
     terms, out = node.attrs["spec"].split("->")
     lhs, rhs = terms.split(",")
+    # Two labels, the last summed and the first kept: exactly what a transposition turns into rows.
     return len(rhs) == 2 and node.inputs[1] in outside and rhs[1] not in out and rhs[0] in out and rhs[0] not in lhs

@@ -20,6 +20,7 @@ def update_of_everything(g: Rewriter, a: Application) -> Replacement:
 @RULES.on("pad")
 def pad_by_nothing(g: Rewriter, a: Application) -> Replacement:
     """pad(x, 0) -> x"""
+    # By shape as well: negative and positive amounts may add up to nothing.
     nothing = not any(a.attrs["low"]) and not any(a.attrs["high"])
     return a.inputs[0] if nothing and a.inputs[0].shape == a.type.shape else None
 
@@ -37,9 +38,11 @@ def pad_that_cuts(g: Rewriter, a: Application) -> Replacement:
 def pad_of_pad(g: Rewriter, a: Application) -> Replacement:
     """pad(pad(x)) -> pad(x) with the same value and nothing cut away"""
     inner = made_by(a.inputs[0], "pad")
+    # Zeros between elements would come between the outer padding, too.
     if inner is None or any(a.attrs["interior"]) or not same_number(inner.attrs["value"], a.attrs["value"]):
         return None
     sides = [amount for node in (a, inner) for side in ("low", "high") for amount in node.attrs[side]]
+    # What one pad cuts away, the other cannot bring back.
     if min(sides, default=0) < 0:
         return None
     low, high = (
@@ -53,17 +56,20 @@ def pad_of_same_constant(g: Rewriter, a: Application) -> Replacement:
     """pad(full(c), c) -> full(c)"""
     c = constant(a.inputs[0])
     same = c is not None and same_number(c, a.attrs["value"])
+    # The same number bit by bit, as the pad may be of -0.0.
     return g.full(c, a.type.shape, a.type.dtype) if c is not None and same else None
 
 
 @RULES.on("add")
 def sum_of_pads(g: Rewriter, a: Application) -> Replacement:
     """pad(x) + pad(y) -> pad(concat(x, y)) + 0.0 when x and y come to stand beside each other: gradients of a split"""
+    # By position, so that the gradient of a split is joined in order whatever the order of additions.
     runs = sorted(filter(None, map(_padded_run, a.inputs)), key=lambda run: run[:2])
     if len(runs) < 2 or a.inputs[0].shape != a.inputs[1].shape:
         return None
     (axis, first, x), (other, second, y) = runs
     gap, shape = second - first - x.shape[axis], list(x.shape)
+    # Other axes, or runs that overlap: there elements are really added.
     if axis != other or gap < 0:
         return None
     shape[axis], zero = gap, 0.0 if x.dtype.is_floating_point else 0
@@ -72,12 +78,14 @@ def sum_of_pads(g: Rewriter, a: Application) -> Replacement:
     low = tuple(first if d == axis else 0 for d in range(x.ndim))
     high = tuple(n - m - b for n, m, b in zip(a.type.shape, joined.shape, low, strict=True))
     whole = g.apply("pad", joined, low=low, high=high, interior=(0,) * x.ndim, value=zero)
+    # The sum of -0.0 and a zero of padding is 0.0; adding 0.0 to the joined value keeps that.
     return g.apply("add", whole, g.scalar(zero, x.dtype))
 
 
 def _padded_run(value: Value) -> tuple[int, int, Value] | None:
     """Axis, position and operand of a ``pad`` with zeros along one axis, to which 0.0 may have been added."""
     total = made_by(value, "add")
+    # Of three parts, two were joined before.
     if total and constant(total.inputs[1]) == 0:
         value = total.inputs[0]
     node = made_by(value, "pad")
@@ -97,6 +105,7 @@ def concat_of_parts(g: Rewriter, a: Application) -> Replacement:
     for part in a.inputs:
         inner = made_by(part, "concat")
         parts += inner.inputs if inner and inner.attrs["axis"] == axis else [part]
+    # At least one part stays, to say what type the result has.
     parts = [p for p in parts if p.shape[axis]] or parts[:1]
     if len(parts) == 1:
         return parts[0]
@@ -108,6 +117,7 @@ def concat_of_neighbours(g: Rewriter, a: Application) -> Replacement:
     """concat(slice(x, 0:3), slice(x, 3:8)) -> slice(x, 0:8)"""
     axis = a.attrs["axis"]
     parts = [a.inputs[0]]
+    # Each part joins the run before it, if it goes on where that ended.
     for part in a.inputs[1:]:
         joined = _join(g, parts[-1], part, axis)
         parts[-1:] = [joined] if joined else [parts[-1], part]
@@ -122,6 +132,7 @@ def _join(g: Rewriter, x: Value, y: Value, axis: int) -> Value | None:
     steps = (*first.attrs["steps"], *second.attrs["steps"])
     starts, next_starts = list(first.attrs["starts"]), list(second.attrs["starts"])
     starts[axis] += x.shape[axis]
+    # All other axes have to begin at the same place.
     if starts != next_starts or set(steps) != {1}:
         return None
     shape = tuple(n + y.shape[axis] if d == axis else n for d, n in enumerate(x.shape))
@@ -136,6 +147,7 @@ def scatter_of_one_into_a_number(g: Rewriter, a: Application) -> Replacement:
     """scatter(full(c), index, y) with one index per line -> where(position == index, y combined with c, c)"""
     base, index, new = a.inputs
     axis, shape = a.attrs["axis"], a.type.shape
+    # One index per line: no two writes meet, so their order does not matter.
     one_each = bool(shape) and index.shape == (*shape[:axis], 1, *shape[axis + 1 :])
     if constant(base) is None or not one_each or a.type.numel == 0 or a.type.dtype is bool_:
         return None

@@ -22,6 +22,7 @@ def reduction_of_ones(g: Rewriter, a: Application) -> Replacement:
     """sum over axes of size 1 -> reshape; a float sum starts from 0.0, so -0.0 becomes 0.0 as it did"""
     x, axes = a.inputs[0], a.attrs["axes"]
     kept = tuple(d for d in axes if x.shape[d] != 1)
+    # A sum of integers of one place may widen, which a reshape cannot.
     if (len(kept) == len(axes) and kept) or x.dtype is not a.type.dtype:
         return None
     if kept:
@@ -29,6 +30,7 @@ def reduction_of_ones(g: Rewriter, a: Application) -> Replacement:
         squeezed = g.reshape(x, tuple(n for d, n in enumerate(x.shape) if d not in gone))
         return g.apply(a.op.name, squeezed, axes=tuple(d - sum(e < d for e in gone) for d in kept))
     result = g.reshape(x, a.type.shape)
+    # A sum starts from 0.0, which makes -0.0 to 0.0.
     if a.op.name == "sum" and x.dtype.is_floating_point:
         return g.apply("add", result, g.scalar(0.0, x.dtype))
     return result
@@ -49,6 +51,7 @@ def reduction_of_reduction(g: Rewriter, a: Application) -> Replacement:
         return None
     x, first = inner.inputs[0], inner.attrs["axes"]
     rest = [d for d in range(x.ndim) if d not in first]
+    # Axes of the inner reduction are gone when the outer one counts its own.
     return g.apply(a.op.name, x, axes=tuple(sorted((*first, *(rest[d] for d in a.attrs["axes"])))))
 
 
@@ -56,11 +59,13 @@ def reduction_of_reduction(g: Rewriter, a: Application) -> Replacement:
 def exact_reduction_of_expand(g: Rewriter, a: Application) -> Replacement:
     """max(expand(x)) -> max over the axes that are not repeated"""
     inner = made_by(a.inputs[0], "expand")
+    # With nothing in it, the value would be read where no repetition reads it.
     if inner is None or 0 in inner.outputs[0].shape:
         return None
     x, offset = inner.inputs[0], inner.outputs[0].ndim - inner.inputs[0].ndim
     axes = tuple(d - offset for d in a.attrs["axes"] if d >= offset)
     reduced = g.apply(a.op.name, x, axes=axes) if axes else x
+    # ``any`` of numbers is a bool: without a reduction left there would be nothing that makes it one.
     if reduced.dtype is not a.type.dtype:
         return None
     return g.apply("expand", reduced, shape=a.type.shape)
@@ -70,6 +75,7 @@ def exact_reduction_of_expand(g: Rewriter, a: Application) -> Replacement:
 def exact_reduction_of_permute(g: Rewriter, a: Application) -> Replacement:
     """max(permute(x)) -> permute(max(x)); not for argmax over several axes, which counts in their order"""
     inner = made_by(a.inputs[0], "permute")
+    # Positions over several axes are counted in the order of the axes, which a permutation changes.
     if inner is None or (a.op.name in ("argmax", "argmin") and len(a.attrs["axes"]) != 1):
         return None
     return reduce_before_permute(g, a, inner)
@@ -80,6 +86,7 @@ def reduce_before_permute(g: Rewriter, a: Application, permute: Node) -> Value:
     dims = permute.attrs["dims"]
     axes = tuple(sorted(dims[d] for d in a.attrs["axes"]))
     kept = [d for d in range(len(dims)) if d not in axes]
+    # Axes that remain keep the order that the permutation gives them.
     order = tuple(kept.index(d) for d in dims if d not in axes)
     return g.apply("permute", g.apply(a.op.name, permute.inputs[0], axes=axes), dims=order)
 
@@ -100,11 +107,13 @@ def windows_that_tile(g: Rewriter, a: Application) -> Replacement:
     steps, run = [1] * lead, list(x.shape[:lead])
     tiles = list(x.shape[:lead])
     for k, n, s, d in zip(sizes, counts, a.attrs["strides"], a.attrs["dilations"], strict=True):
+        # Windows that lie side by side, or have a single place, share no element.
         if not (k == 1 or n == 1 or (k == s and d == 1)):
             return None
         steps.append(s if k == 1 else d)
         run.append(n * k)
         tiles += [n, k]
+    # Windows first, then places: the order of the axes of ``windows``.
     order = (*range(lead), *range(lead, lead + 2 * rank, 2), *range(lead + 1, lead + 2 * rank, 2))
     return g.apply("permute", g.reshape(slice_of(g, x, [0] * x.ndim, tuple(run), steps), tuple(tiles)), dims=order)
 
@@ -117,6 +126,7 @@ def fold_that_tiles(g: Rewriter, a: Application) -> Replacement:
     counts = x.shape[lead : lead + rank]
     gaps: list[int] = []
     for k, n, s, d in zip(sizes, counts, a.attrs["strides"], a.attrs["dilations"], strict=True):
+        # Overlapping windows add up; those stay folds.
         if not (k == 1 or n == 1 or (k == s and d == 1)):
             return None
         gaps.append(s - 1 if k == 1 else d - 1)
@@ -128,6 +138,7 @@ def fold_that_tiles(g: Rewriter, a: Application) -> Replacement:
     high = (*zeros[:lead], *(size - n for size, n in zip(shape[lead:], covered, strict=True)))
     nothing = 0.0 if x.dtype.is_floating_point else 0
     whole = g.apply("pad", flat, low=zeros, high=high, interior=(*zeros[:lead], *gaps), value=nothing)
+    # A fold is a sum that starts from 0.0, so a single -0.0 becomes 0.0.
     return g.apply("add", whole, g.scalar(nothing, x.dtype))
 
 
@@ -152,6 +163,7 @@ def _split_axes(shape: Shape, target: Shape) -> list[list[int]] | None:
     for size in shape:
         part: list[int] = []
         have = 1
+        # At least one axis for each, also of size 1.
         while at < len(target) and (have != size or not part):
             have *= target[at]
             part.append(at)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tracecomp.ir.graph import Node, Value
+from tracecomp.ir.op import Attrs
 from tracecomp.passes.graph.axis_orders import REDUCTIONS, Order, identity, reshaped
 from tracecomp.passes.graph.rewrite import Rewriter
 
@@ -20,6 +21,7 @@ class Placed:
 
 def in_order(g: Rewriter, placed: Placed, order: Order | None) -> Value:
     """The value in ``order`` (None: as the graph means it)."""
+    # ``kept`` is permuted already; its order says where each axis went.
     want = identity(len(placed.order)) if order is None else order
     return g.apply("permute", placed.kept, dims=tuple(placed.order.index(d) for d in want))
 
@@ -28,6 +30,7 @@ def rebuild(g: Rewriter, node: Node, operands: list[Placed], order: Order) -> Pl
     """A flexible node's result in ``order``."""
     name, result = node.op.name, node.outputs[0]
     if node.op.kind == "elementwise":
+        # Operands of lower rank get their leading axes, so that the order speaks of all of them.
         values = [_broadcast(g, p, result.ndim, order) for p in operands]
         return Placed(g.add(node.op, values, node.attrs)[0], order)
     if name in ("pad", "concat"):
@@ -41,6 +44,7 @@ def rebuild(g: Rewriter, node: Node, operands: list[Placed], order: Order) -> Pl
         have = reshaped(result.shape, node.inputs[0].shape, order)
         if have is not None:
             return Placed(g.reshape(in_order(g, operands[0], have), tuple(result.shape[d] for d in order)), order)
+    # Any other view is made as the graph means it and permuted afterwards: permutations cancel with neighbours.
     view = g.add(node.op, (in_order(g, operands[0], None),), node.attrs)[0]
     return Placed(g.apply("permute", view, dims=order), order)
 
@@ -56,7 +60,7 @@ def _broadcast(g: Rewriter, placed: Placed, rank: int, order: Order) -> Value:
     return g.apply("permute", g.reshape(plain, (1,) * (rank - have) + plain.shape), dims=order)
 
 
-def _turned(attrs: dict[str, Any], order: Order) -> dict[str, Any]:
+def _turned(attrs: Attrs, order: Order) -> dict[str, Any]:
     """Attributes that speak of axes, for axes in ``order``."""
     if "axis" in attrs:
         return {**attrs, "axis": order.index(attrs["axis"])}
@@ -66,6 +70,7 @@ def _turned(attrs: dict[str, Any], order: Order) -> dict[str, Any]:
 def _reduction(g: Rewriter, node: Node, operand: Placed, order: Order) -> Placed:
     axes = node.attrs["axes"]
     kept = [d for d in range(len(operand.order)) if d not in axes]
+    # Summed in the order in which it lies: which axes are summed does not depend on where they stand.
     turned = tuple(sorted(operand.order.index(d) for d in axes))
     value = g.add(node.op, (operand.kept,), {"axes": turned})[0]
     have = Placed(value, tuple(kept.index(d) for d in operand.order if d in kept))
@@ -77,6 +82,8 @@ def _fold(g: Rewriter, node: Node, operand: Placed, order: Order) -> Placed:
     shape, rank = node.attrs["shape"], len(node.attrs["shape"])
     lead = rank - len(node.attrs["sizes"])
     first = min(order.index(d) for d in range(lead, rank))
+    # Axes that stand behind the first folded one have to be part of the window; a
+    # window of one place is what leaves them as they are.
     over = order[first:]
     attrs = {
         key: tuple(node.attrs[key][d - lead] if d >= lead else 1 for d in over)
@@ -100,6 +107,7 @@ def convolution(g: Rewriter, node: Node, operands: list[Placed], order: Order) -
     result = node.outputs[0]
     group = "g" if groups > 1 else ""
     windows, places = "uvw"[:rank], "xyz"[:rank] if set(kernel) != {1} else ""
+    # Channels innermost, if the image lies so and there is more than one: then terms of a sum are neighbours.
     inside = is_conv and bool(places) and operands[0].order[-1] == 1 and node.inputs[0].shape[1] > groups
     x = _windows(g, split_channels(g, operands[0], 1, groups), node.attrs, kernel, inside)
     other = split_channels(g, operands[1], 0 if is_conv else 1, groups)
@@ -107,7 +115,9 @@ def convolution(g: Rewriter, node: Node, operands: list[Placed], order: Order) -
         other = g.reshape(other, other.shape[: other.ndim - rank])
     second = f"{group}oc{places}" if is_conv else f"n{group}o{windows}"
     seen = f"n{group}{windows}p{places}c" if inside else f"n{group}c{windows}{places}"
+    # The spec's summed labels stand in the order of the sum.
     spec = f"{seen},{second}->" + "p" * inside
+    # Vectors of a weight's gradient run over output channels.
     if not is_conv and operands[1].order[-1] == 1:
         order = (*range(1, rank + 2), 0)
     axes = ["n", f"{group}o", *windows] if is_conv else [f"{group}o", "c", *(places or [""] * rank)]
@@ -117,6 +127,7 @@ def convolution(g: Rewriter, node: Node, operands: list[Placed], order: Order) -
 
 def split_channels(g: Rewriter, placed: Placed, axis: int, groups: int) -> Value:
     """The value as the graph means it, with axis ``axis`` split by group."""
+    # One group needs no axis of its own.
     if groups == 1:
         return in_order(g, placed, None)
     at, shape = placed.order.index(axis), placed.kept.shape
@@ -125,7 +136,7 @@ def split_channels(g: Rewriter, placed: Placed, axis: int, groups: int) -> Value
     return in_order(g, Placed(split, tuple(d for part in moved for d in part)), None)
 
 
-def _windows(g: Rewriter, x: Value, attrs: dict[str, Any], kernel: tuple[int, ...], inside: bool) -> Value:
+def _windows(g: Rewriter, x: Value, attrs: Attrs, kernel: tuple[int, ...], inside: bool) -> Value:
     """What each result sees of ``x``; for 1x1 kernels the elements themselves.
 
     ``inside``: windows have all channels of a group in them, as their last axis.
@@ -137,5 +148,6 @@ def _windows(g: Rewriter, x: Value, attrs: dict[str, Any], kernel: tuple[int, ..
         return g.apply("windows", last, sizes=sizes, strides=(*stride, 1), dilations=(*attrs["dilation"], 1))
     if set(kernel) != {1}:
         return g.apply("windows", x, sizes=tuple(kernel), strides=stride, dilations=attrs["dilation"])
+    # Windows of one place are the elements at every stride: a view without windows.
     steps = (1,) * lead + tuple(stride)
     return g.apply("slice", x, starts=(0,) * x.ndim, stops=x.shape, steps=steps)

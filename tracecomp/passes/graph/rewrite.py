@@ -17,7 +17,7 @@ import numpy as np
 
 from tracecomp.base.errors import CompileError
 from tracecomp.ir.graph import Graph, Node, Origin, Value, attrs_key
-from tracecomp.ir.op import OPS, Op
+from tracecomp.ir.op import OPS, Attrs, Op
 from tracecomp.ir.types import DType, Shape, TensorType
 from tracecomp.passes.steps import Log
 
@@ -28,7 +28,7 @@ class Application:
 
     op: Op
     inputs: tuple[Value, ...]
-    attrs: dict[str, Any]
+    attrs: Attrs
 
     @cached_property
     def types(self) -> tuple[TensorType, ...]:
@@ -119,14 +119,16 @@ class Rewriter:
 
     def constant(self, array: np.ndarray[Any, Any], type: TensorType) -> Value:
         """A constant input holding ``array``; one per content."""
+        # By type and bytes, so that equal tables are one input.
         key = (type, array.tobytes())
         if key not in self._constants:
             name = f"folded{len(self._constants)}"
             self._constants[key] = self.graph.add_input(type, name, "constant", array)
         return self._constants[key]
 
-    def add(self, op: Op, inputs: Iterable[Value], attrs: dict[str, Any]) -> tuple[Value, ...]:
+    def add(self, op: Op, inputs: Iterable[Value], attrs: Attrs) -> tuple[Value, ...]:
         """The results of ``op``, or of what the first rule that applies puts in its place."""
+        # The same application again, from a rule or from the old graph: answered without trying rules once more.
         inputs = tuple(inputs)
         key = (op.name, inputs, attrs_key(attrs))
         done = self._done.get(key)
@@ -137,12 +139,14 @@ class Rewriter:
     def _make(self, application: Application) -> tuple[Value, ...]:
         origin = self.graph.here
         for rule in self._rules.of(application.op):
+            # What a rule makes is known by its pass and keeps the user's line.
             self.graph.here = self._origin_here(origin)
             found = rule(self, application)
             self.graph.here = origin
             if found is not None:
                 self.log.hits[rule.__name__] += 1
                 values = (found,) if isinstance(found, Value) else tuple(found)
+                # A wrong type would show up far away from the rule.
                 _check_types(rule, application, values)
                 return values
         return self.graph.add(application.op, application.inputs, application.attrs, application.types)
@@ -158,7 +162,8 @@ class Rewriter:
         self.graph.here = origin
         return self.add(node.op, inputs, {k: self._attr(v) for k, v in node.attrs.items()})
 
-    def _attr(self, value: Any) -> Any:
+    def _attr(self, value: object) -> Any:
+        # Bodies may be shared by several control nodes, and stay shared.
         if not isinstance(value, Graph):
             return value
         if id(value) not in self._regions:
@@ -169,13 +174,16 @@ class Rewriter:
 def rewrite(graph: Graph, rules: Rules, log: Log, made_by: str) -> Graph:
     """``graph`` rebuilt under ``rules``, regions included; nodes that no output needs are left behind."""
     rewriter = Rewriter(graph.name, rules, log, made_by, partial(rewrite, rules=rules, log=log, made_by=made_by))
+    # Inputs first, whether they are read or not: their positions are the caller's.
     new = rewriter.graph
     values: dict[Value, Value] = {i.value: new.add_input(i.value.type, i.name, i.role, i.data) for i in graph.inputs}
+    # Counted on the old graph, as the new one is still growing.
     reads = Counter(v for node in graph.live_nodes() for v in node.inputs)
     reads.update(o.value for o in graph.outputs)
     for node in graph.live_nodes():
         results = rewriter.node(node, (values[v] for v in node.inputs), graph.origin.get(node, Origin()))
         values.update(zip(node.outputs, results, strict=True))
+        # By the new value, as rules ask with values of the new graph.
         rewriter.shared.update(values[v] for v in node.outputs if reads[v] > 1)
     new.here = Origin()
     for output in graph.outputs:

@@ -12,7 +12,9 @@ from tracecomp.passes.graph.rewrite import Application, Replacement, Rewriter, R
 from tracecomp.passes.steps import Log
 
 DECOMPOSITION = Rules()
+# The order in which rules are tried: algebra before shapes.
 SIMPLIFICATION = Rules(algebra.RULES, casts.RULES, views.RULES, pads.RULES, reductions.EXACT_RULES, gathers.RULES)
+# Canonical rules come first; simplification cleans up after each of them.
 CANONICAL = Rules(contractions.RULES, reductions.RULES, SIMPLIFICATION)
 
 
@@ -31,6 +33,7 @@ DECOMPOSED = Rules(convolutions.RULES, fourier.RULES, DECOMPOSITION, SIMPLIFICAT
 
 def decompose(graph: Graph, log: Log) -> Graph:
     """Spell out convolutions, transforms and operators whose loop meaning is a composition of others."""
+    # Rebuilding a graph costs time; most have nothing to spell out.
     if not has_node(graph, lambda n: n.op.kind in ("convolution", "transform") or isinstance(n.op.loop, Composed)):
         return graph
     return rewrite(graph, DECOMPOSED, log, "decompose")

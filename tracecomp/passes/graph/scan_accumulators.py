@@ -32,6 +32,7 @@ def sum_after_scans(graph: Graph, log: Log) -> Graph:
         origin = graph.origin.get(node, Origin())
         inputs = [values[v] for v in node.inputs]
         found = _hoistable(node) if node.op.name == "scan" else []
+        # Scans without such totals are rebuilt as they are.
         results = _without(g, node, inputs, found, origin) if found else g.node(node, inputs, origin)
         values.update(zip(node.outputs, results, strict=True))
     g.graph.here = Origin()
@@ -55,20 +56,25 @@ def _hoistable(node: Node) -> list[Total]:
     reads = [v for n in body.live_nodes() for v in n.inputs]
     given = [i.value for i in body.inputs if i.role != "constant"]
     carries = node.attrs["carries"]
+    # Operands that are the same at each step would be stacked for nothing.
     varying = _varying(body, given[: carries + node.attrs["xs"]])
     totals = []
     for number in range(carries):
         before, after = given[number], body.outputs[number].value
         add = made_by(after, "add")
+        # The carry is read by its addition alone: then no step needs the total before the end.
         if add is None or before not in add.inputs or before.type != after.type or reads.count(before) != 1:
             continue
+        # And nobody reads the total inside of the step.
         if after in reads or [o.value for o in body.outputs].count(after) != 1:
             continue
         term = next((v.node for v in add.inputs if v is not before), None)
         if term is not None and term.outputs[0].type == after.type and all(v in varying for v in term.inputs):
             totals.append(Total(number, term))
+    # Long products per step run near the peak by themselves.
     products = [t for t in totals if t.term.op.name == "contract" and _terms(t.term) < SHORT]
     stacked = {v for t in products for v in t.term.inputs}
+    # A bias' gradient sums what the weight's gradient multiplies: its stack is there already.
     sums = [t for t in totals if t.term.op.name == "sum" and t.term.inputs[0] in stacked]
     return sorted(products + sums, key=lambda t: t.carry)
 
@@ -97,6 +103,7 @@ class _Stacks:
     added: list[Value] = field(default_factory=list)
 
     def need(self, value: Value) -> None:
+        # Operands of the scan are stacked as they are; others become results.
         if value not in self.operands and value not in (*self.ys, *self.added):
             self.added.append(value)
 
@@ -121,6 +128,7 @@ def _without(g: Rewriter, node: Node, inputs: list[Value], totals: list[Total], 
     kept = [i for n, i in enumerate(given) if n not in gone]
     smaller = subgraph(body, [*kept, *(i for i in body.inputs if i.role == "constant")], outputs)
     g.graph.here = origin
+    # The others keep their places.
     attrs = {**node.attrs, "body": smaller, "carries": carries - len(gone)}
     results = g.add(node.op, [v for n, v in enumerate(inputs) if n not in gone], attrs)
     left, ys = iter(results[: carries - len(gone)]), results[carries - len(gone) :]
@@ -135,8 +143,11 @@ def _total(g: Rewriter, total: Total, start: Value, stacks: _Stacks, ys: tuple[V
     operands = [stacks.find(v, ys) for v in total.term.inputs]
     if total.term.op.name == "sum":
         axes = (0, *(d + 1 for d in total.term.attrs["axes"]))
+        # Added to what the carry began with, as each step would have.
         return g.apply("add", start, g.apply("sum", operands[0], axes=axes))
     spec = Spec.parse(total.term.attrs["spec"])
+    # A label that neither operand has.
     step = next(c for c in "tsTSzyZY" if c not in spec.lhs + spec.rhs)
+    # The step is the slowest summed dimension: step by step, in order.
     whole = Spec(step + spec.lhs, step + spec.rhs, spec.out)
     return g.apply("add", start, g.apply("contract", *operands, spec=str(whole)))

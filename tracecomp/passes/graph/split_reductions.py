@@ -62,12 +62,15 @@ def in_steps(graph: Graph) -> set[Statistics]:
     needs: dict[Value, frozenset[Statistics]] = {}
     for node in graph.live_nodes():
         for region in (v for v in node.attrs.values() if isinstance(v, Graph)):
+            # Bodies have statistics of their own.
             found |= in_steps(region)
         before = frozenset[Statistics]().union(*(needs.get(v, ()) for v in node.inputs))
         if node.op.name in SPLIT:
             own = (node.inputs[0].shape, node.attrs["axes"])
+            # The same statistic of the same shape was needed on the way: mean, then variance.
             found |= before & {own}
             before |= {own}
+        # Other operators break the chain: what follows reads other elements.
         elif node.op.kind not in ("elementwise", "view"):
             continue
         if before:
@@ -128,9 +131,12 @@ def stage(runs: list[Run], column_long: int) -> int | None:
     rows = prod(r.extent for r in runs if not r.reduced)
     inner = reduced[-1]
     if len(reduced) > 1:
+        # Separate runs: the innermost first, as it is contiguous.
         return inner if count > LONG else None
     if inner == len(runs) - 1:
+        # Many rows keep threads busy as they are.
         return inner if count > LONG and rows < ROWS_ENOUGH else None
+    # Columns: lanes go along kept axes, and blocks of rows give threads work.
     return inner if count > column_long and count * rows > COLUMN_LONG_ALTOGETHER else None
 
 
@@ -142,6 +148,7 @@ def _in_blocks(g: Rewriter, op: str, x: Value, axis: int, target: int) -> Value:
     main = _reduced_blocks(g, op, _part(g, x, axis, 0, whole), axis, block)
     if whole == extent:
         return g.apply(op, main, axes=(axis,))
+    # The rest is one shorter block.
     tail = _reduced_blocks(g, op, _part(g, x, axis, whole, extent), axis, extent - whole)
     return g.apply(op, g.apply("concat", main, tail, axis=axis), axes=(axis,))
 
@@ -153,6 +160,7 @@ def _block(extent: int, target: int) -> int:
     """
     for count in (2, 1):
         divisor = next((b for b in range(min(target, extent), 0, -1) if extent % (count * b) == 0), 1)
+        # A divisor much smaller than wanted would make many short blocks.
         if divisor * 4 >= target:
             return divisor
     return target

@@ -33,6 +33,7 @@ def slice_of_everything(g: Rewriter, a: Application) -> Replacement:
 @RULES.on("flip")
 def flip_of_nothing(g: Rewriter, a: Application) -> Replacement:
     """flip(x, axes of size 1) -> x"""
+    # One spelling, so that equal flips are one node.
     axes = tuple(sorted(d for d in a.attrs["axes"] if a.type.shape[d] > 1))
     if axes and axes == tuple(a.attrs["axes"]):
         return None
@@ -78,10 +79,12 @@ def permute_of_permute(g: Rewriter, a: Application) -> Replacement:
     between = made_by(a.inputs[0], "reshape")
     value = between.inputs[0] if between else a.inputs[0]
     inner = made_by(value, "permute")
+    # Without elements there are no runs to compare.
     if inner is None or 0 in value.shape:
         return None
     runs: dict[int, list[int]] = {}
     for ins, outs in reshape_parts(value.shape, a.inputs[0].shape):
+        # An axis that the reshape splits would have to be permuted in parts.
         if len(outs) > 1:
             return None
         runs[outs[0]] = ins
@@ -105,6 +108,7 @@ def slice_in_normal_form(g: Rewriter, a: Application) -> Replacement:
     starts, steps = tuple(a.attrs["starts"]), list(a.attrs["steps"])
     for d, size in enumerate(a.type.shape):
         if size <= 1:
+            # One element has no next one, so that any step reads the same.
             steps[d] = 1
     stops = tuple(s + max(n - 1, 0) * k + (n > 0) for s, k, n in zip(starts, steps, a.type.shape, strict=True))
     if (stops, tuple(steps)) == (tuple(a.attrs["stops"]), tuple(a.attrs["steps"])):
@@ -125,6 +129,7 @@ def slice_of_slice(g: Rewriter, a: Application) -> Replacement:
     if inner is None or 0 in a.type.shape:
         return None
     first = zip(inner.attrs["starts"], inner.attrs["steps"], strict=True)
+    # Positions in the inner slice times its step.
     starts = [s + k * t for (s, k), t in zip(first, a.attrs["starts"], strict=True)]
     steps = [k * j for k, j in zip(inner.attrs["steps"], a.attrs["steps"], strict=True)]
     return slice_of(g, inner.inputs[0], starts, a.type.shape, steps)
@@ -137,6 +142,7 @@ def slice_of_expand(g: Rewriter, a: Application) -> Replacement:
     if inner is None or 0 in a.type.shape:
         return None
     x, offset = inner.inputs[0], a.type.ndim - inner.inputs[0].ndim
+    # Along repeated axes every position reads the same element.
     repeated = [x.shape[d] != inner.outputs[0].shape[d + offset] for d in range(x.ndim)]
     starts = [0 if repeated[d] else a.attrs["starts"][d + offset] for d in range(x.ndim)]
     steps = [1 if repeated[d] else a.attrs["steps"][d + offset] for d in range(x.ndim)]
@@ -153,6 +159,7 @@ def slice_of_pad(g: Rewriter, a: Application) -> Replacement:
     x, low = inner.inputs[0], inner.attrs["low"]
     starts = [s - b for s, b in zip(a.attrs["starts"], low, strict=True)]
     last = [s + (n - 1) * k for s, n, k in zip(starts, a.type.shape, a.attrs["steps"], strict=True)]
+    # First and last inside of the image: then all between them are.
     inside = all(s >= 0 and e < size for s, e, size in zip(starts, last, x.shape, strict=True))
     return slice_of(g, x, starts, a.type.shape, a.attrs["steps"]) if inside else None
 
@@ -165,6 +172,7 @@ def slice_of_concat(g: Rewriter, a: Application) -> Replacement:
         return None
     axis, begin = inner.attrs["axis"], 0
     start = a.attrs["starts"][axis]
+    # Steps are positive, so the last element bounds the others.
     last = start + (a.type.shape[axis] - 1) * a.attrs["steps"][axis]
     for part in inner.inputs:
         end = begin + part.shape[axis]
@@ -180,6 +188,7 @@ def slice_of_concat(g: Rewriter, a: Application) -> Replacement:
 def squeezed_permute(g: Rewriter, a: Application) -> Replacement:
     """reshape(permute(x)) that drops axes of size 1 -> permute(reshape(x))"""
     inner = made_by(a.inputs[0], "permute")
+    # Only axes of one place go, so both orders read the same elements.
     gone = dropped_ones(a.inputs[0].shape, a.type.shape)
     if inner is None or gone is None:
         return None
@@ -194,6 +203,7 @@ def squeezed_windows(g: Rewriter, a: Application) -> Replacement:
     """reshape(windows(x)) that drops leading axes of size 1 -> windows(reshape(x))"""
     inner = made_by(a.inputs[0], "windows")
     gone = dropped_ones(a.inputs[0].shape, a.type.shape)
+    # Leading axes only: the others belong to windows.
     if inner is None or not gone or max(gone) >= inner.inputs[0].ndim - len(inner.attrs["sizes"]):
         return None
     x = inner.inputs[0]
@@ -205,6 +215,7 @@ def dropped_ones(shape: Shape, target: Shape) -> tuple[int, ...] | None:
     """The axes of size 1 that ``shape`` loses to become ``target``; None when it changes otherwise."""
     gone, at = [], 0
     for d, n in enumerate(shape):
+        # Greedy: an axis that fits is taken, and only ones may be left out.
         if at < len(target) and n == target[at]:
             at += 1
         elif n == 1:
@@ -220,6 +231,7 @@ def flip_of_flip(g: Rewriter, a: Application) -> Replacement:
     inner = made_by(a.inputs[0], "flip")
     if inner is None:
         return None
+    # Flipped twice is not flipped: the symmetric difference.
     axes = tuple(sorted(set(inner.attrs["axes"]) ^ set(a.attrs["axes"])))
     return g.apply("flip", inner.inputs[0], axes=axes)
 
@@ -231,6 +243,7 @@ def elementwise_of_expanded(g: Rewriter, a: Application) -> Replacement:
     if not any(nodes):
         return None
     inputs = [n.inputs[0] if n else v for n, v in zip(nodes, a.inputs, strict=True)]
+    # Computed once for each element and repeated afterwards: less work, same bits.
     result = g.add(a.op, inputs, a.attrs)[0]
     return result if result.shape == a.type.shape else g.apply("expand", result, shape=a.type.shape)
 
@@ -241,6 +254,7 @@ def elementwise_of_filled(g: Rewriter, a: Application) -> Replacement:
     if len(a.inputs) == 1:
         return None
     rest = [v.shape for v in a.inputs if constant(v) is None]
+    # The shape must follow from other operands, or it would be lost.
     if not rest or broadcast_shapes(*rest) != a.type.shape:
         return None
     inputs = [v if (c := constant(v)) is None else g.scalar(c, v.dtype) for v in a.inputs]

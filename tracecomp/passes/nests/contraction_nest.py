@@ -57,6 +57,8 @@ class Operand:
     def load(self) -> Load | None:
         """The memory access, when there is just one."""
         loads = [s.value for s in self.stmts if isinstance(s, Let) and isinstance(s.value, Load)]
+        # More than one load (values added on the way) or none has no single
+        # stride, so it is not packed and not fetched ahead.
         return loads[0] if len(loads) == 1 else None
 
     @property
@@ -67,6 +69,8 @@ class Operand:
     @property
     def conditions(self) -> list[Expr]:
         """Comparisons of positions without any of which the operand is zero: it is padding there."""
+        # Padding is spelled as a select between the load and zero, with a cast around it for half
+        # precision. Only a zero makes leaving a term out the same as adding it.
         lets = {s.name: s.value for s in self.stmts if isinstance(s, Let)}
         value = _resolved(self.expr, lets)
         while isinstance(value, Call) and value.op == "cast":
@@ -75,11 +79,13 @@ class Operand:
             return []
         condition, _, otherwise = value.args
         zero = isinstance(otherwise, Const) and otherwise.value == 0
+        # Conditions on data can not be decided when loops are made, so only comparisons of positions count.
         return [c for c in _conjuncts(condition, lets) if _compares_position(c)] if zero else []
 
     def stride(self, var: Var) -> int | None:
         """Elements between neighbours along ``var``; None when not constant."""
         load = self.load
+        # An operand that is not one load may still ignore a variable: then its stride is 0 whatever it computes.
         return load.offset.coefficient(var) if load else (None if self.depends(var) else 0)
 
     def depends(self, var: Var) -> bool:
@@ -101,6 +107,8 @@ def _conjuncts(expr: Expr, lets: Mapping[str, Expr]) -> list[Expr]:
 
 
 def _compares_position(expr: Expr) -> bool:
+    # ``ge`` and ``lt`` against a constant are all that ``in_range`` and pads
+    # make; a bare value counts as a position of its own.
     position, *others = expr.args if isinstance(expr, Call) and expr.op in ("ge", "lt") else [expr]
     known = isinstance(position, IndexValue) and not position.index.is_computed
     return known and all(isinstance(x, Const) for x in others)
@@ -126,6 +134,7 @@ class BilinearNest:
     start: Expr | None = None
 
     def store_stride(self, var: Var) -> int | None:
+        # All stores of an epilogue go along the same positions, so the first one speaks for them.
         stores = [s for s in self.after if isinstance(s, Store)]
         return stores[0].offset.coefficient(var)
 
@@ -137,6 +146,7 @@ class BilinearNest:
     @property
     def work(self) -> float:
         """Running time in multiply-adds, with what follows the sums."""
+        # An epilogue moves its result at least. Its cost is in vector additions, so it is turned into multiply-adds.
         after = max(stmts_cost(self.after), MOVING_COST) * MULTIPLY_ADDS
         return product_of(self.out) * (product_of(self.reduce) + after)
 
@@ -146,11 +156,13 @@ class BilinearNest:
 
     def is_steady(self, operand: Operand) -> bool:
         """Whether an operand is the same in many calls."""
+        # All of what an operand reads has to last: one changing factor changes the product.
         loads = [x for x in expressions(operand.stmts) if isinstance(x, Load)]
         return bool(loads) and {x.buffer for x in loads} <= self.params.steady_buffers()
 
     def moving(self, vector: Var) -> Operand:
         """The operand that moves with the lanes of ``vector``."""
+        # Where both move, the right one: a result's last axis is the right operand's, so its lanes lie side by side.
         return self.rhs if self.rhs.depends(vector) else self.lhs
 
     def update(self) -> Update:
@@ -158,6 +170,8 @@ class BilinearNest:
 
     def accumulator(self, lanes: int = 1) -> Acc:
         dtype = self.acc.dtype
+        # One FMA per term from 0.0, in this order, is the meaning of a
+        # contraction (docs/numerics.md, Order of sums, 4).
         return Acc(ACCUMULATOR, "fma", dtype, self.start or Const(identity("fma", dtype), dtype), lanes)
 
     def mapped(
@@ -170,6 +184,7 @@ class BilinearNest:
             return Operand(list(copier.stmts(o.stmts)), copier.expr(o.expr), o.inside)
 
         after = list(copier.stmts(self.after))
+        # The accumulator stands for a result, so it depends on the new output variables whatever the old ones were.
         acc = Read(self.acc.name, self.acc.dtype, frozenset(out))
         start = self.start and copier.expr(self.start)
         lhs, rhs = operand(self.lhs), operand(self.rhs)
@@ -186,27 +201,34 @@ def labelled_bilinear(group: Group, stored: list[Value], params: Params) -> Bili
 
     Its variables are those of the contraction as the graph spells it; ``plain`` is tidied.
     """
+    # A group has one contraction at most (fusion refuses a second), so the first one is it.
     root = next(n for n in group.nodes if isinstance(n.op.loop, Bilinear))
     assert isinstance(root.op.loop, Bilinear)
     form = root.op.loop.fn([v.type for v in root.inputs], root.outputs[0].type, **root.attrs)
     names = {name: Var(f"{name}", extent) for name, extent in form.extents.items()}
     dtype = compute_dtype(root.outputs[0].dtype)
+    # Extents come from the shapes, so ones are variables too; ``tidied`` drops them.
     out, reduce = [names[n] for n in form.out], [names[n] for n in form.reduce]
     acc = Read(ACCUMULATOR, dtype, frozenset(out))
     members = set(group.nodes)
 
     def supplied(node: Node, position: tuple[Index, ...]) -> Expr | None:
+        # The sum itself is in the accumulator; everything else of the group is evaluated on it.
         return cast(acc, node.outputs[0].dtype) if node is root else None
 
+    # One evaluator for all three bodies: what one has bound must not be read in another, hence a new ``Block`` each.
     evaluator = Evaluator(members, params, supplied)
 
     def operand(value: Value, axes: tuple[dict[str, int], ...]) -> Operand:
         block = evaluator.block = Block()
+        # Each axis is a sum of variables times constants: a convolution's is
+        # output times stride plus place times dilation.
         at = tuple(sum((index(names[n]) * c for n, c in axis.items()), Index()) for axis in axes)
         return Operand(block.stmts, cast(evaluator.read(value, at), dtype))
 
     lhs = operand(root.inputs[0], form.lhs)
     rhs = operand(root.inputs[1], form.rhs)
+    # Results are stored by the root's flat position, which stored values of other shapes unravel on their own.
     flat = linear([index(v) for v in out], [v.extent for v in out])
     block = evaluator.block = Block()
     places = [unravel(flat, v.shape) for v in stored]
@@ -214,6 +236,7 @@ def labelled_bilinear(group: Group, stored: list[Value], params: Params) -> Bili
     found = [evaluator.read(v, at) for v, at in zip(stored, places, strict=True)]
     for value, at, expr in zip(stored, places, found, strict=True):
         block.stmts.append(params.store(value, linear(at, value.shape), expr))
+    # The order of summation must not depend on what follows. So it is chosen on the nest with a bare store.
     alone: list[Stmt] = [Store(Buffer("result", dtype, root.outputs[0].type.numel), flat, acc)]
     plain = tidied(BilinearNest(out, reduce, lhs, rhs, alone, params, acc))
     return BilinearNest(out, reduce, lhs, rhs, block.stmts, params, acc, plain)
@@ -221,12 +244,14 @@ def labelled_bilinear(group: Group, stored: list[Value], params: Params) -> Bili
 
 def without_ones(nest: BilinearNest) -> BilinearNest:
     """The nest without variables that have one value."""
+    # A variable of one value would be a candidate for lanes and loops, and has nothing to give to either.
     ones = {v: Index() for v in (*nest.out, *nest.reduce) if v.extent == 1}
     return nest.mapped(ones, [v for v in nest.out if v not in ones], [v for v in nest.reduce if v not in ones])
 
 
 def tidied(nest: BilinearNest) -> BilinearNest:
     """Variables split where indices divide them, then joined where they step as one; ones dropped."""
+    # Ones first: they stand between variables that could be joined.
     nest = without_ones(nest)
     # Each split takes a division out of some index; 24 are more than any spec has, and end what would not converge.
     for _ in range(24):
@@ -236,6 +261,7 @@ def tidied(nest: BilinearNest) -> BilinearNest:
         outer, inner, mapping = split(*found)
         out, reduce = (replaced(names, found[0], outer, inner) for names in (nest.out, nest.reduce))
         nest = nest.mapped(mapping, out, reduce)
+    # Kept and summed variables are joined among themselves: joined with each other they would have no kind.
     mapping = merge_vars(nest.out, _all_stmts(nest)) | merge_vars(nest.reduce, _all_stmts(nest))
     return nest.mapped(mapping, merged(nest.out, mapping), merged(nest.reduce, mapping))
 

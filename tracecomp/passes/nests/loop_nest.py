@@ -61,6 +61,8 @@ class Nest:
             if isinstance(item, Sweep):
                 items.append(Sweep(item.accs, list(copier.stmts(item.body))))
             else:
+                # Scratch rows are indexed by inner variables alone, so a change of
+                # outer variables leaves them as they are.
                 items.append(list(copier.stmts(item)))
         return Nest(rows, inner, items, self.params, self.lanes, self.scratch)
 
@@ -95,10 +97,13 @@ class _Builder:
         self.params = params
         self.ready = self._levels()
         self.totals: dict[Node, Read] = {}
+        # A total is known from the pass after the one that sums it; ``totals`` then holds its name.
         self.kept: dict[Node, _Kept] = {}
         self.scratch: list[Buffer] = []
         self.sweep = 0
         self.evaluator = Evaluator(self.members, self.params, self._supplied)
+        # What does not depend on inner variables goes to the row's body:
+        # computed once for a row instead of for every element.
         self.evaluator.inner_vars = frozenset(self.inner)
 
     def _levels(self) -> dict[Node, int]:
@@ -106,6 +111,8 @@ class _Builder:
         ready: dict[Node, int] = {}
         for node in self.group.nodes:
             before = max((ready[p] for p in self._members_read(node) if p in ready), default=0)
+            # A reduction is ready one pass after its operand: it needs the whole row
+            # first. That is what makes softmax three passes.
             ready[node] = before + isinstance(node.op.loop, Reduced)
         return ready
 
@@ -121,11 +128,14 @@ class _Builder:
         self._choose_kept(roots, last)
         items: list[list[Stmt] | Sweep] = []
         row_block: Block | None = None
+        # Each pass has a block that sees those before it, so that names bound
+        # for an earlier pass of the same row are known.
         for self.sweep in range(last + 1):
             row_block = self.evaluator.row_block = self.evaluator.block = Block(row_block)
             items.append(row_block.stmts)
             if self.inner:
                 sweep = self._build_sweep(roots[self.sweep], row_block)
+                # A pass may be empty: its only root was kept, or is a row result.
                 if sweep.body:
                     items.append(sweep)
             else:
@@ -142,6 +152,7 @@ class _Builder:
         roots: list[list[Node]] = [[] for _ in range(last + 1)]
         stored = {v.node for v in self.stored}
         for node in self.group.nodes:
+            # A reduction is summed in the pass before the one in which it can be read.
             if isinstance(node.op.loop, Reduced):
                 roots[self.ready[node] - 1].append(node)
             elif node in stored and node not in self.group.rows:
@@ -151,10 +162,14 @@ class _Builder:
     def _choose_kept(self, roots: list[list[Node]], last: int) -> None:
         """From the last sweep back: what is read again rather than evaluated again, and where it is kept."""
         stored = {v.node: v for v in self.stored}
+        # Elements of one row.
         size = self.group.domain.numel // max(self.group.domain.rows, 1)
         # Results of the last pass are written only then: until that, their memory may hold a row of something else.
         lent = [stored[n] for n in roots[last] if n in stored]
+        # From the last pass back, because what is kept for a later pass becomes
+        # a root of an earlier one, which may need more.
         for sweep in range(last, 0, -1):
+            # ``seen`` holds a node once although several roots need it.
             stack, seen = list(roots[sweep]), set(roots[sweep])
             while stack:
                 node = stack.pop()
@@ -163,13 +178,18 @@ class _Builder:
                 if earlier and (node in stored or node in self.kept):
                     value = stored.get(node)
                     if value is not None:
+                        # Reloading is free of storage: the value is in memory for others anyway.
                         self.kept.setdefault(node, _Kept(self.ready[node], self.params.of(value)))
                     continue
+                # Two bounds: a row that is too long would push what it is computed from out of the cache,
+                # and cheap values are faster computed again than stored and loaded.
                 if earlier and size * node.outputs[0].dtype.itemsize <= KEEP_BYTES and self._chain(node) >= KEEP_COST:
                     self.kept[node] = self._keep(node, size, lent)
+                    # A kept value has to be evaluated in the pass where it is ready first.
                     roots[self.ready[node]].append(node)
                     continue
                 for producer in self._members_read(node):
+                    # Row results are in registers between passes.
                     if producer not in seen and not self._is_row(producer):
                         seen.add(producer)
                         stack.append(producer)
@@ -179,27 +199,36 @@ class _Builder:
         dtype = node.outputs[0].dtype
         for value in lent:
             assert value.node is not None
+            # Same dtype: the row that is lent is overwritten by the result
+            # itself, element by element, in the last pass.
             if value.dtype is dtype:
                 lent.remove(value)
+                # The lender's own positions: another row's memory is never touched, so threads do not meet.
                 offset = linear(self._position(value.node), value.shape)
                 return _Kept(self.ready[node], self.params.written(value), offset)
+        # Scratch holds one row, whatever the number of rows: it is local to
+        # the loop's body, so threads share none of it.
         self.scratch.append(Buffer(f"s{len(self.scratch)}", dtype, size))
         return _Kept(self.ready[node], self.scratch[-1], self._inner_offset())
 
     def _chain(self, node: Node) -> float:
         """Cost of evaluating ``node`` again from what is in memory."""
+        # A value with index arithmetic (a gather, a concatenation) counts as dear without looking further.
         own = op_cost(node) if isinstance(node.op.loop, Pointwise) else KEEP_COST
         rest = (p for p in self._members_read(node) if not self._is_row(p) and p not in self.kept)
+        # Stops as soon as one operation alone is dear enough, which also bounds the walk.
         return own + sum(self._chain(p) for p in dict.fromkeys(rest)) if own < KEEP_COST else own
 
     def _supplied(self, node: Node, position: tuple[Index, ...]) -> Expr | None:
         if isinstance(node.op.loop, Reduced):
             return cast(self.totals[node], node.outputs[0].dtype)
         kept = self.kept.get(node)
+        # Only in later passes: in the pass that makes it, the value is in a register.
         if kept is not None and kept.since < self.sweep:
             at = linear(position, node.outputs[0].shape) if kept.offset is None else kept.offset
             key = ("kept", node, at)
             block = self.evaluator.block
+            # Loaded once in a pass however many readers there are.
             found = block.find(key)
             if found is None:
                 found = block.known[key] = self.evaluator._let(block, Load(kept.buffer, at))
@@ -225,6 +254,7 @@ class _Builder:
                 acc, total = self._accumulate(node, node.op.loop, block)
                 accs.append(acc)
                 finished[node] = total
+        # After the loop: reductions of the same pass must not see each other's totals.
         self.totals.update(finished)
         return Sweep(tuple(accs), block.stmts)
 
@@ -233,10 +263,13 @@ class _Builder:
         value = self.evaluator.read(operand, unravel(self.element, operand.shape))
         dtype = compute_dtype(node.outputs[0].dtype)
         if loop.element is not None:
+            # An operator such as argmax turns the element and its place in the row into what is compared.
             value = loop.element(value, IndexValue(self._inner_offset()), dtype)
+        # Unique within the nest: by how many totals exist, and where in the body the update stands.
         name = f"a{len(self.totals)}_{len(block.stmts)}"
         block.stmts.append(Update(name, (cast(value, dtype),)))
         total = Read(name, dtype, frozenset(self.rows))
+        # Partial sums are a number of the graph (``lanes_for``), not of the machine.
         acc = Acc(name, loop.op, dtype, Const(identity(loop.op, dtype), dtype), self.lanes)
         return acc, total
 
@@ -245,6 +278,7 @@ class _Builder:
         found = [self.evaluator.read(n.outputs[0], self._position(n)) for n in nodes]
         for node, expr in zip(nodes, found, strict=True):
             value, kept = node.outputs[0], self.kept.get(node)
+            # Scratch or a lent row; a value that is only reloaded (no offset) is stored below like any other.
             if kept is not None and kept.offset is not None:
                 block.stmts.append(Store(kept.buffer, kept.offset, expr))
             if value in self.stored:

@@ -17,9 +17,12 @@ def wanted_split(body: Iterable[Stmt], allowed: Iterable[Var], multiple: int = 1
             if not isinstance(atom, FloorDiv | Mod):
                 continue
             for part, c in atom.index.terms:
+                # A division by d of ``c * part`` with c dividing d is a division of ``part`` alone by d / c.
                 if not isinstance(part, Var) or part not in candidates or atom.divisor % c:
                     continue
                 inner = atom.divisor // c
+                # Both parts have to be whole: a rest would need a condition on every element. ``multiple`` keeps
+                # lanes whole, as splitting a summed variable must not move elements between partial sums.
                 if 1 < inner < part.extent and part.extent % inner == 0 and inner % multiple == 0:
                     return part, inner
     return None
@@ -29,6 +32,7 @@ def split(var: Var, inner: int) -> tuple[Var, Var, dict[Var, Index]]:
     """The outer and inner part of a split variable, and the substitution that introduces them."""
     outer_part = Var(f"{var.name}_o", var.extent // inner)
     inner_part = Var(f"{var.name}_i", inner)
+    # Same values in the same order, so splitting changes no order of summation.
     return outer_part, inner_part, {var: index(outer_part) * inner + index(inner_part)}
 
 
@@ -44,9 +48,13 @@ def merge_vars(names: list[Var], body: list[Stmt]) -> dict[Var, Index]:
     kept: list[Var] = []
     for var in names:
         previous = kept[-1] if kept else None
+        # Earlier joins are substituted first, so that three variables that step as one become one.
         if previous is not None and _steps_as_one(previous, var, [i.substitute(mapping) for i in indices]):
             joined = Var(f"{previous.name}_{var.name}", previous.extent * var.extent)
+            # The outer variable becomes 0 and the inner one runs through both:
+            # indices with matching strides give the same positions.
             change = {previous: Index(), var: index(joined)}
+            # Variables that were joined before may stand in what was just replaced.
             mapping = {v: i.substitute(change) for v, i in mapping.items()} | change
             kept[-1] = joined
         else:
@@ -56,6 +64,7 @@ def merge_vars(names: list[Var], body: list[Stmt]) -> dict[Var, Index]:
 
 def _steps_as_one(outer: Var, inner: Var, indices: list[Index]) -> bool:
     for i in indices:
+        # None: the variable occurs inside a division or in data, where stepping through both as one cannot be shown.
         a, b = i.coefficient(outer), i.coefficient(inner)
         if a is None or b is None or a != b * inner.extent:
             return False
@@ -66,6 +75,8 @@ def merged(names: list[Var], mapping: dict[Var, Index]) -> list[Var]:
     """The variables that remain after ``merge_vars``, in order."""
     found: dict[Var, None] = {}
     for var in names:
+        # Two variables map to one joined variable; a dict keeps it once, at
+        # its first place, so the order of loops stays.
         for v in sorted(mapping[var].vars(), key=lambda v: v.name) if var in mapping else (var,):
             found[v] = None
     return list(found)

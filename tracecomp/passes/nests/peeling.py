@@ -32,14 +32,17 @@ def parts_of(names: Sequence[Var], body: list[Stmt]) -> tuple[Var, list[int]] | 
     """
     found: dict[Var, Counter[int]] = {v: Counter() for v in names}
     for expr in expressions(body):
+        # Cuts are counted: a boundary that many conditions share is worth more than one that a single store has.
         cut = _boundary(expr)
         if cut is not None and cut[0] in found:
             found[cut[0]][cut[1]] += 1
+    # One variable only, as parts multiply: two variables of three parts each would be nine copies of the body.
     best = max(found, key=lambda v: sum(found[v].values()), default=None)
     if best is None or not found[best]:
         return None
     cuts = sorted({0, best.extent, *(c for c in found[best] if 0 < c < best.extent)})
     sizes = [b - a for a, b in pairwise(cuts)]
+    # Copies of a body cost compile time and instruction cache, which only long parts earn back.
     long = best.extent >= MIN_PART * len(sizes) or prod(v.extent for v in names[names.index(best) + 1 :]) >= MIN_WORK
     return (best, cuts) if 2 <= len(sizes) <= MAX_PARTS and long else None
 
@@ -47,6 +50,7 @@ def parts_of(names: Sequence[Var], body: list[Stmt]) -> tuple[Var, list[int]] | 
 def part(var: Var, low: int, high: int, body: list[Stmt]) -> tuple[Var, list[Stmt]]:
     """The body for ``low <= var < high``, over a variable that starts at zero."""
     new = Var(f"{var.name}_{low}", high - low)
+    # The suffix keeps names of the parts apart, as they end up in one kernel.
     folded = Folding({var: index(new) + low}, f"_{low}").stmts(body)
     return new, list(used(folded))
 
@@ -64,12 +68,18 @@ class Folding(Copier):
 
     def expr(self, expr: Expr) -> Expr:
         new = super().expr(expr)
+        # A name known to be constant is replaced where it is read, so that one
+        # decided comparison decides those that use it.
         if isinstance(new, Read) and new.name in self.constants:
             return self.constants[new.name]
         if isinstance(new, Load) and isinstance(new.where, Const):
+            # A masked load that never happens is the operand's zero, as its mask says.
             if not new.where.value:
                 return Const(new.dtype.python(0), new.dtype)
+            # Bounds of variables, or a surrounding ``if``, made it true. Below an ``if`` the mark stays: the bounds
+            # of the position do not show what the condition guarantees, so code generation must be told to trust it.
             return new if self.holding else Load(new.buffer, new.offset)
+        # Asked after folding the operands: a condition is known in the spelling of the copy.
         if new in self.holding:
             return Const(True, bool_)
         return fold(new) if isinstance(new, Call) else new
@@ -91,15 +101,18 @@ def fold(call: Call) -> Expr:
             return Const(call.op == "lt", bool_)
         if bounds is not None and bounds[0] >= limit:
             return Const(call.op == "ge", bool_)
+    # A variable that was replaced by a number leaves a position that is one.
     if call.op == "eq" and isinstance(a, IndexValue) and a.index.is_const and isinstance(call.args[1], Const):
         return Const(a.index.const == call.args[1].value, bool_)
     if call.op in ("and", "or") and call.dtype is bool_:
         decisive = call.op == "or"  # the value that settles it; the other one is dropped
+        # Operands that cannot settle it are dropped: true in an ``and``, false in an ``or``.
         rest = [x for x in call.args if not (isinstance(x, Const) and bool(x.value) != decisive)]
         if any(isinstance(x, Const) for x in rest):
             return Const(decisive, bool_)
         if len(rest) < 2:
             return rest[0] if rest else Const(not decisive, bool_)
+    # The branch that is not taken may have been what kept a load alive; ``used`` drops it.
     if call.op == "select" and isinstance(a, Const):
         return call.args[1] if a.value else call.args[2]
     return call
@@ -109,9 +122,11 @@ def used(body: Iterable[Stmt]) -> list[Stmt]:
     """The statements without the lets that nobody reads; all must be at one level."""
     needed: set[str] = set()
     kept: list[Stmt] = []
+    # Backwards, so that a let which only dropped lets read is dropped too.
     for stmt in reversed(list(body)):
         if isinstance(stmt, Let) and stmt.name not in needed:
             continue
+        # A store that never happens needs nothing either.
         if isinstance(stmt, Store) and isinstance(stmt.where, Const) and not stmt.where.value:
             continue
         kept.append(stmt)
@@ -129,6 +144,7 @@ def boundaries(var: Var, conditions: Iterable[Expr]) -> list[int]:
 
 def _boundary(expr: Expr) -> tuple[Var, int] | None:
     """``(v, c)`` for a comparison that changes its answer at ``v == c`` and depends on ``v`` alone."""
+    # Only conditions on one variable with a positive factor: others change at no single value.
     if not isinstance(expr, Call) or expr.op not in ("lt", "ge") or not isinstance(expr.args[0], IndexValue):
         return None
     i, limit = expr.args[0].index, expr.args[1]
@@ -136,4 +152,5 @@ def _boundary(expr: Expr) -> tuple[Var, int] | None:
         return None
     var, c = i.terms[0]
     assert isinstance(var, Var)
+    # The smallest v with ``c * v + const >= limit``, by rounding up.
     return (var, -(-(int(limit.value) - i.const) // c)) if c > 0 else None

@@ -54,13 +54,17 @@ class Params:
         self.writes: set[str] = set()
 
     def of(self, value: Value) -> Buffer:
+        # A value that overwrites an input shares its buffer, so that the
+        # kernel's text shows that both are one memory.
         value = self.same.get(value, value)
         if value not in self.buffers:
+            # Names by order of first use: equal kernels have equal text and are compiled once.
             self.buffers[value] = Buffer(f"p{len(self.buffers)}", value.dtype, value.type.numel)
         return self.buffers[value]
 
     def written(self, value: Value) -> Buffer:
         buffer = self.of(value)
+        # What is written is declared so: all other parameters are read-only, and loads of them may move out of loops.
         self.writes.add(buffer.name)
         return buffer
 
@@ -72,6 +76,7 @@ class Params:
         return Store(self.written(place.whole), place.offset(offset), expr)
 
     def steady_buffers(self) -> set[Buffer]:
+        # By value, not by name: the same buffer may hold a value that lasts in one program and not in another.
         """The buffers of what is the same in many calls."""
         return {b for v, b in self.buffers.items() if v in self.steady}
 
@@ -92,7 +97,8 @@ class Block:
         self.stmts: list[Stmt] = []
         self.known: dict[Any, Expr] = {}
 
-    def find(self, key: Any) -> Expr | None:
+    def find(self, key: object) -> Expr | None:
+        # An outer body dominates the inner ones, so what it has bound may be read here; never the other way round.
         block: Block | None = self
         while block is not None:
             if key in block.known:
@@ -126,12 +132,15 @@ class Evaluator:
         does not need the condition: its own loads never leave their buffers.
         """
         node, position = value.node, tuple(position)
+        # Members first: a value that is computed here is never loaded, although it may also be stored.
         if node is not None and node in self.members:
             given = self.supplied(node, position)
             if given is not None:
                 return given
+            # Keyed by position: the same node at another position (a shifted read) is another scalar.
             return self._once((node, position), position, lambda: self.evaluate(node, position))
         if node is not None and is_transparent(node, self.params.materialized_views):
+            # Views are not bound themselves: what they read is, under its own position.
             return self.evaluate(node, position)
         return self.load(value, position, where)
 
@@ -139,6 +148,7 @@ class Evaluator:
         # Masks of positions, not of data: an element beside the buffer is never loaded, whatever its value is used for.
         where = both(where, *(in_range(i, size) for i, size in zip(position, value.shape, strict=True)))
         offset = linear(position, value.shape)
+        # The mask is bound first, so that loads with the same condition share it.
         where = where and self.bind(where)
         key = ("load", value, offset, where)
         return self._once(key, position, lambda: Load(self.params.of(value), offset, where))
@@ -148,12 +158,17 @@ class Evaluator:
         out = node.outputs[0].type
         loop = node.op.loop
         if isinstance(loop, Pointwise):
+            # Each operand is read where broadcasting puts it.
             operands = [self.read(v, broadcast_index(position, v.shape)) for v in node.inputs]
+            # Half precision: widened here, computed in float32, rounded by the cast below
+            # after every operator. The same bits as eagerly, fused or not.
             wide = [cast(x, compute_dtype(x.dtype)) for x in operands]
+            # Integer division by zero traps; PyTorch raises. Floats give infinity or NaN by themselves.
             if node.op.name in DIVISIONS and not out.dtype.is_floating_point:
                 wide[1] = self._divisor(wide[1], position, out.shape)
             return cast(loop.fn(*wide, **node.attrs), out.dtype)
         assert isinstance(loop, Indexed), node
+        # The record's own function on symbolic positions: the meaning is written once, in ``ops``.
         reads = [self._reader(v) for v in node.inputs]
         return self.bind(loop.fn(position, out, reads, [v.type for v in node.inputs], **node.attrs))
 
@@ -163,10 +178,13 @@ class Evaluator:
             return divisor
         divisor = self._name(divisor)
         fine: Expr = Call("ne", (divisor, Const(0, divisor.dtype)), bool_)
+        # Masked lanes and padding compute quotients of whatever is there; only
+        # elements inside of the result may fail the call.
         inside = both(*(in_range(i, n) for i, n in zip(position, shape, strict=True)))
         if inside is not None:
             fine = Call("or", (fine, Call("not", (self.bind(inside),), bool_)), bool_)
         block = self._block_for(fine)
+        # One check for a divisor, however many quotients have it.
         if block.find(("check", fine)) is None:
             block.known["check", fine] = divisor
             block.stmts.append(Check(fine, "division"))
@@ -181,6 +199,8 @@ class Evaluator:
     def bind(self, expr: Expr) -> Expr:
         """``expr`` with the markers for checked indices replaced by a check and a safe index."""
         if isinstance(expr, Call):
+            # An operator marks positions that are data (``gather``). They are checked once and replaced by 0
+            # where wrong, so that the load stays inside the buffer until the call fails.
             if expr.op == "checked_index":
                 return self._check(expr)
             return Call(expr.op, tuple(self.bind(a) for a in expr.args), expr.dtype)
@@ -192,6 +212,8 @@ class Evaluator:
         return tuple(self._bind_index(i) for i in position)
 
     def _bind_index(self, i: Index) -> Index:
+        # An index is a sum of factors times atoms; only atoms that are data need
+        # binding, and they may stand inside of divisions.
         result = Index((), i.const)
         for atom, c in i.terms:
             if isinstance(atom, Computed):
@@ -208,6 +230,7 @@ class Evaluator:
         raw, size = marker.args
         value = self._name(self.bind(raw))
         zero = Const(0, int64)
+        # Negative positions were resolved by the operator; what is left is an error of the caller.
         fits = Call("and", (Call("ge", (value, zero), bool_), Call("lt", (value, size), bool_)), bool_)
         block = self._block_for(value)
         key = ("check", value, size)
@@ -220,6 +243,7 @@ class Evaluator:
 
     def _name(self, expr: Expr) -> Expr:
         """``expr`` bound to a name."""
+        # Names and constants are as cheap as a name.
         if isinstance(expr, Read | Const):
             return expr
         block = self._block_for(expr)
@@ -229,8 +253,10 @@ class Evaluator:
             found = block.known[key] = self._let(block, expr)
         return found
 
-    def _once(self, key: Any, position: tuple[Index, ...], make: Callable[[], Expr]) -> Expr:
+    def _once(self, key: object, position: tuple[Index, ...], make: Callable[[], Expr]) -> Expr:
         """The expression for ``key``, made and bound at its first use in a body that dominates this one."""
+        # A key is known in the body where it was bound and in those inside: a
+        # value bound in a loop is not seen after it.
         found = self.block.find(key)
         if found is not None:
             return found
@@ -243,6 +269,7 @@ class Evaluator:
 
     def _block_for(self, expr: Expr) -> Block:
         """Row-level bodies take what does not change along the row."""
+        # Values without inner variables would otherwise be computed for every element of the row.
         if self.row_block is None or any(v in self.inner_vars for v in expr.vars()):
             return self.block
         return self.row_block

@@ -39,6 +39,8 @@ class Nests:
         return found
 
     def _of(self, group: Group, partition: Partition) -> Nest | BilinearNest:
+        # What decides a nest: nodes in order, which are row results, what is stored
+        # and where. Two askers with equal keys get one object.
         stored, whole = partition.stored[group], with_rematerialized(group, partition)
         places = tuple(partition.slices.get(v) for v in stored)
         rows = frozenset(whole.rows)
@@ -46,6 +48,7 @@ class Nests:
         if key not in self.known:
             params = Params(partition.materialized_views, slices=partition.slices)
             build = labelled_bilinear if group.kind == "bilinear" else build_nest
+            # A rematerialized producer is part of the nest, so the group is completed before.
             self.known[key] = build(whole, stored, params)
         return self.known[key]
 
@@ -56,6 +59,7 @@ class Nests:
 
 def taken(nest: Nest | BilinearNest, params: Params) -> dict[Buffer, Buffer]:
     """The buffers of a kernel for those of a nest: ``params`` has them afterwards, in the order of first use."""
+    # Order of first use in the nest, so that equal kernels take parameters in equal order.
     written = nest.params.writes
     return {
         own: params.written(value) if own.name in written else params.of(value)
@@ -67,12 +71,14 @@ def on(nest: AnyNest, params: Params) -> AnyNest:
     """The nest on the buffers of a kernel."""
     buffers = taken(nest, params)
     if isinstance(nest, BilinearNest):
+        # ``plain`` shares operands with the nest, so it moves to the same buffers.
         plain = nest.plain and _moved(nest.plain, buffers, params)
         return replace(_moved(nest, buffers, params), plain=plain)
     return _moved(nest, buffers, params)
 
 
 def _moved(nest: AnyNest, buffers: Mapping[Buffer, Buffer], params: Params) -> AnyNest:
+    # A nest that stands on the same buffers already need not be copied.
     if any(own != new for own, new in buffers.items()):
         if isinstance(nest, Nest):
             nest = nest.mapped({}, nest.rows, nest.inner, lambda b, at: (buffers.get(b, b), at))

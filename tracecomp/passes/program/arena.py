@@ -36,9 +36,13 @@ def plan_arena(lifetimes: Iterable[Lifetime]) -> tuple[dict[Value, int], int]:
     size = 0
     # Liveness decides: values never alive together may share memory. Large ones first: later they would fit nowhere.
     for life in sorted(lifetimes, key=lambda x: (-x.nbytes, x.first)):
+        # A whole number of lines: the next value then begins at one, and no two
+        # values share a line that threads would contend for.
         need = max(-(-life.nbytes // ALIGNMENT) * ALIGNMENT, ALIGNMENT)
         start = 0
+        # In order of memory, so that the first gap that is wide enough is the lowest.
         for low, high, first, last in placed:
+            # Not alive at the same time: its memory does not count.
             if last < life.first or life.last < first:
                 continue
             if low - start >= need:

@@ -12,7 +12,7 @@ from tracecomp.ir.index import Index, Var, index
 from tracecomp.ir.program import CallStep, Kernel, Program, Ref, RepeatStep, Slot, Step, WhenStep, WhileStep
 from tracecomp.passes.fusion.access import buffer_of
 from tracecomp.passes.program.frame import FLAG_BYTES, ControlTask, Frame, Task
-from tracecomp.passes.program.kernels import copy_task
+from tracecomp.passes.program.kernels import copy_task, unset_task
 
 
 def emitted(frame: Frame) -> Frame:
@@ -23,20 +23,25 @@ def emitted(frame: Frame) -> Frame:
 
 
 class _Places:
-    """Where the values of one frame lie."""
+    """Where the values of one frame lie; ``numbers`` are those of all values in the arena."""
 
-    def __init__(self, frame: Frame, inputs: Mapping[Value, Ref], outputs: Sequence[Ref], base: int) -> None:
+    def __init__(
+        self, frame: Frame, inputs: Mapping[Value, Ref], outputs: Sequence[Ref], base: int, numbers: dict[Value, int]
+    ) -> None:
         self.frame = frame
         self.inputs = inputs
         self.outputs = outputs
         self.base = base
+        self.numbers = numbers
 
     def of(self, value: Value) -> Ref:
         if value in self.inputs:
             return self.inputs[value]
+        # An output's memory is the caller's; a value at home there needs no place in the arena.
         if value in self.frame.outputs.home:
             return self.outputs[self.frame.outputs.home[value]]
-        return Ref(Slot("t", "arena", self.offset(value), value.type.nbytes))
+        number = self.numbers.setdefault(value, len(self.numbers) + 1)
+        return Ref(Slot("t", "arena", self.offset(value), value.type.nbytes, number))
 
     def offset(self, value: Value) -> int:
         return self.base + self.frame.offsets[value]
@@ -54,9 +59,12 @@ class _Emitter:
         self.kernels: dict[Kernel, Kernel] = {}
         self.numbered: dict[int, tuple[Kernel, Kernel]] = {}
         self.loops = 0
+        self.numbers: dict[Value, int] = {}
+        self.checked = config.current().check
 
     def program(self) -> Program:
         """The program; an output that is an input's memory is the input's slot, so that their uses are ordered."""
+        # One slot for both, so that steps which use either are ordered.
         graph, aliases = self.graph, self.frame.aliases
         inputs = [Slot(i.name, "input", n, i.value.type.nbytes) for n, i in enumerate(graph.inputs)]
         outputs = [
@@ -64,24 +72,45 @@ class _Emitter:
             for n, o in enumerate(graph.outputs)
         ]
         by_value = {i.value: Ref(s) for i, s in zip(graph.inputs, inputs, strict=True)}
-        places = _Places(self.frame, by_value, [Ref(s) for s in outputs], 0)
-        steps, prepared = self._steps(places), None
+        places = _Places(self.frame, by_value, [Ref(s) for s in outputs], 0, self.numbers)
+        begun: set[Value] = set()
+        first = self._steps(self.frame.prepacking, places, begun)
+        steps, prepared = self._steps(self.frame.tasks, places, begun), None
         if self.frame.prepacking:
+            # The flag lies in the arena beside what was prepared, so that both are there or neither.
             prepared = Slot("prepared", "arena", places.offset(self.frame.flag), 1)
-            first = tuple(self._call(t, places) for t in self.frame.prepacking)
             steps = (WhenStep(Ref(prepared), (), first), *steps)
         slots = (*inputs, *self.constant_slots)
         fast_math = config.current().fast_math
-        return Program(graph.name, slots, tuple(outputs), self.frame.nbytes, steps, prepared, fast_math)
+        nbytes = self.frame.nbytes
+        return Program(graph.name, slots, tuple(outputs), nbytes, steps, prepared, fast_math, self.checked)
 
-    def _steps(self, places: _Places) -> tuple[Step, ...]:
+    def _steps(self, tasks: Sequence[Task | ControlTask], places: _Places, begun: set[Value]) -> tuple[Step, ...]:
+        """The steps of ``tasks``. ``begun`` are the values that tasks before them have used."""
         steps: list[Step] = []
-        for task in places.frame.tasks:
+        for task in tasks:
+            if self.checked:
+                steps.extend(self._unset(v, task, places) for v in task.values if self._begins(v, task, places, begun))
             if isinstance(task, ControlTask):
                 steps.extend(self._control(task, places))
             else:
                 steps.append(self._call(task, places))
         return tuple(steps)
+
+    def _inner_steps(self, places: _Places) -> tuple[Step, ...]:
+        return self._steps(places.frame.tasks, places, set())
+
+    def _begins(self, value: Value, task: Task | ControlTask, places: _Places, begun: set[Value]) -> bool:
+        """Whether the lifetime of ``value`` in the arena begins with ``task``; remembers that it did."""
+        new = value in places.frame.offsets and value not in begun
+        begun.add(value)
+        return new and value.type.numel > 0 and not (isinstance(task, ControlTask) and value is task.block)
+
+    def _unset(self, value: Value, task: Task | ControlTask, places: _Places) -> CallStep:
+        """The memory of ``value`` as that of no value: what is read there before it is stored is noticed."""
+        nodes = (task.node,) if isinstance(task, ControlTask) else task.nodes
+        call = self._call(unset_task(value, nodes, self.machine), places)
+        return replace(call, args=tuple(replace(r, slot=replace(r.slot, lifetime=0)) for r in call.args))
 
     def _call(self, task: Task, places: _Places) -> CallStep:
         args = tuple(places.of(v) for v in task.values)
@@ -92,6 +121,7 @@ class _Emitter:
         if id(kernel) not in self.numbered:
             unnamed = replace(kernel, name="")
             if unnamed not in self.kernels:
+                # Numbers make names unique; equal kernels have one.
                 self.kernels[unnamed] = replace(kernel, name=f"k{len(self.kernels)}_{kernel.name}")
             self.numbered[id(kernel)] = kernel, self.kernels[unnamed]
         return self.numbered[id(kernel)][1]
@@ -106,26 +136,30 @@ class _Emitter:
     def _scan(self, task: ControlTask, places: _Places) -> list[Step]:
         node, attrs = task.node, task.node.attrs
         carries, xs, length = attrs["carries"], attrs["xs"], attrs["length"]
+        # Nested loops have variables of their own.
         self.loops += 1
         var = Var(f"t{self.loops}", length)
         step = (index(var) * -1) + (length - 1) if attrs["reverse"] else index(var)
         operands = [places.of(buffer_of(v)) for v in node.inputs]
         results = [places.of(v) for v in node.outputs]
+        # Carries are read where the results are: each step overwrites them, which the body's aliases allow.
         here = [*results[:carries], *operands[carries:]]
         for n in range(carries, carries + xs):
+            # One element of the stacked operands and results per step.
             here[n] = _element(operands[n], step, node.inputs[n].type.nbytes // max(length, 1))
         out = list(results)
         for n in range(carries, len(results)):
             out[n] = _element(results[n], step, node.outputs[n].type.nbytes // max(length, 1))
         inner = self._inner(places.frame.bodies[node][0], here, out, places.offset(task.block))
-        return [*self._start(node, carries, places), RepeatStep(var, self._steps(inner))]
+        return [*self._start(node, carries, places), RepeatStep(var, self._inner_steps(inner))]
 
     def _cond(self, task: ControlTask, places: _Places) -> list[Step]:
         operands = [places.of(buffer_of(v)) for v in task.node.inputs]
         results = [places.of(v) for v in task.node.outputs]
+        # Branches share one block of memory: only one of them runs.
         base = places.offset(task.block)
         bodies = places.frame.bodies[task.node]
-        then, orelse = (self._steps(self._inner(f, operands[1:], results, base)) for f in bodies)
+        then, orelse = (self._inner_steps(self._inner(f, operands[1:], results, base)) for f in bodies)
         return [WhenStep(operands[0], then, orelse)]
 
     def _while(self, task: ControlTask, places: _Places) -> list[Step]:
@@ -133,15 +167,17 @@ class _Emitter:
         operands = [places.of(buffer_of(v)) for v in node.inputs]
         results = [places.of(v) for v in node.outputs]
         base = places.offset(task.block)
+        # The flag stands at the beginning of the block; test and body begin after it.
         flag = Ref(Slot("goes_on", "arena", base, 1))
         here = [*results[:carries], *operands[carries:]]
         test, body = places.frame.bodies[node]
-        tested = self._steps(self._inner(test, here, [flag], base + FLAG_BYTES))
-        steps = self._steps(self._inner(body, here, results, base + FLAG_BYTES))
+        tested = self._inner_steps(self._inner(test, here, [flag], base + FLAG_BYTES))
+        steps = self._inner_steps(self._inner(body, here, results, base + FLAG_BYTES))
         return [*self._start(node, carries, places), WhileStep(tested, flag, steps)]
 
     def _start(self, node: Node, carries: int, places: _Places) -> list[Step]:
         """Copies of the first carries into the results, where they are carried."""
+        # The initial carries are copied, as the caller's memory must not change.
         pairs = zip(node.inputs[:carries], node.outputs[:carries], strict=True)
         tasks = [copy_task(buffer_of(given), result, self.machine) for given, result in pairs if given.type.numel]
         return [self._call(t, places) for t in tasks]
@@ -152,7 +188,7 @@ class _Emitter:
         given = iter(operands)
         for i in frame.graph.inputs:
             inputs[i.value] = self._constant(i.name, i.data) if i.role == "constant" else next(given)
-        return _Places(frame, inputs, results, base)
+        return _Places(frame, inputs, results, base, self.numbers)
 
     def _constant(self, name: str, data: Any) -> Ref:
         slot = Slot(name, "input", len(self.graph.inputs) + len(self.constants), data.nbytes)
@@ -168,5 +204,6 @@ def _element(whole: Ref, step: Index, nbytes: int) -> Ref:
 
 def _label(task: Task, graph: Graph) -> str:
     """Operators of a kernel with their source lines, for profiles and index errors."""
+    # By source line, once each and sorted, so that a label is the same in every process.
     places = {str(graph.origin[n].source) for n in task.nodes if n in graph.origin and graph.origin[n].source}
     return task.kernel.name + (f" ({', '.join(sorted(places))})" if places else "")

@@ -105,6 +105,7 @@ def _bodies(graph: Graph, machine: Machine, given: Given) -> dict[Node, tuple[Fr
             bodies = [(attrs["body"], attrs["carries"])]
         found[node] = tuple(
             Frame(
+                # In a body with carries the first results take the memory of the first inputs.
                 body,
                 {n: n for n in range(carries)},
                 machine,
@@ -121,6 +122,7 @@ def everywhere(step: Run[Frame]) -> Run[Frame]:
     """The step on a frame and on all frames inside it, innermost first: a frame's block holds those of its bodies."""
 
     def run(frame: Frame, log: Log) -> Frame:
+        # Innermost first: a frame's block holds those of its bodies, so their sizes have to be known.
         bodies = {node: tuple(run(f, log) for f in frames) for node, frames in frame.bodies.items()}
         return step(replace(frame, bodies=bodies), log)
 

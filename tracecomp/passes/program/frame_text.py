@@ -120,6 +120,7 @@ _STEP = re.compile(r"(\d+)/(\d+)\+(\d+)")
 
 def parse_frame(text: str, machine: Machine) -> Frame:
     """The frame that ``text`` describes, up to its output buffers; ValueError with the line where it does not."""
+    # Bodies are found by their path, as graphs inside of nodes have no names of their own.
     graph_text, *plans = re.split(r"^plan ", text, flags=re.MULTILINE)
     graph = parse_graph(graph_text)
     found = {plan.splitlines()[0].strip(): plan.splitlines()[1:] for plan in plans}
@@ -147,6 +148,7 @@ class _Reader:
         for line in lines:
             if not line.strip() or line.lstrip().startswith("#"):
                 continue
+            # One word decides what a line is; comments begin with ``#``.
             word, _, rest = line.strip().partition(": ")
             try:
                 if word == "aliases":
@@ -155,6 +157,7 @@ class _Reader:
                     frame = replace(frame, frozen=frozenset(self.all(rest)))
                 else:
                     self.line(word, rest)
+            # Whatever a broken line runs into, the user is told which line it was.
             except (KeyError, AttributeError, IndexError) as error:
                 raise ValueError(f"not a line of a plan: {line.strip()!r}") from error
         return replace(frame, partition=self.partition)

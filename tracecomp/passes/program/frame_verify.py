@@ -49,6 +49,7 @@ def _order(frame: Frame) -> Iterator[str]:
         missing = {buffer_of(v) for v in values_read(group, partition)} - known
         yield from (f"kernel {number} reads {v.type} of {_maker(v)}, which nobody has stored before" for v in missing)
         known |= {buffer_of(v) for v in partition.stored[group]}
+        # A part that is stored within a whole makes the whole known, too.
         known |= {partition.memory(v) for v in partition.stored[group]}
     missing = {buffer_of(o.value) for o in frame.graph.outputs} - known
     yield from (f"no kernel stores the output {v.type} of {_maker(v)}" for v in missing)
@@ -67,7 +68,11 @@ def _row_fusions(frame: Frame) -> Iterator[str]:
             yield f"row fusion of kernel {place[fused.groups[0]]}: its kernels are no neighbours"
         for group in partition.groups:
             if group not in fused.groups and not values_read(group, partition).isdisjoint(
-                v for v in fused.block_values if not _stored_elsewhere(v, frame, fused.groups)
+                # What the fusion keeps for a block may be stored by another kernel, too
+                # (rematerialization); then it is read from there.
+                v
+                for v in fused.block_values
+                if not _stored_elsewhere(v, frame, fused.groups)
             ):
                 yield f"kernel {place[group]} reads what row fusion keeps in a block"
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Set
 from dataclasses import replace
 from typing import Any
 
 from tracecomp.ir.graph import Node, Value
 from tracecomp.ir.index import Var, index
-from tracecomp.ir.loops import Load, Stmt, Store
+from tracecomp.ir.loops import Const, Load, Stmt, Store
 from tracecomp.ir.op import Imperative
 from tracecomp.ir.program import Kernel
 from tracecomp.passes.contraction.contractions import schedule_bilinear
@@ -50,6 +51,8 @@ class GroupLowerer:
         groups = unit.groups if isinstance(unit, RowFusion) else (unit,)
         shape, values = signature(groups, self.partition, self.same)
         blocks = _blocks(unit, values) if isinstance(unit, RowFusion) else None
+        # Which values are large or frozen changes the loops (stores past the
+        # caches, packing), so it is part of the key.
         marks = (tuple(n for n, v in enumerate(values) if v in chosen) for chosen in (self.large, self.frozen))
         key = (shape, blocks, *marks)
         if key not in self.known:
@@ -61,6 +64,7 @@ class GroupLowerer:
 
     def _lower(self, unit: Group | RowFusion) -> Task:
         """The kernel as it is chosen, or by the schedules that were handed in for that one."""
+        # Chosen once without the record, to know the kernel that a record is for: it is named by what it is.
         task = self._scheduled(unit, Chooser(self.machine))
         written = self.given.get(replace(task.kernel, name=""))
         if written is None:
@@ -75,6 +79,7 @@ class GroupLowerer:
         if isinstance(unit, Group):
             return self._lower_group(unit, params, chooser)
         body = row_fusion_body(unit, self.partition, self.nests, params, chooser)
+        # What is kept for a block became local memory.
         for value in unit.block_values:
             params.drop(value)
         nodes = tuple(n for g in unit.groups for n in g.nodes)
@@ -98,11 +103,13 @@ def _blocks(fused: RowFusion, values: list[Value]) -> tuple[Any, ...]:
 def _bilinear(nest: BilinearNest, chooser: Chooser) -> tuple[Stmt, ...]:
     nest = without_ones(nest)
     windows = windows_of(nest)
+    # Winograd's form first: it speaks of the variables of the graph, which tidying would join.
     return winograd_form(nest, windows, chooser.machine) if windows else schedule_bilinear(tidied(nest), chooser)
 
 
 def _imperative(node: Node, params: Params, machine: Machine) -> tuple[Stmt, ...]:
     assert isinstance(node.op.loop, Imperative), node
+    # These take pointers to dense memory, so operands are buffers.
     ins = [params.of(buffer_of(v)) for v in node.inputs]
     outs = [params.written(v) for v in node.outputs]
     types = [v.type for v in node.inputs], [v.type for v in node.outputs]
@@ -110,6 +117,7 @@ def _imperative(node: Node, params: Params, machine: Machine) -> tuple[Stmt, ...
 
 
 def _kernel_name(nodes: Iterable[Node]) -> str:
+    # A few names say enough in a profile.
     names = [n.op.name for n in nodes]
     return "_".join(names if len(names) <= 4 else [*names[:3], f"{len(names) - 3}_more"])
 
@@ -118,6 +126,16 @@ def _task(name: str, body: tuple[Stmt, ...], params: Params, nodes: tuple[Node, 
     schedules = tuple(map(print_record, chooser.made))
     kernel = Kernel(name, tuple(params.buffers.values()), frozenset(params.writes), body, schedules)
     return Task(kernel, tuple(params.buffers), nodes)
+
+
+def unset_task(value: Value, nodes: tuple[Node, ...], machine: Machine) -> Task:
+    """A kernel that fills one value's memory, before ``nodes``, with what shows when it is read: NaN, -1 or True."""
+    params = Params(frozenset())
+    q, var = params.written(value), Var("i", value.type.numel)
+    number = math.nan if value.dtype.is_floating_point else -1 if value.dtype.signed else 1
+    nest = Nest([var], [], [[Store(q, index(var), Const(number, value.dtype))]], params, 1)
+    chooser = Chooser(machine)
+    return _task("unset", schedule_nest(nest, chooser), params, nodes, chooser)
 
 
 def copy_task(source: Value, target: Value, machine: Machine, large: bool = False) -> Task:

@@ -83,8 +83,10 @@ def make_kernels(frame: Frame, log: Log) -> Frame:
         for u in frame.partition.units()
     ]
     tasks.extend(copy_task(c.source, c.target, frame.machine, c.large) for c in outputs.copies)
+    # All kernels of the frame are made.
     frame.nests.forget()
     log.hits["kernels"] += len(lowerer.known)
+    # Kernels of empty values have no loops, and are not called.
     return replace(frame, tasks=tuple(t for t in tasks if isinstance(t, ControlTask) or t.kernel.body))
 
 
@@ -99,6 +101,7 @@ def _control(node: Node) -> ControlTask:
 def prepack(frame: Frame, log: Log) -> Frame:
     """What follows from frozen inputs alone comes first, where later calls find it made."""
     inputs = {i.value for i in frame.graph.inputs}
+    # Only inputs: what follows from them is found by looking at kernels.
     first, rest = prepared(frame.tasks, frame.frozen & inputs, inputs | set(frame.outputs.home))
     log.hits["calls"] += len(first)
     return replace(frame, prepacking=tuple(first), tasks=tuple(rest))
@@ -120,6 +123,7 @@ def own_memory(frame: Frame, log: Log) -> Frame:
 
 def _lifetimes(frame: Frame) -> list[Lifetime]:
     """Where values are first and last needed; what is prepacked for later calls, from the first to the last task."""
+    # What the caller owns has no place in the arena.
     elsewhere = {i.value for i in frame.graph.inputs} | set(frame.outputs.home)
     first: dict[Value, int] = {}
     last: dict[Value, int] = {}
@@ -134,9 +138,11 @@ def _lifetimes(frame: Frame) -> list[Lifetime]:
         if isinstance(task, ControlTask):
             nbytes[task.block] = _block_bytes(task.node, frame.bodies[task.node])
     if frame.prepacking:
+        # Read by every call, so it is alive throughout.
         first[frame.flag] = last[frame.flag] = start
         nbytes[frame.flag] = 1
     for value in first:
+        # Made by prepacking and used later: later calls find it only if nobody writes over it, at any time.
         if first[value] < start <= last[value] or value is frame.flag:
             first[value], last[value] = 0, len(tasks)
     return [Lifetime(v, nbytes[v], first[v], last[v]) for v in first]

@@ -72,13 +72,17 @@ class _Search:
         self.last_read = {v: n for n, g in enumerate(partition.groups) for v in self.reads[g]}
         self.producer = {partition.memory(v): g for g in partition.groups for v in partition.stored[g]}
         for position, output in enumerate(graph.outputs):
+            # In the outputs' order; the first that claims a value gets its memory, others are copies.
             self._settle(buffer_of(output.value), position)
+        # Second: kernels that update part of a large operand (an index write)
+        # may do it in place, inside of the program too.
         for group in partition.groups:
             if group.kind == "imperative":
                 self._take_over(group)
 
     def _settle(self, value: Value, position: int) -> None:
         group = self.producer.get(value)
+        # An input handed through, or a value that is an output already: one memory cannot be two outputs.
         if group is None or value in self.home:
             self.pending.append((value, position))
         elif position not in self.aliases:
@@ -95,9 +99,11 @@ class _Search:
         result, operand = node.outputs[0], buffer_of(node.inputs[0]) if node.inputs else None
         if operand is None or operand not in self.producer or result in self.same or operand in self.home:
             return
+        # Control bodies have memory of their own for what they are given, which renaming would not reach.
         if self._met_by_control(result) or self._met_by_control(operand):
             return
         if _changes_in_place(node, operand) and self._may_overwrite(result, group, operand):
+            # A chain of updates shares the memory of the first.
             root = self.same[result] = self.same.get(operand, operand)
             if result in self.home:
                 self.home[root] = self.home[result]
@@ -113,8 +119,10 @@ class _Search:
         """Whether ``group`` may store ``value`` over ``target``: nobody reads ``target`` later or elsewhere."""
         # In order: nobody reads the old contents after this kernel, no output is the old contents, and within the
         # kernel each element is read before, and only for, the element that takes its place.
+        # First of the three: later kernels.
         if self.last_read.get(target, -1) > self.place[group]:
             return False
+        # Second: an output that is the old contents, which the caller wants to see.
         if any(buffer_of(o.value) is target for o in self.graph.outputs):
             return False
         inside = set(with_rematerialized(group, self.partition).nodes)
@@ -124,6 +132,7 @@ class _Search:
             return True
         if group.kind == "imperative":
             return _changes_in_place(group.nodes[0], target)
+        # A reduction reads whole rows before it stores, and would have overwritten some.
         return not group.has_reduction and all(
             reads_aligned(v, target, inside, self.partition.materialized_views) for v in self.partition.stored[group]
         )
@@ -132,10 +141,13 @@ class _Search:
         """Whether values that the call is given can make ``node`` fail."""
         constants = {i.value for i in self.graph.inputs if i.role == "constant"}
         divides = node.op.name in DIVISIONS and not node.outputs[0].dtype.is_floating_point
+        # Constants fail at every call or at none; what a call is given may fail at some.
         return (divides or node.op.name in ("take", "gather")) and node.inputs[1] not in constants
 
     def large(self) -> frozenset[Value]:
+        # Outputs that are copied elsewhere are read by the copy.
         read = {v for values in self.reads.values() for v in values} | {v for v, _ in self.pending}
+        # By what the kernel reads for each: operands compete for the cache.
         written = {v: self.reads[self.producer[v]] if v in self.producer else {v} for v in self.home}
         return frozenset(
             v for v, operands in written.items()
@@ -145,16 +157,20 @@ class _Search:
     def _is_large(self, value: Value, operands: Set[Value]) -> bool:
         # The result of the call before is in the cache, too; of a larger operand, a part is likely to be read.
         nbytes = value.type.nbytes
+        # Twice the result, as the one of the call before is still there, and
+        # each operand as far as one result's worth.
         held = 2 * nbytes + sum(min(v.type.nbytes, nbytes) for v in operands)
         return not self.within and held > self.machine.l3_bytes
 
     def copies(self) -> list[Copy]:
         """Copies for outputs that no kernel writes, those over inputs last and from staged sources."""
+        # Inputs first to plain outputs: a copy over an input must not come before something that reads it.
         plain = [(v, p) for v, p in self.pending if p not in self.aliases]
         over = [(v, p) for v, p in self.pending if p in self.aliases and v is not self._target(p)]
         found = [self._copied(v, self._output_value(v, p), self._is_large(v, {v})) for v, p in plain]
         last: list[Copy] = []
         for value, position in over:
+            # An input that goes to another input's memory (a swap): staged, as both may go to each other.
             if value.node is None:
                 stage = Value(None, -1, value.type)
                 found.append(self._copied(value, stage))

@@ -22,6 +22,7 @@ Other = TypeVar("Other")
 
 def frozen_values(graph: Graph, inputs: Set[Value]) -> frozenset[Value]:
     """``inputs``, constants, and what follows from them alone; none without ``inputs``."""
+    # Without inputs that last, nothing is worth keeping: constants alone are folded.
     if not inputs:
         return frozenset()
     steady = set(inputs) | {i.value for i in graph.inputs if i.role == "constant"}
@@ -35,14 +36,17 @@ def prepared(
     tasks: Sequence[Task | Other], steady: Set[Value], seen: Set[Value]
 ) -> tuple[list[Task], list[Task | Other]]:
     """The tasks that prepare, and what remains to be run in every call; a caller sees what is in ``seen``."""
+    # What each task reads has to last, or to be made by what was moved before.
     known = set(steady)
     writers = Counter(v for t in tasks if isinstance(t, Task) for v in _written(t))
+    # Memory that two tasks write holds another value at the second call.
     shared = seen | {v for v, count in writers.items() if count > 1}
     first: list[Task] = []
     rest: list[Task | Other] = []
     for task in tasks:
         moved = _moved(task, known, shared) if isinstance(task, Task) else set()
         if isinstance(task, Task) and moved:
+            # Part of a kernel may be moved: packing of weights stands at the top of a contraction's kernel.
             now, later = _cut(task, moved)
             first.append(now)
             known |= _written(now)
@@ -61,6 +65,7 @@ class _Names:
 
     def __init__(self, stmt: Stmt) -> None:
         every = [*walk((stmt,))]
+        # A buffer declared inside of a statement is nobody else's.
         inner = {s.buffer.name for s in walk(children(stmt)) if isinstance(s, Local)}
         self.stored = {s.buffer.name for s in every if isinstance(s, Store)} - inner
         self.read = {x.buffer.name for x in expressions(every) if isinstance(x, Load)} - inner
@@ -77,6 +82,7 @@ def _moved(task: Task, steady: Set[Value], shared: Set[Value]) -> set[int]:
         return set()
     values = dict(zip((p.name for p in kernel.params), task.values, strict=True))
     names = [_Names(s) for s in body]
+    # Also not written by the kernel itself.
     read = {name for name, v in values.items() if v in steady and name not in kernel.writes}
     own = {name for name in kernel.writes if values[name] not in shared}.union(*(n.declared for n in names))
     moved = {n for n, s in enumerate(names) if not s.fails}
@@ -108,6 +114,7 @@ def _cut(task: Task, moved: Set[int]) -> tuple[Task, list[Task]]:
         writes = frozenset(b.name for b in used if b.name in stored)
         return Task(Kernel(name, used, writes, tuple(body)), tuple(values[b.name] for b in used), task.nodes)
 
+    # Local memory that both parts use becomes a value that is handed from one to the other.
     first = [s for n, s in enumerate(kernel.body) if n in moved and not isinstance(s, Local)]
     later = [s for n, s in enumerate(kernel.body) if n not in moved]
     return part(f"prepare_{kernel.name}", first), [part(kernel.name, later)] if later else []

@@ -28,19 +28,25 @@ def row_fusion_body(
     """The statements of a row fusion's kernel: what is packed once, then the blocks, of which the last may be lower."""
     outer = Var("outer", fused.outer)
     lowering = _Lowering(fused, partition, nests, params, chooser)
+    # The last block is lower if heights do not divide; it has loops of its own.
     cut = Rows(outer, fused.count, Index(), fused.count).cut(fused.height)
     blocks = [(Var("part", fused.count // fused.height if n == 0 else 1), lowering.block(r)) for n, r in enumerate(cut)]
+    # Totals that go on from block to block forbid sharing the blocks of one
+    # outer position: threads share outer positions.
     if lowering.finish:
         body = [s for part, block in blocks for s in (Loop("serial", part, block),)]
         within = (*lowering.locals, *lowering.start, *body, *lowering.finish)
         loops: tuple[Stmt, ...] = (Loop("parallel", outer, within),)
+    # Else all blocks are independent, and numbered through.
     else:
         loops = tuple(_numbered(outer, part, (*lowering.locals, *block)) for part, block in blocks)
+    # Whether threads share is judged on the whole kernel, when all loops are made.
     return (*lowering.packing, *shared_where_it_pays(loops, chooser.machine))
 
 
 def block_slots(groups: tuple[Group, ...], block_values: Iterable[Value], partition: Partition) -> dict[Value, int]:
     """Numbers of block memory for ``block_values``; those of one type that are not needed at once share a number."""
+    # Liveness inside of a block: memory is free after the last group that reads it.
     last = {v: n for n, g in enumerate(groups) for v in values_read(g, partition)}
     free: dict[tuple[object, int], list[int]] = {}
     slots: dict[Value, int] = {}
@@ -48,11 +54,13 @@ def block_slots(groups: tuple[Group, ...], block_values: Iterable[Value], partit
     count = 0
     for n, group in enumerate(groups):
         for value in (v for v in partition.stored[group] if v in wanted):
+            # Slots are shared by values of one type only: every block buffer has one dtype and size.
             kind = (value.dtype, value.type.numel)
             if not free.get(kind):
                 free[kind] = [count]
                 count += 1
             slots[value] = free[kind].pop()
+            # A value that nobody reads is freed at once.
             last.setdefault(value, n)
         for value in (v for v in slots if last[v] == n):
             free[value.dtype, value.type.numel].append(slots[value])
@@ -83,6 +91,7 @@ class _Lowering:
         slots = block_slots(fused.groups, fused.block_values, self.partition)
         self.local: dict[Value, Buffer] = {}
         for value, slot in slots.items():
+            # Rows of one block, whatever the number of rows.
             size = value.type.numel // (fused.outer * fused.count) * fused.height
             self.local[value] = Buffer(f"rows{slot}", value.dtype, size)
         self.locals.extend(map(Local, dict.fromkeys(self.local.values())))
@@ -99,6 +108,7 @@ class _Lowering:
         if not isinstance(nest, Summed):
             return self._scheduled(nest)
         renamed = {nest.totals: Buffer(f"totals{number}", nest.totals.dtype, nest.totals.size)}
+        # Packing and totals belong to all blocks; they are noted for the first kind of block only.
         if first:
             self.locals.extend(map(Local, renamed.values()))
             self.start.extend(self._scheduled(nest.start, renamed))
@@ -109,14 +119,17 @@ class _Lowering:
         """The loops of a nest, with names of their own."""
         packing: tuple[Stmt, ...] = ()
         if isinstance(nest, BilinearNest):
+            # Tidied here and not before: the blocks' variables replace those that were joined.
             packing, body = schedule_parts(tidied(nest), self.chooser)
         else:
             body = schedule_nest(nest, self.chooser)
         self.copies += 1
         suffix = f"_{self.copies}"
+        # Local buffers of the groups get names of their own, as they stand in one kernel.
         own = {s.buffer for s in walk((*packing, *body)) if isinstance(s, Local)}
         names = {b: Buffer(b.name + suffix, b.dtype, b.size) for b in own} | (renamed or {})
         copier = Copier({}, suffix, lambda buffer, offset: (names.get(buffer, buffer), offset))
+        # What is packed does not depend on the block (``schedule_parts``), so it comes before all of them.
         self.packing.extend(copier.stmts(packing))
         return _serial(copier.stmts(body))
 
@@ -134,6 +147,7 @@ def _serial(body: Iterable[Stmt]) -> tuple[Stmt, ...]:
     for stmt in body:
         inner = _serial(children(stmt))
         if isinstance(stmt, Loop):
+            # A thread has its block to itself.
             found.append(Loop("serial" if stmt.kind in SHARED else stmt.kind, stmt.var, inner))
         else:
             found.append(with_children(stmt, inner) if inner else stmt)

@@ -42,6 +42,7 @@ class Rows:
         return self.outer.extent * self.count
 
     @property
+    # Of one value it is always 0, and no variable.
     def place(self) -> Index:
         """The value of ``outer``."""
         return index(self.outer) if self.outer.extent > 1 else Index()
@@ -60,6 +61,7 @@ class Rows:
     @property
     def around(self) -> tuple[Var, ...]:
         """The variables that number the block."""
+        # ``outer`` and the block's number: what an offset inside of a block must not depend on.
         return (self.outer, *sorted(self.first.vars(), key=lambda v: v.name))
 
 
@@ -96,6 +98,7 @@ class RowBlock:
         self.made = {params.of(v): v for v in (*made, *perhaps) if v not in params.slices}
         self.local = local
         self.perhaps = perhaps
+        # A slice lies among others' elements, so its rows are not dense.
         self.apart = {v for v in perhaps if v in params.slices}
 
     def nest(self, group: Group, partition: Partition) -> Nest | BilinearNest | Summed:
@@ -106,16 +109,19 @@ class RowBlock:
             return replace(self._loops(loops), params=self.params)
         nest = self.nests.contraction(group, partition)
         self.buffers = taken(nest, self.params)
+        # Tiles of two by two results would reach over the block's border.
         if windows_of(without_ones(nest)):
             raise Misaligned
         nest = replace(nest, lhs=self._placed(nest.lhs), rhs=self._placed(nest.rhs), params=self.params)
         labels = self._labels(nest)
+        # The labels stand in the result, or else among the summed variables.
         if labels[-1] in nest.out:
             return self._bilinear(nest, labels)
         return self._summed(nest, labels)
 
     def _loops(self, nest: Nest) -> Nest:
         """A nest whose first row variable steps through whole rows."""
+        # The first variable has to step through whole rows; otherwise a block would end within one.
         if not nest.rows or nest.rows[0].extent % self.rows.total:
             raise Misaligned
         first, *others = nest.rows
@@ -128,7 +134,9 @@ class RowBlock:
         if any(v not in nest.out for v in labels):
             raise Misaligned
         own, mapping = self._numbered(labels)
+        # Outer labels are fixed by the block, the last one runs through its rows.
         out = [own if v == labels[-1] else v for v in nest.out if v not in labels[:-1]]
+        # The block's variables are around the nest: packing must not depend on them.
         return replace(nest.mapped(mapping, out, nest.reduce, self._move), outside=self.rows.around)
 
     def _summed(self, nest: BilinearNest, labels: list[Var]) -> Summed:
@@ -143,6 +151,7 @@ class RowBlock:
         at = linear([index(v) for v in out], [v.extent for v in out])
         totals = Buffer("totals", nest.acc.dtype, at.bounds[1] + 1 if at.bounds else 0)
         block = nest.mapped(mapping, out, [own, *nest.reduce[1:]], self._move)
+        # Totals as the accumulator, so the epilogue runs unchanged after the last block.
         after: list[Stmt] = [Let(ACCUMULATOR, Load(totals, at)), *block.after]
         finish = Nest(out, [], [after], self.params, 1, [])
         place = Var("i", totals.size)
@@ -154,6 +163,7 @@ class RowBlock:
         """The variable of the rows in the block, and what replaces the ``labels`` that number all rows."""
         *outer, last = labels
         own = Var(last.name, self.rows.height)
+        # The last label may number several outer positions times the rows of each.
         ratio = last.extent // self.rows.count
         place = self.rows.place
         mapping = dict(zip(outer, unravel(place // ratio, tuple(v.extent for v in outer)), strict=True))
@@ -166,6 +176,8 @@ class RowBlock:
 
     def _labels(self, nest: BilinearNest) -> list[Var]:
         """The labels that together number the rows, outermost first."""
+        # Results first; a read of what the kernels make decides instead, as
+        # its rows are the ones that blocks are made of.
         offset = linear([index(v) for v in nest.out], [v.extent for v in nest.out])
         width = offset.bounds[1] // self.rows.total + 1 if offset.bounds else 0
         for operand in (nest.lhs, nest.rhs):
@@ -183,6 +195,7 @@ class RowBlock:
         own = self._in_block(value, offset)
         if own is None and value not in self.perhaps:
             raise Misaligned
+        # What is not row by row may still be stored, if nobody inside reads it: that is found out here.
         if own is None:
             self.apart.add(value)
         return (self.local[value], own) if own is not None and value in self.local else (buffer, offset)
@@ -202,13 +215,16 @@ class RowBlock:
 
 def _labels_of(offset: Index, width: int, rows: Rows) -> list[Var]:
     """The variables of ``offset`` that step through whole rows of ``width`` elements."""
+    # Variables that step by a row or more, in order of their steps.
     terms = [(c, v) for v, c in offset.terms if isinstance(v, Var) and c >= width and v.extent > 1]
     labels = [v for _, v in sorted(terms, key=lambda t: -t[0])]
     steps = linear([index(v) for v in labels], [v.extent for v in labels]) * width
     inner = offset - steps
     total = steps.bounds[1] // width + 1 if steps.bounds else 0
+    # They must number exactly the rows there are, and the last one has to be cut at whole outer positions.
     if not width or not labels or total != rows.total or labels[-1].extent % rows.count:
         raise Misaligned
+    # What is left must stay within a row, and not move with the labels.
     if inner.vars() & set(labels) or inner.bounds is None or inner.bounds[1] >= width:
         raise Misaligned
     return labels

@@ -48,10 +48,13 @@ def with_row_fusions(
     partition: Partition, graph: Graph, aliases: Mapping[int, int], machine: Machine, nests: Nests
 ) -> Partition:
     """The partition with its row fusions, whose groups become neighbours. What ``aliases`` overwrites is in none."""
+    # Overwriting is settled element by element over a whole kernel; in
+    # blocks it would happen before later blocks have read.
     overwriting = {buffer_of(graph.outputs[o].value) for o in aliases}
     search = _Search(partition, {buffer_of(o.value) for o in graph.outputs}, overwriting, machine, nests)
     for group in partition.groups:
         search.start(group)
+    # After all others, as these fusions are smaller gains and take what is left.
     for group in partition.groups:
         search.start_before(group)
     row_fusions = list(map(search.row_fusion, search.candidate))
@@ -85,10 +88,12 @@ class _Search:
         self.nests = nests
         self.stored = dict(partition.stored)
         self.partition = replace(partition, stored=self.stored)
+        # Parts of concatenations are stored for what is no kernel any more, so they count as wanted.
         self.wanted = wanted | set(partition.slices)
         self.overwriting = overwriting
         self.machine = machine
         self.reads: dict[Group, set[Value]] = {}
+        # By what the kernels compute and not by which they are: the layers of a network ask the same questions again.
         self.tried: dict[Any, tuple[bool, bool, bool]] = {}
         self.aligned: dict[Any, bool] = {}
         self.units: list[Unit] = [(g,) for g in partition.groups]
@@ -98,8 +103,10 @@ class _Search:
 
     def start(self, head: Group) -> None:
         """Add the fusion that starts at ``head``, if there is one, and the one that computes its results again."""
+        # A group that is in a fusion already is no unit by itself.
         if head.kind != "bilinear" or (head,) not in self.units or not self._light(head, self.stored[head]):
             return
+        # All but the last axis of the result number rows, the last of these within the outer ones.
         candidate = Candidate(_rows((1, *_root(head).outputs[0].shape[:-1])), [head])
         if not self._fits(candidate, head):
             return
@@ -117,10 +124,13 @@ class _Search:
         if made in self.wanted or len(readers) != 1 or len(readers[0]) != 1:
             return
         (reader,) = readers[0]
+        # See ``with_row_fusions``.
         if reader.kind != "bilinear" or self.overwriting & set(self.stored[reader]):
             return
+        # A convolution that does much with each element hides the load; fusing would only shrink its tiles.
         if _terms(_root(reader)) > WINDOW_TERMS * made.type.numel:
             return
+        # Finer rows, as many leading axes as align, are tried first: blocks for the first cache have to be small.
         for axes in range(len(made.shape) - 1, 0, -1):
             candidate = Candidate(_rows((1, *made.shape[:axes])), [head], in_l1=True)
             if self._fits(candidate, head) and self._fits(candidate, reader) and not candidate.sums:
@@ -132,11 +142,13 @@ class _Search:
     def _grow(self, candidate: Candidate, first: int) -> None:
         """Let units from number ``first`` on join, or note that they come after the fusion."""
         made = {v for g in candidate.members for v in self.stored[g]}
+        # What is stored, but not row by row in this order, nobody inside may read.
         out_of_reach = {self.partition.memory(v) for g in candidate.non_row_outputs for v in self.stored[g]}
         for unit in self.units[first:]:
             needed = self._loaded(unit)
             blocked = not needed.isdisjoint(out_of_reach)
             if not blocked and needed.isdisjoint(made):
+                # Order in ``units`` respects all dependences, and is kept for those that have none with the members.
                 continue  # no edge to the members: it stays where it is, before or after them
             given = [v for g in candidate.members for v in self.stored[g] if v in needed]
             joins = len(unit) == 1 and not blocked and self._light(unit[0], given)
@@ -144,16 +156,20 @@ class _Search:
                 candidate.members.append(unit[0])
                 made.update(self.stored[unit[0]])
                 if unit[0] in candidate.non_row_outputs:
+                    # Its readers cannot go block by block, so they come later.
                     out_of_reach.update(map(self.partition.memory, self.stored[unit[0]]))
             else:
                 candidate.later.append(unit)
+                # And so do those that read what comes later.
                 out_of_reach.update(self.partition.memory(v) for g in unit for v in self.stored[g])
 
     def _light(self, group: Group, handed: list[Value]) -> bool:
         """Whether what is ``handed`` is worth keeping in cache, for what ``group`` computes with each element."""
+        # What fits the second cache is found there anyway by the next kernel.
         large = [v for v in handed if self._is_large(v)]
         if not large or group.kind not in ("loops", "bilinear") or self.overwriting & set(self.stored[group]):
             return False
+        # Arithmetic above some hundred operations for each element takes longer than fetching the element.
         return group.kind == "loops" or _terms(_root(group)) <= MAX_TERMS * max(v.type.numel for v in large)
 
     def _is_large(self, value: Value) -> bool:
@@ -161,11 +177,15 @@ class _Search:
 
     def _fits(self, candidate: Candidate, group: Group) -> bool:
         """Whether ``group`` reads row by row; notes whether it also makes its results so, or sums over rows."""
+        # The order of summation and legality depend on the shape of what is
+        # computed, so answers are kept by signature.
         shape, _ = signature((*candidate.members, group), self.partition, {})
         key = (shape, candidate.rows, *(g in candidate.non_row_outputs for g in candidate.members))
         if key not in self.tried:
             self.tried[key] = self._tried(candidate, group)
         fits, apart, summed = self.tried[key]
+        # Totals go on through all blocks of an outer position, so that threads
+        # share outer positions only: there must be enough.
         if not fits or (summed and candidate.rows.outer.extent < WANTED_OUTER):
             return False
         if apart:
@@ -177,6 +197,7 @@ class _Search:
     def _tried(self, candidate: Candidate, group: Group) -> tuple[bool, bool, bool]:
         """Whether ``group`` reads row by row, whether it makes its results otherwise, whether it sums over rows."""
         made = [v for g in candidate.members if g not in candidate.non_row_outputs for v in self.stored[g]]
+        # Tried on one block, with memory for nothing: only where accesses lie matters.
         block = RowBlock(candidate.rows, self.nests, self._params(), made, {}, self.stored[group])
         try:
             nest = block.nest(group, self.partition)
@@ -191,6 +212,7 @@ class _Search:
         """What a unit loads that it has not made itself."""
         if len(unit) == 1:
             return self._read(unit[0])
+        # What members hand each other is no load of the unit.
         return {v for g in unit for v in self._read(g)} - {v for g in unit for v in self.stored[g]}
 
     def _read(self, group: Group) -> set[Value]:
@@ -202,22 +224,28 @@ class _Search:
 
     def _start_rematerialized(self, first: Candidate) -> None:
         """A fusion for those that need large results of ``first``: these are made again there, and not stored."""
+        # Values that kernels outside of the fusion still need.
         needed = {v for u in self.units if u != tuple(first.members) for v in self._loaded(u)}
         given = [v for g in first.members for v in self.stored[g] if v in needed and v not in self.wanted]
         width = _root(first.members[0]).outputs[0].type.numel
         # Only what is as large as the head's result: statistics of rows cost less to keep than to make again.
         makers = self._makers(first, {v for v in given if v.type.numel >= width})
+        # What is not made row by row cannot be made again for a block alone.
         if not makers or makers & first.non_row_outputs:
             return
+        # Copies of the groups, as the originals still stand in the first fusion.
         copies = {g: Group(-1, g.kind, g.nodes, g.domain, g.rows) for g in first.members if g in makers}
         self.stored.update({copy: self.stored[g] for g, copy in copies.items()})
         candidate = Candidate(first.rows, list(copies.values()), frozenset(copies.values()))
+        # From behind the first fusion on, where those that need its results are.
         self._grow(candidate, self.units.index(tuple(first.members)) + 1)
         pays = self._pays(candidate)
         missed = {v for u in candidate.later for v in self._loaded(u)} & {v for g in makers for v in self.stored[g]}
         # It is worth it only if no reader is left out, as the large values would have to be stored for that one.
         if pays and all(v.type.numel < width for v in missed):
             self._add(candidate)
+            # Now what the second makes itself the first no longer stores, and
+            # the second stores of it only what it reads.
             self._store_less(first)
             self._store_less(candidate)
         else:
@@ -227,6 +255,7 @@ class _Search:
     def _makers(self, row_fusion: Candidate, values: set[Value]) -> set[Group]:
         """The members that it takes to make ``values``."""
         makers: set[Group] = set()
+        # Last first, so that what a maker reads makes its own makers known.
         for group in reversed(row_fusion.members):
             if values & set(self.stored[group]):
                 makers.add(group)
@@ -246,7 +275,9 @@ class _Search:
     def _add(self, candidate: Candidate) -> None:
         """Put the members where the last of them stands, before what needs them."""
         members = [(g,) for g in candidate.members if g not in candidate.rematerialized]
+        # Where the last member stands, all that members need is made; what needs members has not run yet.
         end = self.units.index(members[-1]) + 1
+        # Units between members that depend on one of them come after the fusion.
         moved = [u for u in self.units[:end] if u in candidate.later]
         before = [u for u in self.units[:end] if u not in members and u not in moved]
         self.units = [*before, tuple(candidate.members), *moved, *self.units[end:]]
@@ -259,6 +290,7 @@ class _Search:
     def _pays(self, candidate: Candidate) -> bool:
         """Whether the fusion keeps something large in cache; its last members leave as long as that does not fit."""
         while self._height(candidate) is None and len(candidate.members) > 1 + len(candidate.rematerialized):
+            # Those that joined last are most easily left out: nobody in the fusion depends on them.
             last = candidate.members.pop()
             candidate.later.append((last,))
             candidate.non_row_outputs.discard(last)
@@ -270,17 +302,24 @@ class _Search:
         elsewhere = self._loaded_elsewhere(candidate) | self.wanted
         by_rows = (g for g in candidate.members if g not in candidate.non_row_outputs)
         kept = [v for g in by_rows for v in self.stored[g] if v not in elsewhere]
+        # Of a rematerializing fusion, what others read is stored by the first
+        # fusion still; its own copy lives for a block.
         return [*kept, *(v for g in candidate.rematerialized for v in self.stored[g] if v in elsewhere)]
 
     def _height(self, candidate: Candidate) -> int | None:
         """Rows of a block, so that what is kept inside stays in cache, and threads have blocks to share."""
         rows = candidate.rows
+        # Memory of a block for each slot, reused among values that are not alive together.
         slots = block_slots(tuple(candidate.members), self._block_values(candidate), self.partition)
         row_bytes = sum(v.type.nbytes for v in {slot: v for v, slot in slots.items()}.values()) // rows.total
+        # Below a register tile's height contractions read their other operand for too few rows.
         least = 1 if candidate.in_l1 else min(MIN_HEIGHT, rows.count)
+        # Half of the cache; the rest is what else the kernels read.
         room = (self.machine.l1_bytes if candidate.in_l1 else self.machine.l2_bytes) // 2
+        # Even the lowest block would not stay in cache: no fusion.
         if least * row_bytes > (self.machine.l2_bytes // 4 if candidate.in_l1 else 2 * self.machine.l2_bytes):
             return None
+        # With totals the blocks of one outer position run in order, and their number does not matter to threads.
         parts = 1 if candidate.sums else -(-WANTED_BLOCKS // rows.outer.extent)
         fitting = max(min(MAX_HEIGHT, rows.count // parts, room // max(row_bytes, 1)), least)
         # The trial block's height was found to be legal; another one may cut a variable where an index divides it.
@@ -295,6 +334,7 @@ class _Search:
 
         Several of the blocks that were tried together do.
         """
+        # A multiple of what was tried joins whole blocks that are legal each.
         if height % candidate.rows.height == 0 == candidate.rows.count % candidate.rows.height:
             return True
         shape, _ = signature(tuple(candidate.members), self.partition, {})
@@ -303,6 +343,7 @@ class _Search:
             made = [v for g in candidate.members if g not in candidate.non_row_outputs for v in self.stored[g]]
             blocks = [RowBlock(rows, self.nests, self._params(), made, {}) for rows in candidate.rows.cut(height)]
             try:
+                # Whole and remaining blocks have indices of their own, and each must align.
                 self.aligned[key] = bool([b.nest(g, self.partition) for b in blocks for g in candidate.members])
             except Misaligned:
                 self.aligned[key] = False
@@ -326,6 +367,7 @@ def _rows(shape: tuple[int, ...]) -> Rows:
 
 def _even(count: int, fitting: int) -> int:
     """A height of blocks up to ``fitting`` that divides ``count`` or leaves no small rest."""
+    # Equal blocks if a height above half of what fits divides the rows; else as equal as can be.
     even = next((h for h in range(fitting, fitting // 2, -1) if count % h == 0), None)
     return even or -(-count // -(-count // fitting))
 

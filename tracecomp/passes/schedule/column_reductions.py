@@ -20,18 +20,22 @@ from tracecomp.passes.schedule.tiling import loops, parallel_loops, strip
 
 def streams_columns(nest: Nest, vector: Var, chunk: int, machine: Machine) -> bool:
     """Whether chunks of columns, one after the other, would read parts of rows out of memory that no cache holds."""
+    # Nothing before and one body after: each column is one sum of one pass, whose rows can be taken in any grouping.
     if not nest.inner or nest.scratch or len(nest.items) != 3:
         return False
     before, sweep, _ = nest.items
     if before or not isinstance(sweep, Sweep) or not sweep.accs:
         return False
     loads = [x for x in expressions(sweep.body) if isinstance(x, Load) and x.offset.coefficient(vector) == 1]
+    # Larger than the second cache, and at positions that hardware can foresee:
+    # data-dependent rows are fetched line by line in any case.
     far = any(x.buffer.size * x.dtype.itemsize > machine.l2_bytes and not x.offset.is_computed for x in loads)
     return far and vector.extent > chunk and nest.inner[-1].extent >= machine.tuning.column_rows
 
 
 def column_schedule(nest: Nest, vector: Var, width: int, threads: str, machine: Machine) -> ColumnSchedule:
     """The blocks for a nest."""
+    # With outer variables the threads share those, and blocks inside are in order.
     kind = "serial" if len(nest.rows) > 1 else threads
     return ColumnSchedule(
         vector, width, _width(nest, vector, width, kind, machine), machine.tuning.column_rows, threads
@@ -45,9 +49,11 @@ def column_sums(nest: Nest, schedule: ColumnSchedule) -> tuple[Stmt, ...]:
     kind = "serial" if others else schedule.threads
     body: list[Stmt] = []
     cut = KBlocks((), vector, schedule.block, ())
+    # Two pieces at most: whole blocks, and the narrower rest.
     for n, (counter, begin, column) in enumerate(cut.pieces()):
         mapping, suffix = {vector: begin + index(column)}, f"_{column.name}{n or ''}"
         block = _block(nest, column, schedule.width, schedule.rows_at_once, mapping, suffix)
+        # A loop of one block is no loop: its counter is 0.
         one = counter.extent == 1
         body.extend(Copier({counter: Index()}).stmts(block) if one else loops(kind, [counter], block))
     return parallel_loops(others, tuple(body), schedule.threads)
@@ -56,9 +62,13 @@ def column_sums(nest: Nest, schedule: ColumnSchedule) -> tuple[Stmt, ...]:
 def _width(nest: Nest, vector: Var, chunk: int, kind: str, machine: Machine) -> int:
     """Columns of a block: all whose totals fit, fewer where threads share blocks."""
     sweep, tuning = next(item for item in nest.items if isinstance(item, Sweep)), machine.tuning
+    # Totals in the first cache beside the rows that pass through it; so many blocks at least.
     blocks = -(-vector.extent * sum(a.dtype.itemsize for a in sweep.accs) // tuning.column_totals_bytes)
     if kind != "serial":
+        # Threads want blocks of their own, but none narrower than a page:
+        # shorter runs defeat the hardware's fetching ahead.
         blocks = max(blocks, vector.extent * sweep.accs[0].dtype.itemsize // tuning.column_run_bytes)
+    # Equal blocks, each a whole number of chunks.
     return min(-(-vector.extent // (blocks * chunk)) * chunk, vector.extent)
 
 
@@ -67,6 +77,8 @@ def _block(nest: Nest, column: Var, chunk: int, rows: int, mapping: dict[Var, In
     _, sweep, after = nest.items
     assert isinstance(sweep, Sweep) and not isinstance(after, Sweep)
     at = index(column)
+    # Totals live in memory between groups of rows; ``going_on`` starts from them
+    # instead of from zero. Term by term the sum is the same.
     totals = {a: Load(Buffer(f"{a.name}{suffix}", a.dtype, column.extent), at) for a in sweep.accs}
     going_on = tuple(replace(a, init=total) for a, total in totals.items())
     *outer, row = nest.inner
@@ -77,6 +89,7 @@ def _block(nest: Nest, column: Var, chunk: int, rows: int, mapping: dict[Var, In
     body: list[Stmt] = []
     for n, (number, begin, place) in enumerate(KBlocks((), row, rows, ()).pieces()):
         terms = Copier({row: begin + index(place)}).stmts(sweep.body)
+        # Each group of rows loads the totals once, adds its rows in order, and stores them.
         left = [Store(t.buffer, at, Read(a.name, a.dtype, frozenset(nest.rows))) for a, t in totals.items()]
         some = each([Accumulate(going_on, (Loop("serial", place, terms),)), *left], f"{suffix}_{place.name}{n or ''}")
         body.extend(loops("serial", [number], some))

@@ -35,18 +35,23 @@ from tracecomp.passes.schedule.transposes import interleaved, mirrored, transpos
 def schedule_nest(nest: Nest, chooser: Chooser) -> tuple[Stmt, ...]:
     """The loops of a nest for a machine."""
     machine = chooser.machine
+    # Weaving first, as it makes a variable that lanes may go along; joining next, so that fewer and
+    # longer variables are judged; non-temporal stores last, on final offsets.
     nest = streamed(_joined_rows(_split_vars(woven(nest), machine)), machine)
     if any(v.extent == 0 for v in nest.rows):
         return ()
     threads = parallel_kind(_work(nest, machine), machine)
+    # Partial sums decide: with them lanes have to go along the row, without them along kept variables.
     if nest.inner and nest.lanes > 1:
         rows = RowSchedule(_rows_at_once(nest, machine), machine.lanes(4), threads)
         return _along_rows(nest, _handed_in(rows, nest, chooser))
+    # Parts of a peeled loop are scheduled one by one, as their accesses differ, and put under one outer loop again.
     return _together(s for part in _parts(nest) or [nest] for s in _map(part, threads, chooser))
 
 
 def _map(nest: Nest, threads: str, chooser: Chooser) -> tuple[Stmt, ...]:
     """Lanes over row variables: the first of the ways that go, or the one that was handed in."""
+    # A schedule from outside may ask for another way than the best; it is taken if the nest allows that way at all.
     given, ways = chooser.peek(), _ways(nest, threads, chooser.machine)
     nest, schedule = first = next(ways)
     if given is not None:
@@ -62,6 +67,7 @@ def _map(nest: Nest, threads: str, chooser: Chooser) -> tuple[Stmt, ...]:
 def _ways(nest: Nest, threads: str, machine: Machine) -> Iterator[tuple[Nest, MapSchedule]]:
     """The schedules that a nest may have and the nest as each sees it, the best first."""
     nontemporal = marking(nest)
+    # A nest may be a transpose as it is, with its interleaved pair as one variable, or mirrored; the first that fits.
     for turned in (nest, interleaved(nest), mirrored(nest)):
         pair = transposed_pair(turned)
         if pair is not None:
@@ -70,6 +76,7 @@ def _ways(nest: Nest, threads: str, machine: Machine) -> Iterator[tuple[Nest, Ma
     vector = _vector_row(nest, machine)
     width = _chunk(nest, vector, machine)
     if vector is not None and streams_columns(nest, vector, width, machine):
+        # Half the width: a block's totals and rows are both in registers.
         yield nest, column_schedule(nest, vector, width // 2, threads, machine)
     yield nest, LaneSchedule(vector, width, tuple(v for v in nest.rows if v != vector), nontemporal, threads)
 
@@ -81,6 +88,7 @@ def _handed_in(chosen: S, nest: Nest, chooser: Chooser) -> S:
     """The chosen schedule, but for the fields that were handed in, which have to fit."""
     variables = {v.name: v for v in (*nest.rows, *nest.inner)}
     made = with_fields(chosen, chooser.next_given(), variables)
+    # Checked before loops are made: a schedule may change speed, and nothing else.
     for wrong, why in _problems(made, chosen, nest):
         if wrong:
             raise ScheduleError(f"{made.TITLE}: {why}")
@@ -94,6 +102,7 @@ def _problems(made: RowSchedule | MapSchedule, chosen: RowSchedule | MapSchedule
         rows = nest.rows[-1].extent if nest.rows else 1
         return [
             (not 0 < made.rows_at_once <= rows, f"rows_at_once is 1 to {rows}"),
+            # A kept row is one buffer; several rows at once would overwrite each other's.
             (made.rows_at_once > 1 and bool(nest.scratch), "rows_at_once is 1 for a row that is kept in memory"),
             (made.split_from < 2, "split_from is 2 at least"),
         ]
@@ -101,6 +110,7 @@ def _problems(made: RowSchedule | MapSchedule, chosen: RowSchedule | MapSchedule
         others = {v for v in nest.rows if v != made.vector}
         named = set(made.order) == others and len(made.order) == len(others)
         return [
+            # Lanes along a summed variable would change the order of the sum.
             (made.vector is not None and made.vector not in nest.rows, "vector is no summed variable"),
             (made.width < 1, "width is 1 at least"),
             (not named, f"order has to name {' '.join(v.name for v in nest.rows if v != made.vector)}"),
@@ -113,6 +123,7 @@ def _problems(made: RowSchedule | MapSchedule, chosen: RowSchedule | MapSchedule
         ]
     assert isinstance(chosen, TransposeSchedule)
     return [
+        # Other variables than these have no unit stride: squares could not be loaded as vectors.
         ((made.load, made.store) != (chosen.load, chosen.store), "load and store are what accesses allow"),
         (not 0 < made.width <= made.load.extent, "width is 1 to what there is of load"),
         (not 0 < made.height <= made.store.extent, "height is 1 to what there is of store"),
@@ -132,7 +143,9 @@ def _together(body: Iterable[Stmt]) -> tuple[Stmt, ...]:
 
 
 def _split_vars(nest: Nest, machine: Machine) -> Nest:
+    # Each split removes a division; the bound ends what would not converge.
     for _ in range(machine.tuning.most_splits):
+        # Summed variables are split in multiples of the lanes alone, so that each element stays in its partial sum.
         found = wanted_split(nest.stmts, nest.rows) or wanted_split(nest.stmts, nest.inner, nest.lanes)
         if found is None:
             break
@@ -144,6 +157,7 @@ def _split_vars(nest: Nest, machine: Machine) -> Nest:
 
 def _parts(nest: Nest) -> list[Nest]:
     """The nest cut where conditions on one of its variables change; empty when there is nothing to cut."""
+    # Passes over a row have state between them, which copies of a part of the row would not share.
     if nest.inner or len(nest.items) != 1 or isinstance(nest.items[0], Sweep):
         return []
     found = parts_of(nest.rows, nest.items[0])
@@ -154,6 +168,7 @@ def _parts(nest: Nest) -> list[Nest]:
     for low, high in pairwise(cuts):
         new, body = part(var, low, high, nest.items[0])
         rows = [new if v == var else v for v in nest.rows]
+        # In a part, conditions are gone, so that variables may step as one that did not before.
         result.append(_joined_rows(Nest(rows, [], [body], nest.params, nest.lanes, [])))
     return result
 
@@ -169,6 +184,7 @@ def _work(nest: Nest, machine: Machine) -> float:
     total = 1.0
     for var in (*nest.rows, *nest.inner):
         total *= var.extent
+    # Memory is the limit of cheap bodies: they take as long as moving their elements.
     return total * max(_cost(nest, machine), MOVING_COST)
 
 
@@ -182,18 +198,25 @@ def _gathers(stmt: Stmt, innermost: list[Var]) -> bool:
     """Whether a statement loads from run-time positions, another one for each element."""
     if not isinstance(stmt, Let) or not isinstance(stmt.value, Load):
         return False
+    # A position that does not move with the innermost variable is one scalar load for many elements.
     computed = [atom.expr for atom, _ in stmt.value.offset.terms if isinstance(atom, Computed)]
     return any(v in innermost for expr in computed for v in expr.vars())
 
 
 def _chunk(nest: Nest, vector: Var | None, machine: Machine) -> int:
     accesses = [x for x in (*nest.stmts, *expressions(nest.stmts)) if isinstance(x, Store | Load)]
+    # The widest element that lanes go along decides how many fit a register: 8 doubles
+    # beside 16 floats would be two registers for each vector of floats.
     widest = max((x.buffer.dtype.itemsize for x in accesses if vector in x.offset.vars()), default=4)
+    # Bytes and halves count as four, because they are widened to compute.
     lanes = machine.lanes(max(widest, 4))
     sums = max((len(item.accs) for item in nest.items if isinstance(item, Sweep)), default=0)
     cost = _cost(nest, machine)
     if sums and cost <= machine.tuning.light_cost:  # every row is read in runs long enough for the memory to keep up
+        # As many chains of additions as registers allow: each addition waits some cycles
+        # for the one before it, and independent ones fill these.
         return lanes * max(4, machine.registers // 2 // sums)
+    # Four vectors of cheap work keep loads and arithmetic busy; long bodies need the registers for themselves.
     return lanes * (2 if cost > machine.tuning.heavy_cost else 4)
 
 
@@ -203,14 +226,17 @@ def _along_rows(nest: Nest, schedule: RowSchedule) -> tuple[Stmt, ...]:
     for item in nest.items:
         if isinstance(item, Sweep):
             names, stmts = _split_inner(nest.inner, item, schedule.split_from)
+            # Strips of ``lanes`` elements: element k goes to partial sum k mod lanes, on every machine.
             inner = loops("serial", names[:-1], strip(names[-1], nest.lanes, stmts))
             body.extend([Accumulate(item.accs, inner)] if item.accs else inner)
         else:
             body.extend(item)
+    # Threads share rows, never a row: its sum stays in one order.
     if schedule.rows_at_once == 1:
         return parallel_loops(nest.rows, tuple(body), schedule.threads)
     *others, last = nest.rows
     result: list[Stmt] = []
+    # Whole tiles of rows as a loop, the last ones, fewer, on their own.
     for stmt in tiles(last, schedule.rows_at_once, body):
         result.extend(
             parallel_loops([*others, stmt.var], stmt.body, schedule.threads)
@@ -223,6 +249,7 @@ def _along_rows(nest: Nest, schedule: RowSchedule) -> tuple[Stmt, ...]:
 def _split_inner(names: list[Var], sweep: Sweep, least: int) -> tuple[list[Var], tuple[Stmt, ...]]:
     """The variables of a sweep and its body: one that sums nothing has no order, and steps of a vector or more."""
     body = tuple(sweep.body)
+    # Only a pass that sums nothing may walk the row in another order.
     found = None if sweep.accs else wanted_split(body, names)
     if found is None or found[1] < least:
         return names, body
@@ -237,13 +264,17 @@ def _rows_at_once(nest: Nest, machine: Machine) -> int:
     vector of it is loaded once.
     """
     sweeps = [item for item in nest.items if isinstance(item, Sweep)]
+    # Scratch holds one row.
     if not nest.rows or nest.scratch:
         return 1
+    # Registers for the partial sums of all rows in flight: half of them, the rest is for operands.
     sums = max(sum(a.lanes // machine.lanes(a.dtype.itemsize) for a in sweep.accs) for sweep in sweeps)
     itemsize = max((b.dtype.itemsize for b in nest.params.buffers.values()), default=4)
     row = prod(v.extent for v in nest.inner) * itemsize
     for height, most in ((4, machine.tuning.four_rows_bytes), (2, machine.tuning.two_rows_bytes)):
         fits = sums * height <= machine.registers // 2 and nest.rows[-1].extent >= height
+        # One pass: rows that read something in common (a weight) load it once for all. Several
+        # passes: short rows wait for totals, and others fill the time.
         if fits and (_share(sweeps[0], nest.rows[-1]) if len(sweeps) == 1 else row <= most):
             return height
     return 1
@@ -264,10 +295,13 @@ def _across_rows(nest: Nest, schedule: LaneSchedule) -> tuple[Stmt, ...]:
         else:
             content.extend(item)
     others, vector, threads = list(schedule.order), schedule.vector, schedule.threads
+    # No kept variable at all: one element, or sums in order.
     if vector is None:
         return parallel_loops(others, (*(Local(b) for b in nest.scratch), *content), threads)
     kind = "serial" if others else threads
     parts = chunks(vector, schedule.width, content, tuple(nest.scratch))
+    # Passes of a chunk follow each other while its rows are in cache; without
+    # passes each part of the loop is shared on its own.
     if nest.inner:
         return parallel_loops(others, one_after_another(kind, parts), threads)
     return parallel_loops(others, tuple(s for part in parts for s in one_after_another(kind, [part])), threads)
@@ -275,6 +309,7 @@ def _across_rows(nest: Nest, schedule: LaneSchedule) -> tuple[Stmt, ...]:
 
 def _vector_row(nest: Nest, machine: Machine) -> Var | None:
     """The row variable with the most unit-stride accesses for its length, less those far apart; of equals the inner."""
+    # A statement of a pass runs for every summed element, one outside of passes once for a row.
     often = prod(v.extent for v in nest.inner)
     accesses = [
         (offset, weight * often if isinstance(item, Sweep) else weight, near)
@@ -282,14 +317,18 @@ def _vector_row(nest: Nest, machine: Machine) -> Var | None:
         for stmt in (item.body if isinstance(item, Sweep) else item)
         for offset, weight, near in _accesses(stmt)
     ]
+    # Inner variables first: of equal scores the inner one wins, as its neighbours in memory are nearer.
     best, best_score = None, -inf
     for var in reversed(nest.rows):
         lanes = machine.lanes(4)
+        # Share of lanes that have work: a variable of 17 fills two registers of 16 by half.
         filled = var.extent / (-(-var.extent // lanes) * lanes)
         strides = [(offset.coefficient(var), weight, near) for offset, weight, near in accesses]
         unit = sum(weight for stride, weight, _ in strides if stride == 1)
         flat = sum(weight for stride, weight, _ in strides if stride == 0)
         apart = sum(weight for stride, weight, near in strides if stride is None or abs(stride) > near)
+        # Unit strides are vectors. A stride of 0 is one load for all lanes, worth half. Reads far apart are one
+        # load for each lane and count against. The 0.1 breaks ties in favour of full registers.
         score = (unit + 0.5 * flat + 0.1) * filled - 0.5 * apart
         if score > best_score:
             best, best_score = var, score
@@ -299,6 +338,8 @@ def _vector_row(nest: Nest, machine: Machine) -> Var | None:
 def _accesses(stmt: Stmt) -> Iterable[tuple[Index, int, int]]:
     """Offset, weight, and the largest stride of elements that are moved together."""
     if isinstance(stmt, Store):
+        # A store counts twice: a scattered one writes a line for every
+        # element, where a load may find its line in cache.
         yield stmt.offset, 2, 1
     if isinstance(stmt, Let) and isinstance(stmt.value, Load):
         yield stmt.value.offset, 1, SHUFFLED_STRIDE

@@ -20,9 +20,11 @@ def woven(nest: Nest) -> Nest:
     families: dict[tuple[Buffer, Index], list[Store]] = {}
     for stmt in body:
         if isinstance(stmt, Store):
+            # Same buffer, offsets that differ by a constant: candidates for neighbours.
             families.setdefault((stmt.buffer, stmt.offset - stmt.offset.const), []).append(stmt)
     stores = [s for family in families.values() for s in family]
     count = len(next(iter(families.values()), ()))
+    # All of the body's stores have to be of this kind, as the new variable runs around everything.
     if count < 2 or not all(_neighbours(f, count) for f in families.values()) or not _together(body, stores):
         return nest
     place = Var("w", count)
@@ -35,6 +37,8 @@ def _neighbours(stores: list[Store], count: int) -> bool:
     stores.sort(key=lambda s: s.offset.const)
     first = stores[0].offset
     follow = [s.offset.const - first.const for s in stores] == list(range(count))
+    # First elements are multiples of the count, so that families of two places
+    # never overlap: weaving moves stores past each other.
     apart = first.const % count == 0 and all(factor % count == 0 for _, factor in first.terms)
     return follow and apart and all(s.where is None for s in stores)
 
@@ -45,6 +49,7 @@ def _together(body: Sequence[Stmt], stores: Sequence[Store]) -> bool:
 
 def _joined(stores: list[Store], place: Var) -> Store:
     """The one of ``stores``, which are in order, that ``place`` says."""
+    # A select by position, which code generation turns into a shuffle, as all places stand in one vector.
     value = stores[-1].value
     for number, store in reversed(list(enumerate(stores[:-1], 1))):
         value = call("select", call("lt", IndexValue(index(place)), Const(number, int64)), store.value, value)

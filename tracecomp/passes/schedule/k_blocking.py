@@ -37,6 +37,7 @@ class KBlocks:
     def pieces(self) -> Iterator[tuple[Var, Index, Var]]:
         """Whole pieces, and what remains as one shorter: their number, where one begins, a place in it."""
         for some in pieces(self.cut.extent, self.length):
+            # The rest is one shorter piece, whose start is a constant.
             number = Var(f"{self.cut.name}_o", some.count)
             start = some.start(index(number)) if some.length == self.length else Index((), some.first)
             yield number, start, Var(f"{self.cut.name}_i", some.length)
@@ -61,13 +62,19 @@ def k_blocks_of(reduce: list[Var], apart: Callable[[Var], int], room: int, tunin
     """
     outer, inner, terms = list(reduce), list[Var](), 1
     most = tuning.k_block_terms
+    # Whole inner variables first, as long as their terms fit the block and what they read fits
+    # ``room``: pieces that end inside an inner variable would need two loops.
     while len(outer) > 1 and terms * outer[-1].extent <= most and room >= apart(outer[-1]) * outer[-1].extent:
         inner.insert(0, outer.pop())
         terms *= inner[0].extent
         room -= apart(inner[0]) * inner[0].extent
     cut = outer.pop()
+    # At least ``k_block_least`` terms even where they span more than
+    # ``room``: each block loads and stores all totals.
     fitting = max(room // max(apart(cut), 1), -(-tuning.k_block_least // terms))
     most = min(cut.extent, tuning.k_block_terms // terms, fitting)
+    # Equal pieces where a length above half of the wanted one divides the
+    # extent, so that there is no rest with loops of its own.
     return KBlocks(tuple(outer), cut, piece(cut.extent, most), tuple(inner))
 
 
@@ -84,6 +91,7 @@ class Totals:
 
     def total(self, nest: BilinearNest) -> Load:
         extents = [*(v.extent for v in self.inner), *(length for _, length in self.spans.values())]
+        # Positions are relative to the block, so the totals' buffer is as small as the block.
         at = [*map(index, self.inner), *(index(v) - first for v, (first, _) in self.spans.items())]
         return Load(Buffer(self.name, nest.acc.dtype, prod(extents)), linear(at, extents))
 
@@ -92,6 +100,7 @@ class Totals:
         *rows, lane = (Var(f"{v.name}_b", length) for v, (_, length) in self.spans.items())
         starts = {v: first for v, (first, _) in self.spans.items()}
         mapping = {v: first + index(w) for (v, first), w in zip(starts.items(), (*rows, lane), strict=True)}
+        # Names get a suffix, as the same statements stand at the beginning and at the end of the block.
         body = Copier(mapping, f"_{self.name}{suffix}").stmts(stmts)
         return loops("serial", [*rows, *self.inner], (Loop("vector", lane, body),))
 
@@ -103,6 +112,8 @@ def in_k_blocks(
     total = totals.total(nest)
     body: tuple[Stmt, ...] = ()
     for number, begin, place in blocks.pieces():
+        # Each k-block starts from the stored total instead of zero and stores it again. The
+        # chain of additions is unbroken, so the sum has the bits of one loop.
         goes_on = replace(
             nest, reduce=[place, *blocks.inner], start=total, after=[Store(total.buffer, total.offset, nest.acc)]
         )
@@ -112,5 +123,6 @@ def in_k_blocks(
         Local(total.buffer),
         *totals.each([Store(total.buffer, total.offset, nest.accumulator().init)], "s"),
         *loops("serial", blocks.outer, body),
+        # The epilogue runs once all terms are there.
         *totals.each([Let(ACCUMULATOR, total), *nest.after], "e"),
     )

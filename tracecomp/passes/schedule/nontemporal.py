@@ -24,6 +24,7 @@ def streamed(nest: Nest, machine: Machine) -> Nest:
     params = nest.params
     loaded = {x.buffer for x in expressions(nest.stmts) if isinstance(x, Load)}
     buffers = {params.buffers[v] for v in params.large if v in params.buffers} - loaded
+    # Loads of the same buffer exclude it: a line that is read again soon is wanted in cache.
     stream = _stream(_held(buffers, loaded), transposed_pair(nest) is not None, machine.l3_bytes)
     if not buffers or not stream:
         return nest
@@ -54,14 +55,17 @@ def _with(nest: Nest, buffers: Set[Buffer], stream: Stream) -> Nest:
 
 
 def _stream(held: int, turned: bool, cache: int) -> Stream:
+    # Turned: many lines are open at once, each written in parts. They would all be fetched and kept until complete.
     if turned or held > cache:
         return "always"
+    # Three quarters: the rest of the cache is what else the program touches.
     return "alone" if 4 * held > 3 * cache else ""
 
 
 def _held(results: Set[Buffer], operands: Set[Buffer]) -> int:
     """Bytes that the results take, and what is read for them at most so often as they are written."""
     written = sum(b.size * b.dtype.itemsize for b in results)
+    # An operand that is read once per result competes for the cache by as much as was written, whatever its size.
     return written + sum(min(b.size * b.dtype.itemsize, written) for b in operands)
 
 
@@ -70,6 +74,7 @@ def _marked(body: list[Stmt], buffers: Set[Buffer], stream: Stream) -> list[Stmt
 
 
 def _streams(store: Store, buffers: Set[Buffer]) -> bool:
+    # Whole lines without a mask only: a partial line makes the processor read it after all.
     return store.buffer in buffers and store.where is None and _in_lines(store.offset, store.buffer.dtype.itemsize)
 
 
@@ -77,4 +82,6 @@ def _in_lines(offset: Index, itemsize: int) -> bool:
     """Whether memory is contiguous along one variable, from the beginning of a line on whatever the others are."""
     factors = [factor for _, factor in offset.terms]
     others = [f for f in factors if f != 1]
+    # One variable of stride 1, and all other offsets on line boundaries:
+    # then each vector store fills a line of its own.
     return factors.count(1) == 1 and all(f * itemsize % LINE == 0 for f in (*others, offset.const))

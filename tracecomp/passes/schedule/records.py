@@ -68,6 +68,8 @@ class Chooser:
     def __init__(self, machine: Machine, given: Sequence[Written] = ()) -> None:
         self.machine = machine
         self.made: list[Record] = []
+        # A kernel may have several nests (a row fusion has); records are
+        # taken in the order in which they are scheduled.
         self._given = deque(given)
 
     def peek(self) -> Written | None:
@@ -80,26 +82,31 @@ class Chooser:
 
     def finish(self) -> None:
         """ScheduleError if there were more records than loop nests."""
+        # A record too many is a mistake in the text, such as a nest that is not
+        # there; ignored, it would look as if it had been tried.
         left = self.peek()
         if left is not None:
             raise ScheduleError(f"there are {len(self.made)} schedules in this kernel; '{left.title}' is one more")
 
 
-def setting(read: Reader, doc: str, default: Any = ...) -> Any:
+def setting(read: Reader, doc: str, default: object = ...) -> Any:
     """A field of a record."""
     metadata = {"read": read, "doc": doc}
+    # ``...`` and not None means "no default", as None is a value that a field may have.
     return field(metadata=metadata) if default is ... else field(default=default, metadata=metadata)
 
 
 def print_record(record: Record) -> str:
     """The record as text, one field a line."""
     names = [f.name for f in fields(record)]
+    # Aligned, since the text is read by people; the parser takes any spacing.
     width = max(map(len, names))
     lines = (f"  {name:<{width}} {_shown(getattr(record, name))}" for name in names)
     return "\n".join((record.TITLE, *lines))
 
 
 def _shown(value: object) -> str:
+    # bool before anything else, because it prints as a word and not as Python's.
     if isinstance(value, bool):
         return "yes" if value else "no"
     if value is None or value == ():
@@ -118,12 +125,15 @@ def parse_records(text: str) -> list[Written]:
         plain = line.partition("#")[0].rstrip()
         if not plain:
             continue
+        # A title begins at the margin, a field is indented: no other
+        # punctuation is needed, and a printed record reads back.
         if not plain[0].isspace():
             found.append((plain, {}))
             continue
         name, _, value = plain.strip().partition(" ")
         if not found or not value.strip():
             raise ScheduleError(f"line {number} of a schedule is neither a title nor a field and its value: {line!r}")
+        # The later one would silently win.
         if name in found[-1][1]:
             raise ScheduleError(f"line {number} of a schedule gives {name} a second time")
         found[-1][1][name] = value.strip()
@@ -135,11 +145,14 @@ def with_fields(record: R, written: Written | None, variables: Variables, names:
     if written is None:
         return record
     known = {f.name: f.metadata["read"] for f in fields(record)}
+    # Another title means another form of loops, whose fields mean other things.
     if written.title != record.TITLE:
         raise ScheduleError(f"this loop nest has a schedule '{record.TITLE}', not '{written.title}'")
     unknown = set(written.fields) - set(known)
+    # The caller says whether the nest could have that form at all.
     if unknown:
         raise ScheduleError(f"'{record.TITLE}' has no field {', '.join(sorted(unknown))}; it has {', '.join(known)}")
+    # Tiles are asked for before blocks, as what is chosen for blocks depends on the tiles that were asked for.
     chosen = {name: text for name, text in written.fields.items() if not names or name in names}
     return replace(record, **dict(_read(known, chosen, variables)))
 

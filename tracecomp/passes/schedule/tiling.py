@@ -20,10 +20,13 @@ def tiles(var: Var, height: int, body: Iterable[Stmt], kind: str = "serial", suf
     body = tuple(body)
     result: list[Stmt] = []
     for some in pieces(var.extent, height):
+        # Whole pieces, and one shorter rest: there are at most two bodies to compile.
         whole = some.length == height
         counter, unit = Var(f"{var.name}c", some.count), Var(f"{var.name}{'t' if whole else 'e'}", some.length)
         start = some.start(index(counter) if some.count > 1 else Index())
+        # The rest's names get a suffix, as both bodies stand in one kernel.
         tile = Loop("tile", unit, Copier({var: start + index(unit)}, suffix if some.first else "").stmts(body))
+        # A loop of one iteration would only be in the way of what looks at the body.
         result.append(Loop(kind, counter, (tile,)) if some.count > 1 else tile)
     return tuple(result)
 
@@ -43,6 +46,7 @@ def chunks(var: Var, chunk: int, body: Iterable[Stmt], scratch: tuple[Buffer, ..
         lane = Var(f"{var.name}{'v' if whole else 'r'}", some.length)
         start = some.start(index(counter) if some.count > 1 else Index())
         lanes = _vector_loop(lane, var, start, body, "r" if some.first else "", scratch)
+        # A loop even for one chunk: who shares chunks among threads counts them by its variable.
         result.append(Loop("serial", counter, lanes))
     return result
 
@@ -50,8 +54,11 @@ def chunks(var: Var, chunk: int, body: Iterable[Stmt], scratch: tuple[Buffer, ..
 def _vector_loop(
     lane: Var, var: Var, start: Index, body: tuple[Stmt, ...], suffix: str, scratch: tuple[Buffer, ...]
 ) -> tuple[Stmt, ...]:
+    # Lanes run side by side, so each needs scratch of its own: element by element, lanes
+    # next to each other, so that a vector access serves them all.
     wide = {b: Buffer(b.name + suffix, b.dtype, b.size * lane.extent) for b in scratch}
     copier = Copier({var: start + index(lane)}, suffix, _per_lane(wide, lane))
+    # Local to the chunk: threads that do other chunks have other scratch.
     return (*(Local(b) for b in wide.values()), Loop("vector", lane, copier.stmts(body)))
 
 
@@ -70,12 +77,14 @@ def _per_lane(wide: dict[Buffer, Buffer], lane: Var) -> Move | None:
 def piece(extent: int, most: int) -> int:
     """The length of pieces of up to ``most``: all the same, if a length above half of that allows it."""
     most = min(extent, most)
+    # The largest divisor. A small one (of a prime extent it is 1) would be worse than a rest with a loop of its own.
     length = next(n for n in range(most, 0, -1) if extent % n == 0)
     return length if 2 * length > most else most
 
 
 def loops(kind: str, names: Iterable[Var], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     """Loops over ``names``, the first outermost, around ``body``."""
+    # From the inside out.
     for var in reversed(list(names)):
         body = (Loop(kind, var, body),) if body else ()
     return body
@@ -83,6 +92,8 @@ def loops(kind: str, names: Iterable[Var], body: tuple[Stmt, ...]) -> tuple[Stmt
 
 def around_tiles(part: Stmt, names: list[Var]) -> tuple[Stmt, ...]:
     """Loops over ``names`` around every tile of what ``tiles`` made, inside of its own loop."""
+    # Inside of the loop over tiles, so that a tile's rows are used for all
+    # values of ``names`` while they are in cache.
     if isinstance(part, Loop) and part.kind == "serial":
         return (replace(part, body=loops("serial", names, part.body)),)
     return loops("serial", names, (part,))
@@ -90,10 +101,13 @@ def around_tiles(part: Stmt, names: list[Var]) -> tuple[Stmt, ...]:
 
 def parallel_loops(names: list[Var], body: tuple[Stmt, ...], shared: str) -> tuple[Stmt, ...]:
     """Nested loops over ``names``, the outermost of kind ``shared`` unless the body has a loop that threads share."""
+    # Threads share one loop of a nest, and this one is chosen already.
     inside = any(isinstance(s, Loop) and s.kind in SHARED for s in walk(body))
     if not body or not names or inside or shared == "serial":
         return loops("serial", names, body)
     first, *rest = names
+    # Fewer than 16 iterations share badly among threads: one thread does half more than
+    # another. Joined with the next loop there are enough, as flat positions.
     if rest and first.extent < 16:
         return (joined(shared, first, rest[0], loops("serial", rest[1:], body)),)
     return (Loop(shared, first, loops("serial", rest, body)),)
@@ -107,6 +121,7 @@ def positions(names: list[Var], at: Index) -> dict[Var, Index]:
 def shared_out(kind: str, names: list[Var], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     """Loops over ``names``; where threads share them, as one loop."""
     total = prod(v.extent for v in names)
+    # A flat loop has chunks of equal size, whatever the extents are.
     if kind == "serial" or total < 2:
         return loops("serial", names, body)
     block = Var("block", total)
@@ -121,6 +136,8 @@ def joined(kind: str, outer: Var, inner: Var, body: Iterable[Stmt]) -> Loop:
 
 def one_after_another(kind: str, parts: list[Loop]) -> tuple[Stmt, ...]:
     """The iterations of all loops; where threads share them, as one loop, so that they meet once."""
+    # Serial loops keep their own loops; only for threads are they numbered
+    # through, so that there is one place to wait.
     if kind == "serial":
         return tuple(s for part in parts for s in loops(kind, [part.var] if part.var.extent > 1 else [], part.body))
     block = Var("block", sum(part.var.extent for part in parts))
@@ -129,10 +146,14 @@ def one_after_another(kind: str, parts: list[Loop]) -> tuple[Stmt, ...]:
     for part in parts:
         count = part.var.extent
         own = index(block) - first
+        # Each part runs for its own range of block numbers.
         condition = in_range(own, count)
         if condition:
+            # The bounds are known where the condition holds; without them the
+            # index would count as data, and be checked.
             own = computed(IndexValue(own), (0, count - 1))
         stmts = Copier({part.var: own if count > 1 else Index()}).stmts(part.body)
         body.extend((If(condition, stmts),) if condition else stmts)
         first += count
+    # A single block needs no threads.
     return (Loop(kind, block, tuple(body)),) if block.extent > 1 else tuple(body)

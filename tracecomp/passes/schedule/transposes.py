@@ -30,16 +30,22 @@ def transposed_pair(nest: Nest) -> tuple[Var, Var] | None:
     What is written along may be as short as 2 if it interleaves what is read: no gaps, so whole vectors are stored.
     Few of them may also be read at the same places (zeros between elements).
     """
+    # Passes over rows have an order; squares cross it.
     if nest.inner:
         return None
     stores = [s.offset for s in nest.stmts if isinstance(s, Store)]
     loads = [s.value.offset for s in nest.stmts if isinstance(s, Let) and isinstance(s.value, Load)]
+    # Written along: every store steps by one element. It is then the variable of the lanes when squares are stored.
     along = [v for v in nest.rows if v.extent >= 2 and all(o.coefficient(v) == 1 for o in stores)]
     for store in along:
+        # Read along the same variable as well: nothing to transpose.
         if any(o.coefficient(store) == 1 for o in loads):
             continue
+        # At least four: a vector of fewer elements is no better than single ones.
         for load in (v for v in nest.rows if v.extent >= 4 and v != store):
             woven = all(o.coefficient(load) == store.extent for o in stores)
+            # A few places between which nothing is read differently (zeros that
+            # are put between elements): they are shuffled in.
             alike = woven and store.extent <= FEW_PLACES
             across = [o for o in loads if alike or o.coefficient(store) != 0]
             if across and (woven or store.extent >= 4) and all(_moves(o, load, store, alike) for o in across):
@@ -57,9 +63,12 @@ def interleaved(nest: Nest) -> Nest:
     stores = [s.offset for s in nest.stmts if isinstance(s, Store)]
     if nest.inner or not stores:
         return nest
+    # Interleaved stores: two variables that step through memory together
+    # become one, along which squares can be stored.
     for short in (v for v in nest.rows if v.extent < 4 and all(o.coefficient(v) == 1 for o in stores)):
         for var in (v for v in nest.rows if v != short and all(o.coefficient(v) == short.extent for o in stores)):
             both = Var(f"{var.name}{short.name}", var.extent * short.extent)
+            # Stores step by one along the joined variable; loads see its quotient and remainder.
             mapping = {var: index(both) // short.extent, short: index(both) % short.extent}
             rows = [both if v == var else v for v in nest.rows if v != short]
             return nest.mapped(mapping, rows, [])
@@ -68,6 +77,8 @@ def interleaved(nest: Nest) -> Nest:
 
 def mirrored(nest: Nest) -> Nest:
     """The nest with the variables that it reads backwards along turned round."""
+    # Backwards along a variable is forwards along its mirror image: reads
+    # become unit strides, writes negative ones or others.
     loads = [s.value.offset for s in nest.stmts if isinstance(s, Let) and isinstance(s.value, Load)]
     back = [v for v in nest.rows if loads and all(o.coefficient(v) == -1 for o in loads)]
     return nest.mapped({v: index(v) * -1 + (v.extent - 1) for v in back}, nest.rows, nest.inner) if back else nest
@@ -84,15 +95,21 @@ def transpose_schedule(
     tuning, reads = machine.tuning, _reads(nest)
     streams = [s for s in nest.stmts if isinstance(s, Store) and s.stream]
     itemsize = max(x.dtype.itemsize for x in reads)
+    # Stores that are close together fill their lines soon in any case, whatever the panels' shape.
     dense = any(abs(s.offset.coefficient(load) or 0) * itemsize < tuning.dense_bytes for s in streams)
     ahead = () if dense else tuple(x.buffer.name for x in reads if _unforeseen(x, load, store, machine))
+    # Two lines that follow each other where stores pass the caches and reads are
+    # fetched ahead: memory is written in pairs of lines.
     height = max(BLOCK, (2 if streams and ahead else 1) * LINE // itemsize)
     others = prod(v.extent for v in nest.rows if v not in (load, store))
+    # A stripe as wide as a page for each line that is read: few entries of the address cache at a time.
     width = tuning.stripe_bytes // itemsize
     if store.extent <= FEW_PLACES and others >= tuning.enough_panels:
+        # Interleaving a few places: reading and writing both advance in order, so panels are not needed.
         width = load.extent  # nothing is far apart
     elif threads != "serial":
         below = others * -(-store.extent // height)
+        # Threads want panels to share. Blocks stay whole, and at least four wide so that each line is used in full.
         width = min(width, max(load.extent * below // tuning.enough_panels, 4 * BLOCK) // BLOCK * BLOCK)
     width, height = min(width, load.extent), min(height, store.extent)
     return TransposeSchedule(load, store, width, height, tuple(dict.fromkeys(ahead)), nontemporal, threads)
@@ -104,14 +121,18 @@ def transposed(nest: Nest, schedule: TransposeSchedule) -> tuple[Stmt, ...]:
     Blocks of what the cache does not hold begin where its lines do, as a line that two blocks share would come twice:
     those of a power of two drive each other out.
     """
+    # Chosen above; from here on nothing is decided.
     load, store = schedule.load, schedule.store
     ahead = tuple(x for x in _reads(nest) if x.buffer.name in schedule.prefetch and x.offset.coefficient(load) == 1)
     lines = next((x for x in ahead if _in_lines(x, load)), None)
     others = tuple(v for v in nest.rows if v not in (load, store))
     parts: list[_Panels] = []
+    # Whole panels, the rests at the right and below, and the corner: four sizes at most, each with loops of its own.
     for columns, rows in product(pieces(load.extent, schedule.width), pieces(store.extent, schedule.height)):
         parts.append(_Panels(nest.stmts, others, load, columns, store, rows, ahead, lines, "e" * len(parts)))
     if schedule.threads == "serial" and not ahead:
+        # Plain nested loops where nobody needs a panel's number: there is no
+        # next panel to prefetch and nothing to share.
         return tuple(s for part in parts for s in part.nested())
     return one_after_another(schedule.threads, [part.numbered() for part in parts])
 
@@ -122,6 +143,8 @@ def _reads(nest: Nest) -> list[Load]:
 
 def _unforeseen(x: Load, load: Var, store: Var, machine: Machine) -> bool:
     """Whether the cache does not hold what is read, in pieces too many and far apart for hardware to foresee them."""
+    # Hardware follows a few streams, of lines near each other, within a page.
+    # Rows farther apart than that are fetched by hand.
     apart = abs(x.offset.coefficient(store) or 0) * x.dtype.itemsize
     large = x.buffer.size * x.dtype.itemsize > machine.l2_bytes
     unforeseen = apart >= machine.tuning.foreseen_bytes and x.offset.coefficient(load) == 1
@@ -130,10 +153,12 @@ def _unforeseen(x: Load, load: Var, store: Var, machine: Machine) -> bool:
 
 def _in_lines(x: Load, load: Var) -> bool:
     """Whether what is read along ``load`` begins equally far from the beginning of a line everywhere."""
+    # Then the distance to the next line is the same for all rows, and is computed once.
     return all(factor % _step(x) == 0 for atom, factor in x.offset.terms if atom != load)
 
 
 def _step(x: Load) -> int:
+    # A square is 16 elements wide; of narrow elements a line holds several squares.
     return min(LINE // x.dtype.itemsize, BLOCK)
 
 
@@ -165,6 +190,8 @@ class _Panels:
         """One loop over the panels."""
         shape = tuple(v.extent for v in self._names())
         number = Var("panel", prod(shape))
+        # The place after this panel in the same order: past the end it wraps to
+        # addresses that are not used, which a prefetch may name.
         return Loop("serial", number, self._panel(unravel(index(number), shape), unravel(index(number) + 1, shape)))
 
     def _names(self) -> list[Var]:
@@ -178,7 +205,11 @@ class _Panels:
             block, lane = Var(f"{self.load.name}cb", some.count), Var(f"{self.load.name}cv", some.length)
             column = self._column(some, block)
             copier = Copier(self._places(here, column + index(lane), index(row)), f"{self.suffix}{len(result) or ''}")
+            # Lanes read along ``load`` while tiles step along ``store``: code
+            # generation turns such a square in registers.
             turned = Loop("vector", lane, tiles(row, BLOCK, copier.stmts(self.stmts)))
+            # Prefetches stand beside the first kind of blocks only; the narrow
+            # rest would ask for the same lines again.
             asked = self._asked(after, some.count, index(block)) if after and not result else []
             result.extend(loops("serial", [block] if block.extent > 1 else [], (*asked, turned)))
         return tuple(result)
@@ -192,14 +223,18 @@ class _Panels:
         columns = self.columns.length
         if self.lines is None or columns < BLOCK:
             return pieces(columns, BLOCK)
+        # One block more than fit: the first and the last start before and after
+        # their line, and overlap with their neighbours.
         return [Pieces(-(-columns // BLOCK) + 1, 0, BLOCK)]
 
     def _column(self, blocks: Pieces, block: Var) -> Index:
         if self.lines is None or blocks.length < BLOCK:
             return blocks.start(index(block) if block.extent > 1 else Index())
         last = self.columns.length - BLOCK
+        # What is missing to the next line is known at run time alone, as arrays begin anywhere.
         to_line = computed(call("sub", ToLine(self.lines.buffer), Const(self.lines.offset.const, int64)))
         start = IndexValue(blocks.start(index(block)) + to_line % _step(self.lines) - BLOCK)
+        # Cut to the panel at both ends, where a block then stores elements twice with equal values.
         within = call("min", call("max", start, Const(0, int64)), Const(last, int64))
         return computed(within, (0, last))
 
@@ -211,6 +246,8 @@ class _Panels:
     def _asked(self, panel: Sequence[Index], blocks: int, block: Index) -> Iterable[Stmt]:
         """Prefetches of a panel, a share of its lines beside each block of the panel before it."""
         block = block if blocks > 1 else Index()
+        # Lines of the next panel are spread over this panel's blocks: asked
+        # for all at once they would wait for each other.
         rows, parts = -(-self.rows.length // blocks), max(blocks // self.rows.length, 1)
         for x in self.ahead:
             lanes = LINE // x.dtype.itemsize

@@ -43,8 +43,12 @@ class _Convolution(TileProducts):
             for columns in self.columns
         ]
         both = list(zip(self.columns, weights, strict=True))
+        # The register tile of the products decides how many tiles a block has: whole heights.
         height, _ = tile_size(self.tiles, self.width, self.lanes, self.machine.registers)
+        # Transformed inputs and one column of products, of a block: half of the
+        # second cache, beside the weights that pass through it.
         tile_bytes = self.places * (self.channels + self.width) * self.dtype.itemsize
+        # And so few that threads find blocks to share.
         shared = self.tiles * self.groups // self.machine.tuning.winograd_blocks
         fitting = min(self.machine.l2_bytes // 2 // tile_bytes, shared)
         blocks = []
@@ -53,6 +57,7 @@ class _Convolution(TileProducts):
             group, at = unravel(index(block) if block.extent > 1 else Index(), (self.groups, some.count))
             blocks.append(Loop("serial", block, self._block(both, group, some.start(at), some.length)))
         transformed = (s for columns, kept in both for s in self._weights(columns, kept))
+        # Weights are transformed before all blocks, as each block multiplies with all of them.
         return (*transformed, *one_after_another(self.parallel_kind(self.nest.work), blocks))
 
     def _weights(self, columns: Pieces, kept: Matrices) -> tuple[Stmt, ...]:
@@ -61,6 +66,7 @@ class _Convolution(TileProducts):
         channel, lane = Var("channel", self.channels), Var("lane", columns.length)
         terms = Terms(self.dtype, lane)
         at = positions(windows.groups, index(group))
+        # Lanes are filters: the innermost axis of the transformed weights, as products read them.
         at |= {windows.channel: index(channel), windows.filter: columns.start(index(column)) + index(lane)}
         square = [terms.element(windows.other, {**at, **within}) for within in self.weights_at()]
         transforms = [
@@ -69,6 +75,7 @@ class _Convolution(TileProducts):
         for place, value in enumerate(along_each(terms, transforms, square)):
             position = index(group), index(column), Index((), place), index(channel), index(lane)
             terms.stmts.append(kept.store(position, value))
+        # Worth threads by how much there is to store: transforming is a few additions for each.
         kind = self.parallel_kind(kept.buffer.size)
         return (Local(kept.buffer), *shared_out(kind, [group, column, channel], self.in_lanes(lane, terms)))
 
@@ -78,6 +85,7 @@ class _Convolution(TileProducts):
         """A number of tiles of a group from ``start``."""
         given = self.matrices("tiles", self.places, tiles, self.channels)
         everything = Pieces(1, 0, self.channels)
+        # Transformed once for all columns of filters, and in cache for the next statements.
         body: list[Stmt] = [Local(given.buffer), *self.inputs(given, group, start, everything, Index())]
         for columns, kept in weights:
             made = self.matrices("products", self.places, tiles, columns.length)
@@ -94,11 +102,14 @@ class _Convolution(TileProducts):
         terms = Terms(self.dtype, lane)
         at, first = self.corner(group, start + index(tile))
         at[self.windows.filter] = columns.start(column) + index(lane)
+        # One product for each place, all of one tile: they are transformed back in registers.
         products = [terms.let(made.load(Index((), n), index(tile), index(lane))) for n in range(self.places)]
         transforms = [(form.places, form.to_results) for form in self.forms]
         results = along_each(terms, transforms, products)
         for n, (place, value) in enumerate(zip(self.results_at(first), results, strict=True)):
             after = Copier({**at, **place}, f"_{n}").stmts((Let(ACCUMULATOR, value), *self.nest.after))
+            # A tile's second result may lie behind the border; it is computed and not stored.
             exists = both(*(in_range(i, v.extent) for v, i in place.items()))
+            # The epilogue is written for each result, at its own place.
             terms.stmts.extend((If(exists, after),) if exists else after)
         return (Loop("serial", tile, self.in_lanes(lane, terms)),)

@@ -35,6 +35,7 @@ class Matrices:
     @property
     def _kept(self) -> tuple[int, ...]:
         *outer, rows, columns = self.shape
+        # One row more than needed: see the docstring.
         return (*outer, rows + 1, columns)
 
     @property
@@ -65,6 +66,7 @@ class TileProducts:
         self.tiles = prod(self.shape)
         self.groups = product_of(windows.groups)
         self.channels, filters = windows.channel.extent, windows.filter.extent
+        # Four vectors of filters: register tiles of the products keep rows times four totals.
         self.width = min(4 * self.lanes, filters)
         self.columns = pieces(filters, self.width)
         self.copies = 0
@@ -74,6 +76,7 @@ class TileProducts:
 
     def _own(self, body: Sequence[Stmt]) -> tuple[Stmt, ...]:
         """The statements with names of their own."""
+        # Several tiles' statements stand in one kernel.
         self.copies += 1
         return Copier({}, f"_{self.copies}").stmts(body)
 
@@ -88,13 +91,16 @@ class TileProducts:
         """The group and image of a tile, and where its first result is along each axis."""
         windows = self.windows
         at = unravel(tile, self.shape)
+        # Row-major: images, then for each axis the remainder modulo the dilation and the pair.
         images, sides = at[: len(windows.images)], at[len(windows.images) :]
         pairs = zip(windows.axes, sides[::2], sides[1::2], strict=True)
+        # A pair are two results of one remainder: its windows share all elements but the first and the last.
         first = [pair * (2 * axis.dilation) + remainder for axis, remainder, pair in pairs]
         return positions(windows.groups, group) | dict(zip(windows.images, images, strict=True)), first
 
     def results_at(self, first: Sequence[Index]) -> list[dict[Var, Index]]:
         """The places of a tile's results."""
+        # The second result is one dilated step further.
         pairs = [(at, at + axis.dilation) for axis, at in zip(self.windows.axes, first, strict=True)]
         names = [axis.place for axis in self.windows.axes]
         return [dict(zip(names, place, strict=True)) for place in product(*pairs)]
@@ -114,6 +120,7 @@ class TileProducts:
         terms = Terms(self.dtype, lane)
         at, first = self.corner(group, start + index(tile))
         at[windows.channel] = run.start(number) + index(lane)
+        # Where a tile reads behind the border, ``seen`` repeats the last place, so that no load leaves the image.
         seen = [axis.seen(n, form) for axis, n, form in zip(windows.axes, first, self.forms, strict=True)]
         square = [terms.element(windows.x, at | dict(chain(*(p.items() for p in places)))) for places in product(*seen)]
         transforms = [(form.seen, form.of_input) for form in self.forms]
@@ -126,6 +133,7 @@ class TileProducts:
     ) -> tuple[Stmt, ...]:
         """For each place, rows by terms times terms by lanes; ``goes_on``: added to what is there."""
         rows, terms, width = sizes
+        # Register tiles as of any product of matrices. The sum over channels is in order, so each place is one sum.
         height, _ = tile_size(rows, width, self.lanes, self.machine.registers)
         place = Var("place", self.places)
         body: list[Stmt] = []
@@ -134,6 +142,7 @@ class TileProducts:
             lane, term = Var("lane", width), Var("term", terms)
             at = index(place), some.start(index(step)) + index(unit), index(lane)
             result = made(*at)
+            # Gradients go on from the totals of the blocks before; forward products start from zero.
             total = Acc("total", "fma", self.dtype, result if goes_on else Const(0.0, self.dtype))
             update = Update(total.name, (x(at[0], at[1], index(term)), other(at[0], index(term), at[2])))
             summed = Accumulate((total,), (Loop("serial", term, (update,)),))

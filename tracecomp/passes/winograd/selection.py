@@ -20,6 +20,7 @@ from tracecomp.passes.winograd.transforms import Form, form_of
 
 def up_to(at: Index, last: int) -> Index:
     """``at``, or ``last``, where a tile ends behind it."""
+    # Known not to reach behind: no minimum is needed.
     if at.bounds is None or at.bounds[1] <= last:
         return at
     return computed(Call("min", (IndexValue(at), Const(last, int64)), int64), (at.bounds[0], last))
@@ -50,8 +51,10 @@ class Axis:
         """Where what the result at ``first`` and the next one see is read, in order."""
         found = []
         for n in range(form.seen):
+            # Elements beyond a window belong to the window of the second result.
             later = n >= self.within.extent
             place = up_to(first + self.dilation * later, self.place.extent - 1)
+            # Read through the window's variable, so that padding's masks apply as they do in the plain form.
             found.append({self.place: place, self.within: Index((), n - self.stride * later)})
         return found
 
@@ -88,23 +91,30 @@ class Windows:
 
 def windows_of(nest: BilinearNest) -> Windows | None:
     """The windows of a nest over the variables that the graph speaks of (without ones), where this form pays."""
+    # Transforms take halves, which integers have not.
     if nest.acc.dtype not in (float32, float64):
         return None
     for x, other in ((nest.lhs, nest.rhs), (nest.rhs, nest.lhs)):
+        # First as a convolution, then as a gradient of weights: both are a product summed over what the other leaves.
         for gradient in (False, True):
             found = _windows(nest, x, other, gradient)
+            # Lanes are filters (or channels, for the gradient's input), so these must
+            # be innermost; else every vector would be gathered.
             if found and (found.in_lanes if gradient else nest.out[-1] == found.filter) and found.speed > 1:
                 return found
     return None
 
 
 def _windows(nest: BilinearNest, x: Operand, other: Operand, gradient: bool) -> Windows | None:
+    # ``other`` moves with groups as the image does, with filters alone.
     groups, filters = ([v for v in nest.out if other.depends(v) and x.depends(v) == shared] for shared in (True, False))
     kept = [v for v in nest.out if not other.depends(v)]
+    # A gradient sums over places and keeps the places of a window; a convolution the reverse.
     places, inside = (nest.reduce, kept) if gradient else (kept, nest.reduce)
     axes = [axis for p in places for k in inside if other.depends(p) or other.depends(k) for axis in _axis(x, p, k)]
     moved = [v for axis in axes for v in (axis.place, axis.within)]
     channels = [v for v in inside if v not in moved]
+    # Every variable has one role. Two axes with one variable in common are a diagonal, which has no tiles.
     if not axes or len(set(moved)) != len(moved) or len(filters) != 1 or len(channels) != 1:
         return None
     images = [v for v in places if v not in moved]
@@ -117,9 +127,13 @@ def _axis(x: Operand, place: Var, within: Var) -> list[Axis]:
     one, other = x.stride(place), x.stride(within)
     if not one or not other:
         return []
+    # In smallest steps, as strides in memory may have a common factor.
     step, apart = (n // gcd(one, other) for n in (one, other))
+    # Windows that do not overlap share nothing, so there is nothing to save.
     if not (0 < step < within.extent and 0 < apart < place.extent):
         return []
     moved = [Copier({v: index(v) + n}) for v, n in ((place, apart), (within, step))]
+    # The proof: moving the place by ``apart`` or the window by ``step`` gives the same statements,
+    # masks of padding included. So two results see each other's elements, shifted.
     seen, also = ((copier.stmts(x.stmts), copier.expr(x.expr)) for copier in moved)
     return [Axis(place, within, step, apart)] if seen == also else []

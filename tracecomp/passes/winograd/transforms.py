@@ -43,6 +43,7 @@ class Terms:
         return self.let(Call("sub", (a, b), self.dtype))
 
     def half(self, a: Expr) -> Expr:
+        # A half is exact, so scaling by it rounds only numbers too small to be normal.
         return self.let(Call("mul", (a, Const(0.5, self.dtype)), self.dtype))
 
     def element(self, operand: Operand, at: dict[Var, Index], exists: Expr | None = None) -> Expr:
@@ -50,6 +51,7 @@ class Terms:
         copier = Copier(at, f"_{len(self.stmts)}")
         self.stmts.extend(copier.stmts(operand.stmts))
         value = copier.expr(operand.expr)
+        # A select and not a masked load: the address is inside, what is there does not count.
         return self.let(Call("select", (exists, value, Const(0.0, self.dtype)), self.dtype) if exists else value)
 
 
@@ -80,6 +82,7 @@ def _same(t: Terms, values: Sequence[Expr]) -> Sequence[Expr]:
 
 def _one() -> Form:
     def of_weights(t: Terms, w: Sequence[Expr]) -> Sequence[Expr]:
+        # One place: F(2, 1) is the plain product, twice.
         return w[0], w[0]
 
     def to_weights(t: Terms, m: Sequence[Expr]) -> Sequence[Expr]:
@@ -90,9 +93,11 @@ def _one() -> Form:
 
 def _two() -> Form:
     def of_weights(t: Terms, w: Sequence[Expr]) -> Sequence[Expr]:
+        # F(2, 2): three products instead of four.
         return w[0], t.add(w[0], w[1]), w[1]
 
     def of_input(t: Terms, d: Sequence[Expr]) -> Sequence[Expr]:
+        # Signs are chosen so that all other transforms are sums.
         return t.sub(d[0], d[1]), d[1], t.sub(d[2], d[1])
 
     def sums(t: Terms, m: Sequence[Expr]) -> Sequence[Expr]:
@@ -103,6 +108,8 @@ def _two() -> Form:
 
 def _three() -> Form:
     def of_weights(t: Terms, w: Sequence[Expr]) -> Sequence[Expr]:
+        # F(2, 3): four products instead of six, by the points 0, 1, -1 and infinity. Halves
+        # stand with the weights, where they can be made once for many calls.
         outer = t.add(w[0], w[2])
         return w[0], t.half(t.add(outer, w[1])), t.half(t.sub(outer, w[1])), w[2]
 
@@ -110,12 +117,14 @@ def _three() -> Form:
         return t.sub(d[0], d[2]), t.add(d[1], d[2]), t.sub(d[2], d[1]), t.sub(d[3], d[1])
 
     def of_results(t: Terms, y: Sequence[Expr]) -> Sequence[Expr]:
+        # The transpose of ``to_results``, as gradients run through the same products backwards.
         return y[0], t.add(y[0], y[1]), t.sub(y[0], y[1]), y[1]
 
     def to_results(t: Terms, m: Sequence[Expr]) -> Sequence[Expr]:
         return t.add(t.add(m[0], m[1]), m[2]), t.add(t.sub(m[1], m[2]), m[3])
 
     def to_weights(t: Terms, m: Sequence[Expr]) -> Sequence[Expr]:
+        # The transpose of ``of_weights``.
         outer = t.half(t.add(m[1], m[2]))
         return t.add(m[0], outer), t.half(t.sub(m[1], m[2])), t.add(outer, m[3])
 
@@ -128,6 +137,8 @@ _FORMS = {1: _one(), 2: _two(), 3: _three()}
 
 def form_of(window: int, stride: int) -> Form:
     """The form for windows of so many places that move by ``stride``: short pieces of each remainder modulo that."""
+    # Remainders first: a window that moves by ``stride`` sees each
+    # remainder of the place as a window that moves by one.
     pieces = [piece for r in range(stride) for piece in _pieces(range(r, window, stride))]
     forms = [_FORMS[len(piece)] for piece in pieces]
     ends = list(accumulate(form.places for form in forms))
@@ -136,6 +147,7 @@ def form_of(window: int, stride: int) -> Form:
         return [v for piece, form in zip(pieces, forms, strict=True) for v in form.of_weights(t, [w[k] for k in piece])]
 
     def of_input(t: Terms, d: Sequence[Expr]) -> Sequence[Expr]:
+        # Each piece and one element more, which the second result sees.
         seen = [[d[k] for k in (*piece, piece[-1] + stride)] for piece in pieces]
         return [v for own, form in zip(seen, forms, strict=True) for v in form.of_input(t, own)]
 
@@ -147,6 +159,7 @@ def form_of(window: int, stride: int) -> Form:
 
     def to_results(t: Terms, m: Sequence[Expr]) -> Sequence[Expr]:
         total, *others = (form.to_results(t, own) for form, own in zip(forms, apart(m), strict=True))
+        # Results of pieces are added in their order, which belongs to the order of sums.
         for made in others:
             total = [t.add(a, b) for a, b in zip(total, made, strict=True)]
         return total
@@ -161,6 +174,7 @@ def form_of(window: int, stride: int) -> Form:
 
 def _pieces(places: Sequence[int]) -> Iterator[Sequence[int]]:
     """As few pieces of up to three places as there can be, of about the same length."""
+    # Equal pieces round less than a long and a short one.
     count = -(-len(places) // LONGEST_PIECE)
     return (places[len(places) * n // count : len(places) * (n + 1) // count] for n in range(count))
 
@@ -169,6 +183,7 @@ def along_each(t: Terms, transforms: Iterable[tuple[int, Transform]], values: Se
     """Values in row-major order, so many along each axis, transformed along one axis after the other."""
     (count, transform), *rest = transforms
     size = len(values) // count
+    # Axis by axis: lines along the first, then the same for each transformed slab.
     lines = zip(*(values[n * size : (n + 1) * size] for n in range(count)), strict=True)
     turned = zip(*(transform(t, line) for line in lines), strict=True)
     return [v for slab in turned for v in (along_each(t, rest, slab) if rest else slab)]

@@ -35,15 +35,20 @@ class WeightGradient(TileProducts):
     def __init__(self, nest: BilinearNest, windows: Windows, machine: Machine) -> None:
         super().__init__(nest, windows, machine)
         weights = self.groups * self.channels * windows.filter.extent
+        # Of rows and lanes the choice is free, as each weight is a sum of its own.
         self.row, self.lane = self._sides(windows.channel, windows.filter)
         rows, width = self.row.extent, self.lane.extent
+        # Totals of a run, for all places, stay in the second cache together with a column of lanes.
         self.runs = pieces(rows, piece(rows, machine.tuning.winograd_run_rows // self.places))
         self.columns = pieces(width, min(4 * self.lanes, width))
+        # Parts follow from sizes alone, as they decide the order of the sum; the blocks inside do not.
         parts = GRADIENT_PARTS, GRADIENT_PARTS_WEIGHTS // weights, self.tiles // GRADIENT_PART_TILES
         wanted = max(min(parts), 1)
+        # Equal parts if a number of them above half of the wanted one allows it.
         self.parts = pieces(self.tiles, -(-self.tiles // piece(self.tiles, wanted)))
         self.copying: tuple[Stmt, ...] = ()
         self.given = windows.other
+        # Filters that lie apart (channels first) are copied once, so that lanes are loads.
         if windows.other.stride(windows.filter) != 1:
             names = [*(v for v in nest.reduce if windows.other.depends(v)), *windows.groups, windows.filter]
             kind = self.parallel_kind(product_of(names))
@@ -57,6 +62,7 @@ class WeightGradient(TileProducts):
         most = max(filled(v.extent) for v in names)
         full = [v for v in names if filled(v.extent) >= WELL_FILLED * most]
         lane = min(full, key=lambda v: abs(self.nest.store_stride(v) or 0))
+        # The other one.
         (row,) = (v for v in names if v is not lane)
         return row, lane
 
@@ -67,11 +73,13 @@ class WeightGradient(TileProducts):
         results: list[Stmt] = []
         for run, columns in product(self.runs, self.columns):
             counts = (self.groups, run.count, columns.count)
+            # One part: a block transforms its totals back while they are in cache, and needs memory for itself alone.
             if parts == 1:
                 sums.append(self._whole(run, columns, counts))
                 continue
             totals = self.matrices("totals", *counts, parts, self.places, run.length, columns.length)
             memory.append(Local(totals.buffer))
+            # Where in the list of all parts this run of them begins.
             done = 0
             for some in self.parts:
                 block = Var("block", prod(counts) * some.count)
@@ -79,6 +87,7 @@ class WeightGradient(TileProducts):
                 body = self._part(totals, run, columns, at, (*at, part + done), some.start(part), some.length)
                 sums.append(Loop("serial", block, body))
                 done += some.count
+            # With parts the totals are added after all of them are there, by other threads than those that made them.
             names = [Var(name, count) for name, count in zip(("group", "run", "column"), counts, strict=True)]
             row, body = self._results(totals, run, columns, list(map(index, names)), list(map(index, names)))
             results += shared_out(self.parallel_kind(totals.buffer.size), [*names, row], body)
@@ -109,18 +118,27 @@ class WeightGradient(TileProducts):
         """
         group, row, column = at
         rows, width = run.length, columns.length
+        # All places of a part at once, the unused rows between them too: one run of memory.
         lane = Var("lane", self.places * (rows + 1) * width)
         first = totals.load(*held, Index(), Index(), Index()).offset
         zero = Store(totals.buffer, first + index(lane), Const(0.0, self.dtype))
         body = list(strip(lane, 4 * self.lanes, [zero]))
+        # Both sides' transformed tiles in half of the second cache.
         fitting = max(self.machine.l2_bytes // 2 // (self.places * (rows + width) * self.dtype.itemsize), 1)
         for some in pieces(tiles, piece(tiles, fitting)):
             chunk, length = Var("chunk", some.count), some.length
+            # Tiles go on in order through all chunks, so a total's sum does not depend on the chunk's size.
             here = start + some.start(index(chunk))
             left, of_left = self._transformed(self.row, group, here, length, run, row)
             right, of_right = self._transformed(self.lane, group, here, length, columns, column)
             products = self.products(
-                partial(totals.load, *held), partial(_transposed, left), right.load, (rows, length, width), goes_on=True
+                # The left side is stored tiles by channels, and read the other way
+                # round: as scalars, for which it does not matter.
+                partial(totals.load, *held),
+                partial(_transposed, left),
+                right.load,
+                (rows, length, width),
+                goes_on=True,
             )
             body.append(Loop("serial", chunk, (*of_left, *of_right, *products)))
         return tuple(body)
@@ -145,7 +163,9 @@ class WeightGradient(TileProducts):
         at[self.windows.filter] = columns.start(column) + index(lane)
         square = []
         for place in self.results_at(first):
+            # Zero behind the border: such a result does not exist, so it adds nothing to any weight.
             exists = both(*(in_range(n, v.extent) for v, n in place.items()))
+            # Loaded from inside all the same, as vectors of lanes have one address.
             inside = {v: up_to(n, v.extent - 1) for v, n in place.items()}
             square.append(terms.element(self.given, {**at, **inside}, exists))
         for n, value in enumerate(along_each(terms, [(2, form.of_results) for form in self.forms], square)):
@@ -164,6 +184,7 @@ class WeightGradient(TileProducts):
             Update(name, (totals.load(*held, index(part), Index((), n), index(row), index(lane)),))
             for n, name in enumerate(names)
         )
+        # Parts in order.
         accs = tuple(Acc(name, "add", self.dtype, Const(0.0, self.dtype)) for name in names)
         terms.stmts.append(Accumulate(accs, (Loop("serial", part, tuple(updates)),)))
         transforms = [(form.places, form.to_weights) for form in self.forms]

@@ -24,6 +24,7 @@ def check_same(a: Graph, b: Graph, sizes: Sizes, leaf: int, size: int) -> None:
     """That ``b``, of which ``sizes`` tells, is ``a`` when the size in ``leaf`` is ``size``; NotSized when it is not."""
     if len(a.nodes) != len(b.nodes) or len(a.inputs) != len(b.inputs):
         raise NotSized("the size changes which operations there are")
+    # Values of the one graph for those of the other: equal programs meet in the same order, so one walk decides.
     other: dict[Value, Value] = {}
     for i, j in zip(a.inputs, b.inputs, strict=True):
         if (i.name, i.role) != (j.name, j.role) or not _same_data(i.data, j.data):
@@ -33,6 +34,7 @@ def check_same(a: Graph, b: Graph, sizes: Sizes, leaf: int, size: int) -> None:
     for m, n in zip(a.nodes, b.nodes, strict=True):
         if m.op is not n.op or [other.get(v) for v in m.inputs] != list(n.inputs):
             raise NotSized("the size changes which operations there are")
+        # Attributes that follow from the size are computed for this one, and then have to agree exactly.
         attrs = {k: evaluated(v, leaf, size) for k, v in sizes.attrs.get(n, n.attrs).items()}
         for name in attrs:
             if attrs_key({name: m.attrs[name]}) != attrs_key({name: attrs[name]}):

@@ -14,6 +14,7 @@ import numpy as np
 
 from tracecomp.codegen.calls.call_tables import ARGUMENT
 from tracecomp.eager.aliasing import refresh
+from tracecomp.eager.meta import MetaArray
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record.guards.reads import Rows as ReadRows
 from tracecomp.record.guards.snapshots import ById, freeze, short
@@ -76,6 +77,7 @@ class TensorGuard:
             refresh(t)
         if (
             array.shape != self.shape
+            or type(array) is MetaArray
             or (array.dtype is not self.dtype and array.dtype != self.dtype)
             or (t._requires_grad or t._grad_fn is not None) is not self.requires_grad
         ):
@@ -210,6 +212,8 @@ class SameTensors:
 
 def tensor_miss(what: str, t: Tensor, dtype: Any, shape: tuple[int, ...]) -> str:
     """What differs in a tensor that was of ``dtype`` and ``shape``."""
+    if type(t._data) is MetaArray:
+        return f"{what} has no memory any more"
     if t._data.shape != shape:
         return f"shape of {what} went from {shape} to {tuple(t._data.shape)}"
     if t._data.dtype != dtype:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.base.errors import CheckError
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record.binding import Binding
 from tracecomp.record.context import Met
@@ -178,6 +179,12 @@ class Guards:
             if found is not None:
                 return found
         return None
+
+    def verify(self) -> None:
+        """CheckError when what ``miss`` need not compare, because nothing was counted as a change, has changed."""
+        found = self.modules.change()
+        if found is not None:
+            raise CheckError(f"guards did not notice: {found}")
 
     def lines(self, leaves: Sequence[Any]) -> Set[int]:
         """The lines of the compiled function that read what does not fit."""

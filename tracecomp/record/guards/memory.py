@@ -30,7 +30,7 @@ class MemoryGuard:
     """
 
     def __init__(
-        self, inputs: Sequence[tuple[Binding, str]], written: Iterable[Binding], leaves: Sequence[Any]
+        self, inputs: Sequence[tuple[Binding, str]], written: Iterable[Binding], leaves: Sequence[object]
     ) -> None:
         ids = {id(b) for b in written}
         known = [(b, name, _strides(read(b, leaves)), id(b) in ids) for b, name in inputs]
@@ -44,7 +44,7 @@ class MemoryGuard:
         self._written: list[Array] = []
         self._spans: tuple[_Spans, _Spans] = (_Spans(()), _Spans(()))
 
-    def check(self, leaves: Sequence[Any]) -> str | None:
+    def check(self, leaves: Sequence[object]) -> str | None:
         """Why this call does not fit, or None when it does."""
         arrays = [t._data for t in self._tensors]
         if len(self._known) != len(arrays) or any(a is not b() for a, b in zip(arrays, self._known, strict=True)):

@@ -133,7 +133,7 @@ def module_snapshot(module: Any, known: Set[tuple[int, str]]) -> dict[str, Any]:
     attributes = vars(module)
     names = _library_names(type(module))  # type: ignore[arg-type]
     for name, value in attributes.items():
-        if name in MODULE_INTERNALS or name.endswith("_hooks"):
+        if name in MODULE_INTERNALS or (name.endswith("_hooks") and isinstance(value, dict)):
             snapshot[name] = {k: ById(v) for k, v in value.items() if slot_id(value, k) not in known}
         elif name in names and slot_id(attributes, name) not in known:
             frozen = freeze(value)

@@ -8,6 +8,7 @@ from typing import Any
 
 from tracecomp.codegen.calls.call_tables import OBJECT
 from tracecomp.eager.aliasing import refresh
+from tracecomp.eager.meta import MetaArray
 from tracecomp.eager.modes import modes, module_changes
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import default_dtype as dtype_setting
@@ -69,7 +70,8 @@ class CapturedTensor:
 
     def check(self, leaves: Sequence[Any]) -> str | None:
         t, array = self.tensor, self.tensor._data
-        if array.shape != self.shape or (array.dtype is not self.dtype and array.dtype != self.dtype):
+        other = array.shape != self.shape or (array.dtype is not self.dtype and array.dtype != self.dtype)
+        if other or type(array) is MetaArray:
             return tensor_miss(f"captured tensor {self.name}", t, self.dtype, self.shape)
         if t._requires_grad is not self.requires_grad and t.requires_grad is not self.requires_grad:
             return tensor_miss(f"captured tensor {self.name}", t, self.dtype, self.shape)

@@ -102,6 +102,7 @@ class DataLoader(Generic[Item]):
     def _choose_samplers(
         self, batch_size: int | None, shuffle: bool | None, sampler: Any, batch_sampler: Any, drop_last: bool
     ) -> None:
+        # A stream has no order that a sampler could change.
         if self._iterable:
             for name, value in (("shuffle", shuffle), ("sampler", sampler), ("batch_sampler", batch_sampler)):
                 if value:
@@ -115,6 +116,7 @@ class DataLoader(Generic[Item]):
                 raise ValueError(
                     "batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, and drop_last"
                 )
+            # Batches come from the sampler as they are; None says that nothing is put together again.
             batch_size = None
         elif batch_size is None and drop_last:
             raise ValueError("batch_size=None option disables auto-batching and is mutually exclusive with drop_last")

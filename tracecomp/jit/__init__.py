@@ -1,26 +1,39 @@
-"""The marks of ``torch.jit``: they say how TorchScript should read a program, and running it means the same without.
+"""``torch.jit``: programs that are saved with their text, and run without the classes they were written as.
 
-Programs are captured by running them (see ``docs/capture.md``), so there is no second language to compile to: what
-``script`` is given keeps running as Python, and is captured with whatever compiled function calls it.
+Programs are captured by running them (see ``docs/capture.md``), so nothing has to be scripted to be compiled: what
+``script`` and ``trace`` give back runs as Python, and is captured with whatever compiled function calls it. What they
+add is ``save``: the text of the program, in a language that reaches nothing but tensors, goes into a file that ``load``
+runs anywhere (``docs/program-files.md``).
 """
 
 from __future__ import annotations
 
 import builtins
+import os
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeVar
 
-from tracecomp import serialization
 from tracecomp.futures import Future
-from tracecomp.nn.module import Module
+from tracecomp.jit import files, torchscript
+from tracecomp.jit.language import NotSupportedError
+from tracecomp.jit.modules import (
+    RecursiveScriptModule,
+    ScriptFunction,
+    ScriptModule,
+    TopLevelTracedModule,
+    scripted,
+    traced,
+)
 
 __all__ = [
     "Attribute",
     "Error",
     "Final",
+    "NotSupportedError",
     "RecursiveScriptModule",
     "ScriptFunction",
     "ScriptModule",
+    "TopLevelTracedModule",
     "TracerWarning",
     "annotate",
     "export",
@@ -51,18 +64,6 @@ class TracerWarning(Warning):
     """What PyTorch's tracer warns with; capture follows what a program does, so there is nothing to warn of."""
 
 
-class ScriptModule(Module):
-    """Base of modules written for TorchScript: a module, run by Python."""
-
-
-class RecursiveScriptModule(ScriptModule):
-    """What PyTorch's ``script`` makes of a module; nothing here is one."""
-
-
-class ScriptFunction:
-    """What PyTorch's ``script`` makes of a function; nothing here is one."""
-
-
 class Attribute(NamedTuple):
     """A value and the type that TorchScript is to see in it."""
 
@@ -89,33 +90,43 @@ def annotate(the_type: Any, the_value: T) -> T:
 
 
 def export(fn: T) -> T:
-    """``fn``."""
+    """``fn``, a method that is saved beside ``forward``."""
+    fn._exported = True  # type: ignore[attr-defined]
     return fn
 
 
 def unused(fn: T) -> T:
-    """``fn``."""
+    """``fn``, a function that saved programs do without: calling it there is an error."""
     return fn
 
 
 def ignore(drop: Any = False, **kwargs: Any) -> Any:
-    """The function decorated, by ``@ignore`` as by ``@ignore()``."""
-    return drop if callable(drop) else export
+    """The function decorated, by ``@ignore`` as by ``@ignore()``; as ``unused``."""
+    return drop if callable(drop) else unused
 
 
 def script(
-    obj: T, optimize: Any = None, _frames_up: int = 0, _rcb: Any = None, example_inputs: Any = None
-) -> T:  # fmt: skip
-    """``obj``."""
-    return obj
+    obj: Any, optimize: Any = None, _frames_up: int = 0, _rcb: Any = None, example_inputs: Any = None
+) -> Any:  # fmt: skip
+    """``obj``, a module or function, as one whose program can be saved.
+
+    It runs as before, shares its parameters with ``obj``, and is read when it is saved: NotSupportedError names what
+    the language of scripts does not have (``docs/program-files.md``). Classes come back as they are.
+    """
+    return scripted(obj)
 
 
-def trace(func: Callable[..., Any], example_inputs: Any = None, **options: Any) -> Any:
-    """``func``, which has run once with ``example_inputs``. It goes on taking the paths that its inputs ask for."""
+def trace(func: Any, example_inputs: Any = None, **options: Any) -> Any:
+    """``func``, a module or function, which has run once with ``example_inputs``, as one that can be saved.
+
+    It goes on taking the paths that its inputs ask for. Where its text is not in the language of scripts, saving it
+    saves the graph of ``example_inputs``.
+    """
     given = options.get("example_kwarg_inputs")
     args = example_inputs if builtins.isinstance(example_inputs, tuple | list) else (example_inputs,)
-    func(*(() if example_inputs is None else args), **(given or {}))
-    return func
+    args = () if example_inputs is None else tuple(args)
+    func(*args, **(given or {}))
+    return traced(func, args)
 
 
 def trace_module(mod: Any, inputs: dict[str, Any], **options: Any) -> Any:
@@ -175,14 +186,28 @@ def wait(future: Future[T]) -> T:
     return future.wait()
 
 
-def save(m: Any, f: Any, _extra_files: Any = None) -> None:
-    """Write a module or function to a path or file: a pickle, as ``torch.save`` writes it."""
-    serialization.save(m, f)
+def save(m: Any, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
+    """Write what ``script`` or ``trace`` gave back to a path or open file.
+
+    NotSupportedError names what is not in the language of scripts (``docs/program-files.md``).
+    """
+    if not builtins.isinstance(m, RecursiveScriptModule | ScriptFunction):
+        raise ValueError(f"torch.jit.save takes what torch.jit.script or trace gave back, not {type(m).__name__}")
+    m.save(f, _extra_files)
 
 
 def load(f: Any, map_location: Any = None, _extra_files: Any = None, _restore_shapes: bool = False) -> Any:
-    """What ``save`` wrote; archives of PyTorch's TorchScript cannot be read."""
-    return serialization.load(f, map_location=map_location, weights_only=False)
+    """The module or function that ``save`` wrote to a path or file, or PyTorch's ``torch.jit.save``.
+
+    It needs none of the classes and functions it was written as. Files may come from strangers. ProgramError says what
+    is wrong with a file.
+    """
+    if files.is_program(f):
+        return files.load(f, RecursiveScriptModule, _extra_files)
+    if builtins.isinstance(f, str | os.PathLike):
+        with open(f, "rb") as file:
+            return torchscript.load(file, RecursiveScriptModule)
+    return torchscript.load(f, RecursiveScriptModule)
 
 
 def set_fusion_strategy(strategy: Any) -> list[Any]:

@@ -1,0 +1,105 @@
+"""What kills mutants: checks of some milliseconds to seconds, and which lines of the package each of them runs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import coverage
+import numpy as np
+
+import tracecomp
+from tests.fuzz import equal_graphs, loop_programs
+from tests.ops import test_native
+from tests.passes.random_graphs import Maker
+from tests.replay import corpus, digests
+from tracecomp.base import config
+from tracecomp.base.dump import Dump
+from tracecomp.compiled.locate import run_native
+from tracecomp.ir.interpret import interpret
+from tracecomp.ir.op import OPS
+from tracecomp.passes import pipeline
+
+PACKAGE = Path(tracecomp.__file__).parent
+ROOMS = ("passes", "codegen/kernels", "codegen/math")
+CORPUS = 4000
+"""Characters of the largest recorded graphs that are replayed."""
+
+Line = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Killer:
+    """A check, which fails by any exception, or by another answer than the first. ``kind``: what it looks at."""
+
+    kind: str
+    name: str
+    check: Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class Reach:
+    """What a check answered, how long it took, and the lines that it ran."""
+
+    answer: Any
+    seconds: float
+    lines: frozenset[Line]
+
+
+def killers(every: int = 1) -> list[Killer]:
+    """All checks, or each ``every``-th."""
+    small = [g for g in corpus.load() if len(g.graph) < CORPUS]
+    found = [Killer("program", g.name, partial(digests.of, g, bits=False)) for g in small]
+    found += [Killer("result", f"exact graph {seed}", partial(_exact, seed)) for seed in range(120)]
+    found += [Killer("result", f"equal graphs {seed}", partial(_none, equal_graphs.difference, seed, 7))
+              for seed in range(100)]  # fmt: skip
+    found += [Killer("result", f"loop program {seed}", partial(_none, loop_programs.difference, seed))
+              for seed in range(60)]  # fmt: skip
+    found += [Killer("result", f"operator {op.name}", partial(_operator, op))
+              for op in OPS.values() if op.kind != "external"]  # fmt: skip
+    return found[::every]
+
+
+def _exact(seed: int) -> None:
+    """Every pass and the native code keep a random graph whose arithmetic is exact."""
+    graph, arrays = Maker(seed).make(2 + seed % 12)
+    want = interpret(graph, arrays)
+    with config.override(verify=True):
+        stages = pipeline.run(graph, Dump("t", enabled=False))
+    for stage in stages[1:]:
+        for have, expected in zip(interpret(stage.state, arrays), want, strict=True):
+            np.testing.assert_array_equal(have, expected)
+    for have, expected in zip(run_native(stages[-1].state, arrays), want, strict=True):
+        np.testing.assert_array_equal(have, expected)
+
+
+def _none(net: Callable[..., str | None], *args: int) -> None:
+    assert net(*args) is None
+
+
+def _operator(op: object) -> None:
+    test_native.test_native_agrees_with_numpy_for_any_fusion_and_threads(op)  # type: ignore[arg-type]
+
+
+def reaches(checks: Sequence[Killer]) -> list[Reach]:
+    """What every check runs of the rooms; it must pass. Starts threads, so not for a process that forks later."""
+    rooms = [str(PACKAGE / room / "*") for room in ROOMS]
+    measure = coverage.Coverage(data_file=None, include=rooms, config_file=False)
+    found = []
+    for killer in checks:
+        measure.erase()
+        start = time.perf_counter()
+        measure.start()
+        try:
+            answer = killer.check()
+        finally:
+            measure.stop()
+        seconds = time.perf_counter() - start
+        data = measure.get_data()
+        lines = frozenset((f, n) for f in data.measured_files() for n in data.lines(f) or ())
+        found.append(Reach(answer, seconds, lines))
+    return found

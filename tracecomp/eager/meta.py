@@ -1,0 +1,240 @@
+"""Tensors without memory: their arrays have shape, element type and strides, but elements nobody may read.
+
+The arrays lie in addresses that are reserved and never backed by memory, so that numpy's own rules say what a view is,
+where it begins and whether two of them overlap. What an operator gives on them its record's ``infer`` says. Reading
+them raises: their class has a say in everything that numpy does with them.
+"""
+
+from __future__ import annotations
+
+import mmap
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NoReturn, TypeAlias
+
+import numpy as np
+
+from tracecomp.eager.device import META, check_device, device, use
+from tracecomp.eager.modes import modes
+from tracecomp.ir.op import Op
+from tracecomp.ir.types import TensorType, from_numpy_dtype
+
+Array: TypeAlias = np.ndarray[Any, Any]
+NO_DATA = "Cannot copy out of meta tensor; no data!"
+
+
+class _Addresses:
+    """Addresses that nothing lies at, given out one after the other and, when they are used up, again."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._next = 0
+        self._region: mmap.mmap | None = None
+        self._size = 1 << 46
+
+    def _reserve(self) -> mmap.mmap:
+        while self._region is None:
+            try:
+                self._region = mmap.mmap(-1, self._size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, mmap.PROT_READ)
+            except OSError:  # a limit on address space
+                self._size //= 2
+        return self._region
+
+    def take(self, nbytes: int) -> tuple[mmap.mmap, int]:
+        """The region, and where in it so many bytes begin that nothing else was given of late."""
+        with self._lock:
+            region = self._reserve()
+            if nbytes > self._size:
+                raise RuntimeError(f"a meta tensor of {nbytes} bytes is larger than the addresses there are")
+            if self._next + nbytes > self._size:
+                self._next = 0
+            start, self._next = self._next, self._next + -(-nbytes // 64) * 64
+            return region, start
+
+
+_addresses = _Addresses()
+
+
+def _refuse(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
+    raise NotImplementedError(NO_DATA)
+
+
+class MetaArray(np.ndarray[Any, Any]):
+    """An array without elements; ``place`` is the device that its tensor says it is on."""
+
+    place: device
+
+    def __array_finalize__(self, source: Any) -> None:
+        self.place = getattr(source, "place", META)
+
+    def __array_function__(self, func: Callable[..., Any], types: Any, args: Any, kwargs: Any) -> Any:
+        if func is np.copyto and isinstance(args[0], MetaArray):
+            np.broadcast_shapes(args[0].shape, np.shape(args[1]))
+            return None
+        if func in _LOOK_ONLY:
+            return super().__array_function__(func, types, args, kwargs)
+        raise NotImplementedError(NO_DATA)
+
+    def item(self, *index: Any) -> NoReturn:
+        raise RuntimeError("Tensor.item() cannot be called on meta tensors")
+
+    __array_ufunc__ = tolist = tobytes = astype = copy = take = argsort = sort = _refuse
+    __bool__ = __int__ = __float__ = __complex__ = __index__ = __iter__ = __setitem__ = __reduce__ = _refuse
+
+
+_LOOK_ONLY = {np.may_share_memory, np.shares_memory, np.moveaxis, np.shape, np.ndim, np.transpose}
+
+
+def new_array(
+    shape: Sequence[int], dtype: Any, strides: Sequence[int] | None = None, place: device = META
+) -> MetaArray:
+    """An array without elements; ``strides`` in bytes, else in row-major order."""
+    use.begun = True
+    kind = np.dtype(dtype)
+    spans = [] if strides is None else [(n - 1) * s for n, s in zip(shape, strides, strict=True)]
+    numel = int(np.prod(shape, dtype=np.int64))
+    nbytes = 0 if not numel else kind.itemsize * numel if strides is None else kind.itemsize + sum(spans)
+    region, start = _addresses.take(nbytes)
+    found = np.ndarray.__new__(
+        MetaArray, tuple(shape), kind, region, start, None if strides is None else tuple(strides)
+    )
+    found.place = place
+    return found
+
+
+def like(array: Array, place: device = META) -> MetaArray:
+    """An array without elements, of the type and strides of ``array`` where it lies densely."""
+    return new_array(array.shape, array.dtype, _dense(array.shape, array.dtype.itemsize, [array]), place)
+
+
+def place_of(values: Iterable[Any]) -> device | None:
+    """Where the first array without elements among ``values`` is said to be."""
+    return next((x.place for x in values if type(x) is MetaArray), None)
+
+
+def place_of_results(op: Op, operands: Iterable[Any]) -> device | None:
+    """The device of an operator's results where they have no memory."""
+    return place_of(operands) or (modes.place if op.kind in ("creation", "random") else None)
+
+
+def contiguous(array: Array) -> Array:
+    """``array`` in row-major order."""
+    if type(array) is MetaArray:
+        return array if array.flags.c_contiguous else new_array(array.shape, array.dtype, place=array.place)
+    return np.asarray(array, order="C")
+
+
+def apply(op: Op, operands: Sequence[Any], attrs: dict[str, Any], place: device) -> Any:
+    """What ``op`` gives on arrays and numbers of which some have no elements."""
+    dtype = next((x.dtype for x in reversed(operands) if isinstance(x, np.ndarray)), None)
+    given = None if dtype is None else from_numpy_dtype(dtype)
+    types = [
+        TensorType(from_numpy_dtype(x.dtype), x.shape) if isinstance(x, np.ndarray) else TensorType(given, ())  # type: ignore[arg-type]
+        for x in operands
+    ]
+    results = op.result_types(types, attrs)
+    if op.kind == "view":
+        return _viewed(op, operands[0], attrs, results[0], place)
+    arrays = [x for x in operands if isinstance(x, np.ndarray)] if op.kind == "elementwise" else []
+    found = [new_array(t.shape, t.dtype.numpy, _dense(t.shape, t.dtype.itemsize, arrays), place) for t in results]
+    return found[0] if len(found) == 1 else tuple(found)
+
+
+def _viewed(op: Op, array: Array, attrs: dict[str, Any], result: TensorType, place: device) -> MetaArray:
+    plain = array.view(np.ndarray)
+    try:
+        found = plain.reshape(attrs["shape"], copy=False) if op.name == "reshape" else op.impl(plain, **attrs)
+    except ValueError:  # no strides show the elements in this order
+        return new_array(result.shape, result.dtype.numpy, place=place)
+    if found.size and not np.may_share_memory(found, plain):
+        return new_array(result.shape, result.dtype.numpy, place=place)
+    meta: MetaArray = found.view(MetaArray)
+    meta.place = place
+    return meta
+
+
+def _dense(shape: Sequence[int], itemsize: int, arrays: Sequence[Array]) -> tuple[int, ...] | None:
+    """Strides of a new array that keeps the order of the operands' axes, as numpy's results do; None: row-major."""
+    if all(a.flags.c_contiguous for a in arrays):
+        return None
+    small = np.nditer([*map(_small, arrays), None], order="K").operands[-1]
+    order = sorted(range(len(shape)), key=lambda axis: (-small.strides[axis], axis))
+    strides, step = [0] * len(shape), itemsize
+    for axis in reversed(order):
+        strides[axis] = step
+        step *= max(shape[axis], 1)
+    return tuple(strides)
+
+
+def _small(array: Array) -> Array:
+    """An array with memory, of one or two elements along each axis, whose strides compare as those of ``array``."""
+    sizes = sorted({abs(s) for s in array.strides} | {0})
+    shape = tuple(min(n, 2) or 1 for n in array.shape)
+    strides = tuple(sizes.index(abs(s)) for s in array.strides)
+    return np.ndarray(shape, np.uint8, np.empty(1 + sum(strides), np.uint8), 0, strides)
+
+
+# ---- where functions put what they make
+
+
+class placed:
+    """Inside, what functions make is made at ``place``: without memory, or (None) in it."""
+
+    def __init__(self, place: device | None) -> None:
+        self._place = place
+
+    def __enter__(self) -> None:
+        self._before = modes.place
+        modes.place = self._place
+
+    def __exit__(self, *error: object) -> None:
+        modes.place = self._before
+
+
+def memory_or(where: device) -> device | None:
+    """``where`` as a place: None for the CPU, where tensors have memory."""
+    return None if where.type == "cpu" else where
+
+
+_MIXING = frozenset(("copy_", "where", "set_", "tensor", "as_tensor", "to", "type_as", "is_same_size"))
+"""Functions whose tensor arguments may be on several devices."""
+
+
+def place_of_call(name: str, makes: bool, args: Sequence[Any], kwargs: dict[str, Any]) -> device | None:
+    """Where what a function makes belongs: None for memory. ``makes`` says that it is a factory.
+
+    RuntimeError when tensors with memory and without it meet.
+    """
+    found, with_memory = _met(args)
+    more, memory = _met(kwargs.values())
+    found = found or more
+    if found is not None and (with_memory or memory) and modes.place is None and not _mixes(name):
+        raise RuntimeError(f"{name}(): Tensor on device {found} is not on the expected device cpu!")
+    asked = kwargs.get("device")
+    if asked is not None and name != "to":
+        where = check_device(asked)
+        return memory_or(where)
+    if found is not None or modes.place is not None:
+        return found or modes.place
+    if not makes or not modes.default_places or name.startswith("new_") or name.endswith("_like"):
+        return None
+    return memory_or(modes.default_places[-1])
+
+
+def _mixes(name: str) -> bool:
+    return name in _MIXING or "index" in name or "item" in name or "embedding" in name or name.startswith("new_")
+
+
+def _met(values: Iterable[Any]) -> tuple[device | None, bool]:
+    """The place of a tensor without memory among ``values``, and whether one of other than 0 dimensions has memory."""
+    place, memory = None, False
+    for x in values:
+        array = getattr(x, "_data", None)
+        if type(array) is MetaArray:
+            place = place or array.place
+        elif isinstance(array, np.ndarray):
+            memory = memory or array.ndim > 0
+        elif type(x) is list or type(x) is tuple:
+            inner, beside = _met(x)
+            place, memory = place or inner, memory or beside
+    return place, memory

@@ -1,0 +1,31 @@
+"""symbolic_trace: a function or module as a module with generated code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tracecomp.fx.graph_module import GraphModule
+from tracecomp.fx.tracer import PH, PHBase, Tracer, wrap
+from tracecomp.nn.module import Module
+
+__all__ = ["PH", "PHBase", "Tracer", "symbolic_trace", "wrap"]
+
+
+def symbolic_trace(root: Module | Callable[..., Any], concrete_args: dict[str, Any] | None = None) -> GraphModule:
+    """``root`` as a module whose ``forward`` is generated from the graph of what it does.
+
+    Tracing runs it on stand-ins for its arguments, so what it does may not depend on their values: TraceError.
+
+    Example:
+        >>> traced = torch.fx.symbolic_trace(lambda x: torch.relu(x) + 1)
+        >>> print(traced.code.strip())
+        def forward(self, x):
+            relu = torch.relu(x);  x = None
+            add = relu + 1;  relu = None
+            return add
+    """
+    tracer = Tracer()
+    graph = tracer.trace(root, concrete_args)
+    name = type(root).__name__ if isinstance(root, Module) else root.__name__
+    return GraphModule(tracer.root, graph, name)

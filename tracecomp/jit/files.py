@@ -1,0 +1,121 @@
+"""Scripts in files: program files of the kind "script", which need none of the classes they were made from."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tracecomp.base.atomic import write_file
+from tracecomp.compiled import compile
+from tracecomp.compiled.program_files import container
+from tracecomp.compiled.program_files.load import LoadedProgram, load_program
+from tracecomp.jit.collect import Collector
+from tracecomp.jit.language import NotSupportedError
+from tracecomp.jit.restore import Restorer
+from tracecomp.nn.module import Module
+from tracecomp_runtime import tensors
+from tracecomp_runtime.container import MAGIC, Container, ProgramError
+
+_DAMAGE = (ArithmeticError, AttributeError, LookupError, RecursionError, RuntimeError, TypeError, ValueError)
+
+
+class TracedProgram(Module):
+    """A traced program that was saved as its graph, because its text is not in the language of scripts.
+
+    It takes the shapes and dtypes it was traced with, and no gradient goes through it. Its state are its buffers.
+    """
+
+    def __init__(self, program: LoadedProgram) -> None:
+        super().__init__()
+        self._program = program
+        for name, tensor in program.state.items():
+            self.register_buffer(name.replace(".", "_"), tensor)
+
+    def forward(self, *args: Any) -> Any:
+        """The results for arguments as those that it was traced with; TypeError for others."""
+        return self._program(*args)
+
+    def extra_repr(self) -> str:
+        """The program."""
+        return repr(self._program)
+
+
+def save(value: Any, f: Any, extra: Mapping[str, Any] | None = None, examples: Sequence[Any] | None = None) -> None:
+    """Write a module or function to a path or open file, with ``extra`` texts or bytes by name.
+
+    What is not in the language of scripts is written as the graph that ``examples`` gave, where there are any;
+    NotSupportedError otherwise.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "program")
+        try:
+            _write(value, path, extra or {})
+        except NotSupportedError as error:
+            if examples is None or extra:
+                raise
+            try:
+                compile(getattr(value, "forward", value), fullgraph=True).save(path, *examples, kind="graph")
+            except RuntimeError as second:
+                raise NotSupportedError(f"{error}; and its graph cannot be saved: {second}") from error
+        with open(path, "rb") as written:
+            if hasattr(f, "write"):
+                shutil.copyfileobj(written, f)
+            else:
+                write_file(f, lambda file: shutil.copyfileobj(written, file))
+
+
+def _write(value: Any, path: str, extra: Mapping[str, Any]) -> None:
+    collector = Collector()
+    header = collector.description(value)
+    sections = {f"extra/{n}": x.encode() if isinstance(x, str) else bytes(x) for n, x in extra.items()}
+    container.write(path, header, {"tensors": tensors.to_bytes(collector.arrays()), **sections})
+
+
+def is_program(f: Any) -> bool:
+    """Whether a path or file begins as program files do."""
+    if not hasattr(f, "read"):
+        with open(f, "rb") as file:
+            return is_program(file)
+    here = f.tell()
+    begin = f.read(len(MAGIC))
+    f.seek(here)
+    return bool(begin == MAGIC)
+
+
+def load(f: Any, kind: type[Module], extra: dict[str, Any] | None = None) -> Any:
+    """The module (of a class that derives from ``kind``) or function in a program file.
+
+    ``extra`` gets the bytes that the file has by the names in it.
+
+    ProgramError says what is wrong with a file. Files may come from strangers: scripts reach tensors, and nothing else.
+    """
+    if hasattr(f, "read"):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "program")
+            with open(path, "wb") as copy:
+                shutil.copyfileobj(f, copy)
+            return load(path, kind, extra)
+    file = Container(f)
+    if file.header.get("kind") == "graph":
+        return TracedProgram(load_program(f))
+    if file.header.get("kind") != "script":
+        raise file.error(f"is of the kind {file.header.get('kind')!r}, which torch.jit.load does not read")
+    try:
+        return _read(file, kind, extra)
+    except ProgramError:
+        raise
+    except NotSupportedError as error:
+        raise file.error(f"is damaged: {error}") from None
+    except _DAMAGE as error:
+        raise file.error(f"is damaged: {type(error).__name__}: {error}") from error
+
+
+def _read(file: Container, kind: type[Module], extra: dict[str, Any] | None) -> Any:
+    arrays = tensors.arrays(file.section("tensors"), file)
+    for name in extra or {}:
+        assert extra is not None
+        extra[name] = bytes(file.section(f"extra/{name}"))
+    return Restorer(file.header, [arrays[str(k)] for k in range(len(arrays))], kind).root()

@@ -1,0 +1,242 @@
+"""The language of scripts: functions of Python that reach nothing but tensors, numbers, text and collections.
+
+A script comes as text, maybe from a stranger. Its syntax tree is checked against what the language has, every access
+to an attribute is replaced by a call that looks at it when it happens (``guard.attribute``), and what is left is
+compiled as Python. So a script runs as fast as Python does, is recorded by ``compile``, and has no way to files,
+processes or the insides of objects. It can still run for ever or ask for much memory, as any program can.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import textwrap
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass
+from itertools import count
+from types import FunctionType
+from typing import Any
+from weakref import WeakKeyDictionary
+
+ATTRIBUTE, SET = "__attribute__", "__set__"
+"""What an access to an attribute and an assignment to one become; names of two underscores are no names of scripts."""
+
+_NODES = (
+    ast.Module, ast.FunctionDef, ast.arguments, ast.arg, ast.Return, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.For,
+    ast.While, ast.If, ast.With, ast.withitem, ast.Raise, ast.Assert, ast.Expr, ast.Pass, ast.Break, ast.Continue,
+    ast.Delete, ast.BoolOp, ast.BinOp, ast.UnaryOp, ast.IfExp, ast.Dict, ast.Set, ast.ListComp, ast.DictComp,
+    ast.comprehension, ast.Compare, ast.Call, ast.keyword, ast.FormattedValue, ast.JoinedStr, ast.Constant,
+    ast.Attribute, ast.Subscript, ast.Starred, ast.Name, ast.List, ast.Tuple, ast.Slice, ast.expr_context, ast.boolop,
+    ast.operator, ast.unaryop, ast.cmpop,
+)  # fmt: skip
+
+_TYPED = frozenset(("annotate", "unchecked_cast"))
+"""Calls that give a value a type: the value is what they mean here."""
+
+_numbers = count()
+_scripts: WeakKeyDictionary[FunctionType, Script] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True)
+class Script:
+    """What a function was made from: its text, and what it sees."""
+
+    text: str
+    names: Mapping[str, Any]
+
+
+def script_of(fn: FunctionType) -> Script | None:
+    """What ``fn`` was made from, if it was a script."""
+    return _scripts.get(fn)
+
+
+class NotSupportedError(RuntimeError):
+    """A function is not written in the language of scripts; the message names the function, the line and what it is."""
+
+
+def parsed(text: str, name: str) -> ast.FunctionDef:
+    """The definition of a function, checked; NotSupportedError where it is not in the language."""
+    return checked(defined(text, name), name)
+
+
+def defined(text: str, name: str) -> ast.FunctionDef:
+    """The definition of a function, not checked yet."""
+    tree = parsed_module(text, name)
+    if len(tree.body) != 1 or not isinstance(tree.body[0], ast.FunctionDef):
+        raise NotSupportedError(f"{name} is no function with a body of its own, such as a lambda")
+    return tree.body[0]
+
+
+def parsed_module(text: str, name: str) -> ast.Module:
+    """A text as Python's syntax, not checked yet."""
+    try:
+        return ast.parse(textwrap.dedent(text))
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise NotSupportedError(f"{name} cannot be read as Python: {error}") from None
+
+
+def checked(definition: ast.FunctionDef, name: str) -> ast.FunctionDef:
+    """A definition that is in the language; NotSupportedError otherwise."""
+    for node in _code(definition):
+        _check(node, name)
+    return definition
+
+
+def _code(node: ast.AST) -> list[ast.AST]:
+    """``node`` and what is below it, without annotations: those are not evaluated."""
+    found: list[ast.AST] = []
+    waiting: list[ast.AST] = [node]
+    while waiting:
+        one = waiting.pop()
+        found.append(one)
+        for field, value in ast.iter_fields(one):
+            if field in ("annotation", "returns", "decorator_list") or (field == "args" and _is_typed(one)):
+                waiting += [one.args[1]] if _is_typed(one) and field == "args" else []  # type: ignore[attr-defined]
+                continue
+            waiting += [x for x in (value if isinstance(value, list) else [value]) if isinstance(x, ast.AST)]
+    return found
+
+
+def _is_typed(node: ast.AST) -> bool:
+    if not isinstance(node, ast.Call) or len(node.args) != 2 or node.keywords:
+        return False
+    called = node.func
+    return (isinstance(called, ast.Name) and called.id in _TYPED) or (
+        isinstance(called, ast.Attribute) and called.attr in _TYPED
+    )
+
+
+def _check(node: ast.AST, name: str) -> None:
+    def refuse(what: str) -> NotSupportedError:
+        return NotSupportedError(f"{name}, line {getattr(node, 'lineno', 1)}: {what} is not in the language of scripts")
+
+    if not isinstance(node, _NODES):
+        raise refuse(f"'{type(node).__name__}'")
+    if isinstance(node, ast.Name) and node.id.startswith("__"):
+        raise refuse(f"the name {node.id!r}")
+    if isinstance(node, ast.arg) and node.arg.startswith("__"):
+        raise refuse(f"the name {node.arg!r}")
+    if isinstance(node, ast.Attribute) and node.attr.startswith("__"):
+        raise refuse(f"the attribute {node.attr!r}")
+    if isinstance(node, ast.keyword) and node.arg is not None and node.arg.startswith("__"):
+        raise refuse(f"the argument {node.arg!r}")
+    if isinstance(node, ast.comprehension) and node.is_async:
+        raise refuse("'async for'")
+    changed = node.target if isinstance(node, ast.AugAssign) else None
+    if isinstance(changed, ast.Attribute) and not isinstance(changed.value, ast.Name):
+        raise refuse("changing an attribute of anything but a name in place")
+
+
+def free_names(definition: ast.FunctionDef) -> list[str]:
+    """The names that a function reads from outside, in order of appearance; those of annotations are not among them."""
+    code = _code(definition)
+    bound = {a.arg for a in ast.walk(definition.args) if isinstance(a, ast.arg)}
+    bound |= {n.id for n in code if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
+    read = [n for n in code if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
+    read.sort(key=lambda n: (n.lineno, n.col_offset))
+    return list(dict.fromkeys(n.id for n in read if n.id not in bound and n.id not in _TYPED))
+
+
+def compiled(
+    definition: ast.FunctionDef, name: str, names: Mapping[str, Any], declared: Set[str] = frozenset()
+) -> Callable[..., Any]:
+    """The function, which sees ``names`` and nothing else. Lines in tracebacks are those of its own text.
+
+    ``declared`` are attributes that the first argument, a module, is known to have: they are read as Python reads them.
+    """
+    script = Script(ast.unparse(definition), names)
+    again = parsed(script.text, name)  # lines are those of the text that tracebacks show
+    tree = ast.fix_missing_locations(ast.Module([_Guarded(_own(again), declared).visit(again)], []))
+    file = f"<script {next(_numbers)}: {name}>"
+    linecache.cache[file] = (len(script.text), None, script.text.splitlines(True), file)
+    scope: dict[str, Any] = {"__builtins__": {}, "__name__": "script", **names}
+    exec(compile(tree, file, "exec", dont_inherit=True), scope)
+    made: FunctionType = scope.pop(definition.name)
+    for key, value in names.items():  # one of the names may be that of the function
+        scope[key] = value
+    made.__qualname__ = name
+    _scripts[made] = script
+    return made
+
+
+def _own(definition: ast.FunctionDef) -> str | None:
+    """The name of the first argument, if nothing else gets that name."""
+    given = [*definition.args.posonlyargs, *definition.args.args]
+    bound = {n.id for n in _code(definition) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
+    return given[0].arg if given and given[0].arg not in bound else None
+
+
+class _Guarded(ast.NodeTransformer):
+    """Replaces accesses to attributes, and drops what is said of types."""
+
+    def __init__(self, own: str | None, declared: Set[str]) -> None:
+        self._own = own
+        self._declared = declared
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        self.generic_visit(node)
+        is_own = isinstance(node.value, ast.Name) and node.value.id == self._own and node.attr in self._declared
+        if is_own or not isinstance(node.ctx, ast.Load):
+            return node
+        return ast.copy_location(_call(ATTRIBUTE, node.value, ast.Constant(node.attr)), node)
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        if _is_typed(node):
+            found: ast.AST = self.visit(node.args[1])
+            return found
+        return self.generic_visit(node)
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST | list[ast.AST]:
+        self.generic_visit(node)
+        targets = [t for t in node.targets if isinstance(t, ast.Attribute)]
+        if not targets and not any(isinstance(t, ast.Attribute) for t in ast.walk(node) if _stores(t)):
+            return node
+        # Every attribute gets its value from a name, also those inside of a tuple that is taken apart.
+        stores: list[ast.AST] = []
+
+        def renamed(target: ast.expr) -> ast.expr:
+            if isinstance(target, ast.Attribute):
+                name = f"__value{len(stores)}__"
+                stores.append(ast.Expr(_call(SET, target.value, ast.Constant(target.attr), _name(name))))
+                return ast.Name(name, ast.Store())
+            if isinstance(target, ast.Tuple | ast.List):
+                target.elts = [renamed(t) for t in target.elts]
+            return target
+
+        node.targets = [renamed(t) for t in node.targets]
+        return [node, *[ast.copy_location(s, node) for s in stores]]
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
+        self.generic_visit(node)
+        target = node.target
+        if not isinstance(target, ast.Attribute):
+            return node
+        old = _call(ATTRIBUTE, target.value, ast.Constant(target.attr))
+        new = ast.BinOp(old, node.op, node.value)
+        return ast.copy_location(ast.Expr(_call(SET, target.value, ast.Constant(target.attr), new)), node)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | list[ast.AST]:
+        if node.value is None:
+            return ast.copy_location(ast.Pass(), node)
+        return self.visit_Assign(ast.copy_location(ast.Assign([node.target], node.value), node))
+
+    def visit_arg(self, node: ast.arg) -> ast.AST:
+        node.annotation = None
+        return node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        node.returns = None
+        node.decorator_list = []
+        return self.generic_visit(node)
+
+
+def _stores(node: ast.AST) -> bool:
+    return isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+
+
+def _name(name: str) -> ast.expr:
+    return ast.Name(name, ast.Load())
+
+
+def _call(name: str, *args: ast.expr) -> ast.Call:
+    return ast.Call(_name(name), list(args), [])

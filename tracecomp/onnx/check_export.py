@@ -1,0 +1,89 @@
+"""Exported models beside their recordings: onnxruntime runs them, and the first node that differs is named."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import onnx
+
+from tracecomp.eager.modes import no_grad
+from tracecomp.eager.tensor import Tensor
+from tracecomp.functional import names as T
+from tracecomp.ir.graph import Graph
+from tracecomp.ir.values import Value
+from tracecomp.onnx.module import load
+
+Array = np.ndarray[Any, Any]
+_RELATIVE = 1e-3
+"""Libraries sum in orders of their own; what is written wrong is wrong by more."""
+
+
+def check_results(proto: Any, graph: Graph, args: Sequence[Any], results: Any, written: Sequence[str]) -> None:
+    """RuntimeError names the first node whose result is another one in the model, as onnxruntime runs it.
+
+    ``written`` are the names of the results of the graph's nodes, in order. Where onnxruntime is missing, the model is
+    run as ``load`` reads it.
+    """
+    if proto.ByteSize() >= 2**31:
+        return
+    given = [a._data for a in args if isinstance(a, Tensor)]
+    wanted = [r._data for r in (results if isinstance(results, tuple | list) else [results])]
+    if any(a.dtype.kind == "V" for a in [*given, *wanted]):
+        return  # numpy has no bfloat16, and onnxruntime few operators for it
+    with no_grad():
+        found = _run(proto, [o.name for o in proto.graph.output], given)
+    if all(map(_close, found, wanted)):
+        return
+    raise RuntimeError(
+        f"onnx.export(): onnxruntime computes otherwise; first at {_first(proto, graph, given, written)}"
+    )
+
+
+def _run(proto: Any, names: Sequence[str], given: Sequence[Array]) -> list[Array]:
+    if find_spec("onnxruntime") is None:
+        loaded = load(proto)(*map(T.from_numpy, given))
+        return [t.numpy() for t in (loaded if isinstance(loaded, tuple) else (loaded,))]
+    runtime = import_module("onnxruntime")
+    options = runtime.SessionOptions()
+    options.log_severity_level = 4
+    session = runtime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    inputs = dict(zip([i.name for i in session.get_inputs()], given, strict=True))
+    found: list[Array] = session.run([*names], inputs)
+    return found
+
+
+def _first(proto: Any, graph: Graph, given: Sequence[Array], written: Sequence[str]) -> str:
+    """The first node that differs, with every node's result as an output."""
+    shown = onnx.ModelProto()
+    shown.CopyFrom(proto)
+    made = {name for node in proto.graph.node for name in node.output}
+    names = [n for n in dict.fromkeys(written) if n in made]
+    shown.graph.output.extend(onnx.ValueInfoProto(name=n) for n in names)
+    found = dict(zip(names, _run(shown, names, given), strict=True))
+    values: dict[Value, Any] = {}
+    weights = {w.name: onnx.numpy_helper.to_array(w) for w in proto.graph.initializer}
+    open_inputs = [i for i in graph.inputs if i.role != "constant"]
+    fed = [weights[i.name] if i.role == "state" else None for i in open_inputs]
+    rest = iter(given)
+    arrays = [next(rest) if f is None else f for f in fed]
+    graph.interpret(*arrays, observer=lambda node, outs: values.update(zip(node.outputs, outs, strict=True)))
+    for node, name in zip(graph.live_nodes(), written, strict=True):
+        if name in found and not _close(found[name], values[node.outputs[0]]):
+            origin = graph.origin.get(node)
+            line = f" ({origin.source})" if origin and origin.source else ""
+            return f"{node.op.name} {name!r}{line}"
+    return "an output"
+
+
+def _close(a: Array, b: Any) -> bool:
+    b = np.asarray(b)
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    if a.dtype.kind not in "fc":
+        return bool(np.array_equal(a, b))
+    scale = float(np.max(np.abs(b[np.isfinite(b)]), initial=0))
+    return bool(np.allclose(a, b, _RELATIVE, _RELATIVE * scale, equal_nan=True))
