@@ -1,3 +1,4 @@
+# ruff: noqa: E501
 """The faults: where each is planted, in which program it shows, and what a comparison has to say of it."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Small programs in which planted faults show. A line's mark (``#@ name``) is what a comparison has to name."""
+"""Small programs in which planted faults show. A line's mark (``# @ name``) is what a comparison has to name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Made = tuple[Callable[..., Any], tuple[Any, ...]]
 def line_of(mark: str) -> str:
     """``file:line`` of the line that is marked so."""
     for number, line in enumerate(Path(__file__).read_text().splitlines(), 1):
-        if line.endswith(f"#@ {mark}"):
+        if line.endswith(f"# @ {mark}"):
             return f"{Path(__file__).name}:{number}"
     raise LookupError(mark)
 
@@ -30,7 +30,7 @@ def numbers(*shape: int, seed: int = 0) -> Any:
 
 def algebra() -> Made:
     def fn(x: Any, y: Any, mask: Any, n: Any) -> Any:
-        a = -(-x)  # @ double negation
+        a = torch.neg(-x)  # @ double negation
         b = y + (-x)  # @ sum with a negation
         c = torch.where(~mask, x, y)  # @ chosen by a negation
         d = -(y * 3.0)  # @ negated product
@@ -263,7 +263,7 @@ def dropping() -> Made:
 def branching() -> Made:
     def fn(x: Any) -> Any:
         h = x * 2
-        if h.sum() > 0:  # @ condition
+        if h.sum() > 0:  # noqa: SIM108  # @ condition
             h = h - 1  # @ then
         else:
             h = h * h  # @ else

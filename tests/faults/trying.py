@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import tempfile
 from collections.abc import Sequence
@@ -48,10 +49,8 @@ def try_fault(fault: Fault) -> Found:
     sender.close()
     found = Found(fault, True, False, False, "the process died")
     if receiver.poll(SECONDS):
-        try:
+        with contextlib.suppress(EOFError):
             found = Found(fault, *receiver.recv())
-        except EOFError:
-            pass
     else:
         found = Found(fault, False, False, False, "no answer")
         child.terminate()

@@ -42,9 +42,9 @@ def compare(
     first diverging node, the user's line and the step that went wrong are searched for.
 
     ``tolerance`` bounds the difference relative to the largest element of an output (default: by type, see
-    ``compiled.differences``); where it is exceeded, the same in float64 decides who is wrong. ``check_finite`` counts NaN and
-    infinity that arise in the call as a fault. ``dynamic`` as in ``compile``. ``report`` is called with a line of
-    progress per stage. All state that can be found from ``fn`` and its arguments is as before at the end: tensors,
+    ``compiled.differences``); where it is exceeded, the same in float64 decides who is wrong. ``check_finite`` counts
+    NaN and infinity that arise in the call as a fault. ``dynamic`` as in ``compile``. ``report`` is called with a line
+    of progress per stage. All state that can be found from ``fn`` and its arguments is as before at the end: tensors,
     gradients, optimizers, random numbers, attributes, variables. CaptureError when ``fn`` cannot be recorded.
     """
     dynamic = dynamic or (isinstance(fn, Compiled) and fn.dynamic)

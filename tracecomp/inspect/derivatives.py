@@ -1,8 +1,8 @@
 """Whether derivatives are right: every step of a backward pass against differences of its operator in float64.
 
 For result gradients ``g`` and an operator ``f``, the gradient ``v`` of an operand must satisfy, for any direction
-``d``, ``<v, d> = d/dt <g, f(x + t d)>``, which a central difference gives to about ten digits in float64. Places where ``f``
-has a kink (a maximum of equal numbers, ``relu`` at 0) are left out: there is no one derivative.
+``d``, ``<v, d> = d/dt <g, f(x + t d)>``, which a central difference gives to about ten digits in float64. Places
+where ``f`` has a kink (a maximum of equal numbers, ``relu`` at 0) are left out: there is no one derivative.
 """
 
 from __future__ import annotations

@@ -135,9 +135,9 @@ def _prepared(frame: Frame) -> Iterator[str]:
         yield from (f"prepacking {task.kernel.name} reads {v.type} of {_maker(v)}, which calls change" for v in missing)
         made |= _stored(task)
         known |= made
-    for task in frame.tasks:
-        if isinstance(task, Task) and not made.isdisjoint(_stored(task)):
-            yield f"kernel {task.kernel.name} stores what was prepacked"
+    for later in frame.tasks:
+        if isinstance(later, Task) and not made.isdisjoint(_stored(later)):
+            yield f"kernel {later.kernel.name} stores what was prepacked"
 
 
 def _memory(frame: Frame) -> Iterator[str]:
