@@ -82,6 +82,8 @@ def _tensor_argument(n: int, name: str, t: Tensor, rng: np.random.Generator) -> 
     array = t._data
     new = _other_values(array, rng)
     yield Change(f"other values in {name}", partial(_with, n, _like(t, new)))
+    if array.dtype.kind == "f":
+        yield Change(f"{name} is negative", partial(_with, n, _like(t, -array)))
     if array.ndim > 1:
         order = np.array(array, order="F")
         yield Change(f"{name} lies in another order", partial(_with, n, _like(t, order)))

@@ -51,6 +51,12 @@ FUNCTIONS = frozenset((
 FUNCTION_ULP = 16.0
 """Largest error of a function's results in units in the last place; those that are no normal numbers do not count."""
 
+CHANGES = 3
+"""How often operands are changed in their last place, before a difference is more than what rounding brings."""
+
+AS_FAR = 4.0
+"""How many times as far from float64 as the interpreter's a kernel's result may be."""
+
 MOST_UNFUSED = 600
 """Nodes of a graph that is also compiled without any lowering step that can be left out."""
 
@@ -65,7 +71,7 @@ class GraphComparison:
         self.report: Report = lambda line: report(part + line)
         self.part = part
         self.loops = loops
-        self.moved: list[Array] = []
+        self.moved: list[list[Array]] = []
         self.exact: list[Array] | None = None
 
     def run(self) -> None:
@@ -79,7 +85,7 @@ class GraphComparison:
         result.outputs += [f"{self.part}{o.role} {o.name} {o.value.type}" for o in graph.outputs]
         self.report("interpreting the recorded graph")
         recorded = interpret(graph, self.arrays)
-        self.moved = interpret(graph, changed_in_the_last_place(self.arrays))
+        self.moved = [interpret(graph, changed_in_the_last_place(self.arrays, seed)) for seed in range(CHANGES)]
         result.at_fault = graph, self.arrays
         self.report("running the passes")
         try:
@@ -119,14 +125,15 @@ class GraphComparison:
 
     def _judged(self, number: int, found: Array, recorded: Array) -> Difference:
         """The difference of an output; where it does not agree, the witness in float64 says which side is wrong."""
-        here = difference(found, recorded, self.moved[number])
+        here = min((difference(found, recorded, m[number]) for m in self.moved), key=lambda d: d.relative)
         if here.agrees(self.result.tolerance) or found.dtype.kind != "f" or not np.isfinite(here.relative):
             return here
         if self.exact is None:
             self.exact = witness(self.run_of.graph, self.run_of.arrays) or []
         if number >= len(self.exact) or self.exact[number].shape != found.shape:
             return here
-        errors = [float(np.abs(wide_array(a) - self.exact[number]).max()) for a in (found, recorded)]
+        with np.errstate(all="ignore"):
+            errors = [float(np.abs(wide_array(a) - self.exact[number]).max()) for a in (found, recorded)]
         if not np.isfinite(errors).all() or errors[0] > errors[1]:
             return here
         self.result.notes.append(
@@ -190,10 +197,26 @@ class GraphComparison:
         """One kernel on the operands that it has in the program: its differences, and what it gave."""
         found = run_native(part, operands)
         here = [difference(f, w) for f, w in zip(found, wanted, strict=True)]
-        if not all(d.agrees(KERNEL_TOLERANCE.get(d.dtype)) for d in here):
-            moved = interpret(part, changed_in_the_last_place(operands))
-            here = [difference(f, w, m) for f, w, m in zip(found, wanted, moved, strict=True)]
+        for seed in range(CHANGES):
+            if all(d.agrees(KERNEL_TOLERANCE.get(d.dtype)) for d in here):
+                break
+            moved = interpret(part, changed_in_the_last_place(operands, seed))
+            again = [difference(f, w, m) for f, w, m in zip(found, wanted, moved, strict=True)]
+            here = [min(a, b, key=lambda d: d.relative) for a, b in zip(here, again, strict=True)]
+        else:
+            exact = witness(part, operands)
+            if exact is not None:
+                here = [self._by_witness(d, *x) for d, *x in zip(here, found, wanted, exact, strict=True)]
         return here, found
+
+    @staticmethod
+    def _by_witness(here: Difference, found: Array, wanted: Array, exact: Array) -> Difference:
+        """The difference of a kernel's result, which may be as far from float64 as the interpreter's is."""
+        if found.dtype.kind != "f" or exact.shape != found.shape:
+            return here
+        with np.errstate(all="ignore"):
+            errors = [float(np.abs(wide_array(a) - exact).max(initial=0.0)) for a in (found, wanted)]
+        return replace(here, nearer=bool(np.isfinite(errors).all() and errors[0] <= AS_FAR * errors[1]))
 
     def _kernel_step(self, part: Graph, operands: list[Array], node: Node | None) -> str:
         """What makes a kernel wrong: its loops, or the code that is made of them."""
@@ -225,7 +248,8 @@ class GraphComparison:
                 exact = witness(part, operands)
                 if exact is None:
                     break
-                [found], wanted = run_native(part, operands), exact[0].astype(np.float32)
+                with np.errstate(over="ignore"):
+                    [found], wanted = run_native(part, operands), exact[0].astype(np.float32)
                 if _last_places(found, wanted) <= FUNCTION_ULP:
                     continue
                 self._agree("functions", [difference(found, wanted)])
@@ -335,7 +359,8 @@ _MATH = frozenset(name for name, s in SCALARS.items() if name not in ("add", "su
 def _last_places(found: Array, wanted: Array) -> float:
     """The largest error of normal numbers, in units in the last place."""
     normal = np.isfinite(wanted) & (np.abs(wanted) > np.finfo(np.float32).tiny)
-    apart = np.abs(found.astype(np.float64) - wanted.astype(np.float64)) / np.spacing(np.abs(wanted)).astype(np.float64)
+    with np.errstate(all="ignore"):
+        apart = np.abs(found.astype(np.float64) - wanted.astype(np.float64)) / np.spacing(np.abs(wanted))
     return float(np.where(normal, apart, 0.0).max(initial=0.0))
 
 
