@@ -140,8 +140,8 @@ def test_program_that_never_settles() -> None:
 
 
 def test_explain_names_the_decisions() -> None:
-    text = explain(Step(), *operands())
-    for part in ("captured step", "arguments:", "state written:", "passes:", "simplify", "kernel 0", "memory"):
+    text = explain(Step(), *operands()).text(everything=True)
+    for part in ("captured step", "arguments:", "state written:", "steps:", "simplify", "kernel 0", "memory"):
         assert part in text
 
 

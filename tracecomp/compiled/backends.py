@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.base import config
+from tracecomp.autograd import profiler
+from tracecomp.base import config, logs, progress
 from tracecomp.base.dump import Dump
 from tracecomp.compiled import program_cache
 from tracecomp.compiled.checked import Checked
@@ -18,7 +19,7 @@ from tracecomp.ir.graph import Graph, Value
 from tracecomp.ir.interpret import Interpreter
 from tracecomp.ir.program import CallStep, call_steps
 from tracecomp.passes import Built, build
-from tracecomp.passes.explain import describe_built
+from tracecomp.passes.explain import describe_partition, describe_schedules
 from tracecomp.passes.graph.complex_to_real import in_parts, split_complex
 from tracecomp.passes.graph.host_segments import has_external, segments
 from tracecomp.passes.steps import Log
@@ -46,6 +47,7 @@ class Interpreted:
     """A graph run by the numpy interpreter."""
 
     lasting: Sequence[int] = ()
+    says = "runs in the numpy interpreter, as recorded"
 
     def __init__(self, graph: Graph, aliases: Mapping[int, int], threads: int | None, steady: Set[int]) -> None:
         self.graph = graph
@@ -55,15 +57,12 @@ class Interpreted:
         """Compute ``outputs`` from ``arrays``."""
         _write(outputs, self._interpreter.run(arrays), arrays)
 
-    def explain(self) -> str:
-        """What was decided: nothing."""
-        return "runs in the numpy interpreter, as recorded"
-
 
 class Native:
     """A graph compiled to machine code. ``aliases`` and ``steady`` as in ``passes.build``.
 
-    ``lasting`` are the numbers of inputs that calls need not look at again while they are known to be as before.
+    ``lasting`` are the numbers of inputs that calls need not look at again while they are known to be as before;
+    ``loaded``: the code came from the disk.
     """
 
     def __init__(self, graph: Graph, aliases: Mapping[int, int], threads: int | None, steady: Set[int]) -> None:
@@ -73,6 +72,7 @@ class Native:
         self._steady = steady
         self._settings = {"fast_math": config.current().fast_math, "check": config.current().check}
         self._dump = Dump(graph.name)
+        self.loaded = False
         self.executable, self.places = self._prepare()
         self._plain = all(isinstance(a, int) for a in self.places)
         self.lasting = [a for a in (self.places[n] for n in self.executable.image.lasting) if isinstance(a, int)]
@@ -87,13 +87,30 @@ class Native:
         key = program_cache.key_of(self.graph, self._aliases, self._steady)
         found = program_cache.load(key)
         if found is not None:
+            self.loaded = True
+            self._log()
             return Executable(lambda: self.built.program, found.image), found.arguments
         executable = self._compile()
+        self._log()
         program_cache.save(key, executable.image, self._argument_places())
         return executable, self._argument_places()
 
     def _compile(self) -> Executable:
-        return without_collecting(lambda: Executable(self.built.program))
+        with progress.shown(f"compiling {self.graph.name}"):
+            return without_collecting(lambda: Executable(self.built.program))
+
+    def _log(self) -> None:
+        """Say what was decided, to those topics that somebody reads."""
+        name = self.graph.name
+        if logs.wanted("code"):
+            how = "machine code from the cache" if self.loaded else "compiled"
+            logs.log("code", f"{name}: {how}")
+        if logs.wanted("fusion"):
+            logs.log("fusion", f"{name}:\n{describe_partition(self.built.lowered.partition)}")
+        if logs.wanted("schedule"):
+            logs.log("schedule", f"{name}: {describe_schedules(self.built.program)}")
+        if logs.wanted("memory"):
+            logs.log("memory", f"{name}: {self.built.program.arena_bytes} bytes of temporary values")
 
     @cached_property
     def built(self) -> Built:
@@ -111,6 +128,10 @@ class Native:
 
         ``seen`` as in ``Executable.run``, for the inputs ``lasting``.
         """
+        if profiler.watching():
+            times = self.timed(arrays, outputs, seen)
+            names = (step.kernel.name for step in self.steps())
+            return profiler.kernels_ran(list(zip(names, times, strict=True)))
         if not self._plain:
             arrays = [arrays[a] if isinstance(a, int) else a for a in self.places]
         self.executable.run(arrays, outputs, self.threads, seen)
@@ -123,10 +144,6 @@ class Native:
         """Run as ``run`` does; the seconds of each kernel call, in order."""
         given = [*map(np.ascontiguousarray, (arrays[a] if isinstance(a, int) else a for a in self.places))]
         return [seconds for _, seconds in self.executable.run_profiled(given, outputs, self.threads, seen)]
-
-    def explain(self) -> str:
-        """What the passes decided, what fused and why the rest did not."""
-        return describe_built(self.built.stages, self.built.lowered.stages)
 
 
 def _dense(array: Any) -> Array:
@@ -164,12 +181,16 @@ class Hosted:
             known.update(zip(writes, found, strict=True))
         _write([*map(in_parts, outputs)], [known[v] for v in self._outputs], arrays)
 
-    def explain(self) -> str:
-        """What was decided for each compiled part."""
-        return "\n".join(
-            work.explain() if isinstance(work, Native) else f"{work.op.name}: run by the host"
-            for work, *_ in self._parts
-        )
+    @property
+    def says(self) -> str:
+        """Which operators the host runs."""
+        names = dict.fromkeys(work.op.name for work, *_ in self._parts if not isinstance(work, Native))
+        return f"run by the host, between compiled parts: {', '.join(names)}"
+
+    @property
+    def compiled(self) -> list[Native]:
+        """The parts that are machine code."""
+        return [work for work, *_ in self._parts if isinstance(work, Native)]
 
 
 Backend = Interpreted | Native | Hosted | Checked

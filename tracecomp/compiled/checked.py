@@ -36,9 +36,6 @@ class Runs(Protocol):
     def run(self, arrays: Sequence[Array], outputs: Sequence[Array], seen: Any = None) -> None:
         """Compute ``outputs`` from ``arrays``."""
 
-    def explain(self) -> str:
-        """What was decided."""
-
 
 class Checked:
     """A graph as machine code, each result of which is compared with the interpreter's.
@@ -71,10 +68,11 @@ class Checked:
                 np.copyto(arrays[a], given[a])
             raise
 
-    def explain(self) -> str:
-        """What was decided, how many calls agreed, and where NaN came from."""
-        lines = [self.native.explain(), f"checked: {self.calls} calls agree with the interpreter"]
-        return "\n".join([*lines, f"first NaN: {self.first_nan}"] if self.first_nan else lines)
+    @property
+    def says(self) -> str:
+        """How many calls agreed, and where NaN came from."""
+        agreed = f"checked: {self.calls} calls agree with the interpreter"
+        return f"{agreed}; first NaN: {self.first_nan}" if self.first_nan else agreed
 
     def _believe(self, arrays: Sequence[Array], seen: Any) -> None:
         """CheckError when an input that lasts is another one while what tells its states apart is the same."""

@@ -74,6 +74,7 @@ def gathers() -> float:
     return _best(_repeated(_GATHER, lanes(), _FEWER))
 
 
+@cache
 def load_bytes() -> float:
     """Bytes per second that are loaded from the first cache, in whole registers."""
     return _best(_repeated(_LOAD, 4 * lanes()))
