@@ -62,7 +62,7 @@ def test_agreement_leaves_no_state_behind() -> None:
     lines: list[str] = []
     result = compare(step, *operands(), report=lines.append)
     assert result.ok and result.divergence is None and "everything agrees" in str(result)
-    assert [s.name for s in result.stages][:3] == ["recorded", "pairs", "simplify"]
+    assert [s.name for s in result.stages][:3] == ["recorded", "complex_to_real", "simplify"]
     assert {"kernels", "native"} <= {s.name for s in result.stages}
     assert any("kernel 1 of" in line for line in lines)
     np.testing.assert_array_equal(step.weight.detach().numpy(), other.weight.detach().numpy())

@@ -46,10 +46,10 @@ def _write(outputs: Sequence[Array], found: Sequence[Array], arrays: Sequence[Ar
 class Interpreted:
     """A graph run by the numpy interpreter."""
 
-    lasting: Sequence[int] = ()
+    frozen: Sequence[int] = ()
     says = "runs in the numpy interpreter, as recorded"
 
-    def __init__(self, graph: Graph, aliases: Mapping[int, int], threads: int | None, steady: Set[int]) -> None:
+    def __init__(self, graph: Graph, aliases: Mapping[int, int], threads: int | None, frozen: Set[int]) -> None:
         self.graph = graph
         self._interpreter = Interpreter(graph)
 
@@ -59,23 +59,23 @@ class Interpreted:
 
 
 class Native:
-    """A graph compiled to machine code. ``aliases`` and ``steady`` as in ``passes.build``.
+    """A graph compiled to machine code. ``aliases`` and ``frozen`` as in ``passes.build``.
 
-    ``lasting`` are the numbers of inputs that calls need not look at again while they are known to be as before;
+    ``frozen`` are the numbers of inputs that calls need not look at again while they are known to be as before;
     ``loaded``: the code came from the disk.
     """
 
-    def __init__(self, graph: Graph, aliases: Mapping[int, int], threads: int | None, steady: Set[int]) -> None:
+    def __init__(self, graph: Graph, aliases: Mapping[int, int], threads: int | None, frozen: Set[int]) -> None:
         self.graph = graph
         self.threads = threads
         self._aliases = aliases
-        self._steady = steady
+        self._frozen = frozen
         self._settings = {"fast_math": config.current().fast_math, "check": config.current().check}
         self._dump = Dump(graph.name)
         self.loaded = False
         self.executable, self.places = self._prepare()
         self._plain = all(isinstance(a, int) for a in self.places)
-        self.lasting = [a for a in (self.places[n] for n in self.executable.image.lasting) if isinstance(a, int)]
+        self.frozen = [a for a in (self.places[n] for n in self.executable.image.frozen) if isinstance(a, int)]
 
     def _prepare(self) -> tuple[Executable, tuple[int | Array, ...]]:
         """The executable and where its arguments come from; from the disk where another process left them."""
@@ -84,7 +84,7 @@ class Native:
             self._dump.write("llvm", lambda: executable.llvm_ir, "ll")
             self._dump.write("assembly", lambda: executable.assembly, "s")
             return executable, self._argument_places()
-        key = program_cache.key_of(self.graph, self._aliases, self._steady)
+        key = program_cache.key_of(self.graph, self._aliases, self._frozen)
         found = program_cache.load(key)
         if found is not None:
             self.loaded = True
@@ -115,7 +115,7 @@ class Native:
     @cached_property
     def built(self) -> Built:
         """The graph after every pass, and its program."""
-        found: Built = _where(self._settings, lambda: build(self.graph, self._aliases, self._dump, self._steady))
+        found: Built = _where(self._settings, lambda: build(self.graph, self._aliases, self._dump, self._frozen))
         return found
 
     def _argument_places(self) -> tuple[int | Array, ...]:
@@ -126,7 +126,7 @@ class Native:
     def run(self, arrays: Sequence[Array], outputs: Sequence[Array], seen: Any = None) -> None:
         """Compute ``outputs`` from ``arrays``; IndexError when an index is out of range.
 
-        ``seen`` as in ``Executable.run``, for the inputs ``lasting``.
+        ``seen`` as in ``Executable.run``, for the inputs ``frozen``.
         """
         if profiler.watching():
             times = self.timed(arrays, outputs, seen)
@@ -153,9 +153,9 @@ def _dense(array: Any) -> Array:
 class Hosted:
     """A graph some of whose operators the host runs, between parts compiled to machine code."""
 
-    lasting: Sequence[int] = ()
+    frozen: Sequence[int] = ()
 
-    def __init__(self, graph: Graph, aliases: Mapping[int, int], threads: int | None, steady: Set[int]) -> None:
+    def __init__(self, graph: Graph, aliases: Mapping[int, int], threads: int | None, frozen: Set[int]) -> None:
         self.graph = graph
         split = split_complex(graph, Log())
         self._open = [i.value for i in split.inputs if i.role != "constant"]
@@ -196,18 +196,18 @@ class Hosted:
 Backend = Interpreted | Native | Hosted | Checked
 
 
-def native(graph: Graph, aliases: Mapping[int, int], threads: int | None, steady: Set[int]) -> Backend:
+def native(graph: Graph, aliases: Mapping[int, int], threads: int | None, frozen: Set[int]) -> Backend:
     """The graph as machine code, around what only the host can run; with the interpreter beside it if asked."""
-    found = (Hosted if has_external(graph) else Native)(graph, aliases, threads, steady)
+    found = (Hosted if has_external(graph) else Native)(graph, aliases, threads, frozen)
     return Checked(graph, found, aliases) if config.current().check else found
 
 
 def with_settings(
     settings: Mapping[str, Any], make: Make, graph: Graph, aliases: Mapping[int, int], threads: int | None,
-    steady: Set[int],
+    frozen: Set[int],
 ) -> Any:  # fmt: skip
     """What ``make`` makes under ``settings``."""
-    return _where(settings, lambda: make(graph, aliases, threads, steady))
+    return _where(settings, lambda: make(graph, aliases, threads, frozen))
 
 
 def _where(settings: Mapping[str, Any], work: Callable[[], Any]) -> Any:

@@ -27,7 +27,7 @@ class Padded:
         self.graph = graph
         self.inner = inner
         self.rows = stretched.rows
-        self.lasting = inner.lasting
+        self.frozen = inner.frozen
         self._in = stretched.rows_in
         self._out = stretched.rows_out
         self._wide = [(o.value.shape, o.value.dtype.numpy) for o in stretched.graph.outputs]
@@ -100,10 +100,10 @@ class SizedPlan:
             return self._plans[rows]
 
     def _padded(
-        self, rows: int, graph: Graph, aliases: Mapping[int, int], threads: int | None, steady: Set[int]
+        self, rows: int, graph: Graph, aliases: Mapping[int, int], threads: int | None, frozen: Set[int]
     ) -> Padded:
         stretched = self._sized.stretched(graph, rows)
-        return Padded(graph, stretched, self._make(stretched.graph, aliases, threads, steady))
+        return Padded(graph, stretched, self._make(stretched.graph, aliases, threads, frozen))
 
 
 def _enough(size: int) -> int:

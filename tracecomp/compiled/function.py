@@ -43,11 +43,17 @@ from tracecomp.runtime.call import take_calls
 from tracecomp.runtime.malloc import return_unused
 
 MAX_RECORDINGS = 64
+"""Recordings of one function: a program that needs more changes at every call."""
 MAX_MISSES = 256
+"""Reasons for new recordings that are kept for ``explain``."""
 MAX_PARTIAL_RECORDINGS = 16
+"""The same for a function that may run in parts instead."""
 MAX_UNSETTLED = 4
+"""Recordings in a row whose state was not settled, as optimizers' is before their first step."""
 MAX_PLACES = 256
+"""Places outside whose changes are followed."""
 MAX_VALUES = 8
+"""Recordings for the values of one number, before it is said what needs them."""
 NEEDED = (
     "Python needs the value there, as if, float(), round(), an index, math.isnan(), and print() or an f-string of a "
     "number do. Return the tensor and do that outside, or use tensor operations (isnan, where, cond, while_loop)."

@@ -46,6 +46,7 @@ SMALL = 65536
 """Bytes of all memory of a call that keeps the interpreter lock."""
 
 _MAX_TENSORS = 16
+"""Tensor arguments of a native call: pairs of them are compared."""
 _UNCHANGING = (bool, int, float, complex, str, bytes, NoneType, DType, type(Ellipsis), slice, range, np.generic)
 
 
@@ -225,8 +226,8 @@ class _Writer:
         """Note what a preparation reads; the address of the byte that tells whether it is made, or 0."""
         if self.executable.image.prepared is None:
             return 0
-        for t in self.plan.lasting:
-            self.r.add("lasting", Place("sources", self.sources[OBJECT, id(t)]), self.r.items())
+        for t in self.plan.frozen:
+            self.r.add("frozen", Place("sources", self.sources[OBJECT, id(t)]), self.r.items())
         return self.r.arena(self.executable.image.prepared)
 
     # ---- outputs

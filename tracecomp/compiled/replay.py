@@ -66,7 +66,7 @@ class Plan:
         self.forward: Backend = self._make(graph, dict(self._aliases), threads, frozen_inputs(recording))
         self.seconds = time.perf_counter() - start
         self._checked = isinstance(self.forward, Checked)
-        self.lasting: list[Tensor] = [inputs[n].ref for n in self.forward.lasting]
+        self.frozen: list[Tensor] = [inputs[n].ref for n in self.forward.frozen]
         self._backward: Backend | None = None
         self._compile = compile
         self.again: Any = None
@@ -136,7 +136,7 @@ class Plan:
         outputs = self._outputs(arrays)
         kept = None if recording.split is None else self._keep(leaves, arrays)
         try:
-            self.forward.run(arrays, outputs, self._seen() if self.lasting else None)
+            self.forward.run(arrays, outputs, self._seen() if self.frozen else None)
         except (IndexError, RuntimeError) as error:
             if recording.predicates:
                 return -1, error
@@ -167,14 +167,14 @@ class Plan:
         return arrays
 
     def _seen(self) -> list[Any] | None:
-        """What tells states of the lasting inputs apart; None when they can change unnoticed."""
-        memories = [(t._storage or t._shared_storage()).memory for t in self.lasting]
+        """What tells states of the frozen inputs apart; None when they can change unnoticed."""
+        memories = [(t._storage or t._shared_storage()).memory for t in self.frozen]
         counts = [m.writes for m in memories]
         return None if None in counts else [*memories, *counts]
 
     def profile(self, leaves: Sequence[Any], calls: int) -> Profile:
         """The times of the forward graph's kernels, on copies: nothing outside is written."""
-        return profile_backend(self.forward, *self._copies(leaves), calls, self._seen() if self.lasting else None)
+        return profile_backend(self.forward, *self._copies(leaves), calls, self._seen() if self.frozen else None)
 
     def prepare_timing(self) -> None:
         """Make the code that times its kernels, so that the first call that is timed need not."""

@@ -49,6 +49,7 @@ class Derivative:
 
 _cache: dict[Any, Derivative] = {}
 _CACHE_LIMIT = 8192
+"""Derivatives that are remembered; beyond that all are forgotten."""
 
 
 def derivative(

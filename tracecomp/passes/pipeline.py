@@ -44,20 +44,20 @@ from tracecomp.passes.steps import Log, Run, Stage, State, Step
 
 PIPELINE: tuple[Step[Graph], ...] = (
     # Complex values first, so that no other pass has to know them.
-    Step("pairs", complex_to_real.split_complex, "complex values as pairs of real ones"),
+    Step("complex_to_real", complex_to_real.split_complex, "complex values as pairs of real ones"),
     # Simplified before folding, so that less is computed.
     Step("simplify", rule_sets.simplify, "bit-exact algebra on scalars and shapes"),
-    Step("fold", constant_folding.fold_constants, "compute what depends on constants only"),
+    Step("constant_folding", constant_folding.fold_constants, "compute what depends on constants only"),
     # Decomposed before the layout is chosen: what it weighs are convolutions, not what makes them.
     Step("decompose", rule_sets.decompose, "padding, transposed convolutions and composed operators, spelled out"),
     Step("layout", layout.plan, "channels last where convolutions gain from it; convolutions become contractions"),
     # After the layout, because it turns convolutions into contractions.
     Step("canonical", rule_sets.canonicalise, "one spelling for contractions and reductions"),
-    Step("scan_sums", scan_accumulators.sum_after_scans, "sums over the steps of a scan, once after it"),
+    Step("scan_accumulators", scan_accumulators.sum_after_scans, "sums over the steps of a scan, once after it"),
     # Orders of sums are settled here, on operands in their final layout.
-    Step("split", split_reductions.split_reductions, "long reductions in two stages"),
+    Step("split_reductions", split_reductions.split_reductions, "long reductions in two stages"),
     # Late, as earlier passes still change what a step of a scan repeats.
-    Step("hoist", loop_invariants.hoist, "what every step of a scan would repeat, once before it"),
+    Step("loop_invariants", loop_invariants.hoist, "what every step of a scan would repeat, once before it"),
     Step("dead_code", dead_code.remove_dead_code, "what control operators compute and nobody reads"),
 )
 

@@ -13,6 +13,7 @@ from typing import Any
 _FRAME_OBJECT = 16 + 8
 """Where a frame object points to the interpreter's own: after its header and the frame before."""
 _WORDS = 8
+"""Bytes of a word."""
 _STACK_TOP, _LOCALS = 64, 72
 """Where CPython 3.11's own frame has the number of values that it holds, and the values: variables, then the stack."""
 

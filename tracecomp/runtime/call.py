@@ -19,6 +19,7 @@ from tracecomp.runtime.malloc import aligned_bytes
 from tracecomp.runtime.threadstate import MODES_KEY
 
 _METH_FASTCALL_KEYWORDS = 0x82
+"""CPython's flags of a builtin that takes an array of arguments and keywords' names."""
 
 Array = np.ndarray[Any, Any]
 

@@ -29,9 +29,12 @@ else:
     _has_locks = True
 
 LIMIT_BYTES = 512 * 2**20
+"""Of all kept objects: beyond it the ones used longest ago go."""
 WRITES_PER_TRIM = 64
+"""Writes between two looks at the folder, which has thousands of files."""
 _MAGIC = b"tracecomp object 1\n"
 _DIGEST_BYTES = 32
+"""SHA-256."""
 _UNFINISHED = ".new-"
 _said: set[str] = set()
 

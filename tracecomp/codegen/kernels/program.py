@@ -21,6 +21,7 @@ from tracecomp.ir.loops import LINE, Check, Expr, walk
 from tracecomp.ir.program import CallStep, Program, Ref, RepeatStep, Slot, Step, WhenStep, WhileStep, call_steps
 
 ALIGNMENT = 64
+"""Bytes: scratch memory begins at a cache line, like what lies in the arena."""
 ENTRY = "tc_entry"
 MODULE_LENGTH = 2**18
 """Characters of kernels after which a module is complete: LLVM's work of a quarter of a second."""

@@ -20,7 +20,7 @@ MOST_VALUES = 1 << 20
 
 
 def shared_where_it_pays(body: Iterable[Stmt], machine: Machine) -> tuple[Stmt, ...]:
-    """The statements with parallel loops made brief or serial that do too little for other threads to help."""
+    """The statements with parallel loops made opportunistic or serial that do too little for other threads to help."""
     return tuple(
         # Total over the statement, not per iteration: a short loop with a
         # long body is as worth sharing as the reverse.

@@ -76,7 +76,7 @@ def _split(graph: Graph, log: Log) -> Graph:
     for node in graph.live_nodes():
         # Results keep the user's line; only nodes that changed name this pass.
         here = graph.origin.get(node, Origin())
-        new.here = replace(here, made_by="pairs") if _touches_complex(node) else here
+        new.here = replace(here, made_by="complex_to_real") if _touches_complex(node) else here
         known.update(zip(node.outputs, _apply(new, node, [known[v] for v in node.inputs], in_memory, log), strict=True))
         log.hits[node.op.name] += _touches_complex(node)
     new.here = Origin()

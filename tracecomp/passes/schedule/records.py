@@ -27,8 +27,8 @@ from tracecomp.ir.program import Kernel
 from tracecomp.passes.cost.machine import Machine
 
 NONE = "-"
-KINDS = ("parallel", "brief", "serial")
-"""How threads share a loop; ``brief``: only those that are awake."""
+KINDS = ("parallel", "opportunistic", "serial")
+"""How threads share a loop; ``opportunistic``: only those that are awake."""
 Variables = Mapping[str, Var]
 Reader = Callable[[str, Variables], object]
 

@@ -19,6 +19,7 @@ from tracecomp.record.guards.guard import Rows
 Array = np.ndarray[Any, Any]
 Strides = tuple[int, ...] | None
 _MAX_WORK = 10_000
+"""Steps after which numpy's search for a shared byte gives up, and the arrays count as sharing."""
 
 
 class MemoryGuard:
