@@ -44,6 +44,7 @@ from tracecomp.eager.rng import (
 from tracecomp.eager.size import Size
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import NAMESPACES as _NAMESPACES
+from tracecomp.functional.warm import set_consider as _set_consider
 from tracecomp.interop import einops as _einops
 from tracecomp.ir.types import DType as dtype
 from tracecomp.ir.types import (
@@ -108,6 +109,14 @@ def _more() -> dict[str, Any]:
 
 
 __getattr__ = _later(__name__, _LATER, _more)
+
+
+def _consider(warm: Any, args: tuple[Any, ...]) -> None:
+    """Calls that are made often are for ``compiled.hot_calls``, which is loaded for the first of them."""
+    _import_module("tracecomp.compiled.hot_calls").consider(warm, args)
+
+
+_set_consider(_consider)
 
 
 def _assert(condition: Any, message: str) -> None:
