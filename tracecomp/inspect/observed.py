@@ -14,7 +14,7 @@ from tracecomp.compiled.program_state import ProgramState, same_bits
 from tracecomp.eager.grad_fn import AccumulateGrad
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor
-from tracecomp.eager.tensor_base import Node, node_count
+from tracecomp.eager.tensor_base import Edge, Node, node_count
 from tracecomp.ir.graph import Graph, Value, attrs_key
 from tracecomp.ir.op import Op
 from tracecomp.record.capture import bind_arguments
@@ -200,7 +200,9 @@ class ObservingRecorder(Recorder):
         self.accumulated[id(t)] = None if found is None else found._data.copy()
         return found
 
-    def backward_done(self, node: Node, grads: Sequence[Tensor | None], found: Sequence[Tensor | None]) -> None:
+    def backward_done(
+        self, node: Node, grads: Sequence[Tensor | None], found: Sequence[Tensor | None], edges: Sequence[Edge]
+    ) -> None:
         """Note a step of the backward pass, and send its gradients on."""
         arrived = [None if g is None else g._data.copy() for g in grads]
         expected = [self.sent.pop((id(node), k), None) for k in range(len(arrived))]
@@ -209,7 +211,7 @@ class ObservingRecorder(Recorder):
         given = [None if g is None else g._data.copy() for g in found]
         if isinstance(node, AccumulateGrad):
             given = [self._accumulation_error(node, arrived[0])]
-        for k, edge in enumerate(node.edges[: len(given)]):
+        for k, edge in enumerate(edges[: len(given)]):
             array = given[k]
             if edge is not None and array is not None:
                 self._send(edge[0], edge[1], array)
