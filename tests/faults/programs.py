@@ -560,3 +560,30 @@ def joined() -> Made:
         return torch.cat([a, b], 1)  # @ joined
 
     return fn, (numbers(40, 24), numbers(24, 32, seed=1), numbers(24, 48, seed=2))
+
+
+def viewed() -> Made:
+    def fn(x: Any) -> Any:
+        first = x[0]
+        h = first + 1
+        x.mul_(2)  # @ doubled under a view
+        return first * 3 + h  # @ seen through a view
+
+    return fn, (numbers(3, 4),)
+
+
+def large_branching() -> Made:
+    def fn(x: Any) -> Any:
+        h = x * 2
+        if h.sum() > 0:
+            h = h + 1
+        return h * 3  # @ large result
+
+    return fn, (torch.ones(200, 210),)
+
+
+def simple() -> Made:
+    def fn(x: Any) -> Any:
+        return x * scale  # @ simple global
+
+    return fn, (numbers(4, 6),)

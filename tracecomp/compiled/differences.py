@@ -19,6 +19,9 @@ TOLERANCE = {"float16": 1e-2, "bfloat16": 5e-2, "float32": 1e-4, "float64": 1e-9
 """Largest difference, relative to the largest element, that counts as agreement for a whole program."""
 
 
+_EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}
+
+
 @dataclass(frozen=True, slots=True)
 class Difference:
     """How far an array is from a reference: in units in the last place, absolutely, relative to its scale.
@@ -74,13 +77,8 @@ def _scale(want: Array, moved: Array | None) -> float:
         return float(largest)
     with np.errstate(all="ignore"):
         change = np.abs(moved.astype(np.float64) - want.astype(np.float64))
-    rounding = change[np.isfinite(change)].max(initial=0.0) / _last_place(want.dtype)
+    rounding = change[np.isfinite(change)].max(initial=0.0) / _EPSILON[want.dtype.name]
     return float(max(largest, rounding))
-
-
-def _last_place(dtype: np.dtype[Any]) -> float:
-    """The distance of 1 and the next larger number."""
-    return 2.0**-7 if dtype.name == "bfloat16" else float(np.finfo(dtype).eps)
 
 
 def changed_in_the_last_place(arrays: Sequence[Array], seed: int = 0) -> list[Array]:
@@ -89,7 +87,7 @@ def changed_in_the_last_place(arrays: Sequence[Array], seed: int = 0) -> list[Ar
     moved = []
     for array in arrays:
         if array.dtype.kind == "f" or array.dtype.name == "bfloat16":
-            step = _last_place(array.dtype) * rng.uniform(-1.0, 1.0, array.shape)
+            step = _EPSILON[array.dtype.name] * rng.uniform(-1.0, 1.0, array.shape)
             array = np.asarray(array * (1.0 + step)).astype(array.dtype)
         moved.append(array)
     return moved

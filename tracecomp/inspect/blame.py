@@ -15,6 +15,7 @@ from tracecomp.base.errors import Source
 from tracecomp.compiled.checked_call import Call, Lockstep, Outcome, mismatches, outcome
 from tracecomp.compiled.function import Compiled, Entry
 from tracecomp.inspect.calls import CallFault, Calls, run_calls
+from tracecomp.inspect.changes import Change
 from tracecomp.inspect.comparison import Divergence, shown_source
 from tracecomp.inspect.line_watch import line_that_changes
 from tracecomp.inspect.observed import Event, Observed, observe
@@ -41,25 +42,19 @@ class Blame:
         """A call that goes wrong although its graph runs in the interpreter: the recording, or a guard."""
         fault = calls.fault
         assert fault is not None
-        given, around = self._of(fault)
         observed = observe(self.fn, self.call, self.roots)
-        if fault.step.change is not None and not fault.recorded:
-            return self._guard(fault, observed, given, around)
+        change = fault.step.change or _before(calls)
+        if change is not None and not fault.recorded:
+            return self._guard(fault, observed, change)
         if fault.step.change is not None:
-            observed = self._changed(fault)
+            observed = self._changed(fault.step.change)
         if observed.wrong:
             wrong = observed.wrong[0]
             return self._at(fault, "recorded", wrong.what, wrong.source)
         return self._at(fault, "recorded", "what the call leaves behind", self._line(fault, observed))
 
-    def _of(self, fault: CallFault) -> tuple[Call, Any]:
-        change = fault.step.change
-        return (self.call, None) if change is None else (self.call, change.around)
-
-    def _changed(self, fault: CallFault) -> Observed:
+    def _changed(self, change: Change) -> Observed:
         """What a changed call does; the state is put back."""
-        change = fault.step.change
-        assert change is not None
         before = Lockstep(self.fn, self.fn).state(self.call)
         try:
             given = change.make(self.call)
@@ -72,9 +67,9 @@ class Blame:
             change.undo()
             before.restore()
 
-    def _guard(self, fault: CallFault, usual: Observed, given: Call, around: Any) -> Divergence:
-        """An old recording served a call that does something else: where the two first part."""
-        changed = self._changed(fault)
+    def _guard(self, fault: CallFault, usual: Observed, change: Change) -> Divergence:
+        """The recording of another call served this one: where what the two do first parts."""
+        changed = self._changed(change)
         for a, b in zip_longest(usual.events, changed.events):
             if not _alike(a, b):
                 event = b or a
@@ -85,7 +80,8 @@ class Blame:
 
     def _line(self, fault: CallFault, observed: Observed) -> Source | None:
         """The line that makes or changes what differs."""
-        place = fault.mismatches[0].place
+        places = [m.place for m in fault.mismatches]
+        place = next((p for p in places if not p.startswith("gradient")), places[0])
         known = observed.results.get(place.removesuffix(".requires_grad"))
         if known is not None:
             return known
@@ -152,6 +148,11 @@ class Blame:
         steps: list[Step[Any]] = [*PIPELINE, *LOWERING]
         for name in [s.name for s in reversed(steps) if not s.needed]:
             yield name, partial(_overriding, make=self.compiled, skip_passes=(name,))
+
+
+def _before(calls: Calls) -> Change | None:
+    """What was changed in the call before the last, where the last is the given one again."""
+    return calls.steps[-2].change if len(calls.steps) > 1 else None
 
 
 def _overriding(again: Callable[[Make], Calls], make: Make, **settings: Any) -> Calls:

@@ -76,6 +76,7 @@ def _arguments(call: Call) -> Iterator[Change]:
         one, two = leaves[a], leaves[b]
         if one._data.shape == two._data.shape and one._data.dtype == two._data.dtype:
             yield Change(f"{where[b]} is {where[a]}", partial(_with, b, one))
+            yield Change(f"{where[b]} looks at the memory of {where[a]}", partial(_with, b, one.detach()))
 
 
 def _tensor_argument(n: int, name: str, t: Tensor, rng: np.random.Generator) -> Iterator[Change]:

@@ -48,8 +48,15 @@ def _same(a: Any, b: Any) -> bool:
 
 def line_that_changes(fn: Callable[..., Any], call: Any, place: str, roots: Mapping[str, Any]) -> Source | None:
     """The last line of an eager call that changes ``place``; the state is put back."""
+    tensor = _tensor_at(ProgramState(roots), place)
+    found = None if tensor is None else _watched(fn, call, tensor, roots)
+    return found or _watched(fn, call, lambda: ProgramState(roots).values.get(place), roots)
+
+
+def _watched(fn: Callable[..., Any], call: Any, look: Callable[[], Any], roots: Mapping[str, Any]) -> Source | None:
+    """The last line after which ``look`` gives something else."""
     before = ProgramState(roots)
-    watch = _Watch(_look(before, place, roots))
+    watch = _Watch(look)
     trace = sys.gettrace()
     try:
         sys.settrace(watch)
@@ -63,8 +70,8 @@ def line_that_changes(fn: Callable[..., Any], call: Any, place: str, roots: Mapp
     return watch.changed
 
 
-def _look(before: ProgramState, place: str, roots: Mapping[str, Any]) -> Callable[[], Any]:
-    """What gives the value at ``place``: of a tensor that is there, or by a walk to it."""
+def _tensor_at(before: ProgramState, place: str) -> Callable[[], Any] | None:
+    """What gives the contents of the tensor at ``place``, or of its gradient, without a walk to it."""
     flagless = place.removesuffix(".requires_grad")
     holder = before.tensors.get(flagless.removesuffix(".grad"))
     tensor = before.tensors.get(flagless)
@@ -72,4 +79,4 @@ def _look(before: ProgramState, place: str, roots: Mapping[str, Any]) -> Callabl
         return lambda: TensorState(tensor._data.copy(), tensor._requires_grad)
     if holder is not None:
         return lambda: None if holder._grad is None else TensorState(holder._grad._data.copy())
-    return lambda: ProgramState(roots).values.get(place)
+    return None

@@ -40,6 +40,7 @@ guarded by ``where`` is replaced by 0 for loads, and the store is left out, when
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from typing import Any, Literal
@@ -62,6 +63,11 @@ class Buffer:
 class Const:
     value: bool | int | float
     dtype: DType
+
+    def _content(self) -> tuple[Any, ...]:
+        # Kernels that differ in the sign of a zero alone are two.
+        sign = math.copysign(1.0, self.value) if self.value == 0 else 0.0
+        return self.value, sign, self.dtype
 
     def substitute(self, mapping: Mapping[Var, Index]) -> Const:
         return self
