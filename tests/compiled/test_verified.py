@@ -11,8 +11,8 @@ import tracecomp as torch
 from tracecomp import nn
 from tracecomp.base import config
 from tracecomp.base.errors import WrongResult
-from tracecomp.codegen.math import exponential, functions
 from tracecomp.compiled.verified import Verifier
+from tracecomp.passes.graph import algebra
 
 
 class Step:
@@ -54,12 +54,12 @@ def test_after_the_first_call_nothing_stands_in_between() -> None:
 
 @pytest.mark.parametrize("mismatch", ["raise", "warn"])
 def test_wrong_result_is_told(mismatch: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
-    monkeypatch.setitem(functions._IN_LINE, "exp", exponential.exp2)
+    monkeypatch.setattr(algebra, "is_right_identity", lambda op, value, dtype: op.name == "mul" and value in (1, 7))
     total = torch.zeros(3)
 
     def fn(x: Any) -> Any:
         total.add_(1)
-        return torch.exp(x) * 7.0
+        return x * 7.0
 
     with config.override(cache_dir=str(tmp_path)):  # nobody else is to find what is compiled wrong here
         run = torch.compile(fn, verify=2, mismatch=mismatch)

@@ -75,7 +75,7 @@ def run_fault(fault: Fault) -> Found:
     with tempfile.TemporaryDirectory() as folder, config.override(cache_dir=folder):
         fn, args = make()
         try:
-            result = compare(fn, *args, dynamic=fault.program == "dynamic")
+            result = compare(fn, *args, dynamic=True if fault.program == "dynamic" else None)
         except (CompileError, VerifyError) as error:
             said = str(error)
             return Found(fault, True, any(s in said for s in fault.stages), any(x in said for x in lines), said, True)

@@ -30,7 +30,7 @@ def compare(
     loops: bool = False,
     changed: bool = True,
     check_finite: bool = False,
-    dynamic: bool = False,
+    dynamic: bool | None = None,
     **kwargs: Any,
 ) -> Comparison:
     """Run ``fn(*args, **kwargs)`` in every form it takes on its way to native code, and compare them.
@@ -47,7 +47,8 @@ def compare(
     of progress per stage. All state that can be found from ``fn`` and its arguments is as before at the end: tensors,
     gradients, optimizers, random numbers, attributes, variables. CaptureError when ``fn`` cannot be recorded.
     """
-    dynamic = dynamic or (isinstance(fn, Compiled) and fn.dynamic)
+    if dynamic is None and isinstance(fn, Compiled):
+        dynamic = fn.dynamic
     fn = fn.fn if isinstance(fn, Compiled) else fn
     comparing = _Comparing(fn, (args, kwargs), tolerance, report, dynamic)
     before = Lockstep(fn, fn).state(comparing.call)
@@ -61,7 +62,7 @@ class _Comparing:
     """One comparison."""
 
     def __init__(
-        self, fn: Callable[..., Any], call: Call, tolerance: float | None, report: Report, dynamic: bool
+        self, fn: Callable[..., Any], call: Call, tolerance: float | None, report: Report, dynamic: bool | None
     ) -> None:
         self.fn = fn
         self.call = call
