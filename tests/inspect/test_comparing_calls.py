@@ -143,4 +143,4 @@ def test_witness_has_more_places() -> None:
 def test_rounding_of_large_sums_is_no_fault() -> None:
     rng = np.random.default_rng(0)
     x = torch.tensor((rng.standard_normal(200_000) * 1e3).astype(np.float32))
-    assert compare(lambda x: (x - x.mean()).sum(), x, changed=False).ok
+    assert compare(lambda x: x.sum(), x, changed=False).ok

@@ -20,6 +20,7 @@ from tracecomp.ir.op import Op
 from tracecomp.record.capture import bind_arguments
 from tracecomp.record.pytree import flatten, paths
 from tracecomp.record.recorder import Recorder
+from tracecomp.record.traced_value import TracedValue
 
 Array = np.ndarray[Any, Any]
 
@@ -152,9 +153,9 @@ class ObservingRecorder(Recorder):
             origin = self.graph.origin[node]
             self._wrong(f"{node.op.name} was recorded with other operands than it had", origin.source, origin.scope)
 
-    def bind(self, t: Tensor, name: str, role: str) -> Any:
+    def bind(self, t: Tensor, name: str, role: str, holder: tuple[Any, ...] | None = None) -> TracedValue:
         """Keep the values that an input has."""
-        cell = super().bind(t, name, role)
+        cell = super().bind(t, name, role, holder)
         self.eager[cell.value] = t._data.copy()
         return cell
 
