@@ -19,7 +19,11 @@ from tracecomp.eager.device import (
     layout,
     memory_format,
     preserve_format,
+    sparse_bsc,
+    sparse_bsr,
     sparse_coo,
+    sparse_csc,
+    sparse_csr,
     strided,
 )
 from tracecomp.eager.modes import (
@@ -87,16 +91,21 @@ _LATER = {
     "cond": "func.control", "config": "base.config", "explain": "inspect", "get_autocast_dtype": "amp",
     "get_num_threads": "runtime.threads", "is_autocast_enabled": "amp", "load": "serialization",
     "load_program": "compiled.program_files.load",
-    "save": "serialization", "scan": "func.control", "set_num_threads": "runtime.threads", "vmap": "func",
-    "while_loop": "func.control",
+    "save": "serialization", "scan": "func.control", "set_num_threads": "runtime.threads", "summary": "inspect",
+    "vmap": "func", "while_loop": "func.control",
 }  # fmt: skip
+_LATER |= {f"sparse_{kind}_tensor": "sparse.creation" for kind in ("bsc", "bsr", "compressed", "coo", "csc", "csr")} | {
+    "smm": "sparse.functions",
+    "spmm": "sparse.functions",
+    "sspaddmm": "sparse.functions",
+}
 _LATER |= {
     module: module
     for module in (
         "_C", "__config__", "__future__", "_dynamo", "_jit_internal", "_utils", "accelerator", "amp", "backends",
         "compiled", "compiler", "cpu", "cuda", "distributed", "distributions", "fft", "func", "futures", "fx", "hub",
         "jit", "library", "linalg", "masked", "mps", "mtia", "multiprocessing", "nn", "onnx", "optim", "overrides",
-        "profiler", "random", "return_types", "serialization", "signal", "special", "storage", "testing",
+        "profiler", "random", "return_types", "serialization", "signal", "sparse", "special", "storage", "testing",
         "torch_version", "types", "utils", "version", "xpu",
     )
 }  # fmt: skip

@@ -128,6 +128,8 @@ class _Run:
             if grad is not None:
                 self.arrived.setdefault((node, number), []).append(grad)
         elif grad is not None:
+            if _consists_of_others(grad) and not isinstance(node, AccumulateGrad):
+                grad = grad.to_dense()  # derivatives of operators are of dense tensors
             have = slots[number]
             slots[number] = grad if have is None else add(have, grad)
 
@@ -169,7 +171,15 @@ class _Run:
         return found
 
 
+def _consists_of_others(x: TensorBase) -> bool:
+    """Whether ``x`` has no memory of its own to add to, as a sparse tensor."""
+    return hasattr(type(x), "__tensor_flatten__")
+
+
 def add(a: TensorBase, b: TensorBase) -> Tensor:
+    """The sum of two gradients; of a sparse one and a dense one it is dense."""
+    if _consists_of_others(a) or _consists_of_others(b):
+        return cast("Tensor", a) + cast("Tensor", b)
     result: Tensor = Tensor.__tracecomp_apply__(OPS["add"], (a, b), {})
     return result
 
@@ -177,7 +187,11 @@ def add(a: TensorBase, b: TensorBase) -> Tensor:
 def accumulate(variable: TensorBase, grad: TensorBase) -> None:
     """Add ``grad`` to ``variable.grad``: in place, unless the gradient itself is differentiated."""
     have = get_grad(variable)
-    if have is None:
+    if _consists_of_others(grad) or (have is not None and _consists_of_others(have)):
+        if modes.recorder is not None:
+            modes.recorder.refuse_here("gives a parameter a sparse gradient")
+        set_grad(variable, cast("Tensor", grad).detach() if have is None else add(have, grad))
+    elif have is None:
         fresh = own(grad)
         if not fresh._data.flags.c_contiguous and variable._data.flags.c_contiguous:
             fresh._data = contiguous(fresh._data)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from tracecomp.base.interrupts import uninterrupted
+from tracecomp.eager.device import strided
 from tracecomp.eager.modes import enable_grad, modes, module_changes, no_grad, scope
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
@@ -66,6 +67,9 @@ class Optimizer:
     ``params`` are tensors, (name, tensor) pairs or dicts with ``"params"`` and options. TypeError and ValueError for
     anything else, for no parameters at all and for parameters that appear twice.
     """
+
+    takes_sparse = False
+    """Whether ``_update`` has a meaning for sparse gradients."""
 
     def __init__(self, params: ParamsT, defaults: Group) -> None:
         if isinstance(params, Tensor):
@@ -187,6 +191,8 @@ class Optimizer:
         return loss
 
     def _update_one(self, param: Tensor, grad: Tensor, options: Options) -> None:
+        if type(grad) is not Tensor and grad.layout is not strided and not self.takes_sparse:
+            raise RuntimeError(f"{type(self).__name__} does not support sparse gradients, consider SparseAdam instead")
         state = self.state[param]
         update = self._update_parts if param.dtype.is_complex else self._update
         update(param, grad, state, options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tracecomp.eager.device import strided
 from tracecomp.eager.modes import unrecorded
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
@@ -12,6 +13,8 @@ from tracecomp.optim.options import Group, active, number, pair
 
 class SGD(Optimizer):
     """Gradient descent with momentum (Sutskever et al. 2013), dampening and Nesterov's look-ahead."""
+
+    takes_sparse = True
 
     def __init__(
         self, params: ParamsT, lr: Scalar = 1e-3, momentum: float = 0, dampening: float = 0, weight_decay: Scalar = 0,
@@ -37,6 +40,8 @@ class SGD(Optimizer):
 
     def _update(self, param: Tensor, grad: Tensor, state: State, options: Options) -> None:
         lr, decay, momentum, dampening, nesterov = options
+        if momentum is not None and grad.layout is not strided:
+            raise RuntimeError("SGD: momentum does not support sparse gradients")
         if decay is not None:
             grad = grad + param * decay
         if momentum is not None:

@@ -20,8 +20,8 @@ Leaves = Sequence[Any]
 def flatten(value: Any, leaves: list[Any], is_leaf: Callable[[Any], bool] | None = None) -> Any:
     """Append the leaves of ``value`` to ``leaves``; the structure, which compares equal for like values.
 
-    Tuples, lists, dicts, named tuples and dataclasses are structure; everything else is a leaf, and what ``is_leaf``
-    says is one.
+    Tuples, lists, dicts, named tuples, dataclasses, and tensors that consist of others (``__tensor_flatten__``, as in
+    PyTorch) are structure; everything else is a leaf, and what ``is_leaf`` says is one.
     """
     kind = type(value)
     if is_leaf is not None and is_leaf(value):
@@ -42,6 +42,9 @@ def flatten(value: Any, leaves: list[Any], is_leaf: Callable[[Any], bool] | None
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = tuple(f.name for f in dataclasses.fields(value))
         return (kind, names, *[flatten(getattr(value, n), leaves, is_leaf) for n in names])
+    if hasattr(kind, "__tensor_flatten__"):
+        names, context = value.__tensor_flatten__()
+        return (kind, (tuple(names), context), *[flatten(getattr(value, n), leaves, is_leaf) for n in names])
     # Nothing else is structure, so the type is remembered.
     _leaf_kinds.add(kind)
     leaves.append(value)
@@ -99,6 +102,9 @@ def _build(structure: Any, leaves: Iterator[Any]) -> Any:
         return kind(*[_build(p, leaves) for p in parts])
     names, *parts = parts
     values = [_build(p, leaves) for p in parts]
+    if hasattr(kind, "__tensor_unflatten__"):
+        inner, context = names
+        return kind.__tensor_unflatten__(dict(zip(inner, values, strict=True)), context, None, None)
     if issubclass(kind, dict) and dataclasses.is_dataclass(kind):  # as results in transformers: it fills itself in
         make: Any = kind
         return make(**dict(zip(names, values, strict=True)))
@@ -121,6 +127,8 @@ def paths(value: Any, prefix: str = "") -> list[str]:
         items = [(f"{prefix}[{i}]", v) for i, v in enumerate(value)]
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         items = [(f"{prefix}.{f.name}", getattr(value, f.name)) for f in dataclasses.fields(value)]
+    elif hasattr(kind, "__tensor_flatten__"):
+        items = [(f"{prefix}.{n}", getattr(value, n)) for n in value.__tensor_flatten__()[0]]
     else:
         return [prefix]
     return [path for name, v in items for path in paths(v, name)]

@@ -10,6 +10,7 @@ from tracecomp.functional import names as T
 from tracecomp.functional.dtype_support import COMPLEX, FLOATS, NUMBERS
 from tracecomp.functional.publish import function
 from tracecomp.ir.types import int64
+from tracecomp.sparse.embedding import rows_with_sparse_gradient
 
 
 @function(to="nn.functional", takes=NUMBERS + COMPLEX)
@@ -43,6 +44,10 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     return out if bias is None else out + bias
 
 
+def _rows(weight: Tensor, index: Tensor) -> Tensor:
+    return weight.index_select(0, index)
+
+
 @function(to="nn.functional")
 def embedding(
     input: Tensor,
@@ -68,7 +73,8 @@ def embedding(
     if max_norm is not None:
         renormalize(weight, input, max_norm, norm_type)
     with scope("embedding"):
-        rows = weight.index_select(0, input.reshape(-1)).reshape(*input.shape, weight.shape[1])
+        read = rows_with_sparse_gradient if sparse else _rows
+        rows = read(weight, input.reshape(-1)).reshape(*input.shape, weight.shape[1])
         if padding_idx is not None:
             rows = T.where((input == padding_idx).unsqueeze(-1), rows.detach(), rows)
         if scale_grad_by_freq:

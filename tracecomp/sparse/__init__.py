@@ -1,0 +1,24 @@
+"""``torch.sparse``: tensors of which most elements are zero and only the others are stored. See ``docs/sparse.md``."""
+
+from __future__ import annotations
+
+from tracecomp.sparse.creation import (
+    check_sparse_tensor_invariants,
+    from_scipy,
+    sparse_bsc_tensor,
+    sparse_bsr_tensor,
+    sparse_compressed_tensor,
+    sparse_coo_tensor,
+    sparse_csc_tensor,
+    sparse_csr_tensor,
+    spdiags,
+    to_scipy,
+)
+from tracecomp.sparse.functions import addmm, bmm, log_softmax, mm, sampled_addmm, softmax
+from tracecomp.sparse.functions import sparse_sum as sum
+
+__all__ = [
+    "addmm", "bmm", "check_sparse_tensor_invariants", "from_scipy", "log_softmax", "mm", "sampled_addmm", "softmax",
+    "sparse_bsc_tensor", "sparse_bsr_tensor", "sparse_compressed_tensor", "sparse_coo_tensor", "sparse_csc_tensor",
+    "sparse_csr_tensor", "spdiags", "sum", "to_scipy",
+]  # fmt: skip
