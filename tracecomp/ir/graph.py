@@ -103,4 +103,4 @@ def _attr_key(value: Any) -> Any:
         return ("bool", value)
     if isinstance(value, list | tuple):
         return tuple(map(_attr_key, value))
-    return value
+    return getattr(value, "__graph_key__", value)
