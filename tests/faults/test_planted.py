@@ -11,8 +11,8 @@ from tracecomp.inspect import compare
 
 QUICK = (
     "algebra:add_of_neg", "views:slice_of_slice", "CopySlices.backward", "arena:plan_arena",
-    "concat_in_place:_outermost", "special:erf", "prepacking:_moved", "Recorder.constant",
-    "guard:ValueGuard.check", "Recorder.observe",
+    "concat_in_place:_outermost", "Recorder.constant",
+    "guard:ValueGuard.check",
 )  # fmt: skip
 """Places of faults that are found in a second or two, one of each kind."""
 
