@@ -113,6 +113,8 @@ class Tensor(TensorMethods):
             operands = recorder.batch.sized_operands(operands)
         arrays = [x._data if isinstance(x, Tensor) else x for x in operands]
         if use.begun:
+            if modes.watch is not None:
+                modes.watch(op, arrays, attrs)
             place = meta.place_of_results(op, arrays)
             if place is not None:
                 return _without_memory(op, operands, arrays, attrs, place)
