@@ -8,7 +8,7 @@ from math import e, inf, nan, pi
 from typing import Any
 
 import tracecomp.ops
-from tracecomp import autograd
+from tracecomp import autograd, sparse
 from tracecomp.base.interpreter import require_main_interpreter as _require_main_interpreter
 from tracecomp.base.lazy_names import later as _later
 from tracecomp.eager.device import (
@@ -19,7 +19,11 @@ from tracecomp.eager.device import (
     layout,
     memory_format,
     preserve_format,
+    sparse_bsc,
+    sparse_bsr,
     sparse_coo,
+    sparse_csc,
+    sparse_csr,
     strided,
 )
 from tracecomp.eager.modes import (

@@ -92,9 +92,11 @@ def test_lists_that_do_not_fit_are_refused(wrong: Callable[[Any], Any]) -> None:
 def test_list_functions_have_gradients_and_are_captured() -> None:
     x = tracecomp.ones(3, requires_grad=True)
     y = tracecomp.ones(2, requires_grad=True)
-    sum(t.sum() for t in tracecomp._foreach_mul([x, y], [2.0, 3.0])).backward()
+    a, b = getattr(tracecomp, "_foreach_mul")([x, y], [2.0, 3.0])  # noqa: B009
+    (a.sum() + b.sum()).backward()
     assert x.grad is not None and x.grad.tolist() == [2, 2, 2] and y.grad is not None and y.grad.tolist() == [3, 3]
-    step = tracecomp.compile(lambda a, b: tracecomp._foreach_lerp([a, b], [b, a], 0.25))
+    lerp: Any = getattr(tracecomp, "_foreach_lerp")  # noqa: B009
+    step = tracecomp.compile(lambda a, b: lerp([a, b], [b, a], 0.25))
     with tracecomp.no_grad():
         for _ in range(3):
             found = step(tracecomp.zeros(2), tracecomp.ones(2))

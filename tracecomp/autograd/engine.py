@@ -9,11 +9,13 @@ from typing import Any, cast
 import numpy as np
 
 from tracecomp.autograd.anomaly import check_nan, explained
+from tracecomp.eager.device import strided, use
 from tracecomp.eager.grad_fn import AccumulateGrad, CopySlices, OpNode
 from tracecomp.eager.meta import contiguous
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor, assign_, get_grad, own, set_grad
 from tracecomp.eager.tensor_base import Node, TensorBase
+from tracecomp.functional import names as T
 from tracecomp.ir.op import OPS
 from tracecomp.ir.types import from_numpy_dtype
 from tracecomp.ops.autodiff import sum_to
@@ -136,7 +138,14 @@ class _Run:
         return found
 
 
+def _is_sparse(t: TensorBase) -> bool:
+    return use.begun and type(t) is not Tensor and t.layout is not strided  # type: ignore[attr-defined]
+
+
 def add(a: TensorBase, b: TensorBase) -> Tensor:
+    if _is_sparse(a) or _is_sparse(b):
+        first, second = cast("tuple[Tensor, Tensor]", (b, a) if _is_sparse(a) else (a, b))
+        return T.add(first, second)
     result: Tensor = Tensor.__tracecomp_apply__(OPS["add"], (a, b), {})
     return result
 
@@ -144,7 +153,11 @@ def add(a: TensorBase, b: TensorBase) -> Tensor:
 def accumulate(variable: TensorBase, grad: TensorBase) -> None:
     """Add ``grad`` to ``variable.grad``: in place, unless the gradient itself is differentiated."""
     have = get_grad(variable)
-    if have is None:
+    if _is_sparse(grad) or (have is not None and _is_sparse(have)):
+        if modes.recorder is not None:
+            raise NotImplementedError("compile: gradients in a sparse layout (Embedding(sparse=True)) are not captured")
+        set_grad(variable, cast("Tensor", grad) if have is None else add(have, grad))
+    elif have is None:
         fresh = own(grad)
         if not fresh._data.flags.c_contiguous and variable._data.flags.c_contiguous:
             fresh._data = contiguous(fresh._data)

@@ -89,7 +89,7 @@ def check_device(where: Device) -> device:
 
 
 class layout:
-    """How elements lie in memory; all tensors here are strided."""
+    """How elements lie in memory: ``strided``, or one of the sparse layouts."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -116,6 +116,10 @@ class memory_format:
 
 strided = layout("strided")
 sparse_coo = layout("sparse_coo")
+sparse_csr = layout("sparse_csr")
+sparse_csc = layout("sparse_csc")
+sparse_bsr = layout("sparse_bsr")
+sparse_bsc = layout("sparse_bsc")
 contiguous_format = memory_format("contiguous_format")
 preserve_format = memory_format("preserve_format")
 channels_last = memory_format("channels_last")

@@ -1072,6 +1072,8 @@ class TensorMethods(TensorBase):
         """``sort(dim=-1, descending=False, stable=False)``: (values, indices), equal elements in their old order."""
     @overload
     def sort(self, stable: _bool | None = None, dim: _int = -1, descending: _bool = False) -> ValuesIndices: ...
+    def sparse_mask(self, mask: Any) -> Any:
+        """The elements of ``input`` at the places of ``mask``."""
     def split(self, split_size: Sizes, dim: _int = 0) -> tuple[Tensor, ...]:
         """:func:`split`, whose second parameter has another name as a method.
 
@@ -1163,8 +1165,31 @@ class TensorMethods(TensorBase):
     def to(self, device: Device = None, dtype: DType | _type | None = None, non_blocking: _bool = False, copy: _bool = False, *, memory_format: MemoryFormat = None) -> Tensor: ...
     @overload
     def to(self, other: Tensor, non_blocking: _bool = False, copy: _bool = False, *, memory_format: MemoryFormat = None) -> Tensor: ...
-    def to_dense(self, dtype: DType | None = None) -> Tensor:
-        """``input`` itself: tensors are dense."""
+    def to_dense(self, dtype: Any = None, *, masked_grad: _bool | None = None) -> Tensor:
+        """All elements: a dense tensor itself.
+
+        Args:
+            input (Any): the operand.
+            dtype (Any, optional): the type of the result.
+            masked_grad (bool | None, optional): masked_grad.
+
+        Example:
+            >>> x = torch.tensor([1.0, 2.0, 3.0])
+            >>> x.to_dense()
+            tensor([1., 2., 3.])
+        """
+    def to_sparse(self, sparse_dim: Any = None, *, layout: Any = None, blocksize: Any = None, dense_dim: _int | None = None) -> Any:
+        """``input`` as a sparse tensor: coordinates of its first ``sparse_dim`` dimensions, or another ``layout``."""
+    def to_sparse_bsc(self, blocksize: Sequence[_int], dense_dim: _int | None = None) -> Any:
+        """``input``, a matrix, as columns of dense blocks."""
+    def to_sparse_bsr(self, blocksize: Sequence[_int], dense_dim: _int | None = None) -> Any:
+        """``input``, a matrix, as rows of dense blocks."""
+    def to_sparse_coo(self) -> Any:
+        """``input`` as coordinates."""
+    def to_sparse_csc(self, dense_dim: _int | None = None) -> Any:
+        """``input``, a matrix, compressed by columns."""
+    def to_sparse_csr(self, dense_dim: _int | None = None) -> Any:
+        """``input``, a matrix, compressed by rows."""
     def topk(self, k: _int, dim: _int = -1, largest: _bool = True, sorted: _bool = True) -> ValuesIndices:
         """The ``k`` largest (or smallest) elements along ``dim``, in order, and their positions."""
     def trace(self) -> Tensor:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast, get_overloads
 import numpy as np
 
 from tracecomp.base.reference import examples, reference
-from tracecomp.eager.device import use
+from tracecomp.eager.device import strided, use
 from tracecomp.eager.meta import place_of_call, placed
 from tracecomp.eager.modes import grad_enabled, modes, no_grad, scope
 from tracecomp.eager.overrides import NOT_OVERRIDDEN, PLAIN, override
@@ -27,6 +27,9 @@ from tracecomp.ir.types import type_word
 NAMESPACES: dict[str, dict[str, Any]] = {"torch": {}, "Tensor": {}}
 
 _RENAMED = {"axis": "dim", "keepdims": "keepdim"}
+
+OF_LAYOUT: dict[str, Callable[..., Any]] = {}
+"""Factories that make tensors of other layouts than the dense one, by name."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -199,6 +202,8 @@ def _with_keywords(
     for other, ours in _RENAMED.items():
         if other in kwargs and other not in kinds:
             kwargs[ours] = kwargs.pop(other)
+    if kwargs.get("layout") not in (None, strided) and name in OF_LAYOUT:
+        return OF_LAYOUT[name](*args, **kwargs)
     if kwargs.get("dtype") is not None:
         kwargs["dtype"] = dtype_argument(kwargs["dtype"], name)
     if "out" not in kwargs or "out" in kinds:

@@ -10,10 +10,11 @@ from tracecomp.optim.lbfgs import LBFGS
 from tracecomp.optim.muon import Muon
 from tracecomp.optim.optimizer import Optimizer
 from tracecomp.optim.sgd import ASGD, SGD, Rprop
+from tracecomp.optim.sparse_adam import SparseAdam
 
 __all__ = [
     "ASGD", "LBFGS", "SGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "Muon", "NAdam", "Optimizer",
-    "RAdam", "RMSprop", "Rprop", "lr_scheduler", "swa_utils",
+    "RAdam", "RMSprop", "Rprop", "SparseAdam", "lr_scheduler", "swa_utils",
 ]  # fmt: skip
 
 # torch's file names: ``torch.optim.adamw.AdamW``.

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from tracecomp.base.interrupts import uninterrupted
+from tracecomp.eager.device import strided
 from tracecomp.eager.modes import enable_grad, modes, module_changes, no_grad, scope
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
@@ -56,6 +57,8 @@ class Optimizer:
     ``params`` are tensors, (name, tensor) pairs or dicts with ``"params"`` and options. TypeError and ValueError for
     anything else, for no parameters at all and for parameters that appear twice.
     """
+
+    takes_sparse = False
 
     def __init__(self, params: Any, defaults: dict[str, Any]) -> None:
         if isinstance(params, Tensor):
@@ -179,6 +182,9 @@ class Optimizer:
         return loss
 
     def _update_one(self, param: Tensor, grad: Tensor, options: Any) -> None:
+        if not self.takes_sparse and grad.layout is not strided:
+            name = type(self).__name__
+            raise RuntimeError(f"{name} does not support sparse gradients, please consider SparseAdam instead")
         state = self.state[param]
         update = self._update_parts if param.dtype.is_complex else self._update
         update(param, grad, state, options)

@@ -15,6 +15,8 @@ from tracecomp.optim.options import active, number, pair
 class SGD(Optimizer):
     """Gradient descent with momentum (Sutskever et al. 2013), dampening and Nesterov's look-ahead."""
 
+    takes_sparse = True
+
     def __init__(
         self, params: Any, lr: Any = 1e-3, momentum: float = 0, dampening: float = 0, weight_decay: Any = 0,
         nesterov: bool = False, *, maximize: bool = False, foreach: bool | None = None, differentiable: bool = False,

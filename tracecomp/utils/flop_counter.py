@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 
 from tracecomp.eager.device import use
-from tracecomp.eager.modes import modes
+from tracecomp.eager.modes import modes, module_changes
 from tracecomp.ir.op import Bilinear, Op
 from tracecomp.ir.types import TensorType, from_numpy_dtype
-from tracecomp.nn.hooks import register_module_forward_hook, register_module_forward_pre_hook
-from tracecomp.nn.module import Module
+from tracecomp.utils.hooks import register
 
 __all__ = ["FlopCounterMode"]
 _TOTAL = "Global"
@@ -28,7 +27,8 @@ def flops_of(op: Op, operands: Sequence[Any], attrs: dict[str, Any]) -> int:
     """Operations of one application: 2 for each product that is summed, 0 for operators that sum no products."""
     if op.name == "conv_transpose":  # the adjoint of a convolution by its input: the same products
         given, weight = operands
-        return 2 * int(given.size) * math.prod(weight.shape[1:])
+        sizes: tuple[int, ...] = (*given.shape, *weight.shape[1:])
+        return 2 * math.prod(sizes)
     if not isinstance(op.loop, Bilinear):
         return 0
     types = [TensorType(from_numpy_dtype(x.dtype), x.shape) for x in operands if isinstance(x, np.ndarray)]
@@ -58,15 +58,14 @@ class FlopCounterMode:
         self.depth, self.display = depth, display
         self.flop_counts: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
         self._path: list[str] = []
-        self._parents: list[Module] = []
+        self._parents: list[Any] = []
 
     def __enter__(self) -> FlopCounterMode:
         use.begun = True
         self.flop_counts.clear()
         self._before, modes.watch = modes.watch, self._count
-        self._hooks = [
-            register_module_forward_pre_hook(self._enter), register_module_forward_hook(self._leave)
-        ]  # fmt: skip
+        tables: list[Any] = list(module_changes.global_hooks[:2])  # of all modules: before and after ``forward``
+        self._hooks = [register(t, hook) for t, hook in zip(tables, (self._enter, self._leave), strict=False)]
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -78,14 +77,14 @@ class FlopCounterMode:
         if self.display:
             print(self.get_table(self.depth))
 
-    def _enter(self, module: Module, args: Any) -> None:
+    def _enter(self, module: Any, args: Any) -> None:
         above = self._parents[-1] if self._parents else None
         name = next((n for n, m in (above.named_modules() if above is not None else ()) if m is module), None)
         own = f"{self._path[-1]}.{name}" if name else type(module).__name__
         self._path.append(own)
         self._parents.append(module)
 
-    def _leave(self, module: Module, args: Any, result: Any) -> None:
+    def _leave(self, module: Any, args: Any, result: Any) -> None:
         if self._path:
             self._path.pop()
             self._parents.pop()
