@@ -702,6 +702,7 @@ from tracecomp.functional.names import split as split
 from tracecomp.functional.names import split_copy as split_copy
 from tracecomp.functional.names import split_with_sizes as split_with_sizes
 from tracecomp.functional.names import split_with_sizes_copy as split_with_sizes_copy
+from tracecomp.functional.names import spmm as spmm
 from tracecomp.functional.names import sqrt as sqrt
 from tracecomp.functional.names import sqrt_ as sqrt_
 from tracecomp.functional.names import square as square

@@ -1073,7 +1073,16 @@ class TensorMethods(TensorBase):
     @overload
     def sort(self, stable: _bool | None = None, dim: _int = -1, descending: _bool = False) -> ValuesIndices: ...
     def sparse_mask(self, mask: Any) -> Any:
-        """The elements of ``input`` at the places of ``mask``."""
+        """The elements of ``input`` at the places of ``mask``.
+
+        Args:
+            input (Tensor): the operand.
+            mask (Any): True where elements count.
+
+        Example:
+            >>> torch.ones(2, 2).sparse_mask(torch.eye(2).to_sparse()).values()
+            tensor([1., 1.])
+        """
     def split(self, split_size: Sizes, dim: _int = 0) -> tuple[Tensor, ...]:
         """:func:`split`, whose second parameter has another name as a method.
 
@@ -1171,25 +1180,84 @@ class TensorMethods(TensorBase):
         Args:
             input (Any): the operand.
             dtype (Any, optional): the type of the result.
-            masked_grad (bool | None, optional): masked_grad.
+            masked_grad (bool | None, optional): accepted: gradients are those of the values.
 
         Example:
-            >>> x = torch.tensor([1.0, 2.0, 3.0])
-            >>> x.to_dense()
-            tensor([1., 2., 3.])
+            >>> torch.eye(2).to_sparse().to_dense()
+            tensor([[1., 0.],
+                    [0., 1.]])
         """
     def to_sparse(self, sparse_dim: Any = None, *, layout: Any = None, blocksize: Any = None, dense_dim: _int | None = None) -> Any:
-        """``input`` as a sparse tensor: coordinates of its first ``sparse_dim`` dimensions, or another ``layout``."""
+        """``input`` as a sparse tensor: coordinates of its first ``sparse_dim`` dimensions, or another ``layout``.
+
+        Args:
+            input (Tensor): the operand.
+            sparse_dim (Any, optional): how many leading dimensions are sparse; all of them if None.
+            layout (Any, optional): dense (``torch.strided``) or, for ``zeros`` and ``empty`` and of sparse tensors, a sparse layout; other functions make dense tensors.
+            blocksize (Any, optional): height and width of the dense blocks.
+            dense_dim (int | None, optional): accepted: compressed tensors are matrices of numbers.
+
+        Example:
+            >>> torch.tensor([[0.0, 2.0], [0.0, 0.0]]).to_sparse().indices()
+            tensor([[0],
+                    [1]])
+        """
     def to_sparse_bsc(self, blocksize: Sequence[_int], dense_dim: _int | None = None) -> Any:
-        """``input``, a matrix, as columns of dense blocks."""
+        """``input``, a matrix, as columns of dense blocks.
+
+        Args:
+            input (Tensor): the operand.
+            blocksize (Sequence[int]): height and width of the dense blocks.
+            dense_dim (int | None, optional): accepted: compressed tensors are matrices of numbers.
+
+        Example:
+            >>> torch.ones(4, 2).to_sparse_bsc((2, 2)).row_indices()
+            tensor([0, 1])
+        """
     def to_sparse_bsr(self, blocksize: Sequence[_int], dense_dim: _int | None = None) -> Any:
-        """``input``, a matrix, as rows of dense blocks."""
+        """``input``, a matrix, as rows of dense blocks.
+
+        Args:
+            input (Tensor): the operand.
+            blocksize (Sequence[int]): height and width of the dense blocks.
+            dense_dim (int | None, optional): accepted: compressed tensors are matrices of numbers.
+
+        Example:
+            >>> torch.ones(4, 2).to_sparse_bsr((2, 2)).crow_indices()
+            tensor([0, 1, 2])
+        """
     def to_sparse_coo(self) -> Any:
-        """``input`` as coordinates."""
+        """``input`` as coordinates.
+
+        Args:
+            input (Tensor): the operand.
+
+        Example:
+            >>> torch.tensor([[0.0, 2.0], [3.0, 0.0]]).to_sparse_coo().values()
+            tensor([2., 3.])
+        """
     def to_sparse_csc(self, dense_dim: _int | None = None) -> Any:
-        """``input``, a matrix, compressed by columns."""
+        """``input``, a matrix, compressed by columns.
+
+        Args:
+            input (Tensor): the operand.
+            dense_dim (int | None, optional): accepted: compressed tensors are matrices of numbers.
+
+        Example:
+            >>> torch.tensor([[0.0, 2.0], [3.0, 0.0]]).to_sparse_csc().row_indices()
+            tensor([1, 0])
+        """
     def to_sparse_csr(self, dense_dim: _int | None = None) -> Any:
-        """``input``, a matrix, compressed by rows."""
+        """``input``, a matrix, compressed by rows.
+
+        Args:
+            input (Tensor): the operand.
+            dense_dim (int | None, optional): accepted: compressed tensors are matrices of numbers.
+
+        Example:
+            >>> torch.tensor([[0.0, 2.0], [3.0, 0.0]]).to_sparse_csr().crow_indices()
+            tensor([0, 1, 2])
+        """
     def topk(self, k: _int, dim: _int = -1, largest: _bool = True, sorted: _bool = True) -> ValuesIndices:
         """The ``k`` largest (or smallest) elements along ``dim``, in order, and their positions."""
     def trace(self) -> Tensor:

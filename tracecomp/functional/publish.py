@@ -202,7 +202,9 @@ def _with_keywords(
     for other, ours in _RENAMED.items():
         if other in kwargs and other not in kinds:
             kwargs[ours] = kwargs.pop(other)
-    if kwargs.get("layout") not in (None, strided) and name in OF_LAYOUT:
+    if kwargs.get("layout") not in (None, strided):
+        if name not in OF_LAYOUT:
+            raise NotImplementedError(f"{name}(): makes no tensors of layout {kwargs['layout']!r}")
         return OF_LAYOUT[name](*args, **kwargs)
     if kwargs.get("dtype") is not None:
         kwargs["dtype"] = dtype_argument(kwargs["dtype"], name)

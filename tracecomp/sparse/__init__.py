@@ -64,6 +64,7 @@ for _fn in (
 ):  # fmt: skip
     publish(_fn, f"Tensor.{_fn.__name__}")
 publish(HANDLERS["hspmm"], "torch.hspmm")
+publish(mm, "torch.spmm")
 for _create in (
     sparse_coo_tensor, sparse_csr_tensor, sparse_csc_tensor, sparse_bsr_tensor, sparse_bsc_tensor,
     sparse_compressed_tensor,
