@@ -73,3 +73,32 @@ def test_schedules_choose_steps_as_pytorchs_do(tmp_path: Path) -> None:
     assert seen == [(5, 2), (9, 2)]
     traces = [json.loads(path.read_text())["traceEvents"] for path in (tmp_path / "log").iterdir()]
     assert len(traces) == 2 and all({"exp"} <= {e["name"] for e in t} for t in traces)
+
+
+def test_kernels_of_compiled_calls_are_entries() -> None:
+    compiled, x = tracecomp.compile(lambda x: tracecomp.softmax(x @ x, -1)), tracecomp.randn(64, 64)
+    for _ in range(3):
+        compiled(x)
+    assert compiled._chain
+    with profiler.profile() as prof:
+        for _ in range(2):
+            compiled(x)
+        assert not compiled._chain  # calls go through Python, which sees them
+    found = {e.key: e for e in prof.key_averages()}
+    assert found["compiled <lambda>"].count == found["k0_contract"].count == 2
+    inside = [e for e in found.values() if e.key.startswith("k")]
+    assert sum(e.cpu_time_total for e in inside) <= found["compiled <lambda>"].cpu_time_total
+    assert compiled._chain  # as before: a call that nobody watches runs the same code
+
+
+def test_tables_look_as_pytorchs_do() -> None:
+    torch = pytest.importorskip("torch")
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as theirs:
+        torch.ones(8).exp()
+    with profiler.profile() as ours:
+        tracecomp.ones(8).exp()
+    tables = [p.key_averages().table(sort_by="cpu_time_total").splitlines() for p in (theirs, ours)]
+    assert [line.split() for line in (tables[0][1],)] == [line.split() for line in (tables[1][1],)]
+    columns = [[len(part) for part in t[0].split()][1:] for t in tables]
+    assert columns[0] == columns[1] and tables[0][0].endswith("  ") == tables[1][0].endswith("  ")
+    assert [t[-1].partition(":")[0] for t in tables] == ["Self CPU time total"] * 2

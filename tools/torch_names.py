@@ -89,6 +89,8 @@ def modules(name: str) -> Iterator[tuple[str, list[str]]]:
 def main() -> None:
     warnings.simplefilter("ignore")
     lines = [f"{name}: {' '.join(names)}".rstrip() for name, names in sorted(modules("torch"))]
+    methods = sorted(n for n in dir(importlib.import_module("torch").Tensor) if not n.startswith("_"))
+    lines.append(f"Tensor: {' '.join(methods)}")
     TABLE.write_text("\n".join(lines) + "\n")
     print(f"{TABLE}: {len(lines)} modules")
 

@@ -1,4 +1,5 @@
-"""``python -m tracecomp``: trace, compare, explain, schedule, env, demo, run, torch."""
+# PYTHON_ARGCOMPLETE_OK
+"""``tracecomp`` and ``python -m tracecomp``: run, look into, measure and compare programs."""
 
 from __future__ import annotations
 
@@ -6,44 +7,74 @@ import argparse
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 
 from tracecomp import __version__
-from tracecomp.base import config
+from tracecomp.base import config, topics
 from tracecomp.base.errors import TracecompError, is_user_file
 from tracecomp.demo import demo
-from tracecomp.inspect import environment, scheduling
+from tracecomp.inspect import cache_command, environment, measuring, scheduling
 from tracecomp.inspect.command import UsageError, subcommands
 from tracecomp.torch_compat import command as torch_compat
+from tracecomp.torch_compat import doctor
+
+_START = """\
+First steps:
+  tracecomp doctor train.py                                   what a program written for PyTorch would miss
+  tracecomp run train.py --epochs 3                           run it: its "import torch" gives tracecomp
+  tracecomp explain model.py:forward --shape 64,784           where the time goes, and why it is not less
+  tracecomp report model.py:step --inputs model.py:batch      the same as one HTML file
+  tracecomp compare model.py:step --inputs model.py:batch     find the first operation that differs from eager
+
+Exit codes: 0 all is well, 1 something differs or is missing, 2 it could not be done.
+Completion in the shell: pip install argcomplete, then eval "$(register-python-argcomplete tracecomp)".
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """All commands with their options."""
+    made = argparse.ArgumentParser(
+        prog="tracecomp",
+        description="Run PyTorch programs as compiled CPU code, and look into what the compiler did.",
+        epilog=f"{_START}\nEnvironment:\n{config.describe()}\n\n{topics.describe()}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.add_argument("--version", action="version", version=f"tracecomp {__version__}")
+    commands = made.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    subcommands(commands)
+    measuring.add_commands(commands)
+    scheduling.add_command(commands)
+    torch_compat.subcommands(commands)
+    doctor.add_command(commands)
+    cache_command.add_command(commands)
+    environment.add_command(commands)
+    commands.add_parser("demo", help="train two networks on handwritten digits, eagerly and compiled", add_help=False)
+    return made
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code is 0 when all is well, 1 when something differs, 2 for wrong usage."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tracecomp",
-        description="Look into programs that tracecomp compiles.",
-        epilog="environment:\n" + config.describe(),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--version", action="version", version=f"tracecomp {__version__}")
-    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    subcommands(commands)
-    environment.add_command(commands, __version__)
-    scheduling.add_command(commands)
-    torch_compat.subcommands(commands)
-    commands.add_parser("demo", help="train two networks on handwritten digits, eagerly and compiled", add_help=False)
+    commands = parser()
+    with suppress(ImportError):
+        import argcomplete  # an extra, which answers a shell that completes words, and does nothing else
+
+        argcomplete.autocomplete(commands)
     given = sys.argv[1:] if argv is None else argv
     if given[:1] == ["run"] and given[1:] not in (["-h"], ["--help"]):
         return torch_compat.run(list(given[1:]))  # all that follows is the program's
-    options, rest = parser.parse_known_args(argv)
+    options, rest = commands.parse_known_args(argv)
     if "run" not in options:
         return demo(rest)
     if rest:
-        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+        commands.error(f"unrecognized arguments: {' '.join(rest)}")
     try:
         return int(options.run(options))
     except (UsageError, TracecompError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # whoever reads has seen enough
+        sys.stderr.close()
+        return 0
     except Exception as error:
         frames = [f for f in traceback.extract_tb(error.__traceback__) if is_user_file(f.filename)]
         print("".join(traceback.format_list(frames)), end="", file=sys.stderr)

@@ -10,9 +10,17 @@ from tracecomp.base import config
 
 
 def test_environment_is_typed() -> None:
-    given = {"TRACECOMP_VERIFY": "1", "TRACECOMP_SKIP": "fold, split", "TRACECOMP_STOP_AFTER": "2"}
+    given = {
+        "TRACECOMP_VERIFY": "1",
+        "TRACECOMP_SKIP": "constant_folding, split_reductions",
+        "TRACECOMP_STOP_AFTER": "2",
+    }
     settings = config.from_environment(given)
-    assert (settings.verify, settings.skip_passes, settings.stop_after) == (True, ("fold", "split"), 2)
+    assert (settings.verify, settings.skip_passes, settings.stop_after) == (
+        True,
+        ("constant_folding", "split_reductions"),
+        2,
+    )
     assert config.from_environment({}) == config.Settings()
 
 

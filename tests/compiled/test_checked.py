@@ -185,7 +185,7 @@ def test_explain_tells_of_calls_and_where_nan_came_from() -> None:
     compiled = tc.compile(lambda x: (x - x) / (x - x) + 1, checked=True)
     for _ in range(3):
         compiled(tc.ones(3))
-    text = compiled.explain()
+    text = str(compiled.explain())
     assert "2 calls agree with the interpreter" in text
     assert "first NaN: div (" in text and Path(__file__).name in text
 

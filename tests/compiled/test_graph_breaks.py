@@ -383,7 +383,7 @@ def test_calls_beyond_the_most_recordings_go_on_in_parts() -> None:
     compiled = torch.compile(other, backend="interpret")
     for n in range(40):
         _assert_same(compiled(*vectors(n)), eager(*vectors(n)), f"call {n}")
-    assert "graph break: " in compiled.explain() and compiled.recordings < 40
+    assert "graph break: " in compiled.explain().text(everything=True) and compiled.recordings < 40
 
 
 def test_what_stands_between_breaks_is_compiled() -> None:
@@ -396,7 +396,7 @@ def test_what_stands_between_breaks_is_compiled() -> None:
     compiled = torch.compile(f)
     for n in range(4):
         assert torch.allclose(compiled(*vectors(n)), f(*vectors(n)), rtol=1e-6)
-    text = compiled.explain()
+    text = compiled.explain().text(everything=True)
     assert "graph break: numpy()" in text and "test_graph_breaks.py" in text
     assert "1 sin" in text and "1 cos" in text
 
@@ -444,7 +444,7 @@ def test_functions_without_source_run_eagerly() -> None:
     compiled = torch.compile(space["f"])
     for n in range(3):
         assert torch.equal(compiled(*vectors(n)), space["f"](*vectors(n)))
-    assert "runs eagerly: numpy()" in compiled.explain()
+    assert "runs eagerly: numpy()" in compiled.explain().text(everything=True)
 
 
 def test_the_source_of_a_function_is_found_only_if_it_is_what_runs() -> None:

@@ -147,7 +147,9 @@ class Maker:
 
     def nest(self) -> Stmt:
         """Loops around one of several bodies."""
-        outer = [(self.pick(("parallel", "parallel", "brief", "serial")), self.var(int(self.rng.integers(1, 6))))]
+        outer = [
+            (self.pick(("parallel", "parallel", "opportunistic", "serial")), self.var(int(self.rng.integers(1, 6))))
+        ]
         if self.chance(0.4):
             outer.append(("serial", self.var(int(self.rng.integers(1, 4)))))
         if self.chance(0.5):

@@ -123,7 +123,7 @@ def test_copies_are_compiled_modules_with_parameters_of_their_own(twin_of: Any) 
 def test_what_compiled_functions_offer_is_offered() -> None:
     _, compiled, x = pair()
     compiled(x), compiled(x)
-    assert len(compiled.graphs) == 1 and "recordings 1" in compiled.explain()
+    assert len(compiled.graphs) == 1 and "recordings 1" in compiled.explain().text(everything=True)
     compiled.reset()
     assert compiled.graphs == []
 

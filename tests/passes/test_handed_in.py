@@ -47,7 +47,9 @@ CASES: dict[str, Case] = {
     ),
     "fetched ahead": (product, ((37, 90), (90, 70)), "k0", "register tiles\n prefetch_terms 8\n prefetch p2\n"),
     "a copy": (product, ((37, 90), (90, 70)), "k0", "register tiles\n copies lhs\n copy_threads serial\n"),
-    "batched": (lambda a, b: a @ b, ((3, 20, 30), (3, 30, 33)), "k0", "register tiles\n height 4\n threads brief\n"),
+    "batched": (
+        lambda a, b: a @ b, ((3, 20, 30), (3, 30, 33)), "k0", "register tiles\n height 4\n threads opportunistic\n"
+    ),
     "other k-blocks": (lambda a, b: a.t() @ b, ((3000, 40), (3000, 50)), "k0", "register tiles\n k_blocks k/100\n"),
     "no k-blocks": (lambda a, b: a.t() @ b, ((3000, 40), (3000, 50)), "k0", "register tiles\n k_blocks -\n"),
     "sums in lanes": (lambda a, b: a @ b.t(), ((9, 200), (9, 200)), "k0", "sums one by one\n heights 2 3\n"),
@@ -107,7 +109,7 @@ def test_what_prints_can_be_handed_in(name: str) -> None:
     ("small tiles", "register tiles\n height 37\n width 64\n", "far more than"),
     ("small tiles", "register tiles\n speed 9\n", "no field speed"),
     ("small tiles", "register tiles\n width many\n", "expected a number"),
-    ("small tiles", "register tiles\n threads all\n", "expected parallel, brief or serial"),
+    ("small tiles", "register tiles\n threads all\n", "expected parallel, opportunistic or serial"),
     ("small tiles", "register tiles\n width 8\n width 16\n", "a second time"),
     ("small tiles", " width 8\n", "neither a title nor a field"),
     ("small tiles", "lanes across rows\n width 8\n", "has a schedule 'register tiles'"),

@@ -76,7 +76,7 @@ def test_failure_names_the_pass_and_writes_a_reproduction(tmp_path: Path) -> Non
 
 def test_reproduction_runs_on_its_own(tmp_path: Path) -> None:
     with config.override(dump=str(tmp_path)):
-        path = reproduction.write("pairs", reproduction.of_pass("pairs", small()))
+        path = reproduction.write("complex_to_real", reproduction.of_pass("complex_to_real", small()))
     paths = {**os.environ, "PYTHONPATH": str(Path(pipeline.__file__).parents[2])}
     done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, timeout=120, env=paths)
     assert done.returncode == 0, done.stderr

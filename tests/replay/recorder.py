@@ -49,5 +49,5 @@ def pytest_configure(config: Any) -> None:
         record(graph, aliases, frozenset())
         return build(graph, aliases, *others, **options)
 
-    Native.__init__ = recording_make  # type: ignore[assignment,method-assign]
+    Native.__init__ = recording_make  # type: ignore[method-assign]
     passes.build = recording_build

@@ -69,6 +69,6 @@ def explain(f: Callable[..., Any], *extra_args: Any, **extra_kwargs: Any) -> Cal
         made = compiled.compile(f)
         made(*args, **kwargs)
         made(*args, **kwargs)
-        return str(made.explain())
+        return str(made.explain(*args, **kwargs))
 
     return tell(*extra_args, **extra_kwargs) if extra_args or extra_kwargs else tell  # type: ignore[return-value]

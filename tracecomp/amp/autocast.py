@@ -50,7 +50,7 @@ class autocast:
 
     __exit__ = leave_modes()
 
-    def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+    def __call__(self, fn: Callable[..., object]) -> Callable[..., Any]:
         @functools.wraps(fn)
         def run(*args: Any, **kwargs: Any) -> Any:
             with copy.copy(self):
@@ -73,7 +73,7 @@ def get_autocast_dtype(device_type: str = "cpu") -> DType:
 
 
 def custom_fwd(
-    fwd: Callable[..., Any] | None = None, *, device_type: str = "cpu", cast_inputs: DType | None = None
+    fwd: Callable[..., object] | None = None, *, device_type: str = "cpu", cast_inputs: DType | None = None
 ) -> Callable[..., Any]:
     """Mark of an ``autograd.Function``'s ``forward``: with ``cast_inputs``, its floats are cast and autocast is off.
 
@@ -98,7 +98,7 @@ def custom_fwd(
     return run
 
 
-def custom_bwd(bwd: Callable[..., Any] | None = None, *, device_type: str = "cpu") -> Callable[..., Any]:
+def custom_bwd(bwd: Callable[..., object] | None = None, *, device_type: str = "cpu") -> Callable[..., Any]:
     """Mark of an ``autograd.Function``'s ``backward``: it runs with the autocast that ``forward`` had."""
     if bwd is None:
         return functools.partial(custom_bwd, device_type=device_type)

@@ -43,7 +43,7 @@ class GradScaler:
         self._found: dict[int, Any] = {}
         self._stage: dict[int, str] = {}
 
-    def scale(self, outputs: Any) -> Any:
+    def scale(self, outputs: object) -> Any:
         """A tensor, or nested tensors, times the scale."""
         if not self._enabled:
             return outputs

@@ -81,7 +81,7 @@ def grad(
 
 
 def _batched(
-    outs: list[Tensor], ins: list[Tensor], grad_outputs: Any, create_graph: bool, allow_unused: bool
+    outs: list[Tensor], ins: list[Tensor], grad_outputs: object, create_graph: bool, allow_unused: bool
 ) -> tuple[Any, ...]:
     given = _listed(grad_outputs)
     rows = [
@@ -117,7 +117,7 @@ def _zeros(x: Tensor) -> Tensor:
     return create("full", value=0.0, shape=tuple(x.shape), dtype=x.dtype)
 
 
-def _root_grads(outputs: Sequence[Tensor], given: Any, count: int) -> list[Tensor]:
+def _root_grads(outputs: Sequence[Tensor], given: object, count: int) -> list[Tensor]:
     grads: list[Tensor | None] = [None] * count if given is None else _listed(given)  # type: ignore[assignment]
     if len(grads) != count:
         raise RuntimeError(f"got {count} tensors and {len(grads)} gradients")

@@ -24,7 +24,7 @@ def noop_context_fn() -> tuple[AbstractContextManager[Any], AbstractContextManag
 
 
 def checkpoint(
-    function: Callable[..., Any],
+    function: Callable[..., object],
     *args: Any,
     use_reentrant: bool | None = None,
     preserve_rng_state: bool = True,
@@ -64,10 +64,10 @@ def checkpoint_sequential(
 class _Chain:
     """Functions applied one after another."""
 
-    def __init__(self, parts: Sequence[Callable[..., Any]]) -> None:
+    def __init__(self, parts: Sequence[Callable[..., object]]) -> None:
         self.parts = parts
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: object) -> Any:
         for part in self.parts:
             x = part(x)
         return x
@@ -77,7 +77,7 @@ class _Frame:
     """One checkpointed call: numbers stand for saved tensors until one of them is asked for."""
 
     def __init__(
-        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], rng: Tensor | None,
+        self, function: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, Any], rng: Tensor | None,
         again: AbstractContextManager[Any],
     ) -> None:  # fmt: skip
         self.function = function
@@ -130,7 +130,7 @@ def _type(tensor: Tensor) -> tuple[Any, ...]:
 
 
 @contextmanager
-def _autocast(dtype: Any) -> Iterator[None]:
+def _autocast(dtype: object) -> Iterator[None]:
     """Autocast as it was when the function ran first: backward is usually called outside of it."""
     before, modes.autocast = modes.autocast, dtype
     try:
@@ -139,5 +139,5 @@ def _autocast(dtype: Any) -> Iterator[None]:
         modes.autocast = before
 
 
-def _detached(args: tuple[Any, ...]) -> tuple[Any, ...]:
+def _detached(args: tuple[object, ...]) -> tuple[Any, ...]:
     return tuple(a.detach().requires_grad_(a.requires_grad) if isinstance(a, Tensor) else a for a in args)

@@ -113,7 +113,7 @@ def gradients(outs: Sequence[Tensor], inputs: Sequence[Tensor], cotangents: Sequ
 
 
 def push_forward(
-    outs: Sequence[Tensor], inputs: Sequence[Tensor], tangents: Sequence[Any]
+    outs: Sequence[Tensor], inputs: Sequence[Tensor], tangents: Sequence[object]
 ) -> tuple[list[Tensor | None], list[Tensor]]:
     """Jacobian-vector products (None for outputs that use no input), and the leaves made to find them."""
     vectors = [T.zeros_like(o).requires_grad_() for o in outs]
@@ -122,7 +122,7 @@ def push_forward(
     return gradients([g for g, _ in pairs], vectors, [t for _, t in pairs]), vectors
 
 
-def without(t: Any, fresh: set[int]) -> Any:
+def without(t: object, fresh: set[int]) -> Any:
     """``t`` detached, unless its history leads to a leaf that is not ``fresh``: someone else differentiates it."""
     return t if not isinstance(t, Tensor) or _leads_elsewhere(t, fresh) else t.detach()
 

@@ -51,7 +51,9 @@ def hessian(
     return result[0][0] if isinstance(inputs, Tensor) else result
 
 
-def vjp(func: Func, inputs: Inputs, v: Any = None, create_graph: bool = False, strict: bool = False) -> tuple[Any, Any]:
+def vjp(
+    func: Func, inputs: Inputs, v: object = None, create_graph: bool = False, strict: bool = False
+) -> tuple[Any, Any]:
     """``(outputs, v^T J)``; ``v`` may be left out for a scalar output."""
     with enable_grad():
         ins = _prepared(inputs, create_graph)
@@ -62,7 +64,9 @@ def vjp(func: Func, inputs: Inputs, v: Any = None, create_graph: bool = False, s
     return _result(outs, many, create_graph), _result(found, not isinstance(inputs, Tensor), create_graph)
 
 
-def jvp(func: Func, inputs: Inputs, v: Any = None, create_graph: bool = False, strict: bool = False) -> tuple[Any, Any]:
+def jvp(
+    func: Func, inputs: Inputs, v: object = None, create_graph: bool = False, strict: bool = False
+) -> tuple[Any, Any]:
     """``(outputs, J v)``, by differentiating the vector-Jacobian product in its vector."""
     with enable_grad():
         ins = _prepared(inputs, create_graph)
@@ -76,7 +80,9 @@ def jvp(func: Func, inputs: Inputs, v: Any = None, create_graph: bool = False, s
     return _result(outs, many, create_graph), _result(filled, many, create_graph)
 
 
-def vhp(func: Func, inputs: Inputs, v: Any = None, create_graph: bool = False, strict: bool = False) -> tuple[Any, Any]:
+def vhp(
+    func: Func, inputs: Inputs, v: object = None, create_graph: bool = False, strict: bool = False
+) -> tuple[Any, Any]:
     """``(output, v^T H)`` of a scalar function."""
     with enable_grad():
         ins = _prepared(inputs, create_graph)
@@ -88,7 +94,9 @@ def vhp(func: Func, inputs: Inputs, v: Any = None, create_graph: bool = False, s
     return _result([out], False, create_graph), _result(found, not isinstance(inputs, Tensor), create_graph)
 
 
-def hvp(func: Func, inputs: Inputs, v: Any = None, create_graph: bool = False, strict: bool = False) -> tuple[Any, Any]:
+def hvp(
+    func: Func, inputs: Inputs, v: object = None, create_graph: bool = False, strict: bool = False
+) -> tuple[Any, Any]:
     """``(output, H v)`` of a scalar function; the Hessian is symmetric, so this is ``vhp``."""
     return vhp(func, inputs, v, create_graph, strict)
 
@@ -113,7 +121,7 @@ def _listed(values: Any) -> tuple[list[Tensor], bool]:
     return listed, many
 
 
-def _scalar(out: Any) -> Tensor:
+def _scalar(out: object) -> Tensor:
     values, many = _listed(out)
     if many and len(values) != 1:
         raise RuntimeError("The function given to this transform should return a single Tensor")
@@ -146,7 +154,7 @@ def _check_strict(strict: bool, outs: tuple[list[Tensor], bool]) -> None:
         raise RuntimeError("The output of the user-provided function does not require gradients in strict mode.")
 
 
-def _vectors(v: Any, like: Sequence[Tensor]) -> list[Tensor]:
+def _vectors(v: object, like: Sequence[Tensor]) -> list[Tensor]:
     if v is None:
         if len(like) != 1 or like[0].numel() != 1:
             raise RuntimeError("The vector v can only be None if there is a single value with a single element.")

@@ -20,8 +20,8 @@ class GradcheckError(RuntimeError):
 
 
 def gradcheck(
-    func: Callable[..., Any],
-    inputs: Tensor | Sequence[Any],
+    func: Callable[..., object],
+    inputs: Tensor | Sequence[object],
     *,
     eps: float = 1e-6,
     atol: float = 1e-5,
@@ -46,8 +46,8 @@ def gradcheck(
 
 
 def gradgradcheck(
-    func: Callable[..., Any],
-    inputs: Tensor | Sequence[Any],
+    func: Callable[..., object],
+    inputs: Tensor | Sequence[object],
     grad_outputs: Tensor | Sequence[Tensor] | None = None,
     *,
     eps: float = 1e-6,
@@ -89,7 +89,7 @@ def _outputs(result: Any) -> list[Tensor]:
     return [o for o in listed if isinstance(o, Tensor) and o.dtype.differentiable]
 
 
-def _check(func: Callable[..., Any], inputs: tuple[Any, ...], eps: float, atol: float, rtol: float) -> None:
+def _check(func: Callable[..., object], inputs: tuple[object, ...], eps: float, atol: float, rtol: float) -> None:
     checked = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
     if not checked:
         raise ValueError(
@@ -111,7 +111,7 @@ def _check(func: Callable[..., Any], inputs: tuple[Any, ...], eps: float, atol: 
                 )
 
 
-def _numerical(func: Callable[..., Any], inputs: tuple[Any, ...], x: Tensor, k: int, eps: float) -> Array:
+def _numerical(func: Callable[..., object], inputs: tuple[object, ...], x: Tensor, k: int, eps: float) -> Array:
     """The Jacobian of output ``k`` in ``x``, one row per element of ``x``, or two per complex one."""
 
     def value() -> Array:

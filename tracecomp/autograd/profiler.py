@@ -1,11 +1,11 @@
-"""Time per operator of eager programs: ``with profile() as prof: ...; print(prof)``."""
+"""Time per operator of eager code and per kernel of compiled code: ``with profile() as prof: ...; print(prof)``."""
 
 from __future__ import annotations
 
 import functools
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -47,22 +47,32 @@ class EventList(list[EventAvg]):
     """Events, most expensive first; ``table()`` shows them."""
 
     def table(self, sort_by: str | None = None, row_limit: int = 100, **options: Any) -> str:
+        """The ``row_limit`` first events as PyTorch lays them out; ``sort_by`` is a field, such as "cpu_time_total"."""
+        if not self:
+            return ""
         rows = sorted(self, key=lambda e: getattr(e, sort_by), reverse=True) if sort_by else self
         total = sum(e.self_cpu_time_total for e in self) or 1.0
-        width = max([len(e.key) for e in self] + [4])
-        columns = f"{'Self CPU %':>10}  {'Self CPU':>12}  {'CPU total':>12}  {'CPU avg':>12}  {'Calls':>7}"
-        head = f"{'Name':<{width}}  {columns}"
-        rule = "-" * len(head)
-        lines = [rule, head, rule]
+        width = min(max(len(e.key) for e in self) + 4, _NAME_WIDTH)
+        rule = _row("-" * width, ["-" * _WIDTH] * len(_HEAD), width)
+        lines = [rule, _row("Name", _HEAD, width), rule]
         for e in rows[:row_limit]:
-            lines.append(
-                f"{e.key:<{width}}  {100 * e.self_cpu_time_total / total:>9.2f}%  {_shown(e.self_cpu_time_total):>12}  "
-                f"{_shown(e.cpu_time_total):>12}  {_shown(e.cpu_time):>12}  {e.count:>7}"
-            )
+            shares = [f"{100 * t / total:.2f}%" for t in (e.self_cpu_time_total, e.cpu_time_total)]
+            times = [_shown(t) for t in (e.self_cpu_time_total, e.cpu_time_total, e.cpu_time)]
+            cells = [shares[0], times[0], shares[1], times[1], times[2], str(e.count)]
+            lines.append(_row(e.key if len(e.key) < width else f"{e.key[: width - 3]}...", cells, width))
         return "\n".join([*lines, rule, f"Self CPU time total: {_shown(total)}", ""])
 
     def __str__(self) -> str:
         return self.table()
+
+
+_HEAD = ["Self CPU %", "Self CPU", "CPU total %", "CPU total", "CPU time avg", "# of Calls"]
+_WIDTH = 12
+_NAME_WIDTH = 55
+
+
+def _row(name: str, cells: list[str], width: int) -> str:
+    return "".join(f"{text:>{size}}  " for text, size in [(name, width), *((cell, _WIDTH) for cell in cells)])
 
 
 def _shown(microseconds: float) -> str:
@@ -73,12 +83,30 @@ def _shown(microseconds: float) -> str:
 
 
 _entered: list[profile] = []
+watchers: list[Callable[[], None]] = []
+"""What is told when the first profile is entered, and when the last one has ended: compiled functions watch."""
+
+
+def watching() -> bool:
+    """Whether a profile is entered."""
+    return bool(_entered)
+
+
+def kernels_ran(seconds: Sequence[tuple[str, float]]) -> None:
+    """Give the profiles that are entered the kernels of a compiled program that has just ended, and their times."""
+    for owner in _entered:
+        at = time.perf_counter() - sum(s for _, s in seconds)
+        for name, spent in seconds:
+            owner._add(name, at, spent * 1e6, spent * 1e6)
+            owner._inner[-1] += spent * 1e6
+            at += spent
 
 
 class profile:
     """Measures every primitive and every backward step while entered; ``enabled=False`` measures nothing.
 
-    Only eager work is seen: a compiled call is one native program (``Compiled.explain``, ``python -m tracecomp``).
+    A compiled call is an entry ``compiled NAME``, and its kernels are entries under their names. While a profile is
+    entered, compiled calls go through Python.
     """
 
     def __init__(self, enabled: bool = True, **options: Any) -> None:
@@ -97,20 +125,35 @@ class profile:
             Tensor.__tracecomp_apply__ = staticmethod(timed)  # type: ignore[method-assign]
             OpNode.backward = self._timed(self._backward, lambda node, *rest: node.name())  # type: ignore[method-assign]
             _entered.append(self)
+            self._tell()
         return self
+
+    def _tell(self) -> None:
+        if len(_entered) <= 1:
+            for tell in watchers:
+                tell()
 
     def __exit__(self, *error: object) -> None:
         if self.enabled:
             _entered.remove(self)
+            self._tell()
             Tensor.__tracecomp_apply__ = staticmethod(self._apply)  # type: ignore[method-assign]
             OpNode.backward = self._backward  # type: ignore[method-assign]
 
-    def _timed(self, fn: Callable[..., Any], key: Callable[..., str]) -> Callable[..., Any]:
+    def _timed(self, fn: Callable[..., object], key: Callable[..., str]) -> Callable[..., Any]:
         def run(*args: Any) -> Any:
             with _Span(self, key(*args)):
                 return fn(*args)
 
         return run
+
+    def _add(self, key: str, start: float, spent: float, own: float) -> None:
+        """Count a call that began at ``start`` (seconds) and took ``spent`` microseconds, ``own`` of them itself."""
+        self._calls.append(Event(key, start * 1e6, spent))
+        event = self._events.setdefault(key, EventAvg(key))
+        event.count += 1
+        event.cpu_time_total += spent
+        event.self_cpu_time_total += own
 
     def key_averages(self, **options: Any) -> EventList:
         """One entry per operator."""
@@ -156,11 +199,7 @@ class _Span:
         if self.owner._inner is not self.inner:
             return  # the owner has begun anew
         spent = (time.perf_counter() - self.start) * 1e6
-        self.owner._calls.append(Event(self.key, self.start * 1e6, spent))
-        event = self.owner._events.setdefault(self.key, EventAvg(self.key))
-        event.count += 1
-        event.cpu_time_total += spent
-        event.self_cpu_time_total += spent - self.inner.pop()
+        self.owner._add(self.key, self.start, spent, spent - self.inner.pop())
         self.inner[-1] += spent
 
 
@@ -181,7 +220,7 @@ class record_function:
         for span in reversed(self._spans):
             span.__exit__()
 
-    def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+    def __call__(self, fn: Callable[..., object]) -> Callable[..., Any]:
         @functools.wraps(fn)
         def run(*args: Any, **kwargs: Any) -> Any:
             with record_function(self.name):

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tracecomp.base.locks import Lock
+from tracecomp.base.topics import topics
 
 
 def _knob(default: Any, env: str, parse: Callable[[str], Any], doc: str, code: bool = False) -> Any:
@@ -58,6 +59,9 @@ class Settings:
     )
     num_threads: int | None = _knob(
         None, "TRACECOMP_NUM_THREADS", int, "Threads of compiled programs; by default the cores this process may use."
+    )
+    log: tuple[str, ...] = _knob(
+        (), "TRACECOMP_LOG", topics, "Comma-separated topics that are written to standard error as they happen."
     )
     cache_dir: str = _knob("", "TRACECOMP_CACHE_DIR", str, "Folder of compiled objects; default ~/.cache/tracecomp.")
 

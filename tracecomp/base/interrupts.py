@@ -28,15 +28,15 @@ class Leave:
     def __init__(self, where: Callable[[], dict[str, Any]]) -> None:
         self._where = where
 
-    def __get__(self, block: Any, kind: type | None = None) -> Any:
+    def __get__(self, block: object, kind: type | None = None) -> Any:
         return self if block is None else partial(_update, self._where(), before_of(block))
 
-    def __call__(self, block: Any, *error: object) -> Any:
+    def __call__(self, block: object, *error: object) -> Any:
         """As called by ``contextlib.ExitStack``, which takes it from the class."""
         return self.__get__(block)(*error)
 
 
-def before_of(block: Any) -> dict[str, Any]:
+def before_of(block: object) -> dict[str, Any]:
     """What leaving ``block`` restores."""
     found: dict[str, Any] = vars(block).setdefault("_before", {})
     return found

@@ -13,7 +13,7 @@ def _nothing() -> Mapping[str, Any]:
 
 
 def later(
-    package: str, where: Mapping[str, str], more: Callable[[], Mapping[str, Any]] = _nothing
+    package: str, where: Mapping[str, str], more: Callable[[], Mapping[str, object]] = _nothing
 ) -> Callable[[str], Any]:
     """A module's ``__getattr__``: ``where[name]`` is the module below ``package`` that has, or is, ``name``.
 

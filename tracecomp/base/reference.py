@@ -34,7 +34,7 @@ def examples(space: str) -> dict[str, str]:
 
 
 def reference(
-    doc: str | None, forms: Iterable[Callable[..., Any]], sections: Iterable[tuple[str, str]], example: str
+    doc: str | None, forms: Iterable[Callable[..., object]], sections: Iterable[tuple[str, str]], example: str
 ) -> str:
     """The whole text: what it is, arguments of all ``forms``, other sections, example."""
     text = (doc or "").rstrip()
@@ -49,7 +49,7 @@ def reference(
     return f"{text}\n\n    Example:\n{example}" if example else text
 
 
-def _describe(form: Callable[..., Any], lines: dict[str, str]) -> None:
+def _describe(form: Callable[..., object], lines: dict[str, str]) -> None:
     """Add the line of each argument of a function."""
     code, kinds, keywords = form.__code__, form.__annotations__, form.__kwdefaults__ or ()
     positional = code.co_argcount
@@ -66,7 +66,7 @@ def _line(name: str, kind: str, optional: bool) -> str:
     return f"        {name} ({kind}{', optional' if optional else ''}): {arguments().get(name, name)}."
 
 
-def document(space: str, names: Mapping[str, Any]) -> None:
+def document(space: str, names: Mapping[str, object]) -> None:
     """Complete the docstrings of the classes and functions of a namespace."""
     for name, example in examples(space).items():
         value: Any = names[name]

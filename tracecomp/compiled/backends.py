@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.base import config
+from tracecomp.autograd import profiler
+from tracecomp.base import config, logs, progress
 from tracecomp.base.dump import Dump
 from tracecomp.compiled import program_cache
 from tracecomp.compiled.checked import Checked
@@ -18,7 +19,7 @@ from tracecomp.ir.graph import Graph, Value
 from tracecomp.ir.interpret import Interpreter
 from tracecomp.ir.program import CallStep, call_steps
 from tracecomp.passes import Built, build
-from tracecomp.passes.explain import describe_built
+from tracecomp.passes.explain import describe_partition, describe_schedules
 from tracecomp.passes.graph.complex_to_real import in_parts, split_complex
 from tracecomp.passes.graph.host_segments import has_external, segments
 from tracecomp.passes.steps import Log
@@ -45,9 +46,10 @@ def _write(outputs: Sequence[Array], found: Sequence[Array], arrays: Sequence[Ar
 class Interpreted:
     """A graph run by the numpy interpreter."""
 
-    lasting: Sequence[int] = ()
+    frozen: Sequence[int] = ()
+    says = "runs in the numpy interpreter, as recorded"
 
-    def __init__(self, graph: Graph, aliases: Mapping[int, int], threads: int | None, steady: Set[int]) -> None:
+    def __init__(self, graph: Graph, aliases: Mapping[int, int], threads: int | None, frozen: Set[int]) -> None:
         self.graph = graph
         self._interpreter = Interpreter(graph)
 
@@ -55,27 +57,25 @@ class Interpreted:
         """Compute ``outputs`` from ``arrays``."""
         _write(outputs, self._interpreter.run(arrays), arrays)
 
-    def explain(self) -> str:
-        """What was decided: nothing."""
-        return "runs in the numpy interpreter, as recorded"
-
 
 class Native:
-    """A graph compiled to machine code. ``aliases`` and ``steady`` as in ``passes.build``.
+    """A graph compiled to machine code. ``aliases`` and ``frozen`` as in ``passes.build``.
 
-    ``lasting`` are the numbers of inputs that calls need not look at again while they are known to be as before.
+    ``frozen`` are the numbers of inputs that calls need not look at again while they are known to be as before;
+    ``loaded``: the code came from the disk.
     """
 
-    def __init__(self, graph: Graph, aliases: Mapping[int, int], threads: int | None, steady: Set[int]) -> None:
+    def __init__(self, graph: Graph, aliases: Mapping[int, int], threads: int | None, frozen: Set[int]) -> None:
         self.graph = graph
         self.threads = threads
         self._aliases = aliases
-        self._steady = steady
+        self._frozen = frozen
         self._settings = {"fast_math": config.current().fast_math, "check": config.current().check}
         self._dump = Dump(graph.name)
+        self.loaded = False
         self.executable, self.places = self._prepare()
         self._plain = all(isinstance(a, int) for a in self.places)
-        self.lasting = [a for a in (self.places[n] for n in self.executable.image.lasting) if isinstance(a, int)]
+        self.frozen = [a for a in (self.places[n] for n in self.executable.image.frozen) if isinstance(a, int)]
 
     def _prepare(self) -> tuple[Executable, tuple[int | Array, ...]]:
         """The executable and where its arguments come from; from the disk where another process left them."""
@@ -84,21 +84,38 @@ class Native:
             self._dump.write("llvm", lambda: executable.llvm_ir, "ll")
             self._dump.write("assembly", lambda: executable.assembly, "s")
             return executable, self._argument_places()
-        key = program_cache.key_of(self.graph, self._aliases, self._steady)
+        key = program_cache.key_of(self.graph, self._aliases, self._frozen)
         found = program_cache.load(key)
         if found is not None:
+            self.loaded = True
+            self._log()
             return Executable(lambda: self.built.program, found.image), found.arguments
         executable = self._compile()
+        self._log()
         program_cache.save(key, executable.image, self._argument_places())
         return executable, self._argument_places()
 
     def _compile(self) -> Executable:
-        return without_collecting(lambda: Executable(self.built.program))
+        with progress.shown(f"compiling {self.graph.name}"):
+            return without_collecting(lambda: Executable(self.built.program))
+
+    def _log(self) -> None:
+        """Say what was decided, to those topics that somebody reads."""
+        name = self.graph.name
+        if logs.wanted("code"):
+            how = "machine code from the cache" if self.loaded else "compiled"
+            logs.log("code", f"{name}: {how}")
+        if logs.wanted("fusion"):
+            logs.log("fusion", f"{name}:\n{describe_partition(self.built.lowered.partition)}")
+        if logs.wanted("schedule"):
+            logs.log("schedule", f"{name}: {describe_schedules(self.built.program)}")
+        if logs.wanted("memory"):
+            logs.log("memory", f"{name}: {self.built.program.arena_bytes} bytes of temporary values")
 
     @cached_property
     def built(self) -> Built:
         """The graph after every pass, and its program."""
-        found: Built = _where(self._settings, lambda: build(self.graph, self._aliases, self._dump, self._steady))
+        found: Built = _where(self._settings, lambda: build(self.graph, self._aliases, self._dump, self._frozen))
         return found
 
     def _argument_places(self) -> tuple[int | Array, ...]:
@@ -109,8 +126,12 @@ class Native:
     def run(self, arrays: Sequence[Array], outputs: Sequence[Array], seen: Any = None) -> None:
         """Compute ``outputs`` from ``arrays``; IndexError when an index is out of range.
 
-        ``seen`` as in ``Executable.run``, for the inputs ``lasting``.
+        ``seen`` as in ``Executable.run``, for the inputs ``frozen``.
         """
+        if profiler.watching():
+            times = self.timed(arrays, outputs, seen)
+            names = (step.kernel.name for step in self.steps())
+            return profiler.kernels_ran(list(zip(names, times, strict=True)))
         if not self._plain:
             arrays = [arrays[a] if isinstance(a, int) else a for a in self.places]
         self.executable.run(arrays, outputs, self.threads, seen)
@@ -124,10 +145,6 @@ class Native:
         given = [*map(np.ascontiguousarray, (arrays[a] if isinstance(a, int) else a for a in self.places))]
         return [seconds for _, seconds in self.executable.run_profiled(given, outputs, self.threads, seen)]
 
-    def explain(self) -> str:
-        """What the passes decided, what fused and why the rest did not."""
-        return describe_built(self.built.stages, self.built.lowered.stages)
-
 
 def _dense(array: Any) -> Array:
     return np.ascontiguousarray(array)
@@ -136,9 +153,9 @@ def _dense(array: Any) -> Array:
 class Hosted:
     """A graph some of whose operators the host runs, between parts compiled to machine code."""
 
-    lasting: Sequence[int] = ()
+    frozen: Sequence[int] = ()
 
-    def __init__(self, graph: Graph, aliases: Mapping[int, int], threads: int | None, steady: Set[int]) -> None:
+    def __init__(self, graph: Graph, aliases: Mapping[int, int], threads: int | None, frozen: Set[int]) -> None:
         self.graph = graph
         split = split_complex(graph, Log())
         self._open = [i.value for i in split.inputs if i.role != "constant"]
@@ -164,29 +181,33 @@ class Hosted:
             known.update(zip(writes, found, strict=True))
         _write([*map(in_parts, outputs)], [known[v] for v in self._outputs], arrays)
 
-    def explain(self) -> str:
-        """What was decided for each compiled part."""
-        return "\n".join(
-            work.explain() if isinstance(work, Native) else f"{work.op.name}: run by the host"
-            for work, *_ in self._parts
-        )
+    @property
+    def says(self) -> str:
+        """Which operators the host runs."""
+        names = dict.fromkeys(work.op.name for work, *_ in self._parts if not isinstance(work, Native))
+        return f"run by the host, between compiled parts: {', '.join(names)}"
+
+    @property
+    def compiled(self) -> list[Native]:
+        """The parts that are machine code."""
+        return [work for work, *_ in self._parts if isinstance(work, Native)]
 
 
 Backend = Interpreted | Native | Hosted | Checked
 
 
-def native(graph: Graph, aliases: Mapping[int, int], threads: int | None, steady: Set[int]) -> Backend:
+def native(graph: Graph, aliases: Mapping[int, int], threads: int | None, frozen: Set[int]) -> Backend:
     """The graph as machine code, around what only the host can run; with the interpreter beside it if asked."""
-    found = (Hosted if has_external(graph) else Native)(graph, aliases, threads, steady)
+    found = (Hosted if has_external(graph) else Native)(graph, aliases, threads, frozen)
     return Checked(graph, found, aliases) if config.current().check else found
 
 
 def with_settings(
     settings: Mapping[str, Any], make: Make, graph: Graph, aliases: Mapping[int, int], threads: int | None,
-    steady: Set[int],
+    frozen: Set[int],
 ) -> Any:  # fmt: skip
     """What ``make`` makes under ``settings``."""
-    return _where(settings, lambda: make(graph, aliases, threads, steady))
+    return _where(settings, lambda: make(graph, aliases, threads, frozen))
 
 
 def _where(settings: Mapping[str, Any], work: Callable[[], Any]) -> Any:

@@ -30,14 +30,11 @@ class Runs(Protocol):
     """What runs a graph as machine code."""
 
     @property
-    def lasting(self) -> Sequence[int]:
+    def frozen(self) -> Sequence[int]:
         """The inputs that calls need not look at again."""
 
     def run(self, arrays: Sequence[Array], outputs: Sequence[Array], seen: Any = None) -> None:
         """Compute ``outputs`` from ``arrays``."""
-
-    def explain(self) -> str:
-        """What was decided."""
 
 
 class Checked:
@@ -49,7 +46,7 @@ class Checked:
     def __init__(self, graph: Graph, native: Runs, aliases: Mapping[int, int]) -> None:
         self.graph = graph
         self.native = native
-        self.lasting = native.lasting
+        self.frozen = native.frozen
         self._aliases = aliases
         self._interpreter = Interpreter(graph)
         self._operands: dict[Node, tuple[Array, ...]] = {}
@@ -71,16 +68,17 @@ class Checked:
                 np.copyto(arrays[a], given[a])
             raise
 
-    def explain(self) -> str:
-        """What was decided, how many calls agreed, and where NaN came from."""
-        lines = [self.native.explain(), f"checked: {self.calls} calls agree with the interpreter"]
-        return "\n".join([*lines, f"first NaN: {self.first_nan}"] if self.first_nan else lines)
+    @property
+    def says(self) -> str:
+        """How many calls agreed, and where NaN came from."""
+        agreed = f"checked: {self.calls} calls agree with the interpreter"
+        return f"{agreed}; first NaN: {self.first_nan}" if self.first_nan else agreed
 
     def _believe(self, arrays: Sequence[Array], seen: Any) -> None:
         """CheckError when an input that lasts is another one while what tells its states apart is the same."""
         if seen is None:
             return
-        now = [arrays[n].tobytes() for n in self.lasting]
+        now = [arrays[n].tobytes() for n in self.frozen]
         if self._seen is not None and self._seen[0] == seen and self._seen[1] != now:
             raise CheckError(f"{self.graph.name}: state has changed and its count of writes has not")
         self._seen = (seen, now)

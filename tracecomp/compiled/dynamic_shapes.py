@@ -25,9 +25,9 @@ class Padded:
 
     def __init__(self, graph: Graph, stretched: Instantiated, inner: Backend) -> None:
         self.graph = graph
-        self._inner = inner
-        self._rows = stretched.rows
-        self.lasting = inner.lasting
+        self.inner = inner
+        self.rows = stretched.rows
+        self.frozen = inner.frozen
         self._in = stretched.rows_in
         self._out = stretched.rows_out
         self._wide = [(o.value.shape, o.value.dtype.numpy) for o in stretched.graph.outputs]
@@ -40,19 +40,15 @@ class Padded:
             out if rows is None else np.empty(*wide)
             for out, rows, wide in zip(outputs, self._out, self._wide, strict=True)
         ]
-        self._inner.run([*given, np.array(size)], found, seen)
+        self.inner.run([*given, np.array(size)], found, seen)
         for n, rows in enumerate(self._out):
             if rows is not None:
                 meant = (slice(None),) * rows.axis + (slice(rows.count(size)),)
                 outputs[n] = np.ascontiguousarray(found[n][meant])
 
-    def explain(self) -> str:
-        """What was decided for the graph that runs."""
-        return f"for up to {self._rows} rows:\n{self._inner.explain()}"
-
     def _extended(self, array: Array, rows: Rows) -> Array:
         """``array`` with its last row repeated, as its padding."""
-        here, count = array.shape[rows.axis], rows.count(self._rows)
+        here, count = array.shape[rows.axis], rows.count(self.rows)
         if here == count:
             return array
         found = np.empty((*array.shape[: rows.axis], count, *array.shape[rows.axis + 1 :]), array.dtype)
@@ -74,10 +70,15 @@ class SizedPlan:
         self._plans: dict[int, Plan] = {}
         self._lock = Lock()
 
-    def explain(self) -> str:
-        """Which sizes are served, and what was decided for each range of them."""
-        parts = [backend.explain() for _, plan in sorted(self._plans.items()) for backend in plan.backends]
-        return "\n".join([f"runs for any size {self._sized.says}", *parts])
+    @property
+    def says(self) -> str:
+        """Which sizes are served."""
+        return f"runs for any size {self._sized.says}"
+
+    @property
+    def backends(self) -> list[Any]:
+        """What runs each range of sizes that was met, smallest first: ``Padded`` all of them."""
+        return [backend for _, plan in sorted(self._plans.items()) for backend in plan.backends]
 
     def call(self, leaves: Sequence[Any], given: Arguments = ((), {})) -> tuple[int, Any]:
         """As ``Plan.call``."""
@@ -86,6 +87,9 @@ class SizedPlan:
     def profile(self, leaves: Sequence[Any], calls: int) -> Profile:
         """RuntimeError: profiles are of one size."""
         raise RuntimeError("profile(): with dynamic=True a call has no profile; compile for one size to get it")
+
+    def prepare_timing(self) -> None:
+        """Nothing: which graph a call runs is known when it is made."""
 
     def _plan(self, leaves: Sequence[Any]) -> Plan:
         rows = _enough(self._sized.size(leaves))
@@ -96,10 +100,10 @@ class SizedPlan:
             return self._plans[rows]
 
     def _padded(
-        self, rows: int, graph: Graph, aliases: Mapping[int, int], threads: int | None, steady: Set[int]
+        self, rows: int, graph: Graph, aliases: Mapping[int, int], threads: int | None, frozen: Set[int]
     ) -> Padded:
         stretched = self._sized.stretched(graph, rows)
-        return Padded(graph, stretched, self._make(stretched.graph, aliases, threads, steady))
+        return Padded(graph, stretched, self._make(stretched.graph, aliases, threads, frozen))
 
 
 def _enough(size: int) -> int:

@@ -9,10 +9,14 @@ from collections import Counter
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from functools import partial, update_wrapper
+from importlib import import_module
 from itertools import takewhile
 from types import MethodType
 from typing import Any
+from weakref import WeakSet
 
+from tracecomp.autograd import profiler
+from tracecomp.base import logs
 from tracecomp.base.errors import CaptureError, Source
 from tracecomp.base.locks import Lock
 from tracecomp.compiled.backends import BACKENDS, Make, with_settings
@@ -27,7 +31,6 @@ from tracecomp.eager.modes import modes
 from tracecomp.ir.graph import Graph
 from tracecomp.record.binding import Binding
 from tracecomp.record.capture import Refusal, record
-from tracecomp.record.describe import describe_recording
 from tracecomp.record.dynamic_shapes.generalize import sized
 from tracecomp.record.dynamic_shapes.padding import NotSized
 from tracecomp.record.guards.slots import StateSlot
@@ -39,11 +42,17 @@ from tracecomp.runtime.call import take_calls
 from tracecomp.runtime.malloc import return_unused
 
 MAX_RECORDINGS = 64
+"""Recordings of one function: a program that needs more changes at every call."""
 MAX_MISSES = 256
+"""Reasons for new recordings that are kept for ``explain``."""
 MAX_PARTIAL_RECORDINGS = 16
+"""The same for a function that may run in parts instead."""
 MAX_UNSETTLED = 4
+"""Recordings in a row whose state was not settled, as optimizers' is before their first step."""
 MAX_PLACES = 256
+"""Places outside whose changes are followed."""
 MAX_VALUES = 8
+"""Recordings for the values of one number, before it is said what needs them."""
 NEEDED = (
     "Python needs the value there, as if, float(), round(), an index, math.isnan(), and print() or an f-string of a "
     "number do. Return the tensor and do that outside, or use tensor operations (isnan, where, cond, while_loop)."
@@ -103,6 +112,7 @@ class Compiled:
         self._lock = Lock()
         self._chain: list[Any] = []
         self.__call__ = self._general
+        _all.add(self)
         if not hasattr(fn, "state_dict"):
             update_wrapper(self, fn, updated=())
 
@@ -133,7 +143,13 @@ class Compiled:
                 self._follow = True  # they are as good as certain to differ, and compiling takes longer than recording
                 reason = reason or "the numbers that it reads are followed"
                 continue
-            held, found = (entry.plan or self._plan(entry)).call(leaves, (args, kwargs))
+            plan = entry.plan or self._plan(entry)
+            if profiler.watching():
+                plan.prepare_timing()
+                with profiler.record_function(f"compiled {self._name}"):
+                    held, found = plan.call(leaves, (args, kwargs))
+            else:
+                held, found = plan.call(leaves, (args, kwargs))
             # All predicates were as recorded: the call is done.
             if held == len(recording.predicates):
                 self._fitted(entry, leaves)
@@ -217,20 +233,21 @@ class Compiled:
         """The graphs recorded so far, most recently used first."""
         return [e.recording.graph for e in self.entries]
 
-    def explain(self) -> str:
-        """What was recorded and why again, what each pass decided, what fused and why the rest did not."""
-        lines = [f"{self._name}: recordings {self.recordings}, in use {len(self.entries)}"]
-        lines += [f"recorded again: {reason}" for reason in self.misses]
-        if self.eager_because is not None:
-            lines.append(f"runs eagerly: {self.eager_because}")
-        if self.parts is not None:
-            lines += self.parts.explain()
-        for e in self.entries:
-            e.calls()
-            lines.append(describe_recording(e.recording))
-            if e.plan is not None:
-                lines.append(e.plan.explain())
-        return "\n".join(lines)
+    def explain(self, *args: Any, **kwargs: Any) -> Any:
+        """What was recorded and why again, what fused and why the rest did not, memory: an ``inspect.Explanation``.
+
+        Given arguments, with the time of each kernel, what holds it back, and after how many calls compiling has paid;
+        that is measured on copies of all state. ``print`` shows it.
+        """
+        return _inspecting("explain").explained(self, args, kwargs)
+
+    def report(self, path: str | os.PathLike[str], *args: Any, against: Any = None, **kwargs: Any) -> Any:
+        """Write all that is known to one HTML file, which needs no network, and a JSON file beside it; its path.
+
+        Given arguments, kernels are measured as in ``explain``. ``against`` is the JSON file of an earlier report: then
+        the page begins with what has changed.
+        """
+        return _inspecting("report").write_report(self, path, args, kwargs, against)
 
     def profile(self, *args: Any, calls: int = 10, **kwargs: Any) -> Profile:
         """Where the time of a call goes: time, bytes, operations and share of the machine's peak for each kernel.
@@ -295,8 +312,12 @@ class Compiled:
             self._relink()
 
     def _relink(self) -> None:
-        """Let native code try the records in the order of entries, up to the first entry that needs Python."""
-        self._chain[:] = [e.fast for e in takewhile(lambda e: e.fast is not None, self.entries)]
+        """Let native code try the records in the order of entries, up to the first entry that needs Python.
+
+        None while somebody profiles, who wants to see the kernels.
+        """
+        entries = [] if profiler.watching() else self.entries
+        self._chain[:] = [e.fast for e in takewhile(lambda e: e.fast is not None, entries)]
 
     def _record(self, args: tuple[Any, ...], kwargs: dict[str, Any], tried: list[Entry], reason: str | None) -> Any:
         with self._lock:
@@ -304,6 +325,8 @@ class Compiled:
                 return self(*args, **kwargs)
             if reason is not None:
                 self.misses = [*self.misses[-MAX_MISSES:], reason]
+                if logs.wanted("recompiles"):
+                    logs.log("recompiles", f"{self._name}: {reason}")
             if not self._make_room():
                 message = f"{self._most} recordings were made in a row that no later call fitted: {reason}. {NEEDED}"
                 self._break(f"{self._name}: {message}", self._varying_lines())
@@ -329,6 +352,8 @@ class Compiled:
                     self._break(message, recording.blamed)
             else:
                 self._unsettled = 0
+                if logs.wanted("graphs"):
+                    logs.log("graphs", str(recording.graph))
                 entry = Entry(recording, follows=self._follow)
                 self.entries = [entry, *self._for_every_size(entry), *self._still_useful(recording)]
                 self._relink()
@@ -417,6 +442,8 @@ class Compiled:
         """Run as Python with compiled parts from now on, cut at ``lines``; as Python alone if there are none."""
         if self.fullgraph:
             raise CaptureError(reason)
+        if logs.wanted("breaks"):
+            logs.log("breaks", f"{self._name}: {reason}")
         parts = Parts(self.fn, lines, reason, self._alike())
         if parts.found:
             self.parts = parts
@@ -431,6 +458,22 @@ class Compiled:
     def _varying_lines(self) -> Set[int]:
         """The lines of the function that read what is another thing from call to call."""
         return {line for line, count in self._varied.items() if line and 2 * count >= self._most}
+
+
+_all: WeakSet[Compiled] = WeakSet()
+
+
+def _relink_all() -> None:
+    for compiled in list(_all):
+        compiled._relink()
+
+
+profiler.watchers.append(_relink_all)
+
+
+def _inspecting(module: str) -> Any:
+    """What looks at compiled functions stands above them, and is loaded when it is asked for."""
+    return import_module(f"tracecomp.inspect.{module}")
 
 
 def compile(

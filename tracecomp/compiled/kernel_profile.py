@@ -2,29 +2,49 @@
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from html import escape
+from os import PathLike
+from pathlib import Path
+from resource import RUSAGE_SELF, getrusage
 from typing import Any
 
 import numpy as np
 
+from tracecomp.base.html import table
 from tracecomp.compiled.backends import Backend, Interpreted, Native
 from tracecomp.compiled.checked import Checked
+from tracecomp.ir.index import Var, index
+from tracecomp.ir.loops import Buffer, Const, Loop, Store
+from tracecomp.ir.program import CallStep, Kernel, Program, Ref, Slot
+from tracecomp.ir.types import float32
+from tracecomp.passes.cost.machine import host
 from tracecomp.passes.cost.work import operations
 from tracecomp.runtime import peaks
+from tracecomp.runtime.executable import Executable
 from tracecomp.runtime.threads import wanted
 
 Array = np.ndarray[Any, Any]
+
+MANY = 5
+"""How often cores may be taken away while a program is profiled until its times are doubted."""
+_TICKS = 64
+"""Steps of the program that measures what measuring a step takes."""
 
 
 @dataclass(frozen=True)
 class KernelProfile:
     """One kernel of a call.
 
-    ``seconds`` is the median over the profiled calls (all rounds of a kernel in a loop); ``nbytes`` the size of
-    the arrays that it reads or writes and ``operations`` its scalar operations (two for a multiply-add, one for any
-    function), both in one round; ``share`` is its part of the measured peak, of memory bandwidth or of float32
-    multiply-adds, whichever is more. What fits the caches can pass 1. ``source`` names the user's lines.
+    ``seconds`` is the mean over the faster half of the profiled calls (all rounds of a kernel in a loop); ``nbytes``
+    the size of the arrays that it reads or writes and ``operations`` its scalar operations (two for a multiply-add,
+    one for any function), both in one round. ``share`` is its part of the measured peak of float32 multiply-adds, or
+    of bytes per second, whichever is more (``binding`` says which): from the first cache where its arrays fit the
+    second, else from memory, where what the last cache holds can pass 1. ``source`` names the user's lines.
     """
 
     name: str
@@ -33,14 +53,21 @@ class KernelProfile:
     nbytes: int
     operations: int
     share: float
+    binding: str = "arithmetic"
 
 
 @dataclass(frozen=True)
 class Profile:
-    """The kernels of a compiled call in the order they run; ``print`` shows the most expensive first."""
+    """The kernels of a compiled call in the order they run; ``print`` shows the most expensive first.
+
+    ``wall`` is the time of the native call by the wall clock, measured apart, without the clocks between kernels.
+    ``taken_away`` is how often the system gave a core to somebody else meanwhile: times are too long then.
+    """
 
     kernels: tuple[KernelProfile, ...]
     threads: int
+    wall: float = 0.0
+    taken_away: int = 0
 
     @property
     def seconds(self) -> float:
@@ -59,10 +86,44 @@ class Profile:
         if len(self.kernels) > rows:
             lines.append(f"and {len(self.kernels) - rows} more")
         counts = f"kernels {len(self.kernels)}, threads {self.threads}"
-        return "\n".join([*lines, f"{1e6 * self.seconds:.1f} us: {counts}"])
+        whole = f"; by the wall clock {1e6 * self.wall:.1f} us" if self.wall else ""
+        lines.append(f"{1e6 * self.seconds:.1f} us: {counts}{whole}")
+        if self.disturbed:
+            lines.append(f"other programs took the cores away {self.taken_away} times: times are too long")
+        return "\n".join(lines)
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether other programs had so much of the cores that times say little."""
+        return self.taken_away > MANY
 
     def __str__(self) -> str:
         return self.table()
+
+    def _repr_html_(self) -> str:
+        total = self.seconds or 1.0
+        rows = [
+            (f"{1e6 * k.seconds:.1f}", f"{100 * k.seconds / total:.1f}", f"{k.nbytes / 1e6:.3f}",
+             f"{k.operations / 1e6:.2f}", f"{100 * k.share:.0f}", k.name, k.source)
+            for k in sorted(self.kernels, key=lambda k: -k.seconds)[:30]
+        ]  # fmt: skip
+        head = ("us", "% of time", "MB", "MFLOP", "% of peak", "kernel", "source")
+        below = escape(str(self).splitlines()[-1])
+        return f"{table(head, rows, numbers=5)}<p>{below}</p>"
+
+    def export_chrome_trace(self, path: str | PathLike[str]) -> None:
+        """Write one call, its kernels one after the other, as Chrome's trace viewer and Perfetto read it."""
+        start, events = 0.0, []
+        for k in self.kernels:
+            given = {"bytes": k.nbytes, "operations": k.operations, "share of peak": k.share, "source": k.source}
+            events.append(_event(k.name, start, k.seconds, given))
+            start += k.seconds
+        events.append(_event("call", 0.0, start, {"threads": self.threads}))
+        Path(path).write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ns"}), encoding="utf-8")
+
+
+def _event(name: str, start: float, seconds: float, args: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "ph": "X", "pid": 0, "tid": 0, "ts": 1e6 * start, "dur": 1e6 * seconds, "args": args}
 
 
 def profile_backend(
@@ -70,23 +131,52 @@ def profile_backend(
 ) -> Profile:
     """Run ``given`` ``calls`` times on the given memory; RuntimeError where it is not native code alone.
 
-    What calls with an equal ``seen`` need not prepare again has been prepared before.
+    What calls with an equal ``seen`` need not prepare again has been prepared before. Calls that time their kernels and
+    calls that do not take turns, so that both find the machine in one state. Times are means over the faster half of
+    the calls: means add up as the times of kernels do, and slow calls are those that other programs disturbed.
     """
     backend = given.native if isinstance(given, Checked) else given
     if not isinstance(backend, Native):
         what = "runs in the interpreter" if isinstance(backend, Interpreted) else "needs routines of the host"
         raise RuntimeError(f"profile(): this program {what}; only programs of native kernels alone can be profiled")
-    if seen is not None:
-        backend.timed(arrays, outputs, seen)
-    timed = [backend.timed(arrays, outputs, seen) for _ in range(max(calls, 1))]
+    backend.timed(arrays, outputs, seen)  # both ways find memory and caches as calls do that follow others
+    backend.run(arrays, outputs, seen)
+    timed, walls = [], []
+    before = getrusage(RUSAGE_SELF).ru_nivcsw
+    for _ in range(max(calls, 1)):
+        timed.append(backend.timed(arrays, outputs, seen))
+        start = time.perf_counter()
+        backend.run(arrays, outputs, seen)
+        walls.append(time.perf_counter() - start)
+    taken_away = getrusage(RUSAGE_SELF).ru_nivcsw - before
     threads = wanted(backend.threads) if backend.executable.image.parallel else 1
-    kernels = []
-    for n, step in enumerate(backend.steps()):
-        seconds = float(np.median([times[n] for times in timed]))
-        nbytes = sum(p.size * p.dtype.itemsize for p in step.kernel.params)
-        work = operations(step.kernel.body)
-        least = max(nbytes / peaks.bandwidth(threads), work / peaks.flops(threads))
-        source = step.label.partition(" (")[2].removesuffix(")")
-        share = least / seconds if seconds else 0.0
-        kernels.append(KernelProfile(step.kernel.name, source, seconds, nbytes, work, share))
-    return Profile(tuple(kernels), threads)
+    quiet = sorted(timed, key=sum)[: len(timed) // 2 + 1]
+    seconds = np.mean(quiet, axis=0).tolist()
+    kernels = [_kernel(step, s, threads) for step, s in zip(backend.steps(), seconds, strict=True)]
+    return Profile(tuple(kernels), threads, float(np.mean(sorted(walls)[: len(walls) // 2 + 1])), taken_away)
+
+
+def _kernel(step: CallStep, measured: float, threads: int) -> KernelProfile:
+    seconds = max(measured - clock_seconds(), 1e-9)
+    nbytes = sum(p.size * p.dtype.itemsize for p in step.kernel.params)
+    work = operations(step.kernel.body)
+    near = nbytes <= threads * host().l2_bytes
+    rate = threads * peaks.load_bytes() if near else peaks.bandwidth(threads)
+    bounds = {"cache" if near else "bandwidth": nbytes / rate, "arithmetic": work / peaks.flops(threads)}
+    binding = max(bounds, key=lambda name: bounds[name])
+    source = step.label.partition(" (")[2].removesuffix(")")
+    return KernelProfile(step.kernel.name, source, seconds, nbytes, work, bounds[binding] / seconds, binding)
+
+
+@cache
+def clock_seconds() -> float:
+    """What reading the clock adds to the time of each step: the least that a step takes which stores one number."""
+    result = Buffer("y", float32, 1)
+    place = Var("i", 1)
+    store = Store(result, index(place), Const(1.0, float32))
+    kernel = Kernel("tick", (result,), frozenset(["y"]), (Loop("serial", place, (store,)),))
+    slot = Slot("y", "output", 0, 4)
+    steps = tuple(CallStep(kernel, (Ref(slot),), "tick") for _ in range(_TICKS))
+    executable = Executable(Program("tick", (), (slot,), 0, steps))
+    output = np.zeros(1, np.float32)
+    return min(float(np.median([s for _, s in executable.run_profiled((), (output,), 1)])) for _ in range(5))

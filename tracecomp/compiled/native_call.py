@@ -46,6 +46,7 @@ SMALL = 65536
 """Bytes of all memory of a call that keeps the interpreter lock."""
 
 _MAX_TENSORS = 16
+"""Tensor arguments of a native call: pairs of them are compared."""
 _UNCHANGING = (bool, int, float, complex, str, bytes, NoneType, DType, type(Ellipsis), slice, range, np.generic)
 
 
@@ -59,12 +60,12 @@ def call_code() -> Code | None:
     return Code(Tensor, Storage, Memory, fields, counts[0] | counts[1]) if fields and all(counts) else None
 
 
-def fast_record(plan: Plan, leaves: Sequence[Any], code: Code) -> tuple[Any, ...] | None:
+def fast_record(plan: Plan, leaves: Sequence[object], code: Code) -> tuple[Any, ...] | None:
     """The record of a call that has just fitted ``plan``; None when it needs Python."""
     return _Writer(plan, leaves, code).record() if _fits(plan, leaves) else None
 
 
-def _fits(plan: Plan, leaves: Sequence[Any]) -> bool:
+def _fits(plan: Plan, leaves: Sequence[object]) -> bool:
     recording, guards = plan.recording, plan.recording.guards
     reusable = {id(t) for t, _ in plan.reusable}
     accumulated = {id(b.ref.ref) for b, _ in recording.updates if b.kind == "grad"}
@@ -114,7 +115,7 @@ def _simple(r: Result) -> bool:
 class _Writer:
     """Writes the record of one plan."""
 
-    def __init__(self, plan: Plan, leaves: Sequence[Any], code: Code) -> None:
+    def __init__(self, plan: Plan, leaves: Sequence[object], code: Code) -> None:
         assert isinstance(plan.forward, Native)
         self.plan = plan
         self.recording = plan.recording
@@ -225,8 +226,8 @@ class _Writer:
         """Note what a preparation reads; the address of the byte that tells whether it is made, or 0."""
         if self.executable.image.prepared is None:
             return 0
-        for t in self.plan.lasting:
-            self.r.add("lasting", Place("sources", self.sources[OBJECT, id(t)]), self.r.items())
+        for t in self.plan.frozen:
+            self.r.add("frozen", Place("sources", self.sources[OBJECT, id(t)]), self.r.items())
         return self.r.arena(self.executable.image.prepared)
 
     # ---- outputs
@@ -308,7 +309,7 @@ class _Rows:
             self.r.add("names", Held(mapping), Held(key), 0 if value is MISSING else Held(value))
         return True
 
-    def item(self, mapping: Mapping[str, Any], key: str, snapshot: Any) -> bool:
+    def item(self, mapping: Mapping[str, object], key: str, snapshot: object) -> bool:
         value = mapping.get(key, MISSING)
         if freeze(value) != snapshot or not (type(snapshot) is ById or self._holds(value)):
             return False
@@ -317,7 +318,7 @@ class _Rows:
         self.r.add("items", Held(mapping), Held(key), Held(value))
         return True
 
-    def word(self, owner: Any, what: str, value: Any) -> bool:
+    def word(self, owner: object, what: str, value: object) -> bool:
         if what == "cell_contents":
             row: tuple[Any, ...] = (Held(owner), CELL_CONTENTS, Held(value))
         elif what == "class":
@@ -343,7 +344,7 @@ class _Rows:
             self.r.add("fields", *row)
         return True
 
-    def contents(self, value: Any) -> bool:
+    def contents(self, value: object) -> bool:
         if type(value) is tuple or id(value) in self._listed:
             return True
         self._listed.add(id(value))
@@ -368,11 +369,11 @@ class _Rows:
         slot = self.writer.used.get((kind, ref if kind == ARGUMENT else id(ref)))
         self.writer.source(kind, ref, requires_grad, dtype, shape, slot)
 
-    def apart(self, argument: int, kind: int, ref: Any) -> None:
+    def apart(self, argument: int, kind: int, ref: object) -> None:
         sides = [self.writer.known_source(*key) for key in ((ARGUMENT, argument), (kind, ref))]
         self.r.add("apart", *[Place("sources", n) for n in sides])
 
-    def mode(self, name: str, value: Any) -> None:
+    def mode(self, name: str, value: object) -> None:
         self.r.add("modes", Held(name), Held(value), Held(getattr(Modes, name)))
 
     def grad(self, tensor: Tensor, present: bool) -> None:
@@ -389,7 +390,7 @@ def _key(kind: str, ref: Any) -> tuple[int, int]:
     return (ARGUMENT, ref) if kind == "argument" else (OBJECT, id(ref))
 
 
-def _unchanging(value: Any) -> bool:
+def _unchanging(value: object) -> bool:
     """Whether ``value`` means the same for as long as it is the same object."""
     if type(value) is tuple:
         return all(map(_unchanging, value))

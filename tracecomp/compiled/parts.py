@@ -36,12 +36,10 @@ class Parts:
         assert self._run is not None
         return self._run(*self._first, *args, **kwargs)
 
-    def explain(self) -> list[str]:
-        """Why there are parts, and which."""
+    def used(self) -> list[Any]:
+        """The compiled parts that were called."""
         parts = [*self.pieces, *[made for _, made in self._called.values()]]
-        used = [p for p in parts if p.recordings or p.eager_because or p.parts]
-        lines = [f"graph break: {self.reason}", f"runs as Python with {len(used)} compiled parts:"]
-        return lines + [f"  {line}" for p in used for line in p.explain().splitlines()]
+        return [p for p in parts if p.recordings or p.eager_because or p.parts]
 
     def _piece(self, fn: FunctionType) -> Any:
         made = self._compile(fn)

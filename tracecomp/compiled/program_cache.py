@@ -62,7 +62,7 @@ class Stored:
         return Stored(Image.from_bytes(rest[first + second :]), tuple(places))
 
 
-def key_of(graph: Graph, aliases: Mapping[int, int], steady: Set[int]) -> str:
+def key_of(graph: Graph, aliases: Mapping[int, int], frozen: Set[int]) -> str:
     """The name under which what becomes of ``graph`` is stored.
 
     Source lines belong to it where a failed index check would name them.
@@ -73,7 +73,7 @@ def key_of(graph: Graph, aliases: Mapping[int, int], steady: Set[int]) -> str:
             digest.update(np.ascontiguousarray(i.data).tobytes())
     checked = [n for n in graph.nodes if n.op.kind in ("gather", "scatter") and n in graph.origin]
     lines = [str(graph.origin[n].source) for n in checked]
-    settings = (sorted(aliases.items()), sorted(steady), config.code_key(), host(), _sources())
+    settings = (sorted(aliases.items()), sorted(frozen), config.code_key(), host(), _sources())
     return objects.key_of(repr((print_graph(graph), lines, digest.hexdigest(), settings)), native.host_target())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -13,7 +14,7 @@ import numpy as np
 
 from tracecomp.base.interrupts import uninterrupted
 from tracecomp.compiled.autograd import CompiledNode, Kept, differentiable
-from tracecomp.compiled.backends import Backend, Make
+from tracecomp.compiled.backends import Backend, Make, Native
 from tracecomp.compiled.checked import Checked
 from tracecomp.compiled.inputs import aliases_of, frozen_inputs
 from tracecomp.compiled.kernel_profile import Profile, profile_backend
@@ -37,7 +38,8 @@ _new = Tensor._wrap
 class Plan:
     """A recording made ready to run: ``make`` is one of ``BACKENDS``, ``compile`` compiles functions as its own was.
 
-    ``settle`` gives the attributes of a view for the sizes that a call has.
+    ``settle`` gives the attributes of a view for the sizes that a call has. ``seconds`` is what making the code of the
+    forward graph took.
     """
 
     def __init__(
@@ -60,9 +62,11 @@ class Plan:
         self._fresh = [(n, self._maker(n)) for n in range(len(self.types)) if n not in in_place]
         self.reusable = self._reusable_grads()
         self._lone = _lone_result(recording)
+        start = time.perf_counter()
         self.forward: Backend = self._make(graph, dict(self._aliases), threads, frozen_inputs(recording))
+        self.seconds = time.perf_counter() - start
         self._checked = isinstance(self.forward, Checked)
-        self.lasting: list[Tensor] = [inputs[n].ref for n in self.forward.lasting]
+        self.frozen: list[Tensor] = [inputs[n].ref for n in self.forward.frozen]
         self._backward: Backend | None = None
         self._compile = compile
         self.again: Any = None
@@ -95,11 +99,6 @@ class Plan:
     def backends(self) -> list[Backend]:
         """What runs the forward graph and, once it was needed, the backward graph."""
         return [self.forward] if self._backward is None else [self.forward, self._backward]
-
-    def explain(self) -> str:
-        """What was decided for each graph."""
-        again = [] if self.again is None else [self.again.explain()]
-        return "\n".join([backend.explain() for backend in self.backends] + again)
 
     def derivative(self) -> Backend:
         """The compiled backward graph, compiled when first needed."""
@@ -137,7 +136,7 @@ class Plan:
         outputs = self._outputs(arrays)
         kept = None if recording.split is None else self._keep(leaves, arrays)
         try:
-            self.forward.run(arrays, outputs, self._seen() if self.lasting else None)
+            self.forward.run(arrays, outputs, self._seen() if self.frozen else None)
         except (IndexError, RuntimeError) as error:
             if recording.predicates:
                 return -1, error
@@ -168,18 +167,32 @@ class Plan:
         return arrays
 
     def _seen(self) -> list[Any] | None:
-        """What tells states of the lasting inputs apart; None when they can change unnoticed."""
-        memories = [(t._storage or t._shared_storage()).memory for t in self.lasting]
+        """What tells states of the frozen inputs apart; None when they can change unnoticed."""
+        memories = [(t._storage or t._shared_storage()).memory for t in self.frozen]
         counts = [m.writes for m in memories]
         return None if None in counts else [*memories, *counts]
 
     def profile(self, leaves: Sequence[Any], calls: int) -> Profile:
         """The times of the forward graph's kernels, on copies: nothing outside is written."""
+        return profile_backend(self.forward, *self._copies(leaves), calls, self._seen() if self.frozen else None)
+
+    def prepare_timing(self) -> None:
+        """Make the code that times its kernels, so that the first call that is timed need not."""
+        if isinstance(self.forward, Native):
+            self.forward.executable.prepare_timing()
+
+    def run_once(self, leaves: Sequence[Any]) -> Callable[[], None]:
+        """A call of the forward graph on copies, made ready."""
+        arrays, outputs = self._copies(leaves)
+        return partial(self.forward.run, arrays, outputs)
+
+    def _copies(self, leaves: Sequence[Any]) -> tuple[list[Array], list[Array]]:
+        """Inputs and outputs as a call has them, in memory of their own."""
         arrays = [a.copy() for a in self._arrays(leaves)]
         outputs = [np.empty(*t) for t in self.types]
         for n, i in self._aliases:
             outputs[n] = arrays[i]
-        return profile_backend(self.forward, arrays, outputs, calls, self._seen() if self.lasting else None)
+        return arrays, outputs
 
     def _write(self, leaves: Sequence[Any], outputs: Sequence[Array]) -> None:
         """Give the state that the program writes its new values."""

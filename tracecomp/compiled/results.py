@@ -40,7 +40,8 @@ class Builder:
     """
 
     def __init__(
-        self, leaves: Sequence[Any], outputs: Sequence[Array] | Mapping[int, Array], node: CompiledNode | None = None,
+        self, leaves: Sequence[object], outputs: Sequence[Array] | Mapping[int, Array],
+        node: CompiledNode | None = None,
         settle: Callable[[Attrs], Attrs] | None = None,
     ) -> None:  # fmt: skip
         self._leaves = leaves
@@ -129,7 +130,7 @@ class Builder:
 class Finish:
     """Makes what a native call returns of tensors over its outputs, and of tensors from outside."""
 
-    def __init__(self, results: Sequence[Held | Plain], structure: Any) -> None:
+    def __init__(self, results: Sequence[Held | Plain], structure: object) -> None:
         held = [lowest(r) for r in results if not isinstance(r, Plain)]
         self.below = [*{id(r): r for r in held}.values()]
         self._results = results

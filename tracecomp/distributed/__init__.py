@@ -1,104 +1,97 @@
-"""``torch.distributed`` as in a PyTorch that was built without it: ``is_available()`` says no.
+"""``torch.distributed``: several processes as one program, over MPI or TCP, with sums in one fixed order.
 
-The names that programs mention before they ask are here: operations of reductions, groups, and the questions.
+``docs/distributed.md`` says how to start processes, what is promised, and what is not there.
 """
 
-from __future__ import annotations
-
-import os
-from enum import Enum
-from typing import Any
-
-__all__ = [
-    "Backend", "ProcessGroup", "ReduceOp", "get_backend", "get_rank", "get_world_size", "group", "is_available",
-    "is_gloo_available", "is_initialized", "is_mpi_available", "is_nccl_available", "is_torchelastic_launched",
-]  # fmt: skip
-
-
-class ReduceOp(Enum):
-    """How a reduction over processes combines values."""
-
-    SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR, BXOR, PREMUL_SUM = range(9)
-
+from tracecomp.base.lazy_names import later
+from tracecomp.communication.combine import ReduceOp
+from tracecomp.communication.errors import (
+    DistBackendError,
+    DistError,
+    DistNetworkError,
+    DistQueueEmptyError,
+    DistStoreError,
+)
+from tracecomp.communication.group import Group as ProcessGroup
+from tracecomp.communication.stores import FileStore, HashStore, PrefixStore, Store
+from tracecomp.communication.tcp_store import TCPStore
+from tracecomp.communication.work import Work
+from tracecomp.distributed.collectives import (
+    _all_gather_base,
+    _reduce_scatter_base,
+    all_gather,
+    all_gather_coalesced,
+    all_gather_into_tensor,
+    all_reduce,
+    all_reduce_coalesced,
+    all_to_all,
+    all_to_all_single,
+    broadcast,
+    gather,
+    reduce,
+    reduce_scatter,
+    reduce_scatter_tensor,
+    scatter,
+)
+from tracecomp.distributed.objects import (
+    all_gather_object,
+    broadcast_object_list,
+    gather_object,
+    recv_object_list,
+    scatter_object_list,
+    send_object_list,
+)
+from tracecomp.distributed.point_to_point import P2POp, batch_isend_irecv, irecv, isend, recv, send
+from tracecomp.distributed.processes import (
+    Backend,
+    GroupMember,
+    barrier,
+    default_pg_timeout,
+    destroy_process_group,
+    get_backend,
+    get_default_backend_for_device,
+    get_global_rank,
+    get_group_rank,
+    get_node_local_rank,
+    get_pg_count,
+    get_process_group_ranks,
+    get_rank,
+    get_world_size,
+    group,
+    init_process_group,
+    is_available,
+    is_backend_available,
+    is_gloo_available,
+    is_initialized,
+    is_mpi_available,
+    is_nccl_available,
+    is_torchelastic_launched,
+    is_ucc_available,
+    is_xccl_available,
+    monitored_barrier,
+    new_group,
+    new_subgroups,
+    new_subgroups_by_enumeration,
+)
 
 reduce_op = ReduceOp
+all_gather_single, reduce_scatter_single = all_gather_into_tensor, reduce_scatter_tensor
 
+__all__ = [
+    "Backend", "DistBackendError", "DistError", "DistNetworkError", "DistQueueEmptyError", "DistStoreError",
+    "FileStore", "GroupMember", "HashStore", "P2POp", "PrefixStore", "ProcessGroup", "ReduceOp", "Store", "TCPStore",
+    "Work", "_all_gather_base", "_reduce_scatter_base", "all_gather", "all_gather_coalesced", "all_gather_into_tensor",
+    "all_gather_object", "all_gather_single", "all_reduce", "all_reduce_coalesced", "all_to_all", "all_to_all_single",
+    "barrier", "batch_isend_irecv", "broadcast", "broadcast_object_list", "default_pg_timeout", "destroy_process_group",
+    "gather",
+    "gather_object", "get_backend", "get_default_backend_for_device", "get_global_rank", "get_group_rank",
+    "get_node_local_rank", "get_pg_count", "get_process_group_ranks", "get_rank", "get_world_size", "group",
+    "init_process_group", "irecv", "is_available", "is_backend_available", "is_gloo_available", "is_initialized",
+    "is_mpi_available", "is_nccl_available", "is_torchelastic_launched", "is_ucc_available", "is_xccl_available",
+    "isend", "monitored_barrier", "new_group", "new_subgroups", "new_subgroups_by_enumeration", "recv",
+    "recv_object_list", "reduce", "reduce_op", "reduce_scatter", "reduce_scatter_single", "reduce_scatter_tensor",
+    "scatter", "scatter_object_list", "send", "send_object_list",
+]  # fmt: skip
 
-class Backend(str):
-    """The name of a way for processes to talk."""
-
-    GLOO, NCCL, MPI, UCC, UNDEFINED = "gloo", "nccl", "mpi", "ucc", "undefined"
-
-
-class ProcessGroup:
-    """Processes that work together; there are none."""
-
-
-class Work:
-    """A communication under way."""
-
-
-class group:
-    """Groups by name."""
-
-    WORLD: ProcessGroup | None = None
-
-
-class GroupMember:
-    """Groups by membership."""
-
-    WORLD: ProcessGroup | None = None
-    NON_GROUP_MEMBER = -100
-
-
-def is_available() -> bool:
-    """False: programs run in one process."""
-    return False
-
-
-def is_initialized() -> bool:
-    return False
-
-
-def is_gloo_available() -> bool:
-    return False
-
-
-def is_mpi_available() -> bool:
-    return False
-
-
-def is_nccl_available() -> bool:
-    return False
-
-
-def is_ucc_available() -> bool:
-    return False
-
-
-def is_xccl_available() -> bool:
-    return False
-
-
-def is_torchelastic_launched() -> bool:
-    """Whether a launcher of PyTorch has started this process."""
-    return "TORCHELASTIC_RUN_ID" in os.environ
-
-
-def _uninitialized() -> ValueError:
-    return ValueError("Default process group has not been initialized, please make sure to call init_process_group.")
-
-
-def get_rank(group: Any = None) -> int:
-    """ValueError: there is no group."""
-    raise _uninitialized()
-
-
-def get_world_size(group: Any = None) -> int:
-    """ValueError: there is no group."""
-    raise _uninitialized()
-
-
-def get_backend(group: Any = None) -> Backend:
-    """ValueError: there is no group."""
-    raise _uninitialized()
+_LATER = ("checkpoint", "distributed_c10d", "elastic", "fsdp", "launch", "nn", "optim", "run")
+__getattr__ = later(__name__, {name: name for name in _LATER})

@@ -28,7 +28,7 @@ _FALSE = (
 )
 
 
-def _answering(name: str, answer: Any, doc: str) -> Callable[..., Any]:
+def _answering(name: str, answer: object, doc: str) -> Callable[..., Any]:
     def ask(*args: Any, **kwargs: Any) -> Any:
         return answer() if callable(answer) else answer
 
@@ -51,7 +51,7 @@ class _DeviceContext:
 
     kind: str
 
-    def __init__(self, device: Any = None) -> None:
+    def __init__(self, device: object = None) -> None:
         self.idx = -1 if device is None else device
 
     def __enter__(self) -> None:
@@ -69,12 +69,12 @@ def names_of(kind: str) -> dict[str, Any]:
         check_device(kind)
         raise AssertionError(kind)
 
-    def set_device(device: Any) -> None:
+    def set_device(device: object) -> None:
         """AssertionError unless ``device`` is negative, which chooses none."""
         if not (isinstance(device, int) and device < 0):
             check_device(kind)
 
-    def stream(stream: Any = None) -> AbstractContextManager[None]:
+    def stream(stream: object = None) -> AbstractContextManager[None]:
         """Nothing for no stream; there are none."""
         return nullcontext() if stream is None else refuse()
 

@@ -27,7 +27,7 @@ _lock = threading.Lock()
 _active = 0
 
 
-def disabled(func: Fn, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+def disabled(func: Fn, types: object, args: tuple[object, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
     """The ``__torch_function__`` of classes whose objects are plain tensors to functions, as ``Parameter``."""
     with DisableTorchFunctionSubclass():
         return func(*args, **(kwargs or {}))
@@ -62,7 +62,7 @@ def _asked(values: Iterable[Any], found: list[Any]) -> None:
             found.insert(place, x)
 
 
-def override(fn: Fn, args: tuple[Any, ...], kwargs: dict[str, Any], asked: tuple[Any, ...] | None = None) -> Any:
+def override(fn: Fn, args: tuple[object, ...], kwargs: dict[str, Any], asked: tuple[object, ...] | None = None) -> Any:
     """What a mode or an argument makes of ``fn(*args, **kwargs)``; NOT_OVERRIDDEN when none has a say.
 
     ``asked`` are the objects to ask where these are not the arguments. TypeError when those that have a say all return
@@ -125,7 +125,7 @@ class TorchFunctionMode:
     """
 
     def __torch_function__(
-        self, func: Fn, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        self, func: Fn, types: object, args: tuple[object, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         raise NotImplementedError
 
@@ -156,7 +156,7 @@ class TorchFunctionMode:
 # ---- subclasses of Tensor
 
 
-def as_class(result: Any, cls: type) -> Any:
+def as_class(result: object, cls: type) -> Any:
     """The tensors in ``result`` as objects of ``cls``, which they are made into where they are plain tensors."""
     if isinstance(result, TensorBase):
         if _is_root(type(result)):

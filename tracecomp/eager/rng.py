@@ -16,6 +16,7 @@ from tracecomp.ir.types import int64
 from tracecomp.ops.prim import prim
 
 _MASK = (1 << 64) - 1
+"""64 bits."""
 
 
 class Generator:
@@ -74,6 +75,7 @@ class Generator:
 
 
 _DEFAULT_SEED = 67280421310721
+"""PyTorch's default seed."""
 default_generator = Generator()
 
 

@@ -17,7 +17,7 @@ from tracecomp.base.errors import Source, user_source
 from tracecomp.eager.modes import modes, module_changes
 from tracecomp.eager.storage import Storage
 from tracecomp.ir.graph import Origin
-from tracecomp.ir.op import Op
+from tracecomp.ir.op import Attrs, Op
 from tracecomp.ir.types import DType
 
 Array = np.ndarray[Any, Any]
@@ -52,7 +52,7 @@ class Handle:
         self.remove()
 
 
-def add_hook(hooks: dict[int, Any], fn: Callable[..., Any]) -> Handle:
+def add_hook(hooks: dict[int, Any], fn: Callable[..., object]) -> Handle:
     """Put ``fn`` among ``hooks``, which recordings made without it are to find out."""
     module_changes.note()
     handle = Handle(hooks)
@@ -110,17 +110,17 @@ class Node:
             self._metadata: dict[Any, Any] = {}
         return self._metadata
 
-    def register_hook(self, fn: Callable[..., Any]) -> Handle:
+    def register_hook(self, fn: Callable[..., object]) -> Handle:
         """Call ``fn(grad_inputs, grad_outputs)`` after this node ran; what it returns replaces ``grad_inputs``."""
         self.post_hooks = {} if self.post_hooks is None else self.post_hooks
         return add_hook(self.post_hooks, fn)
 
-    def register_prehook(self, fn: Callable[..., Any]) -> Handle:
+    def register_prehook(self, fn: Callable[..., object]) -> Handle:
         """Call ``fn(grad_outputs)`` before this node runs; what it returns replaces them."""
         self.pre_hooks = {} if self.pre_hooks is None else self.pre_hooks
         return add_hook(self.pre_hooks, fn)
 
-    def hook_tensor(self, number: int, fn: Callable[..., Any]) -> Handle:
+    def hook_tensor(self, number: int, fn: Callable[..., object]) -> Handle:
         """Call ``fn`` on the gradient of result ``number``."""
         self.tensor_hooks = {} if self.tensor_hooks is None else self.tensor_hooks
         return add_hook(self.tensor_hooks.setdefault(number, {}), fn)
@@ -176,7 +176,7 @@ class TensorBase:
     # What ``Tensor`` provides and what stands below it asks for.
 
     @staticmethod
-    def __tracecomp_apply__(op: Op, operands: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
+    def __tracecomp_apply__(op: Op, operands: tuple[object, ...], attrs: Attrs) -> Any:
         raise NotImplementedError
 
     @staticmethod

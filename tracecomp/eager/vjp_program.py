@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tracecomp.ir.graph import Graph, Value, attrs_key
-from tracecomp.ir.op import Op
+from tracecomp.ir.op import Attrs, Op
 from tracecomp.ir.types import TensorType, from_numpy_dtype
 from tracecomp.ops.autodiff import Sym, sum_to, zeros_like
 
@@ -49,10 +49,11 @@ class Derivative:
 
 _cache: dict[Any, Derivative] = {}
 _CACHE_LIMIT = 8192
+"""Derivatives that are remembered; beyond that all are forgotten."""
 
 
 def derivative(
-    op: Op, attrs: dict[str, Any], types: Sequence[ArrayType], outs: Sequence[ArrayType], wanted: tuple[bool, ...],
+    op: Op, attrs: Attrs, types: Sequence[ArrayType], outs: Sequence[ArrayType], wanted: tuple[bool, ...],
     present: tuple[bool, ...], keep: bool = True,
 ) -> Derivative:  # fmt: skip
     """The derivative of ``op`` on operands of ``types``: gradients of the ``wanted`` operands.
@@ -72,7 +73,7 @@ def derivative(
 
 
 def _trace(
-    op: Op, attrs: dict[str, Any], types: Sequence[ArrayType], outs: Sequence[ArrayType], wanted: tuple[bool, ...],
+    op: Op, attrs: Attrs, types: Sequence[ArrayType], outs: Sequence[ArrayType], wanted: tuple[bool, ...],
     present: tuple[bool, ...],
 ) -> Derivative:  # fmt: skip
     graph = Graph(f"{op.name}_vjp")

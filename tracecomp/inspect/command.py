@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.util
+import json
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -12,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.compiled.function import trace
+from tracecomp.compiled.function import Compiled, trace
 from tracecomp.eager.tensor import Tensor
 from tracecomp.inspect.compare import compare
 from tracecomp.inspect.explain import explain
@@ -22,8 +24,8 @@ from tracecomp.ir.types import DType, dtype_named
 
 Operands = tuple[list[Any], dict[str, Any]]
 
-_EPILOG = """\
-target     file.py:name, where name is a function or a module in the file (a dotted path is followed)
+EPILOG = """\
+target     file.py:name or package.module:name, where name is a function or an nn.Module (a dotted path is followed)
 operands   --shape 64,784              a float32 tensor of random numbers, one option per argument
            --shape 64:int64            of another type; integers lie in 0..9
            --shape mask=64:bool        a keyword argument
@@ -40,7 +42,7 @@ class UsageError(ValueError):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments that name a program and its operands."""
-    parser.add_argument("target", metavar="file.py:name", help="the function or module to run")
+    parser.add_argument("target", metavar="file.py:name", help="a function or nn.Module; also package.module:name")
     parser.add_argument("--shape", action="append", default=[], metavar="[NAME=]D0,D1[:TYPE]", help="random operand")
     parser.add_argument("--inputs", action="append", default=[], metavar="FILE", help="operands from a file")
     parser.add_argument("--seed", type=int, default=0, help="seed of random operands (default 0)")
@@ -54,13 +56,16 @@ def subcommands(commands: Any) -> None:
         ("explain", run_explain, "say what was captured, what fused, and why the rest did not"),
     ):
         parser = commands.add_parser(
-            name, help=line, description=line, epilog=_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
+            name, help=line, description=line, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
         )
         add_arguments(parser)
         parser.set_defaults(run=run)
         if name == "trace":
             parser.add_argument("-o", "--output", metavar="FILE", help="write the graph there instead of printing it")
             parser.add_argument("--plain", action="store_true", help="leave out source lines and scopes")
+        if name == "explain":
+            parser.add_argument("--all", action="store_true", help="every guard, pass, refusal, kernel and schedule")
+            parser.add_argument("--json", action="store_true", help="all of it for programs to read")
         if name == "compare":
             parser.add_argument("--tolerance", type=float, help="largest relative difference that counts as agreement")
             parser.add_argument("--quiet", action="store_true", help="no progress on standard error")
@@ -89,7 +94,8 @@ def run_compare(options: argparse.Namespace) -> int:
 def run_explain(options: argparse.Namespace) -> int:
     """Print the decisions."""
     fn, (args, kwargs) = program(options)
-    print(explain(fn, *args, **kwargs))
+    found = explain(fn, *args, **kwargs)
+    print(found.text(options.all) if not options.json else json.dumps(found.data()))
     return 0
 
 
@@ -126,8 +132,28 @@ def program(options: argparse.Namespace) -> tuple[Callable[..., Any], Operands]:
 def load(target: str) -> Any:
     """The object that ``file.py:name`` names."""
     path, colon, name = target.rpartition(":")
-    if not colon or not path.endswith(".py"):
-        raise UsageError(f"expected file.py:name, got {target!r}")
+    if not colon or not path:
+        raise UsageError(f"expected file.py:name or package.module:name, got {target!r}")
+    found: Any = _module(path)
+    module = found
+    for part in name.split("."):
+        if not hasattr(found, part):
+            known = ", ".join(n for n in vars(module) if not n.startswith("_") and callable(getattr(module, n)))
+            raise UsageError(f"{path} has no {name!r}; it has {known}")
+        found = getattr(found, part)
+    return found
+
+
+def _module(path: str) -> Any:
+    """The module in a file, or the one of a dotted name, which is looked for in the working folder first."""
+    if not path.endswith(".py"):
+        sys.path.insert(0, "")
+        try:
+            return importlib.import_module(path)
+        except ModuleNotFoundError as error:
+            if error.name is None or not f"{path}.".startswith(f"{error.name}."):
+                raise
+            raise UsageError(f"no module {path}; a file is named with its .py") from None
     if not Path(path).is_file():
         raise UsageError(f"no file {path}")
     spec = importlib.util.spec_from_file_location(Path(path).stem, path)
@@ -136,13 +162,13 @@ def load(target: str) -> Any:
     sys.path.insert(0, str(Path(path).resolve().parent))
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
-    found: Any = module
-    for part in name.split("."):
-        if not hasattr(found, part):
-            known = ", ".join(n for n in vars(module) if not n.startswith("_") and callable(getattr(module, n)))
-            raise UsageError(f"{path} has no {name!r}; it has {known}")
-        found = getattr(found, part)
-    return found
+    return module
+
+
+def compiled_of(fn: Callable[..., Any], threads: int | None = None) -> Compiled:
+    """The function compiled, or what it is when it has been compiled already."""
+    inner = getattr(fn, "_compiled", fn)
+    return inner if isinstance(inner, Compiled) else Compiled(fn, threads=threads)
 
 
 def random_operand(text: str, rng: np.random.Generator) -> tuple[str, Tensor]:
@@ -181,4 +207,6 @@ def operands_from(source: str) -> Operands:
     return [named.pop(n) for n in numbered], dict(named)
 
 
-__all__: Sequence[str] = ["UsageError", "load", "operands_from", "program", "random_operand", "subcommands"]
+__all__: Sequence[str] = [
+    "EPILOG", "UsageError", "compiled_of", "load", "operands_from", "program", "random_operand", "subcommands",
+]  # fmt: skip

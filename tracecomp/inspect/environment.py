@@ -22,12 +22,12 @@ PACKAGES = ("numpy", "llvmlite", "networkx")
 """What this library needs to run."""
 
 
-def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser], own_version: str) -> None:
-    """Add ``env`` to the command line of this ``own_version``."""
+def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add ``env`` to the command line."""
     line = "print versions, the machine and the settings, for reports of defects"
     parser = commands.add_parser("env", help=line, description=line)
     parser.add_argument("--measure", action="store_true", help="measure the machine and keep that in the cache folder")
-    parser.set_defaults(run=run_env, own_version=own_version)
+    parser.set_defaults(run=run_env)
 
 
 def run_env(options: argparse.Namespace) -> int:
@@ -35,7 +35,7 @@ def run_env(options: argparse.Namespace) -> int:
     if options.measure:
         path = rates.record(str(config.cache_directory()), _measured())
         print(f"measured, and kept in {path}\n")
-    print(environment(options.own_version))
+    print(environment())
     return 0
 
 
@@ -51,12 +51,13 @@ def _measured() -> rates.Rates:
     )
 
 
-def environment(own_version: str) -> str:
+def environment() -> str:
     """The description, one line for each fact."""
-    return "\n".join((*_versions(own_version), "", *_machine(), "", "settings:", config.describe()))
+    return "\n".join((*_versions(), "", *_machine(), "", "settings:", config.describe()))
 
 
-def _versions(own_version: str) -> Iterator[str]:
+def _versions() -> Iterator[str]:
+    own_version = sys.modules["tracecomp"].__version__
     yield _line("tracecomp", f"{own_version} in {Path(__file__).parents[1]}")
     for package in PACKAGES:
         yield _line(package, _version(package))

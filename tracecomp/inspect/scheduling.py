@@ -42,7 +42,7 @@ class Tried:
         return "\n".join(lines)
 
 
-def schedules(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> dict[str, str]:
+def schedules(fn: Callable[..., object], *args: Any, **kwargs: Any) -> dict[str, str]:
     """The schedules of the kernels that ``fn(*args, **kwargs)`` becomes, by name, as text that can be handed in again.
 
     CaptureError if it cannot be recorded.
@@ -53,7 +53,7 @@ def schedules(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> dict[str, st
 
 
 def try_schedules(
-    by_hand: Mapping[str, str], fn: Callable[..., Any], *args: Any, threads: int | None = None, **kwargs: Any
+    by_hand: Mapping[str, str], fn: Callable[..., object], *args: Any, threads: int | None = None, **kwargs: Any
 ) -> Tried:
     """``fn(*args, **kwargs)`` with the schedules chosen and with some written by hand: times, and whether bits agree.
 

@@ -28,7 +28,7 @@ class Backend:
 
     framework_name = "tracecomp"
 
-    def is_appropriate_type(self, tensor: Any) -> bool:
+    def is_appropriate_type(self, tensor: object) -> bool:
         return isinstance(tensor, Tensor)
 
     def from_numpy(self, x: np.ndarray[Any, Any]) -> Tensor:

@@ -13,12 +13,15 @@ T = TypeVar("T")
 def immutable(cls: type[T]) -> type[T]:
     """A dataclass with slots, compared and hashed by content; the type checker refuses assignments.
 
+    Fields with ``compare=False`` are no part of the content.
+
     The methods besides ``__init__`` are shared code, and nothing checks assignments at run time, because importing
     defines dozens of such classes and compiling makes many thousands of such objects.
     """
     cls = dataclass(eq=False, repr=False, slots=True)(cls)
     names = [f.name for f in fields(cls)]  # type: ignore[arg-type]
-    contents: Any = attrgetter(*names) if names else lambda _: ()
+    compared = [f.name for f in fields(cls) if f.compare]  # type: ignore[arg-type]
+    contents: Any = attrgetter(*compared) if compared else lambda _: ()
 
     def equal(self: T, other: object) -> Any:
         if other.__class__ is not self.__class__:

@@ -260,7 +260,7 @@ def index(value: int | Var | Index) -> Index:
     return Index(((value, 1),)) if isinstance(value, Var) else Index((), value)
 
 
-def computed(expr: Any, bounds: tuple[int, int] | None = None) -> Index:
+def computed(expr: object, bounds: tuple[int, int] | None = None) -> Index:
     """The Index of an integer expression evaluated at run time."""
     return Index(((Computed(expr, bounds), 1),))
 

@@ -4,7 +4,7 @@
                                                            | when ref: step* otherwise: step*
                                                            | while (step* ref): step*
     kernel  = params, stmt*
-    stmt    = loop kind var: stmt*                   kind  = serial | parallel | brief | tile | vector
+    stmt    = loop kind var: stmt*                   kind  = serial | parallel | opportunistic | tile | vector
             | let name = expr                        names are assigned once
             | store buffer[index] = expr  [where e]
             | stream buffer[index] = expr  [where e] a store to memory that nobody reads soon: it need not enter a cache
@@ -17,8 +17,8 @@
     expr    = const | index | load buffer[index] [where e] | name | scalar-op(expr*) : dtype
             | to_line(buffer)                         elements before the first that begins a line of memory
 
-``serial``, ``parallel`` and ``brief`` loops run one iteration after another. Parallel ones may be split among threads,
-brief ones among threads that are awake.
+``serial``, ``parallel`` and ``opportunistic`` loops run one iteration after another. Parallel ones may be split among
+threads, opportunistic ones among threads that are awake.
 ``tile`` and ``vector`` loops run all their iterations at once, as one program over many elements: every statement
 inside is done for all elements of the surrounding tile loops before the next one. At most one ``vector`` loop
 surrounds a statement; it becomes SIMD lanes. ``tile`` loops are unrolled. Both have small static extents; cutting a
@@ -235,7 +235,7 @@ class Prefetch:
     offset: Index
 
 
-SHARED = ("parallel", "brief")
+SHARED = ("parallel", "opportunistic")
 """The kinds of loops that threads share."""
 
 LINE = 64

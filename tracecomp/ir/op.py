@@ -196,7 +196,7 @@ class Sample:
     """
 
     args: tuple[Any, ...]
-    attrs: dict[str, Any] = field(default_factory=dict)
+    attrs: Attrs = field(default_factory=dict)
 
 
 @immutable

@@ -102,6 +102,11 @@ class _Printer:
         return f"%{self.names[value]}"
 
 
+def attrs_text(attrs: dict[str, Any]) -> str:
+    """Attributes as they stand between braces; those that are graphs are left out."""
+    return ", ".join(f"{name}={_literal(v)}" for name, v in sorted(attrs.items()) if not hasattr(v, "live_nodes"))
+
+
 def is_literal(node: Node) -> bool:
     """Whether the node is a 0-d constant, written in place of an operand."""
     return node.op.name == "full" and node.attrs["shape"] == ()

@@ -8,6 +8,7 @@ from dataclasses import field
 from tracecomp.ir.immutable import immutable
 from tracecomp.ir.index import Index, Var
 from tracecomp.ir.loops import Buffer, Stmt
+from tracecomp.ir.values import Node
 
 
 @immutable
@@ -49,11 +50,15 @@ class Ref:
 
 @immutable
 class CallStep:
-    """Run ``kernel`` on ``args``. ``label`` names the graph nodes it computes (for profiles and index errors)."""
+    """Run ``kernel`` on ``args``. ``label`` names what it computes (for profiles and index errors).
+
+    ``nodes`` are the graph nodes that it computes, where they are known; not part of what the step does.
+    """
 
     kernel: Kernel
     args: tuple[Ref, ...]
     label: str = ""
+    nodes: tuple[Node, ...] = field(default=(), compare=False)
 
 
 @immutable

@@ -27,7 +27,7 @@ class ScalarOp:
     numpy: Callable[..., Any]
 
 
-def _quiet(fn: Callable[..., Any]) -> Callable[..., Any]:
+def _quiet(fn: Callable[..., object]) -> Callable[..., Any]:
     def run(*args: Any) -> Any:
         with np.errstate(all="ignore"):
             return fn(*args)

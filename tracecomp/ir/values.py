@@ -12,7 +12,7 @@ import numpy as np
 
 from tracecomp.base.errors import Source
 from tracecomp.ir.immutable import immutable
-from tracecomp.ir.op import Op
+from tracecomp.ir.op import Attrs, Op
 from tracecomp.ir.types import DType, TensorType
 
 
@@ -21,7 +21,7 @@ class Node:
 
     __slots__ = ("attrs", "inputs", "op", "outputs")
 
-    def __init__(self, op: Op, inputs: tuple[Value, ...], attrs: dict[str, Any], types: Sequence[TensorType]) -> None:
+    def __init__(self, op: Op, inputs: tuple[Value, ...], attrs: Attrs, types: Sequence[TensorType]) -> None:
         self.op = op
         self.inputs = inputs
         self.attrs = attrs

@@ -13,7 +13,7 @@ from tracecomp.functional.dims import Sizes
 from tracecomp.ir.types import DType
 from tracecomp.nn import functional as F
 from tracecomp.nn import init
-from tracecomp.nn.functional.conv import convolution, ntuple, transposed
+from tracecomp.nn.functional.conv import ntuple
 from tracecomp.nn.lazy import LazyModule
 from tracecomp.nn.module import Module
 from tracecomp.nn.parameter import Parameter, UninitializedParameter
@@ -89,7 +89,8 @@ class _Conv(_ConvNd):
         padding = self.padding
         if self.padding_mode != "zeros":
             input, padding = F.pad(input, self._mode_padding(), self.padding_mode), 0
-        return convolution(self.rank, input, weight, bias, self.stride, padding, self.dilation, self.groups)
+        convolve = getattr(F, f"conv{self.rank}d")
+        return convolve(input, weight, bias, self.stride, padding, self.dilation, self.groups)
 
     def _mode_padding(self) -> list[int]:
         if self.padding == "valid":
@@ -163,9 +164,8 @@ class _ConvTransposeNd(_ConvNd):
 
     def forward(self, input: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
         extra = self._output_padding(input, output_size)
-        return transposed(
-            self.rank, input, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation
-        )
+        transposed = getattr(F, f"conv_transpose{self.rank}d")
+        return transposed(input, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation)
 
 
 class ConvTranspose1d(_ConvTransposeNd):

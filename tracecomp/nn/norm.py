@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
+from tracecomp.communication.group import Group
+from tracecomp.communication.world import world
 from tracecomp.eager.device import Device
 from tracecomp.eager.modes import no_grad
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
-from tracecomp.ir.types import DType, int64
+from tracecomp.ir.types import DType, bfloat16, float16, float32, int64
 from tracecomp.nn import functional as F
 from tracecomp.nn import init
 from tracecomp.nn.lazy import LazyModule
 from tracecomp.nn.module import Module
+from tracecomp.nn.parallel.shards import ShardPass, Shards
 from tracecomp.nn.parameter import Parameter, UninitializedBuffer, UninitializedParameter
+from tracecomp.ops.prim import prim
 
 
 class _NormBase(Module):
@@ -114,7 +119,11 @@ class BatchNorm3d(_BatchNorm):
 
 
 class SyncBatchNorm(_BatchNorm):
-    """Batch normalisation over all processes; here there is one."""
+    """Batch normalisation of (N, C, ...) by the statistics of all processes, or of all shards of a global batch.
+
+    ``process_group`` is the default group where None. ValueError for a rank below 2 and, in training, when a channel
+    has one value only.
+    """
 
     def __init__(
         self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = True,
@@ -122,23 +131,86 @@ class SyncBatchNorm(_BatchNorm):
         bias: bool = True,
     ) -> None:  # fmt: skip
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias)
+        self.process_group = process_group
 
     def _check_input_dim(self, input: Tensor) -> None:
         if input.ndim < 2:
             raise ValueError(f"expected at least 2D input (got {input.ndim}D input)")
+
+    def forward(self, input: Any) -> Any:
+        self._check_input_dim(input)
+        group = self.process_group or world.default
+        if not (self.training or self.running_mean is None):
+            return super().forward(input)
+        if isinstance(input, Shards):
+            context = input.context
+            affine = [(self._of(self.weight, context, i), self._of(self.bias, context, i)) for i in context.plan.places]
+            found = self._normalised(input.parts, affine, context.summed)
+            return Shards(found, context)
+        if group is None or group.size() == 1:
+            return super().forward(input)
+        return self._normalised([input], [(self.weight, self.bias)], partial(_summed, group))[0]
+
+    @staticmethod
+    def _of(param: Tensor | None, context: ShardPass, i: int) -> Tensor | None:
+        return None if param is None else context.view(param, i)
+
+    def _normalised(
+        self, parts: Sequence[Tensor], affine: Sequence[tuple[Tensor | None, Tensor | None]],
+        summed: Callable[[Sequence[Tensor]], list[Tensor]],
+    ) -> list[Tensor]:  # fmt: skip
+        """Every part normalised by the statistics of all; ``summed`` gives each part the sum over all."""
+        channels, shape = self.num_features, (1, -1, *[1] * (parts[0].ndim - 2))
+        wide = [x.to(float32) if x.dtype in (float16, bfloat16) else x for x in parts]
+        axes = [0, *range(2, parts[0].ndim)]
+        counts = [T.full((1,), float(x.numel() // channels), dtype=x.dtype) for x in wide]
+        totals = summed([T.cat([x.sum(axes), n]) for x, n in zip(wide, counts, strict=True)])
+        apart = [x - (s[:-1] / s[-1]).reshape(shape) for x, s in zip(wide, totals, strict=True)]
+        squares = summed([(d * d).sum(axes) for d in apart])
+        variances = [q / s[-1] for q, s in zip(squares, totals, strict=True)]
+        self._track(totals[0].detach(), variances[0].detach())
+        found = []
+        for x, d, v, (weight, bias) in zip(parts, apart, variances, affine, strict=True):
+            y = d * (v + self.eps).rsqrt().reshape(shape)
+            y = y if weight is None else y * weight.reshape(shape)
+            found.append((y if bias is None else y + bias.reshape(shape)).to(x.dtype))
+        return found
+
+    def _track(self, totals: Tensor, variance: Tensor) -> None:
+        """Move the running statistics."""
+        if not (self.training and self.track_running_stats):
+            return
+        with no_grad():
+            self.num_batches_tracked.add_(1)
+            kind = self.running_mean.dtype
+            share: Any = self.momentum
+            if share is None:
+                share = 1.0 / self.num_batches_tracked.to(kind)
+            count = totals[-1]
+            self.running_mean.copy_(self.running_mean * (1 - share) + (totals[:-1] / count).to(kind) * share)
+            unbiased = variance * (count / (count - 1))
+            self.running_var.copy_(self.running_var * (1 - share) + unbiased.to(kind) * share)
 
     @classmethod
     def convert_sync_batchnorm(cls, module: Module, process_group: Any = None) -> Module:
         """``module`` with every batch normalisation below it replaced by this class."""
         result = module
         if isinstance(module, _BatchNorm):
-            result = cls(module.num_features, module.eps, module.momentum, module.affine, module.track_running_stats)
+            result = cls(
+                module.num_features, module.eps, module.momentum, module.affine, module.track_running_stats,
+                process_group,
+            )  # fmt: skip
             for table in ("_parameters", "_buffers"):
                 getattr(result, table).update(getattr(module, table))
             result.training = module.training
         for name, child in module.named_children():
             result.add_module(name, cls.convert_sync_batchnorm(child, process_group))
         return result
+
+
+def _summed(group: Group, parts: Sequence[Tensor]) -> list[Tensor]:
+    """The sum of the one part over all processes; differentiable."""
+    return [prim.all_reduce(*parts, op="SUM", group=group.group_name, total=group.size())]
 
 
 class _InstanceNorm(_NormBase):

@@ -12,6 +12,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
+from tracecomp.ir.op import Attrs
 from tracecomp.onnx.small_types import small_values, widened
 
 Array = np.ndarray[Any, Any]
@@ -29,7 +30,7 @@ class Node:
     domain: str
     inputs: list[str]
     outputs: list[str]
-    attrs: dict[str, Any]
+    attrs: Attrs
     name: str
     proto: Any = field(repr=False, default=None)
 

@@ -2,6 +2,7 @@
 
 from tracecomp.ops import (
     bits,
+    collective,
     complexes,
     contraction,
     control,
@@ -25,6 +26,7 @@ from tracecomp.ops.linalg import cholesky, factorization, indefinite, linalg, or
 __all__ = [
     "bits",
     "cholesky",
+    "collective",
     "complexes",
     "contraction",
     "control",

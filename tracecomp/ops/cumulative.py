@@ -50,6 +50,7 @@ from tracecomp.ops.reduction import shift
 from tracecomp.ops.statements import CHUNK, Names, vectors
 
 AT_ONCE = 4
+"""Lines that run at once, unrolled: each waits for its own last addition, and four of them fill that wait."""
 # Lines that lie side by side and run together, if that leaves a few chunks of them to share: memory likes long runs.
 WIDE, SHARES = (256, 128), 4
 # Elements of a row that are asked together whether one is a new extreme.

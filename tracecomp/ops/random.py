@@ -18,8 +18,11 @@ from tracecomp.ops.define import bad, of, require
 from tracecomp.ops.statements import Names, vectors
 
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+"""Of Philox4x32 (Salmon et al., 2011), like all numbers below: they are the generator."""
 _WEYL = (0x9E3779B9, 0xBB67AE85)
+"""What the key grows by in each round."""
 _ROUNDS = 10
+"""Rounds of Philox4x32-10."""
 
 
 def blocks(count: int) -> int:

@@ -43,6 +43,7 @@ from tracecomp.ops.prim import prim
 Axes: TypeAlias = tuple[int, ...]
 
 _SHORT, _MANY = 16, 4096
+"""Elements of a line up to which, and of an array from which on, lines are reduced side by side, element by element."""
 
 
 def kept(shape: Shape, axes: Axes) -> Shape:

@@ -22,6 +22,7 @@ from tracecomp.ops.prim import prim
 from tracecomp.ops.regions import Types, backward_region, float_places, inline, input_types
 
 SLOTS = 64
+"""States of a loop that are kept on the way, whatever its length; others are made again from the one kept before."""
 _COUNT = TensorType(int64, ())
 _STEPS = TensorType(int64, (SLOTS,))
 

@@ -60,9 +60,11 @@ _SCANNED = 16
 # Many lines stand in lanes beside each other where the first elements of each are found in so few steps.
 _BESIDE = 32
 _STEPS = 2048
+"""Comparisons of a line up to which lines are put side by side."""
 # Lines up to this length are sorted by counting, for each element, those before it; longer ones by radix.
 _BY_RANK = 256
 _DIGIT = 256
+"""Values of a digit of the radix sort: a byte."""
 _BYTES = {"bool": 1, "uint8": 1, "int8": 1, "int16": 2, "int32": 4, "float16": 4, "bfloat16": 4, "float32": 4}
 
 

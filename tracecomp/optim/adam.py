@@ -8,11 +8,20 @@ from tracecomp.eager.modes import unrecorded
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.ir.types import float64
-from tracecomp.optim.optimizer import Group, Optimizer, check_betas, non_negative, step_counter
-from tracecomp.optim.options import active, number, pair
+from tracecomp.optim.optimizer import (
+    Optimizer,
+    Options,
+    ParamsT,
+    Scalar,
+    State,
+    check_betas,
+    non_negative,
+    step_counter,
+)
+from tracecomp.optim.options import Group, active, number, pair
 
 
-def _first_state(param: Tensor, state: dict[str, Any], *names: str) -> Tensor:
+def _first_state(param: Tensor, state: State, *names: str) -> Tensor:
     """The step counter as float64, one further; zeros under ``names`` at the first step."""
     if not state:
         with unrecorded():
@@ -27,19 +36,19 @@ def _decay(group: Group) -> Any:
     return number(group, "weight_decay") if active(group, "weight_decay") else None
 
 
-def _move(moment: Tensor, grad: Tensor, beta: Any) -> None:
+def _move(moment: Tensor, grad: Tensor, beta: Scalar) -> None:
     """``moment`` towards ``grad`` by ``1 - beta``."""
     moment.copy_(moment + (grad - moment) * (1 - beta))
 
 
-def _decayed(param: Tensor, grad: Tensor, lr: Any, decay: Any, decoupled: bool) -> tuple[Tensor, Tensor]:
+def _decayed(param: Tensor, grad: Tensor, lr: Scalar, decay: Scalar | None, decoupled: bool) -> tuple[Tensor, Tensor]:
     """Where the step starts and the gradient it follows; weight decay is in the one or, not decoupled, in the other."""
     if decay is None:
         return param, grad
     return (param * (1 - lr * decay), grad) if decoupled else (param, grad + param * decay)
 
 
-def _moments(state: dict[str, Any], grad: Tensor, beta1: Any, beta2: Any) -> tuple[Tensor, Tensor]:
+def _moments(state: State, grad: Tensor, beta1: Scalar, beta2: Scalar) -> tuple[Tensor, Tensor]:
     """The running means of the gradient and of its square, one step further."""
     mean, square = state["exp_avg"], state["exp_avg_sq"]
     _move(mean, grad, beta1)
@@ -51,7 +60,7 @@ class Adam(Optimizer):
     """Adaptive moments (Kingma and Ba 2014), AMSGrad (Reddi et al. 2018) optional."""
 
     def __init__(
-        self, params: Any, lr: Any = 1e-3, betas: tuple[Any, Any] = (0.9, 0.999), eps: float = 1e-8,
+        self, params: ParamsT, lr: Scalar = 1e-3, betas: tuple[Scalar, Scalar] = (0.9, 0.999), eps: float = 1e-8,
         weight_decay: float = 0, amsgrad: bool = False, *, foreach: bool | None = None, maximize: bool = False,
         capturable: bool = False, differentiable: bool = False, fused: bool | None = None,
         decoupled_weight_decay: bool = False,
@@ -65,13 +74,13 @@ class Adam(Optimizer):
             "fused": fused, "decoupled_weight_decay": decoupled_weight_decay,
         })  # fmt: skip
 
-    def _group(self, group: Group) -> Any:
+    def _group(self, group: Group) -> Options:
         return (
             number(group, "lr"), pair(group, "betas"), number(group, "eps"), _decay(group), active(group, "amsgrad"),
             active(group, "decoupled_weight_decay"),
         )  # fmt: skip
 
-    def _update(self, param: Tensor, grad: Tensor, state: dict[str, Any], options: Any) -> None:
+    def _update(self, param: Tensor, grad: Tensor, state: State, options: Options) -> None:
         lr, (beta1, beta2), eps, decay, amsgrad, decoupled = options
         names = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq") if amsgrad else ("exp_avg", "exp_avg_sq")
         step = _first_state(param, state, *names)
@@ -89,7 +98,7 @@ class AdamW(Adam):
     """Adam with decoupled weight decay (Loshchilov and Hutter 2017)."""
 
     def __init__(
-        self, params: Any, lr: Any = 1e-3, betas: tuple[Any, Any] = (0.9, 0.999), eps: float = 1e-8,
+        self, params: ParamsT, lr: Scalar = 1e-3, betas: tuple[Scalar, Scalar] = (0.9, 0.999), eps: float = 1e-8,
         weight_decay: float = 1e-2, amsgrad: bool = False, *, maximize: bool = False, foreach: bool | None = None,
         capturable: bool = False, differentiable: bool = False, fused: bool | None = None,
     ) -> None:  # fmt: skip
@@ -103,7 +112,7 @@ class Adamax(Optimizer):
     """Adam by the infinity norm (Kingma and Ba 2014)."""
 
     def __init__(
-        self, params: Any, lr: Any = 2e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
+        self, params: ParamsT, lr: Scalar = 2e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
         weight_decay: float = 0, foreach: bool | None = None, *, maximize: bool = False, differentiable: bool = False,
         capturable: bool = False,
     ) -> None:  # fmt: skip
@@ -115,10 +124,10 @@ class Adamax(Optimizer):
             "maximize": maximize, "differentiable": differentiable, "capturable": capturable,
         })  # fmt: skip
 
-    def _group(self, group: Group) -> Any:
+    def _group(self, group: Group) -> Options:
         return number(group, "lr"), pair(group, "betas"), number(group, "eps"), _decay(group)
 
-    def _update(self, param: Tensor, grad: Tensor, state: dict[str, Any], options: Any) -> None:
+    def _update(self, param: Tensor, grad: Tensor, state: State, options: Options) -> None:
         lr, (beta1, beta2), eps, decay = options
         step = _first_state(param, state, "exp_avg", "exp_inf")
         if decay is not None:
@@ -133,7 +142,7 @@ class NAdam(Optimizer):
     """Adam with Nesterov momentum (Dozat 2016)."""
 
     def __init__(
-        self, params: Any, lr: Any = 2e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
+        self, params: ParamsT, lr: Scalar = 2e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
         weight_decay: float = 0, momentum_decay: float = 4e-3, decoupled_weight_decay: bool = False, *,
         foreach: bool | None = None, maximize: bool = False, capturable: bool = False, differentiable: bool = False,
     ) -> None:  # fmt: skip
@@ -146,13 +155,13 @@ class NAdam(Optimizer):
             "capturable": capturable, "differentiable": differentiable,
         })  # fmt: skip
 
-    def _group(self, group: Group) -> Any:
+    def _group(self, group: Group) -> Options:
         return (
             number(group, "lr"), pair(group, "betas"), number(group, "eps"), _decay(group),
             number(group, "momentum_decay"), active(group, "decoupled_weight_decay"),
         )  # fmt: skip
 
-    def _update(self, param: Tensor, grad: Tensor, state: dict[str, Any], options: Any) -> None:
+    def _update(self, param: Tensor, grad: Tensor, state: State, options: Options) -> None:
         lr, (beta1, beta2), eps, decay, momentum_decay, decoupled = options
         if not state:
             with unrecorded():
@@ -175,7 +184,7 @@ class RAdam(Optimizer):
     """Adam with rectified variance (Liu et al. 2019)."""
 
     def __init__(
-        self, params: Any, lr: Any = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
+        self, params: ParamsT, lr: Scalar = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
         weight_decay: float = 0, decoupled_weight_decay: bool = False, *, foreach: bool | None = None,
         maximize: bool = False, capturable: bool = False, differentiable: bool = False,
     ) -> None:  # fmt: skip
@@ -188,13 +197,13 @@ class RAdam(Optimizer):
             "differentiable": differentiable,
         })  # fmt: skip
 
-    def _group(self, group: Group) -> Any:
+    def _group(self, group: Group) -> Options:
         return (
             number(group, "lr"), pair(group, "betas"), number(group, "eps"), _decay(group),
             active(group, "decoupled_weight_decay"),
         )  # fmt: skip
 
-    def _update(self, param: Tensor, grad: Tensor, state: dict[str, Any], options: Any) -> None:
+    def _update(self, param: Tensor, grad: Tensor, state: State, options: Options) -> None:
         lr, (beta1, beta2), eps, decay, decoupled = options
         step = _first_state(param, state, "exp_avg", "exp_avg_sq")
         start, grad = _decayed(param, grad, lr, decay, decoupled)

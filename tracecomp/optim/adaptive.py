@@ -8,11 +8,11 @@ from tracecomp.eager.modes import unrecorded
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.ir.types import float32, float64
-from tracecomp.optim.optimizer import Group, Optimizer, non_negative, step_counter
-from tracecomp.optim.options import active, number
+from tracecomp.optim.optimizer import Optimizer, Options, ParamsT, Scalar, State, non_negative, step_counter
+from tracecomp.optim.options import Group, active, number
 
 
-def _decayed(param: Tensor, grad: Tensor, decay: Any) -> Tensor:
+def _decayed(param: Tensor, grad: Tensor, decay: Scalar) -> Tensor:
     return grad if decay is None else grad + param * decay
 
 
@@ -24,7 +24,7 @@ class Adagrad(Optimizer):
     """Accumulated squares (Duchi et al. 2011)."""
 
     def __init__(
-        self, params: Any, lr: Any = 1e-2, lr_decay: float = 0, weight_decay: float = 0,
+        self, params: ParamsT, lr: Scalar = 1e-2, lr_decay: float = 0, weight_decay: float = 0,
         initial_accumulator_value: float = 0, eps: float = 1e-10, foreach: bool | None = None, *,
         maximize: bool = False, differentiable: bool = False, fused: bool | None = None,
     ) -> None:  # fmt: skip
@@ -45,10 +45,10 @@ class Adagrad(Optimizer):
             for param in group["params"]:
                 self.state[param]["sum"].share_memory_()
 
-    def _group(self, group: Group) -> Any:
+    def _group(self, group: Group) -> Options:
         return number(group, "lr"), number(group, "lr_decay"), number(group, "eps"), _decay(group)
 
-    def _update(self, param: Tensor, grad: Tensor, state: dict[str, Any], options: Any) -> None:
+    def _update(self, param: Tensor, grad: Tensor, state: State, options: Options) -> None:
         lr, lr_decay, eps, decay = options
         state["step"].add_(1)
         grad = _decayed(param, grad, decay)
@@ -61,7 +61,7 @@ class Adadelta(Optimizer):
     """Steps in the units of the parameters (Zeiler 2012)."""
 
     def __init__(
-        self, params: Any, lr: Any = 1.0, rho: float = 0.9, eps: float = 1e-6, weight_decay: float = 0,
+        self, params: ParamsT, lr: Scalar = 1.0, rho: float = 0.9, eps: float = 1e-6, weight_decay: float = 0,
         foreach: bool | None = None, *, capturable: bool = False, maximize: bool = False,
         differentiable: bool = False,
     ) -> None:  # fmt: skip
@@ -74,10 +74,10 @@ class Adadelta(Optimizer):
             "capturable": capturable, "foreach": foreach, "differentiable": differentiable,
         })  # fmt: skip
 
-    def _group(self, group: Group) -> Any:
+    def _group(self, group: Group) -> Options:
         return number(group, "lr"), number(group, "rho"), number(group, "eps"), _decay(group)
 
-    def _update(self, param: Tensor, grad: Tensor, state: dict[str, Any], options: Any) -> None:
+    def _update(self, param: Tensor, grad: Tensor, state: State, options: Options) -> None:
         lr, rho, eps, decay = options
         if not state:
             with unrecorded():
@@ -96,7 +96,7 @@ class RMSprop(Optimizer):
     """Divides by a moving root mean square (Hinton 2012), optionally centred, with momentum."""
 
     def __init__(
-        self, params: Any, lr: Any = 1e-2, alpha: float = 0.99, eps: float = 1e-8, weight_decay: float = 0,
+        self, params: ParamsT, lr: Scalar = 1e-2, alpha: float = 0.99, eps: float = 1e-8, weight_decay: float = 0,
         momentum: float = 0, centered: bool = False, capturable: bool = False, foreach: bool | None = None,
         maximize: bool = False, differentiable: bool = False,
     ) -> None:  # fmt: skip
@@ -107,14 +107,14 @@ class RMSprop(Optimizer):
             "differentiable": differentiable,
         })  # fmt: skip
 
-    def _group(self, group: Group) -> Any:
+    def _group(self, group: Group) -> Options:
         momentum = number(group, "momentum") if active(group, "momentum") else None
         return (
             number(group, "lr"), number(group, "alpha"), number(group, "eps"), _decay(group), momentum,
             active(group, "centered"),
         )  # fmt: skip
 
-    def _update(self, param: Tensor, grad: Tensor, state: dict[str, Any], options: Any) -> None:
+    def _update(self, param: Tensor, grad: Tensor, state: State, options: Options) -> None:
         lr, alpha, eps, decay, momentum, centered = options
         if not state:
             with unrecorded():
@@ -145,7 +145,8 @@ class Adafactor(Optimizer):
     """Squares kept as row and column sums (Shazeer and Stern 2018)."""
 
     def __init__(
-        self, params: Any, lr: Any = 1e-2, beta2_decay: float = -0.8, eps: tuple[float | None, float] = (None, 1e-3),
+        self, params: ParamsT, lr: Scalar = 1e-2, beta2_decay: float = -0.8,
+        eps: tuple[float | None, float] = (None, 1e-3),
         d: float = 1.0, weight_decay: float = 0.0, *, foreach: bool | None = None, maximize: bool = False,
     ) -> None:  # fmt: skip
         if not lr >= 0.0:
@@ -165,10 +166,10 @@ class Adafactor(Optimizer):
             "foreach": foreach, "maximize": maximize,
         })  # fmt: skip
 
-    def _group(self, group: Group) -> Any:
+    def _group(self, group: Group) -> Options:
         return number(group, "lr"), number(group, "beta2_decay"), group["eps"], number(group, "d"), _decay(group)
 
-    def _update(self, param: Tensor, grad: Tensor, state: dict[str, Any], options: Any) -> None:
+    def _update(self, param: Tensor, grad: Tensor, state: State, options: Options) -> None:
         lr, beta2_decay, (eps1, eps2), clip, decay = options
         eps1 = T.finfo(param.dtype).eps if eps1 is None else eps1
         if not state:

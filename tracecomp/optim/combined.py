@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any
 
-from tracecomp.optim.optimizer import Optimizer
+from tracecomp.optim.optimizer import Optimizer, State
 from tracecomp.optim.schedule import LRScheduler, host_step, set_lr
 
 
@@ -63,7 +63,7 @@ class SequentialLR(LRScheduler):
         """Own state and that of every scheduler."""
         return _with_schedulers(self)
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+    def load_state_dict(self, state_dict: State) -> None:
         """Take over a saved schedule."""
         _load_with_schedulers(self, state_dict)
 
@@ -98,7 +98,7 @@ class ChainedScheduler(LRScheduler):
         """Own state and that of every scheduler."""
         return _with_schedulers(self)
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+    def load_state_dict(self, state_dict: State) -> None:
         """Take over a saved schedule."""
         _load_with_schedulers(self, state_dict)
 
@@ -108,7 +108,7 @@ def _with_schedulers(scheduler: Any) -> dict[str, Any]:
     return {**state, "_schedulers": [s.state_dict() for s in scheduler._schedulers]}
 
 
-def _load_with_schedulers(scheduler: Any, state_dict: dict[str, Any]) -> None:
+def _load_with_schedulers(scheduler: Any, state_dict: State) -> None:
     state = dict(state_dict)
     for own, saved in zip(scheduler._schedulers, state.pop("_schedulers"), strict=True):
         own.load_state_dict(saved)

@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from tracecomp.optim.optimizer import Optimizer
+from tracecomp.optim.optimizer import Optimizer, Rates
+from tracecomp.optim.options import Group
 from tracecomp.optim.schedule import LRScheduler, host_step, set_lr, spread
 
 
@@ -72,7 +73,7 @@ class _MomentumLR(LRScheduler):
             raise ValueError("optimizer must support momentum or beta1 with `cycle_momentum` option enabled")
         self.use_beta1 = "betas" in optimizer.defaults
 
-    def _set_momentum(self, group: dict[str, Any], momentum: float) -> None:
+    def _set_momentum(self, group: Group, momentum: float) -> None:
         if self.use_beta1:
             group["betas"] = (momentum, *group["betas"][1:])
         else:
@@ -83,10 +84,10 @@ class CyclicLR(_MomentumLR):
     """A triangle between ``base_lr`` and ``max_lr`` (Smith 2017); momentum runs the other way."""
 
     def __init__(
-        self, optimizer: Optimizer, base_lr: Any, max_lr: Any, step_size_up: int = 2000,
+        self, optimizer: Optimizer, base_lr: Rates, max_lr: Rates, step_size_up: int = 2000,
         step_size_down: int | None = None, mode: str = "triangular", gamma: float = 1.0,
         scale_fn: Callable[[float], float] | None = None, scale_mode: str = "cycle", cycle_momentum: bool = True,
-        base_momentum: Any = 0.8, max_momentum: Any = 0.9, last_epoch: int = -1,
+        base_momentum: Rates = 0.8, max_momentum: Rates = 0.9, last_epoch: int = -1,
     ) -> None:  # fmt: skip
         rates = spread("base_lr", base_lr, optimizer)
         if last_epoch == -1:
@@ -109,7 +110,7 @@ class CyclicLR(_MomentumLR):
         super().__init__(optimizer, last_epoch)
         self.base_lrs = rates
 
-    def _start_momentum(self, optimizer: Optimizer, base: Any, most: Any, last_epoch: int) -> None:
+    def _start_momentum(self, optimizer: Optimizer, base: object, most: object, last_epoch: int) -> None:
         self._check_momentum(optimizer)
         self.base_momentums = spread("base_momentum", base, optimizer)
         self.max_momentums = spread("max_momentum", most, optimizer)
@@ -147,9 +148,10 @@ class OneCycleLR(_MomentumLR):
     """Up to ``max_lr`` and down to almost nothing (Smith and Topin 2017). ValueError for sizes that make no sense."""
 
     def __init__(
-        self, optimizer: Optimizer, max_lr: Any, total_steps: int | None = None, epochs: int | None = None,
+        self, optimizer: Optimizer, max_lr: Rates, total_steps: int | None = None, epochs: int | None = None,
         steps_per_epoch: int | None = None, pct_start: float = 0.3, anneal_strategy: str = "cos",
-        cycle_momentum: bool = True, base_momentum: Any = 0.85, max_momentum: Any = 0.95, div_factor: float = 25.0,
+        cycle_momentum: bool = True, base_momentum: Rates = 0.85,
+        max_momentum: Rates = 0.95, div_factor: float = 25.0,
         final_div_factor: float = 1e4, three_phase: bool = False, last_epoch: int = -1,
     ) -> None:  # fmt: skip
         self.optimizer = optimizer
@@ -189,7 +191,7 @@ class OneCycleLR(_MomentumLR):
                 raise ValueError(f"Expected positive integer {name}, but got {value}")
         return math.prod(v for v in given.values() if v is not None)
 
-    def _start_momentum(self, optimizer: Optimizer, base: Any, most: Any, last_epoch: int) -> None:
+    def _start_momentum(self, optimizer: Optimizer, base: object, most: object, last_epoch: int) -> None:
         self._check_momentum(optimizer)
         lows, highs = spread("base_momentum", base, optimizer), spread("max_momentum", most, optimizer)
         if last_epoch == -1:

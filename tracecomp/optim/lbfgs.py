@@ -9,7 +9,8 @@ from tracecomp.base.errors import user_source
 from tracecomp.eager.modes import enable_grad, modes, no_grad
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
-from tracecomp.optim.optimizer import Optimizer
+from tracecomp.optim.optimizer import Closure, Optimizer, ParamsT, Scalar, State
+from tracecomp.optim.options import Group
 
 Objective = Callable[[float], tuple[float, Tensor]]
 
@@ -120,7 +121,8 @@ class LBFGS(Optimizer):
     """Quasi-Newton steps from the last gradients (Nocedal 1980). ``step`` needs a closure; one parameter group."""
 
     def __init__(
-        self, params: Any, lr: Any = 1, max_iter: int = 20, max_eval: int | None = None, tolerance_grad: float = 1e-7,
+        self, params: ParamsT, lr: Scalar = 1, max_iter: int = 20, max_eval: int | None = None,
+        tolerance_grad: float = 1e-7,
         tolerance_change: float = 1e-9, history_size: int = 100, line_search_fn: str | None = None,
     ) -> None:  # fmt: skip
         if not lr >= 0.0:
@@ -136,7 +138,7 @@ class LBFGS(Optimizer):
             raise RuntimeError("only 'strong_wolfe' is supported")
         self._params: list[Tensor] = self.param_groups[0]["params"]
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: State) -> None:
         super().__setstate__(state)
         self._params = self.param_groups[0]["params"]
 
@@ -150,7 +152,7 @@ class LBFGS(Optimizer):
             p.copy_(p + direction[start : start + p.numel()].reshape(*p.shape) * t)
             start += p.numel()
 
-    def _direction(self, state: dict[str, Any], gradient: Tensor) -> Tensor:
+    def _direction(self, state: State, gradient: Tensor) -> Tensor:
         """Two-loop recursion over the kept pairs."""
         olds, steps, ratios = state["old_dirs"], state["old_stps"], state["ro"]
         q = -gradient
@@ -163,7 +165,7 @@ class LBFGS(Optimizer):
             r = r + steps[i] * (alphas[i] - olds[i].dot(r) * ratios[i])
         return r
 
-    def _remember(self, state: dict[str, Any], gradient: Tensor, history: int) -> None:
+    def _remember(self, state: State, gradient: Tensor, history: int) -> None:
         y, s = gradient - state["prev_flat_grad"], state["d"] * state["t"]
         curvature = y.dot(s)
         if float(curvature.item()) <= 1e-10:
@@ -174,7 +176,7 @@ class LBFGS(Optimizer):
             state[name].append(value)
         state["H_diag"] = curvature / y.dot(y)
 
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+    def step(self, closure: Closure | None = None) -> Any:
         """Up to ``max_iter`` quasi-Newton steps; ``closure`` clears gradients, computes the loss and calls backward."""
         if closure is None:
             raise TypeError("LBFGS.step() missing 1 required positional argument: 'closure'")
@@ -186,11 +188,11 @@ class LBFGS(Optimizer):
         with no_grad():
             return self._minimize(closure)
 
-    def _evaluate(self, closure: Callable[[], Any]) -> Any:
+    def _evaluate(self, closure: Closure) -> Any:
         with enable_grad():
             return closure()
 
-    def _minimize(self, closure: Callable[[], Any]) -> Any:
+    def _minimize(self, closure: Closure) -> Any:
         group = self.param_groups[0]
         state = self.state[self._params[0]]
         state.setdefault("func_evals", 0)
@@ -222,7 +224,7 @@ class LBFGS(Optimizer):
                 break
         return first
 
-    def _choose_direction(self, state: dict[str, Any], gradient: Tensor, group: dict[str, Any]) -> None:
+    def _choose_direction(self, state: State, gradient: Tensor, group: Group) -> None:
         if state["n_iter"] == 1:
             state.update(old_dirs=[], old_stps=[], ro=[], H_diag=1, d=-gradient)
             state["t"] = min(1.0, 1.0 / float(gradient.abs().sum().item())) * group["lr"]
@@ -232,7 +234,7 @@ class LBFGS(Optimizer):
         state["t"] = group["lr"]
 
     def _advance(
-        self, closure: Callable[[], Any], state: dict[str, Any], loss: float, gradient: Tensor, slope: float,
+        self, closure: Closure, state: State, loss: float, gradient: Tensor, slope: float,
         iteration: int,
     ) -> tuple[float, Tensor, int]:  # fmt: skip
         """Move along the direction: value, gradient and number of calls of the closure."""

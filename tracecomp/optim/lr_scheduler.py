@@ -12,7 +12,7 @@ from typing import Any
 from tracecomp.base.reference import document as _document
 from tracecomp.optim.combined import ChainedScheduler, SequentialLR
 from tracecomp.optim.cyclic import CosineAnnealingWarmRestarts, CyclicLR, OneCycleLR
-from tracecomp.optim.optimizer import Optimizer
+from tracecomp.optim.optimizer import Optimizer, Rates, State
 from tracecomp.optim.schedule import LRScheduler, host_step, set_lr, spread
 
 __all__ = [
@@ -25,7 +25,7 @@ __all__ = [
 class _FunctionLR(LRScheduler):
     """A schedule by functions of the epoch, one per group."""
 
-    def __init__(self, optimizer: Optimizer, lr_lambda: Any, last_epoch: int = -1) -> None:
+    def __init__(self, optimizer: Optimizer, lr_lambda: object, last_epoch: int = -1) -> None:
         self.optimizer = optimizer
         self.lr_lambdas = spread("lr_lambda", lr_lambda, optimizer)
         super().__init__(optimizer, last_epoch)
@@ -37,7 +37,7 @@ class _FunctionLR(LRScheduler):
         state["lr_lambdas"] = [None if isinstance(f, plain) else dict(vars(f)) for f in self.lr_lambdas]
         return state
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+    def load_state_dict(self, state_dict: State) -> None:
         """Take over a saved schedule."""
         state = dict(state_dict)
         for function, saved in zip(self.lr_lambdas, state.pop("lr_lambdas"), strict=True):
@@ -218,8 +218,8 @@ class ReduceLROnPlateau(LRScheduler):
 
     def __init__(
         self, optimizer: Optimizer, mode: str = "min", factor: float = 0.1, patience: int = 10,
-        threshold: float = 1e-4, threshold_mode: str = "rel", cooldown: int = 0, min_lr: Any = 0, eps: float = 1e-8,
-        verbose: Any = "deprecated",
+        threshold: float = 1e-4, threshold_mode: str = "rel", cooldown: int = 0, min_lr: Rates = 0, eps: float = 1e-8,
+        verbose: object = "deprecated",
     ) -> None:  # fmt: skip
         if factor >= 1.0:
             raise ValueError("Factor should be < 1.0.")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from tracecomp.eager.modes import unrecorded
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.functional.linalg.norms import vector_norm
-from tracecomp.optim.optimizer import Group, Optimizer, non_negative
-from tracecomp.optim.options import active, number
+from tracecomp.optim.optimizer import Optimizer, Options, ParamsT, Scalar, State, non_negative
+from tracecomp.optim.options import Group, active, number
 
 Coefficients = tuple[float, float, float]
 
@@ -36,7 +35,8 @@ class Muon(Optimizer):
     """Momentum SGD whose update is orthogonalised; every parameter must be a matrix (ValueError otherwise)."""
 
     def __init__(
-        self, params: Any, lr: Any = 1e-3, weight_decay: float = 0.1, momentum: float = 0.95, nesterov: bool = True,
+        self, params: ParamsT, lr: Scalar = 1e-3, weight_decay: float = 0.1, momentum: float = 0.95,
+        nesterov: bool = True,
         ns_coefficients: Coefficients = (3.4445, -4.7750, 2.0315), eps: float = 1e-7, ns_steps: int = 5,
         adjust_lr_fn: str | None = None,
     ) -> None:  # fmt: skip
@@ -62,10 +62,10 @@ class Muon(Optimizer):
                         f"Muon only supports 2D parameters whereas we found a parameter with size: {param.shape}"
                     )
 
-    def _group(self, group: Group) -> Any:
+    def _group(self, group: Group) -> Options:
         return group, number(group, "lr"), number(group, "weight_decay"), number(group, "momentum")
 
-    def _update(self, param: Tensor, grad: Tensor, state: dict[str, Any], options: Any) -> None:
+    def _update(self, param: Tensor, grad: Tensor, state: State, options: Options) -> None:
         group, lr, decay, momentum = options
         if not state:
             with unrecorded():

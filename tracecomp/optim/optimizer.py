@@ -14,10 +14,20 @@ from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.functional.default_dtype import default_dtype
 from tracecomp.ir.types import float32, float64
-from tracecomp.optim.options import active
+from tracecomp.optim.options import Group, active
 from tracecomp.utils.hooks import RemovableHandle, register
 
-Group = dict[str, Any]
+State = dict[str, Any]
+"""What an optimizer keeps for one parameter, or all that it saves."""
+Options = tuple[Any, ...]
+"""What ``_group`` reads of a group for one step, in the order in which ``_update`` takes it apart."""
+ParamsT = Iterable[Tensor | Group | tuple[str, Tensor]]
+Scalar = float | Tensor
+"""A number, or a tensor of one, which a compiled step reads again at every call."""
+Rates = Scalar | Sequence[Scalar]
+"""One for all groups, or one for each."""
+Closure = Callable[[], Scalar]
+Hook = Callable[..., Any]
 
 
 class _Required:
@@ -30,15 +40,15 @@ class _Required:
 required = _Required()
 
 
-def non_negative(**options: Any) -> None:
+def non_negative(**values: Scalar) -> None:
     """ValueError, in PyTorch's words, for a negative hyper-parameter; keys are the words with underscores."""
-    for name, value in options.items():
+    for name, value in values.items():
         if not isinstance(value, Tensor) and not value >= 0.0:
             word = name.replace("_", " ") if name.startswith("learning") else f"{name} value"
             raise ValueError(f"Invalid {word}: {value}")
 
 
-def check_betas(betas: Sequence[float], name: str = "beta parameter") -> None:
+def check_betas(betas: Sequence[Scalar], name: str = "beta parameter") -> None:
     """ValueError unless every beta lies in [0, 1)."""
     for i, beta in enumerate(betas):
         if not 0.0 <= beta < 1.0:
@@ -60,7 +70,7 @@ class Optimizer:
 
     takes_sparse = False
 
-    def __init__(self, params: Any, defaults: dict[str, Any]) -> None:
+    def __init__(self, params: ParamsT, defaults: Group) -> None:
         if isinstance(params, Tensor):
             raise TypeError(
                 "params argument given to the optimizer should be an iterable of Tensors or dicts, but got "
@@ -71,15 +81,13 @@ class Optimizer:
         self.param_groups: list[Group] = []
         self._step_count = 0
         self._tables()
-        groups = list(params)
-        if not groups:
+        given: list[Any] = list(params)
+        if not given:
             raise ValueError("optimizer got an empty parameter list")
-        if not isinstance(groups[0], dict):
-            groups = [{"params": groups}]
-        for group in groups:
+        for group in given if isinstance(given[0], dict) else [{"params": given}]:
             self.add_param_group(dict(group))
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         super().__setattr__(name, value)
         if name == "state":
             module_changes.epoch += 1
@@ -91,7 +99,7 @@ class Optimizer:
     def __getstate__(self) -> dict[str, Any]:
         return {"defaults": self.defaults, "state": self.state, "param_groups": self.param_groups}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: State) -> None:
         self.__dict__.update(state)
         self._step_count = 0
         self._tables()
@@ -150,15 +158,15 @@ class Optimizer:
 
     # -- stepping --------------------------------------------------------------------------------------------------
 
-    def _group(self, group: Group) -> Any:
+    def _group(self, group: Group) -> Options:
         """What one step needs to know of a group."""
         raise NotImplementedError
 
-    def _update(self, param: Tensor, grad: Tensor, state: dict[str, Any], options: Any) -> None:
+    def _update(self, param: Tensor, grad: Tensor, state: State, options: Options) -> None:
         """Move one parameter."""
         raise NotImplementedError
 
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+    def step(self, closure: Closure | None = None) -> Any:
         """Move every parameter that has a gradient; ``closure`` first computes the loss again, which is returned."""
         for hook in self._hooks_of("_pre_hooks"):
             hook(self, (closure,), {})
@@ -181,7 +189,7 @@ class Optimizer:
             hook(self, (closure,), {})
         return loss
 
-    def _update_one(self, param: Tensor, grad: Tensor, options: Any) -> None:
+    def _update_one(self, param: Tensor, grad: Tensor, options: Options) -> None:
         if not self.takes_sparse and grad.layout is not strided:
             name = type(self).__name__
             raise RuntimeError(f"{name} does not support sparse gradients, please consider SparseAdam instead")
@@ -191,7 +199,7 @@ class Optimizer:
         if not state:
             del self.state[param]
 
-    def _update_parts(self, param: Tensor, grad: Tensor, state: dict[str, Any], options: Any) -> None:
+    def _update_parts(self, param: Tensor, grad: Tensor, state: State, options: Options) -> None:
         """Move real and imaginary parts as parameters of their own; what is kept of them is complex again."""
         seen = {k: _as_real(v) for k, v in state.items()}
         parts, pair = dict(seen), _as_real(param)
@@ -204,30 +212,30 @@ class Optimizer:
     def _hooks_of(self, table: str) -> Iterable[Callable[..., Any]]:
         return tuple(getattr(self, table).values())
 
-    def _hook(self, table: str, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+    def _hook(self, table: str, hook: Callable[..., object], prepend: bool = False) -> RemovableHandle:
         return register(getattr(self, table), hook, prepend)
 
-    def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+    def register_step_pre_hook(self, hook: Callable[..., object]) -> RemovableHandle:
         """``hook(optimizer, args, kwargs)`` before every step."""
         return self._hook("_pre_hooks", hook)
 
-    def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+    def register_step_post_hook(self, hook: Callable[..., object]) -> RemovableHandle:
         """``hook(optimizer, args, kwargs)`` after every step."""
         return self._hook("_post_hooks", hook)
 
-    def register_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+    def register_state_dict_pre_hook(self, hook: Callable[..., object], prepend: bool = False) -> RemovableHandle:
         """``hook(optimizer)`` before ``state_dict()``."""
         return self._hook("_save_pre", hook, prepend)
 
-    def register_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+    def register_state_dict_post_hook(self, hook: Callable[..., object], prepend: bool = False) -> RemovableHandle:
         """``hook(optimizer, state_dict)`` after ``state_dict()``; what it returns replaces the dict."""
         return self._hook("_save_post", hook, prepend)
 
-    def register_load_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+    def register_load_state_dict_pre_hook(self, hook: Callable[..., object], prepend: bool = False) -> RemovableHandle:
         """``hook(optimizer, state_dict)`` before loading; what it returns replaces the dict."""
         return self._hook("_load_pre", hook, prepend)
 
-    def register_load_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+    def register_load_state_dict_post_hook(self, hook: Callable[..., object], prepend: bool = False) -> RemovableHandle:
         """``hook(optimizer)`` after loading."""
         return self._hook("_load_post", hook, prepend)
 
@@ -251,7 +259,7 @@ class Optimizer:
             result = hook(self, result) or result
         return result
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+    def load_state_dict(self, state_dict: State) -> None:
         """Take over state and options. ValueError when the groups have other numbers of parameters."""
         state_dict = dict(state_dict)
         for hook in self._hooks_of("_load_pre"):
@@ -280,7 +288,7 @@ class Optimizer:
             hook(self)
 
 
-def _restore(param: Tensor, value: Any, key: str = "") -> Any:
+def _restore(param: Tensor, value: object, key: str = "") -> Any:
     """A copy of saved state, floating tensors but the step counter in the parameter's dtype."""
     if isinstance(value, Tensor):
         return value.clone() if key == "step" or not param.is_floating_point() else value.to(param.dtype).clone()
@@ -291,5 +299,5 @@ def _restore(param: Tensor, value: Any, key: str = "") -> Any:
     return value
 
 
-def _as_real(x: Any) -> Any:
+def _as_real(x: object) -> Any:
     return T.view_as_real(x) if isinstance(x, Tensor) and x.dtype.is_complex else x

@@ -7,11 +7,14 @@ from typing import Any
 
 from tracecomp.eager.modes import host, modes
 
+Group = dict[str, Any]
+"""Parameters and options by name; which options there are, the optimizer says."""
+
 
 class _Derived(Mapping[str, Any]):
     """One value computed from a parameter group, as a mapping with one entry."""
 
-    def __init__(self, name: str, group: dict[str, Any], compute: Callable[[], Any]) -> None:
+    def __init__(self, name: str, group: Group, compute: Callable[[], Any]) -> None:
         self._name = name
         self.group = group
         self._compute = compute
@@ -31,7 +34,7 @@ class _Derived(Mapping[str, Any]):
 class _Active(Mapping[str, bool]):
     """Which options of a parameter group are active. Read at every call, so it does no more than that."""
 
-    def __init__(self, group: dict[str, Any]) -> None:
+    def __init__(self, group: Group) -> None:
         self.group = group
 
     def __getitem__(self, key: str) -> bool:
@@ -45,12 +48,12 @@ class _Active(Mapping[str, bool]):
         return len(self.group)
 
 
-def number(group: dict[str, Any], key: str) -> Any:
+def number(group: Group, key: str) -> Any:
     """``group[key]``; in a recording a 0-d float64 tensor that every call reads again."""
     return group[key] if modes.recorder is None else host(group, key)
 
 
-def pair(group: dict[str, Any], key: str) -> tuple[Any, Any]:
+def pair(group: Group, key: str) -> tuple[Any, Any]:
     """The two numbers ``group[key]``, each read again at every call of a recording."""
     if modes.recorder is None:
         first, second = group[key]
@@ -59,7 +62,7 @@ def pair(group: dict[str, Any], key: str) -> tuple[Any, Any]:
     return first, host(_Derived(f"{key}_1", group, lambda: group[key][1]), f"{key}_1")
 
 
-def active(group: dict[str, Any], key: str) -> bool:
+def active(group: Group, key: str) -> bool:
     """Whether ``group[key]`` is neither 0 nor off; a recording holds only while that stays so."""
     options = _Active(group)
     found = options[key]

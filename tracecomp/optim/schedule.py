@@ -9,10 +9,11 @@ from typing import Any
 
 from tracecomp.eager.modes import modes, no_grad
 from tracecomp.eager.tensor import Tensor
-from tracecomp.optim.optimizer import Optimizer
+from tracecomp.optim.optimizer import Optimizer, Scalar, State
+from tracecomp.optim.options import Group
 
 
-def host_step(step: Callable[..., Any]) -> Callable[..., Any]:
+def host_step(step: Callable[..., object]) -> Callable[..., Any]:
     """A schedule's step, which stays Python: a compiled call makes it again after its graph has run."""
 
     @functools.wraps(step)
@@ -25,7 +26,7 @@ def host_step(step: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def set_lr(group: dict[str, Any], lr: Any) -> None:
+def set_lr(group: Group, lr: Scalar) -> None:
     """Give a group a learning rate; a tensor is written in place."""
     if isinstance(group["lr"], Tensor):
         with no_grad():
@@ -34,7 +35,7 @@ def set_lr(group: dict[str, Any], lr: Any) -> None:
         group["lr"] = lr
 
 
-def spread(name: str, value: Any, optimizer: Optimizer) -> list[Any]:
+def spread(name: str, value: object, optimizer: Optimizer) -> list[Any]:
     """``value`` once per group. ValueError for a list of another length."""
     groups = len(optimizer.param_groups)
     if not isinstance(value, list | tuple):
@@ -76,7 +77,7 @@ class LRScheduler:
         """Everything but the optimizer."""
         return {k: v for k, v in self.__dict__.items() if k != "optimizer"}
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+    def load_state_dict(self, state_dict: State) -> None:
         """Take over a saved schedule."""
         self.__dict__.update(state_dict)
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tracecomp.eager.modes import unrecorded
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.ir.types import float64
-from tracecomp.optim.optimizer import Group, Optimizer, non_negative, step_counter
-from tracecomp.optim.options import active, number, pair
+from tracecomp.optim.optimizer import Optimizer, Options, ParamsT, Scalar, State, non_negative, step_counter
+from tracecomp.optim.options import Group, active, number, pair
 
 
 class SGD(Optimizer):
@@ -18,7 +16,7 @@ class SGD(Optimizer):
     takes_sparse = True
 
     def __init__(
-        self, params: Any, lr: Any = 1e-3, momentum: float = 0, dampening: float = 0, weight_decay: Any = 0,
+        self, params: ParamsT, lr: Scalar = 1e-3, momentum: float = 0, dampening: float = 0, weight_decay: Scalar = 0,
         nesterov: bool = False, *, maximize: bool = False, foreach: bool | None = None, differentiable: bool = False,
         fused: bool | None = None,
     ) -> None:  # fmt: skip
@@ -30,7 +28,7 @@ class SGD(Optimizer):
             "maximize": maximize, "foreach": foreach, "differentiable": differentiable, "fused": fused,
         })  # fmt: skip
 
-    def _group(self, group: Group) -> Any:
+    def _group(self, group: Group) -> Options:
         return (
             number(group, "lr"),
             number(group, "weight_decay") if active(group, "weight_decay") else None,
@@ -39,7 +37,7 @@ class SGD(Optimizer):
             active(group, "nesterov"),
         )
 
-    def _update(self, param: Tensor, grad: Tensor, state: dict[str, Any], options: Any) -> None:
+    def _update(self, param: Tensor, grad: Tensor, state: State, options: Options) -> None:
         lr, decay, momentum, dampening, nesterov = options
         if decay is not None:
             grad = grad + param * decay
@@ -57,7 +55,7 @@ class ASGD(Optimizer):
     """Averaged stochastic gradient descent (Polyak and Juditsky 1992); the average is ``state["ax"]``."""
 
     def __init__(
-        self, params: Any, lr: Any = 1e-2, lambd: float = 1e-4, alpha: float = 0.75, t0: float = 1e6,
+        self, params: ParamsT, lr: Scalar = 1e-2, lambd: float = 1e-4, alpha: float = 0.75, t0: float = 1e6,
         weight_decay: float = 0, foreach: bool | None = None, maximize: bool = False, differentiable: bool = False,
         capturable: bool = False,
     ) -> None:  # fmt: skip
@@ -67,11 +65,11 @@ class ASGD(Optimizer):
             "maximize": maximize, "differentiable": differentiable, "capturable": capturable,
         })  # fmt: skip
 
-    def _group(self, group: Group) -> Any:
+    def _group(self, group: Group) -> Options:
         decay = number(group, "weight_decay") if active(group, "weight_decay") else None
         return (*(number(group, k) for k in ("lr", "lambd", "alpha", "t0")), decay)
 
-    def _update(self, param: Tensor, grad: Tensor, state: dict[str, Any], options: Any) -> None:
+    def _update(self, param: Tensor, grad: Tensor, state: State, options: Options) -> None:
         lr, lambd, alpha, t0, decay = options
         if not state:
             with unrecorded():
@@ -93,7 +91,7 @@ class Rprop(Optimizer):
     """Resilient backpropagation (Riedmiller and Braun 1993): steps from the signs of gradients."""
 
     def __init__(
-        self, params: Any, lr: Any = 1e-2, etas: tuple[float, float] = (0.5, 1.2),
+        self, params: ParamsT, lr: Scalar = 1e-2, etas: tuple[float, float] = (0.5, 1.2),
         step_sizes: tuple[float, float] = (1e-6, 50), *, capturable: bool = False, foreach: bool | None = None,
         maximize: bool = False, differentiable: bool = False,
     ) -> None:  # fmt: skip
@@ -105,10 +103,10 @@ class Rprop(Optimizer):
             "differentiable": differentiable, "capturable": capturable,
         })  # fmt: skip
 
-    def _group(self, group: Group) -> Any:
+    def _group(self, group: Group) -> Options:
         return number(group, "lr"), pair(group, "etas"), pair(group, "step_sizes")
 
-    def _update(self, param: Tensor, grad: Tensor, state: dict[str, Any], options: Any) -> None:
+    def _update(self, param: Tensor, grad: Tensor, state: State, options: Options) -> None:
         lr, (shrink, grow), (least, most) = options
         if not state:
             with unrecorded():

@@ -6,8 +6,8 @@ from typing import Any, cast
 
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
-from tracecomp.optim.optimizer import Group, Optimizer, check_betas, non_negative
-from tracecomp.optim.options import number, pair
+from tracecomp.optim.optimizer import Optimizer, check_betas, non_negative
+from tracecomp.optim.options import Group, number, pair
 
 
 class SparseAdam(Optimizer):

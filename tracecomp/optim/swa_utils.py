@@ -13,7 +13,7 @@ from tracecomp.functional import names as T
 from tracecomp.ir.types import int64
 from tracecomp.nn.module import Module
 from tracecomp.nn.norm import _BatchNorm
-from tracecomp.optim.optimizer import Optimizer
+from tracecomp.optim.optimizer import Optimizer, Rates
 from tracecomp.optim.schedule import LRScheduler, spread
 
 Average = Callable[[Tensor, Tensor, Any], Tensor]
@@ -32,7 +32,7 @@ def get_ema_avg_fn(decay: float = 0.999) -> Average:
 
 
 def _multi(average: Average) -> Callable[[list[Tensor], list[Tensor], Any], None]:
-    def run(averages: list[Tensor], values: list[Tensor], count: Any) -> None:
+    def run(averages: list[Tensor], values: list[Tensor], count: object) -> None:
         with no_grad():
             for old, new in zip(averages, values, strict=True):
                 old.copy_(average(old, new, count) if old.dtype.differentiable else new)
@@ -89,7 +89,7 @@ class AveragedModel(Module):
             self.n_averaged.add_(1)
 
 
-def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
+def update_bn(loader: Iterable[object], model: Module, device: object = None) -> None:
     """Recompute the running statistics of every batch normalisation from one pass over ``loader``."""
     norms = [m for m in model.modules() if isinstance(m, _BatchNorm)]
     if not norms:
@@ -112,7 +112,7 @@ class SWALR(LRScheduler):
     """Anneals every group to ``swa_lr`` in ``anneal_epochs`` and keeps it there."""
 
     def __init__(
-        self, optimizer: Optimizer, swa_lr: Any, anneal_epochs: int = 10, anneal_strategy: str = "cos",
+        self, optimizer: Optimizer, swa_lr: Rates, anneal_epochs: int = 10, anneal_strategy: str = "cos",
         last_epoch: int = -1,
     ) -> None:  # fmt: skip
         for lr, group in zip(spread("swa_lr", swa_lr, optimizer), optimizer.param_groups, strict=True):

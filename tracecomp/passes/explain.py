@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
 
 from tracecomp.ir.graph import Graph, Node
 from tracecomp.ir.program import Program, call_steps
 from tracecomp.passes.fusion.groups import Partition, RowFusion
 from tracecomp.passes.program.frame import Frame
-from tracecomp.passes.steps import Stage
 
 
 def describe_partition(partition: Partition) -> str:
@@ -50,15 +48,6 @@ def _describe(node: Node) -> str:
     return f"{node.op.name} {', '.join(str(v.type) for v in node.outputs)}"
 
 
-def describe_built(stages: Sequence[Stage[Graph]], lowering: Sequence[Stage[Frame]]) -> str:
-    """Everything that was decided about a graph."""
-    passes = "\n".join(("passes:", *(line for s in stages for line in _stage(s, _size(s.state)))))
-    steps = "\n".join(("lowering:", *(line for s in lowering[1:] for line in _stage(s, _made(s.state)))))
-    last = lowering[-1].state
-    schedules = describe_schedules(last.program) if last.program else ""
-    return f"{passes}\n{steps}\n{describe_partition(last.partition)}{schedules}".rstrip()
-
-
 def describe_schedules(program: Program) -> str:
     """How the loops of every kernel run (``passes/schedule/records.py``)."""
     kernels = {step.kernel.name: step.kernel for step in call_steps(program.steps)}
@@ -71,24 +60,15 @@ def describe_schedules(program: Program) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _size(graph: Graph) -> str:
+def graph_size(graph: Graph) -> str:
+    """How large a graph is."""
     return f"{len(list(graph.live_nodes()))} nodes"
 
 
-def _made(frame: Frame) -> str:
+def frame_size(frame: Frame) -> str:
     """How far a frame has come."""
     if frame.nbytes or frame.program:
         return f"{len(frame.tasks)} calls, {frame.nbytes} bytes of temporary values"
     if frame.tasks:
         return f"{len(frame.tasks)} calls"
     return f"{len(frame.partition.groups)} kernels"
-
-
-def _stage(stage: Stage[Any], size: str) -> Iterator[str]:
-    """A step in words: time, size, how often each rule fired, choices with their reasons."""
-    yield f"  {stage.name}: {size}, {stage.seconds * 1e3:.1f} ms"
-    if stage.log.hits.total():
-        yield "    " + ", ".join(f"{n} x {rule}" for rule, n in stage.log.hits.most_common() if n)
-    for choice in stage.log.choices:
-        where = f" (from {choice.origin.source})" if choice.origin.source else ""
-        yield f"    {choice.subject}: {choice.chosen}; {choice.reason}{where}"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic
 
-from tracecomp.base import config
+from tracecomp.base import config, logs, progress
 from tracecomp.base.dump import Dump
 from tracecomp.base.errors import CompileError
 from tracecomp.ir.graph import Graph
@@ -22,6 +22,7 @@ from tracecomp.ir.program import Program
 from tracecomp.ir.verify import verify
 from tracecomp.passes import reproduction
 from tracecomp.passes.cost.machine import Machine, host
+from tracecomp.passes.explain import frame_size, graph_size
 from tracecomp.passes.fusion.groups import Partition
 from tracecomp.passes.graph import (
     complex_to_real,
@@ -43,20 +44,20 @@ from tracecomp.passes.steps import Log, Run, Stage, State, Step
 
 PIPELINE: tuple[Step[Graph], ...] = (
     # Complex values first, so that no other pass has to know them.
-    Step("pairs", complex_to_real.split_complex, "complex values as pairs of real ones"),
+    Step("complex_to_real", complex_to_real.split_complex, "complex values as pairs of real ones"),
     # Simplified before folding, so that less is computed.
     Step("simplify", rule_sets.simplify, "bit-exact algebra on scalars and shapes"),
-    Step("fold", constant_folding.fold_constants, "compute what depends on constants only"),
+    Step("constant_folding", constant_folding.fold_constants, "compute what depends on constants only"),
     # Decomposed before the layout is chosen: what it weighs are convolutions, not what makes them.
     Step("decompose", rule_sets.decompose, "padding, transposed convolutions and composed operators, spelled out"),
     Step("layout", layout.plan, "channels last where convolutions gain from it; convolutions become contractions"),
     # After the layout, because it turns convolutions into contractions.
     Step("canonical", rule_sets.canonicalise, "one spelling for contractions and reductions"),
-    Step("scan_sums", scan_accumulators.sum_after_scans, "sums over the steps of a scan, once after it"),
+    Step("scan_accumulators", scan_accumulators.sum_after_scans, "sums over the steps of a scan, once after it"),
     # Orders of sums are settled here, on operands in their final layout.
-    Step("split", split_reductions.split_reductions, "long reductions in two stages"),
+    Step("split_reductions", split_reductions.split_reductions, "long reductions in two stages"),
     # Late, as earlier passes still change what a step of a scan repeats.
-    Step("hoist", loop_invariants.hoist, "what every step of a scan would repeat, once before it"),
+    Step("loop_invariants", loop_invariants.hoist, "what every step of a scan would repeat, once before it"),
     Step("dead_code", dead_code.remove_dead_code, "what control operators compute and nobody reads"),
 )
 
@@ -86,6 +87,7 @@ class _Form(Generic[State]):
     verify: Callable[[State], None]
     script: Callable[[str, State], str]
     graph: Callable[[State], Graph]
+    size: Callable[[State], str]
 
 
 def _frame_text(frame: Frame) -> str:
@@ -93,8 +95,8 @@ def _frame_text(frame: Frame) -> str:
     return print_frame(frame) if frame.program is None else print_program(frame.program)
 
 
-_GRAPHS = _Form(partial(print_graph, comments=True), verify, reproduction.of_pass, lambda graph: graph)
-_FRAMES = _Form(_frame_text, verify_frame, reproduction.of_lowering_step, lambda frame: frame.graph)
+_GRAPHS = _Form(partial(print_graph, comments=True), verify, reproduction.of_pass, lambda graph: graph, graph_size)
+_FRAMES = _Form(_frame_text, verify_frame, reproduction.of_lowering_step, lambda frame: frame.graph, frame_size)
 
 
 def run(graph: Graph, dump: Dump, passes: tuple[Step[Graph], ...] = PIPELINE) -> list[Stage[Graph]]:
@@ -186,6 +188,7 @@ def _run(
 ) -> list[Stage[State]]:
     """The states after the steps that are not skipped, or after what stands in for them."""
     stages = [first]
+    progress.expect(len(steps))
     _write(dump, first, form)
     for step in steps:
         # ``without`` keeps the state's form, so that later steps need not know who was skipped.
@@ -196,7 +199,16 @@ def _run(
         else:
             continue
         _write(dump, stages[-1], form)
+        progress.advance(step.name)
+        if logs.wanted("passes"):
+            _log(stages[-1], form)
     return stages
+
+
+def _log(stage: Stage[State], form: _Form[State]) -> None:
+    graph = form.graph(stage.state)
+    hits = ", ".join(f"{n} x {rule}" for rule, n in stage.log.hits.most_common() if n)
+    logs.log("passes", f"{graph.name}: {stage.name} {stage.seconds * 1e3:.1f} ms, {form.size(stage.state)}; {hits}")
 
 
 def _write(dump: Dump, stage: Stage[State], form: _Form[State]) -> None:

@@ -21,6 +21,7 @@ from tracecomp.record.guards.ownership import is_module, is_program_class, is_pr
 from tracecomp.record.guards.reads import CONTAINERS, Attribute, Entry, Member, Size, Slot, inherited
 from tracecomp.record.guards.snapshots import PLAIN, plain_value, short
 from tracecomp.record.outside import OWNERS, outside
+from tracecomp.record.watching import Watching
 
 _BLIND = (isinstance, issubclass, type, id, callable, super, object, property, staticmethod, classmethod)
 """Functions that look at no contents of what they are given."""
@@ -37,7 +38,7 @@ _LOOKS = frozenset({"setdefault", "pop", "popleft", "popitem"})
 """Those of them that also tell what was there."""
 
 
-def called(observer: Any, callee: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
+def called(observer: Watching, callee: object, args: list[Any], kwargs: dict[str, Any]) -> None:
     """The program calls something."""
     name, owner, rest = _method(callee, args)
     if name is not None and isinstance(owner, CONTAINERS):
@@ -60,12 +61,12 @@ def called(observer: Any, callee: Any, args: list[Any], kwargs: dict[str, Any]) 
     _opaque(observer, callee, owner, args, kwargs)
 
 
-def _is_programs(fn: Any) -> bool:
+def _is_programs(fn: object) -> bool:
     """Whether this is a function whose instructions are seen themselves."""
     return isinstance(fn, FunctionType) and is_program_code(fn.__code__, fn.__globals__)
 
 
-def _opaque(observer: Any, callee: Any, owner: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
+def _opaque(observer: Watching, callee: Any, owner: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
     """A call of code that is not looked into."""
     if callee in _BLIND if isinstance(callee, type | BuiltinFunctionType) else False:
         return
@@ -85,7 +86,7 @@ def _opaque(observer: Any, callee: Any, owner: Any, args: list[Any], kwargs: dic
             stream(observer, value)
 
 
-def _partial(observer: Any, callee: Any) -> None:
+def _partial(observer: Watching, callee: Any) -> None:
     """The function, arguments and keywords of a ``functools.partial``."""
     read = observer.known.get(id(callee))
     if read is None:
@@ -98,14 +99,14 @@ def _partial(observer: Any, callee: Any) -> None:
     called(observer, callee.func, list(callee.args), dict(callee.keywords))
 
 
-def called_by_library(observer: Any, callee: Any, owner: Any) -> None:
+def called_by_library(observer: Watching, callee: object, owner: object) -> None:
     """Code of a library calls something."""
     name = outside(callee, owner)
     if name is not None:
         observer.recorder.refuse_here(f"calls {name}, which gives or does something else at every call")
 
 
-def _method(callee: Any, args: list[Any]) -> tuple[str | None, Any, list[Any]]:
+def _method(callee: object, args: list[Any]) -> tuple[str | None, Any, list[Any]]:
     """Name, owner and arguments of a method of a builtin class."""
     if isinstance(callee, MethodDescriptorType | WrapperDescriptorType) and args:
         return callee.__name__, args[0], args[1:]
@@ -115,7 +116,7 @@ def _method(callee: Any, args: list[Any]) -> tuple[str | None, Any, list[Any]]:
     return None, None, args
 
 
-def _container_method(observer: Any, name: str, owner: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
+def _container_method(observer: Watching, name: str, owner: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
     for value in (*args, *kwargs.values()):
         if not isinstance(value, (*PLAIN, Tensor)) and name not in ("append", "insert", "__setitem__", "appendleft"):
             iterated(observer, value)
@@ -138,11 +139,11 @@ def _container_method(observer: Any, name: str, owner: Any, args: list[Any], kwa
         observer.contents(owner)
 
 
-def _make(name: str, kwargs: dict[str, Any], owner: Any, *args: Any) -> None:
+def _make(name: str, kwargs: dict[str, Any], owner: object, *args: Any) -> None:
     getattr(owner, name)(*args, **kwargs)
 
 
-def _look(observer: Any, name: str, owner: Any, args: list[Any]) -> None:
+def _look(observer: Watching, name: str, owner: Any, args: list[Any]) -> None:
     """What a method that changes a container tells of it first."""
     if id(owner) in observer.changed or name == "popitem":
         observer.contents(owner)
@@ -155,14 +156,14 @@ def _look(observer: Any, name: str, owner: Any, args: list[Any]) -> None:
         size(observer, owner) if not owner else None
 
 
-def _environment(observer: Any, name: str, args: list[Any]) -> None:
+def _environment(observer: Watching, name: str, args: list[Any]) -> None:
     if name in ("get", "__getitem__", "__contains__") and args:
         observer.item(os.environ, args[0])
     else:
         observer.recorder.refuse_here(f"calls os.environ.{name}")
 
 
-def member(observer: Any, owner: Any, key: Any) -> None:
+def member(observer: Watching, owner: Any, key: Any) -> None:
     """The program asks whether a container holds something."""
     read = observer.known.get(id(owner))
     if read is None:
@@ -177,7 +178,7 @@ def member(observer: Any, owner: Any, key: Any) -> None:
         observer.contents(owner)
 
 
-def size(observer: Any, owner: Any) -> None:
+def size(observer: Watching, owner: Any) -> None:
     """The program asks how long a container is."""
     read = observer.known.get(id(owner))
     if read is None or not isinstance(owner, CONTAINERS):
@@ -189,7 +190,7 @@ def size(observer: Any, owner: Any) -> None:
         observer.step(read, step, step.fetch(owner), f"the length of {read.where}")
 
 
-def iterated(observer: Any, value: Any) -> None:
+def iterated(observer: Watching, value: Any) -> None:
     """The program goes through a container."""
     if isinstance(value, CONTAINERS):
         observer.contents(value)
@@ -198,13 +199,13 @@ def iterated(observer: Any, value: Any) -> None:
         stream(observer, value)
 
 
-def stream(observer: Any, value: Any) -> None:
+def stream(observer: Watching, value: Any) -> None:
     """Refuse to take from an iterator that was there before the call."""
     if isinstance(value, Iterator) and id(value) in observer.known:
         observer.recorder.refuse_here(f"takes from a {type(value).__name__} that was there before the call")
 
 
-def set_attribute(observer: Any, owner: Any, name: str, value: Any) -> None:
+def set_attribute(observer: Watching, owner: Any, name: str, value: Any) -> None:
     """The program sets an attribute."""
     if isinstance(owner, Tensor) or id(owner) not in observer.known:
         return
@@ -219,13 +220,13 @@ def set_attribute(observer: Any, owner: Any, name: str, value: Any) -> None:
     observer.change(owner, step, setattr, name, value)
 
 
-def delete_attribute(observer: Any, owner: Any, name: str) -> None:
+def delete_attribute(observer: Watching, owner: Any, name: str) -> None:
     """The program deletes an attribute."""
     if not isinstance(owner, Tensor):
         observer.change(owner, Attribute(name), delattr, name)
 
 
-def set_item(observer: Any, owner: Any, key: Any, value: Any) -> None:
+def set_item(observer: Watching, owner: Any, key: Any, value: Any) -> None:
     """The program sets an element."""
     if isinstance(owner, Tensor) or id(owner) not in observer.known:
         return
@@ -237,7 +238,7 @@ def set_item(observer: Any, owner: Any, key: Any, value: Any) -> None:
     observer.change(owner, written, operator.setitem, key, value)
 
 
-def is_key(key: Any) -> bool:
+def is_key(key: object) -> bool:
     """Whether ``key`` can be the key of a dictionary."""
     try:
         hash(key)
@@ -246,33 +247,33 @@ def is_key(key: Any) -> bool:
     return True
 
 
-def _getattr(observer: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
+def _getattr(observer: Watching, args: list[Any], kwargs: dict[str, Any]) -> None:
     if len(args) > 1 and isinstance(args[1], str):
         observer.attribute(args[0], args[1])
 
 
-def _setattr(observer: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
+def _setattr(observer: Watching, args: list[Any], kwargs: dict[str, Any]) -> None:
     set_attribute(observer, args[0], args[1], args[2])
 
 
-def _delattr(observer: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
+def _delattr(observer: Watching, args: list[Any], kwargs: dict[str, Any]) -> None:
     delete_attribute(observer, args[0], args[1])
 
 
-def _len(observer: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
+def _len(observer: Watching, args: list[Any], kwargs: dict[str, Any]) -> None:
     size(observer, args[0])
 
 
-def _next(observer: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
+def _next(observer: Watching, args: list[Any], kwargs: dict[str, Any]) -> None:
     stream(observer, args[0])
 
 
-def _getenv(observer: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
+def _getenv(observer: Watching, args: list[Any], kwargs: dict[str, Any]) -> None:
     observer.reach(os.environ, observer.reads.root(os.environ, "os.environ"))
     observer.item(os.environ, args[0] if args else kwargs["key"])
 
 
-def _print(observer: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
+def _print(observer: Watching, args: list[Any], kwargs: dict[str, Any]) -> None:
     observer.printed(args, kwargs)
 
 

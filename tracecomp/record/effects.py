@@ -29,7 +29,7 @@ def put_plain(effects: list[Effect], given: Given) -> None:
     effects.clear()
 
 
-def _replace(owner: Any) -> None:
+def _replace(owner: object) -> None:
     held = owner if isinstance(owner, list | dict) else getattr(owner, "__dict__", {})
     for key, value in list(held.items() if isinstance(held, dict) else enumerate(held)):
         found = _plain(value)
@@ -37,7 +37,7 @@ def _replace(owner: Any) -> None:
             held[key] = found
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """``value`` with plain numbers in place of followed ones, also within tuples; lists and dicts stay objects."""
     if type(value) is tuple:
         found = tuple(map(_plain, value))

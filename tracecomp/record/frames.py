@@ -13,6 +13,7 @@ from typing import Any
 _FRAME_OBJECT = 16 + 8
 """Where a frame object points to the interpreter's own: after its header and the frame before."""
 _WORDS = 8
+"""Bytes of a word."""
 _STACK_TOP, _LOCALS = 64, 72
 """Where CPython 3.11's own frame has the number of values that it holds, and the values: variables, then the stack."""
 
@@ -85,13 +86,13 @@ def stack_is_known() -> bool:
     seen: list[Any] = []
     owner, before = object(), sys.gettrace()
 
-    def traced(frame: FrameType, event: str, arg: Any) -> Any:
+    def traced(frame: FrameType, event: str, arg: object) -> Any:
         frame.f_trace_opcodes = True
         if event == "opcode" and opname[frame.f_code.co_code[frame.f_lasti]] == "IS_OP":
             seen.extend((peek(frame, 1), peek(frame, 2), variable(frame, 0)))
         return traced
 
-    def probe(given: Any) -> bool:
+    def probe(given: object) -> bool:
         return given is seen
 
     try:

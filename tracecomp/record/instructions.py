@@ -14,6 +14,7 @@ from tracecomp.record import calls
 from tracecomp.record.frames import peek, stack_is_known, variable
 from tracecomp.record.guards.reads import Element, Entry
 from tracecomp.record.guards.snapshots import PLAIN, plain_value
+from tracecomp.record.watching import Watching
 
 Handler = Callable[[Any, FrameType, Any], None]
 
@@ -73,7 +74,7 @@ def _program(*names: str) -> Callable[[Handler], Handler]:
     return add
 
 
-def _made(observer: Any, frame: FrameType, _: Any) -> None:
+def _made(observer: Watching, frame: FrameType, _: Any) -> None:
     """A function was made by the instruction before."""
     fn = peek(frame, 1)
     observer.made[id(fn)] = fn
@@ -81,7 +82,7 @@ def _made(observer: Any, frame: FrameType, _: Any) -> None:
         observer.made.setdefault(id(cell), cell)
 
 
-def _returned(observer: Any, frame: FrameType, _: Any) -> None:
+def _returned(observer: Watching, frame: FrameType, _: object) -> None:
     observer.after_call()
 
 
@@ -89,33 +90,33 @@ _AFTER: dict[str, Handler] = {"MAKE_FUNCTION": _made, "CALL": _returned, "CALL_F
 
 
 @_program("LOAD_GLOBAL", "LOAD_NAME")
-def _load_global(observer: Any, frame: FrameType, name: str) -> None:
+def _load_global(observer: Watching, frame: FrameType, name: str) -> None:
     observer.global_name(frame, name)
 
 
 @_program("LOAD_DEREF", "LOAD_CLASSDEREF")
-def _load_deref(observer: Any, frame: FrameType, where: tuple[int, str]) -> None:
+def _load_deref(observer: Watching, frame: FrameType, where: tuple[int, str]) -> None:
     observer.cell(variable(frame, where[0]), where[1])
 
 
 @_program("LOAD_ATTR", "LOAD_METHOD")
-def _load_attribute(observer: Any, frame: FrameType, name: str) -> None:
+def _load_attribute(observer: Watching, frame: FrameType, name: str) -> None:
     observer.attribute(peek(frame, 1), name)
 
 
 @_program("BINARY_SUBSCR")
-def _subscript(observer: Any, frame: FrameType, _: Any) -> None:
+def _subscript(observer: Watching, frame: FrameType, _: object) -> None:
     observer.item(peek(frame, 2), peek(frame, 1))
 
 
 @_program("CONTAINS_OP")
-def _contains(observer: Any, frame: FrameType, _: Any) -> None:
+def _contains(observer: Watching, frame: FrameType, _: object) -> None:
     owner, key = peek(frame, 1), plain_value(peek(frame, 2))
     calls.member(observer, owner, key)
 
 
 @_program("IS_OP")
-def _is(observer: Any, frame: FrameType, _: Any) -> None:
+def _is(observer: Watching, frame: FrameType, _: object) -> None:
     sides = (peek(frame, 1), peek(frame, 2))
     if not any(isinstance(x, PLAIN) for x in sides):
         for x in sides:
@@ -123,7 +124,7 @@ def _is(observer: Any, frame: FrameType, _: Any) -> None:
 
 
 @_program("COMPARE_OP", "BINARY_OP")
-def _operands(observer: Any, frame: FrameType, _: Any) -> None:
+def _operands(observer: Watching, frame: FrameType, _: object) -> None:
     for depth in (2, 1):
         observer.consume(peek(frame, depth))
 
@@ -132,7 +133,7 @@ def _operands(observer: Any, frame: FrameType, _: Any) -> None:
     "GET_ITER", "UNPACK_SEQUENCE", "UNPACK_EX", "LIST_EXTEND", "SET_UPDATE", "DICT_UPDATE", "DICT_MERGE",
     "GET_YIELD_FROM_ITER", "LIST_TO_TUPLE", "MATCH_MAPPING", "MATCH_SEQUENCE", "GET_LEN",
 )  # fmt: skip
-def _iterated(observer: Any, frame: FrameType, _: Any) -> None:
+def _iterated(observer: Watching, frame: FrameType, _: object) -> None:
     calls.iterated(observer, peek(frame, 1))
 
 
@@ -140,54 +141,54 @@ def _iterated(observer: Any, frame: FrameType, _: Any) -> None:
     "POP_JUMP_FORWARD_IF_FALSE", "POP_JUMP_FORWARD_IF_TRUE", "POP_JUMP_BACKWARD_IF_FALSE", "POP_JUMP_BACKWARD_IF_TRUE",
     "JUMP_IF_FALSE_OR_POP", "JUMP_IF_TRUE_OR_POP", "UNARY_NOT",
 )  # fmt: skip
-def _truth(observer: Any, frame: FrameType, _: Any) -> None:
+def _truth(observer: Watching, frame: FrameType, _: object) -> None:
     calls.size(observer, peek(frame, 1))
 
 
 @_program("FORMAT_VALUE", "MATCH_KEYS", "MATCH_CLASS")
-def _shown(observer: Any, frame: FrameType, _: Any) -> None:
+def _shown(observer: Watching, frame: FrameType, _: Any) -> None:
     observer.consume(peek(frame, 1))
     observer.consume(peek(frame, 2))
 
 
 @_program("STORE_ATTR")
-def _store_attribute(observer: Any, frame: FrameType, name: str) -> None:
+def _store_attribute(observer: Watching, frame: FrameType, name: str) -> None:
     calls.set_attribute(observer, peek(frame, 1), name, peek(frame, 2))
 
 
 @_program("DELETE_ATTR")
-def _delete_attribute(observer: Any, frame: FrameType, name: str) -> None:
+def _delete_attribute(observer: Watching, frame: FrameType, name: str) -> None:
     calls.delete_attribute(observer, peek(frame, 1), name)
 
 
 @_program("STORE_SUBSCR")
-def _store_item(observer: Any, frame: FrameType, _: Any) -> None:
+def _store_item(observer: Watching, frame: FrameType, _: object) -> None:
     calls.set_item(observer, peek(frame, 2), peek(frame, 1), peek(frame, 3))
 
 
 @_program("DELETE_SUBSCR")
-def _delete_item(observer: Any, frame: FrameType, _: Any) -> None:
+def _delete_item(observer: Watching, frame: FrameType, _: object) -> None:
     owner, key = peek(frame, 2), plain_value(peek(frame, 1))
     if not isinstance(owner, Tensor):
         observer.change(owner, _entry(owner, key), operator.delitem, key)
 
 
 @_program("STORE_GLOBAL")
-def _store_global(observer: Any, frame: FrameType, name: str) -> None:
+def _store_global(observer: Watching, frame: FrameType, name: str) -> None:
     observer.known.setdefault(id(frame.f_globals), observer.reads.root(frame.f_globals, "globals"))
     observer.change(frame.f_globals, Entry(name), operator.setitem, name, peek(frame, 1))
 
 
 @_program("STORE_DEREF")
-def _store_deref(observer: Any, frame: FrameType, where: tuple[int, str]) -> None:
+def _store_deref(observer: Watching, frame: FrameType, where: tuple[int, str]) -> None:
     observer.set_cell(variable(frame, where[0]), where[1], peek(frame, 1))
 
 
-def _entry(owner: Any, key: Any) -> Entry | Element | None:
+def _entry(owner: object, key: object) -> Entry | Element | None:
     return Entry(key) if isinstance(owner, dict) and calls.is_key(key) else None
 
 
-def _call(observer: Any, frame: FrameType, shape: tuple[int, tuple[str, ...]]) -> None:
+def _call(observer: Watching, frame: FrameType, shape: tuple[int, tuple[str, ...]]) -> None:
     count, keywords = shape
     given = [peek(frame, depth) for depth in range(count, 0, -1)]
     callee, self_or_callee = peek(frame, count + 2), peek(frame, count + 1)
@@ -199,7 +200,7 @@ def _call(observer: Any, frame: FrameType, shape: tuple[int, tuple[str, ...]]) -
     calls.called(observer, callee, given[:first], dict(zip(keywords, given[first:], strict=True)))
 
 
-def _call_spread(observer: Any, frame: FrameType, flags: int) -> None:
+def _call_spread(observer: Watching, frame: FrameType, flags: int) -> None:
     kwargs = peek(frame, 1) if flags & 1 else {}
     args = peek(frame, 1 + (flags & 1))
     calls.iterated(observer, args)

@@ -76,7 +76,7 @@ class Observer:
         self._before: Callable[..., Any] | None = None
         self._sees_stacks = stack_is_known()  # found out by tracing, so not while the program is traced
 
-    def call(self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    def call(self, fn: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object]) -> Any:
         """``fn(*args, **kwargs)``, observed."""
         self._before = sys.gettrace()
         try:
@@ -94,7 +94,7 @@ class Observer:
 
     # ---- functions
 
-    def start(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def start(self, fn: object, args: tuple[object, ...], kwargs: dict[str, Any]) -> None:
         """Make what is compiled known before it is called, and what it is given."""
         given = Read(None, None, (args, kwargs), "arguments")
         given.is_given = True
@@ -122,7 +122,7 @@ class Observer:
         elif not isinstance(value, (Tensor, *PLAIN)):
             self.reach(value, self.reads.root(value, f"attribute of {type(value).__name__}:"))
 
-    def _called(self, frame: FrameType, event: str, arg: Any) -> Any:
+    def _called(self, frame: FrameType, event: str, arg: object) -> Any:
         code = frame.f_code
         if code is self._root and self.recorder.running is None:
             self.recorder.running = frame
@@ -162,7 +162,7 @@ class Observer:
 
         return traced
 
-    def _handle(self, handle: Callable[..., Any], frame: FrameType, argument: Any) -> None:
+    def _handle(self, handle: Callable[..., object], frame: FrameType, argument: object) -> None:
         try:
             handle(self, frame, argument)
         except CaptureError:
@@ -215,7 +215,7 @@ class Observer:
 
     # ---- reads
 
-    def step(self, owner: Read, step: Step, value: Any, where: str) -> None:
+    def step(self, owner: Read, step: Step, value: object, where: str) -> None:
         """Note that the program found ``value`` one step from ``owner``."""
         if owner.is_given:
             return
@@ -259,7 +259,7 @@ class Observer:
             step = Methods()
             read.child(step, step.fetch(kind), f"a method of {kind.__name__}")
 
-    def module(self, module: Any) -> None:
+    def module(self, module: object) -> None:
         """Know a module that runs."""
         if id(module) not in self.known and id(module) not in self.made:
             self.known[id(module)] = self.reads.root(module, f"attribute of {type(module).__name__}:")
@@ -282,7 +282,7 @@ class Observer:
             step = Held(name)
             self.step(read, step, step.fetch(cell), f"closure variable {name}")
 
-    def attribute(self, owner: Any, name: str) -> None:
+    def attribute(self, owner: object, name: str) -> None:
         """The program read an attribute."""
         # Names of libraries are taken as given, except for what programs do
         # change: the environment, registries, settings.
@@ -338,7 +338,7 @@ class Observer:
         if part is not None:
             self.module(part)
 
-    def item(self, owner: Any, key: Any) -> None:
+    def item(self, owner: object, key: object) -> None:
         """The program read an element."""
         read = self.known.get(id(owner))
         if read is None:
@@ -357,7 +357,7 @@ class Observer:
         else:
             self.contents(owner)
 
-    def contents(self, value: Any) -> None:
+    def contents(self, value: object) -> None:
         """The program read all elements of a container."""
         read = self.known.get(id(value))
         if read is None or not isinstance(value, CONTAINERS):
@@ -372,7 +372,7 @@ class Observer:
             if not isinstance(item, PLAIN):
                 self.step(read, step, item, item_of(read, step.key))
 
-    def consume(self, value: Any, depth: int = 8) -> None:
+    def consume(self, value: object, depth: int = 8) -> None:
         """The program handed ``value`` to code that may look at all of it."""
         read = self.known.get(id(value))
         if read is None or depth == 0 or isinstance(value, type | FunctionType | ModuleType) or is_module(value):
@@ -396,7 +396,7 @@ class Observer:
             if not isinstance(item, (*PLAIN, Tensor)):
                 self.consume(item, depth - 1)
 
-    def pin(self, value: Any) -> None:
+    def pin(self, value: object) -> None:
         """The program asked which object ``value`` is."""
         read = self.known.get(id(value))
         if read is not None:
@@ -404,7 +404,7 @@ class Observer:
 
     # ---- changes
 
-    def change(self, owner: Any, written: Step | None, apply: Callable[..., Any], *args: Any) -> None:
+    def change(self, owner: object, written: Step | None, apply: Callable[..., object], *args: Any) -> None:
         """Note an effect on an object that was there before: every call makes ``apply(owner, *args)``.
 
         ``written`` is the step to what it sets; without one the contents as a whole change.
@@ -424,14 +424,14 @@ class Observer:
         if self.recorder.stopped is None:
             self.recorder.effects.append(Effect(apply, read, args))
 
-    def set_cell(self, cell: CellType, name: str, value: Any) -> None:
+    def set_cell(self, cell: CellType, name: str, value: object) -> None:
         """The program sets a variable that functions share."""
         read = self._cells.get(id(cell))
         if read is not None:
             self.known.setdefault(id(cell), read)
             self.change(cell, Held(name), _set_cell, value)
 
-    def printed(self, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    def printed(self, args: Sequence[object], kwargs: dict[str, Any]) -> None:
         """The program prints; so does every call."""
         for value in (*args, *kwargs.values()):
             self.consume(value)
@@ -454,7 +454,7 @@ class Observer:
                     return found
         return None
 
-    def _unrepeated(self, read: Read, owner: Any) -> str | None:
+    def _unrepeated(self, read: Read, owner: object) -> str | None:
         now = read.fetch(owner)
         if read.moved_place(owner, now) is not None:
             return read.difference(now)
@@ -466,7 +466,7 @@ class Observer:
             return None
         return next((c for r in read.children.values() if (c := self._unrepeated(r, now)) is not None), None)
 
-    def _check_repeatable(self, value: Any) -> None:
+    def _check_repeatable(self, value: object) -> None:
         """Refuse to keep objects made in the call: every call would have to make its own."""
         if isinstance(value, (Tensor, *PLAIN, type, FunctionType)) or type(plain_value(value)) in (int, float):
             return
@@ -493,10 +493,10 @@ def _parts(value: Any) -> list[tuple[Step, Any]]:
     return [(Attribute(f.name), getattr(value, f.name)) for f in dataclasses.fields(value)]
 
 
-def item_of(read: Read, key: Any) -> str:
+def item_of(read: Read, key: object) -> str:
     """How people call an element."""
     return f"{read.where}[{short(key)}]"
 
 
-def _set_cell(cell: CellType, value: Any) -> None:
+def _set_cell(cell: CellType, value: object) -> None:
     cell.cell_contents = value

@@ -13,6 +13,10 @@ _MAPPINGS = (dict, OrderedDict, defaultdict)
 _leaf_kinds: set[type] = set()  # types found to be leaves, to answer for them at once
 
 
+Leaves = Sequence[Any]
+"""What a call was given, in the order of ``flatten``: whatever a program passes."""
+
+
 def flatten(value: Any, leaves: list[Any], is_leaf: Callable[[Any], bool] | None = None) -> Any:
     """Append the leaves of ``value`` to ``leaves``; the structure, which compares equal for like values.
 
@@ -52,7 +56,7 @@ def opened(kind: type) -> bool:
     return kind in (tuple, list, *_MAPPINGS) or (issubclass(kind, tuple) and hasattr(kind, "_fields"))
 
 
-def flatten_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Sequence[Any]]:
+def flatten_call(args: tuple[object, ...], kwargs: dict[str, Any]) -> tuple[Any, Sequence[Any]]:
     """Structure and leaves of the arguments of a call."""
     if not kwargs:
         for a in args:
@@ -64,7 +68,7 @@ def flatten_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Se
     return flatten((args, kwargs), leaves), leaves
 
 
-def direct(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[int, int | str]:
+def direct(args: tuple[object, ...], kwargs: dict[str, Any]) -> dict[int, int | str]:
     """The arguments of a call that are leaves themselves: leaf number to position or keyword."""
     found: dict[int, int | str] = {}
     leaves: list[Any] = []
@@ -82,7 +86,7 @@ def flat_call(count: int) -> Any:
     return (tuple, (tuple, *(LEAF,) * count), (dict, ()))
 
 
-def unflatten(structure: Any, leaves: Sequence[Any]) -> Any:
+def unflatten(structure: object, leaves: Sequence[object]) -> Any:
     """The value that ``flatten`` took apart, with ``leaves`` in it."""
     return _build(structure, iter(leaves))
 

@@ -32,7 +32,7 @@ class SharedMemory:
     size: int
     layouts: tuple[tuple[int, Any, tuple[int, ...], tuple[int, ...]], ...]
 
-    def read(self, leaves: Sequence[Any]) -> Array:
+    def read(self, leaves: Sequence[object]) -> Array:
         """The memory of a call."""
         first = read(self.members[0], leaves)
         start = as_strided(first, (1,), (first.itemsize,))
@@ -40,7 +40,7 @@ class SharedMemory:
             start = start.view(self.dtype)[:1]
         return as_strided(start, (self.size,), (self.dtype.itemsize,))
 
-    def miss(self, leaves: Sequence[Any]) -> str | None:
+    def miss(self, leaves: Sequence[object]) -> str | None:
         """Why a call does not fit: its tensors lie in another way."""
         arrays = [read(b, leaves) for b in self.members]
         fits = _layouts(arrays) == self.layouts and all(mergeable(tensor_of(b, leaves)) for b in self.members)
@@ -136,6 +136,6 @@ def _slice(shape: tuple[int, ...], starts: tuple[int, ...], stops: tuple[int, ..
     return OPS["slice"], {"starts": starts, "stops": stops, "steps": (1,) * len(shape)}
 
 
-def mergeable(t: Any) -> bool:
+def mergeable(t: object) -> bool:
     """Whether a tensor or array can be a view of shared memory: histories of their own would be lost."""
     return not isinstance(t, Tensor) or not t.requires_grad

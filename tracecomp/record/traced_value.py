@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tracecomp.base.errors import Source
 from tracecomp.eager.tensor import Tensor
@@ -51,7 +51,7 @@ class Predicate:
 
     __slots__ = ("line", "seen", "source", "value")
 
-    def __init__(self, value: Value, seen: Any, source: Source | None, line: int) -> None:
+    def __init__(self, value: Value, seen: object, source: Source | None, line: int) -> None:
         self.value = value
         self.seen = seen
         self.source = source

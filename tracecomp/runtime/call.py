@@ -19,6 +19,7 @@ from tracecomp.runtime.malloc import aligned_bytes
 from tracecomp.runtime.threadstate import MODES_KEY
 
 _METH_FASTCALL_KEYWORDS = 0x82
+"""CPython's flags of a builtin that takes an array of arguments and keywords' names."""
 
 Array = np.ndarray[Any, Any]
 
@@ -63,7 +64,7 @@ class Code:
         self._held = [found[name] for name in GLOBALS]
         self.objects = np.array([id(x) for x in self._held], np.uintp)
 
-    def builtin(self, general: Callable[..., Any], chain: list[Any]) -> Callable[..., Any]:
+    def builtin(self, general: Callable[..., object], chain: list[Any]) -> Callable[..., Any]:
         """A function that runs the first of ``chain``'s records that fits a call, or else ``general``."""
         create = ctypes.pythonapi.PyCFunction_NewEx
         create.restype = ctypes.py_object
@@ -125,7 +126,7 @@ class Record:
         """The address of a place in the memory of calls."""
         return self._start + self._arena + offset
 
-    def cell(self, value: Any) -> int:
+    def cell(self, value: object) -> int:
         """The address of a word that holds the address of ``value``."""
         word = np.array([id(value)], np.uintp)
         self._kept += [word, value]

@@ -24,6 +24,7 @@ from tracecomp.runtime.object_layout import arrays_are_known
 Bytes = np.ndarray[tuple[int], np.dtype[np.uint8]]
 
 _METH_FASTCALL = 0x80
+"""CPython's flag of a builtin that takes an array of arguments."""
 _making = Lock()  # one thread at a time fills the caches below: builtins keep pointers into what they hold
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tracecomp.base.errors import native_failure
-from tracecomp.codegen.kernels.program import ENTRY, emit_program
+from tracecomp.codegen.kernels.program import ENTRY, ProgramCode, emit_program
 from tracecomp.codegen.text import native
 from tracecomp.ir.program import Program
 from tracecomp.runtime import threads
@@ -149,16 +149,25 @@ class Executable:
         self._profiled.run((*inputs, *outputs, times), threads, seen)
         return [(label, float(t) * 1e-9) for label, t in zip(labels, times, strict=False)]
 
+    def prepare_timing(self) -> None:
+        """Compile what ``run_profiled`` runs."""
+        assert self._profiled
+
     @cached_property
     def _profiled(self) -> _Native:
         return _loaded(Image.of(self.program, profile=True))
 
+    @cached_property
+    def code(self) -> ProgramCode:
+        """The program as LLVM text, written once more for readers."""
+        return emit_program(self.program, native.host_target())
+
     @property
     def llvm_ir(self) -> str:
         """The module's LLVM text."""
-        return emit_program(self.program, native.host_target()).text
+        return self.code.text
 
-    @property
+    @cached_property
     def assembly(self) -> str:
         """The module's machine code, disassembled."""
         return native.compile_assembly(self.llvm_ir, native.host_target())

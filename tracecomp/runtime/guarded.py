@@ -21,6 +21,7 @@ Array = np.ndarray[Any, Any]
 Bytes = np.ndarray[tuple[int], np.dtype[np.uint8]]
 
 _PATTERN = 0xA5
+"""A byte that few numbers are made of: what was never written shows."""
 _FORBIDDEN = 0
 """PROT_NONE: what neither may be read nor written."""
 

@@ -18,7 +18,7 @@ class Image:
     """``arrays`` a call takes, the first ``inputs`` of them read; bytes of memory for a call, and for each thread.
 
     ``prepared`` is where in a call's memory stands whether its preparation is done (None where there is none), which
-    reads the inputs ``lasting``. ``checked`` code runs in guarded memory; ``written`` are the inputs that it updates.
+    reads the inputs ``frozen``. ``checked`` code runs in guarded memory; ``written`` are the inputs that it updates.
     """
 
     objects: tuple[bytes, ...]
@@ -29,7 +29,7 @@ class Image:
     labels: tuple[str, ...]
     parallel: bool
     prepared: int | None = None
-    lasting: tuple[int, ...] = ()
+    frozen: tuple[int, ...] = ()
     checked: bool = False
     written: tuple[int, ...] = ()
 
@@ -49,7 +49,7 @@ class Image:
             labels=code.labels,
             parallel=code.parallel,
             prepared=program.prepared.position if program.prepared else None,
-            lasting=_read_by_preparation(program),
+            frozen=_read_by_preparation(program),
             checked=program.checked,
             written=tuple(s.position for s in program.outputs if s.space == "input"),
         )
@@ -67,7 +67,7 @@ class Image:
         ends = [*accumulate(fields.pop("sizes"), initial=0)]
         objects = tuple(rest[start:end] for start, end in pairwise(ends))
         return Image(
-            objects=objects, **{**fields, **{name: tuple(fields[name]) for name in ("labels", "lasting", "written")}}
+            objects=objects, **{**fields, **{name: tuple(fields[name]) for name in ("labels", "frozen", "written")}}
         )
 
 

@@ -20,16 +20,17 @@ _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
 _RELOCATION = struct.Struct("<QQq")
+# Numbers of the ELF format: the machine, kinds and flags of sections, sections of symbols without one, relocations.
 _X86_64 = 62
 _SYMBOL_TABLE, _WITH_ADDENDS, _NO_BITS = 2, 4, 8
 _WRITE, _ALLOCATED = 0x1, 0x2
 _UNDEFINED, _ABSOLUTE, _COMMON = 0, 0xFFF1, 0xFFF2
-
 _R_64, _R_PC32, _R_PLT32, _R_GOTPCREL, _R_GOTPCRELX, _R_REX_GOTPCRELX = 1, 2, 4, 9, 41, 42
 _BY_TABLE = (_R_GOTPCREL, _R_GOTPCRELX, _R_REX_GOTPCRELX)
 _JUMP = b"\xff\x25"
 """jmp through a word at a 32-bit distance."""
 _JUMP_BYTES = 8
+"""Room for such a jump, which takes six: the next one begins at a word."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,9 @@ import numpy as np
 from tracecomp.ir.loops import LINE
 
 _OWN_PAGES = 1 << 20
+"""Bytes from which on memory has pages of its own, which take room only when they are written to."""
 _LARGE, _PAGE, _HUGEPAGE = 1 << 22, 4096, 14
+"""Bytes from which on large pages are asked for, bytes of a small one, and Linux's number of the advice."""
 _THRESHOLDS = {"MALLOC_MMAP_THRESHOLD_": (-3, 32 << 20), "MALLOC_TRIM_THRESHOLD_": (-1, 64 << 20)}
 
 

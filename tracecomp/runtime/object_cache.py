@@ -13,7 +13,7 @@ import warnings
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from tracecomp.base import config
 from tracecomp.codegen.text import native
@@ -29,9 +29,12 @@ else:
     _has_locks = True
 
 LIMIT_BYTES = 512 * 2**20
+"""Of all kept objects: beyond it the ones used longest ago go."""
 WRITES_PER_TRIM = 64
+"""Writes between two looks at the folder, which has thousands of files."""
 _MAGIC = b"tracecomp object 1\n"
 _DIGEST_BYTES = 32
+"""SHA-256."""
 _UNFINISHED = ".new-"
 _said: set[str] = set()
 
@@ -165,16 +168,57 @@ def _remove_unfinished(folder: Path) -> None:
                     os.close(handle)
 
 
-def _trim(folder: Path) -> None:
-    """Delete the objects that were not used for the longest time, down to the size limit."""
-    entries = []
-    for entry in os.scandir(folder):
+class Stored(NamedTuple):
+    """A file of the cache: when it was used last, in seconds, and whether it is what was written, as far as known."""
+
+    key: str
+    nbytes: int
+    used: float
+    good: bool = True
+
+
+def folder_of_entries() -> Path | None:
+    """Where compiled code is kept."""
+    return _folder()
+
+
+def entries(verify: bool = False) -> list[Stored]:
+    """What the cache holds; with ``verify``, each file is read and its seal compared."""
+    folder, found = _folder(), []
+    for entry in os.scandir(folder) if folder is not None else ():
         with suppress(OSError):
             if entry.name.endswith(".o"):
                 info = entry.stat(follow_symlinks=False)
-                entries.append((info.st_mtime, info.st_size, entry.path))
-    total = sum(size for _, size, _ in entries)
-    for _, size, path in sorted(entries):
+                key = entry.name.removesuffix(".o")
+                found.append(Stored(key, info.st_size, info.st_mtime, not verify or _is_whole(key, Path(entry.path))))
+    return found
+
+
+def _is_whole(key: str, path: Path) -> bool:
+    """Whether a file is what was written, looked at without counting as a use."""
+    info = path.stat()
+    with os.fdopen(open_file(path), "rb") as file:
+        good = _sealed(key, file) is not None
+    os.utime(path, ns=(info.st_atime_ns, info.st_mtime_ns))
+    return good
+
+
+def clear() -> tuple[int, int]:
+    """Delete what the cache holds: how many files, and their bytes."""
+    folder, count, nbytes = _folder(), 0, 0
+    for stored in entries():
+        with suppress(OSError):
+            assert folder is not None
+            os.unlink(folder / f"{stored.key}.o")
+            count, nbytes = count + 1, nbytes + stored.nbytes
+    return count, nbytes
+
+
+def _trim(folder: Path) -> None:
+    """Delete the objects that were not used for the longest time, down to the size limit."""
+    found = sorted((s.used, s.nbytes, folder / f"{s.key}.o") for s in entries())
+    total = sum(size for _, size, _ in found)
+    for _, size, path in found:
         if total <= LIMIT_BYTES:
             return
         with suppress(OSError):

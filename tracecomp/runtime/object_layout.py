@@ -7,14 +7,13 @@ import weakref
 from collections.abc import Sequence
 from functools import cache
 from sys import getrefcount
-from typing import Any
 
 import numpy as np
 
 from tracecomp.codegen.calls import call_tables
 
 
-def field_offsets(made: Any, fields: Sequence[str]) -> dict[str, int]:
+def field_offsets(made: object, fields: Sequence[str]) -> dict[str, int]:
     """Where the slots of an object stand. ``made`` is an instance to try it on."""
     offsets = {}
     for name in fields:
@@ -95,7 +94,7 @@ def _dictionary_has_a_version() -> bool:
     return True
 
 
-def word_at(owner: Any, offset: int) -> int:
+def word_at(owner: object, offset: int) -> int:
     """The word of an object, or of memory, at an offset."""
     start = owner if isinstance(owner, int) else id(owner)
     return ctypes.c_uint64.from_address(start + offset).value

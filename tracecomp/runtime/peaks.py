@@ -30,6 +30,7 @@ _TRIES = 5
 _COPIED = 2**25
 """Elements of what is copied: 128 MB, more than a share of any cache."""
 _WAKES = 20
+"""Wake-ups that are timed; their median counts."""
 _ASLEEP = 1e-3
 """Seconds until workers, which spin for a fifth of that, are asleep."""
 
@@ -74,6 +75,7 @@ def gathers() -> float:
     return _best(_repeated(_GATHER, lanes(), _FEWER))
 
 
+@cache
 def load_bytes() -> float:
     """Bytes per second that are loaded from the first cache, in whole registers."""
     return _best(_repeated(_LOAD, 4 * lanes()))

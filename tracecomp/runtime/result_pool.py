@@ -28,7 +28,7 @@ def kept_outputs(types: Sequence[tuple[tuple[int, ...], Any]]) -> frozenset[int]
     return frozenset(numbers)
 
 
-def fits(array: Array, shape: tuple[int, ...], dtype: Any) -> bool:
+def fits(array: Array, shape: tuple[int, ...], dtype: object) -> bool:
     """Whether ``array`` can be given out: its last owner may have changed it."""
     flags = array.flags
     own = flags.c_contiguous and flags.owndata and flags.writeable and flags.aligned

@@ -10,7 +10,7 @@ from tracecomp import version
 TORCH_VERSION = version.__version__
 _LISTED = "docs/ecosystem.md lists what runs"
 _ADVICE = (
-    ("torch.distributed", "tracecomp runs in one process: leave the strategy for several processes out"),
+    ("torch.distributed", "docs/distributed.md says what there is for several processes"),
     ("torch.cuda", "tracecomp runs on the CPU: ask torch.cuda.is_available() first"),
     ("torch._inductor", "it belongs to PyTorch's compiler; torch.compile works without it"),
     ("torch.onnx", "run the program with PyTorch to export it"),

@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-PASSES = Path(__file__).parents[3] / "tracecomp" / "passes"
+PACKAGE = Path(__file__).parents[3] / "tracecomp"
+PASSES = PACKAGE / "passes"
 
 
 def is_text(node: ast.stmt) -> bool:
@@ -43,6 +44,50 @@ def test_every_constant_of_the_passes_has_words() -> None:
         for name in without_words(ast.parse(path.read_text(encoding="utf8")))
     }
     assert not found, "say the unit, and why, in a text below: " + ", ".join(sorted(found))
+
+
+def number(value: ast.expr) -> bool:
+    """Whether an expression is arithmetic on numbers alone."""
+    leaves = [n for n in ast.walk(value) if not isinstance(n, ast.BinOp | ast.UnaryOp | ast.operator | ast.unaryop)]
+    return all(isinstance(n, ast.Constant) and type(n.value) in (int, float) for n in leaves)
+
+
+def plain(value: ast.expr | None) -> bool:
+    """Whether an expression is a number, or a few: no table of samples, shapes or coefficients."""
+    parts = value.elts if isinstance(value, ast.Tuple) else [value] if value else []
+    return 0 < len(parts) <= 8 and all(number(p) for p in parts)
+
+
+def unexplained(text: str) -> Iterator[str]:
+    """Constants of a module without words: a text below, a comment above the run of them or beside."""
+    tree, lines = ast.parse(text), text.splitlines()
+    explained = 0  # the last line of a run of constants that something above explains
+    for node, after in zip(tree.body, [*tree.body[1:], ast.Pass()], strict=True):
+        if not isinstance(node, ast.Assign | ast.AnnAssign):
+            continue
+        above = lines[node.lineno - 2].strip().startswith("#") or node.lineno == explained + 1
+        if above:
+            explained = node.end_lineno or node.lineno
+        beside = "  # " in lines[(node.end_lineno or node.lineno) - 1]
+        target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+        names = ast.unparse(target)
+        if plain(node.value) and names.replace("_", "").isupper() and not (above or beside or is_text(after)):
+            yield names
+
+
+def test_a_comment_above_explains_a_run_of_constants() -> None:
+    code = '# What they are.\nA = 1\nB = 2\n\nC = 3\nD = 4  # seconds\nE = (1, 2)\n"""Why."""\nF = ((1, 2), (3, 4))\n'
+    assert list(unexplained(code)) == ["C"]
+
+
+def test_every_constant_of_operators_and_code_has_words() -> None:
+    found = {
+        f"{path.relative_to(PACKAGE)}: {name}"
+        for room in ("ops", "codegen", "runtime", "record", "compiled")
+        for path in sorted((PACKAGE / room).rglob("*.py"))
+        for name in unexplained(path.read_text(encoding="utf8"))
+    }
+    assert not found, "say the unit, and why: " + ", ".join(sorted(found))
 
 
 def test_one_name_has_one_value() -> None:

@@ -167,9 +167,9 @@ def total_graph() -> Graph:
 
 def test_sums_over_the_steps_of_a_scan_leave_it() -> None:
     stages = {s.name: s for s in run_all(total_graph())}
-    assert stages["fold"].log.hits["scan_of_constants"] == 1
-    assert stages["scan_sums"].log.hits["sum_over_steps"] == 2
-    [scan] = [n for n in stages["scan_sums"].state.live_nodes() if n.op.name == "scan"]
+    assert stages["constant_folding"].log.hits["scan_of_constants"] == 1
+    assert stages["scan_accumulators"].log.hits["sum_over_steps"] == 2
+    [scan] = [n for n in stages["scan_accumulators"].state.live_nodes() if n.op.name == "scan"]
     assert scan.attrs["carries"] == 1 and scan.attrs["xs"] == 1
     assert "contract" not in {n.op.name for n in scan.attrs["body"].nodes}
 

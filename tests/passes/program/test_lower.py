@@ -19,11 +19,11 @@ from tests.passes.row_fusion.test_search import SMALL, arrays, optimised, output
 from tracecomp.base import config
 from tracecomp.base.dump import Dump
 from tracecomp.base.errors import CompileError
+from tracecomp.inspect import explain
 from tracecomp.ir.graph import Graph, Value
 from tracecomp.ir.loop_printer import print_program
 from tracecomp.nn import functional
 from tracecomp.passes import build, lower, pipeline
-from tracecomp.passes.explain import describe_built
 from tracecomp.passes.pipeline import LOWERING, PIPELINE, Lowered, resumed
 from tracecomp.passes.program.frame import Frame
 from tracecomp.passes.program.frame_text import parse_frame, print_frame
@@ -177,8 +177,7 @@ def test_steps_are_dumped_after_the_passes(tmp_path: Path) -> None:
 
 
 def test_explain_tells_of_every_step() -> None:
-    built = build(torch.trace(lambda x: torch.relu(x) + 1, torch.randn(5)))
-    text = describe_built(built.stages, built.lowered.stages)
+    text = explain(lambda x: torch.relu(x) + 1, torch.randn(5)).text(everything=True)
     assert all(f"  {name}: " in text for name in (*(p.name for p in PIPELINE), *NAMES))
 
 

@@ -299,20 +299,20 @@ def test_an_index_that_fails_does_not_leave_a_false_preparation() -> None:
         assert close(compiled(good), f(good))
 
 
-def lasting(compiled: Compiled) -> list[tc.Tensor]:
+def frozen(compiled: Compiled) -> list[tc.Tensor]:
     """What the only plan's preparation reads."""
     (entry,) = compiled.entries
     assert isinstance(entry.plan, Plan)
-    return entry.plan.lasting
+    return entry.plan.frozen
 
 
 def test_what_training_reads_is_not_prepared() -> None:
     net, x = layers().requires_grad_(True), INPUT[layers]()
-    assert not lasting(warm(net, x))
+    assert not frozen(warm(net, x))
     opt = tc.optim.SGD(net.parameters(), lr=0.1)
-    assert not lasting(warm(_step, net, opt, x))
+    assert not frozen(warm(_step, net, opt, x))
     with tc.no_grad():
-        assert lasting(warm(net, x))
+        assert frozen(warm(net, x))
 
 
 def test_results_have_the_same_bits_with_and_without_preparation(tmp_path: Any) -> None:
@@ -323,7 +323,7 @@ def test_results_have_the_same_bits_with_and_without_preparation(tmp_path: Any) 
     with config.override(cache_dir=str(tmp_path), skip_passes=("prepacking",)):
         for result, net, x in found:
             plain = warm(net, x)
-            assert not lasting(plain)
+            assert not frozen(plain)
             assert (plain(x).numpy() == result.numpy()).all()
 
 

@@ -659,8 +659,8 @@ def test_explain_names_everything() -> None:
     c = compiled(step)
     c(torch.ones(2))
     c(torch.ones(2))
-    assert "step: recordings 1, in use 1" in c.explain()
-    assert "state written" in c.explain()
+    assert "step: recordings 1, in use 1" in c.explain().text(everything=True)
+    assert "state written" in c.explain().text(everything=True)
 
 
 def test_backward_nodes_belong_to_the_line_of_the_forward_operation() -> None:

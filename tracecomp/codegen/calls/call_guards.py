@@ -245,13 +245,13 @@ class CallGuards:
         a.need(a.let(f"icmp ne ptr {flag}, null"), "done")
         # First said to be usable; one source that changed takes it back.
         a.store("i8", "1", flag)
-        with self._table(a, "lasting") as r:
-            tensor = a.load("ptr", self._word(a, "lasting", r, "source"), row("sources", "tensor"))
+        with self._table(a, "frozen") as r:
+            tensor = a.load("ptr", self._word(a, "frozen", r, "source"), row("sources", "tensor"))
             changed, unknown, same = a.name("changed"), a.name("unknown"), a.name("same")
             _, memory, _, writes = self._counters(a, tensor, unknown)
             # Memory that others can write has no count, and is prepared anew at each call.
             a.need(a.let(f"icmp ne ptr {writes}, {self._object(a, 'none')}"), unknown)
-            seen = self._word(a, "lasting", r, "seen")
+            seen = self._word(a, "frozen", r, "seen")
             before = [a.load("ptr", seen), a.load("ptr", seen, 8)]
             a.choose(a.both(a.same(before[0], memory), a.same(before[1], writes)), same, changed)
             a.block(changed)

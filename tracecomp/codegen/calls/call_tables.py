@@ -33,7 +33,7 @@ TABLES: Mapping[str, tuple[str, ...]] = {
     "fresh": ("make", "shape", "dtype", "layout", "slot", "kept", "memory", "array", "tensor", "history"),
     "in_place": ("source", "slot", "apart"),
     "written": ("source", "writes"),
-    "lasting": ("source", "seen"),
+    "frozen": ("source", "seen"),
     "apart": ("argument", "written"),
     "cleared": ("tensor",),
     "results": ("address",),
@@ -47,7 +47,7 @@ kind ARGUMENT (byte offset), OBJECT, or GRADIENT (of an object); ``requires_grad
 ``owned`` is set and it has memory of its own). ``fresh``: outputs in new memory, which ``make`` gives, ``memory`` is
 where a list holds two arrays that may be used again. ``in_place``: outputs in a source's memory, ``apart`` when no
 other source may overlap. ``written``: how many writes autograd counts. ``apart``: an argument and what is written,
-which must share no byte. ``lasting``: sources that a preparation reads; ``seen`` is where a list holds the memory of
+which must share no byte. ``frozen``: sources that a preparation reads; ``seen`` is where a list holds the memory of
 each and the count of its writes, as they were when the preparation was made. ``results``: where the address of each
 stands when it has been made."""
 
@@ -65,6 +65,7 @@ may be used, null if there is none. ``thread_version`` is the version of the dic
 live, are of one version."""
 
 ARGUMENT, OBJECT, GRADIENT = 0, 1, 2
+"""Kinds of ``sources``."""
 LAYOUT_ND, LAYOUT_BYTES, LAYOUT_DIMS = 8, 16, 24
 """Offsets in the words of an array's layout: its descr, nd, bytes, dimensions."""
 

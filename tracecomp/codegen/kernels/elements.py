@@ -17,6 +17,7 @@ from tracecomp.ir.loops import LINE, Buffer, Call, Const, Expr, IndexValue, Load
 
 Point = tuple[int, ...]
 _SHUFFLED_STRIDES = (-4, -3, -2, -1, 2, 3, 4)
+"""Strides at which lanes share lines: all memory between them is loaded, and shuffled."""
 # Bytes over which lanes may lie apart and still be loaded one by one; of more, a gather instruction misses sooner.
 # A reach of 256 KB stays in a second cache.
 _NEAR = 1 << 18

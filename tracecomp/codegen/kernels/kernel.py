@@ -106,7 +106,8 @@ class KernelEmitter(Statements):
             e.line(f"  {memory}.{n} = getelementptr i64, ptr {memory}, i64 {n}")
             e.line(f"  store {value}, ptr {memory}.{n}, align 8")
         e.declare(sync.PARALLEL, sync.PARALLEL_DECLARATION)
-        given = f"ptr %team, ptr @{part.name}.run, ptr {memory}, i64 {loop.var.extent}, i1 {int(loop.kind == 'brief')}"
+        awake_only = int(loop.kind == "opportunistic")
+        given = f"ptr %team, ptr @{part.name}.run, ptr {memory}, i64 {loop.var.extent}, i1 {awake_only}"
         e.line(f"  call void @{sync.PARALLEL}({given})")
         # The part has written what its loop stores, as far as later loads are concerned.
         self.stores.bump(self.written(loop.body))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
+from tracecomp.base import progress
 from tracecomp.base.errors import CompileError
 from tracecomp.codegen.kernels.address import Indexer, Position
 from tracecomp.codegen.kernels.checked import NOT_SHADOWED, tag_of
@@ -20,6 +21,7 @@ from tracecomp.ir.loops import LINE, Check, Expr, walk
 from tracecomp.ir.program import CallStep, Program, Ref, RepeatStep, Slot, Step, WhenStep, WhileStep, call_steps
 
 ALIGNMENT = 64
+"""Bytes: scratch memory begins at a cache line, like what lies in the arena."""
 ENTRY = "tc_entry"
 MODULE_LENGTH = 2**18
 """Characters of kernels after which a module is complete: LLVM's work of a quarter of a second."""
@@ -27,13 +29,17 @@ MODULE_LENGTH = 2**18
 
 @dataclass(frozen=True, slots=True)
 class ProgramCode:
-    """Modules, the last with the entry; scratch memory behind the arena; labels by step number (1-based)."""
+    """Modules, the last with the entry; scratch memory behind the arena; labels by step number (1-based).
+
+    ``functions`` are the names of the functions that the steps call, in the same order.
+    """
 
     modules: tuple[ModuleText, ...]
     shared_bytes: int
     private_bytes: int
     labels: tuple[str, ...]
     parallel: bool
+    functions: tuple[str, ...]
 
     @property
     def text(self) -> str:
@@ -87,6 +93,7 @@ class _ProgramEmitter:
 
     def emit(self) -> ProgramCode:
         calls = list(call_steps(self.program.steps))
+        progress.expect(len({id(c.kernel) for c in calls}))
         # Kernels first: how much scratch memory they want decides what the entry adds to the arena's address.
         chosen = [self._kernel(call) for call in calls]
         self.codes = chosen
@@ -100,7 +107,8 @@ class _ProgramEmitter:
             f"define void @{ENTRY}(ptr %table, ptr %arena, ptr %team, ptr %failed) #0 {{\n{entry}\n}}"
         )
         modules = (*self.modules, self._module())
-        return ProgramCode(modules, shared, private, tuple(c.label or c.kernel.name for c in calls), parallel)
+        labels = tuple(c.label or c.kernel.name for c in calls)
+        return ProgramCode(modules, shared, private, labels, parallel, tuple(name for name, _ in chosen))
 
     def _module(self) -> ModuleText:
         return ModuleText(self.target, tuple(self.functions), dict(self.module.declarations))
@@ -132,6 +140,7 @@ class _ProgramEmitter:
             name = f"k{len(self.kernels)}"
             code = emit_kernel(call.kernel, name, self.module, groups)
             self.functions.append(code.text)
+            progress.advance(call.kernel.name)
             found = self.kernels[key] = (name, code)
         return found
 

@@ -14,6 +14,7 @@ from tracecomp.codegen.text.emitter import Emitter, Value
 from tracecomp.ir.loops import Accumulate, Buffer, Check, If, Let, Local, Loop, Prefetch, Stmt, Store, Update, walk
 
 STACK_LOCAL_BYTES = 16384
+"""Bytes of a buffer up to which it lies on the stack: workers have small ones, and several buffers may be there."""
 _STORE_FENCE = "@llvm.x86.sse.sfence"
 
 

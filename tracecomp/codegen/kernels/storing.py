@@ -14,6 +14,7 @@ from tracecomp.ir.index import Index, Var
 from tracecomp.ir.loops import LINE, Buffer, Let, Load, Store, expressions
 
 AT_ONCE = 8
+"""Elements whose values all fit the registers: more are computed and stored one after the other."""
 
 
 class Storing(Elements):

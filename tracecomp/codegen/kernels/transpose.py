@@ -10,6 +10,7 @@ from tracecomp.codegen.text.emitter import Emitter, Value, next_power_of_two
 from tracecomp.ir.index import Index, Var
 
 MAX_TILE = 16
+"""Rows of a square that is turned in registers: 16 vectors of 16 float32 are half of 32 registers."""
 FEW_ROWS = 2
 """Of so few rows a transpose is as short as the call of a function."""
 

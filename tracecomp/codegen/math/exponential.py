@@ -45,9 +45,13 @@ _LOG_SHORT = (
 )  # fmt: skip
 
 _LN2 = (0.6931471805599453, 2.3190468138462996e-17)
+"""ln 2, a double and what it lacks; the pairs below likewise."""
 _LOG2E = (1.4426950408889634, 2.0355273740931033e-17)
+"""1 / ln 2."""
 _LOG10E = (0.4342944819032518, 1.098319650216765e-17)
+"""1 / ln 10."""
 _LOG10_2 = (0.3010299956639812, -2.8037281277851704e-18)
+"""log10 of 2."""
 # ln(2) in two parts of which the first has 12 trailing zero bits, so that its product with an exponent is exact
 LN2_SHORT = (float.fromhex("0x1.62e42fefa3000p-1"), 2.8235290563031577e-13)
 

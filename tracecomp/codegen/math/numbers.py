@@ -191,6 +191,7 @@ def at_least(x: Number, limit: float) -> Number:
 
 
 LONG = 10
+"""Coefficients from which on a polynomial is two chains."""
 
 
 def horner(x: Number, coefficients: Sequence[float]) -> Number:

@@ -41,9 +41,13 @@ _ASIN = (
     0.021784327618965572, -0.021108161692753317, 0.03269707713899047,
 )  # fmt: skip
 _PI_2 = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591815e-33)
+"""pi/2 in three doubles."""
 _PI_2_FLOAT = (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15)
+"""pi/2 in three floats."""
 _FAST_LIMIT = 2.0**23
+"""Arguments up to which n has so few bits that the reduction by three parts is exact."""
 _FAST_LIMIT_FLOAT = 2.0**17
+"""The same for floats."""
 
 # 2/pi to 1280 bits
 _TWO_OVER_PI = int(

@@ -17,6 +17,7 @@ from tracecomp.base.errors import CompileError
 from tracecomp.codegen.text.target import Target, vector_bits_of
 
 CODE_LEVEL = 2
+"""LLVM's own default of effort for selecting instructions and registers; no optimising pass runs at any level."""
 # Names that code may call in this process, such as numpy's or libc's.
 _symbols: dict[str, int] = {}
 _numbers = count()

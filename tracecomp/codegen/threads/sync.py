@@ -35,6 +35,7 @@ TAKE, RELEASE, WORKER = "tc_take", "tc_release", "tc_worker"
 SYMBOLS = (PARALLEL, TAKE, RELEASE, WORKER)
 
 MAX_THREADS = 256
+"""Seats in the pool; a job has at most 16 chunks for each, which fit a ticket's 16 bits."""
 POOL_BYTES = SEATS + SEAT_BYTES * MAX_THREADS
 
 # The pool, by byte. What one thread writes while others read it has a cache line of its own.
@@ -42,15 +43,15 @@ NUMBER = 0  # of the current job; behind it, how many workers sleep until it cha
 FINISHED = 64  # chunks that workers have finished; behind it, whether the caller sleeps
 FUNCTION, ARGUMENTS, EXTENT, CHUNKS, THREADS = 128, 136, 144, 152, 160  # the job
 TAKEN = 192  # whether a call has the pool
-PASSED = 200  # nanoseconds of brief jobs that found threads asleep
+PASSED = 200  # nanoseconds of opportunistic jobs that found threads asleep
 TICKET = SEATS  # of thread 0; each thread's ticket begins its seat
 
 CHUNKS_PER_THREAD = 8
 """So that a thread which comes late, or is taken off its processor, leaves the others something to take over."""
 
 PASSED_NS = 80_000
-"""After so long in brief jobs that found threads asleep one wakes them: where many follow, they stay awake. It is what
-waking costs, so a program loses at most half of its time to having waited too long."""
+"""After so long in opportunistic jobs that found threads asleep one wakes them: where many follow, they stay awake. It
+is what waking costs, so a program loses at most half of its time to having waited too long."""
 
 LOST_NS = 1_000_000
 """A worker that has been off its processor for so long during ``WAITS`` waits shares it with other work."""
@@ -60,6 +61,7 @@ CROWDED_WAITS = 500
 """So many waits are then short: a worker that sleeps now and then is scheduled at once when it is woken."""
 
 _CLOCK_MONOTONIC = 1
+"""Linux's number."""
 
 
 def shared_text(target: Target) -> str:
@@ -215,7 +217,7 @@ def _now() -> str:
 def _parallel() -> str:
     """A parallel loop: ``fn`` over ``extent`` iterations, alone where there is no pool, else shared with workers.
 
-    One that is ``brief`` is not worth waking anybody for: it is shared with workers that are awake.
+    One that is ``opportunistic`` is not worth waking anybody for: it is shared with workers that are awake.
     """
     a = Assembler()
     time = a.let("alloca [2 x i64], align 8")
@@ -226,7 +228,7 @@ def _parallel() -> str:
     a.run("%fn", *everything)
     a.do("ret void")
     a.block("several")
-    a.choose("%brief", "look", "shared")
+    a.choose("%opportunistic", "look", "shared")
     a.block("look")
     # Nobody sleeps: sharing costs nothing but the chunks.
     a.choose(a.let(f"icmp ne i32 {a.watch('i32', '%pool', NUMBER + SLEEPERS)}, 0"), "timed", "shared")
@@ -264,7 +266,7 @@ def _parallel() -> str:
     a.go("check")
     a.block("finished")
     a.do("ret void")
-    return a.text(f"define void @{PARALLEL}(ptr %pool, ptr %fn, ptr %args, i64 %extent, i1 %brief) #1")
+    return a.text(f"define void @{PARALLEL}(ptr %pool, ptr %fn, ptr %args, i64 %extent, i1 %opportunistic) #1")
 
 
 def _take() -> str:

@@ -24,6 +24,7 @@ CROWDED = 208
 SEATS, SEAT_BYTES = 256, 64
 """In the pool: a cache line for each thread, which holds its ticket and then the two words below."""
 THREAD_ID, PROCESSOR = 8, 12
+"""Bytes into a thread's seat."""
 
 SPINS = 8000
 """Looks at a word before a wait sleeps: 0.2 ms, some twenty times what waking a sleeper costs."""
@@ -33,7 +34,7 @@ PROCESSORS = 1024
 """Processors beyond these are not told apart: a set of them is 16 words."""
 
 _FUTEX_WAIT, _FUTEX_WAKE, _EVERYBODY = 128, 129, 2**31 - 1  # both private to the process
-_MONOTONIC_CLOCK, _THREAD_CLOCK = 1, 3
+_MONOTONIC_CLOCK, _THREAD_CLOCK = 1, 3  # Linux's numbers
 _SYSTEM_CALLS = {
     "x86_64": {
         "futex": 202, "gettid": 186, "getcpu": 309, "setaffinity": 203, "getaffinity": 204, "clock_gettime": 228,

@@ -6,13 +6,15 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from tracecomp.base.atomic import write_file
 from tracecomp_runtime.container import FIXED, FORMAT, MAGIC, aligned, first
 
 
-def write(path: str | os.PathLike[str], header: Mapping[str, Any], sections: Mapping[str, bytes | memoryview]) -> str:
+def write(
+    path: str | os.PathLike[str], header: Mapping[str, object], sections: Mapping[str, bytes | memoryview]
+) -> str:
     """Write a program file in place of ``path``, whole or not at all; returns its digest."""
     places, offset = {}, 0
     for name, data in sections.items():

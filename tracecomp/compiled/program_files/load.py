@@ -143,7 +143,7 @@ class _GraphFile(Container):
         return array.dtype, array.shape
 
 
-def _arrays(value: Any) -> Any:
+def _arrays(value: object) -> Any:
     """``value`` with arrays for tensors."""
     if isinstance(value, Tensor):
         return value._data
@@ -152,7 +152,7 @@ def _arrays(value: Any) -> Any:
     return {k: _arrays(v) for k, v in value.items()} if isinstance(value, dict) else value
 
 
-def _tensors(value: Any) -> Any:
+def _tensors(value: object) -> Any:
     """``value`` with tensors for arrays."""
     if isinstance(value, np.ndarray):
         return Tensor._wrap(value)

@@ -27,7 +27,7 @@ from tracecomp.passes import Built, build
 from tracecomp.passes.cost.machine import on
 from tracecomp.passes.graph.host_segments import has_external
 from tracecomp.record.binding import Binding
-from tracecomp.record.pytree import LEAF
+from tracecomp.record.pytree import LEAF, Leaves
 from tracecomp.record.recording import Recording
 from tracecomp.record.results import Followed, Found, Given, Held, Made, Passed, Plain, Result, Seen, bottoms
 from tracecomp.runtime import object_cache
@@ -45,7 +45,7 @@ class Case:
 
     recording: Recording
     structure: Any
-    leaves: Sequence[Any]
+    leaves: Leaves
 
 
 def save_code(path: str | os.PathLike[str], name: str, cases: Sequence[Case], levels: Mapping[str, Level]) -> str:
@@ -170,7 +170,7 @@ class _File:
 class _Path:
     """One recording, described for the loader."""
 
-    def __init__(self, file: _File, recording: Recording, leaves: Sequence[Any]) -> None:
+    def __init__(self, file: _File, recording: Recording, leaves: Sequence[object]) -> None:
         self.file = file
         self.recording = recording
         self.leaves = leaves
@@ -306,7 +306,7 @@ def _dtype(dtype: np.dtype[Any]) -> str:
     return "bfloat16" if dtype.kind == "V" else dtype.name
 
 
-def _kind(value: Any) -> Json:
+def _kind(value: object) -> Json:
     return [_dtype(_array(value).dtype), [*_array(value).shape]]
 
 
@@ -315,7 +315,7 @@ def error_name(kind: type[Exception]) -> str:
     return "IndexError" if issubclass(kind, IndexError) else "RuntimeError"
 
 
-def _plain(path: _Path, value: Any) -> Json:
+def _plain(path: _Path, value: object) -> Json:
     if value is None or type(value) in (bool, int, float, str):
         return value
     raise path.refusal(f"takes or returns {type(value).__name__} objects")

@@ -1,10 +1,12 @@
-"""The names of ``torch.nn.parallel`` where there is one device."""
+"""The names of ``torch.nn.parallel``: several processes, and one device."""
 
+from tracecomp.base.lazy_names import later
 from tracecomp.nn.parallel.data_parallel import DataParallel, data_parallel
-from tracecomp.nn.parallel.distributed import DistributedDataParallel
 from tracecomp.nn.parallel.scatter_gather import gather, parallel_apply, replicate, scatter, scatter_kwargs
 
 __all__ = [
     "DataParallel", "DistributedDataParallel", "data_parallel", "gather", "parallel_apply", "replicate", "scatter",
     "scatter_kwargs",
 ]  # fmt: skip
+
+__getattr__ = later(__name__, {"DistributedDataParallel": "distributed", "distributed": "distributed"})

@@ -1,15 +1,272 @@
-"""``DistributedDataParallel``, of which there are no objects: programs run in one process."""
+"""``DistributedDataParallel``: one model in several processes, whose gradients are the mean over all."""
 
 from __future__ import annotations
 
+import pickle
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 from tracecomp.base.errors import at_user_line
+from tracecomp.communication.group import Group
+from tracecomp.communication.world import world
+from tracecomp.eager.modes import grad_enabled, modes, no_grad
+from tracecomp.eager.rng import get_rng_state
+from tracecomp.eager.tensor import Tensor
+from tracecomp.functional import names as T
 from tracecomp.nn.module import Module
+from tracecomp.nn.parallel.reducer import Hook, Reducer
+from tracecomp.nn.parallel.shards import ShardPlan, Shards, within
+from tracecomp.ops.prim import prim
+
+_MB = 1 << 20
 
 
 class DistributedDataParallel(Module):
-    """Needs several processes; RuntimeError when it is made, as in a PyTorch without ``distributed``."""
+    """``module`` in every process of a group, with equal parameters and equal gradients.
 
-    def __init__(self, module: Module, *args: Any, **kwargs: Any) -> None:
-        raise RuntimeError(at_user_line("DistributedDataParallel needs torch.distributed, which is not available"))
+    Parameters and buffers are made those of rank 0; after every backward pass gradients are the mean over processes,
+    sent in buckets of ``bucket_cap_mb`` while the pass still runs. With ``shards=S`` the mean is that of S logical
+    shards of the global batch, in one order for any number of processes up to S: see ``shard`` and
+    ``docs/distributed.md``. RuntimeError when no parameter requires a gradient or when the processes' models differ.
+    """
+
+    def __init__(
+        self, module: Module, device_ids: Any = None, output_device: Any = None, dim: int = 0,
+        broadcast_buffers: bool = True, init_sync: bool = True, process_group: Group | None = None,
+        bucket_cap_mb: float | None = None, find_unused_parameters: bool = False, check_reduction: bool = False,
+        gradient_as_bucket_view: bool = False, static_graph: bool = False,
+        delay_all_reduce_named_params: Any = None, param_to_hook_all_reduce: Any = None, mixed_precision: Any = None,
+        device_mesh: Any = None, skip_all_reduce_unused_params: bool = False, shards: int | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        group = process_group or world.default
+        if group is None:
+            raise ValueError(
+                at_user_line(
+                    "Default process group has not been initialized, please make sure to call init_process_group."
+                )
+            )
+        if mixed_precision is not None:
+            raise NotImplementedError(
+                at_user_line("DistributedDataParallel: mixed_precision is not supported; use autocast")
+            )
+        ignored = getattr(module, "_ddp_params_and_buffers_to_ignore", ())
+        self.process_group, self.module, self.dim = group, module, dim
+        self.device_ids, self.output_device, self.device_type = None, None, "cpu"
+        self.broadcast_buffers = broadcast_buffers
+        self.find_unused_parameters, self.static_graph = find_unused_parameters, static_graph
+        self.gradient_as_bucket_view = gradient_as_bucket_view
+        self.parameters_to_ignore = set(ignored)
+        self.require_backward_grad_sync = self.require_forward_param_sync = True
+        self._params = [
+            p for n, p in module.named_parameters() if p.requires_grad and n not in self.parameters_to_ignore
+        ]
+        if not self._params:
+            raise RuntimeError(
+                at_user_line(
+                    "DistributedDataParallel is not needed when a module doesn't have any parameters that require a "
+                    "gradient."
+                )
+            )
+        if init_sync:
+            self._check_models()
+            self._same([t for n, t in self._everything() if n not in self.parameters_to_ignore])
+        cap = int((25 if bucket_cap_mb is None else bucket_cap_mb) * _MB)
+        self.shards = shards
+        self._plan: ShardPlan | None = None
+        self._reducer: Reducer | None = None
+        if shards is not None:
+            self._check_for_shards()
+            self._plan = ShardPlan(self._params, group, shards, cap)
+        else:
+            self._reducer = Reducer(self._params, group, cap, gradient_as_bucket_view)
+            self._reducer.find_unused = find_unused_parameters or static_graph
+
+    def _everything(self) -> Iterator[tuple[str, Tensor]]:
+        yield from self.module.named_parameters()
+        yield from self.module.named_buffers()
+
+    def _compared(self, what: str, value: Any) -> list[Any]:
+        """``value`` of every process."""
+        packed = np.frombuffer(pickle.dumps(value), np.uint8)
+        bodies = self.process_group.worker.run(lambda: self.process_group.gather_bytes(packed, what))
+        return [pickle.loads(body.tobytes()) for body in bodies]
+
+    def _check_models(self) -> None:
+        """RuntimeError naming the first difference to the model of rank 0."""
+        mine = [(n, tuple(p.shape), str(p.dtype)) for n, p in self.module.named_parameters() if p.requires_grad]
+        every = self._compared("DistributedDataParallel()", mine)
+        for rank, theirs in enumerate(every):
+            if theirs == every[0]:
+                continue
+            if len(theirs) != len(every[0]):
+                raise RuntimeError(
+                    f"DDP expects same model across all ranks, but Rank 0 has {len(every[0])} params, while rank "
+                    f"{rank} has inconsistent {len(theirs)} params."
+                )
+            first, other = next((a, b) for a, b in zip(every[0], theirs, strict=True) if a != b)
+            raise RuntimeError(
+                f"DDP expects same model across all ranks, but rank 0 has {first} where rank {rank} has {other}"
+            )
+
+    def _check_for_shards(self) -> None:
+        """Errors for what would make the number of processes show: other random states, statistics of one shard."""
+        for name, child in self.module.named_modules():
+            if getattr(child, "running_mean", None) is not None and not type(child).__name__.startswith(
+                "SyncBatchNorm"
+            ):
+                raise ValueError(
+                    at_user_line(
+                        f"DistributedDataParallel(shards=...): {name or 'the module'} is a {type(child).__name__}, "
+                        "whose running statistics would be those of some shards; use "
+                        "SyncBatchNorm.convert_sync_batchnorm"
+                    )
+                )
+        states = self._compared("DistributedDataParallel(shards)", get_rng_state().tolist())
+        different = [rank for rank, state in enumerate(states) if state != states[0]]
+        if different:
+            raise RuntimeError(
+                at_user_line(
+                    f"DistributedDataParallel(shards=...): ranks {different} have another random state than rank 0; "
+                    "call manual_seed with one seed in all processes"
+                )
+            )
+
+    def _same(self, tensors: Iterable[Tensor]) -> None:
+        """Make tensors those of rank 0."""
+        if self.process_group.size() == 1:
+            return
+        by_dtype: dict[Any, list[Tensor]] = {}
+        for t in tensors:
+            by_dtype.setdefault(t.dtype, []).append(t)
+        with no_grad():
+            for row in by_dtype.values():
+                flat = T.cat([(T.view_as_real(t) if t.dtype.is_complex else t).reshape(-1) for t in row])
+                sent = prim.broadcast_from(flat.detach(), root=0, group=self.process_group.group_name)
+                sizes = [t.numel() * (2 if t.dtype.is_complex else 1) for t in row]
+                for t, piece in zip(row, sent.split(sizes), strict=True):
+                    t.copy_(
+                        T.view_as_complex(piece.reshape(*t.shape, 2)) if t.dtype.is_complex else piece.reshape(t.shape)
+                    )
+
+    # ---- calls
+
+    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        training = grad_enabled() and self.require_backward_grad_sync
+        if self._plan is not None:
+            return self._of_shards(inputs, kwargs)
+        reducer = self._reducer
+        assert reducer is not None
+        if training and modes.recorder is None and reducer.unfinished:
+            raise RuntimeError(at_user_line(_unfinished(self.module, reducer.unfinished)))
+        reducer.enabled = training
+        if self.broadcast_buffers and self.require_forward_param_sync and grad_enabled():
+            self._same(b for n, b in self.module.named_buffers() if n not in self.parameters_to_ignore)
+        output = self.module(*inputs, **kwargs)
+        if training and reducer.find_unused:
+            reducer.ready_without(_unused(self._params, output))
+        return output
+
+    def _of_shards(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The module's results for each shard; without shards, in evaluation, the module's."""
+        if grad_enabled() and not self.require_backward_grad_sync:
+            raise RuntimeError(at_user_line("no_sync() does not go with shards: every pass gives the mean over all"))
+        given = next(within((inputs, kwargs)), None)
+        if given is not None:
+            with given.context.parameters():
+                return self.module(*inputs, **kwargs)
+        if grad_enabled():
+            raise RuntimeError(at_user_line("a model with shards=... trains on shards: x, y = model.shard(x, y)"))
+        return self.module(*inputs, **kwargs)
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Inside, forward and backward passes only add to the gradients of this process."""
+        before = self.require_backward_grad_sync
+        self.require_backward_grad_sync = False
+        try:
+            yield
+        finally:
+            self.require_backward_grad_sync = before
+
+    def shard(self, *tensors: Tensor) -> Any:
+        """Tensors of this process's part of the global batch as its logical shards, for a model with ``shards=S``.
+
+        Axis 0 is cut into equal parts, one for each of the process's shards; all tensors of a step in one call.
+        What the model and functions make of them is computed shard by shard. ``backward()`` of a
+        loss gives the mean over all shards of all processes; ``mean(loss)`` its value.
+        """
+        if self._plan is None:
+            raise RuntimeError(at_user_line("shard(): the model was made without shards=..."))
+        found = self._plan.cut(tensors)
+        return found[0] if len(found) == 1 else tuple(found)
+
+    def mean(self, value: Shards) -> Tensor:
+        """The mean over all shards of all processes, without gradient; every process calls it."""
+        if not isinstance(value, Shards):
+            raise TypeError(at_user_line(f"mean(): expected what was computed from shards, got {type(value).__name__}"))
+        return value.context.mean(value)
+
+    # ---- hooks and state
+
+    def register_comm_hook(self, state: Any, hook: Hook) -> None:
+        """Let ``hook(state, bucket)`` combine gradients; its future holds the bucket's new gradients."""
+        if self._reducer is None:
+            raise RuntimeError(at_user_line("register_comm_hook() does not go with shards"))
+        if not callable(hook):
+            raise TypeError("Communication hook must be callable.")
+        if self._reducer.hook is not None:
+            raise RuntimeError("register_comm_hook or register_builtin_comm_hook can only be called once.")
+        self._reducer.hook = state, hook
+
+    def _set_static_graph(self) -> None:
+        """As ``static_graph=True``."""
+        self.static_graph = True
+        if self._reducer is not None:
+            self._reducer.find_unused = True
+
+    def __getstate__(self) -> dict[str, Any]:
+        raise TypeError("DistributedDataParallel cannot be pickled: save model.module, or its state_dict()")
+
+
+def _unused(params: Sequence[Tensor], output: Any) -> list[Tensor]:
+    """Parameters from which no tensor of ``output`` comes."""
+    found: set[int] = set()
+    seen: set[int] = set()
+    stack = [t.grad_fn for t in _tensors(output) if t.grad_fn is not None]
+    while stack:
+        node = stack.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        variable = getattr(node, "variable", None)
+        if variable is not None:
+            found.add(id(variable))
+        stack.extend(edge[0] for edge in node.edges if edge is not None)
+    return [p for p in params if id(p) not in found]
+
+
+def _tensors(value: Any) -> Iterator[Tensor]:
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, dict):
+        for v in value.values():
+            yield from _tensors(v)
+    elif isinstance(value, list | tuple):
+        for v in value:
+            yield from _tensors(v)
+    elif hasattr(value, "__dict__"):
+        yield from _tensors(vars(value))
+
+
+def _unfinished(module: Module, left: Sequence[Tensor]) -> str:
+    names = {id(p): n for n, p in module.named_parameters()}
+    return (
+        "Expected to have finished reduction in the prior iteration before starting a new one. This error indicates "
+        "that your module has parameters that were not used in producing loss. You can enable unused parameter "
+        "detection by passing the keyword argument `find_unused_parameters=True`. Parameters which did not receive "
+        f"grad: {', '.join(names[id(p)] for p in left)}"
+    )

@@ -9,6 +9,7 @@ from tracecomp.ops.fourier.dft_passes import Scratch, Sink, Source, Transform, a
 from tracecomp.ops.statements import vectors
 
 TILE = 16
+"""Rows side by side in lanes: one register of 16 float32."""
 
 
 class Side(Transform):

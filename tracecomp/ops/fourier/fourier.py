@@ -25,6 +25,7 @@ from tracecomp.ops.prim import prim
 Axes: TypeAlias = tuple[int, ...]
 NORMS = ("backward", "ortho", "forward")
 FEW_LANES = 8
+"""Elements behind an axis below which it is moved to the end first, as fewer fill no vector."""
 ADJOINT = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
 
 

@@ -60,7 +60,7 @@ def _copied(nest: BilinearNest, side: str, tiles: TileSchedule, machine: Machine
     if operand.inside or any(map(operand.depends, nest.outside)):
         return False
     # What moves with the lanes is converted when its panel is packed.
-    computed = operand is not nest.moving(tiles.vector) and once_computed(nest, operand, machine)
+    computed = operand is not nest.b_operand(tiles.vector) and once_computed(nest, operand, machine)
     return computed or _lanes_apart(nest, operand, tiles, machine) or _terms_apart(nest, operand, tiles, machine)
 
 
@@ -81,9 +81,9 @@ def _terms_apart(nest: BilinearNest, operand: Operand, tiles: TileSchedule, mach
     k_blocks, tuning = tiles.k_blocks, machine.tuning
     # A, which stays the same along the lanes, is read as scalars that are
     # spread; its rows are what may lie far apart.
-    still = nest.lhs if nest.moving(tiles.vector) is nest.rhs else nest.rhs
+    a_operand = nest.a_operand(tiles.vector)
     # Without k-blocks the next tile reads other lines anyway, so that holding them gains nothing.
-    if k_blocks is None or operand is not still or operand.depends(tiles.vector):
+    if k_blocks is None or operand is not a_operand or operand.depends(tiles.vector):
         return False
     row = abs(operand.stride(nest.reduce[-1]) or 0) * nest.acc.dtype.itemsize
     if not (row >= tuning.far_bytes and read_often(nest, operand, tuning.strided_reads)):
@@ -102,7 +102,7 @@ class _Blocks:
 
     def __init__(self, nest: BilinearNest, tiles: TileSchedule, machine: Machine) -> None:
         self.nest, self.machine, self.tuning = nest, machine, machine.tuning
-        self.moving = nest.moving(tiles.vector)
+        self.b_operand = nest.b_operand(tiles.vector)
         # Judged with the epilogue, which threads share as well.
         self.threads = parallel_kind_of_products(nest.work, machine)
         inner = self._block_vars(tiles) if tiles.k_blocks else []
@@ -162,7 +162,7 @@ class _Blocks:
         # are dropped first: with them B's panel would be read again for each value.
         inner = list(filter(self.nest.one_sided, tiles.beside(self.nest)))
         tile = tiles.height * tiles.width * self.nest.acc.dtype.itemsize
-        for var in [v for v in inner if not self.moving.depends(v)]:
+        for var in [v for v in inner if not self.b_operand.depends(v)]:
             if product_of(inner) * tile > self.tuning.totals_bytes:
                 inner.remove(var)
         return inner
@@ -174,17 +174,17 @@ class _Blocks:
         """
         # A block packs its own panel only if nobody else reads the same one,
         # that is if it depends on all outer variables,
-        moved = self.tiles.moved(self.nest, self.moving)
+        moved = self.tiles.moved(self.nest, self.b_operand)
         below = 1 if self.tiles.block_vars else max(self.tiles.steps // self._least(), 1)
         columns = sum(c.count for c in self.tiles.columns())
         # and if there are enough blocks then. Else a few threads would pack large panels while others wait.
         enough = product_of(moved) * columns * below >= self.tuning.least_blocks
-        apart = not (self.moving.inside or self._around()) and moved == self.others and enough
+        apart = not (self.b_operand.inside or self._around()) and moved == self.others and enough
         # Weights that last are packed in the first call (prepacking), which needs a step of its own for packing.
-        return "block" if apart and not self.nest.is_steady(self.moving) else "once"
+        return "block" if apart and not self.nest.is_frozen(self.b_operand) else "once"
 
     def _around(self) -> tuple[Var, ...]:
-        return () if self.moving.inside else self.nest.outside
+        return () if self.b_operand.inside else self.nest.outside
 
     def _pack_threads(self) -> tuple[str, ...]:
         if self.tiles.pack != "once":
@@ -213,7 +213,7 @@ class _Blocks:
         least = self._least() if alone else 2
         inner, blocks = product_of(tiles.block_vars), 1
         # Only threads that are awake come, so half of the blocks will do.
-        wanted = wanted // 2 if self.threads == "brief" else wanted
+        wanted = wanted // 2 if self.threads == "opportunistic" else wanted
         if self.threads != "serial" and others < wanted and tiles.steps * inner >= least:
             # A power of two cuts most extents evenly.
             blocks = _power_below(min(-(-wanted // others), tiles.steps * inner // least))
@@ -246,17 +246,17 @@ class _Blocks:
     def _terms_ahead(self) -> int:
         """By how many terms A is fetched ahead, where they lie too far apart for hardware to foresee them."""
         tiles, nest = self.tiles, self.nest
-        load, last = still_of(nest, tiles).load, nest.reduce[-1] if nest.reduce else None
+        load, last = nest.a_operand(tiles.vector).load, nest.reduce[-1] if nest.reduce else None
         # k-blocks and windows keep what they read in cache. Without a tile there is no row of A to fetch.
         if load is None or last is None or tiles.tile is None or tiles.k_blocks or tiles.written_out:
             return 0
-        still = still_of(nest, tiles)
-        far = abs(still.stride(last) or 0) * load.dtype.itemsize >= self.tuning.far_bytes
+        a_operand = nest.a_operand(tiles.vector)
+        far = abs(a_operand.stride(last) or 0) * load.dtype.itemsize >= self.tuning.far_bytes
         # A position that is data is not known ahead.
         known = all(isinstance(atom, Var) for atom, _ in load.offset.terms)
         # Long sums only: the first terms are fetched too late. Along the tile A
         # has to be dense, so that one line serves all rows.
-        long = last.extent >= self.tuning.far_terms and still.stride(tiles.tile) == 1
+        long = last.extent >= self.tuning.far_terms and a_operand.stride(tiles.tile) == 1
         return self.tuning.terms_ahead if far and known and long else 0
 
     def _epilogue_ahead(self) -> tuple[str, ...]:
@@ -267,18 +267,13 @@ class _Blocks:
             return ()
         found = (
             buffer.name
-            for buffer, offset in epilogue_accesses(self.nest.after)
+            for buffer, offset in epilogue_accesses(self.nest.epilogue)
             if buffer.size * buffer.dtype.itemsize >= self.tuning.epilogue_bytes
             and offset.coefficient(tiles.vector) == 1
             # Row by row: each row of the tile is in lines of its own, which hardware does not foresee.
             and offset.coefficient(tiles.tile)
         )
         return tuple(dict.fromkeys(found))
-
-
-def still_of(nest: BilinearNest, tiles: TileSchedule) -> Operand:
-    """The operand that does not move with the lanes, A."""
-    return nest.lhs if nest.moving(tiles.vector) is nest.rhs else nest.rhs
 
 
 def epilogue_accesses(after: list[Stmt]) -> list[tuple[Buffer, Index]]:

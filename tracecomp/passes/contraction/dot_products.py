@@ -141,7 +141,7 @@ def _one_by_one(nest: BilinearNest, lanes: int) -> tuple[Stmt, ...]:
         # Elements go to partial sum k mod lanes, in any number of registers.
         body = strip(last, lanes, body) if lanes > 1 else (Loop("serial", last, body),)
         body = loops("serial", nest.reduce[:-1], body)
-    return (Accumulate((nest.accumulator(lanes),), body), *nest.after)
+    return (Accumulate((nest.accumulator(lanes),), body), *nest.epilogue)
 
 
 def _sliding_rows(nest: BilinearNest, cut: list[tuple[Var, int]], machine: Machine) -> Var | None:
@@ -184,7 +184,7 @@ def _by_rows(nest: BilinearNest, sliding: Var, lanes: int, at_once: int) -> tupl
         rows = copier.stmts(_rows(nest, sliding, place.extent))
         body += loops("serial", [counter], (Loop("vector", lane, rows),))
     accs = tuple(a for s in sums if isinstance(s, Accumulate) for a in s.accs)
-    return (Accumulate(accs, loops("serial", outer, body)), *(s for c in results for s in c.stmts(nest.after)))
+    return (Accumulate(accs, loops("serial", outer, body)), *(s for c in results for s in c.stmts(nest.epilogue)))
 
 
 def _rows(nest: BilinearNest, sliding: Var, count: int) -> list[Stmt]:

@@ -23,13 +23,13 @@ class Panels:
     """
 
     def __init__(self, nest: BilinearNest, tiles: TileSchedule) -> None:
-        self.nest, self.moving, self.vector = nest, nest.moving(tiles.vector), tiles.vector
+        self.nest, self.b_operand, self.vector = nest, nest.b_operand(tiles.vector), tiles.vector
         self.by_block = tiles.pack == "block"
         # A panel that a block packs is read at once, in the block's loop; one
         # for all needs a place for every outer position.
-        around = () if self.moving.inside or self.by_block else nest.outside
-        moved = [] if self.by_block else tiles.moved(nest, self.moving)
-        self.others = [v for v in around if self.moving.depends(v)] + moved
+        around = () if self.b_operand.inside or self.by_block else nest.outside
+        moved = [] if self.by_block else tiles.moved(nest, self.b_operand)
+        self.others = [v for v in around if self.b_operand.depends(v)] + moved
         self.terms = product_of(nest.reduce)
 
     def buffer(self, columns: Pieces) -> Buffer:
@@ -69,7 +69,7 @@ class Panels:
 
     def _copy(self, columns: Pieces, column: Index, suffix: str) -> tuple[tuple[Stmt, ...], list[Var], bool]:
         """Loops that copy one panel, variables to loop over around them, and whether those step less than lanes do."""
-        operand, panel, lane = self.moving, self.buffer(columns), Var("lane", columns.length)
+        operand, panel, lane = self.b_operand, self.buffer(columns), Var("lane", columns.length)
         store = Store(panel, self._offset(columns, column, index(lane)), operand.expr)
         at = columns.start(column) + index(lane)
         body = Copier({self.vector: at}, f"_{panel.name}{suffix}").stmts((*operand.stmts, store))

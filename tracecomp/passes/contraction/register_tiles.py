@@ -15,7 +15,7 @@ from tracecomp.ir.index import Index, Var, index, linear
 from tracecomp.ir.loop_copy import Copier
 from tracecomp.ir.loops import LINE, Accumulate, Loop, Prefetch, Stmt, Update
 from tracecomp.ir.pieces import Pieces
-from tracecomp.passes.contraction.block_choice import epilogue_accesses, still_of
+from tracecomp.passes.contraction.block_choice import epilogue_accesses
 from tracecomp.passes.contraction.operand_copies import with_copies
 from tracecomp.passes.contraction.packing import Panels
 from tracecomp.passes.contraction.sliding_windows import sliding
@@ -29,7 +29,7 @@ def register_tiles(nest: BilinearNest, schedule: TileSchedule) -> tuple[tuple[St
     """The loops that pack an operand, for all values of the variables outside the nest, and the loops that follow."""
     copying, nest = with_copies(nest, schedule)
     tiled = _Tiled(nest, schedule)
-    if schedule.pack == "once" and tiled.moving.inside:
+    if schedule.pack == "once" and tiled.b_operand.inside:
         # An operand that is made in the same kernel does not exist before; its panel is packed in turn.
         return copying, (*tiled.packing(), *tiled.emit())
     return (*copying, *tiled.packing()), tiled.emit()
@@ -40,7 +40,7 @@ class _Tiled:
 
     def __init__(self, nest: BilinearNest, schedule: TileSchedule) -> None:
         self.nest, self.schedule = nest, schedule
-        self.moving = nest.moving(schedule.vector)
+        self.b_operand = nest.b_operand(schedule.vector)
         self.vector, self.tile, self.threads = schedule.vector, schedule.tile, schedule.threads
         # Variables that blocks have all of are loops inside of them.
         self.others = [v for v in schedule.beside(nest) if v not in schedule.block_vars]
@@ -162,7 +162,7 @@ class _Tiled:
         )
         summed = Accumulate((nest.accumulator(),), _summed(nest.reduce, terms, self.schedule.unrolled_terms))
         # The lanes' loop is outside of the sum: a tile of rows by vectors is then the body of the sum's loop.
-        body: tuple[Stmt, ...] = (Loop("vector", lane, Copier(mapping, suffix).stmts((summed, *nest.after))),)
+        body: tuple[Stmt, ...] = (Loop("vector", lane, Copier(mapping, suffix).stmts((summed, *nest.epilogue))),)
         if self.schedule.unrolled is not None:
             short = Var(self._name("w"), self.schedule.unrolled.extent)
             body = (Loop("tile", short, Copier({self.schedule.unrolled: index(short)}).stmts(body)),)
@@ -174,11 +174,11 @@ class _Tiled:
         if self.schedule.pack == "no":
             return nest
         panel = self.panels.read(columns, column, lane)
-        return replace(nest, rhs=panel) if self.moving is self.nest.rhs else replace(nest, lhs=panel)
+        return replace(nest, rhs=panel) if self.b_operand is self.nest.rhs else replace(nest, lhs=panel)
 
     def _terms_ahead(self, nest: BilinearNest, first: Index) -> tuple[Stmt, ...]:
         """A prefetch of A's elements for a later term of the tile."""
-        load = still_of(nest, self.schedule).load
+        load = nest.a_operand(self.schedule.vector).load
         if not self.schedule.prefetch_terms or load is None or self.tile is None:
             return ()
         last = self.nest.reduce[-1]
@@ -193,7 +193,7 @@ class _Tiled:
             return []
         at, terms = linear([index(v) for v in looped], [v.extent for v in looped]), product_of(looped)
         result: list[Stmt] = []
-        for buffer, offset in epilogue_accesses(self.nest.after):
+        for buffer, offset in epilogue_accesses(self.nest.epilogue):
             lanes = offset.coefficient(self.vector) == 1 and offset.coefficient(tile)
             if buffer.name not in self.schedule.prefetch or not lanes:
                 continue

@@ -58,7 +58,7 @@ def written_out(nest: BilinearNest) -> bool:
     """
     tiles = tiles_of(nest, REFERENCE)
     # A packed operand has its zeros in the panel, so its conditions ask nothing.
-    packed = nest.moving(tiles.vector) if tiles.pack != "no" else None
+    packed = nest.b_operand(tiles.vector) if tiles.pack != "no" else None
     conditions = [c for operand in (nest.lhs, nest.rhs) if operand is not packed for c in operand.conditions]
     # A condition that varies over lanes cannot leave out a term for all of them.
     beside = any(tiles.vector in c.vars() for c in conditions)
@@ -112,7 +112,7 @@ def sliding(
 
     body = _summed(nest.reduce[: len(nest.reduce) - len(tiles.window)], terms, tiles.written_terms)
     accs = tuple(a for s in sums if isinstance(s, Accumulate) for a in s.accs)
-    return (Accumulate(accs, body), *(s for _, copier in rows for s in copier.stmts(nest.after)))
+    return (Accumulate(accs, body), *(s for _, copier in rows for s in copier.stmts(nest.epilogue)))
 
 
 def _ending(place: Sequence[int]) -> str:

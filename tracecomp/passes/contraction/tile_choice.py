@@ -47,23 +47,23 @@ def _reuse(nest: BilinearNest, operand: Operand, vector: Var) -> int:
 def _lane_cost(nest: BilinearNest, vector: Var, packing: bool = False) -> float:
     """Cycles per vector of multiply-adds, by strides and extents only; an ordering, not a prediction.
 
-    ``packing``: elements that lie apart in memory are packed into vectors, once for many calls if they are steady.
+    ``packing``: elements that lie apart in memory are packed into vectors, once for many calls if they are frozen.
     """
     # ``alone``: nothing else moves the operand, so that every element is packed once.
-    cost, alone = 1.0, all(map(nest.moving(vector).depends, nest.out))
+    cost, alone = 1.0, all(map(nest.b_operand(vector).depends, nest.out))
     for operand in (nest.lhs, nest.rhs):
         if operand.depends(vector):
             # What a vector costs to load is shared by all multiply-adds that use it.
             reuse = _reuse(nest, operand, vector)
             stride = operand.stride(vector) or 0
-            apart = GATHER_CYCLES if not packing else 1.0 if nest.is_steady(operand) else PACKED_CYCLES
+            apart = GATHER_CYCLES if not packing else 1.0 if nest.is_frozen(operand) else PACKED_CYCLES
             shuffled = packing and alone and 1 < stride <= SHUFFLED_STRIDE
             cost += (1.0 if stride == 1 else SHUFFLED_CYCLES if shuffled else apart) / reuse
     # A scalar of the other operand is spread over the lanes by the instruction itself; two vectors are two loads.
     if nest.one_sided(vector):
         cost -= 0.5
     # Judged for packing only, where tiles are chosen. The comparison with sums in lanes leaves it out, on both sides.
-    if packing and _far_apart(nest, nest.lhs if nest.moving(vector) is nest.rhs else nest.rhs):
+    if packing and _far_apart(nest, nest.a_operand(vector)):
         cost += FAR_CYCLES
     # Stores come once for all terms, so a long sum hardly feels them.
     if nest.store_stride(vector) != 1:
@@ -72,15 +72,15 @@ def _lane_cost(nest: BilinearNest, vector: Var, packing: bool = False) -> float:
     return cost / filled(vector.extent)
 
 
-def _far_apart(nest: BilinearNest, still: Operand) -> bool:
+def _far_apart(nest: BilinearNest, a_operand: Operand) -> bool:
     """Whether the elements that the rows of a tile read lie in lines of their own for every term, far apart."""
     last = nest.reduce[-1] if nest.reduce else None
     # Few lines stay in the cache until the next row of the tile reads its neighbour in them.
     if last is None or product_of(nest.reduce) <= FAR_LINES:
         return False
-    far = abs(still.stride(last) or 0) * nest.acc.dtype.itemsize >= FAR_APART_BYTES
+    far = abs(a_operand.stride(last) or 0) * nest.acc.dtype.itemsize >= FAR_APART_BYTES
     # Elements of one line belong to different rows of the tile, so that each line is fetched once for several rows.
-    return far and any(still.stride(v) == 1 for v in nest.out)
+    return far and any(a_operand.stride(v) == 1 for v in nest.out)
 
 
 def _vector(nest: BilinearNest) -> Var:
@@ -109,9 +109,9 @@ def tiles_of(nest: BilinearNest, machine: Machine) -> TileSchedule:
 
 def _tiles(nest: BilinearNest, machine: Machine) -> TileSchedule:
     vector = _vector(nest)
-    moving = nest.moving(vector)
+    b_operand = nest.b_operand(vector)
     # Rows of a tile should share B's vectors. Only if no variable leaves B alone, rows may be those that share A.
-    candidates = [v for v in nest.out if v != vector and not moving.depends(v)]
+    candidates = [v for v in nest.out if v != vector and not b_operand.depends(v)]
     candidates = candidates or [v for v in nest.out if v != vector and nest.one_sided(v)]
     windows = {v: _window(nest, vector, v) for v in candidates}
     # Windows first, as rows that slide share their vectors; else the longest up
@@ -136,11 +136,11 @@ def _tiles(nest: BilinearNest, machine: Machine) -> TileSchedule:
     # Several tiles go through the same column of B, so a column that leaves
     # the cache would be read from memory for each.
     several = len(candidates) > 1 or (tile is not None and tile.extent > height)
-    alike = tile is None or not moving.depends(tile)  # all rows of the tile read one panel
-    packed, k_blocks = alike and _packed(nest, moving, vector, machine), None
+    alike = tile is None or not b_operand.depends(tile)  # all rows of the tile read one panel
+    packed, k_blocks = alike and _packed(nest, b_operand, vector, machine), None
     # Windows and unrolled variables have their terms written out, which k-blocks would cut.
     if several and unrolled is None and not window:
-        k_blocks = _k_blocks(nest, None if packed else moving, vector, width, machine)
+        k_blocks = _k_blocks(nest, None if packed else b_operand, vector, width, machine)
     pack = "once" if packed else "no"
     return TileSchedule(vector, width, tile, height, tail, unrolled, window, k_blocks=k_blocks, pack=pack)
 
@@ -190,11 +190,13 @@ def _tail(extent: int, lanes: int) -> int:
     return tail if extent > lanes and 2 * tail <= lanes else 0
 
 
-def _k_blocks(nest: BilinearNest, moving: Operand | None, vector: Var, width: int, machine: Machine) -> KBlocks | None:
+def _k_blocks(
+    nest: BilinearNest, b_operand: Operand | None, vector: Var, width: int, machine: Machine
+) -> KBlocks | None:
     """k-blocks where the vectors of one column of register tiles would leave the cache before they are used again.
 
     Also where lanes are stored apart, and what lies between them belongs to other tiles that read the same: their
-    totals are stored together. ``moving`` is the operand whose vectors are not packed.
+    totals are stored together. ``b_operand`` is the operand whose vectors are not packed.
     """
     # Inside of outer loops (a row fusion) a block is small already.
     if nest.outside or not nest.reduce:
@@ -210,7 +212,7 @@ def _k_blocks(nest: BilinearNest, moving: Operand | None, vector: Var, width: in
         return None
 
     def apart(var: Var) -> int:
-        return abs(moving.stride(var) or 0) * nest.acc.dtype.itemsize if moving else 0
+        return abs(b_operand.stride(var) or 0) * nest.acc.dtype.itemsize if b_operand else 0
 
     # What the block's other variables span is read in every k-block too.
     inside = sum(apart(v) * (v.extent - 1) for v in nest.out if v != vector and nest.one_sided(v))
@@ -242,27 +244,27 @@ def rows_apart(nest: BilinearNest, vector: Var, tile: Var, within: Var) -> int:
     return 0
 
 
-def _packed(nest: BilinearNest, moving: Operand, vector: Var, machine: Machine) -> bool:
+def _packed(nest: BilinearNest, b_operand: Operand, vector: Var, machine: Machine) -> bool:
     """Whether the operand that moves with the lanes is worth copying into a contiguous panel."""
-    reuse, steady = _reuse(nest, moving, vector), nest.is_steady(moving)
+    reuse, frozen = _reuse(nest, b_operand, vector), nest.is_frozen(b_operand)
     # A panel pays if each vector is used often enough to make up for being written and
     # read again: four times, or twice if it lasts over many calls.
-    if not (nest.one_sided(vector) and moving.depends(vector)) or reuse < (2 if steady else 4) or not nest.reduce:
+    if not (nest.one_sided(vector) and b_operand.depends(vector)) or reuse < (2 if frozen else 4) or not nest.reduce:
         return False
     # Lanes that lie apart would be gathered for each use, half precision converted for each use.
-    if moving.stride(vector) != 1 or once_computed(nest, moving, machine):
+    if b_operand.stride(vector) != 1 or once_computed(nest, b_operand, machine):
         return True
     terms = product_of(nest.reduce)
-    row = abs(moving.stride(nest.reduce[-1]) or 0) * nest.acc.dtype.itemsize
+    row = abs(b_operand.stride(nest.reduce[-1]) or 0) * nest.acc.dtype.itemsize
     tuning = machine.tuning
     # Packed once for all calls: also where only the distance between terms speaks for it.
-    if steady:
+    if frozen:
         return row >= tuning.far_bytes
     if terms < tuning.far_terms or row < tuning.far_bytes or reuse < tuning.far_reads:
         return False
     # Memory that no cache holds comes in whole lines only when terms lie together. Or terms share few sets
     # of the cache, so that they push each other out before their neighbours are used.
-    return cold(moving, machine) or reuse * max(terms / lines_held(row, machine), 2) >= tuning.crowded_reads
+    return cold(b_operand, machine) or reuse * max(terms / lines_held(row, machine), 2) >= tuning.crowded_reads
 
 
 def cold(operand: Operand, machine: Machine) -> bool:

@@ -82,18 +82,18 @@ class TileSchedule:
         return [*found, *pieces(self.tail, self.tail, self.vector.extent - self.tail)]
 
     @property
-    def rows(self) -> int:
+    def tile_rows(self) -> int:
         return self.tile.extent if self.tile else 1
 
     @property
     def steps(self) -> int:
         """Whole tiles below each other."""
-        return self.rows // self.height
+        return self.tile_rows // self.height
 
     @property
     def rows_left(self) -> int:
         """Rows after the last whole tile."""
-        return self.rows % self.height
+        return self.tile_rows % self.height
 
     def blocks_of_rows(self, blocks: int) -> list[RowBlocks]:
         """The rows in about so many blocks of nearly one size."""
@@ -129,19 +129,19 @@ def check_tiles(tiles: TileSchedule, chosen: TileSchedule, nest: BilinearNest, r
 
     ``chosen`` are the tiles that would have been chosen.
     """
-    moving, k_blocks = nest.moving(tiles.vector), tiles.k_blocks
+    b_operand, k_blocks = nest.b_operand(tiles.vector), tiles.k_blocks
     in_tile = [v for v in (tiles.vector, tiles.tile, tiles.unrolled) if v is not None]
     # The order of summed variables is the order of the sum.
     summed = (*k_blocks.outer, k_blocks.cut, *k_blocks.inner) if k_blocks else tuple(nest.reduce)
     rows = tiles.height * (tiles.unrolled.extent if tiles.unrolled else 1)
     # A panel holds one operand's lanes; rows of a tile can read it only if they all read the same.
-    one_panel = moving.depends(tiles.vector) and nest.one_sided(tiles.vector)
-    shared = tiles.tile is None or not moving.depends(tiles.tile)
+    one_panel = b_operand.depends(tiles.vector) and nest.one_sided(tiles.vector)
+    shared = tiles.tile is None or not b_operand.depends(tiles.tile)
     _refuse(
         (not set(in_tile) <= set(nest.out), "vector, tile and unrolled are the result's"),
         (len(set(in_tile)) != len(in_tile), "a variable stands in the tile twice"),
         (not 0 < tiles.width <= tiles.vector.extent - tiles.tail, "width is 1 to what there is of vector"),
-        (not 0 < tiles.height <= tiles.rows, "height is 1 to what there is of tile"),
+        (not 0 < tiles.height <= tiles.tile_rows, "height is 1 to what there is of tile"),
         (rows * tiles.width > MOST_RESULTS * registers, f"{rows} by {tiles.width} is far more than registers hold"),
         # k_blocks name the whole order, which has to be the graph's.
         (summed != tuple(nest.reduce), f"k_blocks has to name {' '.join(v.name for v in nest.reduce)} in this order"),
@@ -159,7 +159,7 @@ def check_blocks(schedule: TileSchedule, chosen: TileSchedule, nest: BilinearNes
     parts, steps = len(schedule.columns()), max(schedule.steps, 1)
     beside = set(schedule.beside(nest))
     by_block = schedule.pack == "block"
-    moved = schedule.moved(nest, nest.moving(schedule.vector))
+    moved = schedule.moved(nest, nest.b_operand(schedule.vector))
     others = [v for v in schedule.beside(nest) if v not in schedule.block_vars]
     _refuse(
         (len(schedule.row_blocks) != (1 if schedule.by_rows else parts), "row_blocks: one a column of tiles"),

@@ -16,9 +16,9 @@ def parallel_kind_of_products(work: float, machine: Machine) -> str:
 
 
 def _kind(work: float, worth_waking: float, machine: Machine) -> str:
-    """Workers are woken for a ``parallel`` loop; awake ones share a ``brief`` one (opportunistic parallel)."""
+    """Workers are woken for a ``parallel`` loop; awake ones share a ``opportunistic`` one (opportunistic parallel)."""
     if work >= worth_waking:
         # Between "worth waking" and a sixteenth of it, threads that still spin from the loop before may
         # help. The loop then has the same chunks, so bits do not depend on who came.
         return "parallel"
-    return "brief" if work * machine.tuning.opportunistic >= worth_waking else "serial"
+    return "opportunistic" if work * machine.tuning.opportunistic >= worth_waking else "serial"

@@ -42,10 +42,10 @@ class Sizes:
         return -(-self.out // (2 * self.dilation))
 
 
-def speed(channels: int, filters: int, images: int, axes: Sequence[Sizes], steady: bool = False) -> float:
+def speed(channels: int, filters: int, images: int, axes: Sequence[Sizes], frozen: bool = False) -> float:
     """About how many times as fast as window by window this form is; 1 where it does not pay.
 
-    A convolution and the gradient of its weights transform matrices of the same sizes. ``steady``: the weights are the
+    A convolution and the gradient of its weights transform matrices of the same sizes. ``frozen``: the weights are the
     same in many calls.
     """
     places = prod(axis.places for axis in axes)
@@ -55,7 +55,7 @@ def speed(channels: int, filters: int, images: int, axes: Sequence[Sizes], stead
         return 1.0
     # Weights that last are transformed in the first call alone. Reading them is then the cost, and only
     # where they left the caches: Winograd has more weights than the plain form.
-    near, far = (0, READ_COST_FAR) if steady else (TRANSFORM_COST, TRANSFORM_COST_FAR)
+    near, far = (0, READ_COST_FAR) if frozen else (TRANSFORM_COST, TRANSFORM_COST_FAR)
     of_weights = far if places * channels * filters > FAR_WEIGHTS else near
     # Transforming the image is shared by all filters, transforming the results back by all
     # channels, and transforming weights by all tiles of the batch.

@@ -20,7 +20,7 @@ MOST_VALUES = 1 << 20
 
 
 def shared_where_it_pays(body: Iterable[Stmt], machine: Machine) -> tuple[Stmt, ...]:
-    """The statements with parallel loops made brief or serial that do too little for other threads to help."""
+    """The statements with parallel loops made opportunistic or serial that do too little for other threads to help."""
     return tuple(
         # Total over the statement, not per iteration: a short loop with a
         # long body is as worth sharing as the reverse.
@@ -35,7 +35,7 @@ def _work(body: Iterable[Stmt], times: int) -> Iterator[float]:
     for stmt in body:
         match stmt:
             case Loop(_, var, inner):
-                for count, part in _runs(var, inner):
+                for count, part in runs(var, inner):
                     yield from _work(part, times * count)
             case Let(_, value) | Check(value):
                 yield times * expr_cost(value)
@@ -49,7 +49,7 @@ def _work(body: Iterable[Stmt], times: int) -> Iterator[float]:
                 yield from _work(children(stmt), times)
 
 
-def _runs(var: Var, body: tuple[Stmt, ...]) -> Iterator[tuple[int, tuple[Stmt, ...]]]:
+def runs(var: Var, body: tuple[Stmt, ...]) -> Iterator[tuple[int, tuple[Stmt, ...]]]:
     """The parts of a loop's body and how often each runs: conditions on the variable alone hold for some values."""
     # A condition on the loop's own variable (peeled borders, triangles) makes parts of the body rarer. Values are
     # tried one by one, in numpy: exact, where an estimate of a half would hide a loop that hardly runs.
@@ -86,7 +86,7 @@ def operations(body: Iterable[Stmt]) -> int:
     for stmt in body:
         match stmt:
             case Loop(_, var, inner):
-                total += sum(count * operations(part) for count, part in _runs(var, inner))
+                total += sum(count * operations(part) for count, part in runs(var, inner))
             case Let(_, value) | Check(value) | Store(_, _, value):
                 total += _calls(value)
             case Update(_, args):

@@ -209,7 +209,7 @@ class Fuser:
         # one shift. The merged group keeps the id of ``first``; every set that has either id gets the closure of both.
         # Graph order keeps producers before consumers, which building the nest relies on.
         first.nodes = sorted(first.nodes + second.nodes, key=self.readers.order.__getitem__)
-        first.domain, first.rows = domain, rows
+        first.domain, first.per_row = domain, rows
         first.kind = "bilinear" if "bilinear" in (first.kind, second.kind) else first.kind
         for node in second.nodes:
             self.group_of[node] = first
@@ -322,11 +322,11 @@ def _common_domains(first: Group, second: Group) -> Iterator[tuple[Domain, set[N
     if a.has_reduction and b.has_reduction:
         # Both reduce: only over the same runs, as the passes over a row are shared.
         if a == b:
-            yield a, first.rows | second.rows
+            yield a, first.per_row | second.per_row
     elif a.has_reduction:
-        yield from _with_map(a, first.rows, second)
+        yield from _with_map(a, first.per_row, second)
     elif b.has_reduction:
-        yield from _with_map(b, second.rows, first)
+        yield from _with_map(b, second.per_row, first)
     elif a.numel == b.numel:
         yield a, set()
 
@@ -336,5 +336,5 @@ def _with_map(domain: Domain, rows: set[Node], other: Group) -> Iterator[tuple[D
         yield domain, rows
     # Its nodes have one element for a row: they run between the passes. Tried second, so
     # that when rows have one element each the plain reading wins.
-    if other.domain.numel == domain.rows:
+    if other.domain.numel == domain.row_count:
         yield domain, rows | set(other.nodes)

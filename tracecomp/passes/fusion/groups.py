@@ -55,7 +55,7 @@ class Domain:
         return total
 
     @property
-    def rows(self) -> int:
+    def row_count(self) -> int:
         total = 1
         for extent, reduced in self.runs:
             total *= 1 if reduced else extent
@@ -81,13 +81,13 @@ class Domain:
 
 @dataclass(eq=False)
 class Group:
-    """Nodes of one kernel. ``kind``: loops, bilinear, imperative or control. ``rows``: nodes with one element a row."""
+    """Nodes of one kernel. ``kind``: loops, bilinear, imperative, control. ``per_row``: those with one element each."""
 
     id: int
     kind: str
     nodes: list[Node]
     domain: Domain
-    rows: set[Node] = field(default_factory=set)
+    per_row: set[Node] = field(default_factory=set)
     ancestors: int = 0
 
     @property

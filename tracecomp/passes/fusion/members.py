@@ -17,7 +17,7 @@ def with_rematerialized(group: Group, partition: Partition) -> Group:
     # Graph order again: a rematerialized producer may read another one.
     extra.sort(key=partition.order.__getitem__)
     # A copy of the group, as the partition's own goes on saying which nodes belong where.
-    return Group(group.id, group.kind, [*extra, *group.nodes], group.domain, group.rows | set(extra))
+    return Group(group.id, group.kind, [*extra, *group.nodes], group.domain, group.per_row | set(extra))
 
 
 def values_read(group: Group, partition: Partition) -> set[Value]:

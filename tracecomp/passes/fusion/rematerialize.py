@@ -37,15 +37,15 @@ def rematerialized(groups: Iterable[Group], readers: Readers) -> set[Node]:
     search = _Search(readers)
     for group in groups:
         search.visit(group)
-    return search.inlined
+    return search.chosen
 
 
 class _Search:
-    """Chooses ``inlined``, the results that are computed again, kernel by kernel."""
+    """Chooses ``chosen``, the results that are computed again, kernel by kernel."""
 
     def __init__(self, readers: Readers) -> None:
         self.readers = readers
-        self.inlined: set[Node] = set()
+        self.chosen: set[Node] = set()
 
     def visit(self, group: Group) -> None:
         """Decide what of ``group`` is stored."""
@@ -57,7 +57,7 @@ class _Search:
         recipes: dict[Node, _Recipe] = {}
         # Last first: what is computed again names the leaves that have to be stored, and these come earlier.
         for node in sorted(crossing, key=self.readers.order.__getitem__, reverse=True):
-            recipe = self._recipe(node, group, kept) if self._may_inline(node, group) else None
+            recipe = self._recipe(node, group, kept) if self._may_rematerialize(node, group) else None
             # No more memory than before: peak memory is a promise, and time saved on
             # one value must not be paid by holding others longer.
             if recipe is not None and self._added(node, recipe, group, kept) <= node.outputs[0].type.nbytes:
@@ -67,12 +67,12 @@ class _Search:
         # Recipes are chosen one by one. Only together do they show whether storing a common leaf pays.
         self._keep_what_gains(recipes, set(crossing))
         for node, recipe in recipes.items():
-            self.inlined |= {node} | recipe.inner
+            self.chosen |= {node} | recipe.inner
 
     def _crosses(self, node: Node, group: Group) -> bool:
         return any(self.readers.leaves_group(v, group) for v in node.outputs)
 
-    def _may_inline(self, node: Node, group: Group) -> bool:
+    def _may_rematerialize(self, node: Node, group: Group) -> bool:
         """Whether every kernel that reads ``node`` from memory can compute it, element by element."""
         if not _is_cheap(node) or node.outputs[0] in self.readers.wanted:
             return False
@@ -107,7 +107,7 @@ class _Search:
                     # What is stored in any case is a leaf; what is cheap and in the
                     # same kernel is computed again on the way.
                     continue
-                elif producer in self.inlined or (producer not in kept and self._inside(producer, group)):
+                elif producer in self.chosen or (producer not in kept and self._inside(producer, group)):
                     recipe.inner.add(producer)
                     stack.append(producer)
                 else:

@@ -40,6 +40,6 @@ def _described(
     for node in (*rematerialized, *group.nodes):
         ins = tuple((number(v), v.type) for v in node.inputs)
         outs = tuple((number(v), number(same[v]) if v in same else -1) for v in node.outputs)
-        inside = (node in group.rows, node in partition.rematerialized, node in rematerialized)
+        inside = (node in group.per_row, node in partition.rematerialized, node in rematerialized)
         nodes.append((node.op.name, attrs_key(node.attrs), ins, outs, inside))
     return (group.kind, group.domain, tuple(nodes))

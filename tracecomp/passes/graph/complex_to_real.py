@@ -13,7 +13,7 @@ import numpy as np
 
 from tracecomp.base.errors import CompileError
 from tracecomp.ir.graph import Graph, Node, Origin, Value
-from tracecomp.ir.op import Control, Interleaved, Pair
+from tracecomp.ir.op import Attrs, Control, Interleaved, Pair
 from tracecomp.ir.types import TensorType
 from tracecomp.ops.autodiff import Sym
 from tracecomp.ops.parts import packed, unpacked
@@ -76,7 +76,7 @@ def _split(graph: Graph, log: Log) -> Graph:
     for node in graph.live_nodes():
         # Results keep the user's line; only nodes that changed name this pass.
         here = graph.origin.get(node, Origin())
-        new.here = replace(here, made_by="pairs") if _touches_complex(node) else here
+        new.here = replace(here, made_by="complex_to_real") if _touches_complex(node) else here
         known.update(zip(node.outputs, _apply(new, node, [known[v] for v in node.inputs], in_memory, log), strict=True))
         log.hits[node.op.name] += _touches_complex(node)
     new.here = Origin()
@@ -155,9 +155,9 @@ def _apply(new: Graph, node: Node, operands: list[Known], in_memory: set[Value],
     return [_Complex(found) if isinstance(found, Pair) else found]
 
 
-def _complex(x: Any) -> _Complex:
+def _complex(x: object) -> _Complex:
     return _Complex(x) if isinstance(x, Pair) else _Complex(memory=x)
 
 
-def _make(new: Graph, node: Node, operands: list[Sym], attrs: dict[str, Any]) -> list[Any]:
+def _make(new: Graph, node: Node, operands: list[Sym], attrs: Attrs) -> list[Any]:
     return [Sym(new, v) for v in new.add(node.op, [x.value for x in operands], attrs)]

@@ -37,7 +37,7 @@ def fold_constants(graph: Graph, log: Log) -> Graph:
     rules.on("take")(folder.take_of_progression)
     rules.on("put")(folder.put_of_progression)
     rules.on("scan")(scan_of_constants)
-    return rewrite(graph, rules, log, "fold")
+    return rewrite(graph, rules, log, "constant_folding")
 
 
 class _Folder:

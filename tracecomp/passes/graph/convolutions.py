@@ -327,11 +327,11 @@ def _phase(
 def _interleave(g: Rewriter, parts: Sequence[Value], stride: Ints) -> Value:
     """The value whose positions with remainders r modulo ``stride`` are ``parts[r]``, r in row-major order."""
     for axis, step in reversed(list(enumerate(stride, 2))):
-        parts = [_woven(g, parts[n : n + step], axis) for n in range(0, len(parts), step)]
+        parts = [_in_turns(g, parts[n : n + step], axis) for n in range(0, len(parts), step)]
     return parts[0]
 
 
-def _woven(g: Rewriter, parts: Sequence[Value], axis: int) -> Value:
+def _in_turns(g: Rewriter, parts: Sequence[Value], axis: int) -> Value:
     """The elements of ``parts`` in turns along an axis."""
     if len(parts) == 1:
         return parts[0]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tracecomp.ir.graph import Graph, Node, Origin, Value
-from tracecomp.ir.op import OPS
+from tracecomp.ir.op import OPS, Attrs
 from tracecomp.passes.steps import Log
 
 
@@ -72,7 +72,7 @@ class _Body:
         return self.new.add_input(outer.type, f"invariant{len(self.extra)}")
 
 
-def _hoist_from(outer: Graph, operands: list[Value], attrs: dict[str, Any], log: Log) -> tuple[list[Value], Any]:
+def _hoist_from(outer: Graph, operands: list[Value], attrs: Attrs, log: Log) -> tuple[list[Value], Any]:
     old: Graph = attrs["body"]
     opened = [i.value for i in old.inputs if i.role != "constant"]
     # Carries and stacked operands change from step to step; what follows them is the same for all.

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tracecomp.ir.graph import Node, Value
+from tracecomp.ir.op import Attrs
 from tracecomp.passes.graph.axis_orders import REDUCTIONS, Order, identity, reshaped
 from tracecomp.passes.graph.rewrite import Rewriter
 
@@ -59,7 +60,7 @@ def _broadcast(g: Rewriter, placed: Placed, rank: int, order: Order) -> Value:
     return g.apply("permute", g.reshape(plain, (1,) * (rank - have) + plain.shape), dims=order)
 
 
-def _turned(attrs: dict[str, Any], order: Order) -> dict[str, Any]:
+def _turned(attrs: Attrs, order: Order) -> dict[str, Any]:
     """Attributes that speak of axes, for axes in ``order``."""
     if "axis" in attrs:
         return {**attrs, "axis": order.index(attrs["axis"])}
@@ -135,7 +136,7 @@ def split_channels(g: Rewriter, placed: Placed, axis: int, groups: int) -> Value
     return in_order(g, Placed(split, tuple(d for part in moved for d in part)), None)
 
 
-def _windows(g: Rewriter, x: Value, attrs: dict[str, Any], kernel: tuple[int, ...], inside: bool) -> Value:
+def _windows(g: Rewriter, x: Value, attrs: Attrs, kernel: tuple[int, ...], inside: bool) -> Value:
     """What each result sees of ``x``; for 1x1 kernels the elements themselves.
 
     ``inside``: windows have all channels of a group in them, as their last axis.

@@ -17,7 +17,7 @@ import numpy as np
 
 from tracecomp.base.errors import CompileError
 from tracecomp.ir.graph import Graph, Node, Origin, Value, attrs_key
-from tracecomp.ir.op import OPS, Op
+from tracecomp.ir.op import OPS, Attrs, Op
 from tracecomp.ir.types import DType, Shape, TensorType
 from tracecomp.passes.steps import Log
 
@@ -28,7 +28,7 @@ class Application:
 
     op: Op
     inputs: tuple[Value, ...]
-    attrs: dict[str, Any]
+    attrs: Attrs
 
     @cached_property
     def types(self) -> tuple[TensorType, ...]:
@@ -126,7 +126,7 @@ class Rewriter:
             self._constants[key] = self.graph.add_input(type, name, "constant", array)
         return self._constants[key]
 
-    def add(self, op: Op, inputs: Iterable[Value], attrs: dict[str, Any]) -> tuple[Value, ...]:
+    def add(self, op: Op, inputs: Iterable[Value], attrs: Attrs) -> tuple[Value, ...]:
         """The results of ``op``, or of what the first rule that applies puts in its place."""
         # The same application again, from a rule or from the old graph: answered without trying rules once more.
         inputs = tuple(inputs)
@@ -162,7 +162,7 @@ class Rewriter:
         self.graph.here = origin
         return self.add(node.op, inputs, {k: self._attr(v) for k, v in node.attrs.items()})
 
-    def _attr(self, value: Any) -> Any:
+    def _attr(self, value: object) -> Any:
         # Bodies may be shared by several control nodes, and stay shared.
         if not isinstance(value, Graph):
             return value

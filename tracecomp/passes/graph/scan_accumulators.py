@@ -26,7 +26,7 @@ def sum_after_scans(graph: Graph, log: Log) -> Graph:
     """``graph`` with sums over the steps of its scans computed after them."""
     if not has_node(graph, lambda n: n.op.name == "scan"):
         return graph
-    g = Rewriter(graph.name, CANONICAL, log, "scan_sums", partial(sum_after_scans, log=log))
+    g = Rewriter(graph.name, CANONICAL, log, "scan_accumulators", partial(sum_after_scans, log=log))
     values = {i.value: g.graph.add_input(i.value.type, i.name, i.role, i.data) for i in graph.inputs}
     for node in graph.live_nodes():
         origin = graph.origin.get(node, Origin())

@@ -49,7 +49,7 @@ def split_reductions(graph: Graph, log: Log) -> Graph:
         return graph
     rules = Rules()
     rules.on(*SPLIT)(_Splitter(in_steps(graph)).reduction_in_stages)
-    return rewrite(graph, rules, log, "split")
+    return rewrite(graph, rules, log, "split_reductions")
 
 
 def _is_long(node: Node) -> bool:

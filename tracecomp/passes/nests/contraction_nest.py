@@ -1,4 +1,4 @@
-"""Contractions and convolutions as an unscheduled nest: output variables, summed variables, operands, what follows.
+"""Contractions and convolutions as an unscheduled nest: output variables, summed variables, operands, epilogue.
 
 What follows the sum elementwise is its epilogue; that it is part of the nest is epilogue fusion. A convolution reads
 one operand through windows: im2col, without a matrix of windows in memory.
@@ -116,7 +116,7 @@ def _compares_position(expr: Expr) -> bool:
 
 @dataclass
 class BilinearNest:
-    """``out`` and ``reduce`` variables, outermost first; the operands; the statements after the sum.
+    """``out`` and ``reduce`` variables, outermost first; the operands; the statements after the sum, its epilogue.
 
     ``plain`` is the nest with nothing after the sum but its own store: what decides the order of summation.
     ``outside`` are variables of loops around the nest; ``start`` is what the sum starts from, if not from zero.
@@ -126,7 +126,7 @@ class BilinearNest:
     reduce: list[Var]
     lhs: Operand
     rhs: Operand
-    after: list[Stmt]
+    epilogue: list[Stmt]
     params: Params
     acc: Read
     plain: BilinearNest | None = None
@@ -135,7 +135,7 @@ class BilinearNest:
 
     def store_stride(self, var: Var) -> int | None:
         # All stores of an epilogue go along the same positions, so the first one speaks for them.
-        stores = [s for s in self.after if isinstance(s, Store)]
+        stores = [s for s in self.epilogue if isinstance(s, Store)]
         return stores[0].offset.coefficient(var)
 
     @property
@@ -147,21 +147,25 @@ class BilinearNest:
     def work(self) -> float:
         """Running time in multiply-adds, with what follows the sums."""
         # An epilogue moves its result at least. Its cost is in vector additions, so it is turned into multiply-adds.
-        after = max(stmts_cost(self.after), MOVING_COST) * MULTIPLY_ADDS
+        after = max(stmts_cost(self.epilogue), MOVING_COST) * MULTIPLY_ADDS
         return product_of(self.out) * (product_of(self.reduce) + after)
 
     def one_sided(self, var: Var) -> bool:
         """Whether only one operand moves with ``var``."""
         return not (self.lhs.depends(var) and self.rhs.depends(var))
 
-    def is_steady(self, operand: Operand) -> bool:
+    def is_frozen(self, operand: Operand) -> bool:
         """Whether an operand is the same in many calls."""
         # All of what an operand reads has to last: one changing factor changes the product.
         loads = [x for x in expressions(operand.stmts) if isinstance(x, Load)]
-        return bool(loads) and {x.buffer for x in loads} <= self.params.steady_buffers()
+        return bool(loads) and {x.buffer for x in loads} <= self.params.frozen_buffers()
 
-    def moving(self, vector: Var) -> Operand:
-        """The operand that moves with the lanes of ``vector``."""
+    def a_operand(self, vector: Var) -> Operand:
+        """The A operand: the one that does not move with the lanes of ``vector``, and is spread over them."""
+        return self.lhs if self.b_operand(vector) is self.rhs else self.rhs
+
+    def b_operand(self, vector: Var) -> Operand:
+        """The B operand: the one that moves with the lanes of ``vector``, which are loaded or packed."""
         # Where both move, the right one: a result's last axis is the right operand's, so its lanes lie side by side.
         return self.rhs if self.rhs.depends(vector) else self.lhs
 
@@ -183,12 +187,12 @@ class BilinearNest:
         def operand(o: Operand) -> Operand:
             return Operand(list(copier.stmts(o.stmts)), copier.expr(o.expr), o.inside)
 
-        after = list(copier.stmts(self.after))
+        epilogue = list(copier.stmts(self.epilogue))
         # The accumulator stands for a result, so it depends on the new output variables whatever the old ones were.
         acc = Read(self.acc.name, self.acc.dtype, frozenset(out))
         start = self.start and copier.expr(self.start)
         lhs, rhs = operand(self.lhs), operand(self.rhs)
-        return replace(self, out=out, reduce=reduce, lhs=lhs, rhs=rhs, after=after, acc=acc, start=start)
+        return replace(self, out=out, reduce=reduce, lhs=lhs, rhs=rhs, epilogue=epilogue, acc=acc, start=start)
 
 
 def product_of(names: Iterable[Var]) -> int:
@@ -267,4 +271,4 @@ def tidied(nest: BilinearNest) -> BilinearNest:
 
 
 def _all_stmts(nest: BilinearNest) -> list[Stmt]:
-    return [*nest.lhs.stmts, *nest.rhs.stmts, *nest.after]
+    return [*nest.lhs.stmts, *nest.rhs.stmts, *nest.epilogue]

@@ -1,9 +1,9 @@
 """A group of elementwise nodes and reductions as an unscheduled loop nest.
 
-A nest runs over row variables; for each row it alternates row statements with sweeps over the inner variables. A
-sweep computes the reductions whose operands are ready and stores the results that are ready. A value needed by a later
-sweep is evaluated again, reloaded from its result, or, when it is costly, kept: in the memory of a result of the last
-sweep, or else in scratch memory.
+A nest runs over outer variables; for each row, which is one value of these, it alternates row statements with reduction
+passes over the reduced variables. A pass computes the reductions whose operands are ready and stores the results that
+are ready. A value needed by a later pass is evaluated again, reloaded from its result, or, when it is costly, kept: in
+the memory of a result of the last pass, or else in scratch memory.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ KEEP_BYTES = 128 * 1024
 
 
 @dataclass
-class Sweep:
-    """One pass over the inner variables: what it accumulates, and its statements for one element."""
+class ReductionPass:
+    """One reduction pass over a row: what it accumulates, and its statements for one element."""
 
     accs: tuple[Acc, ...]
     body: list[Stmt]
@@ -39,32 +39,32 @@ class Sweep:
 
 @dataclass
 class Nest:
-    """Row variables, inner variables, and what happens per row in order. ``scratch`` holds one row each."""
+    """Outer variables, reduced ones, and what happens per row in order. ``scratch`` holds one row each."""
 
-    rows: list[Var]
-    inner: list[Var]
-    items: list[list[Stmt] | Sweep]
+    outer: list[Var]
+    reduced: list[Var]
+    items: list[list[Stmt] | ReductionPass]
     params: Params
     lanes: int
     scratch: list[Buffer] = field(default_factory=list)
 
     @property
     def stmts(self) -> list[Stmt]:
-        """All statements in order, those of sweeps without the sweeps."""
-        return [s for item in self.items for s in (item.body if isinstance(item, Sweep) else item)]
+        """All statements in order, those of passes without the passes."""
+        return [s for item in self.items for s in (item.body if isinstance(item, ReductionPass) else item)]
 
-    def mapped(self, mapping: dict[Var, Index], rows: list[Var], inner: list[Var], move: Move | None = None) -> Nest:
+    def mapped(self, mapping: dict[Var, Index], outer: list[Var], reduced: list[Var], move: Move | None = None) -> Nest:
         """The nest with variables substituted, and accesses redirected by ``move``."""
         copier = Copier(mapping, move=move)
-        items: list[list[Stmt] | Sweep] = []
+        items: list[list[Stmt] | ReductionPass] = []
         for item in self.items:
-            if isinstance(item, Sweep):
-                items.append(Sweep(item.accs, list(copier.stmts(item.body))))
+            if isinstance(item, ReductionPass):
+                items.append(ReductionPass(item.accs, list(copier.stmts(item.body))))
             else:
                 # Scratch rows are indexed by inner variables alone, so a change of
                 # outer variables leaves them as they are.
                 items.append(list(copier.stmts(item)))
-        return Nest(rows, inner, items, self.params, self.lanes, self.scratch)
+        return Nest(outer, reduced, items, self.params, self.lanes, self.scratch)
 
 
 def build_nest(group: Group, stored: list[Value], params: Params) -> Nest:
@@ -74,7 +74,7 @@ def build_nest(group: Group, stored: list[Value], params: Params) -> Nest:
 
 @dataclass(frozen=True)
 class _Kept:
-    """Memory from which a value is read in sweeps after number ``since``.
+    """Memory from which a value is read in passes after number ``since``.
 
     ``offset`` is where the current element is, if that is not where the value itself has it.
     """
@@ -90,8 +90,8 @@ class _Builder:
         self.stored = stored
         self.members = set(group.nodes)
         runs, self.vars = group.domain.runs, group.domain.vars()
-        self.rows = [v for v, (_, reduced) in zip(self.vars, runs, strict=True) if not reduced]
-        self.inner = [v for v, (_, reduced) in zip(self.vars, runs, strict=True) if reduced]
+        self.outer = [v for v, (_, summed) in zip(self.vars, runs, strict=True) if not summed]
+        self.reduced = [v for v, (_, summed) in zip(self.vars, runs, strict=True) if summed]
         self.element, self.row = group.domain.offsets()
         self.lanes = group.domain.lanes
         self.params = params
@@ -100,14 +100,14 @@ class _Builder:
         # A total is known from the pass after the one that sums it; ``totals`` then holds its name.
         self.kept: dict[Node, _Kept] = {}
         self.scratch: list[Buffer] = []
-        self.sweep = 0
+        self.number = 0
         self.evaluator = Evaluator(self.members, self.params, self._supplied)
         # What does not depend on inner variables goes to the row's body:
         # computed once for a row instead of for every element.
-        self.evaluator.inner_vars = frozenset(self.inner)
+        self.evaluator.inner_vars = frozenset(self.reduced)
 
     def _levels(self) -> dict[Node, int]:
-        """The first sweep in which each node's value can be read."""
+        """The first pass in which each node's value can be read."""
         ready: dict[Node, int] = {}
         for node in self.group.nodes:
             before = max((ready[p] for p in self._members_read(node) if p in ready), default=0)
@@ -126,55 +126,55 @@ class _Builder:
         last = max(self.ready.values())
         roots = self._roots(last)
         self._choose_kept(roots, last)
-        items: list[list[Stmt] | Sweep] = []
+        items: list[list[Stmt] | ReductionPass] = []
         row_block: Block | None = None
         # Each pass has a block that sees those before it, so that names bound
         # for an earlier pass of the same row are known.
-        for self.sweep in range(last + 1):
+        for self.number in range(last + 1):
             row_block = self.evaluator.row_block = self.evaluator.block = Block(row_block)
             items.append(row_block.stmts)
-            if self.inner:
-                sweep = self._build_sweep(roots[self.sweep], row_block)
+            if self.reduced:
+                made = self._build_pass(roots[self.number], row_block)
                 # A pass may be empty: its only root was kept, or is a row result.
-                if sweep.body:
-                    items.append(sweep)
+                if made.body:
+                    items.append(made)
             else:
-                self._store_full(roots[self.sweep], row_block)
+                self._store_full(roots[self.number], row_block)
             self.evaluator.block = row_block
             self._store_rows(row_block)
-        return Nest(self.rows, self.inner, items, self.params, self.lanes, self.scratch)
+        return Nest(self.outer, self.reduced, items, self.params, self.lanes, self.scratch)
 
     def _is_row(self, node: Node) -> bool:
-        return node in self.group.rows or isinstance(node.op.loop, Reduced)
+        return node in self.group.per_row or isinstance(node.op.loop, Reduced)
 
     def _roots(self, last: int) -> list[list[Node]]:
-        """Per sweep, the full results to store and the reductions to finish."""
+        """Per pass, the full results to store and the reductions to finish."""
         roots: list[list[Node]] = [[] for _ in range(last + 1)]
         stored = {v.node for v in self.stored}
         for node in self.group.nodes:
             # A reduction is summed in the pass before the one in which it can be read.
             if isinstance(node.op.loop, Reduced):
                 roots[self.ready[node] - 1].append(node)
-            elif node in stored and node not in self.group.rows:
+            elif node in stored and node not in self.group.per_row:
                 roots[self.ready[node]].append(node)
         return roots
 
     def _choose_kept(self, roots: list[list[Node]], last: int) -> None:
-        """From the last sweep back: what is read again rather than evaluated again, and where it is kept."""
+        """From the last pass back: what is read again rather than evaluated again, and where it is kept."""
         stored = {v.node: v for v in self.stored}
         # Elements of one row.
-        size = self.group.domain.numel // max(self.group.domain.rows, 1)
+        size = self.group.domain.numel // max(self.group.domain.row_count, 1)
         # Results of the last pass are written only then: until that, their memory may hold a row of something else.
         lent = [stored[n] for n in roots[last] if n in stored]
         # From the last pass back, because what is kept for a later pass becomes
         # a root of an earlier one, which may need more.
-        for sweep in range(last, 0, -1):
+        for number in range(last, 0, -1):
             # ``seen`` holds a node once although several roots need it.
-            stack, seen = list(roots[sweep]), set(roots[sweep])
+            stack, seen = list(roots[number]), set(roots[number])
             while stack:
                 node = stack.pop()
                 # What can be had before this pass: reloaded if it is in memory, kept if evaluating it again costs more.
-                earlier = self.ready[node] < sweep and not self._is_row(node)
+                earlier = self.ready[node] < number and not self._is_row(node)
                 if earlier and (node in stored or node in self.kept):
                     value = stored.get(node)
                     if value is not None:
@@ -195,7 +195,7 @@ class _Builder:
                         stack.append(producer)
 
     def _keep(self, node: Node, size: int, lent: list[Value]) -> _Kept:
-        """Memory for ``node``: that of a result in ``lent``, which nobody reads before the last sweep, or scratch."""
+        """Memory for ``node``: that of a result in ``lent``, which nobody reads before the last pass, or scratch."""
         dtype = node.outputs[0].dtype
         for value in lent:
             assert value.node is not None
@@ -224,7 +224,7 @@ class _Builder:
             return cast(self.totals[node], node.outputs[0].dtype)
         kept = self.kept.get(node)
         # Only in later passes: in the pass that makes it, the value is in a register.
-        if kept is not None and kept.since < self.sweep:
+        if kept is not None and kept.since < self.number:
             at = linear(position, node.outputs[0].shape) if kept.offset is None else kept.offset
             key = ("kept", node, at)
             block = self.evaluator.block
@@ -237,14 +237,14 @@ class _Builder:
 
     def _inner_offset(self) -> Index:
         total = Index()
-        for var in self.inner:
+        for var in self.reduced:
             total = total * var.extent + index(var)
         return total
 
     def _position(self, node: Node) -> tuple[Index, ...]:
-        return unravel(self.row if node in self.group.rows else self.element, node.outputs[0].shape)
+        return unravel(self.row if node in self.group.per_row else self.element, node.outputs[0].shape)
 
-    def _build_sweep(self, roots: list[Node], row_block: Block) -> Sweep:
+    def _build_pass(self, roots: list[Node], row_block: Block) -> ReductionPass:
         block = self.evaluator.block = Block(row_block)
         accs = []
         finished: dict[Node, Read] = {}
@@ -256,7 +256,7 @@ class _Builder:
                 finished[node] = total
         # After the loop: reductions of the same pass must not see each other's totals.
         self.totals.update(finished)
-        return Sweep(tuple(accs), block.stmts)
+        return ReductionPass(tuple(accs), block.stmts)
 
     def _accumulate(self, node: Node, loop: Reduced, block: Block) -> tuple[Acc, Read]:
         operand = node.inputs[0]
@@ -268,7 +268,7 @@ class _Builder:
         # Unique within the nest: by how many totals exist, and where in the body the update stands.
         name = f"a{len(self.totals)}_{len(block.stmts)}"
         block.stmts.append(Update(name, (cast(value, dtype),)))
-        total = Read(name, dtype, frozenset(self.rows))
+        total = Read(name, dtype, frozenset(self.outer))
         # Partial sums are a number of the graph (``lanes_for``), not of the machine.
         acc = Acc(name, loop.op, dtype, Const(identity(loop.op, dtype), dtype), self.lanes)
         return acc, total
@@ -286,11 +286,11 @@ class _Builder:
                 block.stmts.append(self.params.store(value, offset, expr))
 
     def _store_rows(self, block: Block) -> None:
-        """Row results: stored in the row statements of the first sweep in which they are ready."""
+        """Row results: stored in the row statements of the first pass in which they are ready."""
         for value in self.stored:
             node = value.node
             assert node is not None
-            if self._is_row(node) and self.ready[node] == self.sweep:
+            if self._is_row(node) and self.ready[node] == self.number:
                 position = unravel(self.row, value.shape)
                 expr = cast(self.evaluator.read(value, position), value.dtype)
                 block.stmts.append(self.params.store(value, linear(position, value.shape), expr))

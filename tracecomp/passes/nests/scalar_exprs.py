@@ -34,7 +34,7 @@ class Params:
 
     ``same`` maps a value to the input whose memory it overwrites: both are one buffer. ``materialized_views`` are
     loaded from memory. ``large`` are values that are too large to stay in a cache, and that no kernel reads.
-    ``steady`` are values that are the same in many calls. ``slices`` are values stored within others.
+    ``frozen`` are values that are the same in many calls. ``slices`` are values stored within others.
     """
 
     def __init__(
@@ -42,14 +42,14 @@ class Params:
         materialized_views: MaterializedViews,
         same: Mapping[Value, Value] | None = None,
         large: Set[Value] = frozenset(),
-        steady: Set[Value] = frozenset(),
+        frozen: Set[Value] = frozenset(),
         slices: Mapping[Value, BufferSlice] | None = None,
     ) -> None:
         self.materialized_views = materialized_views
         self.slices = slices or {}
         self.same = same or {}
         self.large = large
-        self.steady = steady
+        self.frozen = frozen
         self.buffers: dict[Value, Buffer] = {}
         self.writes: set[str] = set()
 
@@ -75,10 +75,10 @@ class Params:
             return Store(self.written(value), offset, expr)
         return Store(self.written(place.whole), place.offset(offset), expr)
 
-    def steady_buffers(self) -> set[Buffer]:
+    def frozen_buffers(self) -> set[Buffer]:
         # By value, not by name: the same buffer may hold a value that lasts in one program and not in another.
         """The buffers of what is the same in many calls."""
-        return {b for v, b in self.buffers.items() if v in self.steady}
+        return {b for v, b in self.buffers.items() if v in self.frozen}
 
     def drop(self, value: Value) -> None:
         """Take back the buffer of a value that turned out to have no memory of its own."""
@@ -97,7 +97,7 @@ class Block:
         self.stmts: list[Stmt] = []
         self.known: dict[Any, Expr] = {}
 
-    def find(self, key: Any) -> Expr | None:
+    def find(self, key: object) -> Expr | None:
         # An outer body dominates the inner ones, so what it has bound may be read here; never the other way round.
         block: Block | None = self
         while block is not None:
@@ -253,7 +253,7 @@ class Evaluator:
             found = block.known[key] = self._let(block, expr)
         return found
 
-    def _once(self, key: Any, position: tuple[Index, ...], make: Callable[[], Expr]) -> Expr:
+    def _once(self, key: object, position: tuple[Index, ...], make: Callable[[], Expr]) -> Expr:
         """The expression for ``key``, made and bound at its first use in a body that dominates this one."""
         # A key is known in the body where it was bound and in those inside: a
         # value bound in a loop is not seen after it.

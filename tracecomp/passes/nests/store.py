@@ -43,7 +43,7 @@ class Nests:
         # and where. Two askers with equal keys get one object.
         stored, whole = partition.stored[group], with_rematerialized(group, partition)
         places = tuple(partition.slices.get(v) for v in stored)
-        rows = frozenset(whole.rows)
+        rows = frozenset(whole.per_row)
         key = (whole.kind, tuple(whole.nodes), rows, whole.domain, tuple(stored), places)
         if key not in self.known:
             params = Params(partition.materialized_views, slices=partition.slices)
@@ -81,7 +81,7 @@ def _moved(nest: AnyNest, buffers: Mapping[Buffer, Buffer], params: Params) -> A
     # A nest that stands on the same buffers already need not be copied.
     if any(own != new for own, new in buffers.items()):
         if isinstance(nest, Nest):
-            nest = nest.mapped({}, nest.rows, nest.inner, lambda b, at: (buffers.get(b, b), at))
+            nest = nest.mapped({}, nest.outer, nest.reduced, lambda b, at: (buffers.get(b, b), at))
         else:
             nest = nest.mapped({}, nest.out, nest.reduce, lambda b, at: (buffers.get(b, b), at))
     return replace(nest, params=params)

@@ -114,7 +114,7 @@ class _Emitter:
 
     def _call(self, task: Task, places: _Places) -> CallStep:
         args = tuple(places.of(v) for v in task.values)
-        return CallStep(self._numbered(task.kernel), args, _label(task, places.frame.graph))
+        return CallStep(self._numbered(task.kernel), args, _label(task, places.frame.graph), task.nodes)
 
     def _numbered(self, kernel: Kernel) -> Kernel:
         """The kernel under a name of its own; equal kernels are one."""

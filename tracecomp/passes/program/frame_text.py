@@ -78,7 +78,7 @@ class _Writer:
         domain = group.domain
         space = " x ".join(f"{n}{' reduced' if red else ''}" for n, red in domain.runs) or "one element"
         lanes = f" in {domain.lanes} lanes" if domain.lanes > 1 else ""
-        nodes = ", ".join(self.names[n.outputs[0]] + (" per row" if n in group.rows else "") for n in group.nodes)
+        nodes = ", ".join(self.names[n.outputs[0]] + (" per row" if n in group.per_row else "") for n in group.nodes)
         return f"{group.kind} over {space}{lanes} -> {self.of(self.partition.stored[group])}: {nodes}"
 
     def row_fusion(self, fused: RowFusion) -> str:

@@ -110,18 +110,18 @@ def prepack(frame: Frame, log: Log) -> Frame:
 @everywhere
 def plan_memory(frame: Frame, log: Log) -> Frame:
     """Temporary values in one block, those that are not alive together in the same place."""
-    offsets, nbytes = plan_arena(_lifetimes(frame))
+    offsets, nbytes = plan_arena(lifetimes(frame))
     return replace(frame, offsets=offsets, nbytes=nbytes)
 
 
 @everywhere
 def own_memory(frame: Frame, log: Log) -> Frame:
     """What stands in for planning: every temporary value has memory of its own."""
-    offsets, nbytes = apart(_lifetimes(frame))
+    offsets, nbytes = apart(lifetimes(frame))
     return replace(frame, offsets=offsets, nbytes=nbytes)
 
 
-def _lifetimes(frame: Frame) -> list[Lifetime]:
+def lifetimes(frame: Frame) -> list[Lifetime]:
     """Where values are first and last needed; what is prepacked for later calls, from the first to the last task."""
     # What the caller owns has no place in the arena.
     elsewhere = {i.value for i in frame.graph.inputs} | set(frame.outputs.home)

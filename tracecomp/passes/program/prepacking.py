@@ -1,4 +1,4 @@
-"""What a program computes from steady inputs alone, apart from the rest: later calls find it made.
+"""What a program computes from frozen inputs alone, apart from the rest: later calls find it made.
 
 Steady inputs keep their values from call to call until the caller says otherwise: the weights of a model that is not
 being trained. Whole kernels, and top-level loops of kernels (panels packed for register tiles, transformed weights),
@@ -25,19 +25,19 @@ def frozen_values(graph: Graph, inputs: Set[Value]) -> frozenset[Value]:
     # Without inputs that last, nothing is worth keeping: constants alone are folded.
     if not inputs:
         return frozenset()
-    steady = set(inputs) | {i.value for i in graph.inputs if i.role == "constant"}
+    frozen = set(inputs) | {i.value for i in graph.inputs if i.role == "constant"}
     for node in graph.live_nodes():
-        if node.inputs and node.op.kind != "control" and all(v in steady for v in node.inputs):
-            steady.update(node.outputs)
-    return frozenset(steady)
+        if node.inputs and node.op.kind != "control" and all(v in frozen for v in node.inputs):
+            frozen.update(node.outputs)
+    return frozenset(frozen)
 
 
 def prepared(
-    tasks: Sequence[Task | Other], steady: Set[Value], seen: Set[Value]
+    tasks: Sequence[Task | Other], frozen: Set[Value], seen: Set[Value]
 ) -> tuple[list[Task], list[Task | Other]]:
     """The tasks that prepare, and what remains to be run in every call; a caller sees what is in ``seen``."""
     # What each task reads has to last, or to be made by what was moved before.
-    known = set(steady)
+    known = set(frozen)
     writers = Counter(v for t in tasks if isinstance(t, Task) for v in _written(t))
     # Memory that two tasks write holds another value at the second call.
     shared = seen | {v for v, count in writers.items() if count > 1}
@@ -74,16 +74,16 @@ class _Names:
         self.fails = any(isinstance(s, Check) for s in every)
 
 
-def _moved(task: Task, steady: Set[Value], shared: Set[Value]) -> set[int]:
-    """The positions of statements that read what is steady or made by each other, and store where nobody else does."""
+def _moved(task: Task, frozen: Set[Value], shared: Set[Value]) -> set[int]:
+    """The positions of statements that read what is frozen or made by each other, and store where nobody else does."""
     kernel, body = task.kernel, task.kernel.body
     # A check or a binding at the top is seen by all that follows: such a kernel is left whole.
-    if any(not isinstance(s, Loop | If | Local) for s in body) or not any(v in steady for v in task.values):
+    if any(not isinstance(s, Loop | If | Local) for s in body) or not any(v in frozen for v in task.values):
         return set()
     values = dict(zip((p.name for p in kernel.params), task.values, strict=True))
     names = [_Names(s) for s in body]
     # Also not written by the kernel itself.
-    read = {name for name, v in values.items() if v in steady and name not in kernel.writes}
+    read = {name for name, v in values.items() if v in frozen and name not in kernel.writes}
     own = {name for name in kernel.writes if values[name] not in shared}.union(*(n.declared for n in names))
     moved = {n for n, s in enumerate(names) if not s.fails}
     while True:

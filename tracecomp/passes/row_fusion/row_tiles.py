@@ -122,12 +122,12 @@ class RowBlock:
     def _loops(self, nest: Nest) -> Nest:
         """A nest whose first row variable steps through whole rows."""
         # The first variable has to step through whole rows; otherwise a block would end within one.
-        if not nest.rows or nest.rows[0].extent % self.rows.total:
+        if not nest.outer or nest.outer[0].extent % self.rows.total:
             raise Misaligned
-        first, *others = nest.rows
+        first, *others = nest.outer
         each = first.extent // self.rows.total
         own = Var(first.name, self.rows.height * each)
-        return nest.mapped({first: self.rows.base * each + index(own)}, [own, *others], nest.inner, self._move)
+        return nest.mapped({first: self.rows.base * each + index(own)}, [own, *others], nest.reduced, self._move)
 
     def _bilinear(self, nest: BilinearNest, labels: list[Var]) -> BilinearNest:
         """A contraction whose result has the rows."""
@@ -152,11 +152,13 @@ class RowBlock:
         totals = Buffer("totals", nest.acc.dtype, at.bounds[1] + 1 if at.bounds else 0)
         block = nest.mapped(mapping, out, [own, *nest.reduce[1:]], self._move)
         # Totals as the accumulator, so the epilogue runs unchanged after the last block.
-        after: list[Stmt] = [Let(ACCUMULATOR, Load(totals, at)), *block.after]
+        after: list[Stmt] = [Let(ACCUMULATOR, Load(totals, at)), *block.epilogue]
         finish = Nest(out, [], [after], self.params, 1, [])
         place = Var("i", totals.size)
         start = Nest([place], [], [[Store(totals, index(place), Const(0.0, totals.dtype))]], self.params, 1, [])
-        block = replace(block, after=[Store(totals, at, block.acc)], start=Load(totals, at), outside=self.rows.around)
+        block = replace(
+            block, epilogue=[Store(totals, at, block.acc)], start=Load(totals, at), outside=self.rows.around
+        )
         return Summed(totals, start, block, finish)
 
     def _numbered(self, labels: list[Var]) -> tuple[Var, dict[Var, Index]]:

@@ -234,7 +234,7 @@ class _Search:
         if not makers or makers & first.non_row_outputs:
             return
         # Copies of the groups, as the originals still stand in the first fusion.
-        copies = {g: Group(-1, g.kind, g.nodes, g.domain, g.rows) for g in first.members if g in makers}
+        copies = {g: Group(-1, g.kind, g.nodes, g.domain, g.per_row) for g in first.members if g in makers}
         self.stored.update({copy: self.stored[g] for g, copy in copies.items()})
         candidate = Candidate(first.rows, list(copies.values()), frozenset(copies.values()))
         # From behind the first fusion on, where those that need its results are.

@@ -12,7 +12,7 @@ from tracecomp.ir.index import Index, Var, index
 from tracecomp.ir.loop_copy import Copier
 from tracecomp.ir.loops import Accumulate, Buffer, Let, Load, Local, Loop, Read, Stmt, Store, expressions
 from tracecomp.passes.cost.machine import Machine
-from tracecomp.passes.nests.loop_nest import Nest, Sweep
+from tracecomp.passes.nests.loop_nest import Nest, ReductionPass
 from tracecomp.passes.schedule.k_blocking import KBlocks
 from tracecomp.passes.schedule.nest_schedules import ColumnSchedule
 from tracecomp.passes.schedule.tiling import loops, parallel_loops, strip
@@ -21,22 +21,22 @@ from tracecomp.passes.schedule.tiling import loops, parallel_loops, strip
 def streams_columns(nest: Nest, vector: Var, chunk: int, machine: Machine) -> bool:
     """Whether chunks of columns, one after the other, would read parts of rows out of memory that no cache holds."""
     # Nothing before and one body after: each column is one sum of one pass, whose rows can be taken in any grouping.
-    if not nest.inner or nest.scratch or len(nest.items) != 3:
+    if not nest.reduced or nest.scratch or len(nest.items) != 3:
         return False
-    before, sweep, _ = nest.items
-    if before or not isinstance(sweep, Sweep) or not sweep.accs:
+    before, one_pass, _ = nest.items
+    if before or not isinstance(one_pass, ReductionPass) or not one_pass.accs:
         return False
-    loads = [x for x in expressions(sweep.body) if isinstance(x, Load) and x.offset.coefficient(vector) == 1]
+    loads = [x for x in expressions(one_pass.body) if isinstance(x, Load) and x.offset.coefficient(vector) == 1]
     # Larger than the second cache, and at positions that hardware can foresee:
     # data-dependent rows are fetched line by line in any case.
     far = any(x.buffer.size * x.dtype.itemsize > machine.l2_bytes and not x.offset.is_computed for x in loads)
-    return far and vector.extent > chunk and nest.inner[-1].extent >= machine.tuning.column_rows
+    return far and vector.extent > chunk and nest.reduced[-1].extent >= machine.tuning.column_rows
 
 
 def column_schedule(nest: Nest, vector: Var, width: int, threads: str, machine: Machine) -> ColumnSchedule:
     """The blocks for a nest."""
     # With outer variables the threads share those, and blocks inside are in order.
-    kind = "serial" if len(nest.rows) > 1 else threads
+    kind = "serial" if len(nest.outer) > 1 else threads
     return ColumnSchedule(
         vector, width, _width(nest, vector, width, kind, machine), machine.tuning.column_rows, threads
     )
@@ -45,7 +45,7 @@ def column_schedule(nest: Nest, vector: Var, width: int, threads: str, machine: 
 def column_sums(nest: Nest, schedule: ColumnSchedule) -> tuple[Stmt, ...]:
     """The nest by blocks of columns, in chunks of lanes."""
     vector = schedule.vector
-    others = [v for v in nest.rows if v != vector]
+    others = [v for v in nest.outer if v != vector]
     kind = "serial" if others else schedule.threads
     body: list[Stmt] = []
     cut = KBlocks((), vector, schedule.block, ())
@@ -61,36 +61,36 @@ def column_sums(nest: Nest, schedule: ColumnSchedule) -> tuple[Stmt, ...]:
 
 def _width(nest: Nest, vector: Var, chunk: int, kind: str, machine: Machine) -> int:
     """Columns of a block: all whose totals fit, fewer where threads share blocks."""
-    sweep, tuning = next(item for item in nest.items if isinstance(item, Sweep)), machine.tuning
+    one_pass, tuning = next(item for item in nest.items if isinstance(item, ReductionPass)), machine.tuning
     # Totals in the first cache beside the rows that pass through it; so many blocks at least.
-    blocks = -(-vector.extent * sum(a.dtype.itemsize for a in sweep.accs) // tuning.column_totals_bytes)
+    blocks = -(-vector.extent * sum(a.dtype.itemsize for a in one_pass.accs) // tuning.column_totals_bytes)
     if kind != "serial":
         # Threads want blocks of their own, but none narrower than a page:
         # shorter runs defeat the hardware's fetching ahead.
-        blocks = max(blocks, vector.extent * sweep.accs[0].dtype.itemsize // tuning.column_run_bytes)
+        blocks = max(blocks, vector.extent * one_pass.accs[0].dtype.itemsize // tuning.column_run_bytes)
     # Equal blocks, each a whole number of chunks.
     return min(-(-vector.extent // (blocks * chunk)) * chunk, vector.extent)
 
 
 def _block(nest: Nest, column: Var, chunk: int, rows: int, mapping: dict[Var, Index], suffix: str) -> tuple[Stmt, ...]:
     """All rows of a block whose columns are ``column``, so many ``rows`` at once."""
-    _, sweep, after = nest.items
-    assert isinstance(sweep, Sweep) and not isinstance(after, Sweep)
+    _, one_pass, after = nest.items
+    assert isinstance(one_pass, ReductionPass) and not isinstance(after, ReductionPass)
     at = index(column)
     # Totals live in memory between groups of rows; ``going_on`` starts from them
     # instead of from zero. Term by term the sum is the same.
-    totals = {a: Load(Buffer(f"{a.name}{suffix}", a.dtype, column.extent), at) for a in sweep.accs}
+    totals = {a: Load(Buffer(f"{a.name}{suffix}", a.dtype, column.extent), at) for a in one_pass.accs}
     going_on = tuple(replace(a, init=total) for a, total in totals.items())
-    *outer, row = nest.inner
+    *outer, row = nest.reduced
 
     def each(stmts: list[Stmt], suffix: str) -> tuple[Stmt, ...]:
         return strip(column, chunk, Copier(mapping, suffix).stmts(stmts))
 
     body: list[Stmt] = []
     for n, (number, begin, place) in enumerate(KBlocks((), row, rows, ()).pieces()):
-        terms = Copier({row: begin + index(place)}).stmts(sweep.body)
+        terms = Copier({row: begin + index(place)}).stmts(one_pass.body)
         # Each group of rows loads the totals once, adds its rows in order, and stores them.
-        left = [Store(t.buffer, at, Read(a.name, a.dtype, frozenset(nest.rows))) for a, t in totals.items()]
+        left = [Store(t.buffer, at, Read(a.name, a.dtype, frozenset(nest.outer))) for a, t in totals.items()]
         some = each([Accumulate(going_on, (Loop("serial", place, terms),)), *left], f"{suffix}_{place.name}{n or ''}")
         body.extend(loops("serial", [number], some))
     return (

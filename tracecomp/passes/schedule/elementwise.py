@@ -14,11 +14,11 @@ from tracecomp.passes.cost.machine import Machine
 from tracecomp.passes.cost.parallel import parallel_kind
 from tracecomp.passes.cost.reference import SHUFFLED_STRIDE
 from tracecomp.passes.cost.scalar_cost import MOVING_COST, stmts_cost
-from tracecomp.passes.nests.loop_nest import Nest, Sweep
+from tracecomp.passes.nests.loop_nest import Nest, ReductionPass
 from tracecomp.passes.nests.loop_vars import merge_vars, merged, replaced, split, wanted_split
 from tracecomp.passes.nests.peeling import part, parts_of
 from tracecomp.passes.schedule.column_reductions import column_schedule, column_sums, streams_columns
-from tracecomp.passes.schedule.interleave import woven
+from tracecomp.passes.schedule.interleave import with_interleaved_stores
 from tracecomp.passes.schedule.nest_schedules import (
     ColumnSchedule,
     LaneSchedule,
@@ -37,12 +37,12 @@ def schedule_nest(nest: Nest, chooser: Chooser) -> tuple[Stmt, ...]:
     machine = chooser.machine
     # Weaving first, as it makes a variable that lanes may go along; joining next, so that fewer and
     # longer variables are judged; non-temporal stores last, on final offsets.
-    nest = streamed(_joined_rows(_split_vars(woven(nest), machine)), machine)
-    if any(v.extent == 0 for v in nest.rows):
+    nest = streamed(_joined_outer(_split_vars(with_interleaved_stores(nest), machine)), machine)
+    if any(v.extent == 0 for v in nest.outer):
         return ()
     threads = parallel_kind(_work(nest, machine), machine)
     # Partial sums decide: with them lanes have to go along the row, without them along kept variables.
-    if nest.inner and nest.lanes > 1:
+    if nest.reduced and nest.lanes > 1:
         rows = RowSchedule(_rows_at_once(nest, machine), machine.lanes(4), threads)
         return _along_rows(nest, _handed_in(rows, nest, chooser))
     # Parts of a peeled loop are scheduled one by one, as their accesses differ, and put under one outer loop again.
@@ -78,7 +78,7 @@ def _ways(nest: Nest, threads: str, machine: Machine) -> Iterator[tuple[Nest, Ma
     if vector is not None and streams_columns(nest, vector, width, machine):
         # Half the width: a block's totals and rows are both in registers.
         yield nest, column_schedule(nest, vector, width // 2, threads, machine)
-    yield nest, LaneSchedule(vector, width, tuple(v for v in nest.rows if v != vector), nontemporal, threads)
+    yield nest, LaneSchedule(vector, width, tuple(v for v in nest.outer if v != vector), nontemporal, threads)
 
 
 S = TypeVar("S", RowSchedule, MapSchedule)
@@ -86,7 +86,7 @@ S = TypeVar("S", RowSchedule, MapSchedule)
 
 def _handed_in(chosen: S, nest: Nest, chooser: Chooser) -> S:
     """The chosen schedule, but for the fields that were handed in, which have to fit."""
-    variables = {v.name: v for v in (*nest.rows, *nest.inner)}
+    variables = {v.name: v for v in (*nest.outer, *nest.reduced)}
     made = with_fields(chosen, chooser.next_given(), variables)
     # Checked before loops are made: a schedule may change speed, and nothing else.
     for wrong, why in _problems(made, chosen, nest):
@@ -99,7 +99,7 @@ def _handed_in(chosen: S, nest: Nest, chooser: Chooser) -> S:
 def _problems(made: RowSchedule | MapSchedule, chosen: RowSchedule | MapSchedule, nest: Nest) -> list[tuple[bool, str]]:
     """What may be wrong with a schedule that was written by hand, and whether it is."""
     if isinstance(made, RowSchedule):
-        rows = nest.rows[-1].extent if nest.rows else 1
+        rows = nest.outer[-1].extent if nest.outer else 1
         return [
             (not 0 < made.rows_at_once <= rows, f"rows_at_once is 1 to {rows}"),
             # A kept row is one buffer; several rows at once would overwrite each other's.
@@ -107,19 +107,19 @@ def _problems(made: RowSchedule | MapSchedule, chosen: RowSchedule | MapSchedule
             (made.split_from < 2, "split_from is 2 at least"),
         ]
     if isinstance(made, LaneSchedule):
-        others = {v for v in nest.rows if v != made.vector}
+        others = {v for v in nest.outer if v != made.vector}
         named = set(made.order) == others and len(made.order) == len(others)
         return [
             # Lanes along a summed variable would change the order of the sum.
-            (made.vector is not None and made.vector not in nest.rows, "vector is no summed variable"),
+            (made.vector is not None and made.vector not in nest.outer, "vector is no summed variable"),
             (made.width < 1, "width is 1 at least"),
-            (not named, f"order has to name {' '.join(v.name for v in nest.rows if v != made.vector)}"),
+            (not named, f"order has to name {' '.join(v.name for v in nest.outer if v != made.vector)}"),
         ]
     if isinstance(made, ColumnSchedule):
         return [
-            (made.vector not in nest.rows, "vector is no summed variable"),
+            (made.vector not in nest.outer, "vector is no summed variable"),
             (not 0 < made.width <= made.block <= made.vector.extent, "width, block and vector have to be nested"),
-            (not 0 < made.rows_at_once <= nest.inner[-1].extent, "rows_at_once is 1 to what there is of rows"),
+            (not 0 < made.rows_at_once <= nest.reduced[-1].extent, "rows_at_once is 1 to what there is of rows"),
         ]
     assert isinstance(chosen, TransposeSchedule)
     return [
@@ -146,50 +146,50 @@ def _split_vars(nest: Nest, machine: Machine) -> Nest:
     # Each split removes a division; the bound ends what would not converge.
     for _ in range(machine.tuning.most_splits):
         # Summed variables are split in multiples of the lanes alone, so that each element stays in its partial sum.
-        found = wanted_split(nest.stmts, nest.rows) or wanted_split(nest.stmts, nest.inner, nest.lanes)
+        found = wanted_split(nest.stmts, nest.outer) or wanted_split(nest.stmts, nest.reduced, nest.lanes)
         if found is None:
             break
         outer, inner, mapping = split(*found)
-        rows = replaced(nest.rows, found[0], outer, inner)
-        nest = nest.mapped(mapping, rows, replaced(nest.inner, found[0], outer, inner))
+        rows = replaced(nest.outer, found[0], outer, inner)
+        nest = nest.mapped(mapping, rows, replaced(nest.reduced, found[0], outer, inner))
     return nest
 
 
 def _parts(nest: Nest) -> list[Nest]:
     """The nest cut where conditions on one of its variables change; empty when there is nothing to cut."""
     # Passes over a row have state between them, which copies of a part of the row would not share.
-    if nest.inner or len(nest.items) != 1 or isinstance(nest.items[0], Sweep):
+    if nest.reduced or len(nest.items) != 1 or isinstance(nest.items[0], ReductionPass):
         return []
-    found = parts_of(nest.rows, nest.items[0])
+    found = parts_of(nest.outer, nest.items[0])
     if found is None:
         return []
     var, cuts = found
     result = []
     for low, high in pairwise(cuts):
         new, body = part(var, low, high, nest.items[0])
-        rows = [new if v == var else v for v in nest.rows]
+        rows = [new if v == var else v for v in nest.outer]
         # In a part, conditions are gone, so that variables may step as one that did not before.
-        result.append(_joined_rows(Nest(rows, [], [body], nest.params, nest.lanes, [])))
+        result.append(_joined_outer(Nest(rows, [], [body], nest.params, nest.lanes, [])))
     return result
 
 
-def _joined_rows(nest: Nest) -> Nest:
+def _joined_outer(nest: Nest) -> Nest:
     """Neighbouring row variables as one, wherever every index steps through them as through one."""
-    mapping = merge_vars(nest.rows, nest.stmts)
-    return nest.mapped(mapping, merged(nest.rows, mapping), nest.inner) if mapping else nest
+    mapping = merge_vars(nest.outer, nest.stmts)
+    return nest.mapped(mapping, merged(nest.outer, mapping), nest.reduced) if mapping else nest
 
 
 def _work(nest: Nest, machine: Machine) -> float:
     """Elements times cost, a measure of running time; one that costs less than moving it counts as moved."""
     total = 1.0
-    for var in (*nest.rows, *nest.inner):
+    for var in (*nest.outer, *nest.reduced):
         total *= var.extent
     # Memory is the limit of cheap bodies: they take as long as moving their elements.
     return total * max(_cost(nest, machine), MOVING_COST)
 
 
 def _cost(nest: Nest, machine: Machine) -> float:
-    innermost = [*nest.rows, *nest.inner][-1:]
+    innermost = [*nest.outer, *nest.reduced][-1:]
     gathers = sum(_gathers(s, innermost) for s in nest.stmts)
     return stmts_cost(nest.stmts) + machine.tuning.gather_cost * gathers
 
@@ -210,7 +210,7 @@ def _chunk(nest: Nest, vector: Var | None, machine: Machine) -> int:
     widest = max((x.buffer.dtype.itemsize for x in accesses if vector in x.offset.vars()), default=4)
     # Bytes and halves count as four, because they are widened to compute.
     lanes = machine.lanes(max(widest, 4))
-    sums = max((len(item.accs) for item in nest.items if isinstance(item, Sweep)), default=0)
+    sums = max((len(item.accs) for item in nest.items if isinstance(item, ReductionPass)), default=0)
     cost = _cost(nest, machine)
     if sums and cost <= machine.tuning.light_cost:  # every row is read in runs long enough for the memory to keep up
         # As many chains of additions as registers allow: each addition waits some cycles
@@ -224,8 +224,8 @@ def _along_rows(nest: Nest, schedule: RowSchedule) -> tuple[Stmt, ...]:
     """Lanes run along the innermost reduced variable; one row, or a few short ones, after another."""
     body: list[Stmt] = [Local(b) for b in nest.scratch]
     for item in nest.items:
-        if isinstance(item, Sweep):
-            names, stmts = _split_inner(nest.inner, item, schedule.split_from)
+        if isinstance(item, ReductionPass):
+            names, stmts = _split_inner(nest.reduced, item, schedule.split_from)
             # Strips of ``lanes`` elements: element k goes to partial sum k mod lanes, on every machine.
             inner = loops("serial", names[:-1], strip(names[-1], nest.lanes, stmts))
             body.extend([Accumulate(item.accs, inner)] if item.accs else inner)
@@ -233,8 +233,8 @@ def _along_rows(nest: Nest, schedule: RowSchedule) -> tuple[Stmt, ...]:
             body.extend(item)
     # Threads share rows, never a row: its sum stays in one order.
     if schedule.rows_at_once == 1:
-        return parallel_loops(nest.rows, tuple(body), schedule.threads)
-    *others, last = nest.rows
+        return parallel_loops(nest.outer, tuple(body), schedule.threads)
+    *others, last = nest.outer
     result: list[Stmt] = []
     # Whole tiles of rows as a loop, the last ones, fewer, on their own.
     for stmt in tiles(last, schedule.rows_at_once, body):
@@ -246,11 +246,11 @@ def _along_rows(nest: Nest, schedule: RowSchedule) -> tuple[Stmt, ...]:
     return tuple(result)
 
 
-def _split_inner(names: list[Var], sweep: Sweep, least: int) -> tuple[list[Var], tuple[Stmt, ...]]:
-    """The variables of a sweep and its body: one that sums nothing has no order, and steps of a vector or more."""
-    body = tuple(sweep.body)
+def _split_inner(names: list[Var], one_pass: ReductionPass, least: int) -> tuple[list[Var], tuple[Stmt, ...]]:
+    """The variables of a pass and its body: one that sums nothing has no order, and steps of a vector or more."""
+    body = tuple(one_pass.body)
     # Only a pass that sums nothing may walk the row in another order.
-    found = None if sweep.accs else wanted_split(body, names)
+    found = None if one_pass.accs else wanted_split(body, names)
     if found is None or found[1] < least:
         return names, body
     outer, inner, mapping = split(*found)
@@ -260,37 +260,37 @@ def _split_inner(names: list[Var], sweep: Sweep, least: int) -> tuple[list[Var],
 def _rows_at_once(nest: Nest, machine: Machine) -> int:
     """How many rows share their steps.
 
-    In short ones, much of the time is waiting for the total of the sweep before; in those that share what they read, a
+    In short ones, much of the time is waiting for the total of the pass before; in those that share what they read, a
     vector of it is loaded once.
     """
-    sweeps = [item for item in nest.items if isinstance(item, Sweep)]
+    passes = [item for item in nest.items if isinstance(item, ReductionPass)]
     # Scratch holds one row.
-    if not nest.rows or nest.scratch:
+    if not nest.outer or nest.scratch:
         return 1
     # Registers for the partial sums of all rows in flight: half of them, the rest is for operands.
-    sums = max(sum(a.lanes // machine.lanes(a.dtype.itemsize) for a in sweep.accs) for sweep in sweeps)
+    sums = max(sum(a.lanes // machine.lanes(a.dtype.itemsize) for a in one_pass.accs) for one_pass in passes)
     itemsize = max((b.dtype.itemsize for b in nest.params.buffers.values()), default=4)
-    row = prod(v.extent for v in nest.inner) * itemsize
+    row = prod(v.extent for v in nest.reduced) * itemsize
     for height, most in ((4, machine.tuning.four_rows_bytes), (2, machine.tuning.two_rows_bytes)):
-        fits = sums * height <= machine.registers // 2 and nest.rows[-1].extent >= height
+        fits = sums * height <= machine.registers // 2 and nest.outer[-1].extent >= height
         # One pass: rows that read something in common (a weight) load it once for all. Several
         # passes: short rows wait for totals, and others fill the time.
-        if fits and (_share(sweeps[0], nest.rows[-1]) if len(sweeps) == 1 else row <= most):
+        if fits and (_share(passes[0], nest.outer[-1]) if len(passes) == 1 else row <= most):
             return height
     return 1
 
 
-def _share(sweep: Sweep, row: Var) -> bool:
-    """Whether rows read some of what the sweep loads in common."""
-    return any(isinstance(x, Load) and row not in x.offset.vars() for x in expressions(sweep.body))
+def _share(one_pass: ReductionPass, row: Var) -> bool:
+    """Whether rows read some of what the pass loads in common."""
+    return any(isinstance(x, Load) and row not in x.offset.vars() for x in expressions(one_pass.body))
 
 
 def _across_rows(nest: Nest, schedule: LaneSchedule) -> tuple[Stmt, ...]:
     """Lanes run over a row variable; each lane does its own row."""
     content: list[Stmt] = []
     for item in nest.items:
-        if isinstance(item, Sweep):
-            inner = loops("serial", nest.inner, tuple(item.body))
+        if isinstance(item, ReductionPass):
+            inner = loops("serial", nest.reduced, tuple(item.body))
             content.extend([Accumulate(item.accs, inner)] if item.accs else inner)
         else:
             content.extend(item)
@@ -302,7 +302,7 @@ def _across_rows(nest: Nest, schedule: LaneSchedule) -> tuple[Stmt, ...]:
     parts = chunks(vector, schedule.width, content, tuple(nest.scratch))
     # Passes of a chunk follow each other while its rows are in cache; without
     # passes each part of the loop is shared on its own.
-    if nest.inner:
+    if nest.reduced:
         return parallel_loops(others, one_after_another(kind, parts), threads)
     return parallel_loops(others, tuple(s for part in parts for s in one_after_another(kind, [part])), threads)
 
@@ -310,16 +310,16 @@ def _across_rows(nest: Nest, schedule: LaneSchedule) -> tuple[Stmt, ...]:
 def _vector_row(nest: Nest, machine: Machine) -> Var | None:
     """The row variable with the most unit-stride accesses for its length, less those far apart; of equals the inner."""
     # A statement of a pass runs for every summed element, one outside of passes once for a row.
-    often = prod(v.extent for v in nest.inner)
+    often = prod(v.extent for v in nest.reduced)
     accesses = [
-        (offset, weight * often if isinstance(item, Sweep) else weight, near)
+        (offset, weight * often if isinstance(item, ReductionPass) else weight, near)
         for item in nest.items
-        for stmt in (item.body if isinstance(item, Sweep) else item)
+        for stmt in (item.body if isinstance(item, ReductionPass) else item)
         for offset, weight, near in _accesses(stmt)
     ]
     # Inner variables first: of equal scores the inner one wins, as its neighbours in memory are nearer.
     best, best_score = None, -inf
-    for var in reversed(nest.rows):
+    for var in reversed(nest.outer):
         lanes = machine.lanes(4)
         # Share of lanes that have work: a variable of 17 fills two registers of 16 by half.
         filled = var.extent / (-(-var.extent // lanes) * lanes)

@@ -1,4 +1,4 @@
-"""Stores of neighbouring elements, one each, as stores along one more variable: so vectors are woven in registers."""
+"""Stores of neighbouring elements, one each, as stores along one more variable: vectors interleave in registers."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from tracecomp.ir.index import Index, Var, index
 from tracecomp.ir.loops import Buffer, Const, IndexValue, Stmt, Store
 from tracecomp.ir.scalars import call
 from tracecomp.ir.types import int64
-from tracecomp.passes.nests.loop_nest import Nest, Sweep
+from tracecomp.passes.nests.loop_nest import Nest, ReductionPass
 
 
-def woven(nest: Nest) -> Nest:
+def with_interleaved_stores(nest: Nest) -> Nest:
     """The nest with a row variable over the neighbours, if it stores nothing but as many of them everywhere."""
-    if nest.inner or len(nest.items) != 1 or isinstance(nest.items[0], Sweep):
+    if nest.reduced or len(nest.items) != 1 or isinstance(nest.items[0], ReductionPass):
         return nest
     body = nest.items[0]
     families: dict[tuple[Buffer, Index], list[Store]] = {}
@@ -29,7 +29,7 @@ def woven(nest: Nest) -> Nest:
         return nest
     place = Var("w", count)
     rest = body[: -len(stores)]
-    return replace(nest, rows=[*nest.rows, place], items=[[*rest, *(_joined(f, place) for f in families.values())]])
+    return replace(nest, outer=[*nest.outer, place], items=[[*rest, *(_selected(f, place) for f in families.values())]])
 
 
 def _neighbours(stores: list[Store], count: int) -> bool:
@@ -47,7 +47,7 @@ def _together(body: Sequence[Stmt], stores: Sequence[Store]) -> bool:
     return all(isinstance(s, Store) for s in body[-len(stores) :])
 
 
-def _joined(stores: list[Store], place: Var) -> Store:
+def _selected(stores: list[Store], place: Var) -> Store:
     """The one of ``stores``, which are in order, that ``place`` says."""
     # A select by position, which code generation turns into a shuffle, as all places stand in one vector.
     value = stores[-1].value

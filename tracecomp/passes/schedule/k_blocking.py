@@ -115,7 +115,7 @@ def in_k_blocks(
         # Each k-block starts from the stored total instead of zero and stores it again. The
         # chain of additions is unbroken, so the sum has the bits of one loop.
         goes_on = replace(
-            nest, reduce=[place, *blocks.inner], start=total, after=[Store(total.buffer, total.offset, nest.acc)]
+            nest, reduce=[place, *blocks.inner], start=total, epilogue=[Store(total.buffer, total.offset, nest.acc)]
         )
         made = Copier({blocks.cut: begin + index(place)}).stmts(tiles(goes_on))
         body += loops("serial", [number, *totals.inner], made)
@@ -124,5 +124,5 @@ def in_k_blocks(
         *totals.each([Store(total.buffer, total.offset, nest.accumulator().init)], "s"),
         *loops("serial", blocks.outer, body),
         # The epilogue runs once all terms are there.
-        *totals.each([Let(ACCUMULATOR, total), *nest.after], "e"),
+        *totals.each([Let(ACCUMULATOR, total), *nest.epilogue], "e"),
     )

@@ -15,7 +15,7 @@ from dataclasses import replace
 from tracecomp.ir.index import Index
 from tracecomp.ir.loops import LINE, Buffer, Load, Stmt, Store, Stream, expressions
 from tracecomp.passes.cost.machine import Machine
-from tracecomp.passes.nests.loop_nest import Nest, Sweep
+from tracecomp.passes.nests.loop_nest import Nest, ReductionPass
 from tracecomp.passes.schedule.transposes import transposed_pair
 
 
@@ -47,8 +47,10 @@ def marked(nest: Nest, wanted: str) -> Nest:
 
 
 def _with(nest: Nest, buffers: Set[Buffer], stream: Stream) -> Nest:
-    items: list[list[Stmt] | Sweep] = [
-        replace(i, body=_marked(i.body, buffers, stream)) if isinstance(i, Sweep) else _marked(i, buffers, stream)
+    items: list[list[Stmt] | ReductionPass] = [
+        replace(i, body=_marked(i.body, buffers, stream))
+        if isinstance(i, ReductionPass)
+        else _marked(i, buffers, stream)
         for i in nest.items
     ]
     return replace(nest, items=items)

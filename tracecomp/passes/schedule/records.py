@@ -27,8 +27,8 @@ from tracecomp.ir.program import Kernel
 from tracecomp.passes.cost.machine import Machine
 
 NONE = "-"
-KINDS = ("parallel", "brief", "serial")
-"""How threads share a loop; ``brief``: only those that are awake."""
+KINDS = ("parallel", "opportunistic", "serial")
+"""How threads share a loop; ``opportunistic``: only those that are awake."""
 Variables = Mapping[str, Var]
 Reader = Callable[[str, Variables], object]
 
@@ -89,7 +89,7 @@ class Chooser:
             raise ScheduleError(f"there are {len(self.made)} schedules in this kernel; '{left.title}' is one more")
 
 
-def setting(read: Reader, doc: str, default: Any = ...) -> Any:
+def setting(read: Reader, doc: str, default: object = ...) -> Any:
     """A field of a record."""
     metadata = {"read": read, "doc": doc}
     # ``...`` and not None means "no default", as None is a value that a field may have.

@@ -31,24 +31,24 @@ def transposed_pair(nest: Nest) -> tuple[Var, Var] | None:
     Few of them may also be read at the same places (zeros between elements).
     """
     # Passes over rows have an order; squares cross it.
-    if nest.inner:
+    if nest.reduced:
         return None
     stores = [s.offset for s in nest.stmts if isinstance(s, Store)]
     loads = [s.value.offset for s in nest.stmts if isinstance(s, Let) and isinstance(s.value, Load)]
     # Written along: every store steps by one element. It is then the variable of the lanes when squares are stored.
-    along = [v for v in nest.rows if v.extent >= 2 and all(o.coefficient(v) == 1 for o in stores)]
+    along = [v for v in nest.outer if v.extent >= 2 and all(o.coefficient(v) == 1 for o in stores)]
     for store in along:
         # Read along the same variable as well: nothing to transpose.
         if any(o.coefficient(store) == 1 for o in loads):
             continue
         # At least four: a vector of fewer elements is no better than single ones.
-        for load in (v for v in nest.rows if v.extent >= 4 and v != store):
-            woven = all(o.coefficient(load) == store.extent for o in stores)
+        for load in (v for v in nest.outer if v.extent >= 4 and v != store):
+            interleaves = all(o.coefficient(load) == store.extent for o in stores)
             # A few places between which nothing is read differently (zeros that
             # are put between elements): they are shuffled in.
-            alike = woven and store.extent <= FEW_PLACES
+            alike = interleaves and store.extent <= FEW_PLACES
             across = [o for o in loads if alike or o.coefficient(store) != 0]
-            if across and (woven or store.extent >= 4) and all(_moves(o, load, store, alike) for o in across):
+            if across and (interleaves or store.extent >= 4) and all(_moves(o, load, store, alike) for o in across):
                 return load, store
     return None
 
@@ -61,16 +61,16 @@ def _moves(offset: Index, load: Var, store: Var, alike: bool) -> bool:
 def interleaved(nest: Nest) -> Nest:
     """The nest with the variable of few places that it writes along joined with the one that steps over these."""
     stores = [s.offset for s in nest.stmts if isinstance(s, Store)]
-    if nest.inner or not stores:
+    if nest.reduced or not stores:
         return nest
     # Interleaved stores: two variables that step through memory together
     # become one, along which squares can be stored.
-    for short in (v for v in nest.rows if v.extent < 4 and all(o.coefficient(v) == 1 for o in stores)):
-        for var in (v for v in nest.rows if v != short and all(o.coefficient(v) == short.extent for o in stores)):
+    for short in (v for v in nest.outer if v.extent < 4 and all(o.coefficient(v) == 1 for o in stores)):
+        for var in (v for v in nest.outer if v != short and all(o.coefficient(v) == short.extent for o in stores)):
             both = Var(f"{var.name}{short.name}", var.extent * short.extent)
             # Stores step by one along the joined variable; loads see its quotient and remainder.
             mapping = {var: index(both) // short.extent, short: index(both) % short.extent}
-            rows = [both if v == var else v for v in nest.rows if v != short]
+            rows = [both if v == var else v for v in nest.outer if v != short]
             return nest.mapped(mapping, rows, [])
     return nest
 
@@ -80,8 +80,8 @@ def mirrored(nest: Nest) -> Nest:
     # Backwards along a variable is forwards along its mirror image: reads
     # become unit strides, writes negative ones or others.
     loads = [s.value.offset for s in nest.stmts if isinstance(s, Let) and isinstance(s.value, Load)]
-    back = [v for v in nest.rows if loads and all(o.coefficient(v) == -1 for o in loads)]
-    return nest.mapped({v: index(v) * -1 + (v.extent - 1) for v in back}, nest.rows, nest.inner) if back else nest
+    back = [v for v in nest.outer if loads and all(o.coefficient(v) == -1 for o in loads)]
+    return nest.mapped({v: index(v) * -1 + (v.extent - 1) for v in back}, nest.outer, nest.reduced) if back else nest
 
 
 def transpose_schedule(
@@ -101,7 +101,7 @@ def transpose_schedule(
     # Two lines that follow each other where stores pass the caches and reads are
     # fetched ahead: memory is written in pairs of lines.
     height = max(BLOCK, (2 if streams and ahead else 1) * LINE // itemsize)
-    others = prod(v.extent for v in nest.rows if v not in (load, store))
+    others = prod(v.extent for v in nest.outer if v not in (load, store))
     # A stripe as wide as a page for each line that is read: few entries of the address cache at a time.
     width = tuning.stripe_bytes // itemsize
     if store.extent <= FEW_PLACES and others >= tuning.enough_panels:
@@ -125,7 +125,7 @@ def transposed(nest: Nest, schedule: TransposeSchedule) -> tuple[Stmt, ...]:
     load, store = schedule.load, schedule.store
     ahead = tuple(x for x in _reads(nest) if x.buffer.name in schedule.prefetch and x.offset.coefficient(load) == 1)
     lines = next((x for x in ahead if _in_lines(x, load)), None)
-    others = tuple(v for v in nest.rows if v not in (load, store))
+    others = tuple(v for v in nest.outer if v not in (load, store))
     parts: list[_Panels] = []
     # Whole panels, the rests at the right and below, and the corner: four sizes at most, each with loops of its own.
     for columns, rows in product(pieces(load.extent, schedule.width), pieces(store.extent, schedule.height)):

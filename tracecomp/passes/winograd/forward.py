@@ -107,7 +107,7 @@ class _Convolution(TileProducts):
         transforms = [(form.places, form.to_results) for form in self.forms]
         results = along_each(terms, transforms, products)
         for n, (place, value) in enumerate(zip(self.results_at(first), results, strict=True)):
-            after = Copier({**at, **place}, f"_{n}").stmts((Let(ACCUMULATOR, value), *self.nest.after))
+            after = Copier({**at, **place}, f"_{n}").stmts((Let(ACCUMULATOR, value), *self.nest.epilogue))
             # A tile's second result may lie behind the border; it is computed and not stored.
             exists = both(*(in_range(i, v.extent) for v, i in place.items()))
             # The epilogue is written for each result, at its own place.

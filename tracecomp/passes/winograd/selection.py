@@ -65,7 +65,7 @@ class Windows:
 
     ``x`` moves along the axes and over ``images``, ``groups`` and ``channel``. ``other`` are the weights, which move
     over the windows, ``groups``, ``channel`` and ``filter``; or the result's gradient, which moves over ``images``,
-    places, ``groups`` and ``filter``. ``steady``: the weights are the same in many calls.
+    places, ``groups`` and ``filter``. ``frozen``: the weights are the same in many calls.
     """
 
     images: list[Var]
@@ -76,7 +76,7 @@ class Windows:
     x: Operand
     other: Operand
     gradient: bool
-    steady: bool
+    frozen: bool
 
     @property
     def in_lanes(self) -> bool:
@@ -86,7 +86,7 @@ class Windows:
     @property
     def speed(self) -> float:
         sizes = [axis.sizes for axis in self.axes]
-        return speed(self.channel.extent, self.filter.extent, product_of(self.images), sizes, self.steady)
+        return speed(self.channel.extent, self.filter.extent, product_of(self.images), sizes, self.frozen)
 
 
 def windows_of(nest: BilinearNest) -> Windows | None:
@@ -118,8 +118,8 @@ def _windows(nest: BilinearNest, x: Operand, other: Operand, gradient: bool) -> 
     if not axes or len(set(moved)) != len(moved) or len(filters) != 1 or len(channels) != 1:
         return None
     images = [v for v in places if v not in moved]
-    steady = not gradient and nest.is_steady(other)
-    return Windows(images, groups, axes, filters[0], channels[0], x, other, gradient, steady)
+    frozen = not gradient and nest.is_frozen(other)
+    return Windows(images, groups, axes, filters[0], channels[0], x, other, gradient, frozen)
 
 
 def _axis(x: Operand, place: Var, within: Var) -> list[Axis]:

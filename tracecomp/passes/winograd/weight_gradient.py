@@ -193,7 +193,7 @@ class WeightGradient(TileProducts):
         place[self.row] = run.start(number) + index(row)
         place[self.lane] = columns.start(column) + index(lane)
         for n, (within, value) in enumerate(zip(self.weights_at(), weights, strict=True)):
-            after = (Let(ACCUMULATOR, value), *self.nest.after)
+            after = (Let(ACCUMULATOR, value), *self.nest.epilogue)
             terms.stmts.extend(Copier({**place, **within}, f"_{n}").stmts(after))
         return row, self.in_lanes(lane, terms)
 

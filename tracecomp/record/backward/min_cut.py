@@ -13,6 +13,7 @@ from tracecomp.record.backward.extract import needed_nodes
 
 RECOMPUTED_KINDS = frozenset(("elementwise", "view", "pad", "concat", "creation"))
 MAX_NODES = 4000
+"""Nodes up to which a minimum cut is looked for, as its time grows faster than their number."""
 
 
 def choose_saved(

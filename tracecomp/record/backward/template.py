@@ -96,7 +96,7 @@ class Template:
         self._values.append(self._recorder.value(cast("Tensor", tensor)))
         return _Saved(len(self._values) - 1, mark)
 
-    def _check(self, holder: Any, what: str) -> None:
+    def _check(self, holder: object, what: str) -> None:
         """Note when ``holder`` keeps tensors of the recorded call, which are not those of later calls."""
         if any(self._recorder.of_the_call(t) for t in tensors_within(holder)):
             self._stale = (

@@ -55,7 +55,7 @@ def field_offset(field: str) -> int | None:
     if sys.implementation.name != "cpython":
         return None
 
-    def probe(x: Any = (1.5,), *, y: Any = (2.5,)) -> Any:
+    def probe(x: object = (1.5,), *, y: object = (2.5,)) -> Any:
         return x, y
 
     held = getattr(probe, field)

@@ -19,6 +19,7 @@ from tracecomp.record.guards.guard import Rows
 Array = np.ndarray[Any, Any]
 Strides = tuple[int, ...] | None
 _MAX_WORK = 10_000
+"""Steps after which numpy's search for a shared byte gives up, and the arrays count as sharing."""
 
 
 class MemoryGuard:
@@ -30,7 +31,7 @@ class MemoryGuard:
     """
 
     def __init__(
-        self, inputs: Sequence[tuple[Binding, str]], written: Iterable[Binding], leaves: Sequence[Any]
+        self, inputs: Sequence[tuple[Binding, str]], written: Iterable[Binding], leaves: Sequence[object]
     ) -> None:
         ids = {id(b) for b in written}
         known = [(b, name, _strides(read(b, leaves)), id(b) in ids) for b, name in inputs]
@@ -44,7 +45,7 @@ class MemoryGuard:
         self._written: list[Array] = []
         self._spans: tuple[_Spans, _Spans] = (_Spans(()), _Spans(()))
 
-    def check(self, leaves: Sequence[Any]) -> str | None:
+    def check(self, leaves: Sequence[object]) -> str | None:
         """Why this call does not fit, or None when it does."""
         arrays = [t._data for t in self._tensors]
         if len(self._known) != len(arrays) or any(a is not b() for a, b in zip(arrays, self._known, strict=True)):

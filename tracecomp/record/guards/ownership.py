@@ -60,7 +60,7 @@ def _of_package(kind: type) -> bool:
     return any(k.__module__.split(".")[0] == __name__.split(".")[0] for k in kind.__mro__)
 
 
-def is_module(value: Any) -> bool:
+def is_module(value: object) -> bool:
     """Whether ``value`` is a neural network's module."""
     if isinstance(value, type):
         return False

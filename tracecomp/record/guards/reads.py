@@ -8,7 +8,7 @@ fits is found out by taking the same steps again, so a list that was replaced by
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Set
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,6 +18,7 @@ from tracecomp.record.guards.class_versions import class_version
 from tracecomp.record.guards.ownership import is_opened, is_program_class
 from tracecomp.record.guards.slots import Contents, StateSlot
 from tracecomp.record.guards.snapshots import MISSING, PLAIN, ById, alike, freeze, plain_value, short
+from tracecomp.record.pytree import Leaves
 
 CONTAINERS = (list, tuple, dict, set, frozenset, deque, np.ndarray)
 
@@ -314,7 +315,7 @@ class Reads:
             found = self._roots[id(value)] = Read(None, None, value, where)
         return found
 
-    def check(self, leaves: Sequence[Any]) -> str | None:
+    def check(self, leaves: Leaves) -> str | None:
         for root in self._roots.values():
             for child in root.children.values():
                 found = child.miss(root.value)

@@ -45,7 +45,7 @@ class StateSlot:
         """Equal for two places that are the same."""
         return slot_id(self.mapping, self.key)
 
-    def value(self, default: Any = None) -> Any:
+    def value(self, default: object = None) -> Any:
         return self.mapping.get(self.key, default)
 
     def leaves(self) -> list[Any]:
@@ -56,28 +56,28 @@ class StateSlot:
         """The tensors held now."""
         return tensors_in(self.leaves())
 
-    def fill(self, leaves: Sequence[Any]) -> None:
+    def fill(self, leaves: Sequence[object]) -> None:
         """Hold ``leaves`` in the present tuples, lists and dicts."""
         self.put(unflatten(flatten(self.value(), []), leaves), True)
 
-    def put(self, value: Any, same_object: bool) -> None:
+    def put(self, value: object, same_object: bool) -> None:
         """Hold ``value`` from now on; with ``same_object``, lists and dicts that are here get new contents."""
         self.mapping[self.key] = _assigned(self.value(), value) if same_object else value
         if self.in_module:
             module_changes.epoch += 1
 
 
-def slot_id(mapping: Any, key: str) -> tuple[int, str]:
+def slot_id(mapping: object, key: str) -> tuple[int, str]:
     return (id(mapping.cell if isinstance(mapping, Contents) else mapping), key)
 
 
-def leaves_of(value: Any) -> list[Any]:
+def leaves_of(value: object) -> list[Any]:
     leaves: list[Any] = []
     flatten(value, leaves)
     return leaves
 
 
-def tensors_in(leaves: Sequence[Any]) -> list[Tensor]:
+def tensors_in(leaves: Sequence[object]) -> list[Tensor]:
     return [leaf for leaf in leaves if isinstance(leaf, Tensor)]
 
 

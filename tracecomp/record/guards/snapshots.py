@@ -22,8 +22,11 @@ _CONTAINERS = (list, tuple, set, frozenset, dict)
 MISSING = object()
 MODULE_INTERNALS = ("_parameters", "_buffers", "_modules")
 _FROZEN_SIZE = 1024
+"""Elements of a container up to which a guard remembers all of them."""
 _FROZEN_ARRAY = 65536
+"""Elements of an array up to which a guard remembers them."""
 _TEXT = 60
+"""Characters of a value that are shown."""
 
 
 class ById:

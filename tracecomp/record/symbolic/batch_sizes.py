@@ -10,6 +10,7 @@ import numpy as np
 from tracecomp.eager.tensor import Tensor
 from tracecomp.eager.vjp_program import ArrayType
 from tracecomp.ir.graph import Graph
+from tracecomp.ir.op import Attrs
 from tracecomp.ir.types import TensorType, int64
 from tracecomp.record.context import RecordingContext
 from tracecomp.record.size_range import SizeRange
@@ -60,7 +61,7 @@ class BatchSizes:
             self.sizes[leaf] = t
         return self.sizes[leaf]
 
-    def sized_operands(self, operands: tuple[Any, ...]) -> tuple[Any, ...]:
+    def sized_operands(self, operands: tuple[object, ...]) -> tuple[Any, ...]:
         """``operands`` with tensors in place of sizes."""
         if not any(type(x) is SymInt for x in operands):
             return operands
@@ -68,11 +69,11 @@ class BatchSizes:
         return tuple(x.tensor.to(dtype) if type(x) is SymInt and x.live else x for x in operands)
 
     @staticmethod
-    def without_sizes(attrs: dict[str, Any]) -> dict[str, Any]:
+    def without_sizes(attrs: Attrs) -> dict[str, Any]:
         """``attrs`` with plain numbers in place of sizes."""
         return {k: without(v) for k, v in attrs.items()}
 
-    def note_node(self, node: Any, attrs: dict[str, Any], operands: Sequence[Any], outs: Sequence[Tensor]) -> None:
+    def note_node(self, node: Any, attrs: Attrs, operands: Sequence[object], outs: Sequence[Tensor]) -> None:
         """Note how what a derivative rule sees depends on sizes."""
         shapes = [self.shape_of(x) if isinstance(x, Tensor) else () for x in operands]
         types = [(dtype, shape) for (dtype, _), shape in zip(node.types, shapes, strict=True)]

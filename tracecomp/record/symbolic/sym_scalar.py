@@ -99,12 +99,12 @@ class SymScalar:
     def __invert__(self) -> Any:
         return operator.invert(self.seen())
 
-    def __pow__(self, other: Any, modulus: Any = None) -> Any:
+    def __pow__(self, other: object, modulus: object = None) -> Any:
         if modulus is None:
             return arithmetic(operator.pow, self, other)
         return pow(self.seen(), _seen(other), _seen(modulus))
 
-    def __rpow__(self, other: Any) -> Any:
+    def __rpow__(self, other: object) -> Any:
         return arithmetic(operator.pow, other, self)
 
 
@@ -113,7 +113,7 @@ def dtype_of(value: int | float) -> DType:
     return float64 if isinstance(value, float) else int64
 
 
-def followed(value: Any) -> bool:
+def followed(value: object) -> bool:
     """Whether ``value`` is a plain number that a recording can follow."""
     return type(value) is float or (type(value) is int and -_LARGEST < value < _LARGEST)
 
@@ -125,15 +125,15 @@ def _tensor(x: Any, dtype: DType) -> Any:
     return x.tensor if x.tensor.dtype is dtype else x.tensor.to(dtype)
 
 
-def _seen(x: Any) -> Any:
+def _seen(x: object) -> Any:
     return x.seen() if type(x) is SymScalar else x
 
 
-def _plain(x: Any) -> Any:
+def _plain(x: object) -> Any:
     return x.value if type(x) is SymScalar else x
 
 
-def _number(x: Any) -> Any:
+def _number(x: object) -> Any:
     """A size that a recording follows as a number like others."""
     return x if type(x) is SymScalar or not hasattr(x, "number") else x.number()
 
@@ -161,7 +161,7 @@ def arithmetic(op: Callable[..., Any], *operands: Any) -> Any:
     return SymScalar(modes.recorder, tensor, value)
 
 
-def _compare(op: Callable[..., Any], a: Any, b: Any) -> Any:
+def _compare(op: Callable[..., object], a: object, b: object) -> Any:
     if not isinstance(b, int | float):
         return NotImplemented
     a, b = _number(a), _number(b)
@@ -172,7 +172,7 @@ def _compare(op: Callable[..., Any], a: Any, b: Any) -> Any:
         return bool(op(_tensor(a, dtype), _tensor(b, dtype)))
 
 
-def _divided(op: Callable[..., Any], a: Any, b: Any) -> Any:
+def _divided(op: Callable[..., object], a: object, b: object) -> Any:
     """A quotient: whether the divisor is zero decides whether Python raises."""
     if op is not operator.truediv and (isinstance(a, float) or isinstance(b, float)):
         return op(_seen(a), _seen(b))
@@ -217,7 +217,7 @@ def _define() -> None:
         setattr(SymScalar, f"__{name}__", lambda self, op=op: arithmetic(op, self))
 
 
-def _binary(name: str, apply: Callable[..., Any]) -> None:
+def _binary(name: str, apply: Callable[..., object]) -> None:
     op, name = getattr(operator, name), name.rstrip("_")
     setattr(SymScalar, f"__{name}__", lambda self, other: apply(op, self, other))
     setattr(SymScalar, f"__r{name}__", lambda self, other: apply(op, other, self))

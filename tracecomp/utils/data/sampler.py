@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from typing import Any, Generic, TypeVar
 
+from tracecomp.communication.combine import share
+from tracecomp.communication.world import world
 from tracecomp.eager.rng import Generator
 from tracecomp.functional import names as T
 from tracecomp.ir.types import float64
@@ -107,34 +109,80 @@ class SubsetRandomSampler(Sampler[int]):
 class DistributedSampler(Sampler[int]):
     """The share of the indices that process ``rank`` of ``num_replicas`` takes; ``set_epoch`` before every pass.
 
-    Shares are equal: indices are repeated, or with ``drop_last`` left out. There is one process unless told otherwise.
+    Both are those of the default group of ``tracecomp.distributed`` unless they are given. Shares are equal: indices
+    are repeated, or with ``drop_last`` left out.
+
+    With ``shards=S``, shares are those of S logical shards, ``shard_size`` indices of each at a time. This process
+    gives those of its neighbouring shards in a row, so ``DataLoader(batch_size=sampler.batch_size)`` makes batches for
+    ``DistributedDataParallel(shards=S)``, and a global batch has the same samples for any number of processes.
+    ``state_dict()`` says how many global batches were ``given``; any number of processes may go on there.
     """
 
     def __init__(
         self, dataset: Sized, num_replicas: int | None = None, rank: int | None = None, shuffle: bool = True,
-        seed: int = 0, drop_last: bool = False,
+        seed: int = 0, drop_last: bool = False, *, shards: int | None = None, shard_size: int = 1,
     ) -> None:  # fmt: skip
+        group = world.default
         self.dataset = dataset
-        self.num_replicas = 1 if num_replicas is None else num_replicas
-        self.rank = 0 if rank is None else rank
+        self.num_replicas = num_replicas if num_replicas is not None else group.size() if group is not None else 1
+        self.rank = rank if rank is not None else group.rank() if group is not None else 0
         if not 0 <= self.rank < self.num_replicas:
-            raise ValueError(f"Invalid rank {rank}, rank should be in the interval [0, {self.num_replicas - 1}]")
+            raise ValueError(f"Invalid rank {self.rank}, rank should be in the interval [0, {self.num_replicas - 1}]")
         self.shuffle, self.seed, self.drop_last, self.epoch = shuffle, seed, drop_last, 0
+        if shards is not None and not (self.num_replicas <= shards and shard_size > 0):
+            raise ValueError(f"{shards} shards of {shard_size} indices for {self.num_replicas} processes: not possible")
+        self.shards, self.shard_size, self._skip = shards, shard_size, 0
+
+    @property
+    def batch_size(self) -> int:
+        """Indices that this process gives of one global batch."""
+        return len(self._own()) * self.shard_size
+
+    def _own(self) -> range:
+        """The logical shards of this process; without shards it is one itself."""
+        return (
+            range(self.rank, self.rank + 1)
+            if self.shards is None
+            else range(*share(self.shards, self.rank, self.num_replicas))
+        )
 
     def set_epoch(self, epoch: int) -> None:
-        """Shuffle otherwise from now on."""
-        self.epoch = epoch
+        """Shuffle otherwise from now on, and begin at the first index."""
+        self.epoch, self._skip = epoch, 0
+
+    def state_dict(self) -> dict[str, int]:
+        """Where a pass would go on: the epoch, and global batches given in it."""
+        return {"epoch": self.epoch, "batches": self._skip}
+
+    def load_state_dict(self, state: Mapping[str, int]) -> None:
+        """Let the next pass begin where ``state`` says."""
+        self.epoch, self._skip = state["epoch"], state["batches"]
+
+    def given(self, batches: int = 1) -> None:
+        """Note that so many more global batches have been trained on."""
+        self._skip += batches
 
     def __iter__(self) -> Iterator[int]:
-        count, total = len(self.dataset), len(self) * self.num_replicas
+        count, parts = len(self.dataset), self.shards or self.num_replicas
+        each = self._each()
         generator = Generator().manual_seed(self.seed + self.epoch)
         order = T.randperm(count, generator=generator).tolist() if self.shuffle else list(range(count))
-        repeated = itertools.islice(itertools.cycle(order), total)
-        return itertools.islice(repeated, self.rank, None, self.num_replicas)
+        repeated = list(itertools.islice(itertools.cycle(order), each * parts))
+        rows = [repeated[part::parts] for part in self._own()]
+        for start in range(self._skip * self.shard_size, each, self.shard_size):
+            for row in rows:
+                yield from row[start : start + self.shard_size]
+
+    def _each(self) -> int:
+        """Indices of one shard in a pass."""
+        count, parts = len(self.dataset), self.shards or self.num_replicas
+        if self.shards is None:
+            return count // parts if self.drop_last else -(-count // parts)
+        whole = parts * self.shard_size
+        return (count // whole if self.drop_last else -(-count // whole)) * self.shard_size
 
     def __len__(self) -> int:
-        count = len(self.dataset)
-        return count // self.num_replicas if self.drop_last else -(-count // self.num_replicas)
+        return (self._each() - self._skip * self.shard_size) * len(self._own())
 
 
 class WeightedRandomSampler(Sampler[int]):

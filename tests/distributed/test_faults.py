@@ -1,0 +1,58 @@
+"""A process that dies, leaves, comes late or disagrees is an error in all others, which names it and the operation."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.distributed.gangs import Ended, gang
+
+SCRIPT = str(Path(__file__).with_name("faulty.py"))
+REDUCTION = "all_reduce(SUM, float32[4])"
+
+
+def faulty(fault: str, size: int = 3) -> Sequence[Ended]:
+    """Three processes of which rank 1 is at fault; all end, soon."""
+    begin = time.monotonic()
+    ended = gang(size, SCRIPT, fault, seconds=60)
+    assert all("started" in e.text for e in ended)
+    assert time.monotonic() - begin < 40  # most of it is the start
+    assert all(e.status for rank, e in enumerate(ended) if rank != 1)
+    return [ended[0], ended[2]]
+
+
+@pytest.mark.parametrize(
+    ("fault", "what"),
+    [
+        ("killed", "rank 1 died"),
+        ("raises", "rank 1 died of ValueError: planted"),
+        ("leaves", "rank 1 has ended"),
+        ("late", "rank 1"),
+    ],
+)
+def test_an_absent_process_is_named_with_the_operation_that_waited(fault: str, what: str) -> None:
+    for other in faulty(fault):
+        assert "DistBackendError" in other.text and what in other.text and REDUCTION in other.text, other.text
+
+
+@pytest.mark.parametrize(
+    ("fault", "theirs"),
+    [
+        ("shape", "all_reduce(SUM, float32[5])"),
+        ("dtype", "all_reduce(SUM, float64[4])"),
+        ("order", "broadcast(from 0, float32[4])"),
+        ("op", "all_reduce(MAX, float32[4])"),
+    ],
+)
+def test_processes_that_disagree_are_told_who_called_what(fault: str, theirs: str) -> None:
+    for other in faulty(fault):
+        assert "ranks disagree" in other.text, other.text
+        assert f"rank 1 called {theirs}" in other.text and REDUCTION in other.text, other.text
+
+
+def test_a_monitored_barrier_names_who_did_not_come() -> None:
+    first, _ = faulty("barrier")
+    assert "Rank 1 failed to pass monitoredBarrier in 500 ms" in first.text

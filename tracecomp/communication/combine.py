@@ -1,0 +1,112 @@
+"""How two arrays become one in a reduction, and the order in which many do.
+
+Floats are added along one binary tree over the *leaves* of a reduction: its left part has the largest power of two of
+leaves that leaves something to the right. Who adds does not matter, so neither does how many processes there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+Node = tuple[int, int]
+"""The leaves ``range(*node)``."""
+
+
+class ReduceOp(Enum):
+    """How a reduction over processes combines values. Members behave as ``torch.distributed.ReduceOp``."""
+
+    SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR, BXOR, PREMUL_SUM = range(9)
+
+    @property
+    def RedOpType(self) -> type[ReduceOp]:
+        return ReduceOp
+
+    def __call__(self) -> ReduceOp:
+        return self
+
+
+_ARITHMETIC: Mapping[ReduceOp, Any] = {
+    ReduceOp.SUM: np.add, ReduceOp.AVG: np.add, ReduceOp.PRODUCT: np.multiply, ReduceOp.MIN: np.minimum,
+    ReduceOp.MAX: np.maximum, ReduceOp.BAND: np.bitwise_and, ReduceOp.BOR: np.bitwise_or,
+    ReduceOp.BXOR: np.bitwise_xor,
+}  # fmt: skip
+_BITS = (ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR)
+
+
+def check(op: ReduceOp, dtype: np.dtype[Any]) -> None:
+    """RuntimeError when values of ``dtype`` cannot be combined so."""
+    if op not in _ARITHMETIC:
+        raise RuntimeError(f"ReduceOp.{op.name} needs a factor, which is not supported: multiply before the reduction")
+    if op in _BITS and dtype.kind not in "biu":
+        raise RuntimeError(f"Cannot use ReduceOp.{op.name} with {dtype.name}: its elements are not integers")
+    if op in (ReduceOp.MIN, ReduceOp.MAX) and dtype.kind == "c":
+        raise RuntimeError(f"Cannot use ReduceOp.{op.name} with {dtype.name}: complex numbers have no order")
+    if op is ReduceOp.AVG and dtype.kind in "biu":
+        raise RuntimeError(f"Cannot use ReduceOp.AVG with {dtype.name}: a mean is no integer")
+
+
+def combined(op: ReduceOp, a: Array, b: Array) -> Array:
+    """Left operand ``a``, right operand ``b``: a new array."""
+    with np.errstate(all="ignore"):
+        result: Array = np.asarray(_ARITHMETIC[op](a, b), a.dtype)
+    return result
+
+
+def finished(op: ReduceOp, array: Array, leaves: int) -> Array:
+    """What is left to do after the tree: the division of a mean."""
+    if op is not ReduceOp.AVG or leaves == 1:
+        return array
+    with np.errstate(all="ignore"):
+        result: Array = np.asarray(array / array.dtype.type(leaves), array.dtype)
+    return result
+
+
+def children(node: Node) -> tuple[Node, Node]:
+    """Left and right part of a node of several leaves."""
+    low, high = node
+    middle = low + (1 << ((high - low - 1).bit_length() - 1))
+    return (low, middle), (middle, high)
+
+
+def parts(leaves: int, own: Node) -> list[Node]:
+    """The largest nodes of the tree over ``range(leaves)`` that lie in ``own``, from left to right."""
+    found: list[Node] = []
+    stack: list[Node] = [(0, leaves)]
+    while stack:
+        node = stack.pop()
+        if own[0] <= node[0] and node[1] <= own[1]:
+            found.append(node)
+        elif node[0] < own[1] and own[0] < node[1]:
+            stack.extend(reversed(children(node)))
+    return found
+
+
+def evaluated(op: ReduceOp, node: Node, known: Mapping[Node, Array]) -> Array:
+    """The value of ``node`` from values of nodes below it."""
+    found = known.get(node)
+    if found is not None:
+        return found
+    left, right = children(node)
+    return combined(op, evaluated(op, left, known), evaluated(op, right, known))
+
+
+def of_leaves(op: ReduceOp, values: Sequence[Array], first: int = 0) -> Mapping[Node, Array]:
+    """Nodes of single leaves, from the leaf ``first`` on."""
+    return {(first + i, first + i + 1): value for i, value in enumerate(values)}
+
+
+def alone(op: ReduceOp, leaves: Sequence[Array]) -> Array:
+    """All ``leaves`` combined by one process; a new array."""
+    check(op, leaves[0].dtype)
+    result = finished(op, evaluated(op, (0, len(leaves)), of_leaves(op, leaves)), len(leaves))
+    return result.copy() if result is leaves[0] else result
+
+
+def share(leaves: int, rank: int, size: int) -> Node:
+    """The leaves of one of ``size`` processes: neighbours, and as many as others have, or one more."""
+    return rank * leaves // size, (rank + 1) * leaves // size

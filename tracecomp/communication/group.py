@@ -1,0 +1,270 @@
+"""A group of processes, and its collectives on arrays."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from tracecomp.communication import combine
+from tracecomp.communication.combine import Node, ReduceOp
+from tracecomp.communication.messages import Array, Kind, Sending
+from tracecomp.communication.messenger import Messenger, Place
+from tracecomp.communication.work import Worker
+
+_SMALL = 1 << 13
+"""Bytes up to which every process gets everything and computes a reduction by itself."""
+
+
+class Group:
+    """The processes ``ranks``, in this order. All of them call the same collectives in the same order.
+
+    Ranks in arguments of methods are places within the group. Collectives run at once, in the calling thread;
+    ``worker`` puts them in a row with those that do not; ``sender`` ends sends that nobody waits for.
+    """
+
+    def __init__(
+        self, messenger: Messenger, ranks: Sequence[int], number: int, seconds: float, backend: str, name: str
+    ) -> None:
+        self.messenger, self.ranks, self.number, self.seconds = messenger, tuple(ranks), number, seconds
+        self.backend, self.group_name, self.group_desc = backend, name, "undefined"
+        self.place = self.ranks.index(messenger.rank)
+        self.worker, self.sender = Worker(f"tracecomp group {name}"), Worker(f"tracecomp sends of {name}")
+        self._count = 0
+
+    def __repr__(self) -> str:
+        how = self.messenger.transport.name
+        return f"ProcessGroup({self.group_name!r}, rank {self.place} of {len(self.ranks)}, {self.backend} over {how})"
+
+    def rank(self) -> int:
+        """This process's place in the group."""
+        return self.place
+
+    def size(self) -> int:
+        """How many processes the group has."""
+        return len(self.ranks)
+
+    def name(self) -> str:
+        """The backend that was asked for."""
+        return self.backend
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        """How long an operation may take from now on."""
+        self.seconds = timeout.total_seconds()
+
+    # ---- one collective
+
+    def _enter(self, what: str) -> _Call:
+        """The next collective; ``what`` must be the same text in all processes."""
+        self._count += 1
+        call = _Call(self, self._count, what)
+        if len(self.ranks) > 1:
+            self.messenger.call(self._count, call.at)
+        return call
+
+    def barrier(self) -> None:
+        """Come back when all processes have called it."""
+        call, empty, step = self._enter("barrier()"), np.empty(0, np.uint8), 1
+        while step < self.size():
+            call.send((self.place + step) % self.size(), empty)
+            call.receive((self.place - step) % self.size())
+            step *= 2
+        call.end()
+
+    def broadcast(self, array: Array, root: int) -> Array:
+        """The array of ``root``, along a binary tree; the others' say shape and dtype."""
+        call = self._enter(f"broadcast(from {self.ranks[root]}, {_type(array)})")
+        size, me = self.size(), (self.place - root) % self.size()
+        step = 1
+        while step < size:
+            if step <= me < 2 * step:
+                array = call.receive((self.place - step) % size).view(array.dtype).reshape(array.shape)
+            elif me < step and me + step < size:
+                call.send((self.place + step) % size, array)
+            step *= 2
+        call.end()
+        return array
+
+    def all_gather(self, array: Array) -> list[Array]:
+        """The arrays of all processes, which have one shape and dtype."""
+        call = self._enter(f"all_gather({_type(array)})")
+        return [_like(array, body) for body in call.exchange([array] * self.size())]
+
+    def gather_bytes(self, array: Array, what: str) -> list[Array]:
+        """The bytes of all processes, of any number each."""
+        return self._enter(what).exchange([array] * self.size())
+
+    def all_to_all(self, arrays: Sequence[Array], what: str) -> list[Array]:
+        """The bytes that every process has for this one; ``arrays`` are those for every process."""
+        return self._enter(what).exchange(arrays)
+
+    def gather(self, array: Array, root: int) -> list[Array]:
+        """At ``root`` the arrays of all processes, elsewhere nothing."""
+        call = self._enter(f"gather(to {self.ranks[root]}, {_type(array)})")
+        found: list[Array] = []
+        if self.place == root:
+            found = [array if r == root else _like(array, call.receive(r)) for r in range(self.size())]
+        else:
+            call.send(root, array)
+        call.end()
+        return found
+
+    def scatter(self, arrays: Sequence[Array], like: Array, root: int) -> Array:
+        """The array that ``root`` has for this process; ``like`` says shape and dtype."""
+        call = self._enter(f"scatter(from {self.ranks[root]}, {_type(like)})")
+        if self.place != root:
+            found = _like(like, call.receive(root))
+        else:
+            found = arrays[root]
+            for r in range(self.size()):
+                if r != root:
+                    call.send(r, arrays[r])
+        call.end()
+        return found
+
+    # ---- reductions
+
+    def all_reduce(
+        self, leaves: Sequence[Array], op: ReduceOp, total: int | None = None, what: str = "all_reduce"
+    ) -> Array:
+        """``leaves`` of all processes combined along the tree over all ``total`` leaves, one per process by default.
+
+        With more, a process has those of ``combine.share``.
+        """
+        total = self.size() if total is None else total
+        first = leaves[0]
+        combine.check(op, first.dtype)
+        name = f"{what}({op.name}, {_type(first)})" if total == self.size() else f"{what}({op.name}, {total} leaves)"
+        call = self._enter(name)
+        own = combine.share(total, self.place, self.size())
+        known = _subtrees(op, leaves, own, total)
+        if self.size() == 1:
+            result = combine.evaluated(op, (0, total), known)
+        elif first.nbytes <= _SMALL:
+            bodies = call.exchange([_joined(known)] * self.size())
+            result = self._evaluated(op, bodies, first.dtype, total).reshape(first.shape)
+        else:
+            result = self._by_pieces(call, op, known, first, total)
+        result = combine.finished(op, result, total)
+        return result.copy() if result is first else result
+
+    def _by_pieces(self, call: _Call, op: ReduceOp, known: Mapping[Node, Array], like: Array, total: int) -> Array:
+        """Every process combines one piece of the array, then all get all pieces."""
+        cuts = [like.size * r // self.size() for r in range(self.size() + 1)]
+        flat = {node: value.reshape(-1) for node, value in known.items()}
+        to = [_joined({n: v[a:b] for n, v in flat.items()}) for a, b in pairwise(cuts)]
+        mine = self._evaluated(op, call.exchange(to, end=False), like.dtype, total)
+        pieces = call.exchange([mine] * self.size())
+        return np.concatenate([p.view(like.dtype) for p in pieces]).reshape(like.shape)
+
+    def _evaluated(self, op: ReduceOp, bodies: Sequence[Array], dtype: np.dtype[Any], total: int) -> Array:
+        """The root of the tree from the subtrees that each process has sent in a row."""
+        known: dict[Node, Array] = {}
+        for rank, body in enumerate(bodies):
+            nodes = combine.parts(total, combine.share(total, rank, self.size()))
+            known.update(zip(nodes, body.view(dtype).reshape(len(nodes), -1), strict=True))
+        return combine.evaluated(op, (0, total), known)
+
+    def reduce(self, array: Array, op: ReduceOp, root: int) -> Array | None:
+        """At ``root`` the arrays of all processes combined, elsewhere None."""
+        combine.check(op, array.dtype)
+        call = self._enter(f"reduce({op.name}, to {self.ranks[root]}, {_type(array)})")
+        if self.place != root:
+            call.send(root, array)
+            call.end()
+            return None
+        arrays = [array if r == root else _like(array, call.receive(r)) for r in range(self.size())]
+        call.end()
+        return self._of_processes(op, arrays)
+
+    def reduce_scatter(self, arrays: Sequence[Array], op: ReduceOp) -> Array:
+        """``arrays[rank]`` of all processes combined, at each process its own."""
+        like = arrays[self.place]
+        combine.check(op, like.dtype)
+        call = self._enter(f"reduce_scatter({op.name}, {', '.join(_type(a) for a in arrays)})")
+        return self._of_processes(op, [_like(like, body) for body in call.exchange(arrays)])
+
+    def _of_processes(self, op: ReduceOp, arrays: Sequence[Array]) -> Array:
+        result = combine.evaluated(op, (0, self.size()), combine.of_leaves(op, arrays))
+        return combine.finished(op, result, self.size())
+
+    # ---- point to point
+
+    def send(self, array: Array, to: int, tag: int) -> Sending:
+        """Start to send to one process."""
+        return self.messenger.send(self.ranks[to], Kind.POINT, self.number, tag, array)
+
+    def receive(
+        self, sources: Sequence[int], tag: int, what: str, seconds: float | None = None
+    ) -> tuple[int, Array]:  # fmt: skip
+        """The next message with ``tag`` that one of ``sources`` sends: its place and bytes."""
+        at = self.at(what, seconds)
+        message = self.messenger.receive_any([self.ranks[s] for s in sources], Kind.POINT, tag, at)
+        return self.ranks.index(message.source), message.body
+
+    def receive_within(self, sources: Sequence[int], tag: int, what: str, seconds: float, fatal: bool = True) -> None:
+        """Wait for a message without content; what goes wrong ends the group only if it is ``fatal``."""
+        self.messenger.receive_any([self.ranks[s] for s in sources], Kind.POINT, tag, self.at(what, seconds), fatal)
+
+    def at(self, what: str, seconds: float | None = None) -> Place:
+        """Where a wait of this group belongs."""
+        limit = self.seconds if seconds is None else seconds
+        return Place(self.number, self.ranks, what, time.monotonic() + limit, limit)
+
+
+class _Call:
+    """One collective under way: its messages carry its number."""
+
+    def __init__(self, group: Group, number: int, what: str) -> None:
+        self._group, self._number = group, number
+        self.at = group.at(what)
+        self._sent: list[Sending] = []
+
+    def send(self, to: int, array: Array) -> None:
+        group = self._group
+        self._sent.append(group.messenger.send(group.ranks[to], Kind.DATA, group.number, self._number, array))
+
+    def receive(self, source: int) -> Array:
+        group = self._group
+        return group.messenger.receive(group.ranks[source], Kind.DATA, self._number, self.at)
+
+    def exchange(self, arrays: Sequence[Array], end: bool = True) -> list[Array]:
+        """Send ``arrays[r]`` to every process; the bytes that each of them sent."""
+        group = self._group
+        size, place = group.size(), group.place
+        for step in range(size):
+            self.send((place + step) % size, arrays[(place + step) % size])
+        found = [self.receive(r) for r in range(size)]
+        if end:
+            self.end()
+        return found
+
+    def end(self) -> None:
+        """Wait until all is sent."""
+        self._group.messenger.flush(self._sent, self.at)
+
+
+def _type(array: Array) -> str:
+    return f"{array.dtype.name}{list(array.shape)}"
+
+
+def _like(array: Array, body: Array) -> Array:
+    return body.view(array.dtype).reshape(array.shape)
+
+
+def _subtrees(op: ReduceOp, leaves: Sequence[Array], own: Node, total: int) -> dict[Node, Array]:
+    """What one process can combine by itself: the largest nodes over its leaves."""
+    if len(leaves) != own[1] - own[0]:
+        raise ValueError(f"expected {own[1] - own[0]} leaves, those of {list(range(*own))}, got {len(leaves)}")
+    known = combine.of_leaves(op, leaves, own[0])
+    return {node: combine.evaluated(op, node, known) for node in combine.parts(total, own)}
+
+
+def _joined(known: Mapping[Node, Array]) -> Array:
+    """Values of nodes in a row."""
+    values = [v.reshape(-1) for v in known.values()]
+    return values[0] if len(values) == 1 else np.concatenate(values)

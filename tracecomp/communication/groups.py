@@ -1,0 +1,61 @@
+"""Making groups and giving them up."""
+
+from __future__ import annotations
+
+import atexit
+import sys
+from collections.abc import Sequence
+
+from tracecomp.communication.group import Group
+from tracecomp.communication.messages import Transport
+from tracecomp.communication.messenger import Messenger
+from tracecomp.communication.stores import Store
+from tracecomp.communication.world import world
+
+
+def begin(transport: Transport, seconds: float, backend: str, name: str, store: Store | None) -> Group:
+    """Make the default group of all processes of ``transport``."""
+    world.messenger, world.store = Messenger(transport), store
+    world.default = _made(world.messenger, range(transport.size), seconds, backend, name)
+    return world.default
+
+
+def add(ranks: Sequence[int], seconds: float, backend: str, name: str) -> Group | None:
+    """Make a group; None when this process is not in it. All processes make the same groups in the same order."""
+    if world.messenger is None or world.messenger.rank not in ranks:
+        world.made += 1
+        return None
+    return _made(world.messenger, ranks, seconds, backend, name)
+
+
+def _made(messenger: Messenger, ranks: Sequence[int], seconds: float, backend: str, name: str) -> Group:
+    world.made += 1
+    group = Group(messenger, ranks, world.made, seconds, backend, name or str(world.made - 1))
+    world.groups[group.group_name] = group
+    return group
+
+
+def drop(group: Group) -> None:
+    """Forget one group."""
+    group.worker.stop()
+    group.sender.stop()
+    group.messenger.forget(group.number)
+    world.groups.pop(group.group_name, None)
+
+
+def end(how: str = "has left: it destroyed its process group") -> None:
+    """Forget all groups and tell the other processes."""
+    for group in [*world.groups.values()]:
+        drop(group)
+    if world.messenger is not None:
+        world.messenger.leave(how)
+    world.default = world.messenger = world.store = None
+    world.made = 0
+
+
+@atexit.register
+def _at_exit() -> None:
+    """A process that ends without having destroyed its groups tells the others why it ends."""
+    if world.default is not None:
+        error = getattr(sys, "last_value", None)
+        end(f"died of {type(error).__name__}: {error}" if error is not None else "has ended")

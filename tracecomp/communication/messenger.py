@@ -1,0 +1,234 @@
+"""Letter boxes over a transport: waiting for messages, noticing who died, left or disagrees.
+
+Whichever thread waits moves the bytes of all; others wait until it has found something.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tracecomp.communication.errors import DistBackendError
+from tracecomp.communication.messages import Array, Kind, Message, Sending, Transport, as_bytes, header
+
+_Box = tuple[int, Kind, int, int]
+_NOTHING = np.empty(0, np.uint8)
+_TURN = 0.5
+"""Seconds after which who waits looks whether it has waited too long."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a wait belongs, for its error: the group with its members, the operation, and until when it may take."""
+
+    group: int
+    members: Sequence[int]
+    what: str
+    deadline: float
+    seconds: float
+
+
+class Messenger:
+    """Messages of this process to and from all others. Methods may be called by any thread."""
+
+    def __init__(self, transport: Transport) -> None:
+        self.transport = transport
+        self.rank, self.size = transport.rank, transport.size
+        self._changed = threading.Condition()
+        self._pumping = False
+        self._boxes: dict[_Box, deque[Message]] = {}
+        self._gone: dict[int, str] = {}  # processes that ended, and how
+        self._broken: dict[int, str] = {}  # groups in which an operation failed, and why
+        self._called: dict[tuple[int, int], tuple[str, Sequence[int]]] = {}  # not yet compared with the neighbour's
+        self._heard: dict[tuple[int, int], tuple[int, str]] = {}  # neighbours' calls that are not made here yet
+        self._closed = False
+
+    # ---- sending and receiving
+
+    def send(self, peer: int, kind: Kind, group: int, number: int, array: Array) -> Sending:
+        """Start to send; ``array`` must not change before the sending is done."""
+        body = as_bytes(array)
+        if peer == self.rank:
+            self._deliver([Message(peer, kind, group, number, body.copy())])
+            return Sending(done=True)
+        return self.transport.send(peer, header(kind, group, number, len(body)), body)
+
+    def receive(self, source: int, kind: Kind, number: int, place: Place) -> Array:
+        """The bytes of the next message from ``source``."""
+        return self.receive_any((source,), kind, number, place).body
+
+    def receive_any(self, sources: Sequence[int], kind: Kind, number: int, place: Place, fatal: bool = True) -> Message:
+        """The next message that one of ``sources`` has sent. What goes wrong ends the group, unless not ``fatal``."""
+        found: list[Message] = []
+
+        def ready() -> bool:
+            message = self._next(sources, kind, place.group, number)
+            if message is not None:
+                found.append(message)
+            return message is not None
+
+        self._wait(ready, sources, place, fatal)
+        return found[0]
+
+    def arrived(self, sources: Sequence[int], kind: Kind, group: int, number: int) -> bool:
+        """Whether a message from one of ``sources`` is there."""
+        self._step(0.0)
+        with self._changed:
+            return any(self._boxes.get((s, kind, group, number)) for s in sources)
+
+    def flush(self, sendings: Iterable[Sending], place: Place) -> None:
+        """Wait until everything is sent."""
+        waiting = [s for s in sendings if not s.done]
+        if waiting:
+            self._wait(lambda: all(s.done for s in waiting), (), place)
+
+    def _next(self, sources: Sequence[int], kind: Kind, group: int, number: int) -> Message | None:
+        for source in sources:
+            box = self._boxes.get((source, kind, group, number))
+            if box:
+                message = box.popleft()
+                if not box:
+                    del self._boxes[source, kind, group, number]
+                return message
+        return None
+
+    # ---- waiting
+
+    def _wait(self, ready: Callable[[], bool], sources: Sequence[int], place: Place, fatal: bool = True) -> None:
+        while True:
+            with self._changed:
+                if ready():
+                    return
+                why = self._obstacle(sources, place)
+            if why is not None:
+                if fatal:
+                    self.break_off(place, why)
+                raise DistBackendError(why)
+            self._step(min(_TURN, max(place.deadline - time.monotonic(), 0.0)))
+
+    def _step(self, seconds: float) -> None:
+        """Move bytes, or wait for the thread that does."""
+        with self._changed:
+            if self._pumping:
+                self._changed.wait(seconds)
+                return
+            self._pumping = True
+        found: list[Message] = []
+        try:
+            found = self.transport.pump(seconds)
+        finally:
+            with self._changed:
+                self._pumping = False
+                self._deliver(found)
+                self._changed.notify_all()
+
+    def _obstacle(self, sources: Sequence[int], place: Place) -> str | None:
+        """Why what is waited for cannot come. The lock is held."""
+        if place.group in self._broken:
+            return self._broken[place.group]
+        for rank in (*sources, *place.members):
+            how = self._gone.get(rank)
+            if how is not None and (rank in sources or how.startswith("died")):
+                return f"rank {rank} {how}, while rank {self.rank} was in {place.what}"
+        if time.monotonic() < place.deadline:
+            return None
+        asked = f" for rank {', '.join(map(str, sources))}" if sources else ""
+        return f"rank {self.rank} waited {place.seconds:g} s{asked} in {place.what}"
+
+    # ---- failures
+
+    def break_off(self, place: Place, why: str) -> None:
+        """Tell the members of a group that an operation failed: theirs do too."""
+        with self._changed:
+            if place.group in self._broken:
+                return
+            self._broken[place.group] = why
+            others = [m for m in place.members if m != self.rank and m not in self._gone]
+            self._changed.notify_all()
+        for rank in others:
+            self.send(rank, Kind.ABORT, place.group, 0, np.frombuffer(why.encode(), np.uint8))
+        self.transport.wake()
+
+    def call(self, number: int, place: Place) -> None:
+        """Say that the members' collective ``number`` is ``place.what`` here; compare with what a neighbour says."""
+        members = place.members
+        at = members.index(self.rank)
+        key = place.group, number
+        with self._changed:
+            self._called[key] = place.what, members
+            heard = self._heard.pop(key, None)
+            if heard is not None:
+                self._compare(key, *heard)
+            if place.group in self._broken:
+                raise DistBackendError(self._broken[place.group])
+        text = np.frombuffer(place.what.encode(), np.uint8)
+        self.send(members[(at + 1) % len(members)], Kind.CHECK, place.group, number, text)
+
+    def _compare(self, key: tuple[int, int], source: int, theirs: str) -> None:
+        """Nothing, or the end of the group. The lock is held."""
+        mine, members = self._called.pop(key)
+        if mine == theirs or key[0] in self._broken:
+            return
+        why = f"ranks disagree: rank {source} called {theirs}, rank {self.rank} called {mine}"
+        self._broken[key[0]] = why
+        for rank in members:
+            if rank not in self._gone and rank != self.rank:
+                self.send(rank, Kind.ABORT, key[0], 0, np.frombuffer(why.encode(), np.uint8))
+
+    # ---- arriving
+
+    def _deliver(self, messages: Sequence[Message]) -> None:
+        with self._changed:
+            for m in messages:
+                if m.kind is Kind.CHECK:
+                    self._check(m)
+                elif m.kind is Kind.ABORT:
+                    self._broken.setdefault(m.group, m.text)
+                elif m.kind is Kind.LEAVE:
+                    self._gone[m.source] = m.text
+                elif m.kind is Kind.LOST:
+                    self._gone.setdefault(m.source, "died: its connection is closed")
+                else:
+                    self._boxes.setdefault((m.source, m.kind, m.group, m.number), deque()).append(m)
+
+    def _check(self, message: Message) -> None:
+        key = message.group, message.number
+        if key in self._called:
+            self._compare(key, message.source, message.text)
+        else:
+            self._heard[key] = message.source, message.text
+
+    # ---- the end
+
+    def forget(self, group: int) -> None:
+        """Nothing more is sent or received in a group."""
+        with self._changed:
+            for table in (self._called, self._heard):
+                for key in [k for k in table if k[0] == group]:
+                    del table[key]
+            for box in [b for b in self._boxes if b[2] == group]:
+                del self._boxes[box]
+
+    def leave(self, how: str) -> None:
+        """Tell all others that this process takes no further part, and why; close the transport."""
+        if self._closed:
+            return
+        self._closed = True
+        text = np.frombuffer(how.encode(), np.uint8)
+        others = [r for r in range(self.size) if r != self.rank and not self._gone.get(r, "").startswith("died")]
+        sent = [self.send(rank, Kind.LEAVE, 0, 0, text) for rank in others]
+        end = time.monotonic() + 5.0
+        while not all(s.done for s in sent) and time.monotonic() < end:
+            self._step(0.05)
+        self.transport.close()
+
+
+def process_of(rank: int) -> str:
+    """This process, for messages to people."""
+    return f"rank {rank} (process {os.getpid()})"

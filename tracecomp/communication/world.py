@@ -1,0 +1,35 @@
+"""The groups that this process is in, by name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tracecomp.communication.group import Group
+    from tracecomp.communication.messenger import Messenger
+    from tracecomp.communication.stores import Store
+
+SELF = ""
+"""The name by which a process alone is a group; collectives of it change nothing."""
+
+
+class World:
+    """The default group, all groups, the messenger that they share, and the store by which processes met."""
+
+    default: Group | None = None
+    messenger: Messenger | None = None
+    store: Store | None = None
+    made = 0
+
+    def __init__(self) -> None:
+        self.groups: dict[str, Group] = {}
+
+    def named(self, name: str) -> Group:
+        """The group called ``name``. ValueError when there is none."""
+        found = self.groups.get(name)
+        if found is None:
+            raise ValueError(f"there is no process group {name!r}: it has been destroyed, or was never made here")
+        return found
+
+
+world = World()

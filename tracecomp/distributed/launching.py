@@ -1,0 +1,235 @@
+"""Starting the processes of one program, watching them, and ending all when one has failed."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TextIO
+
+from tracecomp.communication import mpi
+
+_GRACE = 8.0
+"""Seconds in which the other processes may say why they end, before they are ended."""
+_SET_PARENT_DEATH_SIGNAL = 1
+_TAG = re.compile(rb"^\[(?:\d+,)?(\d+)\]<std\w+>:? ?")
+_KILLED = re.compile(rb"PID (\d+) (?:RUNNING AT|on node)")
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to start: ``command`` in ``each`` processes on this machine, the ``node``-th of ``nodes``.
+
+    A Python program is the script and its arguments, or ``-m``, module and arguments; others begin with their path.
+    """
+
+    command: Sequence[str]
+    each: int
+    nodes: int
+    node: int
+    address: str
+    port: int
+    run_id: str
+    restarts: int
+    by_mpi: bool
+    python: bool = True
+
+    def started(self) -> list[str]:
+        """The command of one process."""
+        worker = [sys.executable, "-m", "tracecomp.distributed.worker"] if self.python else []
+        return [*worker, *self.command]
+
+    def variables(self, attempt: int, port: int) -> dict[str, str]:
+        """What torchrun sets, in all processes alike."""
+        size = self.each * self.nodes
+        found = {
+            "MASTER_ADDR": self.address, "MASTER_PORT": port, "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": self.each,
+            "GROUP_RANK": self.node, "GROUP_WORLD_SIZE": self.nodes, "ROLE_WORLD_SIZE": size, "ROLE_NAME": "default",
+            "TORCHELASTIC_RUN_ID": self.run_id, "TORCHELASTIC_RESTART_COUNT": attempt,
+            "TORCHELASTIC_MAX_RESTARTS": self.restarts, "TORCHELASTIC_USE_AGENT_STORE": "False",
+            "PYTHONUNBUFFERED": "",  # lines are written whole
+        }  # fmt: skip
+        threads = str(max(1, len(os.sched_getaffinity(0)) // self.each))
+        defaults = {"OMP_NUM_THREADS": threads, "TRACECOMP_NUM_THREADS": threads} if self.each > 1 else {}
+        return {**defaults, **os.environ, **{key: str(value) for key, value in found.items()}}
+
+
+def of_rank(rank: int, local: int) -> Mapping[str, str]:
+    """What torchrun sets in one process."""
+    return {"RANK": str(rank), "LOCAL_RANK": str(local), "ROLE_RANK": str(rank)}
+
+
+def find_mpiexec() -> str | None:
+    """The ``mpiexec`` to use: the one beside this Python, else the first in PATH; None without mpi4py."""
+    if not mpi.available():
+        return None
+    beside = Path(sys.executable).with_name("mpiexec")
+    return str(beside) if beside.exists() else shutil.which("mpiexec")
+
+
+def free_port() -> int:
+    """A TCP port that nobody listens on."""
+    with socket.create_server(("", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def _die_with_parent() -> None:
+    """In the child: be killed when the launcher is."""
+    _libc.prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+
+
+class _Process:
+    """One started process, whose lines are passed on with ``prefix``."""
+
+    def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str], prefix: bytes) -> None:
+        self.name, self.prefix = name, prefix
+        self.killed: bytes = b""
+        self.running = subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+            preexec_fn=_die_with_parent,
+        )  # fmt: skip
+        pairs = (self.running.stdout, sys.stdout), (self.running.stderr, sys.stderr)
+        self._readers = [threading.Thread(target=self._pass_on, args=pair, daemon=True) for pair in pairs]
+        for reader in self._readers:
+            reader.start()
+
+    def _pass_on(self, source: IO[bytes], to: TextIO) -> None:
+        for line in source:
+            told = _KILLED.search(line)
+            if told:
+                self.killed = told[1]
+            text = self.prefix + line if self.prefix else _TAG.sub(rb"[\1] ", line)
+            to.buffer.write(text if text.endswith(b"\n") else text + b"\n")
+            to.flush()
+
+    def signal(self, number: int) -> None:
+        """Send a signal to it and all that it has started."""
+        try:
+            os.killpg(self.running.pid, number)
+        except ProcessLookupError:
+            return
+
+    def finish(self) -> None:
+        """Pass on the last lines."""
+        for reader in self._readers:
+            reader.join(timeout=2.0)
+
+
+def _alone(plan: Plan, attempt: int, port: int, notes: str) -> list[_Process]:
+    """Processes without MPI; they talk over TCP."""
+    common = {**plan.variables(attempt, port), "TRACECOMP_RUN_NOTES": notes}
+    marks = {name for name in common if name in mpi.MARKS}
+    common = {key: value for key, value in common.items() if key not in marks}
+    first = plan.node * plan.each
+    return [
+        _Process(
+            f"rank {first + local}", plan.started(), {**common, **of_rank(first + local, local)},
+            f"[{first + local}] ".encode(),
+        )
+        for local in range(plan.each)
+    ]  # fmt: skip
+
+
+def _by_mpi(plan: Plan, attempt: int, port: int, notes: str) -> list[_Process]:
+    """``mpiexec``, which starts all; each of its processes goes through ``worker``."""
+    found = find_mpiexec()
+    assert found is not None
+    environment = {**plan.variables(attempt, port), "TRACECOMP_RUN_NOTES": notes}
+    told = subprocess.run([found, "--version"], capture_output=True, text=True, check=False).stdout
+    options = ["-prepend-rank"]
+    if "Open MPI" in told or "Open RTE" in told or "PRRTE" in told:
+        options = ["--output", "tag", "--map-by", ":OVERSUBSCRIBE", "--bind-to", "none"]
+        if not os.getuid():
+            names = [f"{kind}_ALLOW_RUN_AS_ROOT{more}" for kind in ("OMPI", "PRTE") for more in ("", "_CONFIRM")]
+            environment.update(dict.fromkeys(names, "1"))
+    return [_Process("mpiexec", [found, *options, "-n", str(plan.each), *plan.started()], environment, b"")]
+
+
+def run(plan: Plan) -> int:
+    """Start the program, again after failures as often as the plan allows; its exit status."""
+    for attempt in range(plan.restarts + 1):
+        status = _attempt(plan, attempt)
+        if not status or attempt == plan.restarts:
+            return status
+        print(f"tracecomp: starting again ({attempt + 1} of {plan.restarts})", file=sys.stderr, flush=True)
+    return 1
+
+
+def _attempt(plan: Plan, attempt: int) -> int:
+    port = plan.port or free_port()
+    with tempfile.TemporaryDirectory(prefix="tracecomp-run-") as notes:
+        started = _by_mpi(plan, attempt, port, notes) if plan.by_mpi else _alone(plan, attempt, port, notes)
+        try:
+            failed = _watched(started)
+        except BaseException:
+            _end(started, signal.SIGINT, 3.0)
+            raise
+        for process in started:
+            process.finish()
+        if failed is None:
+            return 0
+        why, status = _blame(failed, notes)
+        print(f"tracecomp: {why}; all processes have ended", file=sys.stderr, flush=True)
+        return status
+
+
+def _watched(started: Sequence[_Process]) -> _Process | None:
+    """The first process that failed, once all have ended; None when none did."""
+    failed: _Process | None = None
+    deadline = float("inf")
+    while any(p.running.poll() is None for p in started):
+        bad = [p for p in started if p.running.returncode]
+        if failed is None and bad:
+            failed = min(bad, key=lambda p: p.running.returncode)  # a signal has a negative number
+            deadline = time.monotonic() + _GRACE
+        if time.monotonic() > deadline:
+            _end(started, signal.SIGTERM, 2.0)
+        time.sleep(0.02)
+    bad = [p for p in started if p.running.returncode]
+    return failed or (min(bad, key=lambda p: p.running.returncode) if bad else None)
+
+
+def _end(started: Sequence[_Process], number: int, seconds: float) -> None:
+    """Ask all to end, then end them."""
+    for process in started:
+        process.signal(number)
+    deadline = time.monotonic() + seconds
+    while any(p.running.poll() is None for p in started) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    for process in started:
+        process.signal(signal.SIGKILL)
+        process.running.wait()
+
+
+def _blame(failed: _Process, notes: str) -> tuple[str, int]:
+    """Who failed and how, and the program's status."""
+    ranks = {p.read_text(): f"rank {p.name.removeprefix('rank')}" for p in Path(notes).glob("rank*")}
+    name, number = ranks.get(failed.killed.decode(), failed.name), _signal(failed)
+    if number:
+        return f"{name} was ended by {signal.Signals(number).name}", 128 + number
+    failures = list(Path(notes).glob("failure*"))
+    if failures:
+        first = min(failures, key=lambda p: p.stat().st_mtime_ns)
+        status, _, why = first.read_text().partition(" ")
+        return f"rank {first.name.removeprefix('failure')} failed first: {why}", int(status)
+    return f"{name} ended with status {failed.running.returncode}", failed.running.returncode
+
+
+def _signal(failed: _Process) -> int:
+    """The signal that ended it, or one of those that ``mpiexec`` started; 0 for a status of its own."""
+    code = failed.running.returncode
+    number = -code if code < 0 else code - 128 if code > 128 else code if failed.killed else 0
+    return number if number in {*signal.Signals} else 0

@@ -1,0 +1,94 @@
+"""The launcher: ``python -m tracecomp.distributed.run --nproc-per-node 2 train.py --epochs 3``.
+
+It takes torchrun's options, sets torchrun's variables, and starts the processes through the ``mpiexec`` that it finds,
+or without MPI. Lines are passed on as ``[rank] line``. When a process fails, all end, and its status is the launcher's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from types import FrameType
+from uuid import uuid4
+
+from tracecomp.distributed.launching import Plan, find_mpiexec, run
+
+_UNUSED = (
+    "--rdzv-backend", "--rdzv-id", "--rdzv-conf", "--monitor-interval", "--start-method", "--role", "--log-dir",
+    "--redirects", "--tee", "--local-addr", "--local-ranks-filter",
+)  # fmt: skip
+"""Options of torchrun that change nothing here."""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options; underscores may stand for hyphens, as older scripts write them."""
+    found = argparse.ArgumentParser(
+        prog="python -m tracecomp.distributed.run", description="Run a program in several processes."
+    )
+
+    def option(*names: str, **how: object) -> None:
+        extra = [n.replace("-", "_").replace("__", "--", 1) for n in names if n.startswith("--") and "-" in n[2:]]
+        found.add_argument(*names, *extra, **how)  # type: ignore[arg-type]
+
+    option("--nproc-per-node", "-n", default="1", help="processes on this machine, or 'cpu' for one per core")
+    option("--nnodes", default="1", help="machines")
+    option("--node-rank", type=int, default=0, help="which of them this is")
+    option("--master-addr", default="127.0.0.1", help="address of the first machine")
+    option("--master-port", type=int, default=0, help="a free port on it; needed with several machines")
+    option("--rdzv-endpoint", default="", help="host:port, in place of the two above")
+    option("--standalone", action="store_true", help="one machine")
+    option("--max-restarts", type=int, default=0, help="how often to start again after a failure")
+    option("--launcher", choices=("auto", "mpiexec", "local"), default="auto",
+           help="through MPI, or as plain processes that talk over TCP; auto: MPI where it is installed")  # fmt: skip
+    option("-m", "--module", action="store_true", help="the program is a module, as in python -m")
+    option("--no-python", action="store_true", help="the program is no Python script; it is started as it is")
+    option("--use-env", action="store_true", help=argparse.SUPPRESS)
+    for name in _UNUSED:
+        option(name, help=argparse.SUPPRESS)
+    found.add_argument("program", help="script or module")
+    found.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
+    return found
+
+
+def plan_of(arguments: argparse.Namespace) -> Plan:
+    """What the options ask for. SystemExit with a sentence for what cannot be."""
+    nodes = int(str(arguments.nnodes).split(":")[-1])
+    each = (
+        len(os.sched_getaffinity(0)) if arguments.nproc_per_node in ("cpu", "auto") else int(arguments.nproc_per_node)
+    )
+    if each < 1 or nodes < 1 or not 0 <= arguments.node_rank < nodes:
+        raise SystemExit(f"{each} processes on machine {arguments.node_rank} of {nodes}: not possible")
+    host, _, port = arguments.rdzv_endpoint.partition(":")
+    address, number = host or arguments.master_addr, int(port or arguments.master_port)
+    if nodes > 1 and not number:
+        raise SystemExit("several machines need --master-addr and --master-port, the same on all of them")
+    can = nodes == 1 and find_mpiexec() is not None and not arguments.no_python
+    if arguments.launcher == "mpiexec" and not can:
+        raise SystemExit("--launcher mpiexec needs one machine, a Python program, mpi4py and an MPI: "
+                         "pip install 'tracecomp[mpi]'; on several machines call mpiexec or srun itself")  # fmt: skip
+    return Plan(
+        [*(["-m"] if arguments.module else []), arguments.program, *arguments.arguments],
+        each, nodes, arguments.node_rank, address,
+        number, arguments.rdzv_id or uuid4().hex[:8], arguments.max_restarts,
+        can and arguments.launcher != "local", not arguments.no_python,
+    )  # fmt: skip
+
+
+def _interrupted(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the program that the options name; its exit status."""
+    signal.signal(signal.SIGTERM, _interrupted)
+    try:
+        return run(plan_of(parser().parse_args(arguments)))
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

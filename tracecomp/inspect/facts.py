@@ -1,0 +1,203 @@
+"""What there is to say about a compiled function, as data; ``in_words.py`` says it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any
+
+from tracecomp.compiled.backends import Native
+from tracecomp.compiled.kernel_profile import Profile
+from tracecomp.inspect.limits import Limit
+
+
+@dataclass(frozen=True)
+class StageFacts:
+    """One step of the compilation: its time, how large the program is after it, its rules, choices with reasons."""
+
+    name: str
+    seconds: float
+    size: str
+    rules: dict[str, int]
+    choices: tuple[tuple[str, str, str, str], ...]
+
+
+@dataclass(frozen=True)
+class KernelFacts:
+    """One call of a kernel, in the order in which they run.
+
+    ``operators`` are the graph nodes it computes, ``sources`` the user's lines, ``scopes`` the modules and functions
+    that they stand in. ``seconds``, ``share`` (of the binding peak) and ``limit`` are None where nothing was measured.
+    ``prepares``: it runs once for many calls.
+    """
+
+    number: int
+    name: str
+    function: str
+    operators: tuple[str, ...]
+    sources: tuple[str, ...]
+    scopes: tuple[str, ...]
+    nbytes: int
+    operations: int
+    schedules: tuple[str, ...]
+    prepares: bool = False
+    seconds: float | None = None
+    share: float | None = None
+    binding: str = ""
+    limit: Limit | None = None
+
+
+@dataclass(frozen=True)
+class Apart:
+    """Two kernels one of which reads what the other makes, that are not one: why, how often, what passes through."""
+
+    producer: str
+    consumer: str
+    reason: str
+    count: int
+    nbytes: int
+    source: str
+
+
+@dataclass(frozen=True)
+class Block:
+    """A temporary value: where it lies in the arena, from which call to which it is needed, and what made it."""
+
+    offset: int
+    nbytes: int
+    first: int
+    last: int
+    made_by: str
+    type: str
+
+
+@dataclass(frozen=True)
+class MemoryFacts:
+    """Bytes of a call by use. ``predicted`` is what it takes beside its inputs: temporary values, scratch, results.
+
+    ``measured`` is how much more the process held at most during one call; None where the system does not tell.
+    """
+
+    arguments: int
+    state: int
+    constants: int
+    results: int
+    arena: int
+    scratch: int
+    blocks: tuple[Block, ...]
+    calls: int
+    measured: int | None = None
+
+    @property
+    def predicted(self) -> int:
+        return self.arena + self.scratch + self.results
+
+
+@dataclass(frozen=True)
+class GraphFacts:
+    """One graph: how it was compiled, into which kernels, and why these are not one.
+
+    ``checked`` is what checked mode has found, ``not_measured`` why there are no times.
+    """
+
+    name: str
+    phase: str
+    nodes: int
+    stages: tuple[StageFacts, ...]
+    kernels: tuple[KernelFacts, ...]
+    apart: tuple[Apart, ...]
+    together: str
+    memory: MemoryFacts
+    threads: int
+    wall: float | None = None
+    not_measured: str = ""
+    checked: str = ""
+    backend: Native | None = field(default=None, repr=False, compare=False)
+    profile: Profile | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def seconds(self) -> float | None:
+        """Time of all kernels of one call."""
+        known = [k.seconds for k in self.kernels if k.seconds is not None]
+        return sum(known) if known else None
+
+    @property
+    def share(self) -> float | None:
+        """The share of the call's time that its kernels would take at their peaks."""
+        known = [(k.seconds, k.share) for k in self.kernels if k.seconds is not None and k.share is not None]
+        total = sum(seconds for seconds, _ in known)
+        return sum(seconds * min(share, 1.0) for seconds, share in known) / total if total else None
+
+
+@dataclass(frozen=True)
+class RecordingFacts:
+    """One recording: what it reads and gives, by role; the numbers it depends on; guards; its graphs."""
+
+    name: str
+    calls: int
+    inputs: dict[str, tuple[str, ...]]
+    outputs: dict[str, tuple[str, ...]]
+    predicates: tuple[str, ...]
+    guards: tuple[str, ...]
+    operators: dict[str, int]
+    graphs: tuple[GraphFacts, ...] = ()
+    says: str = ""
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What compiling took and what it saves, in seconds. ``eager`` and ``call`` are None where not measured.
+
+    ``loaded``: the machine code came from the disk, where an earlier process has left it.
+    """
+
+    compiling: float
+    loaded: bool
+    eager: float | None = None
+    call: float | None = None
+    why_not: str = ""
+
+    @property
+    def break_even(self) -> int | None:
+        """Calls after which compiling has paid for itself; None where a call saves nothing."""
+        if self.eager is None or self.call is None or self.eager <= self.call:
+            return None
+        return int(-(-self.compiling // (self.eager - self.call)))
+
+
+@dataclass(frozen=True)
+class FunctionFacts:
+    """What became of a function's calls.
+
+    ``again`` are the reasons why calls were recorded anew, with the value that was and the one that is. ``parts`` are
+    the compiled pieces of a function that is no one graph, and the derivatives of a derivative.
+    """
+
+    name: str
+    made: int
+    again: tuple[str, ...] = ()
+    eager_because: str = ""
+    broken_because: str = ""
+    recordings: tuple[RecordingFacts, ...] = ()
+    parts: tuple[FunctionFacts, ...] = ()
+    costs: Costs | None = None
+
+    @property
+    def graphs(self) -> tuple[GraphFacts, ...]:
+        """The graphs of all recordings."""
+        return tuple(g for r in self.recordings for g in r.graphs)
+
+    @property
+    def kernels(self) -> tuple[KernelFacts, ...]:
+        """The kernels of all graphs."""
+        return tuple(k for g in self.graphs for k in g.kernels)
+
+
+def plain(value: Any) -> Any:
+    """Records as dictionaries, without what stands in them for the library itself."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {f.name: plain(getattr(value, f.name)) for f in fields(value) if f.repr}
+    if isinstance(value, dict):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
+    return value

@@ -1,0 +1,99 @@
+"""What is known of each kernel call of a program, and why kernels that pass values to each other are not one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tracecomp.compiled.backends import Native
+from tracecomp.compiled.kernel_profile import KernelProfile, Profile
+from tracecomp.inspect import assembly
+from tracecomp.inspect.facts import Apart, KernelFacts
+from tracecomp.inspect.limits import Limit, Measured, limit_of
+from tracecomp.ir.graph import Graph, Node
+from tracecomp.ir.program import CallStep, Program, WhenStep, call_steps
+from tracecomp.passes.cost.machine import host
+from tracecomp.passes.cost.work import operations
+from tracecomp.passes.program.frame import Frame
+
+
+def of_program(backend: Native, profile: Profile | None) -> tuple[KernelFacts, ...]:
+    """Every kernel call, in order; with ``profile``, its time and what limits it."""
+    program, frame = backend.built.program, backend.built.lowered.frame
+    steps, origins = list(call_steps(program.steps)), _origins(frame)
+    once = {id(s) for s in _preparing(program)}
+    if profile is None:
+        return tuple(_facts(n, s, "", origins, id(s) in once) for n, s in enumerate(steps))
+    code = assembly.functions(backend.executable.assembly)
+    known: dict[tuple[str, bool], Limit] = {}
+    found = []
+    for n, (step, name, k) in enumerate(zip(steps, backend.executable.code.functions, profile.kernels, strict=True)):
+        measured = Measured(k.seconds, profile.threads)
+        key = (step.kernel.name, k.seconds < 1e-6)
+        if key not in known:
+            bodies = [*assembly.of_kernel(name, code).values()]
+            known[key] = limit_of(step.kernel, measured, host(), bodies)
+        found.append(_facts(n, step, name, origins, id(step) in once, k, known[key]))
+    return tuple(found)
+
+
+def _facts(
+    n: int, step: CallStep, function: str, origins: Sequence[Graph], once: bool, k: KernelProfile | None = None,
+    limit: Limit | None = None,
+) -> KernelFacts:  # fmt: skip
+    kernel = step.kernel
+    found = [graph.origin[node] for node in step.nodes for graph in origins if node in graph.origin]
+    return KernelFacts(
+        number=n,
+        name=kernel.name,
+        function=function,
+        operators=tuple(node.op.name for node in step.nodes),
+        sources=tuple(sorted({str(o.source) for o in found if o.source})),
+        scopes=tuple(dict.fromkeys(".".join(o.scope) for o in found if o.scope)),
+        nbytes=sum(p.size * p.dtype.itemsize for p in kernel.params),
+        operations=operations(kernel.body),
+        schedules=kernel.schedules,
+        prepares=once,
+        seconds=k.seconds if k else None,
+        share=k.share if k else None,
+        binding=k.binding if k else "",
+        limit=limit,
+    )
+
+
+def _preparing(program: Program) -> Iterator[CallStep]:
+    """The calls that later calls of the program need not make again."""
+    for step in program.steps:
+        if isinstance(step, WhenStep) and program.prepared is not None and step.condition.slot is program.prepared:
+            yield from call_steps(step.otherwise)
+
+
+def _origins(frame: Frame) -> list[Graph]:
+    """The graphs of a frame and of those inside it, which know where their nodes come from."""
+    return [frame.graph, *(g for bodies in frame.bodies.values() for b in bodies for g in _origins(b))]
+
+
+def apart(frame: Frame, program: Program) -> Iterator[Apart]:
+    """Refusals to fuse between kernels that are two in the end, equal ones together, most bytes first."""
+    kernel_of: dict[Node, str] = {}
+    for step in call_steps(program.steps):
+        kernel_of.update(dict.fromkeys(step.nodes, step.kernel.name))
+    counts: dict[tuple[str, str, str, str], list[int]] = {}
+    for f in _frames(frame):
+        for d in f.partition.decisions:
+            first, second = kernel_of.get(d.producer), kernel_of.get(d.consumer)
+            if d.fused or first is None or second is None or first == second:
+                continue
+            origin = f.graph.origin.get(d.consumer)
+            source = str(origin.source) if origin and origin.source else ""
+            count = counts.setdefault((first, second, d.reason, source), [0, 0])
+            count[0] += 1
+            count[1] += sum(v.type.nbytes for v in d.producer.outputs)
+    for (first, second, reason, source), (n, nbytes) in sorted(counts.items(), key=lambda item: -item[1][1]):
+        yield Apart(first, second, reason, n, nbytes, source)
+
+
+def _frames(frame: Frame) -> Iterator[Frame]:
+    yield frame
+    for bodies in frame.bodies.values():
+        for body in bodies:
+            yield from _frames(body)

@@ -1,0 +1,154 @@
+"""The first reason why a kernel is not faster, from what it asks for, what the machine can do, and its machine code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from tracecomp.inspect import assembly
+from tracecomp.inspect.demand import Demand, demand_of
+from tracecomp.ir.program import Kernel
+from tracecomp.passes.cost.machine import Machine
+from tracecomp.passes.cost.rates import Rates
+from tracecomp.runtime import peaks
+
+SHORT = 1e-6
+"""Seconds below which a kernel is mostly its call, and nothing that is said of its loops would help."""
+BINDS = 0.5
+"""The share of a kernel's time from which on what it waits for is the reason."""
+MOSTLY = 0.3
+"""The same where nothing else was found."""
+WASTED = 0.25
+"""The share of lanes without elements, or of instructions that only move registers, that is worth a mention."""
+SPILLED = 0.1
+LATENCY = 4
+"""Cycles from an addition or multiply-add to the next one that needs its result."""
+MISS = 8e-9
+"""Seconds of a line of memory that no cache holds: some 80 ns, ten of them at a time."""
+
+
+@dataclass(frozen=True)
+class Limit:
+    """Why a kernel is not faster: a short name, a sentence with its numbers, and what could be done."""
+
+    name: str
+    words: str
+    advice: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.words}{f'; {self.advice}' if self.advice else ''}"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A kernel's call by the clock: seconds, and threads of the program."""
+
+    seconds: float
+    threads: int
+
+
+@cache
+def rates_now() -> Rates:
+    """What one core of this machine does, measured; takes about a third of a second."""
+    return Rates(
+        multiply_adds=peaks.flops() / 2,
+        divisions=peaks.divisions(),
+        gathers=peaks.gathers(),
+        load_bytes=peaks.load_bytes(),
+        bandwidth=peaks.bandwidth(),
+        wake_seconds=0.0,
+    )
+
+
+def limit_of(kernel: Kernel, measured: Measured, machine: Machine, code: Sequence[Sequence[str]]) -> Limit:
+    """The first of these that explains most of the time, in this order: too short to matter, what it waits for most,
+    one thread where several would do, empty lanes, registers on the stack.
+
+    ``code`` are the kernel's functions as assembly.
+    """
+    return next(_reasons(kernel, measured, machine, code))
+
+
+def _reasons(kernel: Kernel, m: Measured, machine: Machine, code: Sequence[Sequence[str]]) -> Iterator[Limit]:
+    if m.seconds < SHORT:
+        yield Limit("short", f"takes {m.seconds * 1e9:.0f} ns, about what a call of a kernel costs")
+    demand = demand_of(kernel, machine)
+    cores = m.threads if demand.shared > 1 else 1
+    units = sorted(_units(demand, rates_now(), cores, machine), key=lambda unit: -unit.seconds)
+    first, second = units[:2]
+    if first.seconds >= BINDS * m.seconds:
+        yield first.limit(m)
+    yield from _threads(demand, m, machine)
+    if 1 - demand.lanes_used >= WASTED:
+        yield Limit("tail", f"tail: {_percent(1 - demand.lanes_used)} of the vector lanes hold no element",
+                    f"sizes that are multiples of {demand.width} fill them")  # fmt: skip
+    spilled, total = (sum(parts) for parts in zip((0, 0), *map(assembly.spills, code), strict=True))
+    if total and spilled >= SPILLED * total:
+        words = f"register spill: {spilled} of {total} instructions of its inner loops go to the stack"
+        yield Limit("spill", words)
+    if first.seconds >= MOSTLY * m.seconds:
+        yield first.limit(m)
+    parts = ", ".join(f"{u.name} {_percent(u.seconds / m.seconds)}" for u in (first, second))
+    yield Limit("mixed", f"no single cause found; of its time, {parts}")
+
+
+@dataclass(frozen=True)
+class _Unit:
+    """Something that a kernel waits for: how long at least, and how to say it."""
+
+    seconds: float
+    name: str
+    words: str
+    advice: str = ""
+
+    def limit(self, m: Measured) -> Limit:
+        return Limit(self.name, f"{self.words}: {_percent(self.seconds / m.seconds)} of its time", self.advice)
+
+
+def _units(d: Demand, r: Rates, cores: int, machine: Machine) -> Iterator[_Unit]:
+    """What the machine does for a kernel, and how long each takes by itself."""
+    nbytes = sum(d.memory.values())
+    cycle = 2 * d.width / r.multiply_adds
+    far = nbytes > machine.l2_bytes * cores
+    divisions, gathered, misses, waits = map(_count, (d.divisions, d.gathered, d.misses, d.waits))
+    simple, whole, loaded = map(_count, (d.arithmetic, nbytes, d.loaded_bytes))
+    yield _Unit(d.arithmetic / (r.multiply_adds * cores), "arithmetic", f"arithmetic, {simple} operations",
+                "only less work would help")  # fmt: skip
+    yield _Unit(nbytes / peaks.bandwidth(cores) if far else 0.0, "bandwidth", f"memory bandwidth, {whole} bytes",
+                "fewer bytes would help: fewer or larger kernels, smaller types")  # fmt: skip
+    yield _Unit(d.loaded_bytes / (r.load_bytes * cores), "loads", f"loads from caches, {loaded} bytes")
+    yield _Unit(d.divisions / (r.divisions * cores), "division", f"division throughput, {divisions} divisions",
+                "a reciprocal computed once is faster, and rounds otherwise")  # fmt: skip
+    yield _Unit(d.gathered / (r.gathers * cores), "gather", f"gather, {gathered} elements one by one",
+                "a layout in which neighbours are read together loads whole vectors")  # fmt: skip
+    yield _Unit(d.misses * MISS / cores, "cache misses", f"cache misses expected, {misses}",
+                "indices in order, or fewer, touch fewer lines")  # fmt: skip
+    yield _Unit(d.functions / (r.multiply_adds * cores), "functions", f"math functions ({', '.join(sorted(d.names))})",
+                "fast_math=True has cheaper ones")  # fmt: skip
+    yield _Unit(d.waits * LATENCY * cycle / cores, "order of a sum",
+                f"order of a sum, {waits} additions that wait for the one before")  # fmt: skip
+
+
+def _threads(d: Demand, m: Measured, machine: Machine) -> Iterator[Limit]:
+    """Why one thread alone works, where there are more."""
+    if m.threads < 2 or d.shared >= m.threads:
+        return
+    if d.shared:
+        yield Limit("rows", f"too few rows for threads: {d.shared} pieces for {m.threads} threads")
+    elif m.seconds < 4 * machine.rates.wake_seconds * 2:
+        yield Limit("little work", f"too little work for {m.threads} threads: waking one costs about "
+                    f"{machine.rates.wake_seconds * 1e6:.0f} us")  # fmt: skip
+    else:
+        yield Limit("rows", f"one thread works alone: its outer loop has {d.outer} rounds, or too little work in each")
+
+
+def _percent(share: float) -> str:
+    return f"{100 * min(share, 1.0):.0f} %"
+
+
+def _count(number: float) -> str:
+    for size, unit in ((1e9, "billion"), (1e6, "million"), (1e3, "thousand")):
+        if number >= size:
+            return f"{number / size:.3g} {unit}"
+    return f"{number:.0f}"

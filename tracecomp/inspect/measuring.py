@@ -1,0 +1,116 @@
+"""``report``, ``profile`` and ``bench`` of the command line: what takes times."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from tracecomp.compiled.function import Compiled
+from tracecomp.inspect.command import EPILOG, add_arguments, compiled_of, program
+from tracecomp.inspect.in_words import seconds
+from tracecomp.inspect.report import write_report
+
+TURNS = 7
+LEAST = 0.02
+"""Seconds of a turn at least: shorter calls are made several times."""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Seconds of a call, eagerly and compiled, measured in turns; of the first compiled call; of compiling."""
+
+    eager: float
+    compiled: float
+    first_call: float
+    turns: int
+
+    @property
+    def ratio(self) -> float:
+        return self.eager / self.compiled
+
+    def __str__(self) -> str:
+        return (
+            f"eager {seconds(self.eager)}, compiled {seconds(self.compiled)}: {self.ratio:.3g} times as fast; "
+            f"the first calls, until it runs natively, took {seconds(self.first_call)} (medians of {self.turns} turns)"
+        )
+
+
+def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the three to the command line."""
+    adding: tuple[tuple[str, Callable[[argparse.Namespace], int], str], ...] = (
+        ("report", run_report, "write all that is known of a compiled function to one HTML file"),
+        ("profile", run_profile, "time, bytes, operations and share of the machine's peak for each kernel"),
+        ("bench", run_bench, "time a function eagerly and compiled, in turns"),
+    )
+    for name, run, line in adding:
+        parser = commands.add_parser(
+            name, help=line, description=line, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
+        )
+        add_arguments(parser)
+        parser.add_argument("--threads", type=int, help="threads of the compiled program")
+        parser.set_defaults(run=run)
+        if name == "report":
+            parser.add_argument("-o", "--output", default="report.html", metavar="FILE", help="default report.html")
+            parser.add_argument("--against", metavar="OLD.json", help="begin with what has changed since that report")
+        else:
+            parser.add_argument("--json", action="store_true", help="for programs to read")
+        if name == "profile":
+            parser.add_argument("--trace", metavar="FILE", help="write the kernels as Chrome's trace viewer reads them")
+            parser.add_argument("--calls", type=int, default=10, help="calls that are timed (default 10)")
+
+
+def run_report(options: argparse.Namespace) -> int:
+    """Write the report."""
+    fn, (args, kwargs) = program(options)
+    path = write_report(compiled_of(fn, options.threads), Path(options.output), tuple(args), kwargs, options.against)
+    print(f"wrote {path} and {path.with_suffix('.json')}", file=sys.stderr)
+    return 0
+
+
+def run_profile(options: argparse.Namespace) -> int:
+    """Print times by kernel."""
+    fn, (args, kwargs) = program(options)
+    found = compiled_of(fn, options.threads).profile(*args, calls=options.calls, **kwargs)
+    if options.trace:
+        found.export_chrome_trace(options.trace)
+    print(json.dumps(asdict(found)) if options.json else found)
+    return 0
+
+
+def run_bench(options: argparse.Namespace) -> int:
+    """Print times of calls."""
+    fn, (args, kwargs) = program(options)
+    found = bench(compiled_of(fn, options.threads), tuple(args), kwargs)
+    print(json.dumps({**asdict(found), "ratio": found.ratio}) if options.json else found)
+    return 0
+
+
+def bench(compiled: Compiled, args: tuple[Any, ...], kwargs: dict[str, Any], turns: int = TURNS) -> Bench:
+    """Times of calls, eager and compiled ones in turns. State changes as calls change it."""
+    start = time.perf_counter()
+    for _ in range(3):  # one records, one compiles, one runs
+        compiled(*args, **kwargs)
+    first = time.perf_counter() - start
+    times: dict[Any, list[float]] = {compiled.fn: [], compiled: []}
+    counts = {run: _count(run, args, kwargs) for run in times}
+    for _ in range(turns):
+        for run, found in times.items():
+            start = time.perf_counter()
+            for _ in range(counts[run]):
+                run(*args, **kwargs)
+            found.append((time.perf_counter() - start) / counts[run])
+    return Bench(median(times[compiled.fn]), median(times[compiled]), first, turns)
+
+
+def _count(run: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+    """How many calls a turn has."""
+    start = time.perf_counter()
+    run(*args, **kwargs)
+    return max(int(LEAST / max(time.perf_counter() - start, 1e-7)), 1)

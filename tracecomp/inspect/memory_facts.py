@@ -1,0 +1,80 @@
+"""The memory of a call: what is planned, when each temporary value is needed, and what the process really takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tracecomp.compiled.backends import Native
+from tracecomp.inspect.facts import Block, MemoryFacts
+from tracecomp.ir.program import call_steps
+from tracecomp.passes.program.frame import Frame, Task
+from tracecomp.passes.program.lower import lifetimes
+from tracecomp.runtime.executable import Executable
+from tracecomp.runtime.malloc import return_unused
+from tracecomp.runtime.threads import wanted
+
+if TYPE_CHECKING:
+    from tracecomp.ir.graph import Value
+
+
+def nothing() -> MemoryFacts:
+    """Of a graph that is not compiled."""
+    return MemoryFacts(0, 0, 0, 0, 0, 0, (), 0)
+
+
+def of_frame(frame: Frame, backend: Native, measured: int | None = None) -> MemoryFacts:
+    """The plan of a program, and how much was ``measured``."""
+    image, graph = backend.executable.image, frame.graph
+    scratch = image.memory_bytes + image.thread_bytes * wanted(backend.threads) - frame.nbytes
+    by_role = {
+        role: sum(i.value.type.nbytes for i in graph.inputs if i.role == role)
+        for role in ("argument", "state", "host", "constant")
+    }
+    results = [o for n, o in enumerate(graph.outputs) if n not in frame.aliases]
+    names_of = {c.nodes: c.kernel.name for c in call_steps(backend.built.program.steps)}
+    made_by: dict[Value, str] = {}
+    for task in (*frame.prepacking, *frame.tasks):
+        if isinstance(task, Task):
+            names, maker = task.kernel.writes, names_of.get(task.nodes, task.kernel.name)
+            pairs = zip(task.kernel.params, task.values, strict=True)
+            made_by.update({v: maker for p, v in pairs if p.name in names})
+    blocks = tuple(
+        Block(frame.offsets[x.value], x.nbytes, x.first, x.last, made_by.get(x.value, "control"), str(x.value.type))
+        for x in lifetimes(frame)
+        if x.value in frame.offsets
+    )
+    return MemoryFacts(
+        arguments=by_role["argument"] + by_role["host"],
+        state=by_role["state"],
+        constants=by_role["constant"] + sum(c.nbytes for c in frame.constants),
+        results=sum(o.value.type.nbytes for o in results),
+        arena=frame.nbytes,
+        scratch=max(scratch, 0),
+        blocks=blocks,
+        calls=len(frame.prepacking) + len(frame.tasks),
+        measured=measured,
+    )
+
+
+def measured_peak(ready: Callable[[], Callable[[], None]], executable: Executable) -> int | None:
+    """How many bytes more the process holds at most during a call than before, by Linux; None elsewhere.
+
+    ``ready`` makes a call ready, with its inputs and results, which count as held before.
+    """
+    run = ready()
+    executable.free_idle()
+    return_unused()
+    try:
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak so far is forgotten
+        before = _status("VmRSS")
+        run()
+        return max(_status("VmHWM") - before, 0)
+    except (OSError, ValueError, StopIteration):
+        return None
+
+
+def _status(name: str) -> int:
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return 1024 * int(next(line for line in lines if line.startswith(f"{name}:")).split()[1])

@@ -1,0 +1,44 @@
+"""The report of a compiled function: one HTML file that needs nothing else, and its JSON twin."""
+
+from __future__ import annotations
+
+import json
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from tracecomp.compiled.function import Compiled
+from tracecomp.inspect.report.assemble import page
+from tracecomp.inspect.report.changes import changes
+from tracecomp.inspect.report.data import FORMAT, report_data
+
+AnyPath = str | PathLike[str]
+
+
+def write_report(
+    compiled: Compiled, path: AnyPath, args: tuple[Any, ...], kwargs: dict[str, Any], against: AnyPath | None = None
+) -> Path:
+    """Write ``path`` (HTML) and its twin beside it (``.json``); returns the former.
+
+    ValueError when ``against`` is no report of this format.
+    """
+    data = report_data(compiled, args, kwargs)
+    if against is not None:
+        data["changes"] = changes(_read(Path(against)), data)
+    target = Path(path)
+    target.write_text(page(data), encoding="utf-8")
+    target.with_suffix(".json").write_text(json.dumps(data), encoding="utf-8")
+    return target
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if found["format"] == FORMAT:
+            return dict(found)
+    except (json.JSONDecodeError, KeyError, TypeError):
+        pass
+    raise ValueError(f"{path} is no report's JSON file of format {FORMAT}")
+
+
+__all__ = ["write_report"]

@@ -1,0 +1,135 @@
+"""Everything that a report shows, as data that ``json.dumps`` takes."""
+
+from __future__ import annotations
+
+import linecache
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from tracecomp.compiled.backends import Native
+from tracecomp.compiled.function import Compiled
+from tracecomp.inspect import assembly
+from tracecomp.inspect.environment import environment
+from tracecomp.inspect.explain import explained
+from tracecomp.inspect.facts import FunctionFacts, GraphFacts, plain
+from tracecomp.inspect.in_words import short
+from tracecomp.inspect.limits import rates_now
+from tracecomp.inspect.report.stages import Nodes, Texts, kernel_table, scope_paths, stage_table
+from tracecomp.ir.loop_printer import print_kernel
+from tracecomp.ir.program import call_steps
+from tracecomp.passes.cost.machine import host
+from tracecomp.runtime import peaks
+
+FORMAT = 1
+"""Of the JSON twin; a report against another format is refused."""
+AROUND = 12
+"""Lines of source that are shown around each line that the program comes from."""
+
+
+def report_data(compiled: Compiled, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """What is known of a compiled function, with the graph after every step, kernels, their code, and the source."""
+    facts = explained(compiled, args, kwargs)
+    programs = [program_data(g) for f in _functions(facts) for g in f.graphs if g.backend is not None]
+    return {
+        "format": FORMAT,
+        "name": facts.name,
+        "words": list(short(facts)),
+        "facts": _without_kernels(plain(facts)),
+        "programs": programs,
+        "sources": sources(programs),
+        "machine": _machine(max((g.threads for g in facts.graphs), default=1)),
+        "environment": environment(),
+    }
+
+
+def _functions(facts: FunctionFacts) -> Iterator[FunctionFacts]:
+    yield facts
+    for part in facts.parts:
+        yield from _functions(part)
+
+
+def _without_kernels(facts: dict[str, Any]) -> dict[str, Any]:
+    """Facts about recordings and costs; those about graphs stand with the programs."""
+    recordings = [{k: v for k, v in r.items() if k != "graphs"} for r in facts["recordings"]]
+    return {**facts, "recordings": recordings, "parts": [_without_kernels(p) for p in facts["parts"]]}
+
+
+def program_data(graph: GraphFacts) -> dict[str, Any]:
+    """One graph: its steps, kernels and memory."""
+    backend = graph.backend
+    assert isinstance(backend, Native)
+    built, texts = backend.built, Texts()
+    nodes = Nodes(texts)
+    stages: list[dict[str, Any]] = []
+    tables: list[dict[str, Any]] = []
+    numbers: dict[Any, int] = {}
+    for stage in built.stages:
+        numbers = nodes.of(stage.state)
+        table = stage_table(stage.state, numbers)
+        if not tables or table != tables[-1]:
+            tables.append(table)
+        stages.append({"name": stage.name, "table": len(tables) - 1})
+    inputs = tables[-1]["inputs"]
+    paths = dict(zip(numbers, scope_paths(built.graph, list(numbers), inputs), strict=True))
+    calls = list(call_steps(built.program.steps))
+    kernels = {c.kernel.name: c.kernel for c in calls}
+    bodies = assembly.functions(backend.executable.assembly)
+    functions = {c.kernel.name: name for c, name in zip(calls, backend.executable.code.functions, strict=True)}
+    facts = plain(graph)
+    return {
+        "name": graph.name,
+        "phase": graph.phase,
+        "seconds": graph.seconds,
+        "wall": graph.wall,
+        "share": graph.share,
+        "threads": graph.threads,
+        "steps": facts["stages"],
+        "apart": facts["apart"],
+        "memory": facts["memory"],
+        "texts": texts.list,
+        "nodes": nodes.rows,
+        "stages": stages,
+        "tables": tables,
+        "kernelGraph": kernel_table(built.lowered.frame, built.program, paths),
+        "calls": [{**k, "nodes": sorted({numbers[n] for n in c.nodes if n in numbers})}
+                  for k, c in zip(facts["kernels"], calls, strict=True)],
+        "kernels": {
+            name: {
+                "schedule": "\n".join(kernel.schedules) or "loops of its own",
+                "loops": print_kernel(kernel).splitlines(),
+                "assembly": _shown(assembly.of_kernel(functions[name], bodies)),
+            }
+            for name, kernel in kernels.items()
+        },
+    }  # fmt: skip
+
+
+def _shown(functions: dict[str, Sequence[str]]) -> list[str]:
+    return [line for name, body in functions.items() for line in (f"{name}:", *body)]
+
+
+def sources(programs: Iterable[dict[str, Any]]) -> dict[str, dict[str, str]]:
+    """The user's lines that nodes come from, and those around them, by file and number."""
+    wanted: dict[str, set[int]] = {}
+    for program in programs:
+        for row in program["nodes"]:
+            file, _, line = program["texts"][row[4]].rpartition(":")
+            if re.fullmatch(r"\d+", line):
+                wanted.setdefault(file, set()).update(range(max(int(line) - AROUND, 1), int(line) + AROUND + 1))
+    return {
+        file: {str(n): text.rstrip("\n") for n in sorted(lines) if (text := linecache.getline(file, n))}
+        for file, lines in wanted.items()
+    }
+
+
+def _machine(threads: int) -> dict[str, Any]:
+    """Measured peaks, for the roofline."""
+    rates, machine = rates_now(), host()
+    return {
+        "threads": threads,
+        "flops": peaks.flops(threads),
+        "bandwidth": peaks.bandwidth(threads),
+        "cacheBandwidth": rates.load_bytes * threads,
+        "l2": machine.l2_bytes,
+    }

@@ -1,0 +1,63 @@
+"""What instructions and calls tell the observer, which stands above them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from types import CellType, FrameType
+from typing import Any, Protocol
+
+from tracecomp.record.guards.reads import Read, Reads, Step
+
+
+class Refusing(Protocol):
+    """The recorder, as far as it is asked to refuse something."""
+
+    def refuse_here(self, what: str) -> None: ...
+
+
+class Watching(Protocol):
+    """The observer: what a program reads and changes is told to it, read by read."""
+
+    @property
+    def recorder(self) -> Refusing: ...
+
+    @property
+    def reads(self) -> Reads: ...
+
+    @property
+    def known(self) -> MutableMapping[int, Read]:
+        """Objects that were there before the call, by identity."""
+
+    @property
+    def made(self) -> MutableMapping[int, Any]:
+        """Objects that were not."""
+
+    @property
+    def changed(self) -> Mapping[int, Any]:
+        """Containers that the call changes, as they were before."""
+
+    def step(self, owner: Read, step: Step, value: object, where: str) -> None: ...
+
+    def reach(self, value: Any, read: Read) -> None: ...
+
+    def global_name(self, frame: FrameType, name: str) -> None: ...
+
+    def cell(self, cell: CellType, name: str) -> None: ...
+
+    def attribute(self, owner: object, name: str) -> None: ...
+
+    def item(self, owner: object, key: object) -> None: ...
+
+    def contents(self, value: object) -> None: ...
+
+    def consume(self, value: object, depth: int = 8) -> None: ...
+
+    def pin(self, value: object) -> None: ...
+
+    def change(self, owner: object, written: Step | None, apply: Callable[..., object], *args: Any) -> None: ...
+
+    def set_cell(self, cell: CellType, name: str, value: object) -> None: ...
+
+    def printed(self, args: Sequence[object], kwargs: dict[str, Any]) -> None: ...
+
+    def after_call(self) -> None: ...
