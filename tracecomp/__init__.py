@@ -8,7 +8,7 @@ from math import e, inf, nan, pi
 from typing import Any
 
 import tracecomp.ops
-from tracecomp import autograd, sparse
+from tracecomp import autograd
 from tracecomp.base.interpreter import require_main_interpreter as _require_main_interpreter
 from tracecomp.base.lazy_names import later as _later
 from tracecomp.eager.device import (
@@ -48,6 +48,7 @@ from tracecomp.eager.rng import (
 from tracecomp.eager.size import Size
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import NAMESPACES as _NAMESPACES
+from tracecomp.functional.warm import set_consider as _set_consider
 from tracecomp.interop import einops as _einops
 from tracecomp.ir.types import DType as dtype
 from tracecomp.ir.types import (
@@ -93,13 +94,18 @@ _LATER = {
     "save": "serialization", "scan": "func.control", "set_num_threads": "runtime.threads", "vmap": "func",
     "while_loop": "func.control",
 }  # fmt: skip
+_LATER |= {f"sparse_{kind}_tensor": "sparse.creation" for kind in ("bsc", "bsr", "compressed", "coo", "csc", "csr")} | {
+    "smm": "sparse.functions",
+    "spmm": "sparse.functions",
+    "sspaddmm": "sparse.functions",
+}
 _LATER |= {
     module: module
     for module in (
         "_C", "__config__", "__future__", "_dynamo", "_jit_internal", "_utils", "accelerator", "amp", "backends",
         "compiled", "compiler", "cpu", "cuda", "distributed", "distributions", "fft", "func", "futures", "fx", "hub",
         "jit", "library", "linalg", "masked", "mps", "mtia", "multiprocessing", "nn", "onnx", "optim", "overrides",
-        "profiler", "random", "return_types", "serialization", "signal", "special", "storage", "testing",
+        "profiler", "random", "return_types", "serialization", "signal", "sparse", "special", "storage", "testing",
         "torch_version", "types", "utils", "version", "xpu",
     )
 }  # fmt: skip
@@ -112,6 +118,14 @@ def _more() -> dict[str, Any]:
 
 
 __getattr__ = _later(__name__, _LATER, _more)
+
+
+def _consider(warm: Any, args: tuple[Any, ...]) -> None:
+    """Calls that are made often are for ``compiled.hot_calls``, which is loaded for the first of them."""
+    _import_module("tracecomp.compiled.hot_calls").consider(warm, args)
+
+
+_set_consider(_consider)
 
 
 def _assert(condition: Any, message: str) -> None:

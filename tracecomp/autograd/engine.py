@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, cast
 
 import numpy as np
 
 from tracecomp.autograd.anomaly import check_nan, explained
-from tracecomp.eager.device import strided, use
 from tracecomp.eager.grad_fn import AccumulateGrad, CopySlices, OpNode
 from tracecomp.eager.meta import contiguous
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor, assign_, get_grad, own, set_grad
-from tracecomp.eager.tensor_base import Node, TensorBase
-from tracecomp.functional import names as T
+from tracecomp.eager.tensor_base import Edge, Node, TensorBase
 from tracecomp.ir.op import OPS
 from tracecomp.ir.types import from_numpy_dtype
 from tracecomp.ops.autodiff import sum_to
 
 Target = tuple[Node, int]
 Buffers = dict[Node, list[Tensor | None]]
+
+
+def contributions(
+    roots: Sequence[Target], grads: Sequence[Tensor], targets: Sequence[Target]
+) -> dict[Target, list[Tensor]]:
+    """What arrives at each of ``targets``, where the pass ends, in the order in which it would be added up."""
+    with _mode(False):
+        run = _Run(True, targets, accumulate=False, inside=True, apart=True)
+        run.run(roots, grads)
+        return {t: run.arrived[_led(t)] for t in targets if _led(t) in run.arrived}
 
 
 def run_backward(
@@ -38,11 +47,18 @@ def run_backward(
 
     With ``inside``, the pass ends at the targets: their hooks and what leads on from one to another are left out.
     """
+    with _mode(create_graph):
+        return _Run(keep_graph, targets, accumulate, inside).run(roots, grads)
+
+
+@contextmanager
+def _mode(create_graph: bool) -> Iterator[None]:
+    """The modes of a backward pass."""
     before = modes.grad
     modes.grad = create_graph
     try:
         with np.errstate(all="ignore"):
-            return _Run(keep_graph, targets, accumulate, inside).run(roots, grads)
+            yield
     finally:
         modes.grad = before
         if modes.recorder is not None:
@@ -52,16 +68,28 @@ def run_backward(
 class _Run:
     """One backward pass."""
 
-    def __init__(self, keep_graph: bool, targets: Sequence[Target] | None, accumulate: bool, inside: bool) -> None:
+    def __init__(
+        self, keep_graph: bool, targets: Sequence[Target] | None, accumulate: bool, inside: bool, apart: bool = False
+    ) -> None:  # fmt: skip
         self.keep_graph = keep_graph
+        self.apart = apart
+        self.arrived: dict[Target, list[Tensor]] = {}
         self.accumulate = accumulate
-        self.wanted = None if targets is None else set(targets)
-        self.borders = {n for n, _ in targets or ()} if inside else set()
+        self.targets = targets
+        self.inside = inside
+        self.wanted: set[Target] | None = None
+        self.borders: set[Node] = set()
         self.ends: set[Node] = set()
         self.captured: dict[Target, Tensor | None] = {}
         self.buffers: Buffers = {}
 
     def run(self, roots: Sequence[Target], grads: Sequence[Tensor]) -> dict[Target, Tensor | None]:
+        if modes.grad or modes.recorder is not None:
+            _unfold([node for node, _ in roots])
+        if self.targets is not None:
+            self.wanted = set(map(_led, self.targets))
+            self.borders = {n for n, _ in self.wanted} if self.inside else set()
+        roots = [*map(_led, roots)]
         for (node, number), grad in zip(roots, grads, strict=True):
             self._arrive(node, number, grad)
         # How many gradients each node waits for: it runs when the last has come, so every node runs once.
@@ -71,7 +99,7 @@ class _Run:
             needed = _leading_to({n for n, _ in self.wanted}, order)
             # The ends of what is wanted: behind them nothing is computed.
             self.ends = self.borders or {
-                n for n, _ in self.wanted if not any(e is not None and e[0] in needed for e in n.edges)
+                n for n, _ in self.wanted if not any(e is not None and e[0] in needed for e in _edges(n))
             }
         # Newest first: of nodes that are ready, the one that was made last.
         # That is PyTorch's order, which hooks can see.
@@ -82,7 +110,7 @@ class _Run:
             if needed is not None and node not in needed:
                 continue
             found = self._step(node)
-            for k, edge in enumerate(node.edges):
+            for k, edge in enumerate(_edges(node)):
                 if edge is None or node in self.ends:
                     continue
                 child, number = edge
@@ -90,13 +118,18 @@ class _Run:
                 waiting[child] -= 1
                 if not waiting[child]:
                     heapq.heappush(ready, (-child.number, child))
-        return self.captured
+        return {t: self.captured[_led(t)] for t in self.targets or () if _led(t) in self.captured}
 
     def _arrive(self, node: Node, number: int, grad: Tensor | None) -> None:
         slots = self.buffers.get(node)
         if slots is None:
             slots = self.buffers[node] = [None] * len(node.out_types)
-        if grad is not None:
+        if self.apart and node in self.borders:
+            if grad is not None:
+                self.arrived.setdefault((node, number), []).append(grad)
+        elif grad is not None:
+            if _consists_of_others(grad) and not isinstance(node, AccumulateGrad):
+                grad = grad.to_dense()  # derivatives of operators are of dense tensors
             have = slots[number]
             slots[number] = grad if have is None else add(have, grad)
 
@@ -138,14 +171,15 @@ class _Run:
         return found
 
 
-def _is_sparse(t: TensorBase) -> bool:
-    return use.begun and type(t) is not Tensor and t.layout is not strided  # type: ignore[attr-defined]
+def _consists_of_others(x: TensorBase) -> bool:
+    """Whether ``x`` has no memory of its own to add to, as a sparse tensor."""
+    return hasattr(type(x), "__tensor_flatten__")
 
 
 def add(a: TensorBase, b: TensorBase) -> Tensor:
-    if _is_sparse(a) or _is_sparse(b):
-        first, second = cast("tuple[Tensor, Tensor]", (b, a) if _is_sparse(a) else (a, b))
-        return T.add(first, second)
+    """The sum of two gradients; of a sparse one and a dense one it is dense."""
+    if _consists_of_others(a) or _consists_of_others(b):
+        return cast("Tensor", a) + cast("Tensor", b)
     result: Tensor = Tensor.__tracecomp_apply__(OPS["add"], (a, b), {})
     return result
 
@@ -153,10 +187,10 @@ def add(a: TensorBase, b: TensorBase) -> Tensor:
 def accumulate(variable: TensorBase, grad: TensorBase) -> None:
     """Add ``grad`` to ``variable.grad``: in place, unless the gradient itself is differentiated."""
     have = get_grad(variable)
-    if _is_sparse(grad) or (have is not None and _is_sparse(have)):
+    if _consists_of_others(grad) or (have is not None and _consists_of_others(have)):
         if modes.recorder is not None:
-            raise NotImplementedError("compile: gradients in a sparse layout (Embedding(sparse=True)) are not captured")
-        set_grad(variable, cast("Tensor", grad) if have is None else add(have, grad))
+            modes.recorder.refuse_here("gives a parameter a sparse gradient")
+        set_grad(variable, cast("Tensor", grad).detach() if have is None else add(have, grad))
     elif have is None:
         fresh = own(grad)
         if not fresh._data.flags.c_contiguous and variable._data.flags.c_contiguous:
@@ -232,6 +266,35 @@ def _validated(node: Node, grads: Sequence[Tensor | None]) -> list[Tensor | None
     return found
 
 
+def _led(target: Target) -> Target:
+    """Where a gradient goes: a node that has unfolded leads on, and hands on what waits for its gradients."""
+    node, number = target
+    if not node.unfolded:
+        return target
+    edge = node.edges[number]
+    assert edge is not None
+    node.hand_on(number, edge)
+    return edge
+
+
+def _edges(node: Node) -> list[Edge]:
+    """Where the gradients of a node's operands go."""
+    return [e if e is None or not e[0].unfolded else _led(e) for e in node.edges]
+
+
+def _unfold(roots: Sequence[Node]) -> None:
+    """Have every node that stands for several make those, because what they compute is to be seen."""
+    seen = set(roots)
+    stack = list(seen)
+    while stack:
+        node = stack.pop()
+        node.unfold()
+        for edge in node.edges:
+            if edge is not None and edge[0] not in seen:
+                seen.add(edge[0])
+                stack.append(edge[0])
+
+
 def _dependencies(roots: Sequence[Node], borders: set[Node]) -> tuple[dict[Node, int], list[Node]]:
     """How many gradients each node waits for, and every node reached; ``borders`` lead nowhere."""
     waiting: dict[Node, int] = {}
@@ -241,7 +304,7 @@ def _dependencies(roots: Sequence[Node], borders: set[Node]) -> tuple[dict[Node,
     while stack:
         node = stack.pop()
         order.append(node)
-        for edge in node.edges if node not in borders else ():
+        for edge in _edges(node) if node not in borders else ():
             if edge is not None:
                 child = edge[0]
                 waiting[child] = waiting.get(child, 0) + 1
@@ -255,6 +318,6 @@ def _leading_to(targets: set[Node], nodes: list[Node]) -> set[Node]:
     """The nodes from which a target is reached."""
     found = set(targets)
     for node in sorted(nodes, key=lambda n: n.number):
-        if any(e is not None and e[0] in found for e in node.edges):
+        if any(e is not None and e[0] in found for e in _edges(node)):
             found.add(node)
     return found

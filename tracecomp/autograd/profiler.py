@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from tracecomp.eager.grad_fn import OpNode
+from tracecomp.eager.overrides import unwatch_calls, watch_calls
 from tracecomp.eager.tensor import Tensor
 
 
@@ -125,6 +126,7 @@ class profile:
             Tensor.__tracecomp_apply__ = staticmethod(timed)  # type: ignore[method-assign]
             OpNode.backward = self._timed(self._backward, lambda node, *rest: node.name())  # type: ignore[method-assign]
             _entered.append(self)
+            watch_calls()
             self._tell()
         return self
 
@@ -135,6 +137,7 @@ class profile:
 
     def __exit__(self, *error: object) -> None:
         if self.enabled:
+            unwatch_calls()
             _entered.remove(self)
             self._tell()
             Tensor.__tracecomp_apply__ = staticmethod(self._apply)  # type: ignore[method-assign]

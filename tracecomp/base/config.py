@@ -34,6 +34,12 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
+def _eager(text: str) -> str:
+    if text not in ("native", "numpy"):
+        raise ValueError("expected native or numpy")
+    return text
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """One value per knob; ``describe()`` prints them all."""
@@ -59,6 +65,9 @@ class Settings:
     )
     num_threads: int | None = _knob(
         None, "TRACECOMP_NUM_THREADS", int, "Threads of compiled programs; by default the cores this process may use."
+    )
+    eager: str = _knob(
+        "native", "TRACECOMP_EAGER", _eager, "What runs eager operators: native (with numpy), or numpy alone."
     )
     log: tuple[str, ...] = _knob(
         (), "TRACECOMP_LOG", topics, "Comma-separated topics that are written to standard error as they happen."

@@ -89,7 +89,7 @@ def check_device(where: Device) -> device:
 
 
 class layout:
-    """How elements lie in memory: ``strided``, or one of the sparse layouts."""
+    """How elements lie in memory; all tensors here are strided."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -116,10 +116,7 @@ class memory_format:
 
 strided = layout("strided")
 sparse_coo = layout("sparse_coo")
-sparse_csr = layout("sparse_csr")
-sparse_csc = layout("sparse_csc")
-sparse_bsr = layout("sparse_bsr")
-sparse_bsc = layout("sparse_bsc")
+sparse_csr, sparse_csc, sparse_bsr, sparse_bsc = (layout(f"sparse_{n}") for n in ("csr", "csc", "bsr", "bsc"))
 contiguous_format = memory_format("contiguous_format")
 preserve_format = memory_format("preserve_format")
 channels_last = memory_format("channels_last")

@@ -108,6 +108,12 @@ class TensorMethods(TensorBase):
     def __sub__(self, other: Operand) -> Tensor: ...
     def __truediv__(self, other: Operand) -> Tensor: ...
     def __xor__(self, other: Operand) -> Tensor: ...
+    def _indices(self) -> Any:
+        """Of sparse coordinate tensors only; RuntimeError for others."""
+    def _nnz(self) -> Any:
+        """Of sparse tensors only; RuntimeError for others."""
+    def _values(self) -> Any:
+        """Of sparse coordinate tensors only; RuntimeError for others."""
     def abs(self) -> Tensor:
         """Absolute value."""
     def abs_(self) -> Tensor:
@@ -292,6 +298,8 @@ class TensorMethods(TensorBase):
         """``input`` as uint8; itself when it is already."""
     def cauchy(self, median: _float = ..., sigma: _float = ..., *, generator: Generator | None = None) -> Tensor: ...
     def cauchy_(self, median: _float = ..., sigma: _float = ..., *, generator: Generator | None = None) -> Tensor: ...
+    def ccol_indices(self) -> Any:
+        """Of sparse compressed tensors only; RuntimeError for others."""
     def cdouble(self, memory_format: MemoryFormat = None) -> Tensor:
         """``input`` as complex128; itself when it is already."""
     def ceil(self) -> Tensor:
@@ -328,6 +336,10 @@ class TensorMethods(TensorBase):
         """``input`` limited to [min, max], which are numbers or tensors. Gradients are zero outside; NaN propagates."""
     def clone(self, *, memory_format: MemoryFormat = None) -> Tensor:
         """A copy; gradients flow through it."""
+    def coalesce(self) -> Any:
+        """Of sparse coordinate tensors only; RuntimeError for others."""
+    def col_indices(self) -> Any:
+        """Of sparse compressed tensors only; RuntimeError for others."""
     def conj(self) -> Tensor:
         """The conjugate, computed at once; real tensors themselves."""
     def conj_physical(self) -> Tensor:
@@ -360,6 +372,8 @@ class TensorMethods(TensorBase):
         """``input`` itself; NotImplementedError for a meta tensor, which has no data."""
     def cross(self, other: Tensor, dim: _int | None = None) -> Tensor:
         """Cross product of 3-vectors along ``dim`` (the first dimension of size 3 by default)."""
+    def crow_indices(self) -> Any:
+        """Of sparse compressed tensors only; RuntimeError for others."""
     def cuda(self, device: Device = None, non_blocking: _bool = False) -> Tensor:
         """AssertionError: there is no accelerator."""
     def cummax(self, dim: _int) -> ValuesIndices:
@@ -380,6 +394,8 @@ class TensorMethods(TensorBase):
         """Degrees to radians."""
     def deg2rad_(self) -> Tensor:
         """Degrees to radians."""
+    def dense_dim(self) -> _int:
+        """How many dimensions are dense: all."""
     def det(self) -> Tensor:
         """:func:`linalg.det`."""
     @property
@@ -594,12 +610,16 @@ class TensorMethods(TensorBase):
         """Rows of ``source`` combined into ``input`` by prod, mean, amax or amin."""
     def index_select(self, dim: _int, index: Tensor) -> Tensor:
         """The positions ``index`` (1-d) of a dimension."""
+    def indices(self) -> Any:
+        """Of sparse coordinate tensors only; RuntimeError for others."""
     def inner(self, other: Tensor) -> Tensor:
         """Sum of products over the last dimension of both."""
     def int(self, memory_format: MemoryFormat = None) -> Tensor:
         """``input`` as int32; itself when it is already."""
     def inverse(self) -> Tensor:
         """:func:`linalg.inv`."""
+    def is_coalesced(self) -> Any:
+        """Of sparse coordinate tensors only; RuntimeError for others."""
     def is_complex(self) -> _bool:
         """Whether the dtype is complex."""
     def is_conj(self) -> _bool:
@@ -1005,6 +1025,8 @@ class TensorMethods(TensorBase):
         """Rounded half to even, at ``decimals`` digits after the point."""
     def round_(self, *, decimals: _int = 0) -> Tensor:
         """Rounded half to even, at ``decimals`` digits after the point."""
+    def row_indices(self) -> Any:
+        """Of sparse compressed tensors only; RuntimeError for others."""
     def rsqrt(self) -> Tensor:
         """Elementwise rsqrt; integers and bools become the default float dtype."""
     def rsqrt_(self) -> Tensor:
@@ -1072,17 +1094,10 @@ class TensorMethods(TensorBase):
         """``sort(dim=-1, descending=False, stable=False)``: (values, indices), equal elements in their old order."""
     @overload
     def sort(self, stable: _bool | None = None, dim: _int = -1, descending: _bool = False) -> ValuesIndices: ...
-    def sparse_mask(self, mask: Any) -> Any:
-        """The elements of ``input`` at the places of ``mask``.
-
-        Args:
-            input (Tensor): the operand.
-            mask (Any): True where elements count.
-
-        Example:
-            >>> torch.ones(2, 2).sparse_mask(torch.eye(2).to_sparse()).values()
-            tensor([1., 1.])
-        """
+    def sparse_dim(self) -> _int:
+        """How many dimensions are sparse: none."""
+    def sparse_mask(self, *args: Any, **kwargs: Any) -> Any:
+        """The elements at the places of ``mask``, a sparse tensor."""
     def split(self, split_size: Sizes, dim: _int = 0) -> tuple[Tensor, ...]:
         """:func:`split`, whose second parameter has another name as a method.
 
@@ -1174,90 +1189,20 @@ class TensorMethods(TensorBase):
     def to(self, device: Device = None, dtype: DType | _type | None = None, non_blocking: _bool = False, copy: _bool = False, *, memory_format: MemoryFormat = None) -> Tensor: ...
     @overload
     def to(self, other: Tensor, non_blocking: _bool = False, copy: _bool = False, *, memory_format: MemoryFormat = None) -> Tensor: ...
-    def to_dense(self, dtype: Any = None, *, masked_grad: _bool | None = None) -> Tensor:
-        """All elements: a dense tensor itself.
-
-        Args:
-            input (Any): the operand.
-            dtype (Any, optional): the type of the result.
-            masked_grad (bool | None, optional): accepted: gradients are those of the values.
-
-        Example:
-            >>> torch.eye(2).to_sparse().to_dense()
-            tensor([[1., 0.],
-                    [0., 1.]])
-        """
-    def to_sparse(self, sparse_dim: Any = None, *, layout: Any = None, blocksize: Any = None, dense_dim: _int | None = None) -> Any:
-        """``input`` as a sparse tensor: coordinates of its first ``sparse_dim`` dimensions, or another ``layout``.
-
-        Args:
-            input (Tensor): the operand.
-            sparse_dim (Any, optional): how many leading dimensions are sparse; all of them if None.
-            layout (Any, optional): dense (``torch.strided``) or, for ``zeros`` and ``empty`` and of sparse tensors, a sparse layout; other functions make dense tensors.
-            blocksize (Any, optional): height and width of the dense blocks.
-            dense_dim (int | None, optional): accepted: compressed tensors are matrices of numbers.
-
-        Example:
-            >>> torch.tensor([[0.0, 2.0], [0.0, 0.0]]).to_sparse().indices()
-            tensor([[0],
-                    [1]])
-        """
-    def to_sparse_bsc(self, blocksize: Sequence[_int], dense_dim: _int | None = None) -> Any:
-        """``input``, a matrix, as columns of dense blocks.
-
-        Args:
-            input (Tensor): the operand.
-            blocksize (Sequence[int]): height and width of the dense blocks.
-            dense_dim (int | None, optional): accepted: compressed tensors are matrices of numbers.
-
-        Example:
-            >>> torch.ones(4, 2).to_sparse_bsc((2, 2)).row_indices()
-            tensor([0, 1])
-        """
-    def to_sparse_bsr(self, blocksize: Sequence[_int], dense_dim: _int | None = None) -> Any:
-        """``input``, a matrix, as rows of dense blocks.
-
-        Args:
-            input (Tensor): the operand.
-            blocksize (Sequence[int]): height and width of the dense blocks.
-            dense_dim (int | None, optional): accepted: compressed tensors are matrices of numbers.
-
-        Example:
-            >>> torch.ones(4, 2).to_sparse_bsr((2, 2)).crow_indices()
-            tensor([0, 1, 2])
-        """
-    def to_sparse_coo(self) -> Any:
-        """``input`` as coordinates.
-
-        Args:
-            input (Tensor): the operand.
-
-        Example:
-            >>> torch.tensor([[0.0, 2.0], [3.0, 0.0]]).to_sparse_coo().values()
-            tensor([2., 3.])
-        """
-    def to_sparse_csc(self, dense_dim: _int | None = None) -> Any:
-        """``input``, a matrix, compressed by columns.
-
-        Args:
-            input (Tensor): the operand.
-            dense_dim (int | None, optional): accepted: compressed tensors are matrices of numbers.
-
-        Example:
-            >>> torch.tensor([[0.0, 2.0], [3.0, 0.0]]).to_sparse_csc().row_indices()
-            tensor([1, 0])
-        """
-    def to_sparse_csr(self, dense_dim: _int | None = None) -> Any:
-        """``input``, a matrix, compressed by rows.
-
-        Args:
-            input (Tensor): the operand.
-            dense_dim (int | None, optional): accepted: compressed tensors are matrices of numbers.
-
-        Example:
-            >>> torch.tensor([[0.0, 2.0], [3.0, 0.0]]).to_sparse_csr().crow_indices()
-            tensor([0, 1, 2])
-        """
+    def to_dense(self, dtype: DType | None = None) -> Tensor:
+        """``input`` itself: tensors are dense."""
+    def to_sparse(self, *args: Any, **kwargs: Any) -> Any:
+        """What is not zero, as a sparse tensor (``to_sparse`` names the layout); see ``torch.sparse``."""
+    def to_sparse_bsc(self, *args: Any, **kwargs: Any) -> Any:
+        """What is not zero, as a sparse tensor (``to_sparse_bsc`` names the layout); see ``torch.sparse``."""
+    def to_sparse_bsr(self, *args: Any, **kwargs: Any) -> Any:
+        """What is not zero, as a sparse tensor (``to_sparse_bsr`` names the layout); see ``torch.sparse``."""
+    def to_sparse_coo(self, *args: Any, **kwargs: Any) -> Any:
+        """What is not zero, as a sparse tensor (``to_sparse_coo`` names the layout); see ``torch.sparse``."""
+    def to_sparse_csc(self, *args: Any, **kwargs: Any) -> Any:
+        """What is not zero, as a sparse tensor (``to_sparse_csc`` names the layout); see ``torch.sparse``."""
+    def to_sparse_csr(self, *args: Any, **kwargs: Any) -> Any:
+        """What is not zero, as a sparse tensor (``to_sparse_csr`` names the layout); see ``torch.sparse``."""
     def topk(self, k: _int, dim: _int = -1, largest: _bool = True, sorted: _bool = True) -> ValuesIndices:
         """The ``k`` largest (or smallest) elements along ``dim``, in order, and their positions."""
     def trace(self) -> Tensor:
@@ -1331,6 +1276,8 @@ class TensorMethods(TensorBase):
             >>> x.untyped_storage().nbytes()
             12
         """
+    def values(self) -> Any:
+        """Of sparse tensors only; RuntimeError for others."""
     def var(self, dim: Dim | _bool = None, unbiased: _bool | None = None, keepdim: _bool = False, *, correction: Number | None = None) -> Tensor:
         """Variance over ``dim``."""
     def var_mean(self, dim: Dim | _bool = None, unbiased: _bool | None = None, keepdim: _bool = False, *, correction: Number | None = None) -> tuple[Tensor, Tensor]:

@@ -26,6 +26,7 @@ class Modes(threading.local):
     default_places: tuple[Any, ...] = ()  # devices of factories that name none, the innermost last
     function_modes: tuple[Any, ...] = ()  # those that see every call of a function, the innermost last
     plain_subclasses: bool = False  # __torch_function__ of subclasses is not asked
+    rehearsal: bool = False  # what runs is what a program has done before, on copies: it must leave no trace
     save_hooks: tuple[tuple[Callable[..., Any], Callable[..., Any]], ...] = ()
 
     def __init__(self) -> None:

@@ -118,6 +118,23 @@ class DisableTorchFunction(DisableTorchFunctionSubclass):
         super().__exit__(kind, error, trace)
 
 
+def watch_calls() -> None:
+    """Have functions look at every argument, and run operator by operator, until ``unwatch_calls``."""
+    global _active
+    with _lock:
+        _active += 1
+        PLAIN.clear()
+
+
+def unwatch_calls() -> None:
+    """The end of a ``watch_calls``."""
+    global _active
+    with _lock:
+        _active -= 1
+        if not _active:
+            PLAIN.update(_NEVER)
+
+
 class TorchFunctionMode:
     """``with Mode():`` every call of a published function goes to ``__torch_function__``, which may go on with it.
 
@@ -130,22 +147,15 @@ class TorchFunctionMode:
         raise NotImplementedError
 
     def __enter__(self) -> TorchFunctionMode:
-        global _active
-        with _lock:
-            _active += 1
-            PLAIN.clear()
+        watch_calls()
         modes.function_modes = (*modes.function_modes, self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        global _active
         modes.function_modes = modes.function_modes[:-1]
-        with _lock:
-            _active -= 1
-            if not _active:
-                PLAIN.update(_NEVER)
+        unwatch_calls()
 
     @classmethod
     def push(cls, *args: Any, **kwargs: Any) -> TorchFunctionMode:

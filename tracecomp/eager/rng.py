@@ -63,7 +63,9 @@ class Generator:
         return Generator(self.device).set_state(self.state)
 
     def bits(self, shape: tuple[int, ...]) -> Tensor:
-        """32 random bits per element, as int32; the stream advances."""
+        """32 random bits per element, as int32; the stream advances. RuntimeError in a rehearsal."""
+        if modes.rehearsal:
+            raise RuntimeError("random numbers are drawn for the program alone")
         if modes.place is not None:  # nothing is drawn
             return prim.random_bits(self.state, shape=tuple(shape))  # type: ignore[no-any-return]
         with no_grad():

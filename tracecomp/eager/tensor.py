@@ -27,6 +27,7 @@ from tracecomp.eager.aliasing import (
     track,
 )
 from tracecomp.eager.device import channels_last, channels_last_3d, contiguous_format, device, use
+from tracecomp.eager.evaluate import evaluate
 from tracecomp.eager.grad_fn import NUMBERS
 from tracecomp.eager.methods import TensorMethods
 from tracecomp.eager.modes import (
@@ -54,9 +55,6 @@ __all__ = [
 
 Array = np.ndarray[Any, Any]
 _KEEPS_ORDER = ("elementwise", "view")  # results of others lie in row-major order, as PyTorch's do
-_ARITHMETIC = frozenset(
-    ("elementwise", "reduction", "contraction", "convolution", "window", "cumulative", "scatter", "control")
-)
 
 
 class Tensor(TensorMethods):
@@ -105,13 +103,21 @@ class Tensor(TensorMethods):
     def __tracecomp_apply__(op: Op, operands: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
         """Run a primitive: numpy result, recorded node, autograd node, view relation."""
         recorder = modes.recorder
-        # Numbers and sizes that stand for formulas are worth their current
-        # number here; the recorder keeps the formula.
-        if recorder is not None and recorder.numbers:
-            operands, attrs = recorder.plain(operands), {k: recorder.plain(v) for k, v in attrs.items()}
-        if recorder is not None and recorder.sized:
-            operands = recorder.batch.sized_operands(operands)
-        arrays = [x._data if isinstance(x, Tensor) else x for x in operands]
+        given = attrs
+        if recorder is not None:
+            # Numbers and sizes that stand for formulas are worth their current
+            # number here; the recorder keeps the formula.
+            operands, attrs, given = _recorded(recorder, op, operands, attrs)
+        arrays = []
+        odd = tracked = False
+        for x in operands:
+            if isinstance(x, Tensor):
+                array = x._data
+                odd = odd or array.dtype.kind in "cV"
+                tracked = tracked or x._requires_grad or x._linked or x._grad_fn is not None
+                arrays.append(array)
+            else:
+                arrays.append(x)
         if use.begun:
             if modes.watch is not None:
                 modes.watch(op, arrays, attrs)
@@ -120,41 +126,29 @@ class Tensor(TensorMethods):
                 return _without_memory(op, operands, arrays, attrs, place)
         # Types are checked only where numpy might go on quietly; all other
         # mistakes make it raise, and are explained below.
-        if op.parts is None and any(a.dtype.kind == "c" for a in arrays if type(a) is np.ndarray):
-            check_types(op, operands, attrs)
+        if odd:
+            arrays = _checked(op, operands, attrs, arrays)
         try:
-            if op.kind in _ARITHMETIC:
-                # numpy lets a 0-d array decide the type of a result less than an
-                # array does; a Python number must not change it.
-                if len(arrays) > 1 and any(type(a) in NUMBERS for a in arrays):
-                    arrays = _strong(arrays)
-                with np.errstate(all="ignore"):
-                    result = op.impl(*arrays, **attrs)
-            elif recorder is not None and recorder.sized:
-                result = op.impl(*arrays, **recorder.batch.without_sizes(attrs))
-            else:
-                result = op.impl(*arrays, **attrs)
+            result = evaluate(op, arrays, given)
         # numpy's message says nothing of tensors: ``check_types`` raises
         # PyTorch's error, if it is one of types or shapes.
         except Exception:
             check_types(op, operands, attrs)
             raise
-        # Views keep numpy's strides; what was computed is dense, as recorded kernels will make it.
-        order: Any = None if op.kind in _KEEPS_ORDER else "C"
-        results = result if type(result) is tuple else (result,)
-        outs = [_new(np.asarray(r, order=order)) for r in results]
+        several = type(result) is tuple
+        outs = [_result(op, r) for r in result] if several else [_result(op, result)]
         if op.kind == "view":
             link(outs[0], operands[0], (op, attrs))
         if recorder is not None:
             # The recorder first, then autograd: the history of a recorded call is that of its eager run.
             recorder.node(op, operands, attrs, outs)
         if modes.grad:
-            if op.vjp is not None:
+            if tracked and op.vjp is not None:
                 track(op, operands, attrs, arrays, outs)
         elif modes.inference:
             for t in outs:
                 t._inference = True
-        return tuple(outs) if type(result) is tuple else outs[0]
+        return tuple(outs) if several else outs[0]
 
     @staticmethod
     def _wrap(array: Array) -> Tensor:
@@ -582,6 +576,31 @@ def set_grad(t: TensorBase, value: TensorBase | None) -> None:
     if modes.recorder is not None:
         modes.recorder.set_grad(t, value)
     t._grad = value
+
+
+def _result(op: Op, array: Any) -> Tensor:
+    """A tensor of what numpy made, which may be one of its scalars."""
+    if type(array) is not np.ndarray or not (op.kind in _KEEPS_ORDER or array.flags.c_contiguous):
+        array = np.asarray(array, order=None if op.kind in _KEEPS_ORDER else "C")
+    return _new(array)
+
+
+def _recorded(
+    recorder: Any, op: Op, operands: tuple[Any, ...], attrs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any], dict[str, Any]]:
+    """Operands and attributes as a recording wants them, and the attributes that numpy takes."""
+    if recorder.numbers:
+        operands, attrs = recorder.plain(operands), {k: recorder.plain(v) for k, v in attrs.items()}
+    if not recorder.sized:
+        return operands, attrs, attrs
+    return recorder.batch.sized_operands(operands), attrs, recorder.batch.without_sizes(attrs)
+
+
+def _checked(op: Op, operands: tuple[Any, ...], attrs: dict[str, Any], arrays: list[Any]) -> list[Any]:
+    """Operands for numpy where some are complex or of a type that numpy does not know."""
+    if op.parts is None and any(a.dtype.kind == "c" for a in arrays if type(a) is np.ndarray):
+        check_types(op, operands, attrs)
+    return _strong(arrays) if len(arrays) > 1 and any(type(a) in NUMBERS for a in arrays) else arrays
 
 
 def _strong(arrays: list[Any]) -> list[Any]:

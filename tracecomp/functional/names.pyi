@@ -38,7 +38,6 @@ from tracecomp.functional.symbols import SymBool as SymBool
 from tracecomp.functional.symbols import SymFloat as SymFloat
 from tracecomp.functional.symbols import SymInt as SymInt
 from tracecomp.ir.types import DType
-from tracecomp.sparse.coo import CooTensor
 from typing import Any
 from typing import Literal
 from typing import overload
@@ -753,18 +752,6 @@ def histogramdd(input: Tensor, bins: int | Sequence[int] | Sequence[Tensor], *, 
     """(counts, list of edges) over the last dimension's coordinates."""
 def hsplit(input: Tensor, *indices_or_sections: Sizes, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
     """Pieces along columns, as views."""
-def hspmm(*args: Any, **kwargs: Any) -> Any:
-    """``mat1 @ mat2`` with sparse rows of dense values.
-
-    Args:
-        args (Any): the operands, one by one.
-        kwargs (Any): kwargs.
-
-    Example:
-        >>> torch.hspmm(torch.eye(2).to_sparse(), torch.ones(2, 2)).to_dense()
-        tensor([[1., 1.],
-                [1., 1.]])
-    """
 def hstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Joined along columns (along the only dimension of 1-d tensors)."""
 def hypot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -1313,117 +1300,6 @@ def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool | 
     """``sort(dim=-1, descending=False, stable=False)``: (values, indices), equal elements in their old order."""
 @overload
 def sort(input: Tensor, stable: bool | None = None, dim: int = -1, descending: bool = False) -> ValuesIndices: ...
-def sparse_bsc_tensor(*args: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False, check_invariants: bool | None = None, pin_memory: bool = False, **named: Any) -> Any:
-    """sparse_bsc_tensor(ccol_indices, row_indices, values, size=None): a sparse matrix in layout torch.sparse_bsc.
-
-    Args:
-        dtype (DType | None, optional): the type of the result.
-        device (Any, optional): the CPU, by any of its names.
-        requires_grad (bool, optional): whether gradients are recorded for the result.
-        check_invariants (bool | None, optional): accepted: the parts are always checked.
-        pin_memory (bool, optional): accepted: host memory needs no pinning.
-        args (Any): the operands, one by one.
-        named (Any): `from`, which Python has as a keyword.
-
-    Example:
-        >>> torch.sparse_bsc_tensor([0, 0, 1], [0], [[[3.0, 4.0]]], (1, 4)).to_dense()
-        tensor([[0., 0., 3., 4.]])
-    """
-def sparse_bsr_tensor(*args: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False, check_invariants: bool | None = None, pin_memory: bool = False, **named: Any) -> Any:
-    """sparse_bsr_tensor(crow_indices, col_indices, values, size=None): a sparse matrix in layout torch.sparse_bsr.
-
-    Args:
-        dtype (DType | None, optional): the type of the result.
-        device (Any, optional): the CPU, by any of its names.
-        requires_grad (bool, optional): whether gradients are recorded for the result.
-        check_invariants (bool | None, optional): accepted: the parts are always checked.
-        pin_memory (bool, optional): accepted: host memory needs no pinning.
-        args (Any): the operands, one by one.
-        named (Any): `from`, which Python has as a keyword.
-
-    Example:
-        >>> torch.sparse_bsr_tensor([0, 1], [1], [[[3.0, 4.0]]], (1, 4)).to_dense()
-        tensor([[0., 0., 3., 4.]])
-    """
-def sparse_compressed_tensor(compressed_indices: Any, plain_indices: Any, values: Any, size: Any = None, *, dtype: DType | None = None, layout: Any = None, device: Any = None, requires_grad: bool = False, check_invariants: bool | None = None, pin_memory: bool = False) -> Any:
-    """A compressed sparse matrix in ``layout``; RuntimeError for one that is not compressed.
-
-    Args:
-        compressed_indices (Any): where the entries of each row, or column, begin, and the end.
-        plain_indices (Any): the column, or row, of each entry.
-        values (Any): the values.
-        size (Any, optional): the sizes of the dimensions.
-        dtype (DType | None, optional): the type of the result.
-        layout (Any, optional): dense (``torch.strided``) or, for ``zeros`` and ``empty`` and of sparse tensors, a sparse layout; other functions make dense tensors.
-        device (Any, optional): the CPU, by any of its names.
-        requires_grad (bool, optional): whether gradients are recorded for the result.
-        check_invariants (bool | None, optional): accepted: the parts are always checked.
-        pin_memory (bool, optional): accepted: host memory needs no pinning.
-
-    Example:
-        >>> torch.sparse_compressed_tensor([0, 1], [1], [3.0], (1, 2), layout=torch.sparse_csr).to_dense()
-        tensor([[0., 3.]])
-    """
-def sparse_coo_tensor(indices: Any = None, values: Any = None, size: Any = None, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False, check_invariants: bool | None = None, is_coalesced: bool | None = None, pin_memory: bool = False) -> CooTensor:
-    """A sparse tensor of ``values`` (nnz, *dense) at places ``indices`` (sparse_dim, nnz); or empty, of ``size``.
-
-    RuntimeError when places lie outside of ``size`` or numbers of entries differ.
-
-    Example:
-        >>> torch.sparse_coo_tensor([[0, 1], [2, 0]], [3.0, 4.0], (2, 3)).to_dense()
-        tensor([[0., 0., 3.],
-                [4., 0., 0.]])
-
-    Args:
-        indices (Any, optional): positions.
-        values (Any, optional): the values.
-        size (Any, optional): the sizes of the dimensions.
-        dtype (DType | None, optional): the type of the result.
-        device (Any, optional): the CPU, by any of its names.
-        requires_grad (bool, optional): whether gradients are recorded for the result.
-        check_invariants (bool | None, optional): accepted: the parts are always checked.
-        is_coalesced (bool | None, optional): whether the places are known to be in order, each once.
-        pin_memory (bool, optional): accepted: host memory needs no pinning.
-
-    Example:
-        >>> torch.sparse_coo_tensor([[0, 1], [2, 0]], [3.0, 4.0], (2, 3)).to_dense()
-        tensor([[0., 0., 3.],
-                [4., 0., 0.]])
-    """
-def sparse_csc_tensor(*args: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False, check_invariants: bool | None = None, pin_memory: bool = False, **named: Any) -> Any:
-    """sparse_csc_tensor(ccol_indices, row_indices, values, size=None): a sparse matrix in layout torch.sparse_csc.
-
-    Args:
-        dtype (DType | None, optional): the type of the result.
-        device (Any, optional): the CPU, by any of its names.
-        requires_grad (bool, optional): whether gradients are recorded for the result.
-        check_invariants (bool | None, optional): accepted: the parts are always checked.
-        pin_memory (bool, optional): accepted: host memory needs no pinning.
-        args (Any): the operands, one by one.
-        named (Any): `from`, which Python has as a keyword.
-
-    Example:
-        >>> torch.sparse_csc_tensor([0, 1, 2], [1, 0], [3.0, 4.0], (2, 2)).to_dense()
-        tensor([[0., 4.],
-                [3., 0.]])
-    """
-def sparse_csr_tensor(*args: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False, check_invariants: bool | None = None, pin_memory: bool = False, **named: Any) -> Any:
-    """sparse_csr_tensor(crow_indices, col_indices, values, size=None): a sparse matrix in layout torch.sparse_csr.
-
-    Args:
-        dtype (DType | None, optional): the type of the result.
-        device (Any, optional): the CPU, by any of its names.
-        requires_grad (bool, optional): whether gradients are recorded for the result.
-        check_invariants (bool | None, optional): accepted: the parts are always checked.
-        pin_memory (bool, optional): accepted: host memory needs no pinning.
-        args (Any): the operands, one by one.
-        named (Any): `from`, which Python has as a keyword.
-
-    Example:
-        >>> torch.sparse_csr_tensor([0, 1, 2], [1, 0], [3.0, 4.0], (2, 2)).to_dense()
-        tensor([[0., 3.],
-                [4., 0.]])
-    """
 def split(tensor: Tensor, split_size_or_sections: Sizes, dim: int = 0, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
     """Pieces of a size (the last may be smaller), or of the listed sizes, as views."""
 def split_copy(tensor: Tensor, split_size_or_sections: Sizes, dim: int = 0, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
@@ -1432,18 +1308,6 @@ def split_with_sizes(tensor: Tensor, split_sizes: Sequence[int], dim: int = 0, *
     """Pieces of the listed sizes, which must add up to the extent, as views."""
 def split_with_sizes_copy(tensor: Tensor, split_sizes: Sequence[int], dim: int = 0, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
     """Pieces of the listed sizes, which must add up to the extent, as views."""
-def spmm(*args: Any, **kwargs: Any) -> Any:
-    """The product of two matrices of which at least one is sparse; of two sparse ones, a sparse matrix.
-
-    Args:
-        args (Any): the operands, one by one.
-        kwargs (Any): kwargs.
-
-    Example:
-        >>> torch.spmm(torch.eye(2).to_sparse(), torch.ones(2, 2))
-        tensor([[1., 1.],
-                [1., 1.]])
-    """
 def sqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elementwise sqrt; integers and bools become the default float dtype."""
 def sqrt_(input: Tensor) -> Tensor:

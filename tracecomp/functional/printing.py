@@ -172,8 +172,8 @@ def _suffixes(x: Tensor) -> list[str]:
     return found
 
 
-def tensor_text(x: Tensor, suffixes: list[str] | None = None) -> str:
-    """The text ``repr`` gives; ``suffixes`` are what is said behind the elements, if not the usual."""
+def tensor_text(x: Tensor) -> str:
+    """The text ``repr`` gives."""
     prefix = "tensor(" if type(x) is Tensor or type(x).__name__ in ("Parameter", "Buffer") else f"{type(x).__name__}("
     array = x._data
     if isinstance(array, MetaArray):
@@ -189,7 +189,7 @@ def tensor_text(x: Tensor, suffixes: list[str] | None = None) -> str:
         body = _nested(array, len(prefix), summarize, formatter)
     text = prefix + body
     last = len(text) - text.rfind("\n") + 1
-    for suffix in _suffixes(x) if suffixes is None else suffixes:
+    for suffix in _suffixes(x):
         if last + len(suffix) + 2 > options.linewidth:
             text += ",\n" + " " * len(prefix) + suffix
             last = len(prefix) + len(suffix)

@@ -28,9 +28,12 @@ def not_implemented(kernel: str, dtype: DType) -> NotImplementedError:
     return NotImplementedError(f"\"{kernel}\" not implemented for '{type_word(dtype)}'")
 
 
+_OPERANDS = (Tensor, bool, int, float, complex)  # isinstance is slower with a union
+
+
 def operand(value: Any, name: str, argument: str = "other") -> Operand:
     """``value`` as a tensor or Python number; TypeError naming the function otherwise."""
-    if isinstance(value, Tensor | bool | int | float | complex):
+    if isinstance(value, _OPERANDS):
         return value
     if isinstance(value, np.generic):
         number: Operand = value.item()

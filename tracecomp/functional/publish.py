@@ -9,12 +9,13 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, TypeVar, cast, get_overloads
 
 import numpy as np
 
 from tracecomp.base.reference import examples, reference
-from tracecomp.eager.device import strided, use
+from tracecomp.eager.device import use
 from tracecomp.eager.meta import place_of_call, placed
 from tracecomp.eager.modes import grad_enabled, modes, no_grad, scope
 from tracecomp.eager.overrides import NOT_OVERRIDDEN, PLAIN, override
@@ -22,34 +23,39 @@ from tracecomp.eager.tensor import Tensor, assign_, before_write
 from tracecomp.functional.autocast import casts
 from tracecomp.functional.dtype_support import REAL, Kinds, accepting, refuse_complex
 from tracecomp.functional.promotion import can_cast, dtype_argument
+from tracecomp.functional.warm import Warm
+from tracecomp.ir.op import OPS
 from tracecomp.ir.types import type_word
 
 NAMESPACES: dict[str, dict[str, Any]] = {"torch": {}, "Tensor": {}}
 
 _RENAMED = {"axis": "dim", "keepdims": "keepdim"}
 
-OF_LAYOUT: dict[str, Callable[..., Any]] = {}
-"""Factories that make tensors of other layouts than the dense one, by name."""
-
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def function(
-    *aliases: str, to: str = "torch Tensor", takes: Kinds = REAL, inplace: bool = False, composite: bool = False
+    *aliases: str,
+    to: str = "torch Tensor",
+    takes: Kinds = REAL,
+    inplace: bool = False,
+    composite: bool = False,
+    primitive: str = "",
 ) -> Callable[[Function], Function]:
     """Publish a function under its name (one trailing underscore is dropped) and ``aliases``.
 
     ``to`` lists the namespaces where it is found; an alias with a dot ("special.expit") is a place of its own.
     ``takes`` are the kinds of elements that it has a meaning for. ``inplace`` adds ``name_`` to names without a dot;
     ``composite`` leaves the name as a scope on the nodes it records. Keyword arguments ``axis`` and ``keepdims`` are
-    accepted for ``dim`` and ``keepdim``, and ``out`` receives the result.
+    accepted for ``dim`` and ``keepdim``, and ``out`` receives the result. ``primitive`` names the operator that the
+    function is on floating tensors of one type, and on such a tensor and a Python float.
     """
 
     spaces = to.split()
 
     def decorate(fn: Function) -> Function:
         name = fn.__name__.removesuffix("_")
-        call = _callable(fn, name, takes, composite)
+        call = _callable(fn, name, takes, composite, primitive)
         call.__doc__ = _documented(fn, name, spaces, takes)
         for alias in (name, *aliases):
             if "." in alias:
@@ -129,7 +135,67 @@ def complete(value: Any, place: str) -> None:
         value.__doc__ = reference(value.__doc__, [value] if inspect.isfunction(value) else (), (), example)
 
 
-def _callable(fn: Callable[..., Any], name: str, takes: Kinds, composite: bool) -> Callable[..., Any]:
+PLAIN_TENSORS = {Tensor}
+"""Classes of tensors that leave functions alone, as parameters."""
+_MANY_KINDS = 256
+"""How many combinations of types a function accepts without a look."""
+
+
+def _as_primitive(name: str, signature: tuple[Any, ...]) -> Callable[..., Any] | None:
+    """The operator ``name`` as a function of arguments of these types, where they are such as it takes."""
+    first, numbers = signature[0], signature[1:]
+    if not name or not isinstance(first, np.dtype) or first.kind != "f":
+        return None
+    if not all(x is first or x is float for x in numbers):
+        return None
+    op = OPS[name]
+    return lambda *operands: Tensor.__tracecomp_apply__(op, operands, {})
+
+
+def _elsewhere(args: tuple[Any, ...]) -> bool:
+    """Whether a call may be about tensors without memory."""
+    if modes.place is not None or modes.default_places:
+        return True
+    return any(isinstance(x, Tensor) and type(x._data) is not np.ndarray for x in args)
+
+
+def _is_shape(x: Any) -> bool:
+    """Whether ``x`` is a tuple of plain ints."""
+    return type(x) is tuple and all(type(n) is int for n in x)
+
+
+def _is_plain(kind: Any) -> bool:
+    """Whether arguments of this kind have no say in what a function does with them: see ``overrides``."""
+    return isinstance(kind, np.dtype | tuple) or kind in PLAIN
+
+
+def _by_position(
+    fn: Callable[..., Any], positional: tuple[str, ...], rest: bool
+) -> Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, ...] | None]:
+    """A function that gives the arguments of a call of ``fn`` by position; None where that takes preparation."""
+    defaults = dict(zip(reversed(positional), reversed(fn.__defaults__ or ()), strict=False))
+    templates: dict[tuple[Any, ...], list[tuple[bool, Any]] | None] = {}
+
+    def template(count: int, *given: str) -> list[tuple[bool, Any]] | None:
+        names = positional[count:]
+        if rest or not set(given) <= set(names) - {"device", "dtype", "out"}:
+            return None
+        needed = names[: 1 + max(map(names.index, given))]
+        if any(name not in given and type(defaults.get(name, ())) not in PLAIN for name in needed):
+            return None
+        return [(name in given, name if name in given else defaults[name]) for name in needed]
+
+    def by_position(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...] | None:
+        key = (len(args), *kwargs)
+        if key not in templates:
+            templates[key] = template(len(args), *kwargs)
+        found = templates[key]
+        return None if found is None else (*args, *[kwargs[x] if given else x for given, x in found])
+
+    return by_position
+
+
+def _callable(fn: Callable[..., Any], name: str, takes: Kinds, composite: bool, primitive: str) -> Callable[..., Any]:
     code, kinds = fn.__code__, fn.__annotations__
     positional = code.co_varnames[: code.co_argcount]
     # What a function takes is read off its annotations once, so that a call looks at positions only.
@@ -143,10 +209,33 @@ def _callable(fn: Callable[..., Any], name: str, takes: Kinds, composite: bool) 
             beside = True
     rest = code.co_varnames[code.co_argcount + code.co_kwonlyargcount] if code.co_flags & inspect.CO_VARARGS else ""
     run = accepting(_scoped(fn, name) if composite else fn, name, takes)
+    accepted: dict[tuple[Any, ...], Callable[..., Any]] = {}
+
+    by_position = _by_position(fn, positional, bool(rest))
     makes = "device" in kinds
 
     # Every call of every function goes through here, so each question is asked only of functions that need it.
     def call(*args: Any, **kwargs: Any) -> Any:
+        plain = by_position(args, kwargs) if kwargs else args
+        if plain is None or not PLAIN or (use.begun and _elsewhere(plain)):
+            return check(args, kwargs)
+        signature = tuple([x._data.dtype if type(x) in PLAIN_TENSORS else type(x) for x in plain])
+        found = accepted.get(signature)
+        if found is not None:
+            return found(*plain)
+        signature = tuple([x if _is_shape(x) else kind for x, kind in zip(plain, signature, strict=True)])
+        found = accepted.get(signature)
+        if found is not None:
+            return found(*plain)
+        result = check(args, kwargs)
+        PLAIN_TENSORS.update([type(x) for x in plain if isinstance(x, Tensor) and type(x) in PLAIN])
+        if len(accepted) < _MANY_KINDS and all(map(_is_plain, signature)):
+            steady = _as_primitive(primitive, signature) or run
+            accepted[signature] = Warm(steady, signature, partial(accepted.__setitem__, signature))
+        return result
+
+    def check(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Look at every argument, and run."""
         for x in (*args, *kwargs.values()) if kwargs else args:
             # Objects with ``__torch_function__`` of their own are rare: one test of the type for each argument.
             if type(x) not in PLAIN:
@@ -202,10 +291,6 @@ def _with_keywords(
     for other, ours in _RENAMED.items():
         if other in kwargs and other not in kinds:
             kwargs[ours] = kwargs.pop(other)
-    if kwargs.get("layout") not in (None, strided):
-        if name not in OF_LAYOUT:
-            raise NotImplementedError(f"{name}(): makes no tensors of layout {kwargs['layout']!r}")
-        return OF_LAYOUT[name](*args, **kwargs)
     if kwargs.get("dtype") is not None:
         kwargs["dtype"] = dtype_argument(kwargs["dtype"], name)
     if "out" not in kwargs or "out" in kinds:
@@ -269,11 +354,12 @@ def check_castable(result: Tensor, target: Tensor) -> None:
 
 def store_inplace(target: Tensor, result: Tensor) -> Tensor:
     """``target`` with its elements replaced by ``result``, which must have its shape and a dtype that fits."""
-    if result.shape != target.shape:
+    if result._data.shape != target._data.shape:
         raise RuntimeError(
             f"output with shape {list(target.shape)} doesn't match the broadcast shape {list(result.shape)}"
         )
-    check_castable(result, target)
+    if result._data.dtype is not target._data.dtype:
+        check_castable(result, target)
     assign_(target, result)
     return target
 

@@ -32,7 +32,11 @@ class Primitive:
         self.op = op
 
     def __call__(self, *operands: Any, like: Operand | None = None, **attrs: Any) -> Any:
-        return apply(self.op, operands, attrs, like)
+        for operand in operands:  # as ``apply``, without a call more
+            handler = getattr(operand, "__tracecomp_apply__", None)
+            if handler is not None:
+                return handler(self.op, operands, attrs)
+        return apply(self.op, (), attrs, like)
 
 
 class _Namespace:

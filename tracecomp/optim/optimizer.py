@@ -69,6 +69,7 @@ class Optimizer:
     """
 
     takes_sparse = False
+    """Whether ``_update`` has a meaning for sparse gradients."""
 
     def __init__(self, params: ParamsT, defaults: Group) -> None:
         if isinstance(params, Tensor):
@@ -190,9 +191,8 @@ class Optimizer:
         return loss
 
     def _update_one(self, param: Tensor, grad: Tensor, options: Options) -> None:
-        if not self.takes_sparse and grad.layout is not strided:
-            name = type(self).__name__
-            raise RuntimeError(f"{name} does not support sparse gradients, please consider SparseAdam instead")
+        if type(grad) is not Tensor and grad.layout is not strided and not self.takes_sparse:
+            raise RuntimeError(f"{type(self).__name__} does not support sparse gradients, consider SparseAdam instead")
         state = self.state[param]
         update = self._update_parts if param.dtype.is_complex else self._update
         update(param, grad, state, options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tracecomp.eager.device import strided
 from tracecomp.eager.modes import unrecorded
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
@@ -39,6 +40,8 @@ class SGD(Optimizer):
 
     def _update(self, param: Tensor, grad: Tensor, state: State, options: Options) -> None:
         lr, decay, momentum, dampening, nesterov = options
+        if momentum is not None and grad.layout is not strided:
+            raise RuntimeError("SGD: momentum does not support sparse gradients")
         if decay is not None:
             grad = grad + param * decay
         if momentum is not None:

@@ -1,51 +1,47 @@
-"""Adam for gradients that are there for a few rows only."""
+"""Adam for sparse gradients: only the rows that a gradient holds are moved, and only their moments."""
 
 from __future__ import annotations
 
-from typing import Any, cast
-
+from tracecomp.eager.modes import no_grad, unrecorded
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
-from tracecomp.optim.optimizer import Optimizer, check_betas, non_negative
+from tracecomp.optim.optimizer import Optimizer, Options, ParamsT, Scalar, State, check_betas, non_negative
 from tracecomp.optim.options import Group, number, pair
 
 
 class SparseAdam(Optimizer):
-    """Adam that moves, and whose averages decay, only where the gradient has entries (torch.optim.SparseAdam).
+    """Lazy Adam: moments of rows without a gradient stay as they are (as PyTorch's ``SparseAdam``).
 
-    Parameters are dense; ValueError for sparse ones, RuntimeError for dense gradients.
+    Every gradient has to be sparse, as those of ``nn.Embedding(..., sparse=True)``; RuntimeError for dense ones.
     """
 
     takes_sparse = True
 
     def __init__(
-        self, params: Any, lr: Any = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
+        self, params: ParamsT, lr: Scalar = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
         maximize: bool = False,
     ) -> None:  # fmt: skip
-        if not lr > 0.0:
-            raise ValueError(f"Invalid learning rate: {lr}")
-        if not eps > 0.0:
-            raise ValueError(f"Invalid epsilon value: {eps}")
+        non_negative(learning_rate=lr, epsilon=eps)
         check_betas(betas)
-        non_negative(learning_rate=lr)
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "maximize": maximize})
 
-    def _group(self, group: Group) -> Any:
+    def _group(self, group: Group) -> Options:
         return number(group, "lr"), pair(group, "betas"), number(group, "eps")
 
-    def _update(self, param: Tensor, grad: Tensor, state: dict[str, Any], options: Any) -> None:
-        lr, (beta1, beta2), eps = options
+    def _update(self, param: Tensor, grad: Tensor, state: State, options: Options) -> None:
         if not grad.is_sparse:
             raise RuntimeError("SparseAdam does not support dense gradients, please consider Adam instead")
+        lr, (beta1, beta2), eps = options
         if not state:
-            state["step"] = 0
-            state["exp_avg"], state["exp_avg_sq"] = T.zeros_like(param), T.zeros_like(param)
+            with unrecorded():
+                state.update(step=0, exp_avg=T.zeros_like(param), exp_avg_sq=T.zeros_like(param))
         state["step"] += 1
-        entries = cast("Any", grad).coalesce()
-        index, values = entries.indices(), entries.values()
-        at = tuple(index[d] for d in range(index.shape[0]))
-        mean, square = state["exp_avg"][at], state["exp_avg_sq"][at]
-        mean, square = mean + (values - mean) * (1 - beta1), square + (values * values - square) * (1 - beta2)
-        state["exp_avg"][at], state["exp_avg_sq"][at] = mean, square
-        size = lr * (1 - beta2 ** state["step"]) ** 0.5 / (1 - beta1 ** state["step"])
-        param[at] = param[at] - size * mean / (square.sqrt() + eps)
+        with no_grad():
+            grad = grad.coalesce()
+            rows, values = tuple(grad.indices()), grad.values()
+            mean = state["exp_avg"][rows] * beta1 + values * (1 - beta1)
+            square = state["exp_avg_sq"][rows] * beta2 + values * values * (1 - beta2)
+            state["exp_avg"][rows], state["exp_avg_sq"][rows] = mean, square
+            count = state["step"]
+            size = lr * (1 - beta2**count) ** 0.5 / (1 - beta1**count)
+            param[rows] = param[rows] - size * mean / (square.sqrt() + eps)

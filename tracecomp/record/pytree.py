@@ -20,8 +20,8 @@ Leaves = Sequence[Any]
 def flatten(value: Any, leaves: list[Any], is_leaf: Callable[[Any], bool] | None = None) -> Any:
     """Append the leaves of ``value`` to ``leaves``; the structure, which compares equal for like values.
 
-    Tuples, lists, dicts, named tuples, dataclasses and sparse tensors are structure; everything else is a leaf, and
-    what ``is_leaf`` says is one.
+    Tuples, lists, dicts, named tuples, dataclasses, and tensors that consist of others (``__tensor_flatten__``, as in
+    PyTorch) are structure; everything else is a leaf, and what ``is_leaf`` says is one.
     """
     kind = type(value)
     if is_leaf is not None and is_leaf(value):
@@ -42,9 +42,9 @@ def flatten(value: Any, leaves: list[Any], is_leaf: Callable[[Any], bool] | None
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = tuple(f.name for f in dataclasses.fields(value))
         return (kind, names, *[flatten(getattr(value, n), leaves, is_leaf) for n in names])
-    if hasattr(kind, "__tracecomp_parts__"):  # made of tensors, as sparse ones: what it is beside them is structure
-        told, named = value.__tracecomp_parts__()
-        return ((kind, told), tuple(named), *[flatten(v, leaves, is_leaf) for v in named.values()])
+    if hasattr(kind, "__tensor_flatten__"):
+        names, context = value.__tensor_flatten__()
+        return (kind, (tuple(names), context), *[flatten(getattr(value, n), leaves, is_leaf) for n in names])
     # Nothing else is structure, so the type is remembered.
     _leaf_kinds.add(kind)
     leaves.append(value)
@@ -102,8 +102,9 @@ def _build(structure: Any, leaves: Iterator[Any]) -> Any:
         return kind(*[_build(p, leaves) for p in parts])
     names, *parts = parts
     values = [_build(p, leaves) for p in parts]
-    if hasattr(kind, "__tracecomp_joined__"):
-        return kind.__tracecomp_joined__(options[0], values)
+    if hasattr(kind, "__tensor_unflatten__"):
+        inner, context = names
+        return kind.__tensor_unflatten__(dict(zip(inner, values, strict=True)), context, None, None)
     if issubclass(kind, dict) and dataclasses.is_dataclass(kind):  # as results in transformers: it fills itself in
         make: Any = kind
         return make(**dict(zip(names, values, strict=True)))
@@ -126,8 +127,8 @@ def paths(value: Any, prefix: str = "") -> list[str]:
         items = [(f"{prefix}[{i}]", v) for i, v in enumerate(value)]
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         items = [(f"{prefix}.{f.name}", getattr(value, f.name)) for f in dataclasses.fields(value)]
-    elif hasattr(kind, "__tracecomp_parts__"):
-        items = [(f"{prefix}.{k}", v) for k, v in value.__tracecomp_parts__()[1].items()]
+    elif hasattr(kind, "__tensor_flatten__"):
+        items = [(f"{prefix}.{n}", getattr(value, n)) for n in value.__tensor_flatten__()[0]]
     else:
         return [prefix]
     return [path for name, v in items for path in paths(v, name)]

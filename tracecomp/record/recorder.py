@@ -195,12 +195,19 @@ class Recorder:
         slot = self._slot(t)
         if not slot.written:
             slot.read = True
+        self._check_whole(t._grad)
         return t._grad
+
+    def _check_whole(self, grad: Tensor | None) -> None:
+        """Refuse a gradient that consists of other tensors: a slot holds one array."""
+        if grad is not None and hasattr(type(grad), "__tensor_flatten__"):
+            self.refuse_here("reads or sets a sparse gradient")
 
     def set_grad(self, t: Tensor, grad: Tensor | None) -> None:
         if self.is_made(t):
             return
         self._slot(t).written = True
+        self._check_whole(grad)
         if grad is not None:
             self.value(grad)
 

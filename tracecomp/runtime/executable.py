@@ -32,7 +32,7 @@ class _Call:
     seen: Any = None
 
 
-class _Native:
+class Loaded:
     """One way of compiling a program, loaded. Idle calls keep their memory, by thread count, to be used again."""
 
     def __init__(self, image: Image) -> None:
@@ -85,7 +85,7 @@ class _Native:
         return _Call(*new_call(self.entry, self.image.arrays, arena_bytes, count, pool, memory))
 
 
-class _Guarded(_Native):
+class _Guarded(Loaded):
     """Checked code: it works on copies in guarded memory."""
 
     def run(self, arrays: Sequence[Array], count: int | None, seen: Any = None) -> None:
@@ -95,8 +95,8 @@ class _Guarded(_Native):
         call.finish(", ".join(self.image.labels))
 
 
-def _loaded(image: Image) -> _Native:
-    return (_Guarded if image.checked else _Native)(image)
+def _loaded(image: Image) -> Loaded:
+    return (_Guarded if image.checked else Loaded)(image)
 
 
 class Executable:
@@ -154,7 +154,7 @@ class Executable:
         assert self._profiled
 
     @cached_property
-    def _profiled(self) -> _Native:
+    def _profiled(self) -> Loaded:
         return _loaded(Image.of(self.program, profile=True))
 
     @cached_property

@@ -6,10 +6,12 @@ import json
 from dataclasses import asdict, dataclass
 from itertools import accumulate, pairwise
 
+from tracecomp.codegen.kernels.counted import emit_counted
 from tracecomp.codegen.kernels.program import emit_program, memory_before_scratch
 from tracecomp.codegen.text import native
 from tracecomp.codegen.text.target import Target
 from tracecomp.ir.program import Program, WhenStep, call_steps
+from tracecomp.runtime import object_cache
 from tracecomp.runtime.compiling import Compiling
 
 
@@ -52,6 +54,21 @@ class Image:
             frozen=_read_by_preparation(program),
             checked=program.checked,
             written=tuple(s.position for s in program.outputs if s.space == "input"),
+        )
+
+    @staticmethod
+    def counted(program: Program) -> Image:
+        """An elementwise ``program`` for any number of elements, which a last array of one int64 says."""
+        target = native.host_target()
+        code = emit_counted(program, target)
+        return Image(
+            objects=(object_cache.object_code(code.text, target),),
+            inputs=len(program.inputs) + len(program.outputs),
+            arrays=len(program.inputs) + len(program.outputs) + 1,
+            memory_bytes=code.shared_bytes,
+            thread_bytes=code.private_bytes,
+            labels=code.labels,
+            parallel=True,
         )
 
     def to_bytes(self) -> bytes:

@@ -1,694 +1,671 @@
-"""What functions mean for sparse tensors.
+"""What published functions do with sparse tensors: one entry for each, found by name in ``HANDLERS``.
 
-Functions of single elements that keep zero at zero work on the values. Sums and products are written with functions of
-dense tensors on places and values, so that they differentiate and are recorded as those are; each element of a product
-is the sum over the entries in their order, in every layout.
+Everything is made of operators on values and indices, so gradients and recordings follow.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from typing import Any
 
-import numpy as np
-
-from tracecomp.eager.device import strided
-from tracecomp.eager.modes import grad_enabled, no_grad
-from tracecomp.eager.tensor import Tensor, wrap
+from tracecomp.eager import device
+from tracecomp.eager.device import layout, sparse_coo
+from tracecomp.eager.modes import no_grad
+from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
-from tracecomp.functional.dims import wrap_dim
-from tracecomp.ir.types import int64
-from tracecomp.sparse.compressed import KINDS, BscTensor, BsrTensor, CompressedTensor, CscTensor, CsrTensor, compressed
-from tracecomp.sparse.coo import CooTensor, coo_to_dense, dense_to_coo, flat, flat_places, sparse_coo_tensor
-from tracecomp.sparse.tensor import HANDLERS, SparseTensor, handles, numbers
-
-Fn = Callable[..., Any]
-
-_ZERO_AT_ZERO = (
-    "abs", "absolute", "asin", "asinh", "atan", "atanh", "ceil", "deg2rad", "erf", "erfinv", "expm1", "floor", "frac",
-    "isinf", "isnan", "isneginf", "isposinf", "log1p", "nan_to_num", "positive", "rad2deg", "relu", "round", "sgn",
-    "sign", "sin", "sinh", "sqrt", "square", "tan", "tanh", "trunc", "arcsin", "arctan", "arcsinh", "arctanh", "fix",
-    "signbit",
-)  # fmt: skip
-_LINEAR = ("neg", "negative", "conj", "resolve_conj")
-_CASTS = (
-    "float",
-    "double",
-    "half",
-    "bfloat16",
-    "int",
-    "long",
-    "short",
-    "char",
-    "byte",
-    "bool",
-    "type",
-    "cfloat",
-    "cdouble",
+from tracecomp.ir.types import DType, int64
+from tracecomp.sparse import tensors as parts
+from tracecomp.sparse.tensors import (
+    HANDLERS,
+    CompressedTensor,
+    CooTensor,
+    SparseTensor,
+    coalesce,
+    compressed_of,
+    coo,
+    coo_of,
+    coo_of_dense,
+    dense_of,
+    flat_places,
 )
 
-
-def is_sparse(x: Any) -> bool:
-    """Whether ``x`` is a sparse tensor of any layout."""
-    return isinstance(x, SparseTensor)
+Handler = Callable[..., Any]
 
 
-def dense(x: Any) -> Any:
-    """``x`` with all elements, where it is sparse."""
-    return to_dense(x) if is_sparse(x) else x
+def handles(*names: str) -> Callable[[Handler], Handler]:
+    """Make a function what the functions of these names do with sparse tensors."""
 
-
-def _on_values(name: str, linear: bool) -> None:
-    @handles(name)
-    def run(input: SparseTensor, *args: Any, **kwargs: Any) -> Any:
-        whole = input if linear or not isinstance(input, CooTensor) else input.coalesce()
-        return whole.like(getattr(T, name)(whole._values_, *args, **kwargs))
-
-
-def _cast(name: str) -> None:
-    @handles(name)
-    def run(input: SparseTensor, *args: Any, **kwargs: Any) -> Any:
-        return input.like(getattr(Tensor, name)(input._values_, *args, **kwargs))
-
-
-for _name in _ZERO_AT_ZERO:
-    _on_values(_name, linear=False)
-for _name in _LINEAR:
-    _on_values(_name, linear=True)
-for _name in _CASTS:
-    _cast(_name)
-
-
-def through_coo(*names: str) -> Callable[[Fn], Fn]:
-    """A decorator: what a function of coordinates means for all layouts; a sparse result is in that of the operand."""
-
-    def decorate(fn: Fn) -> Fn:
-        def run(*args: Any, **kwargs: Any) -> Any:
-            first = next((x for x in (*args, *kwargs.values()) if is_sparse(x)), None)
-            if first is None:
-                raise TypeError(f"{names[0]}(): expected a sparse tensor among the arguments")
-            coos = [x.coo() if is_sparse(x) else x for x in args]
-            found = fn(*coos, **{k: v.coo() if is_sparse(v) else v for k, v in kwargs.items()})
-            back = isinstance(first, CompressedTensor) and isinstance(found, CooTensor) and found.sparse_dim() == 2
-            return first.from_coo(found) if back else found
-
-        run.__name__ = run.__qualname__ = names[0]
-        run.__doc__ = fn.__doc__
-        handles(*names)(run)
+    def put(fn: Handler) -> Handler:
+        for name in names:
+            assert name not in HANDLERS, name
+            HANDLERS[name] = fn
         return fn
 
-    return decorate
+    return put
 
 
-# ---- layouts
+def _like(x: SparseTensor, made: CooTensor) -> Any:
+    """``made`` in the layout of ``x``."""
+    return made if isinstance(x, CooTensor) else compressed_of(made, x.layout)
+
+
+def _is_number(x: Any) -> bool:
+    return isinstance(x, int | float | complex) or (isinstance(x, Tensor) and x.dim() == 0)
+
+
+# ---- what a sparse tensor is
+
+
+@handles("is_sparse")
+def _is_sparse(x: Any) -> bool:
+    return isinstance(x, CooTensor)
+
+
+@handles("is_sparse_csr")
+def _is_sparse_csr(x: Any) -> bool:
+    return isinstance(x, CompressedTensor) and x.layout is device.sparse_csr
+
+
+@handles("layout")
+def _layout(x: SparseTensor) -> layout:
+    return x.layout
+
+
+@handles("device")
+def _device(x: SparseTensor) -> Any:
+    return parts.place_of(x)
+
+
+for _name in ("is_cuda", "is_quantized", "is_meta", "is_mps", "is_nested", "is_xpu", "is_mkldnn", "is_conj", "is_neg"):
+    HANDLERS[_name] = lambda x: False
+HANDLERS["is_cpu"] = lambda x: True
+HANDLERS["is_floating_point"] = lambda x: x._stored.is_floating_point()
+HANDLERS["is_complex"] = lambda x: x._stored.is_complex()
+HANDLERS["is_signed"] = lambda x: x._stored.is_signed()
+
+
+@handles("repr", "format")
+def _repr(x: SparseTensor, *_: Any, **__: Any) -> str:
+    """As PyTorch prints sparse tensors."""
+    nnz = x._stored.shape[0]
+    if isinstance(x, CooTensor):
+        stored = [("indices", x._places)]
+    else:
+        assert isinstance(x, CompressedTensor)
+        rows = x.layout in parts.BY_ROWS
+        names = ("crow_indices", "col_indices") if rows else ("ccol_indices", "row_indices")
+        stored = [(names[0], x._compressed), (names[1], x._plain)]
+    stored.append(("values", x._stored.detach()))
+    texts = [str(t) for _, t in stored]
+    said = f", dtype={x.dtype}"
+    kind = said if isinstance(x, CooTensor) and texts[-1].endswith(said + ")") else ""
+    texts[-1] = texts[-1].removesuffix(kind + ")") + ")"  # COO tensors say their type behind the size
+    more = ""
+    shown = ",\n       ".join(
+        f"{n}={text.replace(chr(10), chr(10) + ' ' * (len(n) + 8))}" for (n, _), text in zip(stored, texts, strict=True)
+    )
+    if x.grad_fn is not None:
+        more += f", grad_fn=<{x.grad_fn.name()}>"
+    elif x.requires_grad:
+        more += ", requires_grad=True"
+    if isinstance(x, CooTensor):
+        return f"tensor({shown},\n       size={tuple(x.shape)}, nnz={nnz}{kind}, layout={x.layout}{more})"
+    return f"tensor({shown}, size={tuple(x.shape)}, nnz={nnz}{more},\n       layout={x.layout})"
+
+
+@handles("is_coalesced")
+def _is_coalesced(x: CooTensor) -> bool:
+    _coo_only(x, "is_coalesced")
+    return x._coalesced
+
+
+def _coo_only(x: Any, what: str) -> None:
+    if not isinstance(x, CooTensor):
+        raise RuntimeError(f"{what} expected sparse coordinate tensor layout but got {x.layout}")
+
+
+HANDLERS["coalesce"] = lambda x: coalesce(x)
+
+
+@handles("indices")
+def _indices(x: CooTensor) -> Tensor:
+    _coo_only(x, "indices")
+    if not x._coalesced:
+        raise RuntimeError("Cannot get indices on an uncoalesced tensor, please call .coalesce() first")
+    return x._places
+
+
+@handles("values")
+def _values(x: SparseTensor) -> Tensor:
+    if isinstance(x, CooTensor) and not x._coalesced:
+        raise RuntimeError("Cannot get values on an uncoalesced tensor, please call .coalesce() first")
+    return x._stored
+
+
+def _stored(name: str, kinds: Sequence[layout], field: str) -> None:
+    @handles(name)
+    def read(x: SparseTensor) -> Tensor:
+        if x.layout not in kinds:
+            raise RuntimeError(f"{name} expected {' or '.join(map(str, kinds))} tensor layout but got {x.layout}")
+        found: Tensor = getattr(x, field)
+        return found
+
+
+_by_columns = (device.sparse_csc, device.sparse_bsc)
+_stored("crow_indices", parts.BY_ROWS, "_compressed")
+_stored("col_indices", parts.BY_ROWS, "_plain")
+_stored("ccol_indices", _by_columns, "_compressed")
+_stored("row_indices", _by_columns, "_plain")
+HANDLERS["sparse_dim"] = lambda x: int(x._places.shape[0]) if isinstance(x, CooTensor) else 2
+HANDLERS["dense_dim"] = lambda x: x._stored.dim() - 1 if isinstance(x, CooTensor) else 0
+
+
+# ---- other forms
 
 
 @handles("to_dense")
-def to_dense(input: Any, dtype: Any = None, *, masked_grad: bool | None = None) -> Tensor:
-    """All elements: a dense tensor itself."""
-    found = coo_to_dense(input.coo()) if is_sparse(input) else input
+def _to_dense(x: SparseTensor, dtype: DType | None = None, **_: Any) -> Tensor:
+    found = dense_of(x)
     return found if dtype is None else found.to(dtype)
 
 
-def _layout_of(name: str) -> type[CompressedTensor] | None:
-    kinds: dict[str, type[CompressedTensor]] = {
-        "to_sparse_csr": CsrTensor, "to_sparse_csc": CscTensor, "to_sparse_bsr": BsrTensor, "to_sparse_bsc": BscTensor
-    }  # fmt: skip
-    return kinds.get(name)
+@handles("to_sparse")
+def to_sparse(x: Tensor, *args: Any, layout: layout | None = None, blocksize: Any = None, **_: Any) -> SparseTensor:
+    """``x`` (dense or sparse) in a sparse layout, COO unless told; the number of sparse dimensions may be given."""
+    kind = layout or sparse_coo
+    if isinstance(x, SparseTensor):
+        if x.layout is kind:
+            return x
+        made = coo_of(x)
+        return _in_layout(made, kind, blocksize)
+    count = args[0] if args and isinstance(args[0], int) else None
+    if count is not None and not 0 < count <= x.dim():
+        raise RuntimeError(f"sparse_dim argument must be in >0,<={x.dim()}, got {count}")
+    return _in_layout(coo_of_dense(x, count), kind, blocksize)
 
 
-def to_sparse(
-    input: Tensor, sparse_dim: Any = None, *, layout: Any = None, blocksize: Any = None, dense_dim: int | None = None
-) -> Any:
-    """``input`` as a sparse tensor: coordinates of its first ``sparse_dim`` dimensions, or another ``layout``."""
-    if layout in KINDS:
-        return _compress(input, KINDS[layout], blocksize)
-    return input.coo() if isinstance(input, SparseTensor) else dense_to_coo(input, sparse_dim)
+def _in_layout(x: CooTensor, kind: layout, block: Any) -> SparseTensor:
+    return x if kind is sparse_coo else compressed_of(x, kind, block)
 
 
-def _compress(input: Tensor, kind: type[CompressedTensor], blocksize: Any) -> Any:
-    if kind.blocked and (blocksize is None or len(blocksize) != 2):
-        raise RuntimeError(f"to_sparse: a blocksize of two numbers is needed for layout {kind._kind!r}")
-    coo = input.coo() if isinstance(input, SparseTensor) else dense_to_coo(input)
-    return compressed(coo, kind, tuple(blocksize) if kind.blocked else (1, 1))
+def _to_layout(name: str, kind: layout) -> None:
+    @handles(name)
+    def convert(x: Tensor, *args: Any, **_: Any) -> SparseTensor:
+        block = args[0] if args and isinstance(args[0], Sequence) else None
+        made: SparseTensor = to_sparse(x, layout=kind, blocksize=block)
+        return made
 
 
-def to_sparse_csr(input: Tensor, dense_dim: int | None = None) -> Any:
-    """``input``, a matrix, compressed by rows."""
-    return _compress(input, CsrTensor, None)
-
-
-def to_sparse_csc(input: Tensor, dense_dim: int | None = None) -> Any:
-    """``input``, a matrix, compressed by columns."""
-    return _compress(input, CscTensor, None)
-
-
-def to_sparse_bsr(input: Tensor, blocksize: Sequence[int], dense_dim: int | None = None) -> Any:
-    """``input``, a matrix, as rows of dense blocks."""
-    return _compress(input, BsrTensor, blocksize)
-
-
-def to_sparse_bsc(input: Tensor, blocksize: Sequence[int], dense_dim: int | None = None) -> Any:
-    """``input``, a matrix, as columns of dense blocks."""
-    return _compress(input, BscTensor, blocksize)
-
-
-def to_sparse_coo(input: Tensor) -> Any:
-    """``input`` as coordinates."""
-    return to_sparse(input)
-
-
-def sparse_mask(input: Tensor, mask: Any) -> Any:
-    """The elements of ``input`` at the places of ``mask``."""
-    places = mask.coo().coalesce()
-    whole = dense(input)
-    head = tuple(whole.shape[: places.sparse_dim()])
-    rows = whole.reshape(math.prod(head), *whole.shape[places.sparse_dim() :])
-    return mask.from_coo(places.like(rows.index_select(0, flat_places(places))))
-
-
-for _fn in (to_sparse, to_sparse_csr, to_sparse_csc, to_sparse_bsr, to_sparse_bsc, to_sparse_coo, sparse_mask):
-    handles(_fn.__name__)(_fn)
-
-
-# ---- the same places
-
-
-@handles("clone")
-def clone(input: SparseTensor, *, memory_format: Any = None) -> Any:
-    return input.like(input._values_.clone())
+for _name in ("csr", "csc", "bsr", "bsc"):
+    _to_layout(f"to_sparse_{_name}", getattr(device, f"sparse_{_name}"))
+_to_layout("to_sparse_coo", sparse_coo)
 
 
 @handles("to")
-def to(input: SparseTensor, *args: Any, **kwargs: Any) -> Any:
-    return input.like(Tensor.to(input._values_, *args, **kwargs))
+def _to(x: SparseTensor, *args: Any, **kwargs: Any) -> Any:
+    return x._with(x._stored.to(*args, **kwargs))
 
 
-@handles("cpu", "contiguous", "pin_memory")
-def same(input: SparseTensor, *args: Any, **kwargs: Any) -> Any:
-    return input
+for _name in ("float", "double", "half", "bfloat16", "int", "long", "short", "bool", "cpu", "clone", "contiguous"):
+    HANDLERS[_name] = (lambda n: lambda x, **k: x._with(getattr(x._stored, n)()))(_name)
+HANDLERS["type_as"] = lambda x, other: x._with(x._stored.to(other.dtype))
 
 
-@handles("zeros_like", "empty_like")
-def zeros_like(input: SparseTensor, *, dtype: Any = None, **options: Any) -> Any:
-    if options.get("layout") is strided:
-        return T.zeros(tuple(input.shape), dtype=dtype or input.dtype)
-    coo = input.coo()
-    values = coo._values_.detach()[:0].to(dtype or input.dtype)
-    return input.from_coo(CooTensor.of(tuple(input.shape), (coo._places[:, :0], values), True))
+@handles("sparse_mask")
+def _sparse_mask(x: Tensor, mask: SparseTensor) -> Any:
+    """The elements of ``x`` at the places of ``mask``."""
+    places = coo_of(mask)._places
+    if isinstance(x, SparseTensor):
+        x = dense_of(x)
+    return mask._with(x[tuple(places)])
 
 
-@handles("is_floating_point")
-def is_floating_point(input: SparseTensor) -> Any:
-    return input.dtype.is_floating_point
+# ---- one value at a time
+
+_KEEP_ZERO = (
+    "abs", "absolute", "asin", "asinh", "atan", "atanh", "ceil", "deg2rad", "erf", "erfinv", "expm1", "fix", "floor",
+    "frac", "log1p", "neg", "negative", "positive", "rad2deg", "relu", "round", "sgn", "sign", "sin", "sinh", "sqrt",
+    "square", "tan", "tanh", "trunc", "isnan", "isinf", "isposinf", "isneginf", "signbit", "arcsin", "arctan",
+    "arcsinh", "arctanh", "nan_to_num", "threshold", "threshold_", "conj_physical", "angle", "real", "imag", "conj",
+)  # fmt: skip
 
 
-@handles("is_complex")
-def is_complex(input: SparseTensor) -> bool:
-    return input.dtype.is_complex
+def _elementwise(name: str) -> None:
+    @handles(name)
+    def apply(x: SparseTensor, *args: Any, **kwargs: Any) -> Any:
+        whole = coalesce(x) if isinstance(x, CooTensor) else x
+        return whole._with(getattr(T, name.rstrip("_"))(whole._stored, *args, **kwargs))
 
 
-@handles("is_signed")
-def is_signed(input: SparseTensor) -> bool:
-    return input.dtype.is_signed
+for _name in _KEEP_ZERO:
+    if not _name.endswith("_") and _name not in HANDLERS:
+        _elementwise(_name)
 
 
-@handles("numel", "nelement")
-def numel(input: SparseTensor) -> int:
-    return math.prod(input.shape)
+@handles("pow")
+def _pow(x: SparseTensor, exponent: Any) -> Any:
+    if not _is_number(exponent) or float(exponent) <= 0:
+        raise RuntimeError("pow of a sparse tensor takes a positive number: others change what is not stored")
+    whole = coalesce(x) if isinstance(x, CooTensor) else x
+    return whole._with(whole._stored**exponent)
 
 
-@handles("dim", "ndimension")
-def dim_(input: SparseTensor) -> int:
-    return len(input.shape)
+@handles("detach")
+def _detach(x: SparseTensor) -> Any:
+    return x._with(x._stored.detach())
 
 
-@handles("size")
-def size(input: SparseTensor, dim: int | None = None) -> Any:
-    return input.shape if dim is None else input.shape[wrap_dim(dim, len(input.shape))]
+# ---- two tensors
 
 
-@handles("is_same_size")
-def is_same_size(input: Any, other: Any) -> bool:
-    return tuple(input.shape) == tuple(other.shape)
+@handles("mul", "multiply")
+def _mul(a: Any, b: Any) -> Any:
+    if not isinstance(a, SparseTensor):
+        a, b = b, a
+    if _is_number(b) and not isinstance(b, SparseTensor):
+        return a._with(a._stored * b)
+    if isinstance(b, SparseTensor):
+        return _like(a, _intersection(coalesce(coo_of(a)), coalesce(coo_of(b))))
+    b = T.broadcast_to(b, a.shape)
+    whole = coo_of(a)
+    places = b[tuple(whole._places)]
+    return a._with(a._stored * places) if not _in_blocks(a) else to_sparse(dense_of(a) * b, layout=a.layout)
 
 
-# ---- arithmetic
+def _in_blocks(x: SparseTensor) -> bool:
+    return x.layout in parts.IN_BLOCKS
 
 
-def _same_places(a: CooTensor, b: CooTensor) -> bool:
-    if a._places is b._places:
-        return True
-    return a._places.shape == b._places.shape and bool(
-        (numbers(a._places, "add()") == numbers(b._places, "add()")).all()
-    )  # fmt: skip
-
-
-@through_coo("add", "__add__")
-def add(input: Any, other: Any, *, alpha: Any = 1) -> Any:
-    """Sparse and sparse; dense and sparse give a dense tensor."""
-    if not is_sparse(other):
-        raise RuntimeError("add(sparse, dense) is not supported. Use add(dense, sparse) instead.")
-    if tuple(input.shape) != tuple(other.shape):
-        raise RuntimeError(
-            f"add: expected sizes of 'self' and 'other' to match, but {list(input.shape)} != {list(other.shape)}"
-        )
-    scaled = other._values_ if isinstance(alpha, int) and alpha == 1 else other._values_ * alpha
-    if not is_sparse(input):
-        return _add_to_dense(input, other, scaled)
-    if _same_places(input, other):
-        return input.like(input._values_ + scaled)
-    kind = T.result_type(input._values_, scaled)
-    values = T.cat([input._values_.to(kind), scaled.to(kind)])
-    found = CooTensor.of(tuple(input.shape), (T.cat([input._places, other._places], 1), values))
-    return found.coalesce() if input._coalesced and other._coalesced else found
-
-
-def _add_to_dense(input: Tensor, other: CooTensor, values: Tensor) -> Tensor:
-    head = tuple(other.shape[: other.sparse_dim()])
-    rows = input.reshape(math.prod(head), *input.shape[other.sparse_dim() :])
-    kind = T.result_type(rows, values)
-    return rows.to(kind).index_add(0, flat_places(other), values.to(kind)).reshape(tuple(input.shape))
-
-
-@through_coo("sub", "subtract", "__sub__")
-def sub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
-    if not is_sparse(other):
-        raise RuntimeError("sub(sparse, dense) is not supported. Use sub(dense, sparse) instead.")
-    return add(input, other.like(-other._values_), alpha=alpha)
-
-
-@through_coo("mul")
-def mul(input: Any, other: Any) -> Any:
-    """With a number; with a dense tensor, at the places; with a sparse one, where both have a place."""
-    if not is_sparse(input):
-        input, other = other, input
-    if is_sparse(other):
-        return _intersection(input.coalesce(), other.coalesce())
-    if not isinstance(other, Tensor) or other.ndim == 0:
-        return input.like(input._values_ * other)
-    return input.like(input._values_ * _at_places(other.expand(tuple(input.shape)), input))
-
-
-def _at_places(x: Tensor, where: CooTensor) -> Tensor:
-    head = tuple(where.shape[: where.sparse_dim()])
-    return x.reshape(math.prod(head), *x.shape[where.sparse_dim() :]).index_select(0, flat_places(where))
+def _same_shape(a: SparseTensor, b: SparseTensor, what: str) -> None:
+    if a.shape != b.shape:
+        raise RuntimeError(f"{what} operands have incompatible sizes: {tuple(a.shape)} and {tuple(b.shape)}")
 
 
 def _intersection(a: CooTensor, b: CooTensor) -> CooTensor:
-    if tuple(a.shape) != tuple(b.shape) or a.sparse_dim() != b.sparse_dim():
-        raise RuntimeError(
-            f"mul operands have incompatible sizes: {list(a.shape)} and {list(b.shape)} of sparse tensors"
-        )
-    head = tuple(a.shape[: a.sparse_dim()])
-    first, second = (flat(numbers(x._places, "mul()"), head) for x in (a, b))
-    _, i, j = np.intersect1d(first, second, assume_unique=True, return_indices=True)
-    values = a._values_.index_select(0, wrap(i)) * b._values_.index_select(0, wrap(j))
-    return CooTensor.of(tuple(a.shape), (a._places.index_select(1, wrap(i)), values), True)
+    """Products at the places that both have."""
+    _same_shape(a, b, "mul")
+    left, right = flat_places(a), flat_places(b)
+    at = T.searchsorted(right, left).clamp(max=max(right.shape[0] - 1, 0))
+    both = right[at] == left if right.shape[0] else T.zeros(left.shape[0]).bool()
+    values = a._stored[both] * b._stored[at[both]] if right.shape[0] else a._stored[both] * 0
+    return coo(a._places[:, both], values, a.shape, True)
 
 
-@through_coo("div")
-def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
-    if not is_sparse(input) or is_sparse(other):
-        raise RuntimeError("Sparse division requires the divisor to be a scalar or dense")
-    if isinstance(other, Tensor) and other.ndim:
-        other = _at_places(other.expand(tuple(input.shape)), input)
-    whole = input.coalesce() if rounding_mode else input
-    return whole.like(T.div(whole._values_, other, rounding_mode=rounding_mode))
+@handles("div", "divide", "true_divide", "truediv")
+def _div(a: Any, b: Any, rounding_mode: str | None = None) -> Any:
+    if not isinstance(a, SparseTensor) or isinstance(b, SparseTensor) or not _is_number(b):
+        raise RuntimeError("Sparse division requires the divisor to be a number or a tensor without dimensions")
+    whole = coalesce(a) if isinstance(a, CooTensor) and rounding_mode else a
+    return whole._with(T.div(whole._stored, b, rounding_mode=rounding_mode))
 
 
-@through_coo("pow", "__pow__")
-def pow_(input: Any, exponent: Any) -> Any:
-    if isinstance(exponent, Tensor) or not is_sparse(input) or exponent <= 0:
-        raise RuntimeError("pow of a sparse tensor needs a number above 0: other powers of zero are not zero")
-    whole = input.coalesce()
-    return whole.like(whole._values_**exponent)
+@handles("add")
+def _add(a: Any, b: Any, alpha: Any = 1) -> Any:
+    if not isinstance(a, SparseTensor) or not isinstance(b, SparseTensor):
+        dense, sparse = (a, b) if isinstance(b, SparseTensor) else (b, a)
+        if not isinstance(dense, Tensor):
+            raise TypeError("add(sparse, number) is dense everywhere: use to_dense()")
+        factors = (1, alpha) if isinstance(b, SparseTensor) else (alpha, 1)
+        return dense * factors[0] + dense_of(sparse) * factors[1]
+    _same_shape(a, b, "add")
+    first, second = coo_of(a), coo_of(b)
+    indices = T.cat([first._places, second._places], 1)
+    made = coo(indices, T.cat([first._stored, second._stored * alpha]), a.shape, False)
+    return _like(a, coalesce(made) if first._coalesced and second._coalesced else made)
 
 
-def _scaling(name: str, fn: Fn) -> Fn:
-    """``mul`` or ``div``, which by a number is one of the values alone."""
-
-    @handles(name, *_SAME[name])
-    def run(input: Any, other: Any, **options: Any) -> Any:
-        if is_sparse(input) and not isinstance(other, Tensor) and not options:
-            return input.like(getattr(T, name)(input._values_, other))
-        return fn(input, other, **options)
-
-    return run
+@handles("sub", "subtract")
+def _sub(a: Any, b: Any, alpha: Any = 1) -> Any:
+    if isinstance(b, SparseTensor):
+        return _add(a, b._with(b._stored * -1), alpha)
+    return _add(a, b, -alpha)
 
 
-_SAME = {"mul": ("multiply", "__mul__", "__rmul__"), "div": ("divide", "true_divide", "__truediv__")}
-for _name in _SAME:
-    _scaling(_name, HANDLERS[_name])
+HANDLERS["rsub"] = lambda a, b, alpha=1: _sub(b, a, alpha)
+HANDLERS["radd"], HANDLERS["rmul"] = _add, _mul
 
 
-def _in_place(name: str, fn: Fn) -> None:
-    @handles(f"{name}_", f"__i{name}__")
-    def run(input: Any, *args: Any, **kwargs: Any) -> Any:
-        if not is_sparse(input):
-            return input.copy_(fn(input, *args, **kwargs))
-        found = input.from_coo(fn(input.coo(), *(x.coo() if is_sparse(x) else x for x in args), **kwargs))
-        return _become(input, found)
+@handles("equal")
+def _equal(a: Any, b: Any) -> bool:
+    return bool(T.equal(*[dense_of(x) if isinstance(x, SparseTensor) else x for x in (a, b)]))
 
 
-def _become(input: SparseTensor, found: SparseTensor) -> Any:
-    if input.requires_grad and input.is_leaf and grad_enabled():
-        raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
-    if tuple(input.shape) != tuple(found.shape):
-        raise RuntimeError(f"output with shape {list(input.shape)} doesn't match the shape {list(found.shape)}")
-    if input._recorded and not all(a is b for a, b in zip(input.parts()[:-1], found.parts()[:-1], strict=True)):
-        raise RuntimeError("a sparse tensor that a compiled function uses keeps its places; make a new one instead")
-    if input._recorded or found._values_.shape == input._values_.shape:
-        with no_grad() if input.is_leaf and not found.requires_grad else nullcontext():
-            input._values_.copy_(found._values_)
-    else:
-        input._values_ = found._values_
-    for name in ("_places", "_coalesced", "_pointers", "_others"):
-        if name in vars(found):
-            setattr(input, name, getattr(found, name))
-    return input
-
-
-for _name, _fn in (("add", add), ("sub", sub), ("mul", mul), ("div", div)):
-    _in_place(_name, _fn)
-
-
-@handles("zero_")
-def zero_(input: SparseTensor) -> Any:
-    return _become(input, zeros_like(input))
-
-
-@handles("copy_")
-def copy_(input: Any, src: Any, non_blocking: bool = False) -> Any:
-    if not is_sparse(input) or not is_sparse(src):
-        raise RuntimeError("copy_() between dense and sparse Tensors is not implemented!")
-    return _become(input, input.from_coo(src.coo()).like(src._values_.clone()))
+@handles("is_same_size")
+def _is_same_size(a: Tensor, b: Tensor) -> bool:
+    return a.shape == b.shape
 
 
 # ---- products
 
 
-def _rows_times(a: CooTensor, b: Tensor) -> Tensor:
-    """A sparse matrix times a dense one: for every entry its value times a row of ``b``, added up by rows in order."""
-    if a.sparse_dim() != 2 or a.dense_dim():
-        raise RuntimeError(f"mm: expected a sparse matrix of scalars, got size {list(a.shape)}")
-    kind = T.result_type(a._values_, b)
-    picked = a._values_.to(kind).unsqueeze(1) * b.to(kind).index_select(0, a._places[1])
-    return T.zeros((a.shape[0], b.shape[1]), dtype=kind).index_add(0, a._places[0], picked)
+def multiplied(a: SparseTensor, b: Tensor) -> Tensor:
+    """A sparse matrix times a dense one or a vector: rows of ``b`` are scaled and added where they belong."""
+    if a.dim() != 2 or b.dim() not in (1, 2) or a.shape[1] != b.shape[0]:
+        raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({_said(a)} and {_said(b)})")
+    if a.dtype is not b.dtype:
+        raise RuntimeError(f"expected m1 and m2 to have the same dtype, but got: {a.dtype} != {b.dtype}")
+    whole = coo_of(a)
+    if whole._stored.dim() != 1:
+        return dense_of(whole) @ b
+    rows, columns = whole._places
+    scaled = b[columns] * (whole._stored[:, None] if b.dim() == 2 else whole._stored)
+    return T.zeros((a.shape[0], *b.shape[1:]), dtype=b.dtype).index_add(0, rows, scaled)
 
 
-def _transposed(x: CooTensor) -> CooTensor:
-    return CooTensor.of((x.shape[1], x.shape[0]), (x._places.flip(0), x._values_))
+def _said(x: Tensor) -> str:
+    return "x".join(map(str, x.shape))
 
 
-def _sparse_times_sparse(a: CooTensor, b: CooTensor) -> CooTensor:
-    """Every pair of an entry of ``a`` and one of ``b`` in the row of its column, added up by places."""
-    a, b = a.coalesce(), b.coalesce()
-    left, right = numbers(a._places, "mm()"), numbers(b._places, "mm()")
-    begins = np.searchsorted(right[0], np.arange(b.shape[0] + 1))
-    counts = (begins[1:] - begins[:-1])[left[1]]
-    first = np.repeat(np.arange(left.shape[1]), counts)
-    within = np.arange(len(first)) - np.repeat(np.cumsum(counts) - counts, counts)
-    second = begins[left[1]][first] + within
-    places = np.stack([left[0][first], right[1][second]]).astype(np.int64)
-    values = a._values_.index_select(0, wrap(first)) * b._values_.index_select(0, wrap(second))
-    return CooTensor.of((a.shape[0], b.shape[1]), (wrap(places), values)).coalesce()
-
-
-@through_coo("mm", "spmm", "_sparse_mm")
-def mm(input: Any, mat2: Any, reduce: str = "sum") -> Any:
-    """The product of two matrices of which at least one is sparse; of two sparse ones, a sparse matrix."""
-    if input.ndim != 2 or mat2.ndim != 2:
-        raise RuntimeError(f"addmm: matrices expected, got {input.ndim}D tensor")
-    if input.shape[1] != mat2.shape[0]:
-        raise RuntimeError(
-            f"mm: Argument #3 (dense): Expected dim 0 size {input.shape[1]}, got {mat2.shape[0]} "
-            f"({list(input.shape)} @ {list(mat2.shape)})"
-        )
+@handles("mm", "matmul", "rmatmul", "mv", "spmm", "smm", "sparse_mm")
+def mm(a: Any, b: Any, reduce: str = "sum") -> Any:
+    """The product of matrices, of which one at least is sparse; of two sparse ones it is sparse."""
     if reduce != "sum":
-        raise NotImplementedError(f"sparse.mm(): reduce={reduce!r} does not exist here, only 'sum'")
-    if is_sparse(input) and is_sparse(mat2):
-        return _sparse_times_sparse(input, mat2)
-    if is_sparse(input):
-        return _rows_times(input, mat2)
-    return _rows_times(_transposed(mat2), input.t()).t()
+        return _reduced(a, b, reduce)
+    if not isinstance(a, SparseTensor):
+        return multiplied(_transposed(b), a.t()).t() if a.dim() == 2 else multiplied(_transposed(b), a)
+    if isinstance(b, SparseTensor):
+        return _like(a, _sparse_product(coo_of(a), coo_of(b)))
+    if b.dim() == 3 or a.dim() == 3:
+        return bmm(a, b)
+    return multiplied(a, b)
 
 
-@through_coo("mv")
-def mv(input: Any, vec: Any) -> Any:
-    return mm(input, vec.unsqueeze(1)).squeeze(1)
+smm = spmm = mm
 
 
-@through_coo("matmul", "__matmul__")
-def matmul(input: Any, other: Any) -> Any:
-    if is_sparse(input) and not is_sparse(other) and other.ndim == 1:
-        return mv(input, other)
-    if input.ndim == 1:
-        return mm(input.unsqueeze(0), other).squeeze(0)
-    if input.ndim == 3:
-        return bmm(input, other)
-    return mm(input, other)
+def _sparse_product(a: CooTensor, b: CooTensor) -> CooTensor:
+    """Each value of ``a`` meets the row of ``b`` that its column names."""
+    if a.dim() != 2 or b.dim() != 2 or a.shape[1] != b.shape[0]:
+        raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({_said(a)} and {_said(b)})")
+    b = coalesce(b)
+    begins = T.searchsorted(b._places[0].contiguous(), T.arange(b.shape[0] + 1))
+    counts = (begins[1:] - begins[:-1])[a._places[1]]
+    which = T.repeat_interleave(T.arange(counts.shape[0]), counts)
+    before = T.cumsum(counts, 0) - counts
+    at = T.arange(which.shape[0]) - before[which] + begins[a._places[1]][which]
+    indices = T.stack([a._places[0][which], b._places[1][at]])
+    return coalesce(coo(indices, a._stored[which] * b._stored[at], (a.shape[0], b.shape[1]), False))
+
+
+def _reduced(a: SparseTensor, b: Tensor, reduce: str) -> Tensor:
+    """The mean, greatest or least of what ``mm`` adds."""
+    rows, columns = coo_of(a)._places
+    scaled = b[columns] * coo_of(a)._stored[:, None]
+    kind = {"mean": "mean", "amax": "amax", "amin": "amin"}[reduce]
+    base = T.zeros((a.shape[0], b.shape[1]), dtype=b.dtype)
+    return base.index_reduce(0, rows, scaled, kind, include_self=False)
 
 
 @handles("bmm")
-def bmm(input: Any, mat2: Any) -> Any:
-    """A sparse tensor of matrices times a dense one, matrix by matrix."""
-    return T.stack([dense(mm_of_any(input[i], mat2[i])) for i in range(input.shape[0])])
+def bmm(a: SparseTensor, b: Tensor) -> Tensor:
+    """Products of a batch of sparse matrices with dense ones."""
+    batch, rows, columns = coo_of(a)._places
+    scaled = b[batch, columns] * coo_of(a)._stored[:, None]
+    flat = T.zeros((a.shape[0] * a.shape[1], b.shape[2]), dtype=b.dtype)
+    return flat.index_add(0, batch * a.shape[1] + rows, scaled).reshape(a.shape[0], a.shape[1], b.shape[2])
 
 
-def mm_of_any(a: Any, b: Any) -> Any:
-    return mm(a, b) if is_sparse(a) or is_sparse(b) else T.mm(a, b)
+@handles("addmm", "sspaddmm", "addmv")
+def addmm(input: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    """``beta * input + alpha * a @ b``."""
+    product = mm(a, b)
+    if isinstance(product, SparseTensor):
+        product = product._with(product._stored * alpha)
+        return _add(input._with(input._stored * beta) if isinstance(input, SparseTensor) else input * beta, product)
+    return _add(product * alpha, input, beta) if isinstance(input, SparseTensor) else input * beta + product * alpha
 
 
-@through_coo("addmm", "_sparse_addmm")
-def addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    product = mm_of_any(mat1, mat2)
-    scaled = input if isinstance(beta, int) and beta == 1 else input * beta
-    return T.add(scaled, product, alpha=alpha)
+sspaddmm = addmm
 
 
-@through_coo("linear")
-def linear(input: Any, weight: Any, bias: Any = None) -> Any:
-    product = mm_of_any(input, weight.t() if not is_sparse(weight) else _transposed(weight))
-    return product if bias is None else product + bias
+def sampled_addmm(
+    input: SparseTensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1
+) -> Any:  # fmt: skip
+    """``beta * input + alpha * mat1 @ mat2`` at the places of ``input``, and nowhere else."""
+    if mat1.shape[1] != mat2.shape[0] or tuple(input.shape) != (mat1.shape[0], mat2.shape[1]):
+        raise RuntimeError(f"sampled_addmm: shapes {_said(input)}, {_said(mat1)} and {_said(mat2)} do not fit")
+    rows, columns = coo_of(input)._places
+    return input._with(beta * input._stored + alpha * (mat1[rows] * mat2.t()[columns]).sum(1))
 
 
-@through_coo("hspmm")
-def hspmm(mat1: Any, mat2: Any) -> Any:
-    """``mat1 @ mat2`` with sparse rows of dense values."""
-    rows = np.unique(numbers(mat1._places, "hspmm()")[0])
-    found = mm(mat1, mat2).index_select(0, wrap(rows))
-    return CooTensor.of((mat1.shape[0], mat2.shape[1]), (wrap(rows.reshape(1, -1)), found), True)
+# ---- fewer elements
 
 
-def sampled_addmm(input: Any, mat1: Tensor, mat2: Tensor, *, beta: Any = 1.0, alpha: Any = 1.0, out: Any = None) -> Any:
-    """``alpha * (mat1 @ mat2)`` at the places of ``input``, plus ``beta * input``."""
-    places = input.coo().coalesce()
-    rows, columns = places._places[0], places._places[1]
-    products = (mat1.index_select(0, rows) * mat2.t().index_select(0, columns)).sum(1)
-    return input.from_coo(places.like(products * alpha + places._values_ * beta))
-
-
-# ---- reductions
-
-
-@through_coo("sum", "_sparse_sum")
-def sum_(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    """The sum of all elements, a 0-d tensor, or over ``dim``: sparse while a sparse dimension is left."""
-    x = input if dtype is None else input.like(input._values_.to(dtype))
-    if dim is None or (isinstance(dim, tuple | list) and not dim):
-        return x._values_.sum()
-    dims = sorted({wrap_dim(d, len(x.shape)) for d in (dim if isinstance(dim, tuple | list) else (dim,))})
-    count = x.sparse_dim()
-    over = [d for d in dims if d >= count]
-    values = x._values_.sum([d - count + 1 for d in over]) if over else x._values_
+@handles("sum")
+def sparse_sum(x: SparseTensor, dim: Any = None, keepdim: bool = False, dtype: DType | None = None) -> Any:
+    """The sum of all, a dense number; over sparse dimensions what is left is sparse, over all of them dense."""
+    if dtype is not None:
+        x = x._with(x._stored.to(dtype))
+    if dim is None or dim == ():
+        return x._stored.sum()
+    whole = coo_of(x)
+    dims = sorted(d % x.dim() for d in ([dim] if isinstance(dim, int) else dim))
+    if keepdim:
+        raise RuntimeError("sum of a sparse tensor: keepdim is not to be had")
+    count = whole._places.shape[0]
+    values = whole._stored
+    inner = [d - count + 1 for d in dims if d >= count]
+    values = values.sum(inner) if inner else values
     kept = [d for d in range(count) if d not in dims]
     shape = [n for d, n in enumerate(x.shape) if d not in dims]
     if not kept:
         return values.sum(0)
-    if len(kept) == count:
-        found = CooTensor.of(shape, (x._places, values), x._coalesced)
-    else:
-        found = CooTensor.of(shape, (x._places[kept], values)).coalesce()
-    for d in dims if keepdim else ():
-        found = unsqueeze(found, d)
-    return found
+    return coalesce(coo(whole._places[kept], values, shape, False))
+
+
+@handles("mean")
+def _mean(x: SparseTensor, dim: Any = None, **kwargs: Any) -> Any:
+    if dim is not None:
+        raise NotImplementedError("mean of a sparse tensor over a dimension: divide sparse.sum by the size")
+    return x._stored.sum() / x.numel()
 
 
 @handles("norm")
-def norm(input: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
+def _norm(x: SparseTensor, p: Any = "fro", dim: Any = None, **kwargs: Any) -> Tensor:
     if dim is not None:
-        raise NotImplementedError("norm() of a sparse tensor is that of all elements: no dim")
-    return T.norm(input.coo().coalesce()._values_.reshape(-1), p=2 if p in ("fro", None) else p, dtype=dtype)
+        raise NotImplementedError("norm of a sparse tensor over a dimension")
+    whole = coalesce(x) if isinstance(x, CooTensor) else x
+    return T.norm(whole._stored, p)
 
 
-@handles("any")
-def any_(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
-    if dim is not None:
-        raise NotImplementedError("any() of a sparse tensor is that of all elements: no dim")
-    return input._values_.any()
-
-
-def _softmax(input: Any, dim: int, log: bool, dtype: Any) -> Any:
-    x = input.coo().coalesce()
-    x = x if dtype is None else x.like(x._values_.to(dtype))
-    axis = wrap_dim(dim, len(x.shape))
-    if axis >= x.sparse_dim():
+def along(x: SparseTensor, dim: int, log: bool) -> Any:
+    """Softmax over the stored values that differ in ``dim`` alone: what is not stored counts as minus infinity."""
+    whole = coalesce(coo_of(x))
+    dim %= x.dim()
+    count = whole._places.shape[0]
+    if dim >= count:
         fn = T.log_softmax if log else T.softmax
-        return x.like(fn(x._values_, axis - x.sparse_dim() + 1))
-    others = [d for d in range(x.sparse_dim()) if d != axis]
-    array = numbers(x._places, "softmax()")
-    _, group = np.unique(flat(array[others], [x.shape[d] for d in others]), return_inverse=True)
-    where, count = wrap(group.reshape(-1).astype(np.int64)), int(group.max(initial=-1)) + 1
-    tail = tuple(x._values_.shape[1:])
-    lowest = T.full((count, *tail), -math.inf, dtype=x.dtype)
-    index = where.reshape(-1, *(1,) * len(tail)).expand(tuple(x._values_.shape))
-    most = lowest.scatter_reduce(0, index, x._values_.detach(), "amax")
-    shifted = x._values_ - most.index_select(0, where)
-    total = T.zeros((count, *tail), dtype=x.dtype).index_add(0, where, shifted.exp()).index_select(0, where)
-    return input.from_coo(x.like(shifted - total.log() if log else shifted.exp() / total))
+        return _like(x, whole._with(fn(whole._stored, dim - count + 1)))
+    others = [d for d in range(count) if d != dim]
+    group = flat_places(coo(whole._places[others], whole._stored, [x.shape[d] for d in others], False))
+    groups, which = T.unique(group, return_inverse=True)
+    empty = T.zeros((groups.shape[0], *whole._stored.shape[1:]), dtype=x.dtype)
+    with no_grad():
+        most = empty.index_reduce(0, which, whole._stored.detach(), "amax", include_self=False)
+    moved = whole._stored - most[which]
+    total = empty.index_add(0, which, moved.exp())
+    values = moved - total[which].log() if log else moved.exp() / total[which]
+    return _like(x, whole._with(values))
 
 
-@handles("softmax", "_sparse_softmax")
-def softmax(input: Any, dim: int, *, dtype: Any = None) -> Any:
-    """Over the elements that are there; places without one count as minus infinity."""
-    return _softmax(input, dim, False, dtype)
+@handles("softmax")
+def softmax(x: SparseTensor, dim: int, dtype: DType | None = None) -> Any:
+    """Softmax over what is stored along ``dim``; what is not stored stays away."""
+    return along(x if dtype is None else x._with(x._stored.to(dtype)), dim, False)
 
 
-@handles("log_softmax", "_sparse_log_softmax")
-def log_softmax(input: Any, dim: int, *, dtype: Any = None) -> Any:
+@handles("log_softmax")
+def log_softmax(x: SparseTensor, dim: int, dtype: DType | None = None) -> Any:
     """The logarithm of ``softmax``."""
-    return _softmax(input, dim, True, dtype)
+    return along(x if dtype is None else x._with(x._stored.to(dtype)), dim, True)
 
 
-# ---- shapes
+# ---- other shapes
 
 
-@handles("t")
-def t(input: Any) -> Any:
-    return transpose(input, 0, 1) if len(input.shape) > 1 else input
+def _transposed(x: SparseTensor) -> Any:
+    if isinstance(x, CompressedTensor) and x.layout not in parts.IN_BLOCKS:
+        turned = device.sparse_csc if x.layout is device.sparse_csr else device.sparse_csr
+        return parts.compressed(x._compressed, x._plain, x._stored, x.shape[::-1], turned)
+    return _transpose(x, 0, 1)
 
 
 @handles("transpose", "swapaxes", "swapdims")
-def transpose(input: Any, dim0: int, dim1: int) -> Any:
-    order = list(range(len(input.shape)))
-    a, b = wrap_dim(dim0, len(order)), wrap_dim(dim1, len(order))
-    order[a], order[b] = order[b], order[a]
-    return permute(input, order)
+def _transpose(x: SparseTensor, dim0: int, dim1: int) -> Any:
+    order = list(range(x.dim()))
+    dim0, dim1 = dim0 % x.dim(), dim1 % x.dim()
+    order[dim0], order[dim1] = order[dim1], order[dim0]
+    return _permute(x, order)
+
+
+HANDLERS["t"] = HANDLERS["T"] = HANDLERS["mT"] = _transposed
 
 
 @handles("permute")
-def permute(input: Any, *dims: Any) -> Any:
-    order = [wrap_dim(d, len(input.shape)) for d in (dims[0] if isinstance(dims[0], tuple | list) else dims)]
-    if isinstance(input, CompressedTensor):
-        if order == [0, 1]:
-            return input
-        other = {CsrTensor: CscTensor, CscTensor: CsrTensor, BsrTensor: BscTensor, BscTensor: BsrTensor}[type(input)]
-        values = input._values_.transpose(1, 2) if input.blocked else input._values_
-        return other.of((input.shape[1], input.shape[0]), (input._pointers, input._others, values))
-    count = input.sparse_dim()
+def _permute(x: SparseTensor, *dims: Any) -> Any:
+    order = [d % x.dim() for d in (dims[0] if len(dims) == 1 and not isinstance(dims[0], int) else dims)]
+    if not isinstance(x, CooTensor):
+        return _transposed(x) if order == [1, 0] else x
+    count = x._places.shape[0]
     if sorted(order[:count]) != list(range(count)):
-        raise RuntimeError("transpose of a sparse tensor: a sparse and a dense dimension cannot change places")
-    inner = [0, *(d - count + 1 for d in order[count:])]
-    values = input._values_ if inner == sorted(inner) else input._values_.permute(inner)
-    same = order[:count] == list(range(count))
-    places = input._places if same else input._places[order[:count]]
-    return CooTensor.of([input.shape[d] for d in order], (places, values), same and input._coalesced)
+        raise RuntimeError("transpose of a sparse tensor: sparse and dense dimensions cannot change places")
+    inner = [0, *[d - count + 1 for d in order[count:]]]
+    values = x._stored.permute(inner)
+    return coo(x._places[order[:count]], values, [x.shape[d] for d in order], False)
 
 
 @handles("unsqueeze")
-def unsqueeze(input: Any, dim: int) -> Any:
-    axis = wrap_dim(dim, len(input.shape) + 1)
-    x, shape = input.coo(), list(input.shape)
-    shape.insert(axis, 1)
-    if axis > x.sparse_dim():
-        return CooTensor.of(shape, (x._places, x._values_.unsqueeze(axis - x.sparse_dim() + 1)), x._coalesced)
-    row = T.zeros((1, x._nnz()), dtype=int64)
-    return CooTensor.of(shape, (T.cat([x._places[:axis], row, x._places[axis:]]), x._values_), x._coalesced)
+def _unsqueeze(x: CooTensor, dim: int) -> Any:
+    dim %= x.dim() + 1
+    shape = [*x.shape[:dim], 1, *x.shape[dim:]]
+    count = x._places.shape[0]
+    if dim > count:
+        return coo(x._places, x._stored.unsqueeze(dim - count + 1), shape, x._coalesced)
+    zeros = T.zeros(1, x._places.shape[1], dtype=int64)
+    return coo(T.cat([x._places[:dim], zeros, x._places[dim:]]), x._stored, shape, x._coalesced)
 
 
 @handles("cat", "concat", "concatenate")
-def cat(tensors: Sequence[Any], dim: int = 0) -> Any:
-    """Sparse tensors one after the other along ``dim``."""
-    if not all(is_sparse(x) for x in tensors):
-        raise RuntimeError("cat: sparse and dense tensors cannot be joined")
-    first, parts = tensors[0], [x.coo() for x in tensors]
-    axis, count = wrap_dim(dim, len(first.shape)), parts[0].sparse_dim()
-    shape = list(first.shape)
-    shape[axis] = sum(x.shape[axis] for x in parts)
-    if axis >= count:
-        raise NotImplementedError("cat() of sparse tensors is along a sparse dimension")
-    moved, start = [], 0
-    for x in parts:
-        shift = np.zeros((count, 1), np.int64)
-        shift[axis] = start
-        moved.append(x._places + wrap(shift))
-        start += int(x.shape[axis])
-    found = CooTensor.of(shape, (T.cat(moved, 1), T.cat([x._values_ for x in parts])))
-    return first.from_coo(found)
+def _cat(tensors: Sequence[Any], dim: int = 0) -> Any:
+    found = [coo_of(x if isinstance(x, SparseTensor) else coo_of_dense(x)) for x in tensors]
+    dim %= found[0].dim()
+    count = found[0]._places.shape[0]
+    shape = [*found[0].shape]
+    if any(len(x.shape) != len(shape) or x._places.shape[0] != count for x in found):
+        raise RuntimeError("cat of sparse tensors: they have different numbers of dimensions")
+    shape[dim] = sum(x.shape[dim] for x in found)
+    if dim >= count:
+        raise NotImplementedError("cat of sparse tensors along a dense dimension")
+    moved, before = [], 0
+    for x in found:
+        step = T.zeros(count, 1, dtype=int64)
+        step[dim] = before
+        moved.append(x._places + step)
+        before += x.shape[dim]
+    return coo(T.cat(moved, 1), T.cat([x._stored for x in found]), shape, False)
 
 
 @handles("stack")
-def stack(tensors: Sequence[Any], dim: int = 0) -> Any:
-    return cat([unsqueeze(x, dim) for x in tensors], dim)
+def _stack(tensors: Sequence[Any], dim: int = 0) -> Any:
+    return _cat([_unsqueeze(coo_of(x), dim) for x in tensors], dim)
 
 
 @handles("index_select")
-def index_select(input: Any, dim: int, index: Any) -> Any:
-    """The slices ``index`` along ``dim``, which may be there several times."""
-    x = input.coo()
-    axis = wrap_dim(dim, len(x.shape))
-    if axis >= x.sparse_dim():
-        values = x._values_.index_select(axis - x.sparse_dim() + 1, index)
-        return input.from_coo(CooTensor.of((*x.shape[:axis], len(index), *x.shape[axis + 1 :]), (x._places, values)))
-    array, wanted = numbers(x._places, "index_select()"), numbers(index, "index_select()").reshape(-1)
-    wanted = np.where(wanted < 0, wanted + x.shape[axis], wanted)
-    if wanted.size and (wanted.min() < 0 or wanted.max() >= x.shape[axis]):
-        raise IndexError(f"index_select(): index out of range for dimension {axis} of size {x.shape[axis]}")
-    order = np.argsort(array[axis], kind="stable")
-    begins = np.searchsorted(array[axis][order], wanted, "left")
-    counts = np.searchsorted(array[axis][order], wanted, "right") - begins
-    number = np.repeat(np.arange(len(wanted)), counts)
-    entry = order[np.repeat(begins, counts) + np.arange(len(number)) - np.repeat(np.cumsum(counts) - counts, counts)]
-    places = array[:, entry]
-    places[axis] = number
-    shape = (*x.shape[:axis], len(wanted), *x.shape[axis + 1 :])
-    return input.from_coo(CooTensor.of(shape, (wrap(places), x._values_.index_select(0, wrap(entry)))))
+def _index_select(x: SparseTensor, dim: int, index: Tensor) -> Any:
+    whole = coo_of(x)
+    dim %= x.dim()
+    count = whole._places.shape[0]
+    shape = [*x.shape]
+    shape[dim] = index.shape[0]
+    if dim >= count:
+        return coo(whole._places, whole._stored.index_select(dim - count + 1, index), shape, whole._coalesced)
+    index = T.where(index < 0, index + x.shape[dim], index)
+    same = whole._places[dim][:, None] == index[None]
+    at, place = T.nonzero(same).t()
+    indices = whole._places[:, at].clone()
+    indices[dim] = place
+    return _like(x, coalesce(coo(indices, whole._stored[at], shape, False)))
 
 
-@handles("select", "__getitem__")
-def select(input: Any, dim: Any, index: int | None = None) -> Any:
-    """The slice ``index`` along ``dim``; by ``x[i]`` and ``x[i, j]``, those of the first dimensions."""
-    if index is None:
-        found = input
-        for number in dim if isinstance(dim, tuple) else (dim,):
-            if not isinstance(number, int):
-                raise NotImplementedError("a sparse tensor is indexed by integers only; to_dense() takes all indices")
-            found = select(found, 0, number)
-        return found
-    if not is_sparse(input):
-        return input[index] if dim == 0 else T.select(input, dim, index)
-    axis = wrap_dim(dim, len(input.shape))
-    size = int(input.shape[axis])
-    if not -size <= index < size:
-        raise IndexError(
-            f"select(): index {index} out of range for tensor of size {list(input.shape)} at dimension {axis}"
-        )
-    picked = index_select(input.coo(), axis, wrap(np.array([index % size])))
-    return sum_(picked, axis)
+@handles("select")
+def _select(x: SparseTensor, dim: int, index: int) -> Any:
+    dim %= x.dim()
+    if not -x.shape[dim] <= index < x.shape[dim]:
+        raise IndexError(f"select(): index {index} out of range for tensor of size {list(x.shape)} at dimension {dim}")
+    part = coo_of(_index_select(coo_of(x), dim, T.tensor([index % x.shape[dim]])))
+    kept = [d for d in range(part._places.shape[0]) if d != dim]
+    shape = [n for d, n in enumerate(part.shape) if d != dim]
+    if not kept:
+        return part._stored.sum(0)
+    return (
+        coo(part._places[kept], part._stored, shape, part._coalesced)
+        if dim < part._places.shape[0]
+        else coo(part._places, part._stored.squeeze(dim - part._places.shape[0] + 1), shape, part._coalesced)
+    )
 
 
-def spdiags(diagonals: Tensor, offsets: Tensor, shape: Sequence[int], layout: Any = None) -> Any:
-    """The matrix of ``shape`` whose diagonals at ``offsets`` are the rows of ``diagonals``, aligned by columns."""
-    rows, columns = shape
-    given = diagonals.reshape(-1, diagonals.shape[-1])
-    places, picked = [], []
-    for number, offset in enumerate(np.atleast_1d(numbers(offsets, "spdiags()"))):
-        column = np.arange(max(0, offset), min(columns, rows + offset, given.shape[1]))
-        places.append(np.stack([column - offset, column]))
-        picked.append(number * given.shape[1] + column)
-    values = given.reshape(-1).index_select(0, wrap(np.concatenate(picked).astype(np.int64)))
-    found = sparse_coo_tensor(wrap(np.concatenate(places, 1).astype(np.int64)), values, tuple(shape))
-    return found if layout is None else to_sparse(found, layout=layout)
+@handles("narrow", "narrow_copy")
+def _narrow(x: SparseTensor, dim: int, start: int, length: int) -> Any:
+    return _index_select(x, dim, T.arange(start, start + length))
+
+
+@handles("getitem")
+def _getitem(x: SparseTensor, index: Any) -> Any:
+    """Numbers, slices and one-dimensional index tensors, dimension by dimension."""
+    steps = index if isinstance(index, tuple) else (index,)
+    if Ellipsis in [s for s in steps if not isinstance(s, Tensor)]:
+        raise NotImplementedError("an ellipsis in the index of a sparse tensor")
+    dim = 0
+    found: Any = x
+    for step in steps:
+        if not isinstance(found, SparseTensor):
+            return found[(slice(None),) * dim + tuple(steps[dim:])]
+        if isinstance(step, int):
+            found = _select(found, dim, step)
+            continue
+        if isinstance(step, slice):
+            step = T.arange(found.shape[dim])[step]
+        found = _index_select(found, dim, step if isinstance(step, Tensor) else T.tensor(step))
+        dim += 1
+    return found
+
+
+@handles("zeros_like", "empty_like")
+def _zeros_like(x: SparseTensor, dtype: DType | None = None, **_: Any) -> Any:
+    empty = x._stored[:0].detach().to(dtype or x.dtype)
+    return _like(x, coo(T.zeros(coo_of(x)._places.shape[0], 0, dtype=int64), empty, x.shape, True))
+
+
+@handles("detach_")
+def _detach_(x: SparseTensor) -> SparseTensor:
+    x._stored = x._stored.detach()
+    return x
+
+
+@handles("zero")
+def _zero(x: CooTensor) -> CooTensor:
+    _coo_only(x, "zero_")
+    x._places, x._stored, x._coalesced = x._places[:, :0], x._stored[:0].detach(), True
+    return x
+
+
+def in_place(name: str) -> None:
+    """``name_`` writes what ``name`` gives into its first operand."""
+
+    @handles(name + "_")
+    def write(x: Any, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(x, SparseTensor):
+            return x.copy_(HANDLERS[name](x, *args, **kwargs))
+        made = HANDLERS[name](x, *args, **kwargs)
+        if not isinstance(made, SparseTensor):
+            raise RuntimeError(f"{name}_: the result is dense, and the tensor it is to be written to is sparse")
+        for field in ("_places", "_stored", "_coalesced", "_compressed", "_plain"):
+            if hasattr(made, field):
+                setattr(x, field, getattr(made, field))
+        return x
+
+
+for _name in ("add", "sub", "mul", "div", "neg", "abs", "sqrt", "relu", "sin", "tanh", "pow", "round", "floor", "ceil"):
+    in_place(_name)
+for _name in ("iadd", "isub", "imul", "itruediv"):
+    HANDLERS[_name] = HANDLERS[{"itruediv": "div"}.get(_name, _name[1:]) + "_"]

@@ -32,9 +32,12 @@ class KernelCode:
 STREAMING = ".streaming"
 
 
-def emit_kernel(kernel: Kernel, name: str, module: Module, groups: dict[str, str]) -> KernelCode:
-    """The code of one kernel. ``groups`` maps a parameter to its alias group; those alone in theirs are noalias."""
-    code = KernelEmitter(kernel, name, module, groups, False).emit()
+def emit_kernel(kernel: Kernel, name: str, module: Module, groups: dict[str, str], counted: bool = False) -> KernelCode:
+    """The code of one kernel. ``groups`` maps a parameter to its alias group; those alone in theirs are noalias.
+
+    ``counted``: how many iterations parallel loops have is one more parameter, the last one.
+    """
+    code = KernelEmitter(kernel, name, module, groups, False, counted).emit()
     streams = {s.buffer.name: s.stream for s in walk(kernel.body) if isinstance(s, Store) and s.stream}
     streamed = tuple(n for n, p in enumerate(kernel.params) if p.name in streams)
     # Non-temporal stores must be aligned to whole vectors. Which memory a call
@@ -49,7 +52,9 @@ def emit_kernel(kernel: Kernel, name: str, module: Module, groups: dict[str, str
 class KernelEmitter(Statements):
     """Emits one kernel."""
 
-    def __init__(self, kernel: Kernel, name: str, module: Module, groups: dict[str, str], streaming: bool) -> None:
+    def __init__(
+        self, kernel: Kernel, name: str, module: Module, groups: dict[str, str], streaming: bool, counted: bool = False
+    ) -> None:
         bases = {p.name: Value(f"%p{i}", "ptr") for i, p in enumerate(kernel.params)}
         # As many lanes as the widest element allows: no value of the kernel
         # then takes more than one register for a vector.
@@ -59,6 +64,7 @@ class KernelEmitter(Statements):
             self.tags = {p.name: Value(f"%t{i}", "i64") for i, p in enumerate(kernel.params)}
         self.kernel = kernel
         self.name = name
+        self.counted = counted
         self.parts: list[_Part] = []
         self.buffers = [p.name for p in kernel.params]
         self.names: list[str] = []
@@ -83,6 +89,7 @@ class KernelEmitter(Statements):
         params = [f"{self.pointer(p.name)} %p{i}" for i, p in enumerate(self.kernel.params)]
         params += map(str, self.tags.values())
         rest = ["ptr %team", "ptr %failed", "i64 %step", "ptr %shared", "ptr %private"]
+        rest += ["i64 %count"] if self.counted else []
         own = _function("void", self.name, [*params, *rest], self.e)
         private_bytes = max([self.private_bytes, *(part.private_bytes for part in self.parts)])
         text = "\n".join([own, *(part.text(private_bytes) for part in self.parts)])
@@ -106,8 +113,8 @@ class KernelEmitter(Statements):
             e.line(f"  {memory}.{n} = getelementptr i64, ptr {memory}, i64 {n}")
             e.line(f"  store {value}, ptr {memory}.{n}, align 8")
         e.declare(sync.PARALLEL, sync.PARALLEL_DECLARATION)
-        awake_only = int(loop.kind == "opportunistic")
-        given = f"ptr %team, ptr @{part.name}.run, ptr {memory}, i64 {loop.var.extent}, i1 {awake_only}"
+        awake_only, extent = int(loop.kind == "opportunistic"), "%count" if self.counted else loop.var.extent
+        given = f"ptr %team, ptr @{part.name}.run, ptr {memory}, i64 {extent}, i1 {awake_only}"
         e.line(f"  call void @{sync.PARALLEL}({given})")
         # The part has written what its loop stores, as far as later loads are concerned.
         self.stores.bump(self.written(loop.body))

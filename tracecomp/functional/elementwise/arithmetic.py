@@ -51,7 +51,7 @@ def _scaled(name: str, other: Operand, alpha: Any, *operands: Operand) -> Operan
     return prim.mul(cast(other, dtype), bring(factor, dtype))
 
 
-@function(takes=ALL, inplace=True)
+@function(takes=ALL, inplace=True, primitive="add")
 def add(input: Operand, other: Operand, *, alpha: Number = 1) -> Tensor:
     """``input + alpha * other``, broadcast."""
     a, b = two("add", input, other, numbers=True)
@@ -60,7 +60,7 @@ def add(input: Operand, other: Operand, *, alpha: Number = 1) -> Tensor:
     return prim.add(*common(a, b))
 
 
-@function("subtract", takes=ALL, inplace=True)
+@function("subtract", takes=ALL, inplace=True, primitive="sub")
 def sub(input: Operand, other: Operand, *, alpha: Number = 1) -> Tensor:
     """``input - alpha * other``, broadcast; RuntimeError for bools."""
     a, b = two("sub", input, other, numbers=True)
@@ -84,13 +84,13 @@ def _is_bool(x: Operand) -> bool:
     return x.dtype.kind == "bool" if isinstance(x, Tensor) else isinstance(x, bool)
 
 
-@function("multiply", takes=ALL, inplace=True)
+@function("multiply", takes=ALL, inplace=True, primitive="mul")
 def mul(input: Operand, other: Operand) -> Tensor:
     """``input * other``, broadcast."""
     return prim.mul(*common(*two("mul", input, other, numbers=True)))
 
 
-@function("divide", takes=ALL, inplace=True)
+@function("divide", takes=ALL, inplace=True, primitive="div")
 def div(input: Operand, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
     """True division; with ``rounding_mode`` ``"trunc"`` or ``"floor"`` in the promoted dtype."""
     a, b = two("div", input, other, numbers=True)
@@ -276,13 +276,13 @@ def lerp(input: Tensor, end: Tensor, weight: Tensor | Number) -> Tensor:
     return rounded(prim.sub(y, prim.mul(difference, bring(1.0 - w, x.dtype))), input)
 
 
-@function()
+@function(primitive="maximum")
 def maximum(input: Tensor, other: Tensor) -> Tensor:
     """The greater of each pair; NaN wins."""
     return prim.maximum(*common(*two("maximum", input, other)))
 
 
-@function()
+@function(primitive="minimum")
 def minimum(input: Tensor, other: Tensor) -> Tensor:
     """The smaller of each pair; NaN wins."""
     return prim.minimum(*common(*two("minimum", input, other)))
@@ -307,10 +307,15 @@ def fmin(input: Tensor, other: Tensor) -> Tensor:
     return _prefer_number("fmin", prim.le, input, other)
 
 
+_OPERANDS = frozenset((Tensor, bool, int, float))
+
+
 def _operator(fn: Callable[..., Tensor], reverse: bool = False) -> Callable[[Tensor, Any], Any]:
     """``fn`` as a binary operator method: foreign operands are left to the other side."""
 
     def run(self: Tensor, other: Operand) -> Tensor:
+        if type(other) in _OPERANDS:
+            return fn(other, self) if reverse else fn(self, other)
         try:
             other = other if overrides(type(other)) else operand(other, fn.__name__)
         except TypeError:

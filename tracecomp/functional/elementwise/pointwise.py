@@ -34,7 +34,7 @@ def _publish_unary(name: str, aliases: tuple[str, ...]) -> None:
 
     apply.__name__ = name
     apply.__doc__ = f"Elementwise {name}; integers and bools become the default float dtype."
-    function(*aliases, takes=ALL if name in OF_COMPLEX else REAL, inplace=True)(apply)
+    function(*aliases, takes=ALL if name in OF_COMPLEX else REAL, inplace=True, primitive=name)(apply)
 
 
 for _name, _aliases in _FLOAT_UNARY.items():

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from tracecomp.autograd import Function
 from tracecomp.eager.modes import no_grad, scope
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.functional.dtype_support import COMPLEX, FLOATS, NUMBERS
 from tracecomp.functional.publish import function
 from tracecomp.ir.types import int64
-from tracecomp.sparse.coo import CooTensor
+from tracecomp.sparse.embedding import rows_with_sparse_gradient
 
 
 @function(to="nn.functional", takes=NUMBERS + COMPLEX)
@@ -45,6 +44,10 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     return out if bias is None else out + bias
 
 
+def _rows(weight: Tensor, index: Tensor) -> Tensor:
+    return weight.index_select(0, index)
+
+
 @function(to="nn.functional")
 def embedding(
     input: Tensor,
@@ -69,13 +72,9 @@ def embedding(
     padding_idx = check_padding_idx(padding_idx, weight.shape[0])
     if max_norm is not None:
         renormalize(weight, input, max_norm, norm_type)
-    if sparse and weight.requires_grad:
-        if scale_grad_by_freq:
-            raise RuntimeError("embedding_backward: scale_grad_by_freq not supported with sparse gradients")
-        found: Tensor = _SparseRows.apply(weight, input.reshape(-1), padding_idx)
-        return found.reshape(*input.shape, weight.shape[1])
     with scope("embedding"):
-        rows = weight.index_select(0, input.reshape(-1)).reshape(*input.shape, weight.shape[1])
+        read = rows_with_sparse_gradient if sparse else _rows
+        rows = read(weight, input.reshape(-1)).reshape(*input.shape, weight.shape[1])
         if padding_idx is not None:
             rows = T.where((input == padding_idx).unsqueeze(-1), rows.detach(), rows)
         if scale_grad_by_freq:
@@ -83,23 +82,6 @@ def embedding(
             frequency = counts.index_select(0, input.reshape(-1)).reshape(*input.shape, 1)
             rows = scale_gradient(rows, 1.0 / frequency.to(rows.dtype))
         return rows
-
-
-class _SparseRows(Function):
-    """Rows of a weight, whose gradient is a sparse tensor of them."""
-
-    @staticmethod
-    def forward(ctx: Any, weight: Tensor, index: Tensor, padding_idx: int | None) -> Tensor:
-        ctx.index, ctx.size, ctx.padding_idx = index, tuple(weight.shape), padding_idx
-        return weight.index_select(0, index)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        index, rows = ctx.index.to(int64), grads[0]
-        if ctx.padding_idx is not None:
-            kept = index != ctx.padding_idx
-            index, rows = index[kept], rows[kept]
-        return CooTensor.of(ctx.size, (index.unsqueeze(0), rows)), None, None
 
 
 def scale_gradient(x: Tensor, factor: Tensor) -> Tensor:

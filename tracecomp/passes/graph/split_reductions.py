@@ -143,7 +143,7 @@ def stage(runs: list[Run], column_long: int) -> int | None:
 def _in_blocks(g: Rewriter, op: str, x: Value, axis: int, target: int) -> Value:
     """Axis ``axis`` of ``x`` reduced block by block; what does not fill a block is one more, shorter block."""
     extent = x.shape[axis]
-    block = _block(extent, target)
+    block = block_length(extent, target)
     whole = extent - extent % block
     main = _reduced_blocks(g, op, _part(g, x, axis, 0, whole), axis, block)
     if whole == extent:
@@ -153,7 +153,7 @@ def _in_blocks(g: Rewriter, op: str, x: Value, axis: int, target: int) -> Value:
     return g.apply(op, g.apply("concat", main, tail, axis=axis), axes=(axis,))
 
 
-def _block(extent: int, target: int) -> int:
+def block_length(extent: int, target: int) -> int:
     """The largest divisor of ``extent`` up to ``target`` if it is not much smaller, else ``target``.
 
     One that makes an even number of blocks is taken first: of three, one of two threads would have two.

@@ -1,0 +1,66 @@
+"""Running a primitive on arrays, without numpy's warnings about numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextvars import Context
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tracecomp import eager_kernels
+from tracecomp.base import config
+from tracecomp.eager.modes import modes
+from tracecomp.ir.op import OPS, Op
+
+_WARNING = frozenset(
+    ("elementwise", "reduction", "contraction", "convolution", "window", "cumulative", "scatter", "control")
+)
+_ROUNDED_OTHERWISE = ("floor_divide", "maximum", "minimum")
+"""Besides those with an error bound: quotients that are rounded before they are cut, which of two zeros is larger."""
+
+INEXACT = frozenset(
+    op.name for op in OPS.values() if op.kind == "elementwise" and (op.ulp > 0 or op.name in _ROUNDED_OTHERWISE)
+)
+"""Operators whose numpy results have other bits than those of machine code."""
+
+ORDERED = frozenset(("sum", "prod"))
+"""Reductions whose bits depend on the order, for floats."""
+
+_quiet: list[Context] = []
+"""Contexts in which numpy is silent. Entering one takes a tenth of the time of ``np.errstate``; whoever takes one from
+the list has it alone, because a context can be entered once at a time."""
+
+
+def _new_context() -> Context:
+    context = Context()
+    context.run(np.seterr, all="ignore")
+    return context
+
+
+def evaluate(op: Op, arrays: Sequence[Any], attrs: dict[str, Any]) -> Any:
+    """What ``op`` is on ``arrays``: ``op.impl`` where its bits are those of machine code, else machine code's."""
+    if op.kind not in _WARNING:
+        if op.kind == "external" and modes.rehearsal:
+            raise RuntimeError("what the host runs, other processes perhaps, is run for the program alone")
+        return op.impl(*arrays, **attrs)
+    if op.name in INEXACT and config.current().eager == "native":
+        found = eager_kernels.evaluate_natively(op, arrays)
+        if found is not None:
+            return found
+    elif op.name in ORDERED and arrays[0].dtype.kind in "fV" and config.current().eager == "native":
+        return _quietly(partial(eager_kernels.reduce_in_order, op.name), arrays, attrs)
+    return _quietly(op.impl, arrays, attrs)
+
+
+def _quietly(fn: Callable[..., Any], arrays: Sequence[Any], attrs: dict[str, Any]) -> Any:
+    """``fn(*arrays, **attrs)`` without numpy's warnings."""
+    try:
+        context = _quiet.pop()
+    except IndexError:
+        context = _new_context()
+    try:
+        return context.run(fn, *arrays, **attrs)
+    finally:
+        _quiet.append(context)

@@ -1,0 +1,7 @@
+"""Machine code of eager operators for any shape; loaded, with the compiler, when it is first needed."""
+
+from __future__ import annotations
+
+from tracecomp.base.lazy_names import later
+
+__getattr__ = later("tracecomp.eager_kernels", {"evaluate_natively": "elementwise", "reduce_in_order": "sums"})

@@ -1,0 +1,130 @@
+"""Elementwise operators that machine code runs in eager mode, so that eager and compiled results have the same bits.
+
+Where an operator's numpy result is exactly rounded (sums of two, products, roots, comparisons, integers), numpy and
+machine code agree, and numpy runs it. Where it is not (exponentials, error functions, ...), machine code always does,
+from the first call on and for any number of elements: a result never depends on what has been compiled. One kernel
+serves all shapes (``codegen/kernels/counted.py``): it is made by the same passes as any program, once for an operator
+and its types. ``config.eager = "numpy"`` keeps numpy everywhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tracecomp.base.errors import CompileError
+from tracecomp.base.locks import Lock
+from tracecomp.codegen.kernels.counted import block_of
+from tracecomp.ir.graph import Graph
+from tracecomp.ir.op import Op
+from tracecomp.ir.types import TensorType, from_numpy_dtype
+from tracecomp.passes import build
+from tracecomp.runtime.aligned import maker
+from tracecomp.runtime.executable import Loaded
+from tracecomp.runtime.image import Image
+
+Array = np.ndarray[Any, Any]
+Key: TypeAlias = tuple[str, Any, tuple[bool, ...]]
+
+_ALONE = (False,)
+_LENGTH = 1 << 40
+_SCHEDULE = {"k0": "lanes across rows\n  nontemporal no\n  threads parallel\n"}
+_SHARED_FROM = 1 << 16
+"""Elements from which on threads share the work."""
+
+_kernels: dict[Key, _Counted | None] = {}
+_making = Lock()
+
+
+class _Counted:
+    """An operator on operands of one type as machine code; ``numbers`` are those of one element."""
+
+    def __init__(self, op: Op, dtype: Any, numbers: tuple[bool, ...]) -> None:
+        graph = Graph(op.name)
+        element = from_numpy_dtype(dtype)
+        operands = [
+            graph.add_input(TensorType(element, () if number else (_LENGTH,)), f"x{i}")
+            for i, number in enumerate(numbers)
+        ]
+        result = graph.apply(op.name, *operands)
+        graph.add_output(result)
+        program = build(graph, schedules=_SCHEDULE).program
+        self.block = block_of(program)
+        self.dtype = result.dtype.numpy
+        self._loaded = Loaded(Image.counted(program))
+
+    def run(self, operands: Sequence[Array], out: Array) -> None:
+        """Compute ``out`` from arrays of its type that are as long, or of one element; all contiguous."""
+        count = out.size
+        self._loaded.run((*operands, out, _counted(count)), None if count >= _SHARED_FROM else 1)
+
+
+@lru_cache(1024)
+def _counted(count: int) -> Array:
+    """Where machine code reads how many elements there are."""
+    return np.array(count)
+
+
+def evaluate_natively(op: Op, operands: Sequence[Any]) -> Array | None:
+    """The result of an operator on arrays of one type and numbers; None where numpy has to do."""
+    first = next(x for x in operands if isinstance(x, np.ndarray | np.generic))
+    if first.dtype.kind not in "fV":
+        return None
+    if len(operands) == 1 and type(first) is np.ndarray and first.flags.c_contiguous:
+        kernel = _kernels.get((op.name, first.dtype, _ALONE))
+        if kernel is not None and first.size:
+            out = maker(first.nbytes)(first.shape, first.dtype)
+            kernel.run(operands, out)
+            return out
+    given = [np.asarray(x, first.dtype) for x in operands]
+    shape = first.shape if len(given) == 1 else np.broadcast_shapes(*(x.shape for x in given))
+    numbers = tuple([x.size == 1 and shape != () and len(given) > 1 for x in given])
+    kernel = _kernel(op, first.dtype, numbers)
+    if kernel is None:
+        return None
+    out, flat, operands = _laid_out(given, numbers, shape)
+    if flat.size:
+        kernel.run(operands, flat)
+    return out
+
+
+def _laid_out(
+    given: Sequence[Array], numbers: Sequence[bool], shape: tuple[int, ...]
+) -> tuple[Array, Array, Sequence[Array]]:
+    """Memory for the result, and it and the operands as contiguous arrays whose elements correspond.
+
+    As numpy does, the result keeps the order of operands that agree about it.
+    """
+    like = given[numbers.index(False)] if False in numbers else given[0]
+    whole = [x for x, number in zip(given, numbers, strict=True) if not number]
+    agree = like.shape == shape and min(like.strides, default=0) > 0 and all(x.strides == like.strides for x in whole)
+    if agree and not like.flags.c_contiguous:
+        out = np.empty_like(like)
+        flat = out.ravel(order="K")
+        if flat.base is not None or flat is out:
+            return out, flat, [x if number else x.ravel(order="K") for x, number in zip(given, numbers, strict=True)]
+    out = maker(like.dtype.itemsize * math.prod(shape))(shape, like.dtype)
+    operands = [
+        x if number else np.ascontiguousarray(x if x.shape == shape else np.broadcast_to(x, shape))
+        for x, number in zip(given, numbers, strict=True)
+    ]
+    return out, out, operands
+
+
+def _kernel(op: Op, dtype: Any, numbers: tuple[bool, ...]) -> _Counted | None:
+    """The machine code for operands of these types; None where this Python and numpy have none."""
+    key = (op.name, dtype, numbers)
+    try:
+        return _kernels[key]
+    except KeyError:
+        with _making:
+            if key not in _kernels:
+                try:
+                    _kernels[key] = _Counted(op, dtype, numbers)
+                except CompileError:
+                    _kernels[key] = None
+        return _kernels[key]

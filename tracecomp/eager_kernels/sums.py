@@ -1,0 +1,185 @@
+"""Sums and products of floats in the order in which compiled programs add (``docs/numerics.md``), for any shape.
+
+The order is that of a graph of the one operator, and of the axes as they lie in memory. Sums along rows are a native
+routine; down columns numpy adds row after row too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache, reduce
+from itertools import pairwise
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tracecomp.base.errors import CompileError
+from tracecomp.codegen.kernels.lane_sums import lane_sums_text
+from tracecomp.codegen.text import native
+from tracecomp.ir.types import DType, compute_dtype, float32, float64, from_numpy_dtype
+from tracecomp.passes.fusion.groups import lanes_for
+from tracecomp.passes.graph.split_reductions import COLUMN_BLOCK, COLUMN_LONG, ROW_BLOCK, SPLIT, block_length, runs_of
+from tracecomp.passes.graph.split_reductions import stage as first_stage
+from tracecomp.runtime import object_cache
+from tracecomp.runtime.executable import Loaded
+from tracecomp.runtime.image import Image
+
+Array = np.ndarray[Any, Any]
+Shape: TypeAlias = tuple[int, ...]
+_COMBINE = {"sum": np.add, "prod": np.multiply}
+
+
+@dataclass(frozen=True, slots=True)
+class _Stage:
+    """A reduction in one go: of an array of ``shape`` over the axes ``over``, which gives ``kept``.
+
+    With ``lanes``, the innermost axis is reduced; ``order`` brings reduced axes behind the others, and ``sizes`` are
+    rows, segments of a row, and elements of a segment.
+    """
+
+    shape: Shape
+    over: Shape
+    kept: Shape
+    lanes: int = 0
+    order: Shape = ()
+    sizes: Array | None = None
+
+    @staticmethod
+    def of(shape: Shape, over: Shape, windows: bool = False) -> _Stage:
+        """``windows``: the reduced elements are places of a window."""
+        rest = tuple(d for d in range(len(shape)) if d not in over)
+        kept = tuple(shape[d] for d in rest)
+        if not over or over[-1] < len(shape) - 1:
+            return _Stage(shape, over, kept)
+        segments = math.prod(shape[d] for d in over[:-1])
+        sizes = np.array([math.prod(kept), segments, shape[-1]], np.int64)
+        return _Stage(shape, over, kept, lanes_for(shape[-1], windows), rest + over, sizes)
+
+    def run(self, name: str, x: Array) -> Array:
+        """``x`` reduced in the computing type, rounded to its own."""
+        x = x.reshape(self.shape)
+        dtype = from_numpy_dtype(x.dtype)
+        wide = compute_dtype(dtype)
+        found = self._wide(name, x if wide is dtype else x.astype(wide.numpy), wide)
+        return found if wide is dtype else found.astype(x.dtype)
+
+    def _wide(self, name: str, x: Array, dtype: DType) -> Array:
+        combine = _COMBINE[name]
+        start = x.dtype.type(combine.identity)
+        if not self.lanes:
+            found: Array = combine.reduce(x, axis=self.over, initial=start)
+            return found
+        rows = x.transpose(self.order)
+        routine = _lane_sums(dtype, self.lanes) if name == "sum" and dtype in (float32, float64) else None
+        if routine is None:
+            return self._by_numpy(combine, rows, start)
+        assert self.sizes is not None
+        out: Array = np.empty(self.kept, x.dtype)
+        routine.run((np.ascontiguousarray(rows), out, self.sizes), 1)
+        return out
+
+    def _by_numpy(self, combine: np.ufunc, rows: Array, start: Any) -> Array:
+        """The same, lane by lane: numpy combines the rows of partial sums one after the other."""
+        lanes, inner = self.lanes, rows.shape[-1]
+        steps = -(-inner // lanes)
+        if steps * lanes > inner:
+            filled = np.full((*rows.shape[:-1], steps * lanes), start, rows.dtype)
+            filled[..., :inner] = rows
+            rows = filled
+        table = np.moveaxis(rows.reshape(math.prod(self.kept), -1, lanes), 1, 0)
+        partial = combine(start, reduce(combine, table))
+        while lanes > 1:
+            lanes //= 2
+            partial = combine(partial[:, :lanes], partial[:, lanes:])
+        result: Array = partial.reshape(self.kept)
+        return result
+
+
+@cache
+def _lane_sums(dtype: DType, lanes: int) -> Loaded | None:
+    """The native routine; None where this Python and numpy have none."""
+    target = native.host_target()
+    objects = (object_cache.object_code(lane_sums_text(dtype, lanes, target), target),)
+    try:
+        return Loaded(Image(objects, 2, 3, 0, 0, ("sum",), False))
+    except CompileError:
+        return None
+
+
+def reduce_in_order(name: str, x: Array, axes: Shape) -> Array:
+    """``x`` without ``axes``, in the element type of ``x``: half types are rounded after every stage."""
+    x = np.asarray(x)
+    if not x.size:
+        return np.full(_without(x.shape, axes), _COMBINE[name].identity, x.dtype)
+    if in_order(x):
+        return _in_stages(name, x, axes, False)
+    if _overlaps(x) or min(x.strides) < 0:
+        return _in_stages(name, x, axes, _overlaps(x))
+    order = sorted(range(x.ndim), key=lambda axis: -x.strides[axis])
+    inside = tuple(d for d, axis in enumerate(order) if axis in axes)
+    kept = [axis for axis in order if axis not in axes]
+    return _in_stages(name, x.transpose(order), inside, False).transpose([kept.index(axis) for axis in sorted(kept)])
+
+
+def _without(shape: Sequence[int], axes: Shape) -> Shape:
+    return tuple(n for axis, n in enumerate(shape) if axis not in axes)
+
+
+def in_order(x: Array) -> bool:
+    """Whether the axes of ``x`` lie in memory as they are numbered; those along which nothing moves lie anywhere."""
+    if x.flags.c_contiguous:
+        return True
+    moving = [s for s, n in zip(x.strides, x.shape, strict=True) if n > 1 and s]
+    return all(a >= b > 0 for a, b in pairwise([*moving, 1])) and not _overlaps(x)
+
+
+def _overlaps(x: Array) -> bool:
+    """Whether ``x`` shows elements several times, other than by expanding: it is windows of something."""
+    moving = [(s, n) for s, n in zip(x.strides, x.shape, strict=True) if n > 1 and s]
+    return bool(sum(s * (n - 1) for s, n in moving) < x.itemsize * (math.prod(n for _, n in moving) - 1))
+
+
+def _in_stages(name: str, x: Array, axes: Shape, windows: bool) -> Array:
+    shape = _without(x.shape, axes)
+    for stage in _stages(x.shape, axes, name in SPLIT, windows):
+        x = stage.run(name, x)
+    return x.reshape(shape)
+
+
+@dataclass(frozen=True, slots=True)
+class _Blocks:
+    """Blocks of axis ``axis`` of an array of ``shape``, and the shorter block at its end, each reduced."""
+
+    shape: Shape
+    axis: int
+    parts: tuple[tuple[slice, _Stage], ...]
+
+    def run(self, name: str, x: Array) -> Array:
+        x, before = x.reshape(self.shape), (slice(None),) * self.axis
+        return np.concatenate([stage.run(name, x[(*before, part)]) for part, stage in self.parts], self.axis)
+
+
+@lru_cache(4096)
+def _stages(shape: Shape, axes: Shape, split: bool, windows: bool) -> tuple[_Stage | _Blocks, ...]:
+    """The stages of a reduction, as ``passes/graph/split_reductions.py`` makes them."""
+    runs = runs_of(shape, axes)
+    flat = tuple(r.extent for r in runs)
+    over = tuple(d for d, r in enumerate(runs) if r.reduced)
+    at = first_stage(runs, COLUMN_LONG) if split else None
+    if at is None:
+        return (_Stage.of(flat, over, windows),)
+    before, extent, behind = flat[:at], flat[at], flat[at + 1 :]
+    if len(over) > 1:
+        rest = tuple(d - (d > at) for d in over if d != at)
+        return _Stage.of(flat, (at,)), _Stage.of(before + behind, rest)
+    block = block_length(extent, COLUMN_BLOCK if behind else ROW_BLOCK)
+    whole, left = extent // block, extent % block
+    main = _Stage.of((*before, whole, block, *behind), (at + 1,))
+    last = _Stage.of((*before, whole + (left > 0), *behind), (at,))
+    if not left:
+        return main, last
+    tail = _Stage.of((*before, 1, left, *behind), (at + 1,))
+    cut = whole * block
+    return _Blocks(flat, at, ((slice(cut), main), (slice(cut, None), tail))), last
