@@ -91,8 +91,8 @@ _LATER = {
     "cond": "func.control", "config": "base.config", "explain": "inspect", "get_autocast_dtype": "amp",
     "get_num_threads": "runtime.threads", "is_autocast_enabled": "amp", "load": "serialization",
     "load_program": "compiled.program_files.load",
-    "save": "serialization", "scan": "func.control", "set_num_threads": "runtime.threads", "vmap": "func",
-    "while_loop": "func.control",
+    "save": "serialization", "scan": "func.control", "set_num_threads": "runtime.threads", "summary": "inspect",
+    "vmap": "func", "while_loop": "func.control",
 }  # fmt: skip
 _LATER |= {f"sparse_{kind}_tensor": "sparse.creation" for kind in ("bsc", "bsr", "compressed", "coo", "csc", "csr")} | {
     "smm": "sparse.functions",

@@ -845,6 +845,7 @@ from tracecomp import special as special
 from tracecomp.sparse.functions import spmm as spmm
 from tracecomp.sparse.functions import sspaddmm as sspaddmm
 from tracecomp import storage as storage
+from tracecomp.inspect import summary as summary
 from tracecomp import testing as testing
 from tracecomp import torch_version as torch_version
 from tracecomp import types as types

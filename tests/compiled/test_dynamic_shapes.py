@@ -92,13 +92,13 @@ def indexing(x: Any, y: Any) -> Any:
 
 
 DYNAMIC: dict[str, tuple[Callable[[], Program], Any, int]] = {
-    "mlp": (classifier(lambda: nn.Linear(20, 33), nn.ReLU, lambda: nn.Linear(33, 5)), labelled(20), 3),
+    "mlp": (classifier(lambda: nn.Linear(20, 33), nn.ReLU, lambda: nn.Linear(33, 5)), labelled(20), 2),
     "batch norm": (
         classifier(lambda: nn.Linear(20, 33), lambda: nn.BatchNorm1d(33), nn.ReLU, lambda: nn.Linear(33, 5)),
-        labelled(20), 3,
+        labelled(20), 2,
     ),
     "dropout": (
-        classifier(lambda: nn.Linear(20, 32), lambda: nn.Dropout(0.5), lambda: nn.Linear(32, 5)), labelled(20), 3,
+        classifier(lambda: nn.Linear(20, 32), lambda: nn.Dropout(0.5), lambda: nn.Linear(32, 5)), labelled(20), 2,
     ),
     "cnn": (
         classifier(
@@ -106,9 +106,9 @@ DYNAMIC: dict[str, tuple[Callable[[], Program], Any, int]] = {
             lambda: nn.Conv2d(8, 16, 3, stride=2), nn.ReLU, lambda: nn.AdaptiveAvgPool2d(1), nn.Flatten,
             lambda: nn.Linear(16, 5),
         ),
-        labelled(1, 12, 12), 3,
+        labelled(1, 12, 12), 2,
     ),
-    "gpt": (gpt, tokens, 3),
+    "gpt": (gpt, tokens, 2),
     "statistics": (lambda: statistics, rows(3), 2),
     "indexing": (lambda: indexing, labelled(3), 2),
 }  # fmt: skip
@@ -144,7 +144,7 @@ def test_one_recording_serves_every_size(name: str) -> None:
     make, data, recordings = DYNAMIC[name]
     compiled, pairs = run_both(make, data, SIZES)
     compare(pairs)
-    assert compiled.recordings == recordings, compiled.explain()
+    assert compiled.recordings == recordings, compiled.misses
     assert "any size" in compiled.explain().text(everything=True)
 
 
@@ -197,12 +197,12 @@ def test_what_depends_on_the_size_is_right_at_every_size(name: str) -> None:
 
 def test_gradients_taken_outside() -> None:
     torch.manual_seed(0)
-    eager = nn.Sequential(nn.Linear(6, 33), nn.BatchNorm1d(33), nn.Tanh(), nn.Linear(33, 5))
+    eager = nn.Sequential(nn.Linear(11, 33), nn.BatchNorm1d(33), nn.Tanh(), nn.Linear(33, 5))
     model = copy.deepcopy(eager)
     compiled = torch.compile(model, dynamic=True)
     generator = np.random.default_rng(0)
     for n in SIZES:
-        x, y = (torch.tensor(a) for a in labelled(6)(n, generator))
+        x, y = (torch.tensor(a) for a in labelled(11)(n, generator))
         gradients = []
         for m, given in ((eager, x.clone()), (compiled, x.clone())):
             given.requires_grad_()
@@ -212,7 +212,7 @@ def test_gradients_taken_outside() -> None:
         compare(list(zip(*gradients, strict=True)))
     compare([(a, b) for a, b in zip(eager.buffers(), model.buffers(), strict=True)])
     assert compiled.recordings == 2, compiled.explain()
-    loss = compiled(torch.ones(11, 6, requires_grad=True)).sum()
+    loss = compiled(torch.ones(12, 11, requires_grad=True)).sum()
     with pytest.raises(RuntimeError, match="dynamic=True, cannot be differentiated"):
         torch.autograd.grad(loss, list(model.parameters()), create_graph=True)
 
@@ -246,7 +246,8 @@ def test_not_a_number_in_padding_stays_there() -> None:
 
 
 def test_an_explanation_says_why_a_size_was_compiled_by_itself() -> None:
-    compiled = torch.compile(lambda x: x.flip(0) * 2, dynamic=True)
-    for n in (5, 6):
+    compiled = torch.compile(lambda x: x.sort(0)[0] * 2, dynamic=True)
+    for n in (5, 6, 7):
         compiled(torch.ones(n, 2))
-    assert "compiled by itself: it mixes rows: flip of f32[6,2] at" in compiled.explain().text(everything=True)
+    why = "sizes by themselves: elements along an axis whose size varies are mixed: sort of"
+    assert why in compiled.explain().text(everything=True)

@@ -13,7 +13,7 @@ PROGRAM = """
 import gc, sys
 import tracecomp as tc
 
-@tc.compile
+@tc.compile(dynamic=False)
 def shapes(x):
     return x.sin() * 2 + 1
 

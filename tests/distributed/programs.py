@@ -366,6 +366,223 @@ def a_send_to_oneself(torch: Any, dist: Any, rank: int, size: int) -> Any:
     dist.send(torch.ones(1), dist.get_rank())
 
 
+# ---- data parallel: gradients are rounded, because the order of sums is not gloo's
+
+
+def net(torch: Any, rank: int, *layers: Any) -> Any:
+    """A network whose parameters differ from rank to rank, until they are made equal."""
+    found = torch.nn.Sequential(*layers)
+    with torch.no_grad():
+        for i, p in enumerate(found.parameters()):
+            p.copy_(torch.arange(p.numel()).reshape(p.shape).float().mul(0.37).add(i).sin() * 0.3 + rank * 0.5)
+    return found
+
+
+def batch(torch: Any, rank: int, step: int, *shape: int) -> Any:
+    return mine(torch, rank * 5 + step, *shape).sub(5).div(4)
+
+
+def rounded(torch: Any, tensors: Any) -> Any:
+    return [
+        None if t is None else [round(v, 4) + 0.0 for v in t.detach().double().reshape(-1).tolist()] for t in tensors
+    ]
+
+
+def trained(torch: Any, model: Any, rank: int, shape: tuple[int, ...], steps: int = 3, **options: Any) -> Any:
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    for step in range(steps):
+        optimizer.zero_grad()
+        model(batch(torch, rank, step, *shape)).square().mean().backward()
+        optimizer.step()
+    return rounded(torch, [*model.parameters(), *model.buffers()])
+
+
+@program
+def ddp_trains(torch: Any, dist: Any, rank: int, size: int) -> Any:
+    nn = torch.nn
+    model = nn.parallel.DistributedDataParallel(net(torch, rank, nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 2)))
+    return trained(torch, model, rank, (5, 4)), list(model.state_dict())
+
+
+@program
+def ddp_with_small_buckets_and_views(torch: Any, dist: Any, rank: int, size: int) -> Any:
+    nn = torch.nn
+    inner = net(torch, rank, nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 6), nn.Linear(6, 2))
+    return trained(
+        torch,
+        nn.parallel.DistributedDataParallel(inner, bucket_cap_mb=0.0001, gradient_as_bucket_view=True),
+        rank,
+        (5, 4),
+    )
+
+
+@program
+def ddp_sends_buffers_of_rank_zero(torch: Any, dist: Any, rank: int, size: int) -> Any:
+    nn = torch.nn
+    model = nn.parallel.DistributedDataParallel(net(torch, rank, nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Linear(6, 2)))
+    found = trained(torch, model, rank, (5, 4))
+    model(batch(torch, rank, 9, 5, 4))
+    return found if rank == 0 else found[:6]  # others keep statistics of their own batch until the next call
+
+
+@program
+def ddp_without_broadcast_of_buffers(torch: Any, dist: Any, rank: int, size: int) -> Any:
+    nn = torch.nn
+    inner = net(torch, rank, nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Linear(6, 2))
+    return trained(torch, nn.parallel.DistributedDataParallel(inner, broadcast_buffers=False), rank, (5, 4))
+
+
+@program
+def ddp_accumulates_without_synchronisation(torch: Any, dist: Any, rank: int, size: int) -> Any:
+    model = torch.nn.parallel.DistributedDataParallel(net(torch, rank, torch.nn.Linear(3, 2)))
+    with model.no_sync():
+        model(batch(torch, rank, 0, 4, 3)).square().sum().backward()
+    alone = rounded(torch, [p.grad for p in model.parameters()])
+    model(batch(torch, rank, 1, 4, 3)).square().sum().backward()
+    return alone, rounded(torch, [p.grad for p in model.parameters()])
+
+
+@program
+def ddp_accumulates_with_synchronisation(torch: Any, dist: Any, rank: int, size: int) -> Any:
+    model = torch.nn.parallel.DistributedDataParallel(net(torch, rank, torch.nn.Linear(3, 2)))
+    for step in range(2):
+        model(batch(torch, rank, step, 4, 3)).square().sum().backward()
+    return rounded(torch, [p.grad for p in model.parameters()])
+
+
+def branches(torch: Any) -> Any:
+    class Branches(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second, self.never = (torch.nn.Linear(3, 3) for _ in range(3))
+
+        def forward(self, x: Any, second: bool) -> Any:
+            return self.second(self.first(x)) if second else self.first(x)
+
+    return Branches()
+
+
+@program
+def ddp_finds_unused_parameters(torch: Any, dist: Any, rank: int, size: int) -> Any:
+    inner = branches(torch)
+    net(torch, rank, inner)
+    model = torch.nn.parallel.DistributedDataParallel(inner, find_unused_parameters=True)
+    found = []
+    for step in range(3):
+        model.zero_grad()
+        model(batch(torch, rank, step, 4, 3), second=(rank + step) % 3 == 0 and step < 2).square().mean().backward()
+        found.append(rounded(torch, [p.grad for p in model.parameters()]))
+    return found
+
+
+@program
+def ddp_says_when_parameters_are_unused(torch: Any, dist: Any, rank: int, size: int) -> Any:
+    model = torch.nn.parallel.DistributedDataParallel(branches(torch))
+    for step in range(2):
+        model(batch(torch, rank, step, 4, 3), second=True).square().mean().backward()
+
+
+@program
+def ddp_of_a_module_without_parameters(torch: Any, dist: Any, rank: int, size: int) -> Any:
+    torch.nn.parallel.DistributedDataParallel(torch.nn.ReLU())
+
+
+@program
+def ddp_with_a_static_graph(torch: Any, dist: Any, rank: int, size: int) -> Any:
+    inner = branches(torch)
+    net(torch, rank, inner)
+    model = torch.nn.parallel.DistributedDataParallel(inner, static_graph=True)
+    for step in range(2):
+        model.zero_grad()
+        model(batch(torch, rank, step, 4, 3), second=True).square().mean().backward()
+    return rounded(torch, [p.grad for p in inner.first.parameters()])
+
+
+@program
+def ddp_with_a_hook_of_the_users(torch: Any, dist: Any, rank: int, size: int) -> Any:
+    def halved(state, bucket):  # type: ignore[no-untyped-def]  # PyTorch checks annotations
+        state.append((bucket.index(), bucket.is_last(), len(bucket.parameters())))
+        work = dist.all_reduce(bucket.buffer(), async_op=True)
+        return work.get_future().then(lambda done: done.value()[0] / 2)
+
+    model = torch.nn.parallel.DistributedDataParallel(net(torch, rank, torch.nn.Linear(3, 2)))
+    state: list[Any] = []
+    model.register_comm_hook(state, halved)
+    model(batch(torch, rank, 0, 4, 3)).square().sum().backward()
+    return rounded(torch, [p.grad for p in model.parameters()]), state
+
+
+@program
+def ddp_compresses_by_a_known_hook(torch: Any, dist: Any, rank: int, size: int) -> Any:
+    hooks = importlib.import_module(f"{torch.__name__}.distributed.algorithms.ddp_comm_hooks.default_hooks")
+    model = torch.nn.parallel.DistributedDataParallel(net(torch, rank, torch.nn.Linear(3, 2)))
+    model.register_comm_hook(None, hooks.fp16_compress_hook)
+    model(batch(torch, rank, 0, 4, 3)).square().mean().backward()
+    return [[round(v, 2) + 0.0 for v in row] for row in rounded(torch, [p.grad for p in model.parameters()])]
+
+
+@program
+def ddp_in_a_group(torch: Any, dist: Any, rank: int, size: int) -> Any:
+    group = dist.new_group([0, 1])
+    if rank > 1:
+        return None
+    inner = net(torch, rank, torch.nn.Linear(3, 2))
+    return trained(torch, torch.nn.parallel.DistributedDataParallel(inner, process_group=group), rank, (4, 3))
+
+
+@program
+def zero_redundancy_trains_as_the_optimizer_alone(torch: Any, dist: Any, rank: int, size: int) -> Any:
+    optim = importlib.import_module(f"{torch.__name__}.distributed.optim")
+    nn, found = torch.nn, []
+    for sharded in (True, False):
+        inner = net(torch, rank, nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 2))
+        model = nn.parallel.DistributedDataParallel(inner)
+        made = torch.optim.AdamW
+        optimizer = (
+            optim.ZeroRedundancyOptimizer(model.parameters(), optimizer_class=made, lr=0.02)
+            if sharded
+            else made(model.parameters(), lr=0.02)
+        )
+        for step in range(3):
+            optimizer.zero_grad()
+            model(batch(torch, rank, step, 5, 4)).square().mean().backward()
+            optimizer.step()
+            optimizer.param_groups[0]["lr"] *= 0.5
+        found.append(rounded(torch, model.parameters()))
+        if sharded:
+            optimizer.consolidate_state_dict(to=1)
+            if rank == 1:
+                state = optimizer.state_dict()
+                found.append(
+                    [sorted(state["state"]), rounded(torch, [s["exp_avg"] for _, s in sorted(state["state"].items())])]
+                )
+    return found, found[0] == found[-1]
+
+
+@program
+def zero_redundancy_loads_a_whole_state(torch: Any, dist: Any, rank: int, size: int) -> Any:
+    optim = importlib.import_module(f"{torch.__name__}.distributed.optim")
+    inner = net(torch, 0, torch.nn.Linear(3, 2))
+    saved = torch.optim.SGD(inner.parameters(), lr=0.1, momentum=0.9)
+    inner(batch(torch, 0, 0, 4, 3)).sum().backward()
+    saved.step()
+    optimizer = optim.ZeroRedundancyOptimizer(inner.parameters(), torch.optim.SGD, lr=0.5, momentum=0.1)
+    optimizer.load_state_dict(saved.state_dict())
+    optimizer.step()
+    return rounded(torch, inner.parameters()), optimizer.param_groups[0]["lr"]
+
+
+@program
+def gradients_through_collectives(torch: Any, dist: Any, rank: int, size: int) -> Any:
+    functional = importlib.import_module(f"{torch.__name__}.distributed.nn.functional")
+    x = batch(torch, rank, 0, 3).requires_grad_()
+    functional.all_reduce(x * x).mul(rank + 1.0).sum().backward()
+    first, x.grad = rounded(torch, [x.grad]), None
+    gathered = functional.all_gather(x * 2)
+    sum((i + 1) * row.square().sum() for i, row in enumerate(gathered)).backward()
+    return first, rounded(torch, [x.grad])
+
+
 def plain(value: Any, torch: Any) -> Any:
     """Tensors as nested lists with their dtype."""
     if isinstance(value, torch.Tensor):

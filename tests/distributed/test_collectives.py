@@ -1,8 +1,10 @@
-"""The same programs under torch with gloo and here give the same, and raise the same."""
+"""The same programs under torch with gloo and here give the same, and raise the same; over MPI as over TCP."""
 
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,6 +14,7 @@ import pytest
 
 from tests.distributed.gangs import gang, succeed
 from tests.distributed.programs import PROGRAMS
+from tests.distributed.test_launcher import NEEDS_MPI, environment
 
 SIZE = 3
 
@@ -30,3 +33,25 @@ def test_a_program_gives_what_it_gives_under_gloo(name: str) -> None:
     pytest.importorskip("torch")
     for rank in range(SIZE):
         assert results("tracecomp")[rank][name] == results("torch")[rank][name], f"rank {rank}"
+
+
+@cache
+def over_mpi() -> list[dict[str, Any]]:
+    """What every rank found when an ``mpiexec`` has started it."""
+    script = str(Path(__file__).with_name("programs.py"))
+    launcher = [sys.executable, "-m", "tracecomp.distributed.run", "--launcher", "mpiexec", "-n", str(SIZE)]
+    with TemporaryDirectory() as folder:
+        done = subprocess.run(
+            [*launcher, script, "tracecomp", folder], capture_output=True, text=True, timeout=120, env=environment()
+        )
+        assert done.returncode == 0, done.stderr
+        return [pickle.loads((Path(folder) / f"tracecomp-{rank}.pickle").read_bytes()) for rank in range(SIZE)]
+
+
+@NEEDS_MPI
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_gives_over_mpi_what_it_gives_over_tcp(name: str) -> None:
+    expected = [found[name] for found in results("tracecomp")]
+    if name == "the_store_of_a_tcp_address":
+        expected = ["raises ValueError"] * SIZE  # MPI needs none
+    assert [found[name] for found in over_mpi()] == expected

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.distributed.test_launcher import environment
 from tracecomp import demo
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -68,3 +69,14 @@ def test_the_demo_as_a_command_agrees_at_every_step() -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     apart = re.findall(r"differ by at most (\S+)", done.stdout)
     assert len(apart) == 2 and all(float(a) <= 1e-4 for a in apart), done.stdout + done.stderr
+
+
+def test_digits_are_learnt_in_two_processes() -> None:
+    script = str(EXAMPLES / "distributed_digits.py")
+    launcher = [sys.executable, "-m", "tracecomp.distributed.run", "--launcher", "local", "-n", "2"]
+    done = subprocess.run(
+        [*launcher, script, "--epochs", "1"], capture_output=True, text=True, timeout=200, env=environment()
+    )
+    assert done.returncode == 0, done.stderr
+    found = re.search(r"2 processes: ([\d.]+)% of held-out digits", done.stdout)
+    assert found is not None and float(found[1]) > 80

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import resource
 import signal
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import tracecomp as tc
 from tests.base import test_interrupts
-from tests.compiled import test_leaks
+from tests.compiled import test_leaks, test_program_files
+from tests.onnx import test_module
 from tests.runtime import test_object_cache
 from tests.serialization import test_hostile
 from tracecomp.base import config
@@ -38,6 +41,30 @@ def files(count: int) -> str:
     return f"{refused} of {count // 3} damaged pickles, archives and safetensors refused, by documented errors alone"
 
 
+def artefacts(count: int) -> str:
+    """Damaged files of programs as graphs, whose digests are those of what they hold."""
+    with tempfile.TemporaryDirectory() as folder, config.override(cache_dir=folder), bounded():
+        return f"{dict(test_program_files.damage_graph_files(Path(folder), count, 1))} of damaged files of graphs"
+
+
+def models(count: int) -> str:
+    """Damaged ONNX models."""
+    with bounded():
+        return f"{dict(test_module.damage_models(count, 1))} of damaged ONNX models"
+
+
+@contextmanager
+def bounded() -> Iterator[None]:
+    """A limit on the process: what asks for 2 GB more than it has is a MemoryError, which nothing expects."""
+    now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (now + 2 * 2**30, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
 def interrupts(count: int) -> str:
     """Moments of Ctrl-C in training, eager and compiled, by SGD and AdamW."""
     signal.signal(signal.SIGALRM, test_interrupts.interrupt)
@@ -61,7 +88,18 @@ def leaks(count: int) -> str:
     )
 
 
-SWEEPS: dict[str, Callable[[int], str]] = {f.__name__: f for f in (entries, kills, files, interrupts, leaks)}
+SWEEPS: dict[str, Callable[[int], str]] = {
+    f.__name__: f
+    for f in (
+        entries,
+        kills,
+        files,
+        artefacts,
+        models,
+        interrupts,
+        leaks,
+    )
+}
 
 
 def main() -> None:

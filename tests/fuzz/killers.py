@@ -13,6 +13,7 @@ import coverage
 import numpy as np
 
 import tracecomp
+from tests.codegen.math import test_math
 from tests.fuzz import equal_graphs, loop_programs
 from tests.ops import test_native
 from tests.passes.random_graphs import Maker
@@ -22,13 +23,11 @@ from tracecomp.base.dump import Dump
 from tracecomp.compiled.locate import run_native
 from tracecomp.ir.interpret import interpret
 from tracecomp.ir.op import OPS
+from tracecomp.ir.types import float32, float64
 from tracecomp.passes import pipeline
 
 PACKAGE = Path(tracecomp.__file__).parent
 ROOMS = ("passes", "codegen/kernels", "codegen/math")
-CORPUS = 4000
-"""Characters of the largest recorded graphs that are replayed."""
-
 Line = tuple[str, int]
 
 
@@ -51,17 +50,23 @@ class Reach:
 
 
 def killers(every: int = 1) -> list[Killer]:
-    """All checks, or each ``every``-th."""
-    small = [g for g in corpus.load() if len(g.graph) < CORPUS]
-    found = [Killer("program", g.name, partial(digests.of, g, bits=False)) for g in small]
-    found += [Killer("result", f"exact graph {seed}", partial(_exact, seed)) for seed in range(120)]
-    found += [Killer("result", f"equal graphs {seed}", partial(_none, equal_graphs.difference, seed, 7))
-              for seed in range(100)]  # fmt: skip
-    found += [Killer("result", f"loop program {seed}", partial(_none, loop_programs.difference, seed))
-              for seed in range(60)]  # fmt: skip
-    found += [Killer("result", f"operator {op.name}", partial(_operator, op))
-              for op in OPS.values() if op.kind != "external"]  # fmt: skip
-    return found[::every]
+    """All recorded graphs as programs, and the nets' first seeds and all operators, or each ``every``-th of these."""
+    programs = [Killer("program", g.name, partial(digests.of, g, bits=False)) for g in corpus.load()]
+    nets: dict[str, Callable[[int], None]] = {
+        "exact graph": _exact,
+        "equal graphs": lambda seed: _none(equal_graphs.difference, seed, 7),
+        "loop program": lambda seed: _none(loop_programs.difference, seed),
+    }
+    results = [Killer("result", f"{name} {seed}", partial(net, seed)) for name, net in nets.items()
+               for seed in range(120)]  # fmt: skip
+    operators = [op for op in OPS.values() if op.kind != "external"]
+    results += [Killer("result", f"operator {op.name}", partial(_operator, op)) for op in operators]
+    kinds = (float32, float64)
+    results += [Killer("result", f"function {op} {t}", partial(test_math.test_unary_within_bound, op, t))
+                for op in test_math.REFERENCE for t in kinds]  # fmt: skip
+    results += [Killer("result", f"function {op} {t}", partial(test_math.test_binary_within_bound, op, t))
+                for op in test_math.BINARY for t in kinds]  # fmt: skip
+    return programs + results[::every]
 
 
 def _exact(seed: int) -> None:

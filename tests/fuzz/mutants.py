@@ -2,8 +2,8 @@
 
 Faults are planted one at a time in the functions of passes, scheduling and code generation: another comparison,
 operator, number, branch, order of arguments, a call left out. Each is planted in a fork of this process, which then
-runs the checks (``killers.py``) that run the changed line, quickest first, and after them the tests of the room that it
-is in. A mutant is killed when one of them fails or does not end. Those that survive are printed.
+runs the checks (``killers.py``) that run the changed line, quickest first, and after them, with ``--tests``, the tests
+of the room that it is in. A mutant is killed when one of them fails or does not end. Those that survive are printed.
 """
 
 from __future__ import annotations
@@ -29,8 +29,10 @@ from tests.fuzz.mutations import Mutation, mutations, plant
 from tracecomp.base import config
 
 TESTS = PACKAGE.parent / "tests"
-SHARE = {"program": 10.0, "result": 40.0}
-"""Seconds for checks of each kind."""
+SHARE = {"program": 15.0, "result": 20.0}
+"""Seconds of the processor for checks of each kind."""
+SLOW = 8.0
+"""How much longer than the processor's time a mutant may take, on a machine that others use, before it has no end."""
 TESTS_SECONDS = 200
 
 
@@ -62,8 +64,9 @@ def in_fork(work: Callable[[], Any], seconds: float) -> Any:
 class Hunt:
     """Mutants and what kills them."""
 
-    def __init__(self, checks: list[Killer], reach: list[Reach]) -> None:
+    def __init__(self, checks: list[Killer], reach: list[Reach], tests: bool) -> None:
         self.checks = checks
+        self.tests = tests
         self.answers = [r.answer for r in reach]
         order = sorted(range(len(checks)), key=lambda n: reach[n].seconds)
         self.by_line: dict[tuple[str, int], list[int]] = {}
@@ -73,7 +76,7 @@ class Hunt:
 
     def killer(self, mutation: Mutation) -> str:
         """What kind of check kills the mutant; empty when it survives."""
-        limit = sum(SHARE.values()) + 2 * TESTS_SECONDS
+        limit = SLOW * sum(SHARE.values()) + self.tests * TESTS_SECONDS
         found: str = in_fork(lambda: self._hunt(mutation), limit)
         return found
 
@@ -82,16 +85,16 @@ class Hunt:
             return "not planted"
         here = self.by_line.get((str(mutation.file), mutation.line), [])
         for kind, share in SHARE.items():
-            end = time.monotonic() + share
+            end = time.process_time() + share
             for n in here:
-                if self.checks[n].kind == kind and time.monotonic() < end:
+                if self.checks[n].kind == kind and time.process_time() < end:
                     try:
                         same = self.checks[n].check() == self.answers[n]
                     except BaseException:
                         same = False
                     if not same:
                         return kind
-        return "" if _tests_pass(mutation.file) else "tests"
+        return "tests" if self.tests and not _tests_pass(mutation.file) else ""
 
 
 def _tests_pass(file: Path) -> bool:
@@ -106,7 +109,9 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--every", type=int, default=1, help="use each so-many-th check only")
+    parser.add_argument("--every", type=int, default=1, help="use each so-many-th seed and operator only")
+    parser.add_argument("--tests", action="store_true", help="also run the tests of the room")
+    parser.add_argument("--reach", type=Path, help="a file that keeps what the checks run, for the next time")
     parser.add_argument("--room", default="", help="only files whose path has this in it")
     options = parser.parse_args()
     end = time.monotonic() + 60 * options.minutes
@@ -116,14 +121,25 @@ def main() -> int:
     random.Random(options.seed).shuffle(chosen)
     with tempfile.TemporaryDirectory() as folder, config.override(cache_dir=folder):
         checks = killers(options.every)
-        reach = in_fork(lambda: reaches(checks), 3600)
-        if not isinstance(reach, list):
-            raise SystemExit(f"the checks do not pass without a fault: {reach}")
+        reach = _reach(checks, options.reach)
         print(f"{len(checks)} checks, {sum(r.seconds for r in reach):.0f} s", flush=True)
-        tally = _try(Hunt(checks, reach), chosen[: options.count], end)
+        tally = _try(Hunt(checks, reach, options.tests), chosen[: options.count], end)
     killed = sum(n for kind, n in tally.items() if kind)
     print(f"{sum(tally.values())} mutants from seed {options.seed} on, {killed} killed: {dict(tally)}")
     return 0
+
+
+def _reach(checks: list[Killer], file: Path | None) -> list[Reach]:
+    """What the checks run, from the file where it was kept."""
+    if file is not None and file.exists():
+        kept: list[Reach] = pickle.loads(file.read_bytes())
+        return kept
+    reach = in_fork(lambda: reaches(checks), 7200)
+    if not isinstance(reach, list):
+        raise SystemExit(f"the checks do not pass without a fault: {reach}")
+    if file is not None:
+        file.write_bytes(pickle.dumps(reach))
+    return reach
 
 
 def _try(hunt: Hunt, chosen: list[Mutation], end: float) -> Counter[str]:

@@ -87,6 +87,8 @@ def _nested(top: ast.AST, function: ast.FunctionDef) -> bool:
 def _within(node: ast.AST) -> Iterator[tuple[ast.AST, str]]:
     if isinstance(node, ast.Raise | ast.Assert | ast.JoinedStr | ast.arg | ast.Import | ast.ImportFrom):
         return
+    if isinstance(node, ast.keyword) and node.arg == "strict":  # zip's own check
+        return
     yield from ((node, what) for what in _faults(node))
     for field, child in ast.iter_fields(node):
         if field in ("annotation", "returns", "decorator_list"):

@@ -6,7 +6,10 @@ import time
 
 import pytest
 
+import tracecomp as tc
 from tests.fuzz import equal_graphs, loop_programs
+from tracecomp.ir.loops import Const
+from tracecomp.ir.types import float32
 
 SECONDS = 8.0
 FOUND = (1177, 1547)  # a flip of no axes was no identity; two parts of a column sum had one name
@@ -15,6 +18,15 @@ FOUND = (1177, 1547)  # a flip of no axes was no identity; two parts of a column
 @pytest.mark.parametrize("seed", FOUND)
 def test_pairs_that_once_differed(seed: int) -> None:
     assert equal_graphs.difference(seed, 9) is None
+
+
+def test_kernels_that_differ_in_the_sign_of_a_zero_are_two() -> None:
+    """Random program 5000069: what was written was 0.0, its negative 0.0 too, and both were one kernel."""
+    compiled = tc.compile(lambda a: (a.zero_(), -a, tc.where(a > 0, a, -a)))
+    for _ in range(3):
+        zero, *minus = compiled(tc.ones(4))
+        assert not tc.signbit(zero).any() and all(tc.signbit(m).all() for m in minus)
+    assert Const(0.0, float32) != Const(-0.0, float32) and Const(0, float32) == Const(0.0, float32)
 
 
 @pytest.mark.parametrize("net", [lambda seed: equal_graphs.difference(seed, 7), loop_programs.difference],

@@ -18,7 +18,9 @@ from tracecomp.compiler import (
 )
 from tracecomp.compiler import compile as _compile
 from tracecomp.eager.tensor import Tensor
+from tracecomp.functional.dims import wrap_dim
 from tracecomp.nn.optimized_module import OptimizedModule
+from tracecomp.record.symbolic.sizes import marks_of
 
 __all__ = [
     "OptimizedModule", "allow_in_graph", "assume_constant_result", "config", "disable", "disallow_in_graph",
@@ -36,16 +38,50 @@ def graph_break(msg: str = "") -> None:
     """Nothing: a recording need not end for Python to run."""
 
 
-def mark_dynamic(t: Tensor, index: int | list[int] | tuple[int, ...], **bounds: Any) -> None:
-    """Nothing: ``compile(dynamic=True)`` finds out which sizes vary from the calls."""
+Axes = int | list[int] | tuple[int, ...]
 
 
-def maybe_mark_dynamic(t: Tensor, index: int | list[int] | tuple[int, ...]) -> None:
-    """Nothing; see ``mark_dynamic``."""
+def mark_dynamic(t: Tensor, index: Axes, *, min: int | None = None, max: int | None = None, **options: Any) -> None:
+    """Follow the sizes of ``t`` along these dimensions, as an argument, from the first recording on.
+
+    ``min`` and ``max`` bound the sizes that the recording serves; ValueError at the call when ``t`` is beyond them.
+    CaptureError at the call when the program needs to know such a size. ``options`` are PyTorch's and change nothing.
+
+    >>> import tracecomp as torch
+    >>> f = torch.compile(lambda x: x.sum(0))
+    >>> for n in (3, 5, 8, 13):
+    ...     x = torch.ones(n, 2)
+    ...     torch._dynamo.mark_dynamic(x, 0, min=2)
+    ...     total = f(x)
+    >>> total, f.recordings
+    (tensor([13., 13.]), 2)
+    """
+    maybe_mark_dynamic(t, index)
+    for axis in _axes(t, index):
+        marks_of(t).follow[axis] = (min, max)
+        marks_of(t).strict.add(axis)
 
 
-def mark_static(t: Any, index: int | list[int] | tuple[int, ...] | None = None) -> None:
-    """Nothing: sizes are fixed unless ``compile(dynamic=True)`` says otherwise."""
+def maybe_mark_dynamic(t: Tensor, index: Axes) -> None:
+    """``mark_dynamic`` for programs that may need to know the sizes: these are recorded one by one then."""
+    for axis in _axes(t, index):
+        marks_of(t).follow[axis] = (None, None)
+        marks_of(t).fixed.discard(axis)
+
+
+def mark_static(t: Any, index: Axes | None = None) -> None:
+    """Never follow the sizes of ``t`` along these dimensions, or along any: each size is recorded by itself."""
+    if isinstance(t, Tensor):
+        axes = _axes(t, tuple(range(t.ndim)) if index is None else index)
+        marks_of(t).fixed.update(axes)
+        for axis in axes:
+            marks_of(t).follow.pop(axis, None)
+            marks_of(t).strict.discard(axis)
+
+
+def _axes(t: Tensor, index: Axes) -> list[int]:
+    """The dimensions that are meant. IndexError for one that ``t`` does not have."""
+    return [wrap_dim(axis, t.ndim) for axis in ([index] if isinstance(index, int) else index)]
 
 
 def mark_static_address(t: Tensor, guard: bool = False) -> None:

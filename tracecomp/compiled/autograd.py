@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.compiled.backends import Backend
+from tracecomp.compiled.dynamic_shapes import Runner
 from tracecomp.eager.grad_fn import FREED, modified
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor, gradient_edge
@@ -38,7 +38,7 @@ class CompiledNode(Node):
     __slots__ = ("again", "derivative", "history", "saved", "split")
 
     def __init__(
-        self, derivative: Callable[[], Backend], again: Callable[[], Callable[..., Grads]], split: Split,
+        self, derivative: Callable[[], Runner], again: Callable[[], Callable[..., Grads]], split: Split,
         leaves: Sequence[Any], kept: Kept,
     ) -> None:  # fmt: skip
         tensors = [tensor_of(b, leaves) for b, _ in split.wanted]

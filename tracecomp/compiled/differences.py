@@ -19,6 +19,9 @@ TOLERANCE = {"float16": 1e-2, "bfloat16": 5e-2, "float32": 1e-4, "float64": 1e-9
 """Largest difference, relative to the largest element, that counts as agreement for a whole program."""
 
 
+_EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}
+
+
 @dataclass(frozen=True, slots=True)
 class Difference:
     """How far an array is from a reference: in units in the last place, absolutely, relative to its scale."""
@@ -68,7 +71,7 @@ def _scale(want: Array, moved: Array | None) -> float:
         return float(largest)
     with np.errstate(all="ignore"):
         change = np.abs(moved.astype(np.float64) - want.astype(np.float64))
-    rounding = change[np.isfinite(change)].max(initial=0.0) / float(np.finfo(want.dtype).eps)
+    rounding = change[np.isfinite(change)].max(initial=0.0) / _EPSILON[want.dtype.name]
     return float(max(largest, rounding))
 
 

@@ -1,112 +1,182 @@
-"""Dynamic shapes: graphs made for more rows than a call has, and recordings that serve every size with them."""
+"""Dynamic shapes: recordings that serve every size, by graphs made for some range of sizes each."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
-from functools import partial
+import math
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import numpy as np
 
 from tracecomp.base.locks import Lock
-from tracecomp.compiled.backends import Backend, Make
-from tracecomp.compiled.kernel_profile import Profile
-from tracecomp.compiled.replay import Arguments, Plan
-from tracecomp.ir.graph import Graph
-from tracecomp.record.dynamic_shapes.generalize import Sized
+from tracecomp.compiled.backends import Backend, Interpreted, Make
+from tracecomp.compiled.checked import Checked
+from tracecomp.ir.graph import Graph, Input
+from tracecomp.passes.graph.split_reductions import block_length
 from tracecomp.record.dynamic_shapes.instantiate import Instantiated
-from tracecomp.record.dynamic_shapes.padding import Rows
+from tracecomp.record.dynamic_shapes.padding import NotSized
+from tracecomp.record.recording import Sizes
+from tracecomp.record.size_forms import Box, Form
+from tracecomp.record.symbolic.sizes import LEAST
+from tracecomp.record.symbolic.sym_int import evaluated
 
 Array = np.ndarray[Any, Any]
+MOST_EXACT = 16
+"""Programs for one choice of sizes; further sizes that only such a program could serve run in the interpreter."""
+MOST_BOXES = 64
+"""Programs of one recording altogether."""
 
 
-class Padded:
-    """A graph run by the one that ``stretched`` holds, for calls with at most as many rows."""
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A program and the sizes that it serves."""
 
-    def __init__(self, graph: Graph, stretched: Instantiated, inner: Backend) -> None:
+    box: Box
+    inner: Backend
+    blocks: Sequence[tuple[Form, int]]
+
+    @property
+    def exact(self) -> bool:
+        """Whether it serves one choice of sizes."""
+        return all(low == high for low, high in self.box)
+
+    def serves(self, sizes: Sequence[int]) -> bool:
+        return all(low <= n <= high for n, (low, high) in zip(sizes, self.box, strict=True))
+
+    def says(self) -> str:
+        return "for sizes " + ", ".join(f"{low}" if low == high else f"{low} to {high}" for low, high in self.box)
+
+
+class SizedBackend:
+    """A graph that knows its ``sizes``, compiled for boxes of them as calls come; ``run`` is that of ``at``."""
+
+    frozen: Sequence[int] = ()
+
+    def __init__(
+        self, sizes: Sizes, make: Make, graph: Graph, aliases: Mapping[int, int], threads: int | None, frozen: Set[int]
+    ) -> None:
         self.graph = graph
-        self.inner = inner
-        self.rows = stretched.rows
-        self.frozen = inner.frozen
-        self._in = stretched.rows_in
-        self._out = stretched.rows_out
-        self._wide = [(o.value.shape, o.value.dtype.numpy) for o in stretched.graph.outputs]
-
-    def run(self, arrays: Sequence[Array], outputs: list[Any], seen: Any = None) -> None:
-        """Compute ``outputs`` from ``arrays``; those that have rows become new arrays."""
-        size = next(rows.size(a) for a, rows in zip(arrays, self._in, strict=True) if rows is not None)
-        given = [a if rows is None else self._extended(a, rows) for a, rows in zip(arrays, self._in, strict=True)]
-        found = [
-            out if rows is None else np.empty(*wide)
-            for out, rows, wide in zip(outputs, self._out, self._wide, strict=True)
-        ]
-        self.inner.run([*given, np.array(size)], found, seen)
-        for n, rows in enumerate(self._out):
-            if rows is not None:
-                meant = (slice(None),) * rows.axis + (slice(rows.count(size)),)
-                outputs[n] = np.ascontiguousarray(found[n][meant])
-
-    def _extended(self, array: Array, rows: Rows) -> Array:
-        """``array`` with its last row repeated, as its padding."""
-        here, count = array.shape[rows.axis], rows.count(self.rows)
-        if here == count:
-            return array
-        found = np.empty((*array.shape[: rows.axis], count, *array.shape[rows.axis + 1 :]), array.dtype)
-        before = (slice(None),) * rows.axis
-        found[(*before, slice(here))] = array
-        found[(*before, slice(here, None))] = array[(*before, slice(here - 1, here))]
-        return found
-
-
-class SizedPlan:
-    """A recording that serves every size, with a plan for each range of sizes; its arguments are those of ``Plan``."""
-
-    def __init__(self, sized: Sized, make: Make, threads: int | None, compile: Callable[[Any], Any]) -> None:
-        self.recording = sized.recording
-        self._sized = sized
+        self._sizes = sizes
         self._make = make
+        before = len(sizes.sources)
+        self._aliases = {out: i + before for out, i in aliases.items()}
+        self._frozen = frozenset(i + before for i in frozen)
         self._threads = threads
-        self._compile = compile
-        self._plans: dict[int, Plan] = {}
+        self._shapes = [sizes.shapes.get(o.value, o.value.shape) for o in graph.outputs]
+        self._grown = grown_outputs(graph, sizes)
+        self._seen = [{r.value} for r in sizes.conditions.ranges]
+        self.made: list[Made] = []
+        self.reasons: dict[str, None] = {}
         self._lock = Lock()
 
-    @property
-    def says(self) -> str:
-        """Which sizes are served."""
-        return f"runs for any size {self._sized.says}"
+    def at(self, sizes: Sequence[int]) -> SizedRun:
+        """What runs calls with these sizes."""
+        found = next((m for m in self.made if m.serves(sizes)), None)
+        if found is None:
+            with self._lock:
+                found = next((m for m in self.made if m.serves(sizes)), None) or self._new(sizes)
+        shapes = [(n, evaluated(self._shapes[n], sizes)) for n in self._grown]
+        return SizedRun(self.graph, found, sizes, shapes)
 
-    @property
-    def backends(self) -> list[Any]:
-        """What runs each range of sizes that was met, smallest first: ``Padded`` all of them."""
-        return [backend for _, plan in sorted(self._plans.items()) for backend in plan.backends]
+    def _new(self, sizes: Sequence[int]) -> Made:
+        """A program for sizes around these, as far as one program can serve them."""
+        for k, n in enumerate(sizes):
+            self._seen[k].add(n)
+        box: Box = [self._class(k, n) for k, n in enumerate(sizes)]
+        if self._make is Interpreted:
+            box = [(n, n) for n in sizes]
+        while True:
+            try:
+                found = Instantiated(self.graph, self._sizes, box)
+                break
+            except NotSized as reason:
+                if all(low == high for low, high in box):
+                    raise
+                self.reasons[str(reason)] = None
+                box = _smaller(box, sizes, reason.only)
+        exact = sum(m.exact for m in self.made)
+        too_many = all(low == high for low, high in box) and exact >= MOST_EXACT
+        make = Interpreted if too_many else self._make
+        made = Made(box, make(found.graph, self._aliases, self._threads, self._frozen), found.blocks)
+        self.made = [made, *self.made[: MOST_BOXES - 1]]
+        return made
 
-    def call(self, leaves: Sequence[Any], given: Arguments = ((), {})) -> tuple[int, Any]:
-        """As ``Plan.call``."""
-        return self._plan(leaves).call(leaves, given)
-
-    def profile(self, leaves: Sequence[Any], calls: int) -> Profile:
-        """RuntimeError: profiles are of one size."""
-        raise RuntimeError("profile(): with dynamic=True a call has no profile; compile for one size to get it")
-
-    def prepare_timing(self) -> None:
-        """Nothing: which graph a call runs is known when it is made."""
-
-    def _plan(self, leaves: Sequence[Any]) -> Plan:
-        rows = _enough(self._sized.size(leaves))
-        with self._lock:
-            if rows not in self._plans:
-                make = partial(self._padded, rows)
-                self._plans[rows] = Plan(self.recording, make, self._threads, self._compile, self._sized.settle)
-            return self._plans[rows]
-
-    def _padded(
-        self, rows: int, graph: Graph, aliases: Mapping[int, int], threads: int | None, frozen: Set[int]
-    ) -> Padded:
-        stretched = self._sized.stretched(graph, rows)
-        return Padded(graph, stretched, self._make(stretched.graph, aliases, threads, frozen))
+    def _class(self, k: int, n: int) -> tuple[int, int]:
+        """The sizes to make a program for: up to the next of 3, 4, 6, 8, ..., and of one that grows twice as many."""
+        if n < LEAST or len(self._seen[k]) == 1:  # a size that has not varied yet
+            return n, n
+        if any(low < high == n - 1 for low, high in (m.box[k] for m in self.made)):
+            return n, 2 * (n - 1)
+        below = LEAST - 1
+        for high in _ends():
+            if n <= high:
+                return below + 1, high
+            below = high
+        raise AssertionError(n)
 
 
-def _enough(size: int) -> int:
-    """The next power of two, or three quarters of it."""
-    most = 1 << max(size - 1, 0).bit_length()
-    return most // 4 * 3 if size <= most // 4 * 3 else most
+def _ends() -> Iterator[int]:
+    """2, 3, 4, 6, 8, 12, ...; 63 in place of 64, from which on sums have more lanes."""
+    yield from (2, 3)
+    for k in count(2):
+        yield 63 if k == 6 else 1 << k
+        yield 3 << (k - 1)
+
+
+def _smaller(box: Box, sizes: Sequence[int], only: Set[int]) -> Box:
+    """Half of ``box``, along the sizes in ``only``, that holds ``sizes``; without any named, just these sizes."""
+    if not any(box[k][0] < box[k][1] for k in only):
+        return [(n, n) for n in sizes]
+    found = list(box)
+    for k in only:
+        low, high = box[k]
+        middle = (low + high) // 2
+        found[k] = (low, middle) if sizes[k] <= middle else (middle + 1, high)
+    return found
+
+
+def grown_outputs(graph: Graph, sizes: Sizes) -> frozenset[int]:
+    """The outputs whose shapes depend on sizes."""
+    return frozenset(n for n, o in enumerate(graph.outputs) if o.value in sizes.shapes)
+
+
+class SizedRun:
+    """A program with the sizes of a call."""
+
+    def __init__(
+        self, graph: Graph, made: Made, sizes: Sequence[int], shapes: Sequence[tuple[int, tuple[int, ...]]]
+    ) -> None:
+        self.graph = graph
+        self.frozen = [n - len(sizes) for n in made.inner.frozen]
+        self._made = made
+        self._sizes = sizes
+        self._shapes = shapes
+
+    def run(self, arrays: Sequence[Array], outputs: list[Any], seen: Any = None) -> None:
+        """Compute ``outputs`` from ``arrays``; those whose shapes depend on sizes become new arrays."""
+        made = self._made
+        for n, shape in self._shapes:
+            wide = shape if made.exact else made.inner.graph.outputs[n].value.shape
+            outputs[n] = np.empty(wide, self.graph.outputs[n].value.dtype.numpy)
+        blocks = [block_length(form.at(self._sizes), target) for form, target in made.blocks]
+        dense = [np.asarray(a, order="C") for a in arrays]
+        given = [*map(np.array, self._sizes), *dense, *map(np.array, blocks)]
+        if isinstance(made.inner, Checked):  # the interpreter takes arrays of the very shapes of the graph
+            given = list(map(_with_room, given, made.inner.graph.inputs))
+        made.inner.run(given, outputs, seen)
+        for n, shape in self._shapes:
+            outputs[n] = outputs[n].reshape(-1)[: math.prod(shape)].reshape(shape)
+
+
+def _with_room(array: Array, given: Input) -> Array:
+    """``array`` as the first elements of one that has the shape of an input."""
+    if array.size == given.value.type.numel:
+        return array.reshape(given.value.shape)
+    found = np.zeros(given.value.shape, array.dtype)
+    found.reshape(-1)[: array.size] = array.reshape(-1)
+    return found
+
+
+Runner = Backend | SizedRun

@@ -20,7 +20,6 @@ from tracecomp.base import logs
 from tracecomp.base.errors import CaptureError, Source
 from tracecomp.base.locks import Lock
 from tracecomp.compiled.backends import BACKENDS, Make, with_settings
-from tracecomp.compiled.dynamic_shapes import SizedPlan
 from tracecomp.compiled.kernel_profile import Profile
 from tracecomp.compiled.native_call import call_code, fast_record
 from tracecomp.compiled.parts import Parts
@@ -34,9 +33,10 @@ from tracecomp.record.capture import Refusal, record
 from tracecomp.record.dynamic_shapes.generalize import sized
 from tracecomp.record.dynamic_shapes.padding import NotSized
 from tracecomp.record.guards.slots import StateSlot
-from tracecomp.record.guards.varying_numbers import Varying
+from tracecomp.record.guards.varying_numbers import VaryingNumbers
 from tracecomp.record.pytree import flatten_call
 from tracecomp.record.recording import Recording
+from tracecomp.record.symbolic.sizes import Varying
 from tracecomp.record.symbolic.sym_scalar import followed
 from tracecomp.runtime.call import take_calls
 from tracecomp.runtime.malloc import return_unused
@@ -65,7 +65,7 @@ class Entry:
 
     recording: Recording
     follows: bool
-    plan: Plan | SizedPlan | None = None
+    plan: Plan | None = None
     fast: tuple[Any, ...] | None = None
     slow_calls: int = 0
 
@@ -84,7 +84,7 @@ class Compiled:
 
     def __init__(
         self, fn: Any, *, fullgraph: bool = False, threads: int | None = None, backend: str = "native",
-        dynamic: bool = False, fast_math: bool = False, disable: bool = False, checked: bool = False,
+        dynamic: bool | None = None, fast_math: bool = False, disable: bool = False, checked: bool = False,
     ) -> None:  # fmt: skip
         if backend not in BACKENDS:
             raise ValueError(f"compile(): backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
@@ -105,7 +105,8 @@ class Compiled:
         self._unsettled = 0
         self._served = self._unserved = 0
         self._follow = False
-        self._varying = Varying()
+        self._varying = VaryingNumbers()
+        self._sizes = Varying(every=bool(dynamic))
         self._places: dict[tuple[int, str], StateSlot] = {}
         self._shared: list[Binding] = []
         self._values: Counter[Source | None] = Counter()
@@ -269,7 +270,8 @@ class Compiled:
         self.parts = None
         self._places = {}
         self._shared = []
-        self._varying = Varying()
+        self._varying = VaryingNumbers()
+        self._sizes = Varying(every=bool(self.dynamic))
         self._follow = False
         self._unsettled = 0
         self._relink()
@@ -284,7 +286,7 @@ class Compiled:
         chosen = {k: True for k, asked in (("fast_math", self.fast_math), ("check", self.checked)) if asked}
         return partial(with_settings, chosen, make) if chosen else make, self.threads, self._alike()
 
-    def _plan(self, entry: Entry) -> Plan | SizedPlan:
+    def _plan(self, entry: Entry) -> Plan:
         if entry.plan is None:
             with self._lock:
                 if entry.plan is None:
@@ -304,7 +306,7 @@ class Compiled:
         with self._lock:
             self.entries = [entry, *(e for e in self.entries if e is not entry)]
             code = call_code() if again and self.backend == "native" else None
-            if code is not None and isinstance(entry.plan, Plan):
+            if code is not None and entry.plan is not None and entry.plan.sized is None:
                 entry.calls()
                 entry.fast = fast_record(entry.plan, leaves, code)
                 if self.__call__ == self._general:
@@ -336,7 +338,7 @@ class Compiled:
             numbers = self._varying.of_call([e.recording.guards for e in self.entries], args, kwargs)
             result, recording = record(
                 self.fn, args, kwargs, self._name, self.fullgraph, places=places, follow=self._follow,
-                sized=self.dynamic, numbers=numbers, shared=self._shared,
+                varying=self._varying_sizes(args, kwargs), numbers=numbers, shared=self._shared,
             )  # fmt: skip
             self.recordings += 1
             if isinstance(recording, Refusal):
@@ -354,24 +356,40 @@ class Compiled:
                 self._unsettled = 0
                 if logs.wanted("graphs"):
                     logs.log("graphs", str(recording.graph))
+                if recording.sizes is not None:
+                    self._sizes.check(recording.sizes.sources, recording.sizes.conditions)
                 entry = Entry(recording, follows=self._follow)
                 self.entries = [entry, *self._for_every_size(entry), *self._still_useful(recording)]
                 self._relink()
             return result
 
+    def _varying_sizes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Varying | None:
+        """The axes whose sizes the recording of this call is to follow: those that have differed between calls."""
+        if self.dynamic is False:
+            return None
+        structure, leaves = flatten_call(args, kwargs)
+        self._sizes.read_marks(leaves)
+        for e in self.entries:
+            if e.recording.guards.structure == structure:
+                now = e.recording.guards.shapes_now(leaves)
+                for holder, shape in e.recording.guards.shapes().items():
+                    self._sizes.learn(holder, shape, now[holder])
+        return self._sizes if self._sizes.every or self._sizes.axes else None
+
     def _for_every_size(self, new: Entry) -> list[Entry]:
         """An entry that serves every size, when an earlier recording and ``new`` differ in nothing else."""
-        if not self.dynamic:
+        if new.recording.sizes is None:
             return []
         reasons = []
         for e in self.entries:
-            if isinstance(e.plan, SizedPlan):
+            if _is_sized(e):
                 continue
             try:
-                plan = SizedPlan(sized(e.recording, new.recording), *self._how())
+                found = sized(e.recording, new.recording)
             except NotSized as reason:
                 reasons.append(f"this size was compiled by itself: {reason}")
                 continue
+            plan = Plan(found.recording, *self._how(), found)
             self.entries = [e for e in self.entries if not self._covers(plan.recording, e)]
             return [Entry(plan.recording, new.follows, plan)]
         self.misses += reasons[:1]
@@ -382,7 +400,7 @@ class Compiled:
         """Whether ``old`` serves every size of the same path too."""
         paths = [[p.seen for p in r.predicates] for r in (new, old.recording)]
         same_call = new.guards.structure == old.recording.guards.structure
-        return isinstance(old.plan, SizedPlan) and same_call and paths[0] == paths[1]
+        return _is_sized(old) and same_call and paths[0] == paths[1]
 
     def _new_value(self, source: Source | None, value: Any) -> None:
         """Warn, once, when one line asks for ever new numbers, each of which takes a recording."""
@@ -460,6 +478,11 @@ class Compiled:
         return {line for line, count in self._varied.items() if line and 2 * count >= self._most}
 
 
+def _is_sized(entry: Entry) -> bool:
+    """Whether an entry serves more sizes than those it was recorded with."""
+    return entry.plan is not None and entry.plan.sized is not None
+
+
 _all: WeakSet[Compiled] = WeakSet()
 
 
@@ -492,8 +515,9 @@ def compile(
     """``model`` (a function or module) recorded at its first call and run natively when a call fits; also a decorator.
 
     With ``fullgraph=False``, what cannot be captured runs eagerly after a warning instead of raising CaptureError.
-    ``backend`` is ``"native"`` or ``"interpret"``. Every shape is recorded by itself; with ``dynamic=True``, two calls
-    that differ in the first size of their arguments make a recording for every size, where the program allows it.
+    ``backend`` is ``"native"`` or ``"interpret"``. Sizes in which a call differs from an earlier one are followed from
+    then on, so that one recording serves all of them, where the program allows it; with ``dynamic=True`` all sizes are
+    from the first call on, with ``dynamic=False`` none (docs/capture.md).
     ``fast_math=True`` allows other rounding: products and sums fused, sums regrouped, ``tanh`` and ``erf`` of floats to
     5 ULP (docs/numerics.md). ``checked=True`` checks every access and result of compiled programs, which then are slow
     (docs/testing.md): what it finds is raised as CheckError, state being as before the call. ``mode`` and ``options``
@@ -505,7 +529,7 @@ def compile(
             disable=disable, checked=checked,
         )  # fmt: skip
     return Compiled(
-        model, fullgraph=fullgraph, threads=threads, backend=backend, dynamic=bool(dynamic), fast_math=fast_math,
+        model, fullgraph=fullgraph, threads=threads, backend=backend, dynamic=dynamic, fast_math=fast_math,
         disable=disable, checked=checked,
     )  # fmt: skip
 

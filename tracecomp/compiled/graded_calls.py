@@ -33,6 +33,7 @@ class GradedCall:
         recording, split = plan.recording, plan.recording.split
         assert split is not None
         self.plan, self.split, self.named = plan, split, named
+        self.forward = plan.program()
         self.arguments = [b.ref for b in recording.inputs]
         self.makers = [(maker(dtype.itemsize * math.prod(shape)), shape, dtype) for shape, dtype in plan.types]
         self.wanted = [b.ref for b, _ in split.wanted]
@@ -45,7 +46,7 @@ class GradedCall:
 
     def __call__(self, *tensors: Tensor) -> Any:
         outputs = [make(shape, dtype) for make, shape, dtype in self.makers]
-        self.plan.forward.run([tensors[i]._data for i in self.arguments], outputs)
+        self.forward.run([tensors[i]._data for i in self.arguments], outputs)
         node = GradedNode(self, tensors, outputs)
         found = []
         for r in self.results:

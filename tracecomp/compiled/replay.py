@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from functools import partial
 from sys import getrefcount
 from typing import Any
@@ -16,6 +16,7 @@ from tracecomp.base.interrupts import uninterrupted
 from tracecomp.compiled.autograd import CompiledNode, Kept, differentiable
 from tracecomp.compiled.backends import Backend, Make, Native
 from tracecomp.compiled.checked import Checked
+from tracecomp.compiled.dynamic_shapes import Runner, SizedBackend, grown_outputs
 from tracecomp.compiled.inputs import aliases_of, frozen_inputs
 from tracecomp.compiled.kernel_profile import Profile, profile_backend
 from tracecomp.compiled.results import Builder
@@ -23,7 +24,9 @@ from tracecomp.eager.aliasing import check_places
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor
 from tracecomp.ir.arrays import SMALL_BYTES
+from tracecomp.ir.graph import Graph
 from tracecomp.record.binding import read, reader, tensor_of
+from tracecomp.record.dynamic_shapes.generalize import Sized
 from tracecomp.record.pytree import LEAF, unflatten
 from tracecomp.record.recording import Recording, same_value
 from tracecomp.record.results import Found, Made, Result, bottoms
@@ -38,16 +41,16 @@ _new = Tensor._wrap
 class Plan:
     """A recording made ready to run: ``make`` is one of ``BACKENDS``, ``compile`` compiles functions as its own was.
 
-    ``settle`` gives the attributes of a view for the sizes that a call has. ``seconds`` is what making the code of the
-    forward graph took.
+    ``sized`` is what serves more sizes than those of the recording. ``seconds`` is what making the code of the forward
+    graph took.
     """
 
     def __init__(
         self, recording: Recording, make: Make, threads: int | None, compile: Callable[[Any], Any],
-        settle: Callable[[Sequence[Any], dict[str, Any]], dict[str, Any]] | None = None,
+        sized: Sized | None = None,
     ) -> None:  # fmt: skip
         self.recording = recording
-        self._settle = settle
+        self.sized = sized
         self._make = make
         self._threads = threads
         graph, inputs = recording.graph, recording.inputs
@@ -55,21 +58,27 @@ class Plan:
         self._array_arguments = recording.guards.takes_arrays
         self._states = [b.ref for b in inputs if b.kind == "state"]
         self._others = [reader(b) for b in inputs if b.kind in ("memory", "place", "grad", "host", "size", "number")]
-        self._aliases = [*aliases_of(recording).items()]
-        in_place = {out for out, _ in self._aliases}
+        grown = frozenset() if recording.sizes is None or sized is None else grown_outputs(graph, recording.sizes)
+        self._aliases = [(out, i) for out, i in aliases_of(recording).items() if out not in grown]
+        in_place = {out for out, _ in self._aliases} | grown
         self.types = [(o.value.shape, o.value.dtype.numpy) for o in graph.outputs]
         self.kept = kept_outputs(self.types)
         self._fresh = [(n, self._maker(n)) for n in range(len(self.types)) if n not in in_place]
         self.reusable = self._reusable_grads()
         self._lone = _lone_result(recording)
         start = time.perf_counter()
-        self.forward: Backend = self._make(graph, dict(self._aliases), threads, frozen_inputs(recording))
+        self.forward = self._backend(graph, dict(self._aliases), frozen_inputs(recording))
         self.seconds = time.perf_counter() - start
         self._checked = isinstance(self.forward, Checked)
-        self.frozen: list[Tensor] = [inputs[n].ref for n in self.forward.frozen]
-        self._backward: Backend | None = None
+        self.frozen: list[Tensor] = self._frozen(self.forward)
+        self._backward: Backend | SizedBackend | None = None
         self._compile = compile
         self.again: Any = None
+
+    def _backend(self, graph: Graph, aliases: Mapping[int, int], frozen: Set[int]) -> Backend | SizedBackend:
+        if self.sized is None:
+            return self._make(graph, aliases, self._threads, frozen)  # type: ignore[no-any-return]
+        return SizedBackend(self.sized.sizes_of(graph), self._make, graph, aliases, self._threads, frozen)
 
     def _maker(self, n: int) -> Callable[[], Array]:
         """What gives memory for output ``n``."""
@@ -96,20 +105,32 @@ class Plan:
         ]  # fmt: skip
 
     @property
-    def backends(self) -> list[Backend]:
+    def backends(self) -> list[Backend | SizedBackend]:
         """What runs the forward graph and, once it was needed, the backward graph."""
         return [self.forward] if self._backward is None else [self.forward, self._backward]
 
-    def derivative(self) -> Backend:
-        """The compiled backward graph, compiled when first needed."""
+    @property
+    def says(self) -> str:
+        """Which sizes are served, and why some are by programs of their own."""
+        if self.sized is None:
+            return ""
+        reasons = dict.fromkeys(r for b in self.backends if isinstance(b, SizedBackend) for r in b.reasons)
+        return "; ".join([f"runs for any size {self.sized.says}", *(f"sizes by themselves: {r}" for r in reasons)])
+
+    def program(self, sizes: Sequence[int] | None = None) -> Runner:
+        """What runs the forward graph for the ``sizes`` of a call."""
+        return _at(self.forward, sizes)
+
+    def derivative(self, sizes: Sequence[int] | None = None) -> Runner:
+        """The compiled backward graph, compiled when first needed, for the ``sizes`` of a call."""
         if self._backward is None:
             assert self.recording.split is not None
-            self._backward = self._make(self.recording.split.backward, {}, self._threads, frozenset())
-        return self._backward
+            self._backward = self._backend(self.recording.split.backward, {}, frozenset())
+        return _at(self._backward, sizes)
 
     def differentiable(self) -> Any:
         """The backward pass as a compiled function, made when it is to be differentiated for the first time."""
-        if self.recording.guards.one_size.leaves:
+        if self.sized is not None:
             raise RuntimeError(
                 f"the backward pass of {self.recording.graph.name}, compiled with dynamic=True, cannot be "
                 "differentiated. Compile it without, or take the gradients inside of the compiled function."
@@ -132,11 +153,14 @@ class Plan:
 
     def _call(self, leaves: Sequence[Any], given: Arguments) -> tuple[int, Any]:
         recording = self.recording
+        sizes = None if self.sized is None else self.sized.guard.sizes(leaves)
         arrays = self._arrays(leaves)
         outputs = self._outputs(arrays)
         kept = None if recording.split is None else self._keep(leaves, arrays)
         try:
-            self.forward.run(arrays, outputs, self._seen() if self.frozen else None)
+            runner = self.program(sizes)
+            frozen = self.frozen if sizes is None else self._frozen(runner)
+            runner.run(arrays, outputs, self._seen(frozen) if frozen else None)
         except (IndexError, RuntimeError) as error:
             if recording.predicates:
                 return -1, error
@@ -151,7 +175,7 @@ class Plan:
         if self._lone is not None:
             results: Any = _new(outputs[self._lone])
         else:
-            results = self._results(leaves, outputs, kept, given)
+            results = self._results(leaves, outputs, kept, given, sizes)
         return len(recording.predicates), results
 
     def _arrays(self, leaves: Sequence[Any]) -> list[Array]:
@@ -166,15 +190,22 @@ class Plan:
             arrays += [read_one(leaves) for read_one in self._others]
         return arrays
 
-    def _seen(self) -> list[Any] | None:
+    def _frozen(self, runner: Runner | SizedBackend) -> list[Tensor]:
+        """State that a program need not look at again while it is known to be as before."""
+        return [self.recording.inputs[n].ref for n in runner.frozen]
+
+    def _seen(self, frozen: Sequence[Tensor]) -> list[Any] | None:
         """What tells states of the frozen inputs apart; None when they can change unnoticed."""
-        memories = [(t._storage or t._shared_storage()).memory for t in self.frozen]
+        memories = [(t._storage or t._shared_storage()).memory for t in frozen]
         counts = [m.writes for m in memories]
         return None if None in counts else [*memories, *counts]
 
     def profile(self, leaves: Sequence[Any], calls: int) -> Profile:
         """The times of the forward graph's kernels, on copies: nothing outside is written."""
-        return profile_backend(self.forward, *self._copies(leaves), calls, self._seen() if self.frozen else None)
+        if isinstance(self.forward, SizedBackend):
+            raise RuntimeError("profile(): with sizes that vary a call has no profile; compile with dynamic=False")
+        seen = self._seen(self.frozen) if self.frozen else None
+        return profile_backend(self.forward, *self._copies(leaves), calls, seen)
 
     def prepare_timing(self) -> None:
         """Make the code that times its kernels, so that the first call that is timed need not."""
@@ -183,6 +214,7 @@ class Plan:
 
     def run_once(self, leaves: Sequence[Any]) -> Callable[[], None]:
         """A call of the forward graph on copies, made ready."""
+        assert not isinstance(self.forward, SizedBackend)
         arrays, outputs = self._copies(leaves)
         return partial(self.forward.run, arrays, outputs)
 
@@ -232,7 +264,10 @@ class Plan:
         before = {id(b): read(b, leaves).copy() for b in overwritten}
         return Kept(self.recording.inputs, arrays, before)
 
-    def _results(self, leaves: Sequence[Any], outputs: Sequence[Array], kept: Kept | None, given: Arguments) -> Any:
+    def _results(
+        self, leaves: Sequence[Any], outputs: Sequence[Array], kept: Kept | None, given: Arguments,
+        sizes: Sequence[int] | None,
+    ) -> Any:  # fmt: skip
         recording = self.recording
         node = None
         # In the order of an eager call: flags, history, gradients, results, then what the call did to objects.
@@ -240,8 +275,8 @@ class Plan:
             tensor_of(binding, leaves)._requires_grad = flag
         if kept is not None and recording.split is not None:
             kept.outputs = outputs
-            node = CompiledNode(self.derivative, self.differentiable, recording.split, leaves, kept)
-        builder = Builder(leaves, outputs, node, None if self._settle is None else partial(self._settle, leaves))
+            node = CompiledNode(partial(self.derivative, sizes), self.differentiable, recording.split, leaves, kept)
+        builder = Builder(leaves, outputs, node, None if self.sized is None else partial(self.sized.settle, leaves))
         for binding, root in recording.rebased if modes.grad else ():
             builder.rebase(tensor_of(binding, leaves), root)
         for holder, new in recording.grads:
@@ -264,6 +299,11 @@ class Plan:
         for effect, args in effects:
             effect.repeat(given, args)
         return results
+
+
+def _at(backend: Backend | SizedBackend, sizes: Sequence[int] | None) -> Runner:
+    """What runs a call with ``sizes``."""
+    return backend if sizes is None or not isinstance(backend, SizedBackend) else backend.at(sizes)  # type: ignore[return-value]
 
 
 def _lone_result(recording: Recording) -> int | None:

@@ -66,10 +66,10 @@ def track(
     recorder = modes.recorder
     sized = recorder is not None and recorder.sized
     # Attributes may hold sizes that are formulas: rules of derivatives get their numbers, the recorder the formulas.
-    given = recorder.batch.without_sizes(attrs) if sized else attrs
+    given = recorder.sizes.without_sizes(attrs) if sized else attrs
     node = op_node(op, given, operands, types, tuple(edges), outs, out_types)
     if sized:
-        recorder.batch.note_node(node, attrs, operands, outs)
+        recorder.sizes.note_node(node, attrs, operands, outs)
     for i, t in enumerate(outs):
         if t._data.dtype.kind not in "biu":
             t._grad_fn, t._output_nr = node, i

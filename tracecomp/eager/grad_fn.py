@@ -159,7 +159,7 @@ class OpNode(Node):
         return [None if a is None else like._wrap(np.asanyarray(a)) for a in arrays]
 
     def _program(self, wanted: tuple[bool, ...], present: tuple[bool, ...]) -> Derivative:
-        sized = None if modes.recorder is None else modes.recorder.batch.sized_nodes.get(self)
+        sized = None if modes.recorder is None else modes.recorder.sizes.sized_nodes.get(self)
         if sized is not None:
             attrs, types, outs = sized
             return derivative(self.op, attrs, types, outs, wanted, present, keep=False)

@@ -162,7 +162,7 @@ class Tensor(TensorMethods):
 
     @property
     def shape(self) -> Size:
-        return Size(self._data.shape if modes.recorder is None else modes.recorder.batch.shape_of(self))
+        return Size(self._data.shape if modes.recorder is None else modes.recorder.sizes.shape_of(self))
 
     @property
     def ndim(self) -> int:
@@ -593,7 +593,7 @@ def _recorded(
         operands, attrs = recorder.plain(operands), {k: recorder.plain(v) for k, v in attrs.items()}
     if not recorder.sized:
         return operands, attrs, attrs
-    return recorder.batch.sized_operands(operands), attrs, recorder.batch.without_sizes(attrs)
+    return recorder.sizes.sized_operands(operands), attrs, recorder.sizes.without_sizes(attrs)
 
 
 def _checked(op: Op, operands: tuple[Any, ...], attrs: dict[str, Any], arrays: list[Any]) -> list[Any]:

@@ -64,6 +64,11 @@ def as_index(n: Any) -> int:
     return n if isinstance(n, int) and not isinstance(n, bool) else operator.index(n)
 
 
+def plain_shape(shape: Sequence[int]) -> Shape:
+    """``shape`` for numpy, with plain ints for what stands for sizes of a recording: to look, not to decide."""
+    return tuple([n if type(n) is int else getattr(n, "value", n) for n in shape])
+
+
 def is_index(n: Any) -> bool:
     """Whether ``n`` is an integer, or stands for one; what stands for a float has the method but not its meaning."""
     return hasattr(n, "__index__") and not isinstance(n, float)
@@ -92,9 +97,12 @@ def new_shape(args: Any) -> Shape:
     return shape
 
 
+def _invalid(shape: Sequence[int], numel: int) -> RuntimeError:
+    return RuntimeError(f"shape '{list(shape)}' is invalid for input of size {numel}")
+
+
 def infer_size(shape: Sequence[int], numel: int) -> Shape:
     """``shape`` with its one -1 filled in so that it holds ``numel`` elements."""
-    text = f"shape '{list(shape)}' is invalid for input of size {numel}"
     unknown = [i for i, n in enumerate(shape) if n == -1]
     if len(unknown) > 1:
         raise RuntimeError("only one dimension can be inferred")
@@ -103,7 +111,7 @@ def infer_size(shape: Sequence[int], numel: int) -> Shape:
             raise RuntimeError(f"invalid shape dimension {n} at index {list(shape).index(n)} of shape {list(shape)}")
     if not unknown:
         if math.prod(shape) != numel:
-            raise RuntimeError(text)
+            raise _invalid(shape, numel)
         return tuple(shape)
     known = math.prod(n for n in shape if n != -1)
     if known == 0:
@@ -112,7 +120,7 @@ def infer_size(shape: Sequence[int], numel: int) -> Shape:
                 f"cannot reshape tensor of 0 elements into shape {list(shape)} because the unspecified dimension "
                 "size -1 can be any value and is ambiguous"
             )
-        raise RuntimeError(text)
+        raise _invalid(shape, numel)
     if numel % known:
-        raise RuntimeError(text)
+        raise _invalid(shape, numel)
     return tuple(numel // known if n == -1 else n for n in shape)

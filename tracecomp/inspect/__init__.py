@@ -4,5 +4,16 @@ from tracecomp.inspect.compare import Comparison, compare
 from tracecomp.inspect.explain import explain
 from tracecomp.inspect.explanation import Explanation
 from tracecomp.inspect.scheduling import Tried, schedules, try_schedules
+from tracecomp.inspect.summary import Summary, summary
 
-__all__ = ["Comparison", "Explanation", "Tried", "compare", "explain", "schedules", "try_schedules"]
+__all__ = [
+    "Comparison",
+    "Explanation",
+    "Summary",
+    "Tried",
+    "compare",
+    "explain",
+    "schedules",
+    "summary",
+    "try_schedules",
+]

@@ -10,6 +10,8 @@ _JUMP = re.compile(r"^\s+(?:j\w+|b(?:\.\w+)?|cbn?z|tbn?z)\b.*?([.\w]*L\w+)$")
 _SPILL = re.compile(r"[xyz]mm\d+.*\(%r[sb]p\)|\(%r[sb]p\).*[xyz]mm\d+|\b[qv]\d+.*\[sp")
 _INSTRUCTION = re.compile(r"^\s+[a-z]")
 _CALL = re.compile(r"^\s+(?:callq?|bl)\s")
+_LOCATION = re.compile(r"^\s+\.loc\s+(\d+) (\d+)")
+_FILE = re.compile(r'^\s+\.file\s+(\d+) "([^"]*)"(?: "([^"]*)")?', re.MULTILINE)
 _COMMENT = re.compile(r"\s*(?:##?|//) .*$")
 
 
@@ -26,13 +28,33 @@ def functions(assembly: str) -> dict[str, list[str]]:
             lines = found.setdefault(label[1], [])
         elif (label and not label[1].startswith((".Lfunc", ".Ltmp"))) or _INSTRUCTION.match(line) or _is_location(line):
             lines.append(line.expandtabs(8)[4:] if line.startswith("\t") else line)
-        elif label and label[1].startswith(".Lfunc"):
+        elif label and label[1].startswith(".Lfunc_end"):
             lines = []
     return {name: body for name, body in found.items() if body}
 
 
 def _is_location(line: str) -> bool:
     return line.startswith("\t.loc\t")
+
+
+def files(assembly: str) -> dict[str, str]:
+    """The files that directives for lines refer to, by number."""
+    found = {}
+    for number, first, second in _FILE.findall(assembly):
+        found[number] = f"{first}/{second}" if second else first
+    return found
+
+
+def with_lines(body: Sequence[str], known: Mapping[str, str]) -> list[tuple[str, str]]:
+    """The lines of a function without directives, each with the ``file:line`` that it comes from, or an empty text."""
+    found, here = [], ""
+    for line in body:
+        location = _LOCATION.match(line)
+        if location is None:
+            found.append((line, here if _INSTRUCTION.match(line) else ""))
+        elif location[2] != "0":
+            here = f"{known.get(location[1], '?')}:{location[2]}"
+    return found
 
 
 def innermost_loops(body: Sequence[str]) -> Iterator[tuple[int, int]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from tracecomp.compiled.backends import Backend, Hosted, Native
 from tracecomp.compiled.checked import Checked
-from tracecomp.compiled.dynamic_shapes import SizedPlan
+from tracecomp.compiled.dynamic_shapes import SizedBackend
 from tracecomp.compiled.function import Compiled, Entry
 from tracecomp.compiled.replay import Plan
 from tracecomp.inspect import kernel_facts, memory_facts
@@ -62,7 +62,7 @@ def explained(compiled: Compiled, args: tuple[Any, ...], kwargs: dict[str, Any])
             chosen = _fitting(compiled, structure, leaves)
     recordings = tuple(_recording(compiled, e, leaves if e is chosen else None) for e in compiled.entries)
     parts = [] if compiled.parts is None else compiled.parts.used()
-    parts += [e.plan.again for e in compiled.entries if isinstance(e.plan, Plan) and e.plan.again is not None]
+    parts += [e.plan.again for e in compiled.entries if e.plan is not None and e.plan.again is not None]
     return Explanation(
         name=compiled._name,
         made=compiled.recordings,
@@ -96,17 +96,17 @@ def _recording(compiled: Compiled, entry: Entry, leaves: Sequence[Any] | None) -
         guards=tuple(guard.explain() for guard in recording.guards.list),
         operators=dict(Counter(n.op.name for n in graph.live_nodes()).most_common()),
         graphs=tuple(_graphs(recording, plan, leaves)) if plan is not None else (),
-        says=plan.says if isinstance(plan, SizedPlan) else "",
+        says=plan.says if plan is not None else "",
     )
 
 
-def _graphs(recording: Recording, plan: Plan | SizedPlan, leaves: Sequence[Any] | None) -> Iterator[GraphFacts]:
-    if isinstance(plan, SizedPlan):
-        for backend in plan.backends:
-            yield graph_facts(backend.inner, "forward", None, f"for up to {backend.rows} rows")
-        return
+def _graphs(recording: Recording, plan: Plan, leaves: Sequence[Any] | None) -> Iterator[GraphFacts]:
     for n, backend in enumerate(plan.backends):
         phase = "backward" if n else "forward"
+        if isinstance(backend, SizedBackend):
+            for made in backend.made:
+                yield graph_facts(made.inner, phase, None, made.says())
+            continue
         yield graph_facts(backend, phase, (plan, leaves) if leaves is not None and not n else None)
         for part in backend.compiled if isinstance(backend, Hosted) else ():
             yield graph_facts(part, phase, None)
@@ -165,7 +165,7 @@ def _costs(
 ) -> Costs | None:
     """What compiling took, and what a call saves; eager calls are made on state that is put back."""
     plan = entry.plan
-    if not isinstance(plan, Plan):
+    if plan is None or isinstance(plan.forward, SizedBackend):
         return None
     forward = _unchecked(plan.forward)
     if not isinstance(forward, Native):

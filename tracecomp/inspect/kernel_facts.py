@@ -23,7 +23,7 @@ def of_program(backend: Native, profile: Profile | None) -> tuple[KernelFacts, .
     once = {id(s) for s in _preparing(program)}
     if profile is None:
         return tuple(_facts(n, s, "", origins, id(s) in once) for n, s in enumerate(steps))
-    code = assembly.functions(backend.executable.assembly)
+    code = assembly.functions(backend.executable.annotated)
     known: dict[tuple[str, bool], Limit] = {}
     found = []
     for n, (step, name, k) in enumerate(zip(steps, backend.executable.code.functions, profile.kernels, strict=True)):

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.base.html import preformatted
+from tracecomp.ir import export
 from tracecomp.ir.interpret import Observer, interpret
 from tracecomp.ir.op import OPS, Op
 from tracecomp.ir.printer import print_graph
@@ -72,8 +74,19 @@ class Graph(GraphData):
         """The outputs for ``arrays``, by the numpy interpreter (``ir.interpret``)."""
         return interpret(self, arrays, observer)
 
+    def to_networkx(self) -> Any:
+        """The graph as a ``networkx.MultiDiGraph``, with names, types, scopes and lines on the nodes."""
+        return export.to_networkx(self)
+
+    def to_dot(self) -> str:
+        """The graph in the language of graphviz."""
+        return export.to_dot(self)
+
     def __str__(self) -> str:
         return print_graph(self, comments=True, short=True)
+
+    def _repr_html_(self) -> str:
+        return preformatted(str(self))
 
 
 def attrs_key(attrs: dict[str, Any]) -> Any:
@@ -90,4 +103,4 @@ def _attr_key(value: Any) -> Any:
         return ("bool", value)
     if isinstance(value, list | tuple):
         return tuple(map(_attr_key, value))
-    return value
+    return getattr(value, "__graph_key__", value)

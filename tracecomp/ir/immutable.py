@@ -13,7 +13,8 @@ T = TypeVar("T")
 def immutable(cls: type[T]) -> type[T]:
     """A dataclass with slots, compared and hashed by content; the type checker refuses assignments.
 
-    Fields with ``compare=False`` are no part of the content.
+    Fields with ``compare=False`` are no part of the content. A class whose fields do not say it all, because Python
+    calls different things equal, has a method ``_content``.
 
     The methods besides ``__init__`` are shared code, and nothing checks assignments at run time, because importing
     defines dozens of such classes and compiling makes many thousands of such objects.
@@ -21,7 +22,7 @@ def immutable(cls: type[T]) -> type[T]:
     cls = dataclass(eq=False, repr=False, slots=True)(cls)
     names = [f.name for f in fields(cls)]  # type: ignore[arg-type]
     compared = [f.name for f in fields(cls) if f.compare]  # type: ignore[arg-type]
-    contents: Any = attrgetter(*compared) if compared else lambda _: ()
+    contents: Any = getattr(cls, "_content", None) or (attrgetter(*compared) if compared else lambda _: ())
 
     def equal(self: T, other: object) -> Any:
         if other.__class__ is not self.__class__:

@@ -55,9 +55,10 @@ class Copier:
                 value = self.lets[name] = self.expr(value)
                 return Let(self._fresh(name), value)
             case Store(buffer, offset, value, where, stream):
-                return Store(*self.at(buffer, offset), self.expr(value), where and self.expr(where), stream)
+                condition = where and self.expr(where)
+                return Store(*self.at(buffer, offset), self.expr(value), condition, stream, stmt.origin)
             case Update(name, args):
-                return Update(self._name(name), tuple(map(self.expr, args)))
+                return Update(self._name(name), tuple(map(self.expr, args)), stmt.origin)
             case Accumulate(accs, body):
                 accs = tuple(Acc(self._fresh(a.name), a.op, a.dtype, self.expr(a.init), a.lanes) for a in accs)
                 return Accumulate(accs, self.stmts(body))
@@ -83,7 +84,7 @@ class Copier:
             case Read(name, dtype, over):
                 return Read(self._name(name), dtype, over if over.isdisjoint(self.mapping) else self._over(name, over))
             case Call(op, args, dtype):
-                return Call(op, tuple(map(self.expr, args)), dtype)
+                return Call(op, tuple(map(self.expr, args)), dtype, expr.origin)
 
     def at(self, buffer: Buffer, offset: Index) -> tuple[Buffer, Index]:
         offset = self.index(offset)

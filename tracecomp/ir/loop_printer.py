@@ -41,11 +41,14 @@ class _Printer:
     def __init__(self, rename: Callable[[str, str], str]) -> None:
         self.rename = rename
         self.lines: list[str] = []
+        self.origins: list[object] = []
+        self.origin: object = None
         self.shared: dict[int, str] = {}
         self.counter = 0
 
     def line(self, level: int, text: str) -> None:
         self.lines.append("  " * level + text)
+        self.origins.append(self.origin)
 
     # ---- names
 
@@ -133,6 +136,7 @@ class _Printer:
             self.stmt(stmt, level)
 
     def stmt(self, s: Stmt, level: int) -> None:
+        self.origin = _origin(s)
         self.share(level, roots(s))
         match s:
             case Loop():
@@ -174,11 +178,22 @@ def _same(space: str, name: str) -> str:
 
 def print_kernel(kernel: Kernel) -> str:
     """A kernel as text."""
+    return "\n".join(line for line, _ in kernel_lines(kernel))
+
+
+def kernel_lines(kernel: Kernel) -> list[tuple[str, object]]:
+    """The lines of a kernel's text, each with the graph node that it belongs to, where that is known."""
     printer = _Printer(_same)
     marks = [f"{printer.declared(p)}{' written' if p.name in kernel.writes else ''}" for p in kernel.params]
     printer.line(0, f"kernel {kernel.name}({', '.join(marks)}):")
     printer.body(kernel.body, 1)
-    return "\n".join(printer.lines)
+    return list(zip(printer.lines, printer.origins, strict=True))
+
+
+def _origin(s: Stmt) -> object:
+    """The node of a statement, or of the first of its operations that has one."""
+    own = s.origin if isinstance(s, Store | Update) else None
+    return own or next((x.origin for x in roots(s) if isinstance(x, Call) and x.origin is not None), None)
 
 
 def kernel_key(kernel: Kernel) -> str:

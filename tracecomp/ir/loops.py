@@ -40,8 +40,9 @@ guarded by ``where`` is replaced by 0 for loads, and the store is left out, when
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import Any, Literal
 
 from tracecomp.ir.immutable import immutable
@@ -62,6 +63,11 @@ class Buffer:
 class Const:
     value: bool | int | float
     dtype: DType
+
+    def _content(self) -> tuple[Any, ...]:
+        # Kernels that differ in the sign of a zero alone are two.
+        sign = math.copysign(1.0, self.value) if self.value == 0 else 0.0
+        return self.value, sign, self.dtype
 
     def substitute(self, mapping: Mapping[Var, Index]) -> Const:
         return self
@@ -124,14 +130,18 @@ class Read:
 
 @immutable
 class Call:
-    """A scalar operation of ``ir.scalars`` (``cast`` and ``bitcast`` go to ``dtype``)."""
+    """A scalar operation of ``ir.scalars`` (``cast`` and ``bitcast`` go to ``dtype``).
+
+    ``origin`` is the graph node that it belongs to, where that is known; two that differ in it alone are equal.
+    """
 
     op: str
     args: tuple[Expr, ...]
     dtype: DType
+    origin: object = field(default=None, compare=False)
 
     def substitute(self, mapping: Mapping[Var, Index]) -> Call:
-        return Call(self.op, tuple(a.substitute(mapping) for a in self.args), self.dtype)
+        return Call(self.op, tuple(a.substitute(mapping) for a in self.args), self.dtype, self.origin)
 
     def vars(self) -> Iterator[Var]:
         for a in self.args:
@@ -172,6 +182,7 @@ class Store:
     value: Expr
     where: Expr | None = None
     stream: Stream = ""
+    origin: object = field(default=None, compare=False)
 
 
 @immutable
@@ -202,6 +213,7 @@ class Accumulate:
 class Update:
     name: str
     args: tuple[Expr, ...]
+    origin: object = field(default=None, compare=False)
 
 
 @immutable

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import field
 
+from tracecomp.base.errors import Source
 from tracecomp.ir.immutable import immutable
 from tracecomp.ir.index import Index, Var
 from tracecomp.ir.loops import Buffer, Stmt
@@ -95,6 +96,7 @@ class Program:
     ``prepared`` is a bool in the arena that callers set: whether the preparation that an earlier call has left there,
     made of inputs that last, may be used. ``fast_math``: its arithmetic may be fused and regrouped, and some of its
     functions have larger errors. ``checked``: every access is held against the memory that it may touch.
+    ``sources`` are the user's lines of graph nodes, for readers of its code.
     """
 
     name: str
@@ -105,6 +107,7 @@ class Program:
     prepared: Slot | None = None
     fast_math: bool = False
     checked: bool = False
+    sources: Mapping[object, Source] = field(default_factory=dict, compare=False)
 
 
 def step_bodies(step: Step) -> tuple[tuple[Step, ...], ...]:

@@ -126,7 +126,9 @@ class OnnxModule(Module):
         return [known[name] for name in graph.outputs]
 
     def _body(self, body: GraphRecord, args: Sequence[Value], call: Call) -> list[Value]:
-        """Run the body of a control operator, which sees the values around it."""
+        """Run the body of a control operator, which sees the values around it. ValueError where the model has none."""
+        if not isinstance(body, GraphRecord):
+            raise ValueError(f"{call.node.op} ({call.node.name or ', '.join(call.node.outputs)}) has no body")
         weights = {name: _constant(array) for name, array in body.weights.items()}
         known = {**call.outer, **weights, **dict(zip(body.inputs, args, strict=True)), "": None}
         return self._run(body, known)
@@ -151,7 +153,13 @@ def load(source: str | os.PathLike[str] | bytes | Any, *, train_mode: bool = Fal
     its data lie outside of its folder. ``train_mode``: Dropout and BatchNormalization follow ``module.train()`` again,
     though the model was exported for inference.
     """
-    return OnnxModule(read(source), train_mode)
+    try:
+        return OnnxModule(read(source), train_mode)
+    except (UnsupportedError, OSError):
+        raise
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError) as error:
+        # Whatever a changed byte has made of the model: names that are no text, attributes of other kinds, cycles.
+        raise ValueError(f"the model is damaged: {type(error).__name__}: {error}") from error
 
 
 def _check(graph: GraphRecord) -> None:

@@ -18,8 +18,8 @@ class Binding:
     """What a graph input is read from.
 
     ``argument`` (leaf number), ``memory`` (what several tensors share), ``state`` (tensor), ``place`` (place, which
-    of its tensors), ``grad`` (the binding of the tensor whose gradient it is), ``host`` (owner, key), ``size`` (the
-    leaf whose first size it is) or ``number`` (the leaf that it is). Inputs of a recording are in this order.
+    of its tensors), ``grad`` (the binding of the tensor whose gradient it is), ``host`` (owner, key), ``size`` (what
+    has it, and along which axis) or ``number`` (the leaf that it is). Inputs of a recording are in this order.
     """
 
     kind: str
@@ -36,7 +36,8 @@ def read(binding: Binding, leaves: Sequence[Any]) -> Array:
 def reader(binding: Binding) -> Callable[[Any], Array]:
     """A function that reads the array of an input that is no argument and no state."""
     if binding.kind == "size":
-        return lambda leaves: np.array(_array(leaves[binding.ref]).shape[0])
+        holder, axis = binding.ref
+        return lambda leaves: np.array(_array(tensor_of(holder, leaves)).shape[axis])
     if binding.kind == "number":
         return lambda leaves: np.array(leaves[binding.ref])
     if binding.kind == "memory":

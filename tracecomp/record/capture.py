@@ -23,6 +23,7 @@ from tracecomp.record.pytree import direct, flatten_call, paths
 from tracecomp.record.recorder import Recorder
 from tracecomp.record.recording import Recording
 from tracecomp.record.shared_memory import find_shared, mergeable
+from tracecomp.record.symbolic.sizes import Varying
 from tracecomp.record.symbolic.sym_scalar import replace_left
 
 
@@ -49,21 +50,21 @@ def target_of(fn: Any) -> tuple[FunctionType, tuple[Any, ...]] | None:
 
 def record(
     fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], name: str, strict: bool = True,
-    derive: bool = True, places: Sequence[StateSlot] = (), follow: bool = False, sized: bool = False,
+    derive: bool = True, places: Sequence[StateSlot] = (), follow: bool = False, varying: Varying | None = None,
     numbers: Set[int] = frozenset(), shared: Sequence[Binding] = (), apart: bool = False,
 ) -> tuple[Any, Recording | Refusal]:  # fmt: skip
     """Run ``fn`` and record it: its result, and the recording (or why there is none).
 
     ``derive`` adds the derivative of results that require grad. ``places`` hold other tensors and numbers from call to
-    call. With ``follow``, numbers that Python reads are followed as far as they are only computed with; with ``sized``,
-    first sizes of arguments are; ``numbers`` are arguments (numbers of leaves) to follow like these. Arguments and
+    call. With ``follow``, numbers that Python reads are followed as far as they are only computed with; ``varying`` are
+    the axes whose sizes are; ``numbers`` are arguments (numbers of leaves) to follow like these. Arguments and
     state among ``shared`` that share memory are views of one input. With ``apart``, the derivative gives what is to be
     added up for each input, one by one.
     """
     structure, leaves = flatten_call(args, kwargs)
     where = [p[3:] for p in paths((args, kwargs))]
     guards = Guards(structure, leaves, where, places, follow, numbers)
-    recorder = Recorder(name, strict, follow, sized)
+    recorder = Recorder(name, strict, follow, varying)
     recorder.leaves = leaves
     target = target_of(fn)
     observer = Observer(recorder, guards.reads, None if target is None else target[0].__code__)
@@ -142,10 +143,7 @@ def _bind_memories(recorder: Recorder, leaves: Sequence[Any], shared: Sequence[B
 def _bind_arguments(recorder: Recorder, leaves: Sequence[Any], where: Sequence[str]) -> None:
     """Make inputs of tensor and array arguments."""
     for i, leaf in enumerate(leaves):
-        array = leaf._data if isinstance(leaf, Tensor) else leaf
-        if isinstance(array, np.ndarray) and array.ndim:
-            recorder.batch.note_size(len(array), i)
         if isinstance(leaf, Tensor) and id(leaf) not in recorder.arguments:
-            recorder.bind(leaf, where[i], "argument")
+            recorder.bind(leaf, where[i], "argument", ("argument", i))
         elif isinstance(leaf, np.ndarray) and leaf.dtype.kind in "biufc" and i not in recorder.arrays:
             recorder.bind_array(i, leaf, where[i])

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from tracecomp.eager.tensor import Tensor
-from tracecomp.record.size_range import SizeRange
+from tracecomp.record.size_range import Conditions
 from tracecomp.record.traced_value import GradSlot
 
 
@@ -17,8 +17,8 @@ class RecordingContext(Protocol):
     quiet: bool
 
     @property
-    def ranges(self) -> Mapping[int, SizeRange]:
-        """The sizes for which the recording holds, by the argument that has them."""
+    def conditions(self) -> Conditions:
+        """The sizes for which the recording holds."""
 
     def observe(self, t: Tensor, seen: Any) -> None:
         """Note that Python saw the value of ``t``."""
@@ -26,8 +26,8 @@ class RecordingContext(Protocol):
     def note_number(self, number: Any) -> None:
         """Note a number that is followed."""
 
-    def size_tensor(self, leaf: int) -> Tensor:
-        """The size in ``leaf`` as an input of the graph."""
+    def size_tensor(self, number: int) -> Tensor:
+        """A size as an input of the graph."""
 
 
 class Met(Protocol):

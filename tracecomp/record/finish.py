@@ -139,9 +139,17 @@ class Finish:
             sources[t._value.value] = Binding("number", leaf)
         for owner, name, t in recorder.hosts.values():
             sources[t._value.value] = Binding("host", (owner, name))
-        for leaf, t in recorder.batch.sizes.items():
-            sources[t._value.value] = Binding("size", leaf)
+        for number, t in recorder.sizes.tensors.items():
+            sources[t._value.value] = Binding("size", self._size_reader(number))
         return sources
+
+    def _size_reader(self, number: int) -> tuple[Binding, int]:
+        """What has a size, and along which axis."""
+        (kind, *which), axis = self.recorder.sizes.sources[number][0]
+        if kind == "argument":
+            return Binding("argument", which[0]), axis
+        (place,) = [h.place for h in self.guards.places if h.place.id == which[0]]
+        return Binding("place", (place, which[1])), axis
 
     def _holder(self, t: Tensor) -> Binding:
         """Where each call finds what ``t`` stands for: one binding per tensor whose Python attributes matter."""
@@ -157,7 +165,7 @@ class Finish:
             return None
         shapes = {mapping[v]: shape for v, shape in graph.shapes.items() if v in mapping}
         attrs = {n: graph.attrs[old] for old in graph.attrs if (n := _mapped(old, mapping)) is not None}
-        return Sizes(recorder.batch.ranges, recorder.batch.leading, shapes, attrs)
+        return Sizes(recorder.sizes.conditions, recorder.sizes.sources, shapes, attrs)
 
     def _graph(self, mapping: dict[Value, Value]) -> tuple[Graph, list[Binding]]:
         used = self._used([o.value for o in self.outputs], set())
@@ -361,7 +369,7 @@ class Finish:
             recorder.bind(seed, f"cotangent{k}", "argument")
             cotangents.append(recorder.initial[id(seed)])
             if isinstance(recorder.graph, SizedGraph):
-                recorder.graph.shapes[cotangents[-1]] = recorder.batch.shape_of(root)
+                recorder.graph.set_shape(cotangents[-1], recorder.sizes.shape_of(root))
             seeds.append(seed)
         inputs = [(key, edge) for key, edge in recorder.edges.items() if recorder.initial[key] in self.sources]
         ends = [edge for _, edge in inputs]

@@ -28,9 +28,9 @@ from tracecomp.ops.autodiff import Sym, scalar_of
 from tracecomp.record.effects import Effect
 from tracecomp.record.guards.slots import StateSlot
 from tracecomp.record.shared_memory import SharedMemory, views
-from tracecomp.record.size_range import SizeRange
-from tracecomp.record.symbolic.batch_sizes import BatchSizes
-from tracecomp.record.symbolic.sym_int import SizedGraph, SymInt
+from tracecomp.record.size_range import Conditions
+from tracecomp.record.symbolic.sizes import Holder, Sizes, Varying
+from tracecomp.record.symbolic.sym_int import SizedGraph
 from tracecomp.record.symbolic.sym_scalar import SymScalar, dtype_of, followed
 from tracecomp.record.traced_value import GradSlot, Look, Predicate, TracedValue
 
@@ -38,13 +38,13 @@ from tracecomp.record.traced_value import GradSlot, Look, Predicate, TracedValue
 class Recorder:
     """One recording in progress; ``modes.recorder`` of the thread that runs it."""
 
-    def __init__(self, name: str, strict: bool = True, follow: bool = False, sized: bool = False) -> None:
-        self.graph = SizedGraph(name) if sized else Graph(name)
+    def __init__(self, name: str, strict: bool = True, follow: bool = False, varying: Varying | None = None) -> None:
+        self.graph = Graph(name) if varying is None else SizedGraph(name)
         self.open = True
-        self.batch = BatchSizes(self.graph, self, self._cell)
+        self.sizes = Sizes(self.graph, self, self._cell, varying or Varying())
         self.strict = strict
         self.follow = follow
-        self.sized = sized
+        self.sized = varying is not None
         self.numbers: list[SymScalar] = []
         self.cells: dict[int, TracedValue] = {}
         self.outside: dict[int, Tensor] = {}
@@ -223,13 +223,13 @@ class Recorder:
         self.numbers.append(number)
 
     @property
-    def ranges(self) -> dict[int, SizeRange]:
-        """The sizes for which the recording holds, by the argument that has them."""
-        return self.batch.ranges
+    def conditions(self) -> Conditions:
+        """The sizes for which the recording holds."""
+        return self.sizes.conditions
 
-    def size_tensor(self, leaf: int) -> Tensor:
-        """The size in ``leaf`` as an input of the graph."""
-        return self.batch.size_tensor(leaf)
+    def size_tensor(self, number: int) -> Tensor:
+        """A size as an input of the graph."""
+        return self.sizes.size_tensor(number)
 
     def host(self, owner: Any, key: str, value: Any) -> Any:
         """A number that every call reads again from ``owner``, as a 0-d float64 tensor; other values are guarded."""
@@ -312,11 +312,11 @@ class Recorder:
             name = f"s{len(self.state) - 1}"
         return self.bind(t, name, "state")
 
-    def bind(self, t: Tensor, name: str, role: str) -> TracedValue:
-        """Add an input that stands for ``t`` as it is when the program starts."""
+    def bind(self, t: Tensor, name: str, role: str, holder: Holder | None = None) -> TracedValue:
+        """Add an input that stands for ``t``, which ``holder`` has, as it is when the program starts."""
         value = self.graph.add_input(TensorType(from_numpy_dtype(t._data.dtype), t._data.shape), name, role)
-        if role == "argument" and isinstance(self.graph, SizedGraph):
-            self.graph.shapes[value] = self.argument_shape(value.shape)
+        if holder is not None and isinstance(self.graph, SizedGraph):
+            self.graph.set_shape(value, self.sizes.shape_for(holder, value.shape))
         self.initial[id(t)] = value
         edge = gradient_edge(t)
         self.requires_grad[id(t)] = edge is not None
@@ -332,7 +332,7 @@ class Recorder:
         """Add an input for an array among the arguments: what Python makes into a tensor of it looks at its memory."""
         if all(t._data is not array for t in self.arrays.values()):
             self.arrays[leaf] = shared(array)
-            self.bind(self.arrays[leaf], name, "argument")
+            self.bind(self.arrays[leaf], name, "argument", ("argument", leaf))
 
     def bind_memory(self, memory: SharedMemory, members: Sequence[Any], leaves: Sequence[Any]) -> None:
         """Add an input for what ``members`` share, tensors or arrays: they are views of it."""
@@ -351,11 +351,6 @@ class Recorder:
         """The tensors from outside that are views of memory they share."""
         return [t for *_, t in self._merged.values()]
 
-    def argument_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """The shape of an argument, its first size being one that calls may change."""
-        leaf = self.batch.leaf_of(shape[0]) if shape else None
-        return shape if leaf is None else (SymInt(self, leaf, 1, 0), *shape[1:])
-
     def bind_place(self, place: StateSlot) -> None:
         """Add inputs that stand for the tensors a place holds, read from there at every call."""
         leaves = place.leaves()
@@ -363,7 +358,7 @@ class Recorder:
             name = f"{place.key}{n or ''}"
             if isinstance(x, Tensor) and id(x) not in self.initial:
                 self.places[id(x)] = (place, n)
-                self.bind(x, name, "state")
+                self.bind(x, name, "state", ("place", place.id, n))
             elif self.follow and followed(x):
                 leaves[n] = number = self._bind_number(x, name)
                 self.followed.append((number.tensor, place, n))
@@ -386,7 +381,7 @@ class Recorder:
         self.open = False
         self.cells.clear()
         self.outside.clear()
-        self.batch.sized_nodes.clear()
+        self.sizes.sized_nodes.clear()
         for ref, *_ in self.made:
             t = ref()
             if t is not None:

@@ -17,7 +17,8 @@ from tracecomp.record.guards.guards import Guards
 from tracecomp.record.guards.reads import Read
 from tracecomp.record.guards.slots import StateSlot
 from tracecomp.record.results import Held, Result
-from tracecomp.record.size_range import SizeRange
+from tracecomp.record.size_range import Conditions
+from tracecomp.record.symbolic.sizes import SizeSource
 from tracecomp.record.symbolic.sym_scalar import followed
 
 
@@ -110,13 +111,13 @@ class Recording:
 
 @dataclass
 class Sizes:
-    """How a recording depends on the first sizes of arguments: the ``ranges`` of those in which argument.
+    """How a recording depends on sizes that calls may change: what must hold of them, and which axes have each.
 
-    ``leading`` are the arguments of each size; ``shapes`` and ``attrs`` hold SymInts in place of numbers.
+    ``shapes`` and ``attrs`` hold SymInts in place of numbers.
     """
 
-    ranges: dict[int, SizeRange]
-    leading: dict[int, list[int]]
+    conditions: Conditions
+    sources: list[list[SizeSource]]
     shapes: dict[Value, tuple[int, ...]]
     attrs: dict[GraphNode, dict[str, Any]]
 

@@ -277,7 +277,7 @@ class Results:
         """Note when what ``t`` looked at has another shape or other memory by now."""
         found = of._data
         for op, attrs in steps:
-            found = op.impl(found, **self._recorder.batch.without_sizes(attrs))
+            found = op.impl(found, **self._recorder.sizes.without_sizes(attrs))
         if (found.shape, found.strides, _address(found)) != (t._data.shape, t._data.strides, t._address()):
             self.moved = "changes the shape or memory of a tensor that a result looks at. Make a new tensor instead."
 

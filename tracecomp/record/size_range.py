@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
 from tracecomp.base.errors import Source, user_source
+from tracecomp.record.size_forms import Form
 
 
 class SizeRange:
@@ -20,13 +24,79 @@ class SizeRange:
         self.low = self.high = self.value
         self.fixed_at = self.fixed_at or user_source()
 
+    @property
+    def fixed(self) -> bool:
+        """Whether one value is all there is."""
+        return self.low == self.high
+
     def holds(self, value: int) -> bool:
         return self.low <= value and (self.high is None or value <= self.high) and value not in self.without
+
+    def bound(self, low: int | None, high: int | None) -> None:
+        """Hold between ``low`` and ``high`` only."""
+        self.low = self.low if low is None else max(self.low, low)
+        self.high = high if self.high is None else self.high if high is None else min(self.high, high)
 
     def narrow(self, factor: int, offset: int, least: int) -> None:
         """Hold only where ``factor * size + offset >= least``."""
         if factor > 0:
-            self.low = max(self.low, -((offset - least) // factor))
+            self.bound(-((offset - least) // factor), None)
         else:
-            high = (offset - least) // -factor
-            self.high = high if self.high is None else min(self.high, high)
+            self.bound(None, (offset - least) // -factor)
+
+    def says(self) -> str:
+        """Which values, in words."""
+        text = f"from {self.low} on" + ("" if self.high is None else f" to {self.high}")
+        return text + "".join(f", not {n}" for n in sorted(self.without) if n >= self.low)
+
+
+@dataclass
+class Conditions:
+    """What must hold of the sizes of a recording: ``ranges`` of each, and formulas that are 0, are not, or are >= 0."""
+
+    ranges: list[SizeRange] = field(default_factory=list)
+    zero: set[Form] = field(default_factory=set)
+    other: set[Form] = field(default_factory=set)
+    positive: set[Form] = field(default_factory=set)
+
+    @property
+    def values(self) -> list[int]:
+        """The sizes at hand."""
+        return [r.value for r in self.ranges]
+
+    def holds(self, sizes: Sequence[int]) -> bool:
+        """Whether the recording holds for ``sizes``."""
+        return (
+            all(r.holds(n) for r, n in zip(self.ranges, sizes, strict=True))
+            and all(form.at(sizes) == 0 for form in self.zero)
+            and all(form.at(sizes) != 0 for form in self.other)
+            and all(form.at(sizes) >= 0 for form in self.positive)
+        )
+
+    def learn(self, name: str, difference: Form, found: bool) -> None:
+        """Take over that ``difference``, compared with 0 as ``name`` says, was ``found``."""
+        line = difference.line()
+        if name in ("eq", "ne"):
+            self._equal(difference, line, found == (name == "eq"))
+        elif (name in ("ge", "gt")) == found:  # the difference is large
+            self._least(difference, int(name in ("gt", "le")))
+        else:
+            self._least(Form.constant(0).plus(difference, -1), int(name in ("lt", "ge")))
+
+    def _equal(self, difference: Form, line: tuple[int, int, int] | None, is_zero: bool) -> None:
+        if line is None:
+            (self.zero if is_zero else self.other).add(difference)
+            return
+        size, factor, offset = line
+        if is_zero:
+            self.ranges[size].fix()
+        elif offset % factor == 0:
+            self.ranges[size].without.add(-offset // factor)
+
+    def _least(self, difference: Form, least: int) -> None:
+        line = difference.line()
+        if line is None:
+            self.positive.add(difference.plus(Form.constant(-least)))
+        else:
+            size, factor, offset = line
+            self.ranges[size].narrow(factor, offset, least)

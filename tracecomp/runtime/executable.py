@@ -168,6 +168,12 @@ class Executable:
         return self.code.text
 
     @cached_property
+    def annotated(self) -> str:
+        """The machine code, disassembled, with directives that tell the user's line of every instruction."""
+        text = emit_program(self.program, native.host_target(), lines=True).text
+        return native.compile_assembly(text, native.host_target())
+
+    @property
     def assembly(self) -> str:
         """The module's machine code, disassembled."""
         return native.compile_assembly(self.llvm_ir, native.host_target())

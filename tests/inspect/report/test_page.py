@@ -189,3 +189,17 @@ def test_on_a_phone_nothing_is_wider_than_the_screen(page: Path) -> None:
         window.run("document.querySelector('#kernel-table tr[data-kernel]').click()")
         assert lit(window)["source"] > 0
         assert window.screenshot().startswith(b"\x89PNG") and window.errors() == []
+
+
+@pytest.mark.parametrize("tab", ["loops", "assembly"])
+def test_a_line_of_code_leads_to_the_users_line_and_back(window: Browser, tab: str) -> None:
+    window.run("document.querySelector('#kernel-table tr[data-kernel]').click()")
+    window.run(f"document.querySelector('[data-tab={tab}]').click()")
+    line = window.run(
+        "const row = document.querySelector('#code div.l[data-line]'); row.click(); return row.dataset.line"
+    )
+    assert lit(window)["lines"] == [line] and lit(window)["source"] == 1
+    window.run("document.querySelector('#source div.on').click()")
+    assert window.run(f"return [...document.querySelectorAll('#code .on')].every((r) => r.dataset.line === '{line}')")
+    assert window.run("return document.querySelectorAll('#code .on').length") > 0
+    window.run("document.querySelector('[data-tab=loops]').click()")

@@ -179,7 +179,10 @@ class Elements:
                 return self._to_line(expr.buffer)
             case Call():
                 args = [self.eval(a) for a in expr.args]
-                return operations.emit(self.e, expr.op, args, [a.dtype for a in expr.args], expr.dtype)
+                before, self.e.origin = self.e.origin, expr.origin or self.e.origin
+                value = operations.emit(self.e, expr.op, args, [a.dtype for a in expr.args], expr.dtype)
+                self.e.origin = before
+                return value
 
     def _read(self, name: str) -> Value:
         state = self.states.get(name)

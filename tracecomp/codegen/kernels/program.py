@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from functools import reduce
 
 from tracecomp.base import progress
-from tracecomp.base.errors import CompileError
+from tracecomp.base.errors import CompileError, Source
 from tracecomp.codegen.kernels.address import Indexer, Position
 from tracecomp.codegen.kernels.checked import NOT_SHADOWED, tag_of
 from tracecomp.codegen.kernels.kernel import STREAMING, KernelCode, emit_kernel
 from tracecomp.codegen.kernels.overlap import overlapping
 from tracecomp.codegen.text.emitter import Emitter, Module, Value
+from tracecomp.codegen.text.lines import Lines
 from tracecomp.codegen.text.modules import ModuleText, defined_in, joined
 from tracecomp.codegen.text.target import Target
 from tracecomp.ir.index import Index, Var
@@ -31,7 +32,7 @@ MODULE_LENGTH = 2**18
 class ProgramCode:
     """Modules, the last with the entry; scratch memory behind the arena; labels by step number (1-based).
 
-    ``functions`` are the names of the functions that the steps call, in the same order.
+    ``functions`` are the names of the functions that the steps call, in the same order; ``metadata`` the user's lines.
     """
 
     modules: tuple[ModuleText, ...]
@@ -40,11 +41,12 @@ class ProgramCode:
     labels: tuple[str, ...]
     parallel: bool
     functions: tuple[str, ...]
+    metadata: str = ""
 
     @property
     def text(self) -> str:
         """Everything as one module."""
-        return str(joined(self.modules))
+        return f"{joined(self.modules)}{self.metadata}"
 
 
 def slot_places(program: Program) -> dict[tuple[str, int], int]:
@@ -62,19 +64,22 @@ def _rounded(nbytes: int) -> int:
 
 
 def emit_program(
-    program: Program, target: Target, profile: bool = False, complete: Callable[[ModuleText], None] | None = None
-) -> ProgramCode:
+    program: Program, target: Target, profile: bool = False, complete: Callable[[ModuleText], None] | None = None,
+    lines: bool = False,
+) -> ProgramCode:  # fmt: skip
     """The modules of ``program``. With ``profile`` the entry adds each step's nanoseconds to the last table entry.
 
-    ``complete`` is given every module but the last as soon as it is written.
+    ``complete`` is given every module but the last as soon as it is written. With ``lines`` instructions have the
+    user's lines as debug information.
     """
-    return _ProgramEmitter(program, target, profile, complete).emit()
+    return _ProgramEmitter(program, target, profile, complete, Lines(program.sources) if lines else None).emit()
 
 
 class _ProgramEmitter:
     def __init__(
-        self, program: Program, target: Target, profile: bool, complete: Callable[[ModuleText], None] | None
-    ) -> None:
+        self, program: Program, target: Target, profile: bool, complete: Callable[[ModuleText], None] | None,
+        lines: Lines | None,
+    ) -> None:  # fmt: skip
         self.program = program
         self.target = target
         self.profile = profile
@@ -82,7 +87,9 @@ class _ProgramEmitter:
         self.modules: list[ModuleText] = []
         self.functions: list[str] = []
         self.places = slot_places(program)
-        self.module = Module(target, program.fast_math, _rounded(program.arena_bytes) if program.checked else None)
+        self.lines = lines
+        shadow = _rounded(program.arena_bytes) if program.checked else None
+        self.module = Module(target, program.fast_math, shadow, lines)
         self.kernels: dict[tuple[str, tuple[str, ...]], tuple[str, KernelCode]] = {}
         self.keys: dict[int, str] = {}
         self.e = Emitter(self.module)
@@ -108,7 +115,9 @@ class _ProgramEmitter:
         )
         modules = (*self.modules, self._module())
         labels = tuple(c.label or c.kernel.name for c in calls)
-        return ProgramCode(modules, shared, private, labels, parallel, tuple(name for name, _ in chosen))
+        functions = tuple(name for name, _ in chosen)
+        metadata = self.lines.metadata() if self.lines else ""
+        return ProgramCode(modules, shared, private, labels, parallel, functions, metadata)
 
     def _module(self) -> ModuleText:
         return ModuleText(self.target, tuple(self.functions), dict(self.module.declarations))
@@ -139,7 +148,8 @@ class _ProgramEmitter:
                 self._next_module()
             name = f"k{len(self.kernels)}"
             code = emit_kernel(call.kernel, name, self.module, groups)
-            self.functions.append(code.text)
+            text = self.lines.finish(code.text, main_source(call, self.program)) if self.lines else code.text
+            self.functions.append(text)
             progress.advance(call.kernel.name)
             found = self.kernels[key] = (name, code)
         return found
@@ -326,6 +336,12 @@ class _ProgramEmitter:
 
 def _tag(slot: Slot) -> int:
     return tag_of(slot.lifetime) if slot.space == "arena" else NOT_SHADOWED
+
+
+def main_source(call: CallStep, program: Program) -> Source | None:
+    """The line that a kernel's loops belong to: of its contraction, or else of the first of its nodes that has one."""
+    nodes = sorted(call.nodes, key=lambda n: n.op.name != "contract")
+    return next((program.sources[n] for n in nodes if n in program.sources), None)
 
 
 def _writes_outside(call: CallStep) -> bool:

@@ -60,6 +60,7 @@ class Statements(Storing, Reducing):
     def stmt(self, stmt: Stmt) -> None:
         # Memory may have changed since the last statement.
         self.forget()
+        self.e.origin = stmt.origin if isinstance(stmt, Store | Update) else None
         match stmt:
             case Loop():
                 self._loop(stmt)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from tracecomp.codegen.text.lines import Lines
 from tracecomp.codegen.text.target import Target
 
 FLOAT_BITS = {"half": 16, "float": 32, "double": 64}
@@ -79,6 +80,7 @@ class Module:
     """What the functions of a module have in common: the machine, and declared or defined helper functions by name.
 
     ``elsewhere`` are the declarations of functions that modules before it define.
+    ``lines``: instructions are marked with the user's lines.
     ``fast_math``: the arithmetic of the program itself, not that inside of math functions, may be fused and regrouped.
     ``shadow`` is how many bytes behind the arena its shadow lies, in checked programs (``kernels/checked.py``).
     """
@@ -86,6 +88,7 @@ class Module:
     target: Target
     fast_math: bool = False
     shadow: int | None = None
+    lines: Lines | None = None
     declarations: dict[str, str] = field(default_factory=dict)
     elsewhere: dict[str, str] = field(default_factory=dict)
 
@@ -111,6 +114,8 @@ class Emitter:
         # The label of the block that text is being added to: a ``phi`` names where its values come from.
         self.label = "entry"
         self.allocas: list[str] = []
+        # The graph node that what is written now comes from.
+        self.origin: object = None
         self._counter = 0
         # The outermost block that a pure instruction may move out to: the innermost conditional one.
         self._floor = 0
@@ -126,7 +131,11 @@ class Emitter:
         return f"{prefix}{self._counter}"
 
     def line(self, text: str) -> None:
-        self.blocks[-1].lines.append(text)
+        self.blocks[-1].lines.append(f"{text}{self._mark()}" if text.startswith("  ") else text)
+
+    def _mark(self) -> str:
+        """What tells where an instruction that is written now comes from: ``origin``, where that is asked for."""
+        return "" if self.module.lines is None or self.origin is None else self.module.lines.mark(self.origin)
 
     def start_label(self, label: str) -> None:
         self.line(f"{label}:")
@@ -167,7 +176,7 @@ class Emitter:
                 return found
         block = self.blocks[target]
         value = Value(self.fresh(), elem, width, target)
-        block.lines.append(f"  {value.text} = {rhs}")
+        block.lines.append(f"  {value.text} = {rhs}{self._mark()}")
         block.memo[key] = value
         return value
 

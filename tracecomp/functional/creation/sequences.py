@@ -13,7 +13,7 @@ from tracecomp.functional.creation.creation import constant, finish
 from tracecomp.functional.default_dtype import default_dtype
 from tracecomp.functional.dims import is_index
 from tracecomp.functional.primitives import prim
-from tracecomp.functional.promotion import Number, cast, operand, scalar
+from tracecomp.functional.promotion import Number, bring, cast, operand
 from tracecomp.functional.publish import function
 from tracecomp.ir.types import DType, float64, int64
 
@@ -50,9 +50,9 @@ def _sequence(count: int, start: Number, step: Number, dtype: DType) -> Tensor:
     """start + step * i in ``dtype``; computed in the float64 or int64 range first for exactness."""
     index = create("iota", shape=(count,), axis=0, dtype=_wide(dtype))
     if step != 1:
-        index = prim.mul(index, scalar(step, index.dtype))
+        index = prim.mul(index, bring(step, index.dtype))
     if start != 0:
-        index = prim.add(index, scalar(start, index.dtype))
+        index = prim.add(index, bring(start, index.dtype))
     return cast(index, dtype)
 
 

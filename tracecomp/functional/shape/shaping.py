@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from tracecomp.eager.device import MemoryFormat
 from tracecomp.eager.meta import contiguous
 from tracecomp.eager.tensor import Tensor
-from tracecomp.functional.dims import Sizes, as_shape, infer_size, wrap_dim, wrap_dims
+from tracecomp.functional.dims import Sizes, as_shape, infer_size, plain_shape, wrap_dim, wrap_dims
 from tracecomp.functional.dtype_support import ALL
 from tracecomp.functional.primitives import prim
 from tracecomp.functional.publish import function, publish
@@ -39,7 +39,7 @@ def view(input: Tensor, *size: Sizes | DType, dtype: DType | None = None) -> Ten
         return _view_dtype(input, dtype)
     target = infer_size(as_shape(size), input.numel())
     try:
-        input._data.reshape(target, copy=False)
+        input._data.reshape(plain_shape(target), copy=False)
     except ValueError:
         raise RuntimeError(
             "view size is not compatible with input tensor's size and stride (at least one dimension spans across "

@@ -10,14 +10,15 @@ from typing import Any
 from tracecomp.compiled.backends import Native
 from tracecomp.compiled.function import Compiled
 from tracecomp.inspect import assembly
+from tracecomp.inspect.assembly import with_lines
 from tracecomp.inspect.environment import environment
 from tracecomp.inspect.explain import explained
 from tracecomp.inspect.facts import FunctionFacts, GraphFacts, plain
 from tracecomp.inspect.in_words import short
 from tracecomp.inspect.limits import rates_now
 from tracecomp.inspect.report.stages import Nodes, Texts, kernel_table, scope_paths, stage_table
-from tracecomp.ir.loop_printer import print_kernel
-from tracecomp.ir.program import call_steps
+from tracecomp.ir.loop_printer import kernel_lines
+from tracecomp.ir.program import Kernel, Program, call_steps
 from tracecomp.passes.cost.machine import host
 from tracecomp.runtime import peaks
 
@@ -74,7 +75,7 @@ def program_data(graph: GraphFacts) -> dict[str, Any]:
     paths = dict(zip(numbers, scope_paths(built.graph, list(numbers), inputs), strict=True))
     calls = list(call_steps(built.program.steps))
     kernels = {c.kernel.name: c.kernel for c in calls}
-    bodies = assembly.functions(backend.executable.assembly)
+    bodies, files = assembly.functions(backend.executable.annotated), assembly.files(backend.executable.annotated)
     functions = {c.kernel.name: name for c, name in zip(calls, backend.executable.code.functions, strict=True)}
     facts = plain(graph)
     return {
@@ -95,18 +96,26 @@ def program_data(graph: GraphFacts) -> dict[str, Any]:
         "calls": [{**k, "nodes": sorted({numbers[n] for n in c.nodes if n in numbers})}
                   for k, c in zip(facts["kernels"], calls, strict=True)],
         "kernels": {
-            name: {
-                "schedule": "\n".join(kernel.schedules) or "loops of its own",
-                "loops": print_kernel(kernel).splitlines(),
-                "assembly": _shown(assembly.of_kernel(functions[name], bodies)),
-            }
+            name: _code(kernel, assembly.of_kernel(functions[name], bodies), files, built.program, texts)
             for name, kernel in kernels.items()
         },
     }  # fmt: skip
 
 
-def _shown(functions: dict[str, Sequence[str]]) -> list[str]:
-    return [line for name, body in functions.items() for line in (f"{name}:", *body)]
+def _code(
+    kernel: Kernel, functions: dict[str, Sequence[str]], files: dict[str, str], program: Program, texts: Texts
+) -> dict[str, Any]:
+    """A kernel's schedule, loops and assembly; with each line of these the number of the user's line, or -1."""
+    loops = kernel_lines(kernel)
+    found = [pair for name, body in functions.items() for pair in ((f"{name}:", ""), *with_lines(body, files))]
+    of_loops = [str(program.sources[o]) if o in program.sources else "" for _, o in loops]
+    return {
+        "schedule": "\n".join(kernel.schedules) or "loops of its own",
+        "loops": [line for line, _ in loops],
+        "loopsLines": [texts.number(s) if s else -1 for s in of_loops],
+        "assembly": [line for line, _ in found],
+        "assemblyLines": [texts.number(s) if s else -1 for _, s in found],
+    }
 
 
 def sources(programs: Iterable[dict[str, Any]]) -> dict[str, dict[str, str]]:

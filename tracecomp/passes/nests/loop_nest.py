@@ -267,7 +267,7 @@ class _Builder:
             value = loop.element(value, IndexValue(self._inner_offset()), dtype)
         # Unique within the nest: by how many totals exist, and where in the body the update stands.
         name = f"a{len(self.totals)}_{len(block.stmts)}"
-        block.stmts.append(Update(name, (cast(value, dtype),)))
+        block.stmts.append(Update(name, (cast(value, dtype),), node))
         total = Read(name, dtype, frozenset(self.outer))
         # Partial sums are a number of the graph (``lanes_for``), not of the machine.
         acc = Acc(name, loop.op, dtype, Const(identity(loop.op, dtype), dtype), self.lanes)
@@ -280,7 +280,7 @@ class _Builder:
             value, kept = node.outputs[0], self.kept.get(node)
             # Scratch or a lent row; a value that is only reloaded (no offset) is stored below like any other.
             if kept is not None and kept.offset is not None:
-                block.stmts.append(Store(kept.buffer, kept.offset, expr))
+                block.stmts.append(Store(kept.buffer, kept.offset, expr, origin=node))
             if value in self.stored:
                 offset = linear(self._position(node), value.shape)
                 block.stmts.append(self.params.store(value, offset, expr))

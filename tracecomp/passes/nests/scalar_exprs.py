@@ -72,8 +72,8 @@ class Params:
         """The statement that stores the element of ``value`` at ``offset``."""
         place = self.slices.get(value)
         if place is None:
-            return Store(self.written(value), offset, expr)
-        return Store(self.written(place.whole), place.offset(offset), expr)
+            return Store(self.written(value), offset, expr, origin=value.node)
+        return Store(self.written(place.whole), place.offset(offset), expr, origin=value.node)
 
     def frozen_buffers(self) -> set[Buffer]:
         # By value, not by name: the same buffer may hold a value that lasts in one program and not in another.
@@ -83,6 +83,20 @@ class Params:
     def drop(self, value: Value) -> None:
         """Take back the buffer of a value that turned out to have no memory of its own."""
         self.writes.discard(self.buffers.pop(value).name)
+
+
+def _from(node: Node, expr: Expr, given: Sequence[Expr] = ()) -> Expr:
+    """``expr``, whose operations belong to ``node`` but for those that it was ``given``, or that belong to others."""
+    known: dict[int, Expr] = {id(x): x for x in given}
+
+    def marked(x: Expr) -> Expr:
+        if not isinstance(x, Call) or x.origin is not None:
+            return x
+        if id(x) not in known:
+            known[id(x)] = Call(x.op, tuple(map(marked, x.args)), x.dtype, node)
+        return known[id(x)]
+
+    return marked(expr)
 
 
 DIVISIONS = ("floor_divide", "remainder", "fmod")
@@ -166,11 +180,11 @@ class Evaluator:
             # Integer division by zero traps; PyTorch raises. Floats give infinity or NaN by themselves.
             if node.op.name in DIVISIONS and not out.dtype.is_floating_point:
                 wide[1] = self._divisor(wide[1], position, out.shape)
-            return cast(loop.fn(*wide, **node.attrs), out.dtype)
+            return _from(node, cast(loop.fn(*wide, **node.attrs), out.dtype), wide)
         assert isinstance(loop, Indexed), node
         # The record's own function on symbolic positions: the meaning is written once, in ``ops``.
         reads = [self._reader(v) for v in node.inputs]
-        return self.bind(loop.fn(position, out, reads, [v.type for v in node.inputs], **node.attrs))
+        return _from(node, self.bind(loop.fn(position, out, reads, [v.type for v in node.inputs], **node.attrs)))
 
     def _divisor(self, divisor: Expr, position: Sequence[Index], shape: Sequence[int]) -> Expr:
         """An integer ``divisor``, checked not to be zero. Outside of ``shape`` nobody wants the quotient."""
@@ -203,7 +217,7 @@ class Evaluator:
             # where wrong, so that the load stays inside the buffer until the call fails.
             if expr.op == "checked_index":
                 return self._check(expr)
-            return Call(expr.op, tuple(self.bind(a) for a in expr.args), expr.dtype)
+            return Call(expr.op, tuple(self.bind(a) for a in expr.args), expr.dtype, expr.origin)
         if isinstance(expr, IndexValue):
             return IndexValue(self._checked((expr.index,))[0])
         return expr

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from tracecomp.base import config
+from tracecomp.base.errors import Source
 from tracecomp.ir.graph import Graph, Node, Value
 from tracecomp.ir.index import Index, Var, index
 from tracecomp.ir.program import CallStep, Kernel, Program, Ref, RepeatStep, Slot, Step, WhenStep, WhileStep
@@ -20,6 +21,15 @@ def emitted(frame: Frame) -> Frame:
     emitter = _Emitter(frame)
     program = emitter.program()
     return replace(frame, program=program, constants=tuple(emitter.constants))
+
+
+def _sources(frame: Frame) -> dict[object, Source]:
+    """The lines of all nodes of a frame and of those inside it."""
+    found: dict[object, Source] = {n: o.source for n, o in frame.graph.origin.items() if o.source is not None}
+    for bodies in frame.bodies.values():
+        for body in bodies:
+            found.update(_sources(body))
+    return found
 
 
 class _Places:
@@ -81,9 +91,9 @@ class _Emitter:
             prepared = Slot("prepared", "arena", places.offset(self.frame.flag), 1)
             steps = (WhenStep(Ref(prepared), (), first), *steps)
         slots = (*inputs, *self.constant_slots)
-        fast_math = config.current().fast_math
+        fast_math, sources = config.current().fast_math, _sources(self.frame)
         nbytes = self.frame.nbytes
-        return Program(graph.name, slots, tuple(outputs), nbytes, steps, prepared, fast_math, self.checked)
+        return Program(graph.name, slots, tuple(outputs), nbytes, steps, prepared, fast_math, self.checked, sources)
 
     def _steps(self, tasks: Sequence[Task | ControlTask], places: _Places, begun: set[Value]) -> tuple[Step, ...]:
         """The steps of ``tasks``. ``begun`` are the values that tasks before them have used."""

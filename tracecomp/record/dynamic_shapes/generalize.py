@@ -1,117 +1,133 @@
-"""Recordings for every size of a leading dimension, from a recording and another that confirms it."""
+"""Recordings for every size, from a recording and another that confirms it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tracecomp.eager.tensor import Tensor
-from tracecomp.ir.graph import Graph
+from tracecomp.ir.graph import Graph, Value
 from tracecomp.record.binding import Binding
-from tracecomp.record.dynamic_shapes.instantiate import Instantiated, check_same
 from tracecomp.record.dynamic_shapes.padding import NotSized
-from tracecomp.record.recording import Recording, Split
-from tracecomp.record.results import Given, Seen, bottoms
-from tracecomp.record.symbolic.sym_int import evaluated, forms
+from tracecomp.record.dynamic_shapes.same_graph import check_same
+from tracecomp.record.guards.sizes import SizesGuard
+from tracecomp.record.recording import Recording, Sizes, Split
+from tracecomp.record.results import Given, Seen
+from tracecomp.record.symbolic.sizes import LEAST, SizeSource
+from tracecomp.record.symbolic.sym_int import evaluated, without
+
+BY_SIZE = "the path taken depends on the size itself"
 
 
 @dataclass
 class Sized:
-    """A recording with guards for more sizes, which ``says`` puts in words; ``leaf`` is an argument that has it."""
+    """A recording with guards for more sizes."""
 
     recording: Recording
-    leaf: int
-    says: str
+    guard: SizesGuard
 
-    def size(self, leaves: Sequence[Any]) -> int:
-        """The size of a call."""
-        leaf = leaves[self.leaf]
-        return len(leaf._data if isinstance(leaf, Tensor) else leaf)
+    @property
+    def says(self) -> str:
+        """Which sizes, in words."""
+        paths = self.recording.guards.paths
+        found = []
+        for same, held in zip(self.guard.sources, self.guard.conditions.ranges, strict=True):
+            (kind, *which), axis = same[0]
+            owner = paths[which[0]] if kind == "argument" else self.guard.places[which[0]].where
+            found.append(f"of {owner} along axis {axis} {held.says()}")
+        return ", ".join(found)
 
     def settle(self, leaves: Sequence[Any], attrs: dict[str, Any]) -> dict[str, Any]:
-        """``attrs`` for the size of a call."""
-        return {k: evaluated(x, self.leaf, self.size(leaves)) for k, x in attrs.items()}
+        """``attrs`` for the sizes of a call."""
+        sizes = self.guard.sizes(leaves)
+        return {k: evaluated(x, sizes) for k, x in attrs.items()}
 
-    def stretched(self, graph: Graph, rows: int) -> Instantiated:
-        """The recording's graph, or that of its derivative, for up to ``rows`` rows; NotSized when there is none."""
+    def sizes_of(self, graph: Graph) -> Sizes:
+        """How the recording's graph, or that of its derivative, depends on sizes."""
         split = self.recording.split
-        sizes = split.sizes if split is not None and graph is split.backward else self.recording.sizes
-        assert sizes is not None
-        found = Instantiated(graph, sizes, self.leaf, rows)
-        if not any(found.rows_in):
-            raise NotSized("nothing that has the size is read, only the size itself")
+        found = split.sizes if split is not None and graph is split.backward else self.recording.sizes
+        assert found is not None
         return found
 
 
 def sized(first: Recording, second: Recording) -> Sized:
-    """``second`` for every size, if ``first`` is what that says for another size; NotSized says why not."""
-    leaf = _growing(first, second)
-    assert first.sizes is not None and second.sizes is not None
-    leaves, holds = second.sizes.leading[leaf], second.sizes.ranges[leaf]
-    least = min(holds.value, first.sizes.ranges[leaf].value)
-    if not holds.holds(first.sizes.ranges[leaf].value):
-        where = f"{holds.fixed_at} needs" if holds.fixed_at else "the path taken depends on"
-        raise NotSized(f"{where} the size itself")
-    _check_alike(first, second)
-    size = first.sizes.ranges[leaf].value
-    check_same(first.graph, second.graph, second.sizes, leaf, size)
-    guards = second.guards.for_sizes(leaves, lambda n: n >= least and holds.holds(n))
-    found = Sized(replace(second, guards=guards, calls=0), leaf, _says(second, leaf, least))
-    _check_rows(second, found.stretched(second.graph, holds.value))
-    graphs = [second.graph]
+    """``second`` for every size, if ``first`` is what that says for other sizes; NotSized says why not."""
+    sizes = second.sizes
+    if sizes is None or not sizes.sources:
+        raise NotSized("no size is followed, or numbers are equal to one by chance")
+    values = _values(first, second, sizes)
+    for held, n in zip(sizes.conditions.ranges, values, strict=True):
+        if not held.holds(n):
+            raise NotSized(f"{held.fixed_at} needs the size itself" if held.fixed_at else BY_SIZE)
+    if not sizes.conditions.holds(values):
+        raise NotSized(BY_SIZE)
+    _check_alike(first, second, values)
+    check_same(first.graph, second.graph, sizes, values, size_inputs(second, second.graph, sizes))
     if first.split is not None and second.split is not None:
-        assert second.split.sizes is not None
-        check_same(first.split.backward, second.split.backward, second.split.sizes, leaf, size)
-        graphs.append(second.split.backward)
-    for graph in graphs:  # what works for the size at hand only is found out here and not in a later call
-        found.stretched(graph, 2 * holds.value + 1)
-    return found
+        own = second.split.sizes
+        if own is None:
+            raise NotSized("numbers are equal to a size by chance")
+        backward = second.split.backward
+        check_same(first.split.backward, backward, own, values, size_inputs(second, backward, own))
+    _check_state(second, sizes)
+    for held in sizes.conditions.ranges:
+        held.bound(LEAST, None)
+    guards = second.guards.for_sizes(sizes.conditions, sizes.sources)
+    return Sized(replace(second, guards=guards, calls=0), guards.sizes())
 
 
-def _says(recording: Recording, leaf: int, least: int) -> str:
-    assert recording.sizes is not None
-    holds = recording.sizes.ranges[leaf]
-    text = f"of {recording.guards.paths[leaf]} from {max(least, holds.low)} on"
-    if holds.high is not None:
-        text += f" to {holds.high}"
-    return text + "".join(f", not {n}" for n in sorted(holds.without) if n >= least)
-
-
-def _growing(first: Recording, second: Recording) -> int:
-    """The argument whose first size differs."""
-    if first.sizes is None or second.sizes is None or first.sizes.leading != second.sizes.leading:
-        raise NotSized("sizes of arguments that were equal are not, or numbers are equal to one by chance")
+def _values(first: Recording, second: Recording, sizes: Sizes) -> tuple[int, ...]:
+    """What the sizes of ``second`` are in ``first``, from which it differs in nothing else."""
     before, after = first.guards.shapes(), second.guards.shapes()
     if first.guards.structure != second.guards.structure or before.keys() != after.keys():
         raise NotSized("the arguments have another structure")
-    if any(before[i][1:] != after[i][1:] or len(before[i]) != len(after[i]) for i in before):
-        raise NotSized("other sizes of the arguments than the first differ")
-    differ = [i for i in first.sizes.leading if before[i] != after[i]]
-    if len(differ) != 1:
-        raise NotSized("the arguments differ in no size, or in several")
-    return differ[0]
+    axes = {source for same in sizes.sources for source in same}
+    for holder in before:
+        if len(before[holder]) != len(after[holder]):
+            raise NotSized("an argument has another number of dimensions")
+        for axis, (a, b) in enumerate(zip(before[holder], after[holder], strict=True)):
+            if a != b and SizeSource(holder, axis) not in axes:
+                raise NotSized("sizes differ that are not followed")
+    values = [{before[source.holder][source.axis] for source in same} for same in sizes.sources]
+    if any(len(found) > 1 for found in values):
+        raise NotSized("sizes that were equal are not")
+    if all(min(found) == held.value for found, held in zip(values, sizes.conditions.ranges, strict=True)):
+        raise NotSized("no size differs")
+    return tuple(min(found) for found in values)
 
 
-def _check_alike(first: Recording, second: Recording) -> None:
-    """That two recordings differ at most in their graphs."""
+def _check_alike(first: Recording, second: Recording, values: Sequence[int]) -> None:
+    """That two recordings, the second at the sizes ``values``, differ at most in their graphs."""
     if first.effects or second.effects or first.rebased or second.rebased:
         raise NotSized("the call steps a schedule, or gives an argument a history")
-    pairs = [
-        (_shown_split(first.split), _shown_split(second.split)),
-        ([_bound(b) for b in first.inputs], [_bound(b) for b in second.inputs]),
-        (first.structure, second.structure),
-        (list(map(_shown, first.results)), list(map(_shown, second.results))),
-        ([(_bound(b), n) for b, n in first.updates], [(_bound(b), n) for b, n in second.updates]),
-        ([(_bound(b), n) for b, n in first.writes], [(_bound(b), n) for b, n in second.writes]),
-        ([(_bound(b), _shown(n)) for b, n in first.grads], [(_bound(b), _shown(n)) for b, n in second.grads]),
-        ([(_bound(b), n) for b, n in first.requires_grad], [(_bound(b), n) for b, n in second.requires_grad]),
-        ([(p.number, p.seen) for p in first.predicates], [(p.number, p.seen) for p in second.predicates]),
-        ([(r.place, list(map(_shown, r.results))) for r in first.rebound],
-         [(r.place, list(map(_shown, r.results))) for r in second.rebound]),
-    ]  # fmt: skip
-    if any(a != b for a, b in pairs):
+    if _facts(first, without) != _facts(second, lambda x: evaluated(x, values)):
         raise NotSized("the size changes what the call reads, returns or writes")
+
+
+def _facts(recording: Recording, plain: Callable[[Any], Any]) -> list[Any]:
+    """What a recording is beside its graph; ``plain`` gives sizes as numbers."""
+
+    def shown(result: Any) -> Any:
+        if isinstance(result, Given):
+            return _bound(result.source)
+        if isinstance(result, Seen):
+            steps = [(op.name, {k: plain(v) for k, v in attrs.items()}) for op, attrs in result.steps]
+            own = (result.linked, result.apart, result.history, shown(result.grad), result.kind, result.unwritable)
+            return (shown(result.of), steps, *own)
+        return result
+
+    return [
+        _shown_split(recording.split),
+        [_bound(b) for b in recording.inputs if b.kind != "size"],
+        recording.structure,
+        list(map(shown, recording.results)),
+        [(_bound(b), n) for b, n in recording.updates],
+        [(_bound(b), n) for b, n in recording.writes],
+        [(_bound(b), shown(r)) for b, r in recording.grads],
+        [(_bound(b), flag) for b, flag in recording.requires_grad],
+        [(p.number, p.seen) for p in recording.predicates],
+        [(r.place, list(map(shown, r.results))) for r in recording.rebound],
+    ]
 
 
 def _bound(binding: Binding) -> Any:
@@ -122,32 +138,39 @@ def _bound(binding: Binding) -> Any:
 
 
 def _identity(ref: Any) -> Any:
+    if isinstance(ref, Binding):
+        return _bound(ref)
     return ref if isinstance(ref, int | str) else id(getattr(ref, "group", ref))
-
-
-def _shown(result: Any) -> Any:
-    if isinstance(result, Given):
-        return _bound(result.source)
-    if isinstance(result, Seen):
-        steps = [(op.name, forms(attrs)) for op, attrs in result.steps]
-        own = (result.linked, result.apart, result.history, _shown(result.grad), result.kind, result.unwritable)
-        return (_shown(result.of), steps, *own)
-    return result
 
 
 def _shown_split(split: Split | None) -> Any:
     if split is None:
         return None
-    saved = [b if isinstance(b, int) else _bound(b) for b in split.saved]
+    saved = [b if isinstance(b, int) else _bound(b) for b in split.saved if isinstance(b, int) or b.kind != "size"]
     return saved, [(_bound(b), n) for b, n in split.wanted], split.roots
 
 
-def _check_rows(recording: Recording, stretched: Instantiated) -> None:
-    """That only arguments and results grow."""
-    for binding, rows in zip(recording.inputs, stretched.rows_in, strict=True):
-        if rows is not None and binding.kind != "argument":
+def _check_state(recording: Recording, sizes: Sizes) -> None:
+    """That no other tensors than arguments, those in places, and results change their shapes."""
+    for binding, given in zip(recording.inputs, _open(recording.graph), strict=True):
+        if given in sizes.shapes and binding.kind not in ("argument", "place"):
             raise NotSized("the size changes the shape of state")
-    kept = [n for _, n in recording.updates]
-    kept += [r.number for b in recording.rebound for r in bottoms(b.results)]
-    if any(stretched.rows_out[n] is not None for n in kept):
-        raise NotSized("the call writes values whose shape the size changes")
+
+
+def size_inputs(recording: Recording, graph: Graph, sizes: Sizes) -> dict[Value, int]:
+    """The inputs of a recording's graph, or of its derivative's, that are sizes, with the numbers of these."""
+    given: Sequence[Any] = recording.inputs
+    if recording.split is not None and graph is recording.split.backward:
+        given = recording.split.saved
+    found = {}
+    for b, value in zip(given, _open(graph), strict=False):
+        if isinstance(b, Binding) and b.kind == "size":
+            holder, axis = b.ref
+            which = (holder.ref,) if holder.kind == "argument" else (holder.ref[0].id, holder.ref[1])
+            source = SizeSource((holder.kind, *which), axis)
+            found[value] = next(n for n, same in enumerate(sizes.sources) if source in same)
+    return found
+
+
+def _open(graph: Graph) -> list[Value]:
+    return [i.value for i in graph.inputs if i.role != "constant"]

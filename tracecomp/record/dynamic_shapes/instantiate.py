@@ -1,141 +1,91 @@
-"""One graph for every size, from one that knows how its shapes depend on the size of an argument.
+"""A graph for a box of sizes, from one that knows how its shapes depend on sizes.
 
-The graph is made for some number of rows and computes with padding (``padding.py``), so its shapes are plain numbers;
-how many rows are meant is an input.
+Where the box has one size, its shapes are plain numbers; where it has several, the graph computes with padding
+(``padding.py``) for the largest, and the sizes that are meant are inputs. Inputs and outputs lie in memory as the meant
+sizes say: the graph spreads the inputs' elements over axes with padding, and gathers those of the outputs.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
-from tracecomp.ir.graph import Graph, Node, Value, attrs_key
+from tracecomp.ir.graph import Graph, Node, Value
 from tracecomp.ir.types import TensorType, int64
 from tracecomp.ops.autodiff import Sym
-from tracecomp.ops.prim import prim
-from tracecomp.record.dynamic_shapes.padding import NotSized, Padding, Rows
+from tracecomp.record.dynamic_shapes.padding import Extent, Meant, NotSized, Padding
+from tracecomp.record.dynamic_shapes.rules import apply
 from tracecomp.record.recording import Sizes
-from tracecomp.record.symbolic.sym_int import SymInt, evaluated
-
-_MAY_GROW = frozenset({"shape", "stops"})
-
-
-def check_same(a: Graph, b: Graph, sizes: Sizes, leaf: int, size: int) -> None:
-    """That ``b``, of which ``sizes`` tells, is ``a`` when the size in ``leaf`` is ``size``; NotSized when it is not."""
-    if len(a.nodes) != len(b.nodes) or len(a.inputs) != len(b.inputs):
-        raise NotSized("the size changes which operations there are")
-    # Values of the one graph for those of the other: equal programs meet in the same order, so one walk decides.
-    other: dict[Value, Value] = {}
-    for i, j in zip(a.inputs, b.inputs, strict=True):
-        if (i.name, i.role) != (j.name, j.role) or not _same_data(i.data, j.data):
-            raise NotSized("the size changes what the program reads")
-        _check_type(i.value, j.value, sizes, leaf, size)
-        other[i.value] = j.value
-    for m, n in zip(a.nodes, b.nodes, strict=True):
-        if m.op is not n.op or [other.get(v) for v in m.inputs] != list(n.inputs):
-            raise NotSized("the size changes which operations there are")
-        # Attributes that follow from the size are computed for this one, and then have to agree exactly.
-        attrs = {k: evaluated(v, leaf, size) for k, v in sizes.attrs.get(n, n.attrs).items()}
-        for name in attrs:
-            if attrs_key({name: m.attrs[name]}) != attrs_key({name: attrs[name]}):
-                raise NotSized(
-                    f"{name} of {m.op.name}, at {b.origin[n].source}, is {m.attrs[name]} at one size and "
-                    f"{n.attrs[name]} at another, which is not said to follow from the size"
-                )
-        for v, w in zip(m.outputs, n.outputs, strict=True):
-            _check_type(v, w, sizes, leaf, size)
-            other[v] = w
-    if [other.get(o.value) for o in a.outputs] != [o.value for o in b.outputs]:
-        raise NotSized("the size changes what is computed")
-
-
-def _same_data(a: Any, b: Any) -> bool:
-    if a is None or b is None:
-        return a is b
-    return bool(a.shape == b.shape and a.dtype == b.dtype and a.tobytes() == b.tobytes())
-
-
-def _check_type(a: Value, b: Value, sizes: Sizes, leaf: int, size: int) -> None:
-    if a.dtype is not b.dtype or a.shape != evaluated(sizes.shapes.get(b, b.shape), leaf, size):
-        raise NotSized(f"a value is {a.type} at one size and {b.type} at another")
+from tracecomp.record.size_forms import Box, Form
+from tracecomp.record.symbolic.sym_int import SymInt
 
 
 class Instantiated:
-    """``source``, of which ``sizes`` tells, for ``rows`` as the size in ``leaf``.
+    """``source``, of which ``sizes`` tells, for the sizes in ``box``. The sizes are its first inputs; the
+    ``blocks`` of long sums, by their elements and what is aimed at, its last.
 
-    The size that is meant is its last open input. ``rows_in`` and ``rows_out`` belong to its inputs, without constants
-    and the size, and to its outputs.
+    Inputs and outputs with padding are flat apart from the last axes of plain extents;
     """
 
-    def __init__(self, source: Graph, sizes: Sizes, leaf: int, rows: int) -> None:
-        self.rows = rows
+    def __init__(self, source: Graph, sizes: Sizes, box: Box) -> None:
+        self.box = box
         self.graph = Graph(source.name)
         self._sizes = sizes
-        self._leaf = leaf
         self._made: dict[Value, Sym] = {}
         opened = [i for i in source.inputs if i.role != "constant"]
-        made = [self.graph.add_input(self._type(i.value), i.name, i.role) for i in opened]
-        self.padding = Padding(self.graph, Sym(self.graph, self.graph.add_input(TensorType(int64, ()), "rows", "host")))
-        for i, value in zip(opened, made, strict=True):
-            self._bind(i.value, value)
+        self._scalars = [
+            Sym(self.graph, self.graph.add_input(TensorType(int64, ()), f"n{k}", "host")) for k in range(len(box))
+        ]
+        self.padding = Padding(self.graph, self._scalars, box)
+        for i in opened:
+            self._made[i.value] = self._input(i.value, i.name, i.role)
         for i in source.inputs:
             if i.role == "constant":
-                self._bind(i.value, self.graph.add_input(i.value.type, i.name, i.role, i.data))
+                self._made[i.value] = Sym(self.graph, self.graph.add_input(i.value.type, i.name, i.role, i.data))
         for node in source.nodes:
             self.graph.here = source.origin[node]
             self._node(node)
         for o in source.outputs:
-            self.graph.add_output(self._made[o.value].value, o.name, o.role)
-        self.rows_in = [self._rows(i.value) for i in opened]
-        self.rows_out = [self._rows(o.value) for o in source.outputs]
+            found = self._made[o.value]
+            meant = self._meant(o.value)
+            if any(isinstance(e, Form) for e in meant):
+                found = self.padding.regrouped(found, self._flat(meant))
+            self.graph.add_output(found.value, o.name, o.role)
+        self.blocks = list(self.padding.blocks)
 
-    def _shape(self, v: Value) -> tuple[int, ...]:
-        return self._sizes.shapes.get(v, v.shape)
+    def _meant(self, v: Value) -> Meant:
+        return tuple(map(self._extent, self._sizes.shapes.get(v, v.shape)))
 
-    def _type(self, v: Value) -> TensorType:
-        return TensorType(v.dtype, evaluated(self._shape(v), self._leaf, self.rows))
+    def _extent(self, n: Any) -> Extent:
+        return self.padding.extent(n.form) if type(n) is SymInt else n
 
-    def _rows(self, v: Value) -> Rows | None:
-        """Which axis grows."""
-        found = [(k, n) for k, n in enumerate(self._shape(v)) if type(n) is SymInt and n.leaf == self._leaf]
-        if len(found) > 1:
-            raise NotSized(f"a value of shape {v.shape} grows along more than one axis")
-        return Rows(found[0][0], found[0][1].factor, found[0][1].offset) if found else None
+    def _attr(self, x: Any) -> Any:
+        if type(x) is SymInt:
+            return self.padding.extent(x.form)
+        return tuple(map(self._attr, x)) if isinstance(x, tuple) else x
 
-    def _bind(self, v: Value, value: Value) -> None:
-        self._made[v] = made = Sym(self.graph, value)
-        rows = self._rows(v)
-        if rows is not None:
-            self.padding.known[made] = rows
+    def _flat(self, meant: Meant) -> Meant:
+        """As many elements along one axis, and the last axes of plain extents."""
+        last = max(k for k, e in enumerate(meant) if isinstance(e, Form)) + 1
+        total = Form.constant(1)
+        for extent in meant[:last]:
+            product = total.times(extent if isinstance(extent, Form) else Form.constant(extent))
+            if product is None:
+                raise NotSized("a product of too many sizes")
+            total = product
+        return (total, *meant[last:])
+
+    def _input(self, v: Value, name: str, role: str) -> Sym:
+        meant = self._meant(v)
+        varies = any(isinstance(e, Form) for e in meant)
+        flat = self._flat(meant) if varies else meant
+        given = Sym(self.graph, self.graph.add_input(TensorType(v.dtype, self.padding.lengths(flat)), name, role))
+        return self.padding.regrouped(self.padding.note(given, flat), meant, always=True) if varies else given
 
     def _node(self, node: Node) -> None:
-        known = self._sizes.attrs.get(node, node.attrs)
-        attrs = {name: evaluated(x, self._leaf, self.rows) for name, x in known.items()}
-        for name, x in known.items():
-            if name not in _MAY_GROW and evaluated(x, self._leaf, self.rows + 1) != attrs[name]:
-                raise NotSized(f"{name} of {node.op.name} depends on the size")
-        rows = self._rows(node.outputs[0])
-        if node.op.kind == "random" and rows is not None:
-            found = self._random(self._made[node.inputs[0]], attrs["shape"], rows)
-        else:
-            given = self.padding.operands(node.op, [self._made[v] for v in node.inputs], attrs, rows)
-            found = self.graph.add(node.op, [x.value for x in given], attrs)
-        for v, value in zip(node.outputs, found, strict=True):
-            if value.type != self._type(v):
-                raise NotSized(f"{node.op.name} gives {value.type}, not {self._type(v)}")
-            self._bind(v, value)
-
-    def _random(self, state: Sym, shape: tuple[int, ...], rows: Rows) -> tuple[Value, ...]:
-        """The bits of as many elements as are meant: in which block an element stands depends on their number."""
-        count = math.prod(shape)
-        each = count // shape[rows.axis]
-        if rows.axis or rows.factor * each % 4 or rows.offset * each % 4:
-            raise NotSized("the size changes how many random numbers are drawn, and not by fours")
-        most = count // 4
-        flat = prim.random_bits(state, shape=(4 * most,))
-        blocks = prim.add(prim.mul(self.padding.size, rows.factor * each // 4), rows.offset * each // 4)
-        at = prim.iota(like=state, shape=(count,), axis=0, dtype=int64)
-        word = prim.floor_divide(at, blocks)
-        place = prim.add(prim.mul(word, most), prim.sub(at, prim.mul(word, blocks)))
-        taken = prim.take(flat, prim.minimum(place, 4 * most - 1), axis=0)
-        return (prim.reshape(taken, shape=shape).value,)
+        attrs = {name: self._attr(x) for name, x in self._sizes.attrs.get(node, node.attrs).items()}
+        meant = [self._meant(v) for v in node.outputs]
+        found = apply(self.padding, node.op, [self._made[v] for v in node.inputs], attrs, meant[0])
+        for v, own, made in zip(node.outputs, meant, found, strict=True):
+            if made.type != TensorType(v.dtype, self.padding.lengths(own)):
+                raise NotSized(f"{node.op.name} gives {made.type}, not {own}")
+            self._made[v] = self.padding.note(made, own)

@@ -1,274 +1,233 @@
-"""Graphs that compute with more rows than are asked for, the rows behind the last one being padding.
+"""Graphs that compute with larger sizes than are asked for: what lies behind the last meant element is padding.
 
-A value's *rows* are those along the one axis whose size grows with the call's size n: ``factor * n + offset`` of them
-are meant. Most operators keep rows apart, so padding does no harm there. Where rows meet (sums, products of matrices,
-scattered writes) a rule here replaces padding by what changes nothing; where none can, it says why.
+Along an axis whose size varies, the first elements are meant and the others are padding, whatever it holds. Most
+operators keep elements apart, so padding does no harm there. Where elements meet (sums, products of matrices, scattered
+writes, joins) a rule replaces padding by what changes nothing, or moves it to the end again; where no rule can, it says
+why. Sums must be added in the order of the meant size: ``order.py``.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 from tracecomp.ir.graph import Graph
-from tracecomp.ir.immutable import immutable
-from tracecomp.ir.op import Op
-from tracecomp.ir.scalars import identity
-from tracecomp.ir.types import int64
+from tracecomp.ir.types import TensorType, int64
 from tracecomp.ops.autodiff import Sym
-from tracecomp.ops.contraction import parse_spec
 from tracecomp.ops.prim import prim
+from tracecomp.record.size_forms import Box, Form
 
 
 class NotSized(Exception):
-    """Why a program cannot be compiled for every size."""
+    """Why a program cannot be compiled for every size, or, for the sizes in ``only``, for those of a box."""
+
+    def __init__(self, why: str, only: Iterable[int] = ()) -> None:
+        super().__init__(why)
+        self.only = frozenset(only)
 
 
-@immutable
-class Rows:
-    """The axis that grows, and how many of its entries are meant at size n: ``factor * n + offset``."""
-
-    axis: int
-    factor: int
-    offset: int
-
-    def count(self, size: int) -> int:
-        """How many entries are meant."""
-        return self.factor * size + self.offset
-
-    def size(self, array: Any) -> int:
-        """The size at which all entries of ``array`` are meant."""
-        found: int = (array.shape[self.axis] - self.offset) // self.factor
-        return found
+Extent: TypeAlias = int | Form
+"""How many elements are meant along an axis."""
+Meant: TypeAlias = tuple[Extent, ...]
 
 
-Operands = Sequence[Sym]
-Rule = Callable[["Padding", Op, Operands, dict[str, Any], "Rows | None"], Operands]
+@dataclass(frozen=True)
+class Origin:
+    """What a view or a sum was made of, ``again`` from something alike; its axes are ``axes`` there.
+
+    ``fill`` is what padding must be for masking the one to mask the other; None: anything.
+    """
+
+    of: Sym
+    axes: tuple[int, ...]
+    again: Callable[[Sym], Sym]
+    fill: float | None = None
 
 
 class Padding:
-    """What is known while a padded graph is built: the rows of its values, and the size as a value."""
+    """What is known while a padded graph is built: the meant extents of its values, and the sizes as values."""
 
-    def __init__(self, graph: Graph, size: Sym) -> None:
+    def __init__(self, graph: Graph, sizes: Sequence[Sym], box: Box) -> None:
         self.graph = graph
-        self.size = size
-        self.known: dict[Sym, Rows] = {}
-        self._masks: dict[tuple[int, Rows], Sym] = {}
+        self.box = box
+        self.like = sizes[0]
+        self._sizes = sizes
+        self._meant: dict[Sym, Meant] = {}  # by the object: equal values may stand for several extents
+        self._origins: dict[Sym, Origin] = {}
+        self._counts: dict[Form, Sym] = {}
+        self.blocks: dict[tuple[Form, int], Sym] = {}  # inputs: the block in which so many elements are summed
+        self._masks: dict[tuple[int, Form], Sym] = {}
 
-    def rows(self, x: Sym) -> Rows | None:
-        return self.known.get(x)
+    # ---- extents
 
-    def operands(self, op: Op, given: Operands, attrs: dict[str, Any], rows: Rows | None) -> Operands:
-        """What to apply ``op`` to, so that the rows of its result that are meant, ``rows``, are right."""
-        if rows is None and all(self.rows(x) is None for x in given):
-            return given
-        rule = _RULES.get(op.name) or _KINDS.get(op.kind)
-        if rule is None:
-            raise NotSized(f"{op.name} mixes rows, at {self.graph.here.source}")
-        try:
-            return rule(self, op, given, attrs, rows)
-        except NotSized as reason:
-            types = ", ".join(str(x.type) for x in given)
-            raise NotSized(f"{reason}: {op.name} of {types} at {self.graph.here.source}") from None
+    def extent(self, form: Form) -> Extent:
+        """``form``, or its value where all sizes in the box give the same."""
+        sizes = form.sizes()
+        if all(self.box[k][0] == self.box[k][1] for k in sizes):
+            return form.at([low for low, _ in self.box])
+        return form
 
-    def count(self, rows: Rows) -> Sym:
-        """How many rows are meant."""
-        found: Sym = prim.add(prim.mul(self.size, rows.factor), rows.offset)
+    def length(self, extent: Extent) -> int:
+        """The length of an axis with room for all sizes in the box."""
+        return extent if isinstance(extent, int) else max(extent.bounds(self.box)[1], 1)
+
+    def lengths(self, meant: Meant) -> tuple[int, ...]:
+        """The shape of a padded value."""
+        return tuple(map(self.length, meant))
+
+    def note(self, x: Sym, meant: Meant) -> Sym:
+        """Note what is meant of ``x``."""
+        if any(not isinstance(e, int) for e in meant):
+            self._meant[x] = meant
+        return x
+
+    def came(self, x: Sym, origin: Origin) -> Sym:
+        """Note what ``x`` is a view or a sum of."""
+        self._origins[x] = origin
+        return x
+
+    def meant(self, x: Sym) -> Meant:
+        """What is meant of ``x``."""
+        return self._meant.get(x, x.shape)
+
+    def padded(self, x: Sym) -> bool:
+        """Whether ``x`` has padding."""
+        return x in self._meant
+
+    # ---- values
+
+    def count(self, extent: Extent) -> Sym:
+        """How many elements are meant, as a value."""
+        if isinstance(extent, int):
+            found: Sym = prim.full(like=self.like, value=extent, shape=(), dtype=int64)
+            return found
+        if extent not in self._counts:
+            self._counts[extent] = self._value(extent)
+        return self._counts[extent]
+
+    def _value(self, form: Form) -> Sym:
+        total = prim.full(like=self.like, value=0, shape=(), dtype=int64)
+        for term, factor in form.terms:
+            part = prim.full(like=self.like, value=factor, shape=(), dtype=int64)
+            for atom in term:
+                known = self._sizes[atom] if isinstance(atom, int) else prim.floor_divide(self.count(atom.of), atom.by)
+                part = prim.mul(part, known)
+            total = prim.add(total, part)
+        return total  # type: ignore[no-any-return]
+
+    def block(self, extent: Form, target: int) -> Sym:
+        """How many of the meant elements a long sum takes at a time, as an input: the host finds it out."""
+        key = (extent, target)
+        if key not in self.blocks:
+            name = f"block{len(self.blocks)}"
+            self.blocks[key] = Sym(self.graph, self.graph.add_input(TensorType(int64, ()), name, "host"))
+        return self.blocks[key]
+
+    def places(self, length: int) -> Sym:
+        """0, 1, ... as indices."""
+        found: Sym = prim.iota(like=self.like, shape=(length,), axis=0, dtype=int64)
         return found
 
-    def masked(self, x: Sym, fill: bool | int | float) -> Sym:
-        """``x`` with ``fill`` in its padding."""
-        rows = self.rows(x)
-        if rows is None:
-            return x
-        mask = self._mask(x.shape[rows.axis], rows)
-        shape = tuple(n if i == rows.axis else 1 for i, n in enumerate(x.shape))
-        found: Sym = prim.where(prim.reshape(mask, shape=shape), x, fill)
-        self.known[found] = rows
-        return found
-
-    def _mask(self, length: int, rows: Rows) -> Sym:
-        key = (length, rows)
+    def mask(self, length: int, extent: Form) -> Sym:
+        """Which elements of an axis are meant."""
+        key = (length, extent)
         if key not in self._masks:
-            at = prim.iota(like=self.size, shape=(length,), axis=0, dtype=int64)
-            self._masks[key] = prim.lt(at, self.count(rows))
+            self._masks[key] = prim.lt(self.places(length), self.count(extent))
         return self._masks[key]
+
+    def masked(self, x: Sym, axes: Iterable[int], fill: bool | int | float) -> Sym:
+        """``x`` with ``fill`` in its padding along ``axes``.
+
+        A mask would stand between a sum and what graph passes join with it: the views and the sums of which ``x`` is
+        made. So what these are made of is masked instead.
+        """
+        meant, axes = self.meant(x), tuple(axes)
+        origin = self._origins.get(x)
+        if origin is not None and (origin.fill is None or origin.fill == fill):
+            inner = self.masked(origin.of, [origin.axes[axis] for axis in axes], fill)
+            return x if inner is origin.of else self.note(origin.again(inner), meant)
+        found = x
+        for axis in axes:
+            extent = meant[axis]
+            if not isinstance(extent, int):
+                shape = tuple(n if k == axis else 1 for k, n in enumerate(x.shape))
+                mask = prim.reshape(self.mask(x.shape[axis], extent), shape=shape)
+                found = self.note(prim.where(mask, found, fill), meant)
+        return found
 
     def indices(self, at: Sym, x: Sym, axis: int) -> Sym:
         """Indices into ``x`` along ``axis``: those that hit its padding leave ``x``, padding of ``at`` does not."""
-        found = at
-        rows = self.rows(x)
-        if rows is not None and rows.axis == axis:
-            found = prim.where(prim.lt(at, self.count(rows)), at, x.shape[axis])
-            if at in self.known:
-                self.known[found] = self.known[at]
-        return self.masked(found, 0)
+        extent = self.meant(x)[axis]
+        meant, found = self.meant(at), at
+        if not isinstance(extent, int):
+            found = self.note(prim.where(prim.lt(at, self.count(extent)), at, x.shape[axis]), meant)
+        return self.masked(found, range(len(meant)), 0)
+
+    def moved(self, x: Sym, axis: int, at: Sym, extent: Extent) -> Sym:
+        """The elements ``at``, a row of places, along ``axis`` of ``x``; ``extent`` of them are meant."""
+        found = prim.take(x, at, axis=axis)
+        meant = self.meant(x)
+        return self.note(found, (*meant[:axis], extent, *meant[axis + 1 :]))
+
+    # ---- other divisions into axes
+
+    def regrouped(self, x: Sym, meant: Meant, always: bool = False) -> Sym:
+        """``x`` with its meant elements, in order, as those of other axes.
+
+        ``always``: by places that are computed, whether or not the elements lie there already.
+        """
+        before = self.meant(x)
+        first = 0 if always else _alike(before, meant)
+        last = _alike(before[first:][::-1], meant[first:][::-1], always)
+        one, other = before[first : len(before) - last], meant[first : len(meant) - last]
+        if not always and self._lies_alike(one, other):
+            return self.note(prim.reshape(x, shape=self.lengths(meant)), meant)
+        outer = self.lengths(before[:first])
+        inner = self.lengths(before[len(before) - last :])
+        flat = prim.reshape(x, shape=(*outer, math.prod(self.lengths(one)), *inner))
+        at = self._flat_place(self.order(other), one)
+        found = prim.take(flat, at, axis=first)
+        return self.note(prim.reshape(found, shape=self.lengths(meant)), meant)
+
+    def _lies_alike(self, one: Meant, other: Meant) -> bool:
+        """Whether the meant elements are the first ones of either shape."""
+        prefixes = all(isinstance(e, int) for e in (*one[1:], *other[1:]))
+        return prefixes and math.prod(self.lengths(one)) == math.prod(self.lengths(other))
+
+    def order(self, meant: Meant) -> Sym:
+        """For each element of a padded value, flat, which one of the meant ones it is; padding repeats some of them."""
+        lengths = self.lengths(meant)
+        place = self.places(math.prod(lengths))
+        found: Any = None
+        for axis, extent in enumerate(meant):
+            behind = math.prod(lengths[axis + 1 :])
+            own = place if behind == 1 else prim.floor_divide(place, behind)
+            own = own if axis == 0 else prim.remainder(own, lengths[axis])
+            if not isinstance(extent, int):
+                own = prim.minimum(own, prim.sub(self.count(extent), 1))
+            found = own if found is None else prim.add(prim.mul(found, self.count(extent)), own)
+        return place if found is None else found
+
+    def _flat_place(self, order: Sym, meant: Meant) -> Sym:
+        """Where the meant elements that ``order`` counts lie in a padded value, flat."""
+        lengths = self.lengths(meant)
+        rest, found, step = order, None, 1
+        for axis in reversed(range(len(meant))):
+            own = rest
+            if axis:
+                count = self.count(meant[axis])
+                own, rest = prim.remainder(rest, count), prim.floor_divide(rest, count)
+            part = own if step == 1 else prim.mul(own, step)
+            found = part if found is None else prim.add(found, part)
+            step *= lengths[axis]
+        return order if found is None else found
 
 
-def _expect(held: bool, op: Op) -> None:
-    if not held:
-        raise NotSized("it mixes rows")
-
-
-def _elementwise(p: Padding, op: Op, xs: Operands, attrs: dict[str, Any], rows: Rows | None) -> Operands:
-    rank = max(x.ndim for x in xs)
-    for x in xs:
-        own = p.rows(x)
-        if own is not None:
-            _expect(rows == Rows(own.axis + rank - x.ndim, own.factor, own.offset), op)
-    return xs
-
-
-def _any(p: Padding, op: Op, xs: Operands, attrs: dict[str, Any], rows: Rows | None) -> Operands:
-    """Operators whose meant rows need no others than those before them."""
-    return xs
-
-
-_COMBINED_BY = {
-    "sum": "add", "prod": "mul", "any": "or", "all": "and", "max": "max", "argmax": "max", "min": "min",
-    "argmin": "min",
-}  # fmt: skip
-
-
-def _reduction(p: Padding, op: Op, xs: Operands, attrs: dict[str, Any], rows: Rows | None) -> Operands:
-    (x,) = xs
-    own = p.rows(x)
-    if own is None or own.axis not in attrs["axes"]:
-        return xs
-    return [p.masked(x, identity(_COMBINED_BY[op.name], x.dtype))]
-
-
-def _contract(p: Padding, op: Op, xs: Operands, attrs: dict[str, Any], rows: Rows | None) -> Operands:
-    *ins, out = parse_spec(attrs["spec"])
-    labels = {labels[own.axis] for x, labels in zip(xs, ins, strict=True) if (own := p.rows(x)) is not None}
-    summed = any(label not in out for label in labels)
-    return [p.masked(x, x.dtype.python(0)) for x in xs] if summed else xs
-
-
-def _convolution(p: Padding, op: Op, xs: Operands, attrs: dict[str, Any], rows: Rows | None) -> Operands:
-    x, w = xs
-    first = p.rows(x)
-    _expect(first is not None and first.axis == 0, op)
-    if op.name == "conv_weight":
-        return [p.masked(x, 0.0), p.masked(w, 0.0)]
-    _expect(p.rows(w) is None and rows == first, op)
-    return xs
-
-
-def _reshape(p: Padding, op: Op, xs: Operands, attrs: dict[str, Any], rows: Rows | None) -> Operands:
-    own = p.rows(xs[0])
-    _expect(rows is not None and own is not None, op)
-    assert rows is not None and own is not None
-    before, after = xs[0].shape[: own.axis], attrs["shape"][: rows.axis]
-    _expect(math.prod(before) == math.prod(after), op)
-    return xs
-
-
-def _expand(p: Padding, op: Op, xs: Operands, attrs: dict[str, Any], rows: Rows | None) -> Operands:
-    own = p.rows(xs[0])
-    _expect(own is None or rows == Rows(own.axis + len(attrs["shape"]) - xs[0].ndim, own.factor, own.offset), op)
-    return xs
-
-
-def _slice(p: Padding, op: Op, xs: Operands, attrs: dict[str, Any], rows: Rows | None) -> Operands:
-    own = p.rows(xs[0])
-    _expect(rows is None or (own is not None and rows.axis == own.axis), op)
-    return xs
-
-
-def _slice_update(p: Padding, op: Op, xs: Operands, attrs: dict[str, Any], rows: Rows | None) -> Operands:
-    base, new = xs
-    own, other = p.rows(base), p.rows(new)
-    if own is not None and other is not None:
-        _expect(own.axis == other.axis and attrs["stops"][own.axis] == base.shape[own.axis], op)
-        _expect(attrs["steps"][own.axis] == 1, op)
-    return xs
-
-
-def _flip(p: Padding, op: Op, xs: Operands, attrs: dict[str, Any], rows: Rows | None) -> Operands:
-    own = p.rows(xs[0])
-    _expect(own is not None and own.axis not in attrs["axes"], op)
-    return xs
-
-
-def _along_others(p: Padding, op: Op, xs: Operands, attrs: dict[str, Any], rows: Rows | None) -> Operands:
-    """Operators that move elements along one axis only, or each window of some last axes by itself."""
-    axes = {attrs["axis"]} if "axis" in attrs else set(range(xs[0].ndim - len(attrs["sizes"]), xs[0].ndim))
-    if op.kind == "window":
-        axes = set(range(xs[0].ndim - 2 * len(attrs["sizes"]), xs[0].ndim))
-    for x in xs:
-        own = p.rows(x)
-        _expect(own is None or (own.axis not in axes and own == rows), op)
-    return xs
-
-
-def _pad(p: Padding, op: Op, xs: Operands, attrs: dict[str, Any], rows: Rows | None) -> Operands:
-    _expect(rows is not None and rows == p.rows(xs[0]), op)
-    assert rows is not None
-    _expect(not any(attrs[name][rows.axis] for name in ("low", "high", "interior")), op)
-    return xs
-
-
-def _take(p: Padding, op: Op, xs: Operands, attrs: dict[str, Any], rows: Rows | None) -> Operands:
-    x, at = xs
-    axis, own, chosen = attrs["axis"], p.rows(x), p.rows(at)
-    if chosen is not None:
-        _expect(rows == Rows(axis + chosen.axis, chosen.factor, chosen.offset), op)
-    elif own is not None and own.axis != axis:
-        moved = own.axis if own.axis < axis else own.axis + at.ndim - 1
-        _expect(rows == Rows(moved, own.factor, own.offset), op)
-    return [x, p.indices(at, x, axis)]
-
-
-def _gather(p: Padding, op: Op, xs: Operands, attrs: dict[str, Any], rows: Rows | None) -> Operands:
-    x, at = xs
-    own, chosen = p.rows(x), p.rows(at)
-    _expect(rows == chosen, op)
-    _expect(own is None or own.axis == attrs["axis"] or own == chosen, op)
-    return [x, p.indices(at, x, attrs["axis"])]
-
-
-def _put(p: Padding, op: Op, xs: Operands, attrs: dict[str, Any], rows: Rows | None) -> Operands:
-    base, at, src = xs
-    axis, own, chosen, given = attrs["axis"], p.rows(base), p.rows(at), p.rows(src)
-    if chosen is not None:
-        _expect(given == Rows(axis + chosen.axis, chosen.factor, chosen.offset), op)
-        src = _neutral(p, op, src, attrs["mode"])
-    elif given is not None:
-        moved = given.axis if given.axis < axis else given.axis - at.ndim + 1
-        _expect(own == Rows(moved, given.factor, given.offset) and moved != axis, op)
-    return [base, p.indices(at, base, axis), src]
-
-
-def _scatter(p: Padding, op: Op, xs: Operands, attrs: dict[str, Any], rows: Rows | None) -> Operands:
-    base, at, src = xs
-    axis, own, chosen = attrs["axis"], p.rows(base), p.rows(at)
-    if chosen is not None and (chosen.axis == axis or own != chosen):
-        _expect(own is None or own.axis == axis, op)
-        src = _neutral(p, op, src, attrs["mode"])
-    return [base, p.indices(at, base, axis), src]
-
-
-def _neutral(p: Padding, op: Op, src: Sym, mode: str) -> Sym:
-    """``src`` with padding whose writes change nothing."""
-    _expect(mode != "set" and p.rows(src) is not None, op)
-    return p.masked(src, identity(mode, src.dtype))
-
-
-def _searchsorted(p: Padding, op: Op, xs: Operands, attrs: dict[str, Any], rows: Rows | None) -> Operands:
-    own = p.rows(xs[0])
-    _expect(own is None or (own.axis < xs[0].ndim - 1 and own == rows), op)
-    return xs
-
-
-_RULES: dict[str, Rule] = {
-    "contract": _contract, "reshape": _reshape, "permute": _any, "expand": _expand, "slice": _slice, "flip": _flip,
-    "windows": _along_others, "slice_update": _slice_update, "take": _take, "gather": _gather, "put": _put,
-    "scatter": _scatter, "searchsorted": _searchsorted,
-    **dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin", "recurrence"), _any),
-}  # fmt: skip
-_KINDS: dict[str, Rule] = {
-    "elementwise": _elementwise, "reduction": _reduction, "creation": _any, "convolution": _convolution,
-    "pad": _pad, "concat": _along_others, "sort": _along_others, "window": _along_others,
-}  # fmt: skip
+def _alike(one: Meant, other: Meant, plain: bool = False) -> int:
+    """How many of the first extents are the same; ``plain``: and known."""
+    for k, (a, b) in enumerate(zip(one, other, strict=False)):
+        if a != b or (plain and not isinstance(a, int)):
+            return k
+    return min(len(one), len(other))

@@ -76,7 +76,7 @@ class TensorGuard:
         if t._linked:
             refresh(t)
         if (
-            array.shape != self.shape
+            self.shape != array.shape
             or type(array) is MetaArray
             or (array.dtype is not self.dtype and array.dtype != self.dtype)
             or (t._requires_grad or t._grad_fn is not None) is not self.requires_grad
@@ -149,7 +149,7 @@ class ArrayGuard:
 
     def check(self, leaves: Sequence[Any]) -> str | None:
         a = leaves[self.leaf]
-        if not isinstance(a, np.ndarray) or a.dtype != self.dtype or a.shape != self.shape:
+        if not isinstance(a, np.ndarray) or a.dtype != self.dtype or self.shape != a.shape:
             return f"argument {self.path} went from an array {self.dtype}{list(self.shape)} to {short(a)}"
         if self.contents is not None and not np.array_equal(a, self.contents, equal_nan=a.dtype.kind in "fc"):
             return f"the contents of the array {self.path} changed"
@@ -158,22 +158,6 @@ class ArrayGuard:
     def explain(self) -> str:
         what = "an array" if self.contents is None else "the array"
         return f"argument {self.path} is {what} {self.dtype}{list(self.shape)}"
-
-    def native_row(self, rows: Rows) -> bool:
-        return False
-
-
-@dataclass(slots=True)
-class OneSize:
-    """Some arguments have the same first size."""
-
-    leaves: Sequence[int]
-
-    def check(self, leaves: Sequence[Any]) -> str | None:
-        return "the first sizes of the arguments differ" if len({len(leaves[i]) for i in self.leaves}) > 1 else None
-
-    def explain(self) -> str:
-        return f"arguments {', '.join(map(str, self.leaves))} have the same first size"
 
     def native_row(self, rows: Rows) -> bool:
         return False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from copy import copy
 from dataclasses import replace
 from typing import Any
@@ -17,13 +17,13 @@ from tracecomp.record.guards.guard import (
     ArrayGuard,
     Guard,
     NumberGuard,
-    OneSize,
     SameTensors,
     TensorGuard,
     ValueGuard,
 )
 from tracecomp.record.guards.memory import MemoryGuard
 from tracecomp.record.guards.reads import Reads
+from tracecomp.record.guards.sizes import AnySize, SizesGuard
 from tracecomp.record.guards.slots import StateSlot
 from tracecomp.record.guards.snapshots import MISSING, MODULE_INTERNALS, ById, alike, freeze
 from tracecomp.record.guards.state_guards import (
@@ -39,24 +39,10 @@ from tracecomp.record.guards.state_guards import (
     SlotsApart,
     _optimizer_hooks,
 )
+from tracecomp.record.size_range import Conditions
+from tracecomp.record.symbolic.sizes import Holder, SizeSource
 from tracecomp.record.symbolic.sym_scalar import followed
 from tracecomp.record.traced_value import GradSlot
-
-
-class _Growing(tuple[int, ...]):
-    """Equal to shapes that differ from it at most in a first size for which something ``holds``."""
-
-    holds: Callable[[int], bool]
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, tuple) or len(other) != len(self) or other[1:] != self[1:]:
-            return False
-        return self.holds(other[0])
-
-    def __ne__(self, other: object) -> bool:
-        return not self == other
-
-    __hash__ = tuple.__hash__
 
 
 class Guards:
@@ -70,7 +56,6 @@ class Guards:
         self.paths = paths
         self.asked: set[int] = set()
         self.arguments = [_argument(i, leaf, paths[i], i in numbers) for i, leaf in enumerate(leaves)]
-        self.one_size = OneSize(())
         self.places = [SlotGuard(place, follow) for place in places]
         self.reads = Reads(frozenset({place.id for place in places}))
         self.modules = ModulesGuard(self.reads.places)
@@ -145,29 +130,48 @@ class Guards:
             found.append(NotCaptured(arguments, {id(t): t for t in state}))
         return found
 
-    def shapes(self) -> dict[int, tuple[int, ...]]:
-        """The shapes of tensor and array arguments."""
-        return {g.leaf: g.shape for g in self.arguments if isinstance(g, TensorGuard | ArrayGuard)}
+    def shapes(self) -> dict[Holder, tuple[int, ...]]:
+        """The shapes of tensors and arrays among the arguments and in places."""
+        found: dict[Holder, tuple[int, ...]] = {
+            ("argument", g.leaf): g.shape for g in self.arguments if isinstance(g, TensorGuard | ArrayGuard)
+        }
+        for held in self.places:
+            found |= held.shapes()
+        return found
+
+    def shapes_now(self, leaves: Sequence[Any]) -> dict[Holder, tuple[int, ...]]:
+        """What the shapes of the same tensors and arrays are in a call; () for what is none."""
+        found: dict[Holder, Any] = {("argument", n): x for n, x in enumerate(leaves)}
+        for held in self.places:
+            found |= {("place", held.place.id, n): x for n, x in enumerate(held.place.leaves())}
+        arrays = {k: x._data if isinstance(x, Tensor) else x for k, x in found.items()}
+        return {k: arrays[k].shape if isinstance(arrays.get(k), np.ndarray) else () for k in self.shapes()}
 
     @property
     def takes_arrays(self) -> bool:
         """Whether an argument is a numpy array."""
         return any(isinstance(g, ArrayGuard) for g in self.arguments)
 
-    def for_sizes(self, leaves: Sequence[int], holds: Callable[[int], bool]) -> Guards:
-        """Guards that let the first size of ``leaves`` be any one for which something ``holds``."""
-        found = copy(self)
+    def sizes(self) -> SizesGuard:
+        """The guard on sizes that calls may change."""
+        return next(g for g in self.list if isinstance(g, SizesGuard))
 
-        def growing(g: Guard) -> Guard:
-            if not isinstance(g, TensorGuard | ArrayGuard) or g.leaf not in leaves:
-                return g
-            shape = _Growing(g.shape)
-            shape.holds = holds
-            return replace(g, shape=shape)
+    def for_sizes(self, conditions: Conditions, sources: Sequence[Sequence[SizeSource]]) -> Guards:
+        """Guards that let the sizes of ``sources`` be others, as far as ``conditions`` hold."""
+        found = copy(self)
+        axes: dict[Holder, set[int]] = {}
+        for source in (s for same in sources for s in same):
+            axes.setdefault(source.holder, set()).add(source.axis)
+
+        def growing(g: Any) -> Any:
+            own = axes.get(("argument", g.leaf))
+            return g if own is None else replace(g, shape=AnySize(g.shape, own))
 
         found.arguments = list(map(growing, self.arguments))
-        found.one_size = OneSize(leaves)
-        found.list = [*found.arguments, found.one_size, *self.list[len(self.arguments) :]]
+        found.places = [held.for_sizes(axes) for held in self.places]
+        guard = SizesGuard(conditions, sources, {h.place.id: h.place for h in self.places})
+        rest = [g for g in self.list[len(self.arguments) :] if not isinstance(g, SlotGuard)]
+        found.list = [*found.arguments, *found.places, guard, *rest]
         return found
 
     def miss(self, structure: Any, leaves: Sequence[Any]) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ from tracecomp.functional import default_dtype as dtype_setting
 from tracecomp.functional.default_dtype import default_dtype
 from tracecomp.record.binding import Binding, tensor_of
 from tracecomp.record.guards.guard import Rows, sharing, tensor_miss
+from tracecomp.record.guards.sizes import AnySize
 from tracecomp.record.guards.slots import StateSlot, leaves_of, slot_id, tensors_in
 from tracecomp.record.guards.snapshots import (
     MISSING,
@@ -26,6 +28,7 @@ from tracecomp.record.guards.snapshots import (
     module_snapshot,
     short,
 )
+from tracecomp.record.symbolic.sizes import Holder
 from tracecomp.record.symbolic.sym_scalar import followed
 
 _NAMES = ("gradient mode", "inference mode", "default dtype", "autocast")
@@ -302,9 +305,22 @@ class SlotGuard:
             if t._linked:
                 refresh(t)
             kind = (t._data.dtype, t._data.shape, t.requires_grad)
-            if kind != before:
+            if before != kind:
                 return f"{self.place.where} changed from {_kind(before)} to {_kind(kind)}"
         return None
+
+    def shapes(self) -> dict[Holder, tuple[int, ...]]:
+        """The shapes of its tensors."""
+        kinds = iter(self.types)
+        return {("place", self.place.id, n): next(kinds)[1] for n, x in enumerate(self.leaves) if isinstance(x, Tensor)}
+
+    def for_sizes(self, axes: Mapping[Holder, Set[int]]) -> SlotGuard:
+        """A guard that lets sizes along ``axes`` be others."""
+        found = copy(self)
+        shapes = [AnySize(shape, axes.get(holder, frozenset())) for holder, shape in self.shapes().items()]
+        kinds = zip(self.types, shapes, strict=True)
+        found.types = [(dtype, shape, requires_grad) for (dtype, _, requires_grad), shape in kinds]
+        return found
 
     def change(self) -> str | None:
         """Says so when it holds something else than other tensors and numbers."""

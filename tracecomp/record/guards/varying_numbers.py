@@ -10,7 +10,7 @@ from tracecomp.record.pytree import direct, flatten_call
 from tracecomp.record.symbolic.sym_scalar import followed
 
 
-class Varying:
+class VaryingNumbers:
     """What the calls of one function have shown, by the structure of their arguments.
 
     A number in which alone a call differs from a recorded one is followed in the next recording. If Python asks there

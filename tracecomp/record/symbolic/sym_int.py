@@ -1,56 +1,54 @@
-"""Sizes that calls may change: ints that know how they follow from the first size of an argument.
+"""Sizes that calls may change: ints that know how they follow from sizes of arguments.
 
-While a program is recorded for every size, shapes hold such ints. Sums and products with plain numbers are such ints
-again; comparisons give the answer and narrow the sizes for which the recording holds; what cannot be said of other
-sizes fixes the one at hand. So the recording is right for the sizes in its ``Range``. The field calls them dynamic
-shapes, and such a size a SymInt.
+While a program is recorded for every size, shapes hold such ints. Sums, products and quotients are such ints again;
+comparisons give the answer and narrow the sizes for which the recording holds; what cannot be said of other sizes fixes
+the one at hand. So the recording is right for the sizes that its ``Conditions`` let through. The field calls them
+dynamic shapes, and such a size a SymInt.
 """
 
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Sequence
 from typing import Any
 
+from tracecomp.base.errors import is_user_file
 from tracecomp.eager.modes import modes, no_grad
 from tracecomp.ir.graph import Graph, Node, Value
 from tracecomp.ir.op import Op
 from tracecomp.ir.types import TensorType
 from tracecomp.record.context import RecordingContext
+from tracecomp.record.size_forms import Form
 from tracecomp.record.symbolic.sym_scalar import SymScalar, arithmetic
 
 
-class SymInt(int):
-    """``factor`` times a size, the one in ``leaf``, plus ``offset``."""
+class SymInt:
+    """The value of a formula of sizes.
 
-    recorder: RecordingContext
-    leaf: int
-    factor: int
-    offset: int
+    It is no int, though ``isinstance`` says so: C code, as that of ``range``, asks for an int by ``__index__``, and a
+    size that was asked for is fixed.
+    """
 
-    def __new__(cls, recorder: RecordingContext, leaf: int, factor: int, offset: int) -> SymInt:
-        made = super().__new__(cls, factor * recorder.ranges[leaf].value + offset)
-        made.recorder, made.leaf, made.factor, made.offset = recorder, leaf, factor, offset
-        return made
+    __slots__ = ("form", "recorder", "value")
 
-    @property
-    def value(self) -> int:
-        """The plain int."""
-        return self.real
+    def __init__(self, recorder: RecordingContext, form: Form) -> None:
+        self.recorder = recorder
+        self.form = form
+        self.value = form.at(recorder.conditions.values)
+
+    __class__ = property(lambda self: int)
 
     @property
     def live(self) -> bool:
         """Whether its recording is what runs."""
         return modes.recorder is self.recorder and self.recorder.open
 
-    def at(self, size: int) -> int:
-        """What it is when the size is ``size``."""
-        return self.factor * size + self.offset
-
     def fix(self) -> int:
-        """The plain int; the recording holds for this size only."""
-        if self.live:
-            self.recorder.ranges[self.leaf].fix()
+        """The plain int; the recording holds for this size only, unless a text is made that every call makes again."""
+        if self.live and not self.recorder.quiet:
+            for number in self.form.sizes():
+                self.recorder.conditions.ranges[number].fix()
         return self.value
 
     def number(self) -> Any:
@@ -61,8 +59,7 @@ class SymInt(int):
     def tensor(self) -> Any:
         """Its value in the graph."""
         with no_grad():
-            size = self.recorder.size_tensor(self.leaf)
-            return size * self.factor + self.offset
+            return self.form.evaluate(self.recorder.size_tensor)
 
     def __tracecomp_tensor__(self) -> Any:
         return self.tensor if self.live else None
@@ -70,8 +67,19 @@ class SymInt(int):
     def __reduce__(self) -> Any:
         return int, (self.value,)
 
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.value, name)
+
+    @property
+    def __graph_key__(self) -> Any:
+        """What tells it from other attributes of operators."""
+        return ("size", self.form)
+
+    def __index__(self) -> int:
+        return self.fix()
+
     def __hash__(self) -> int:
-        return int.__hash__(self)
+        return hash(self.fix())
 
     def __add__(self, other: Any) -> Any:
         return _sum(self, other, 1, 1)
@@ -87,11 +95,8 @@ class SymInt(int):
     def __mul__(self, other: Any) -> Any:
         if isinstance(other, float) and self.live:
             return self.number() * other
-        if type(other) is SymInt and self.live:
-            return self.fix() * other.fix()
-        if not isinstance(other, int) or not self.live:
-            return _plainly("mul", self, other)
-        return _form(self, self.factor * other, self.offset * other)
+        found = self.form.times(form_of(other, self.recorder)) if isinstance(other, int) and self.live else None
+        return _plainly("mul", self, other) if found is None else made(self.recorder, found)
 
     __rmul__ = __mul__
 
@@ -99,7 +104,7 @@ class SymInt(int):
         return self * -1
 
     def __abs__(self) -> Any:
-        return self if self >= 0 else -self
+        return -self if _compare("lt", self, 0) else self
 
     def __floordiv__(self, other: Any) -> Any:
         return _divided(self, other)[0]
@@ -109,6 +114,15 @@ class SymInt(int):
 
     def __divmod__(self, other: Any) -> Any:
         return _divided(self, other)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return _divided_by(other, self)[0]
+
+    def __rmod__(self, other: Any) -> Any:
+        return _divided_by(other, self)[1]
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return _divided_by(other, self)
 
     def __truediv__(self, other: Any) -> Any:
         return _quotient(self, other) if self.live else _plainly("truediv", self, other)
@@ -125,26 +139,59 @@ class SymInt(int):
         return self
 
     def __bool__(self) -> bool:
-        return bool(self != 0)
+        return bool(_compare("ne", self, 0))
 
     def __repr__(self) -> str:
-        return repr(self.value)
+        return repr(self._told())
+
+    def _told(self) -> int:
+        """The plain int for a text: a message of this package, or one of the program, which then depends on it."""
+        return self.fix() if is_user_file(sys._getframe(2).f_code.co_filename) else self.value
 
     __str__ = __repr__
 
     def __format__(self, spec: str) -> str:
-        return format(self.value, spec)
+        return format(self._told(), spec)
+
+
+def _is_size(x: Any) -> bool:
+    return type(x) is SymInt
 
 
 def _plainly(name: str, x: SymInt, other: Any) -> Any:
-    """A method of ``int``, after fixing what stands for sizes."""
-    if type(other) is SymInt:
-        other = other.fix()
-    return getattr(int, f"__{name}__")(x.fix(), other)
+    """What Python's operator gives for plain numbers, on which the recording depends from now on."""
+    if not isinstance(other, int | float):
+        return NotImplemented
+    if name in _REFLECTED:
+        return _REFLECTED[name](plain(other), x.fix())
+    return getattr(operator, _OPERATORS.get(name, name))(x.fix(), plain(other))
 
 
-def _form(x: SymInt, factor: int, offset: int) -> Any:
-    return SymInt(x.recorder, x.leaf, factor, offset) if factor else offset
+_OPERATORS = {"and": "and_", "or": "or_"}
+_REFLECTED: dict[str, Any] = {
+    "rtruediv": operator.truediv, "rpow": operator.pow, "rand": operator.and_, "ror": operator.or_,
+    "rlshift": operator.lshift, "rrshift": operator.rshift, "rxor": operator.xor,
+}  # fmt: skip
+
+
+def plain(x: Any) -> Any:
+    """``x``, or the number that it stands for, on which the recording depends from now on."""
+    return x.fix() if type(x) is SymInt else x
+
+
+def shown(x: Any) -> Any:
+    """``x``, or the number that it stands for."""
+    return x.value if type(x) is SymInt else x
+
+
+def form_of(x: Any, recorder: RecordingContext) -> Form:
+    """The formula of a size of this recording, or of a plain number."""
+    return x.form if type(x) is SymInt and x.recorder is recorder else Form.constant(shown(x))
+
+
+def made(recorder: RecordingContext, form: Form) -> Any:
+    """The value of ``form``: a plain int if it is constant."""
+    return form.at(()) if form.is_constant else SymInt(recorder, form)
 
 
 def _sum(x: SymInt, other: Any, sign: int, of_other: int) -> Any:
@@ -153,12 +200,8 @@ def _sum(x: SymInt, other: Any, sign: int, of_other: int) -> Any:
     if not isinstance(other, int):
         return NotImplemented
     if not x.live:
-        return sign * x.value + of_other * other.real
-    if type(other) is not SymInt:
-        return _form(x, sign * x.factor, sign * x.offset + of_other * other)
-    if other.leaf != x.leaf or other.recorder is not x.recorder:
-        return sign * x.fix() + of_other * other.fix()
-    return _form(x, sign * x.factor + of_other * other.factor, sign * x.offset + of_other * other.offset)
+        return sign * x.value + of_other * shown(other)
+    return made(x.recorder, Form.constant(0).plus(x.form, sign).plus(form_of(other, x.recorder), of_other))
 
 
 def _quotient(a: Any, b: Any) -> Any:
@@ -168,45 +211,42 @@ def _quotient(a: Any, b: Any) -> Any:
 
 
 def _divided(x: SymInt, other: Any) -> Any:
-    """Quotient and remainder, where the divisor divides what depends on the size."""
-    if not isinstance(other, int):
-        return NotImplemented, NotImplemented
-    if x.live and type(other) is SymInt and other.leaf == x.leaf and not x.offset and not other.offset:
-        if x.factor % other.factor == 0:
-            return x.factor // other.factor, 0
-    elif x.live and type(other) is not SymInt and other > 0 and x.factor % other == 0:
-        return _form(x, x.factor // other, x.offset // other), x.offset % other
-    return divmod(x.fix(), other.fix() if type(other) is SymInt else other)
+    """Quotient and remainder."""
+    if isinstance(other, int) and x.live and other > 0:
+        exact = x.form.exactly_over(form_of(other, x.recorder))
+        if exact is not None:
+            return made(x.recorder, exact), 0
+        if not _is_size(other):
+            quotient = made(x.recorder, x.form.over(other))
+            return quotient, x - quotient * other
+    return divmod(x.fix(), plain(other))
+
+
+def _divided_by(number: Any, x: SymInt) -> Any:
+    """Quotient and remainder of a plain number; the recording holds for the sizes that give the same quotient."""
+    if not isinstance(number, int) or not x.live or not _compare("gt", x, 0):
+        return divmod(number, x.fix())
+    quotient = number // x.value
+    remainder = number - quotient * x
+    return (quotient, remainder) if 0 <= remainder < x else divmod(number, x.fix())
 
 
 def _compare(name: str, x: SymInt, other: Any) -> Any:
     """A comparison; the recording holds for the sizes that give the same answer."""
-    op = getattr(operator, name)
     if not isinstance(other, int):
-        return getattr(int, f"__{name}__")(x, other)
-    found = op(x.value, other.real)
-    if not x.live:
-        return found
-    difference = _sum(x, other, 1, -1)
-    if type(difference) is not SymInt:
-        return found
-    factor, offset, sizes = difference.factor, difference.offset, x.recorder.ranges[x.leaf]
-    if name in ("eq", "ne"):
-        if found == (name == "eq"):
-            sizes.fix()
-        elif offset % factor == 0:
-            sizes.without.add(-offset // factor)
-    elif (name in ("ge", "gt")) == found:  # the difference is large
-        sizes.narrow(factor, offset, int(name in ("gt", "le")))
-    else:
-        sizes.narrow(-factor, -offset, int(name in ("lt", "ge")))
+        return getattr(operator, name)(x.fix(), other) if isinstance(other, float) else NotImplemented
+    found = getattr(operator, name)(x.value, shown(other))
+    if x.live:
+        difference = x.form.plus(form_of(other, x.recorder), -1)
+        if not difference.is_constant:
+            x.recorder.conditions.learn(name, difference, found)
     return found
 
 
 def _define() -> None:
     for name in ("lt", "le", "gt", "ge", "eq", "ne"):
         setattr(SymInt, f"__{name}__", lambda self, other, name=name: _compare(name, self, other))
-    for name in ("rfloordiv", "rmod", "rdivmod", "pow", "rpow", "lshift", "rshift", "and", "or", "xor", "rand", "ror"):
+    for name in (*_REFLECTED.keys() - {"rtruediv"}, "pow", "lshift", "rshift", "and", "or", "xor"):
         setattr(SymInt, f"__{name}__", lambda self, other, name=name: _plainly(name, self, other))
     for name in ("float", "int", "invert"):
         setattr(SymInt, f"__{name}__", lambda self, name=name: getattr(int, f"__{name}__")(self.fix()))
@@ -223,6 +263,11 @@ class SizedGraph(Graph):
         self.shapes: dict[Value, tuple[int, ...]] = {}
         self.attrs: dict[Node, dict[str, Any]] = {}
         self.unclear = False
+
+    def set_shape(self, value: Value, shape: tuple[int, ...]) -> None:
+        """Note the shape of ``value`` if it depends on sizes."""
+        if _depends(shape):
+            self.shapes[value] = shape
 
     def shape(self, value: Value) -> tuple[int, ...]:
         """The shape of ``value``, with SymInts."""
@@ -267,17 +312,17 @@ def without(x: Any) -> Any:
     return tuple(map(without, x)) if isinstance(x, tuple) else x
 
 
-def evaluated(x: Any, leaf: int, size: int) -> Any:
-    """``x`` with plain ints in place of SymInts, when the size in ``leaf`` is ``size``."""
+def evaluated(x: Any, sizes: Sequence[int]) -> Any:
+    """``x`` with plain ints in place of SymInts, for ``sizes``."""
     if type(x) is SymInt:
-        return x.at(size) if x.leaf == leaf else x.value
-    return tuple(evaluated(item, leaf, size) for item in x) if isinstance(x, tuple) else x
+        return x.form.at(sizes)
+    return tuple(evaluated(item, sizes) for item in x) if isinstance(x, tuple) else x
 
 
 def forms(x: Any) -> Any:
     """``x`` with something comparable in place of SymInts."""
     if type(x) is SymInt:
-        return ("size", x.leaf, x.factor, x.offset)
+        return x.form
     if isinstance(x, dict):
         return {k: forms(v) for k, v in x.items()}
     return tuple(map(forms, x)) if isinstance(x, tuple) else x

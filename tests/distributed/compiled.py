@@ -1,0 +1,49 @@
+"""A data-parallel step as one graph per rank, beside the eager one; every process checks it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tracecomp as torch
+from tracecomp import distributed as dist
+from tracecomp import nn
+from tracecomp.nn import functional as F
+from tracecomp.nn.parallel import DistributedDataParallel
+
+
+def trained(compiled: bool) -> tuple[list[Any], Any]:
+    torch.manual_seed(dist.get_rank())
+    net = nn.Sequential(nn.Linear(6, 32, bias=False), nn.BatchNorm1d(32), nn.ReLU(), nn.Linear(32, 3))
+    model = DistributedDataParallel(nn.SyncBatchNorm.convert_sync_batchnorm(net), bucket_cap_mb=0.0005)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    xs = [torch.randn(8, 6) for _ in range(6)]
+
+    def step(x: Any, y: Any) -> Any:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        mean = loss.detach()
+        dist.all_reduce(mean, op=dist.ReduceOp.AVG)
+        return mean
+
+    run = torch.compile(step, fullgraph=True) if compiled else step
+    losses = [run(x, torch.arange(8) % 3) for x in xs]
+    return [*losses, *(p.detach() for p in model.parameters())], run
+
+
+def main() -> None:
+    dist.init_process_group("gloo")
+    eager, _ = trained(False)
+    compiled, run = trained(True)
+    for a, b in zip(eager, compiled, strict=True):
+        torch.testing.assert_close(a, b, rtol=2e-4, atol=2e-5)
+    assert len(run.graphs) == 1
+    nodes = [str(node.op.name) for node in run.graphs[0].live_nodes()]
+    # two buckets of gradients, two sums of statistics forwards and their two derivatives, the mean of losses
+    assert nodes.count("all_reduce") == 2 + 4 + 1, nodes.count("all_reduce")
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,13 @@
+"""``torch.distributed.checkpoint``: checkpoints that any number of processes write and read."""
+
+from tracecomp.distributed.checkpoint import state_dict
+from tracecomp.distributed.checkpoint.files import (
+    CheckpointException,
+    FileSystemReader,
+    FileSystemWriter,
+    async_save,
+    load,
+    save,
+)
+
+__all__ = ["CheckpointException", "FileSystemReader", "FileSystemWriter", "async_save", "load", "save", "state_dict"]

@@ -1,0 +1,239 @@
+"""Checkpoints that N processes write and M processes read.
+
+A checkpoint is a folder. Every process writes one file with the values that fall to it; then rank 0 replaces
+``metadata.json``, which says which file has which value. So a checkpoint changes at once when all files are there, and
+a process that dies while writing leaves the last one as it was.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from tracecomp.base.atomic import write_file
+from tracecomp.communication.group import Group
+from tracecomp.distributed.objects import all_gather_object
+from tracecomp.distributed.processes import barrier, group_of, is_initialized
+from tracecomp.eager.modes import no_grad
+from tracecomp.eager.tensor import Tensor, own
+from tracecomp.futures import Future
+from tracecomp.serialization import files
+
+_METADATA = "metadata.json"
+_FORMAT = 1
+Key = tuple[Any, ...]
+"""Where a value stands: keys of dictionaries and places in lists, from the outside."""
+
+
+class CheckpointException(RuntimeError):
+    """A checkpoint cannot be read, or has not what is asked for."""
+
+
+def _leaves(value: Any, at: Key = ()) -> Iterator[tuple[Key, Any]]:
+    """Values that are no dictionaries, and lists in which there are tensors, with where they stand."""
+    value = _stateless(value)
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _leaves(inner, (*at, key))
+    elif isinstance(value, list | tuple) and any(isinstance(v, Tensor | Mapping) for v in value):
+        for place, inner in enumerate(value):
+            yield from _leaves(inner, (*at, place))
+    else:
+        yield at, value
+
+
+def _is_stateful(value: Any) -> bool:
+    return not isinstance(value, Tensor) and hasattr(value, "state_dict") and hasattr(value, "load_state_dict")
+
+
+def _stateless(value: Any) -> Any:
+    """The state of a module, optimizer, sampler and the like; another value as it is."""
+    return value.state_dict() if _is_stateful(value) else value
+
+
+def _text(key: Key) -> str:
+    return json.dumps(list(key))
+
+
+# ---- saving
+
+
+def save(
+    state_dict: Mapping[str, Any], *, checkpoint_id: str | os.PathLike[str] | None = None, storage_writer: Any = None,
+    planner: Any = None, process_group: Any = None, no_dist: bool = False,
+) -> None:  # fmt: skip
+    """Write ``state_dict``, nested dictionaries of tensors, values and objects with state, as a checkpoint.
+
+    All processes call it with the same keys. What all of them have is written once, by one of them each, so that they
+    write about as many bytes. A checkpoint that is there is replaced at once.
+    """
+    folder = _folder(checkpoint_id, storage_writer)
+    group = None if no_dist or not is_initialized() else group_of(process_group)
+    values = {_text(key): value for key, value in _leaves(state_dict)}
+    every = _everyone(group, {text: _size(value) for text, value in values.items()})
+    token = _everyone(group, secrets.token_hex(8))[0]
+    owner = _owners(every)
+    place = 0 if group is None else group.rank()
+    folder.mkdir(parents=True, exist_ok=True)
+    mine = {text: values[text] for text, rank in owner.items() if rank == place}
+    write_file(folder / _file(place, token), lambda out: files.save(mine, out))
+    if group is not None:
+        barrier(group)
+    if place == 0:
+        _replace(folder, token, owner)
+    if group is not None:
+        barrier(group)
+
+
+def async_save(state_dict: Mapping[str, Any], **options: Any) -> Future[None]:
+    """As ``save``. It is done when this returns, and so is the future."""
+    save(state_dict, **options)
+    done: Future[None] = Future()
+    done.set_result(None)
+    return done
+
+
+def _everyone(group: Group | None, value: Any) -> list[Any]:
+    if group is None:
+        return [value]
+    found: list[Any] = [None] * group.size()
+    all_gather_object(found, value, group)
+    return found
+
+
+def _size(value: Any) -> int:
+    return value.nbytes if isinstance(value, Tensor) else 0
+
+
+def _owners(every: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    """Which rank writes which value: of those that have it, the one with the fewest bytes so far."""
+    load = [0] * len(every)
+    owner: dict[str, int] = {}
+    for rank, values in enumerate(every):
+        for text in values:
+            if text not in owner:
+                having = [r for r in range(rank, len(every)) if text in every[r]]
+                owner[text] = min(having, key=lambda r: load[r])
+                load[owner[text]] += values[text]
+    return owner
+
+
+def _file(rank: int, token: str) -> str:
+    return f"rank{rank}-{token}.pt"
+
+
+def _replace(folder: Path, token: str, owner: Mapping[str, int]) -> None:
+    """Let the folder be the new checkpoint, and remove files of older ones."""
+    entries = {text: _file(rank, token) for text, rank in owner.items()}
+    text = json.dumps({"format": _FORMAT, "entries": entries}).encode()
+    write_file(folder / _METADATA, lambda out: out.write(text))
+    for path in folder.glob("rank*.pt"):
+        if token not in path.name:
+            with suppress(OSError):
+                path.unlink()
+
+
+# ---- loading
+
+
+def load(
+    state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str] | None = None, storage_reader: Any = None,
+    planner: Any = None, process_group: Any = None, no_dist: bool = False,
+) -> None:  # fmt: skip
+    """Fill ``state_dict`` from a checkpoint, whatever number of processes has written it.
+
+    Tensors are written in place; other values replaced; objects with state load theirs, as a whole. An empty
+    dictionary gets all that the checkpoint has there. CheckpointException for keys and shapes that it lacks.
+    """
+    folder = _folder(checkpoint_id, storage_reader)
+    values = _Values(folder)
+    for key in state_dict:
+        state_dict[key] = _filled(state_dict[key], (key,), values)
+
+
+class _Values:
+    """The values of a checkpoint by where they stand; files are read when they are first needed."""
+
+    def __init__(self, folder: Path) -> None:
+        path = folder / _METADATA
+        try:
+            found = json.loads(path.read_text())
+        except (OSError, ValueError) as error:
+            raise CheckpointException(f"{folder}: no checkpoint, or a damaged one ({error})") from error
+        if found.get("format") != _FORMAT:
+            raise CheckpointException(f"{folder}: a checkpoint of format {found.get('format')}, expected {_FORMAT}")
+        self._folder = folder
+        self._files: dict[str, str] = found["entries"]
+        self._read: dict[str, dict[str, Any]] = {}
+        self.places = [tuple(json.loads(text)) for text in self._files]
+
+    def __getitem__(self, key: Key) -> Any:
+        text = _text(key)
+        if text not in self._files:
+            raise CheckpointException(f"Missing key in checkpoint state_dict: {'.'.join(map(str, key))}.")
+        name = self._files[text]
+        if name not in self._read:
+            self._read[name] = files.load(self._folder / name, mmap=True)
+        return self._read[name][text]
+
+    def below(self, at: Key) -> Any:
+        """Everything that stands below a key, in dictionaries and lists."""
+        keys = [key for key in self.places if key[: len(at)] == at]
+        if keys == [at]:
+            return self[at]
+        if not keys:
+            raise CheckpointException(f"Missing key in checkpoint state_dict: {'.'.join(map(str, at))}.")
+        found: dict[Any, Any] = {}
+        for step in dict.fromkeys(key[len(at)] for key in keys):
+            found[step] = self.below((*at, step))
+        is_list = list(found) == list(range(len(found))) and at[-1] == "param_groups"
+        return list(found.values()) if is_list else found
+
+
+def _filled(value: Any, at: Key, values: _Values) -> Any:
+    """``value`` with what the checkpoint has in its place."""
+    if _is_stateful(value):
+        value.load_state_dict(values.below(at))
+        return value
+    if isinstance(value, Tensor):
+        saved = values[at]
+        if not isinstance(saved, Tensor) or saved.shape != value.shape:
+            shape = list(saved.shape) if isinstance(saved, Tensor) else type(saved).__name__
+            raise CheckpointException(
+                f"{'.'.join(map(str, at))}: the checkpoint has {shape} where {list(value.shape)} is expected"
+            )
+        with no_grad():
+            value.copy_(own(saved))
+        return value
+    if isinstance(value, dict):
+        if not value:
+            return values.below(at) if any(key[: len(at)] == at for key in values.places) else value
+        return {key: _filled(inner, (*at, key), values) for key, inner in value.items()}
+    if isinstance(value, list) and any(isinstance(v, Tensor | dict) for v in value):
+        return [_filled(inner, (*at, place), values) for place, inner in enumerate(value)]
+    return values[at]
+
+
+class FileSystemWriter:
+    """The folder of a checkpoint to write, for ``save(storage_writer=...)``."""
+
+    def __init__(self, path: str | os.PathLike[str], **options: Any) -> None:
+        self.path = Path(path)
+
+
+class FileSystemReader:
+    """The folder of a checkpoint to read, for ``load(storage_reader=...)``."""
+
+    def __init__(self, path: str | os.PathLike[str], **options: Any) -> None:
+        self.path = Path(path)
+
+
+def _folder(checkpoint_id: Any, storage: Any) -> Path:
+    if checkpoint_id is None and storage is None:
+        raise ValueError("checkpoint_id, a folder, must be specified")
+    return Path(checkpoint_id) if checkpoint_id is not None else Path(storage.path)

@@ -1,0 +1,1 @@
+"""``torch.distributed.elastic``: what programs import of it. The launcher is ``tracecomp.distributed.run``."""

@@ -1,0 +1,5 @@
+"""``torch.distributed.elastic.multiprocessing``."""
+
+from tracecomp.distributed.elastic.multiprocessing import errors
+
+__all__ = ["errors"]

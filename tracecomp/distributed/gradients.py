@@ -1,0 +1,5 @@
+"""What a communication hook of ``DistributedDataParallel`` gets."""
+
+from tracecomp.nn.parallel.reducer import GradBucket
+
+__all__ = ["GradBucket"]

@@ -1,0 +1,17 @@
+"""``torch.distributed.nn``: collectives through which gradients pass."""
+
+from tracecomp.distributed.nn import functional
+from tracecomp.distributed.nn.functional import (
+    all_gather,
+    all_reduce,
+    all_to_all,
+    all_to_all_single,
+    broadcast,
+    gather,
+    reduce_scatter,
+)
+
+__all__ = [
+    "all_gather", "all_reduce", "all_to_all", "all_to_all_single", "broadcast", "functional", "gather",
+    "reduce_scatter",
+]  # fmt: skip

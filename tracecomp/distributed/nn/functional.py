@@ -1,0 +1,80 @@
+"""Collectives that return new tensors. Gradients are those of the sum of all processes' losses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tracecomp.communication.combine import ReduceOp
+from tracecomp.communication.group import Group
+from tracecomp.distributed.collectives import check_op, check_tensor, check_tensors
+from tracecomp.distributed.processes import get_group_rank, group_of
+from tracecomp.eager.tensor import Tensor
+from tracecomp.functional import names as T
+from tracecomp.ops.prim import prim
+
+
+def _member(group: Any) -> Group:
+    found = group_of(group)
+    if found is None:
+        raise ValueError("this process is not in the group")
+    return found
+
+
+def all_reduce(tensor: Tensor, op: ReduceOp = ReduceOp.SUM, group: Any = None) -> Tensor:
+    """``tensor`` of all processes combined. SUM and AVG have derivatives."""
+    check_tensor(tensor, "tensor")
+    found = _member(group)
+    result: Tensor = prim.all_reduce(tensor, op=check_op(op).name, group=found.group_name, total=found.size())
+    return result
+
+
+def broadcast(tensor: Tensor, src: int, group: Any = None) -> Tensor:
+    """``tensor`` of rank ``src``."""
+    check_tensor(tensor, "tensor")
+    found = _member(group)
+    result: Tensor = prim.broadcast_from(tensor, root=get_group_rank(found, src), group=found.group_name)
+    return result
+
+
+def all_gather(tensor: Tensor, group: Any = None) -> tuple[Tensor, ...]:
+    """The ``tensor`` of every process."""
+    check_tensor(tensor, "tensor")
+    found = _member(group)
+    return tuple(prim.all_gather(tensor, group=found.group_name, size=found.size()))
+
+
+def gather(tensor: Tensor, dst: int = 0, group: Any = None) -> tuple[Tensor, ...]:
+    """At rank ``dst`` the ``tensor`` of every process, elsewhere zeros."""
+    found = _member(group)
+    rows = all_gather(tensor, found)
+    return rows if found.place == get_group_rank(found, dst) else tuple(T.zeros_like(row) for row in rows)
+
+
+def reduce_scatter(
+    output: Tensor, input_list: Sequence[Tensor], op: ReduceOp = ReduceOp.SUM, group: Any = None
+) -> Tensor:  # fmt: skip
+    """``input_list[rank]`` of all processes combined; ``output`` says nothing here."""
+    check_tensors(input_list, "input_list")
+    found = _member(group)
+    result: Tensor = prim.reduce_scatter(*input_list, op=check_op(op).name, group=found.group_name, size=found.size())
+    return result
+
+
+def all_to_all(
+    output_tensor_list: Sequence[Tensor], input_tensor_list: Sequence[Tensor], group: Any = None
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """What every process has for this one; all of one shape. The first list says nothing here."""
+    check_tensors(input_tensor_list, "input_tensor_list")
+    found = _member(group)
+    return tuple(prim.all_to_all(*input_tensor_list, group=found.group_name, size=found.size()))
+
+
+def all_to_all_single(
+    output: Tensor, input: Tensor, output_split_sizes: Any = None, input_split_sizes: Any = None, group: Any = None
+) -> Tensor:  # fmt: skip
+    """``all_to_all`` of equal parts of axis 0. ValueError for split sizes."""
+    if output_split_sizes is not None or input_split_sizes is not None:
+        raise ValueError("all_to_all_single(): gradients pass through equal parts only")
+    found = _member(group)
+    return T.cat(list(all_to_all((), list(input.chunk(found.size())), found)))

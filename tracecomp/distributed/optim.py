@@ -1,0 +1,129 @@
+"""``torch.distributed.optim``: optimizers whose state is shared out among processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tracecomp.base.errors import at_user_line
+from tracecomp.communication.group import Group
+from tracecomp.distributed.collectives import broadcast
+from tracecomp.distributed.objects import all_gather_object
+from tracecomp.distributed.processes import default_group, get_global_rank
+from tracecomp.eager.modes import no_grad
+from tracecomp.eager.tensor import Tensor
+from tracecomp.functional import names as T
+from tracecomp.optim.optimizer import Optimizer
+
+__all__ = ["ZeroRedundancyOptimizer"]
+
+
+class ZeroRedundancyOptimizer(Optimizer):
+    """``optimizer_class``, of which every process keeps the state of some parameters and steps those alone.
+
+    After a step each parameter is sent by its process. Parameters are shared out by size, so processes keep about as
+    much. Gradients must be equal everywhere, as after ``DistributedDataParallel``. The bits are those of
+    ``optimizer_class`` without it. (Rajbhandari et al. 2020, stage 1)
+    """
+
+    def __init__(
+        self, params: Any, optimizer_class: type[Optimizer], process_group: Group | None = None,
+        parameters_as_bucket_view: bool = False, overlap_with_ddp: bool = False, **defaults: Any,
+    ) -> None:  # fmt: skip
+        if overlap_with_ddp:
+            raise NotImplementedError(at_user_line("ZeroRedundancyOptimizer: overlap_with_ddp is not supported"))
+        self.process_group = process_group or default_group()
+        self._class, self._made = optimizer_class, defaults
+        self.optim: Optimizer | None = None
+        super().__init__(params, defaults)
+        self._share_out()
+
+    def _share_out(self) -> None:
+        """Decide which process has which parameters; make the optimizer of this one's."""
+        group = self.process_group
+        load = [0] * group.size()
+        self._owner: dict[int, int] = {}
+        params = [p for g in self.param_groups for p in g["params"]]
+        for p in sorted(params, key=lambda p: -p.numel()):
+            self._owner[id(p)] = load.index(min(load))
+            load[self._owner[id(p)]] += p.numel()
+        mine = [
+            {**g, "params": [p for p in g["params"] if self._owner[id(p)] == group.rank()]} for g in self.param_groups
+        ]
+        kept = [g for g in mine if g["params"]]
+        self._places = [i for i, g in enumerate(mine) if g["params"]]
+        self.optim = self._class(kept, **self._made) if kept else None
+        if self.optim is not None:
+            for place, own in zip(self._places, self.optim.param_groups, strict=True):
+                self.param_groups[place].update({k: v for k, v in own.items() if k not in ("params", "param_names")})
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add parameters with options of their own. RuntimeError once there is state."""
+        if self.optim is not None and self.optim.state:
+            raise RuntimeError(at_user_line("add_param_group() of a ZeroRedundancyOptimizer that has made steps"))
+        super().add_param_group(param_group)
+        if hasattr(self, "_owner"):
+            self._share_out()
+
+    def step(self, closure: Callable[[], Any] | None = None, **options: Any) -> Any:
+        """Step this process's parameters, then send them; the loss that ``closure`` computes is returned."""
+        loss = None
+        if closure is not None:
+            loss = closure()
+        if self.optim is not None:
+            for place, own in zip(self._places, self.optim.param_groups, strict=True):
+                own.update({k: v for k, v in self.param_groups[place].items() if k not in ("params", "param_names")})
+            self.optim.step()
+        self._send()
+        return loss
+
+    def _send(self) -> None:
+        """Every parameter from its process to all, those of one process and dtype in a row."""
+        group = self.process_group
+        rows: dict[tuple[int, Any], list[Tensor]] = {}
+        for g in self.param_groups:
+            for p in g["params"]:
+                rows.setdefault((self._owner[id(p)], p.dtype), []).append(p)
+        with no_grad():
+            for (rank, _), params in rows.items():
+                flat = T.cat([p.detach().reshape(-1) for p in params])
+                broadcast(flat, get_global_rank(group, rank), group)
+                for p, piece in zip(params, flat.split([p.numel() for p in params]), strict=True):
+                    p.copy_(piece.reshape(p.shape))
+
+    # ---- saving
+
+    def consolidate_state_dict(self, to: int = 0) -> None:
+        """Bring the states of all processes together, so that ``state_dict`` works at rank ``to``; all call it."""
+        every: list[Any] = [None] * self.process_group.size()
+        all_gather_object(every, self._numbered(), self.process_group)
+        states = {number: state for part in every for number, state in part.items()}
+        self._consolidated = dict(sorted(states.items())) if self.process_group.rank() == to else None
+
+    def _numbers(self) -> dict[int, Tensor]:
+        return dict(enumerate(p for g in self.param_groups for p in g["params"]))
+
+    def _numbered(self) -> dict[int, Any]:
+        """The state of this process by number of parameter."""
+        found = {} if self.optim is None else self.optim.state
+        return {number: found[p] for number, p in self._numbers().items() if p in found}
+
+    def state_dict(self) -> dict[str, Any]:
+        """The whole state, as ``optimizer_class`` would give it. RuntimeError before ``consolidate_state_dict``."""
+        if getattr(self, "_consolidated", None) is None:
+            raise RuntimeError(
+                at_user_line(
+                    "Optimizer state has not been consolidated on this rank. Please call "
+                    "`consolidate_state_dict(to=...)` on all ranks beforehand if you meant to save the global state."
+                )
+            )
+        return {**super().state_dict(), "state": self._consolidated}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Take what ``state_dict`` gave, from any number of processes: options, and this process's part of state."""
+        super().load_state_dict(dict(state_dict))
+        if self.optim is not None:
+            for p in self._numbers().values():
+                if p in self.state and self._owner[id(p)] == self.process_group.rank():
+                    self.optim.state[p] = self.state[p]
+        self.state.clear()

@@ -1,0 +1,145 @@
+"""The order of sums over axes whose size varies: that of the size which is meant, or the sum is not made with padding.
+
+Padding adds zeros at the end, which changes no sum that goes from the first element to the last, nor one in lanes. But
+how many lanes there are, and whether a long sum has two stages, follows from the number of elements
+(``docs/numerics.md``): a graph with padding serves only sizes for which it is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tracecomp.ops.autodiff import Sym
+from tracecomp.ops.contraction import parse_spec
+from tracecomp.ops.prim import prim
+from tracecomp.passes.fusion.groups import Domain
+from tracecomp.passes.graph.reductions import EXACT_REDUCTIONS
+from tracecomp.passes.graph.split_reductions import (
+    COLUMN_BLOCK,
+    COLUMN_LONG,
+    COLUMN_LONG_IN_STEPS,
+    runs_of,
+    stage,
+)
+from tracecomp.record.dynamic_shapes.padding import Extent, Meant, NotSized, Padding
+from tracecomp.record.size_forms import Form
+
+
+def fix(p: Padding, meant: Meant, why: str) -> None:
+    """NotSized unless all of ``meant`` are plain numbers."""
+    sizes = {size for e in meant if isinstance(e, Form) for size in e.sizes()}
+    if sizes:
+        raise NotSized(why, sizes)
+
+
+def in_blocks(p: Padding, meant: Meant, axes: Sequence[int], name: str) -> bool:
+    """Whether a reduction along axes that vary is made in blocks; NotSized if that differs within the box."""
+    if name in EXACT_REDUCTIONS or name in ("argmax", "argmin"):
+        return False
+    sizes = {size for e in meant if isinstance(e, Form) for size in e.sizes()}
+    if not sizes:
+        return False
+    first, last = (_decided(shape, tuple(axes)) for shape in _corners(p, meant))
+    if first != last or first.stage != first.stage_in_steps:
+        raise NotSized("the order of a sum depends on its size", sizes)
+    if first.stage is None or not any(isinstance(meant[axis], Form) for axis in axes):
+        return False
+    if name != "sum" or first.runs > 1 or first.lanes > 1:
+        raise NotSized("the order of a sum depends on its size", sizes)
+    return True
+
+
+def sum_in_blocks(p: Padding, x: Sym, axis: int) -> Sym:
+    """The sum along ``axis``, which has padding: first over blocks, whose length the meant size decides.
+
+    Rows are added to the sums of their blocks from the first to the last, as a sum along an axis is made.
+    """
+    extent = p.meant(x)[axis]
+    assert isinstance(extent, Form)
+    length = x.shape[axis]
+    blocks = -(-length // (COLUMN_BLOCK // 4))
+    place = prim.floor_divide(p.places(length), p.block(extent, COLUMN_BLOCK))
+    shape = (*x.shape[:axis], blocks, *x.shape[axis + 1 :])
+    zeros = prim.full(like=x, value=0.0, shape=shape, dtype=x.dtype)
+    parts = prim.put(zeros, prim.minimum(place, blocks - 1), p.masked(x, [axis], 0.0), axis=axis, mode="add")
+    found: Sym = prim.sum(parts, axes=(axis,))
+    return found
+
+
+def vector_product(p: Padding, spec: str, operands: Sequence[Meant]) -> tuple[int, list[int]] | None:
+    """Of a contraction that is a product and a sum in blocks: which operand has all labels, and the summed axes.
+
+    NotSized if that differs within the box.
+    """
+    left, right, out = parse_spec(spec)
+    sizes: dict[str, Extent] = {}
+    for labels, meant in zip((left, right), operands, strict=True):
+        sizes.update(zip(labels, meant, strict=True))
+    wide = [c for c in sizes if sizes[c] != 1]
+    alone = [any(c not in other for c in own if c in wide) for own, other in ((left, right), (right, left))]
+    if all(alone):
+        return None
+    matrix = 0 if alone[0] else 1
+    meant = operands[matrix]
+    axes = [k for k, c in enumerate((left, right)[matrix]) if c not in out]
+    if _runs_to_join(meant, axes):
+        fix(p, tuple(meant[axis] for axis in axes), "the order of a sum over several axes depends on their sizes")
+    if not in_blocks(p, meant, axes, "sum"):
+        return None
+    wide_axes = [axis for axis in axes if meant[axis] != 1]
+    if len(wide_axes) != 1 or not isinstance(meant[wide_axes[0]], Form):
+        fix(p, meant, "a long sum over several axes")
+    return matrix, axes
+
+
+def in_one_run(p: Padding, x: Sym, axes: Sequence[int]) -> tuple[Sym, tuple[int, ...]]:
+    """``x`` and the axes to reduce; those that are summed in lanes together are one, along which lanes count."""
+    meant = p.meant(x)
+    last = _runs_to_join(meant, axes)
+    if not last:
+        return x, tuple(axes)
+    first, end = last[0], last[-1] + 1
+    total = Form.constant(1)
+    for extent in meant[first:end]:
+        product = total.times(extent if isinstance(extent, Form) else Form.constant(extent))
+        if product is None:
+            raise NotSized("a product of too many sizes")
+        total = product
+    joined = p.regrouped(x, (*meant[:first], p.extent(total), *meant[end:]))
+    return joined, (*[axis for axis in axes if axis < first], first)
+
+
+def _runs_to_join(meant: Meant, axes: Sequence[int]) -> list[int]:
+    """The last run of reduced axes, with padding between its elements; empty where there is none."""
+    run: list[int] = []
+    for axis in reversed(range(len(meant))):
+        if axis in axes:
+            run.insert(0, axis)
+        elif meant[axis] != 1:
+            break
+    while run and meant[run[0]] == 1:
+        run.pop(0)
+    return run if any(isinstance(meant[axis], Form) for axis in run[1:]) else []
+
+
+def _corners(p: Padding, meant: Meant) -> list[tuple[int, ...]]:
+    """The shape for the smallest sizes and for the largest ones."""
+    low = tuple(e if isinstance(e, int) else max(e.bounds(p.box)[0], 1) for e in meant)
+    return [low, p.lengths(meant)]
+
+
+class _Decided(NamedTuple):
+    """What the number of elements decides of a sum: its stages too, also where one statistic needs another."""
+
+    lanes: int
+    stage: int | None
+    stage_in_steps: int | None
+    runs: int
+
+
+def _decided(shape: tuple[int, ...], axes: tuple[int, ...]) -> _Decided:
+    runs = runs_of(shape, axes)
+    lanes = Domain.of(shape, axes).lanes
+    reduced = sum(run.reduced for run in runs)
+    return _Decided(lanes, stage(runs, COLUMN_LONG), stage(runs, COLUMN_LONG_IN_STEPS), reduced)

@@ -1,0 +1,67 @@
+"""Guards on sizes that calls may change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import Any
+
+from tracecomp.eager.tensor import Tensor
+from tracecomp.record.guards.reads import Rows
+from tracecomp.record.guards.slots import StateSlot
+from tracecomp.record.size_range import Conditions
+from tracecomp.record.symbolic.sizes import SizeSource
+
+
+class AnySize(tuple[int, ...]):
+    """A shape that is equal to those that differ from it along ``axes`` only; ``SizesGuard`` asks for the rest."""
+
+    axes: Set[int]
+
+    def __new__(cls, shape: Sequence[int], axes: Set[int]) -> AnySize:
+        found = super().__new__(cls, shape)
+        found.axes = axes
+        return found
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, tuple) or len(other) != len(self):
+            return False
+        return all(a == b or k in self.axes for k, (a, b) in enumerate(zip(self, other, strict=True)))
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = tuple.__hash__
+
+
+@dataclass(slots=True)
+class SizesGuard:
+    """What must hold of sizes: ``sources`` are the axes that have each of them; ``places`` are found by their ids."""
+
+    conditions: Conditions
+    sources: Sequence[Sequence[SizeSource]]
+    places: Mapping[Any, StateSlot]
+
+    def read(self, source: SizeSource, leaves: Sequence[Any]) -> int:
+        """The size along an axis."""
+        kind, *which = source.holder
+        x = leaves[which[0]] if kind == "argument" else self.places[which[0]].leaves()[which[1]]
+        return int((x._data if isinstance(x, Tensor) else x).shape[source.axis])
+
+    def sizes(self, leaves: Sequence[Any]) -> tuple[int, ...]:
+        """The sizes of a call."""
+        return tuple(self.read(same[0], leaves) for same in self.sources)
+
+    def check(self, leaves: Sequence[Any]) -> str | None:
+        sizes = self.sizes(leaves)
+        for size, same in zip(sizes, self.sources, strict=True):
+            for source in same[1:]:
+                if self.read(source, leaves) != size:
+                    return f"sizes that were equal differ: {size} and {self.read(source, leaves)}"
+        return None if self.conditions.holds(sizes) else f"the recording does not hold for the sizes {sizes}"
+
+    def explain(self) -> str:
+        return "sizes: " + ", ".join(r.says() for r in self.conditions.ranges)
+
+    def native_row(self, rows: Rows) -> bool:
+        return False
