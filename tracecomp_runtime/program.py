@@ -116,12 +116,27 @@ class _Path:
         self._given: dict[int, int] = {}  # place in the table to argument
         self._in_place: dict[int, int] = {}  # output to the argument that it overwrites
         self._bind(arrays)
+        self._look_up_all(file)
         self._made = [k for k in range(len(path["outputs"])) if self._slot(k) not in self._fixed]
         self._kinds = [_Kind(*path["outputs"][k][:2]) for k in range(len(path["outputs"]))]
         self.simple = self._is_simple()
         self.fast: Callable[..., Any] = owner._general
         if self.simple and _arrays_are_known():
             self._make_fast()
+
+    def _look_up_all(self, file: Container) -> None:
+        """ProgramError where what a call is to give, compare or write is nowhere."""
+        path, state = self.path, self.owner.state
+        there: dict[str, Any] = {
+            "output": range(len(path["outputs"])), "value": range(len(path["outputs"])),
+            "argument": range(len(self.arguments)), "state": state,
+        }  # fmt: skip
+        wanted = [(kind, what) for kind, what, *_ in path["results"] if kind != "plain"]
+        numbers = [n for n, *_ in (*path["predicates"], *path["copies"])] + [n for _, n in path["new_gradients"]]
+        wanted += [("output", n) for n in numbers] + [("state", name) for _, name in path["copies"]]
+        for kind, what in wanted:
+            if what not in there[kind]:
+                raise file.error(f"is damaged: a call would use {kind} {what!r}, which is not there")
 
     def _bind(self, arrays: Mapping[str, Array]) -> None:
         for slot, (kind, name) in enumerate(self._image["inputs"]):

@@ -96,6 +96,20 @@ def test_phases_are_told_apart(written: Path) -> None:
     assert {"forward", "backward", "update"} <= {name for name, _ in program["tables"][0]["boxes"]}
 
 
+def test_copies_of_results_stand_in_a_box_of_their_own(tmp_path: Path) -> None:
+    state = torch.zeros(4)
+
+    def swapped(x: Any) -> Any:
+        before = state.clone()
+        state.copy_(x)
+        return before
+
+    graph = twin(torch.compile(swapped).report(tmp_path / "c.html", torch.ones(4)))["programs"][0]["kernelGraph"]
+    copies = [n for n, name in enumerate(graph["names"]) if name.endswith("copy")]
+    rows = [item for name, rows in graph["boxes"] if name == "copies of results" for row in rows for item in row]
+    assert copies and sorted(rows) == copies
+
+
 def test_loops_of_a_graph_are_nodes_whose_calls_are_theirs(tmp_path: Path) -> None:
     rnn = nn.GRU(3, 5)
     data = twin(torch.compile(rnn).report(tmp_path / "rnn.html", torch.randn(7, 2, 3)))

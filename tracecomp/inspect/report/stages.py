@@ -13,6 +13,8 @@ from tracecomp.ir.program import CallStep, Program, Step, WhenStep, call_steps
 from tracecomp.passes.program.frame import ControlTask, Frame, Task
 
 PHASES = ("forward", "backward", "update")
+COPIES = ("copies of results",)
+"""Where kernels stand that compute no node: they bring results and state to their places."""
 
 
 class Texts:
@@ -105,7 +107,7 @@ def kernel_table(frame: Frame, program: Program, paths: Mapping[Node, tuple[str,
         written = set(_written(task))
         inputs.append(sorted({writer[v] for v in task.values if v in writer}))
         writer.update(dict.fromkeys(written, n))
-    where = [next((paths[x] for x in _nodes(t) if x in paths), ()) for t in tasks]
+    where = [next((paths[x] for x in _nodes(t) if x in paths), COPIES if not _nodes(t) else ()) for t in tasks]
     calls = _calls_of(tasks, program)
     names = [_name(t, program, c) for t, c in zip(tasks, calls, strict=True)]
     return {"names": names, "calls": calls, "inputs": inputs, "boxes": _boxes(boxes(inputs, where))}

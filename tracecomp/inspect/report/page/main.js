@@ -3,8 +3,7 @@
 const views = { left: new GraphView($("left")), right: new GraphView($("right")) };
 
 const SHADES = {
-  kernel: "Kernel", time: "Time", share: "Share of peak", memory: "Memory", error: "Error against float64",
-  changes: "What the step changed", none: "None",
+  kernel: "Kernel", time: "Time", share: "Share of peak", memory: "Memory", changes: "What the step changed", none: "None",
 };
 
 function stageChoices() {
@@ -37,7 +36,6 @@ function showKernels(view, graph) {
   };
   view.kernelOf = (n) => graph.names[n];
   view.changed = () => "";
-  view.errorOf = () => null;
   dress(view);
   view.show(graph, (n) => {
     const time = view.value(n, "time");
@@ -59,7 +57,6 @@ function showStage(view, stage) {
   };
   view.kernelOf = (n) => p.calls[(of.callsOfNode.get(ids[n]) || [])[0]]?.name || "";
   view.changed = (n) => (known.has(ids[n]) ? "" : other.before ? "added" : "gone");
-  view.errorOf = (n) => (p.errors ? p.errors[ids[n]] ?? null : null);
   dress(view);
   view.show(table, (n) => [p.texts[p.nodes[ids[n]][0]], p.texts[p.nodes[ids[n]][1]]]);
 }
@@ -79,10 +76,6 @@ function dress(view) {
     if (kind === "none") return null;
     if (kind === "kernel") return view.kernelOf(n) ? hue(view.kernelOf(n)) : null;
     if (kind === "changes") return null;
-    if (kind === "error") {
-      const error = view.errorOf(n);
-      return error ? mix(css("cool"), css("hot"), Math.min(1, Math.max(0, (Math.log10(error) + 8) / 7))) : null;
-    }
     if (of !== kind) {
       of = kind;
       most = 0;
@@ -121,7 +114,7 @@ function drawLegend() {
   const kind = $("colour").value;
   const ramp = `<i style="background:linear-gradient(90deg,${css("cool")},${css("hot")})"></i>`;
   $("legend").innerHTML = { time: `little ${ramp} most time`, share: `0 % ${ramp} of peak`, memory: `little ${ramp} most bytes`,
-    error: `1e-8 ${ramp} 0.1 relative`, changes: '<span class="added">green: added</span> <span class="gone">red: gone</span>' }[kind] || "";
+    changes: '<span class="added">green: added</span> <span class="gone">red: gone</span>' }[kind] || "";
 }
 
 // ---- the page
@@ -129,7 +122,7 @@ function drawLegend() {
 function showProgram(n) {
   state.program = n;
   const p = program(), timed = p.seconds != null;
-  const shades = Object.entries(SHADES).filter(([kind]) => (timed || !["time", "share"].includes(kind)) && (p.errors || kind !== "error"));
+  const shades = Object.entries(SHADES).filter(([kind]) => timed || !["time", "share"].includes(kind));
   fill("stage", stageChoices(), "kernels");
   fill("beside", [["", "nothing"], ...stageChoices()], "");
   fill("colour", shades, timed ? "time" : "kernel");
