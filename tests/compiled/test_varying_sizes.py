@@ -96,7 +96,7 @@ def test_any_axis_varies_and_no_bit_differs_from_the_exact_size(name: str) -> No
 
 
 def random_program(seed: int) -> None:
-    """A random program at random sizes of one or two axes; ``python -m tests.fuzz`` runs many."""
+    """A random program at random sizes of one or two axes; ``python -m tests.fuzz.varying_sizes`` runs many."""
     chooser = random.Random(seed)
     names = [chooser.choice(list(STEPS)) for _ in range(chooser.randint(1, 4))]
     pool = chooser.choice([[2, 3, 4, 5, 6, 7, 8, 9, 12], [5, 9, 15, 17, 20, 23, 31, 33], [60, 63, 64, 65, 70, 90, 100]])

@@ -11,6 +11,8 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
+import traceback
+import warnings
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -168,6 +170,12 @@ class Observer:
         except CaptureError:
             raise
         except Exception as error:  # such as a class of the program that cannot say how long it is
+            file, line = _raised_at(error)
+            if not is_user_file(file):
+                warnings.warn(
+                    f"a fault of tracecomp: what the program reads could not be followed ({error!r} at {file}:{line}); "
+                    "the call runs as Python. Please report it.", RuntimeWarning, stacklevel=3,
+                )  # fmt: skip
             self.recorder.refuse_here(f"reads what cannot be looked at ({type(error).__name__}: {error})")
 
     def _entered(self, frame: FrameType) -> None:
@@ -477,6 +485,12 @@ class Observer:
                 self._check_repeatable(item)
             return
         self.recorder.refuse_here(f"keeps an object of class {type(value).__name__} that is made in the call")
+
+
+def _raised_at(error: Exception) -> tuple[str, int]:
+    """File and line that raised ``error``: of this package, or of a class of the program that it has asked."""
+    *_, (frame, line) = traceback.walk_tb(error.__traceback__)
+    return frame.f_code.co_filename, line
 
 
 def _is_library(module: ModuleType) -> bool:

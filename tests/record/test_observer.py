@@ -1,0 +1,40 @@
+"""What the observer does where it fails itself."""
+
+from __future__ import annotations
+
+import pytest
+
+import tracecomp as torch
+from tracecomp.record import calls
+
+
+class Odd:
+    """An object that cannot say how long it is."""
+
+    def __len__(self) -> int:
+        raise ValueError("no length")
+
+
+def test_a_fault_of_the_observer_is_a_warning_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls, "is_key", None)
+    table = {"scale": 2.0}
+    compiled = torch.compile(lambda x: x * table["scale"])
+    with pytest.warns() as found:
+        assert compiled(torch.ones(2)).tolist() == [2, 2]
+    assert any(str(w.message).startswith("a fault of tracecomp") and "observer.py" in str(w.message) for w in found)
+    assert any("cannot be looked at" in str(w.message) for w in found)
+
+
+def test_a_class_of_the_program_that_fails_is_no_fault_of_the_observer() -> None:
+    odd = Odd()
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        try:
+            return x * len(odd)
+        except ValueError:
+            return x * 3
+
+    with pytest.warns() as found:
+        assert torch.compile(program)(torch.ones(2)).tolist() == [3, 3]
+        torch.compile(lambda x: x.numpy())(torch.ones(2))
+    assert not any("a fault of tracecomp" in str(w.message) for w in found)
