@@ -1,4 +1,4 @@
-"""Sums (and products) along rows for any sizes, in the order of ``docs/numerics.md``: partial sums in lanes, combined by halving.
+"""Sums and products along rows, for any sizes, in the order of ``docs/numerics.md``: in lanes, combined by halving.
 
 Programs of known sizes have loops of their own for this, with the same bits; this is what eager mode calls. The entry's
 arrays are the operand, the results, and three int64: how many rows there are, how many segments each row has, and the
@@ -68,9 +68,9 @@ def _entry(element: str, vector: str, lanes: int, itemsize: int, load: str, prod
     a.let(f"add i64 {segment}, 1", "segment.next")
     a.choose(a.let(f"icmp ult i64 %segment.next, {segments}"), "segment", "store")
     a.block("store")
-    a.do(
-        f"store {element} {_halved(a, element, lanes, combine)}, ptr {a.at(out, a.let(f'mul i64 {row}, {itemsize}'))}, align 4"
-    )
+    total = _halved(a, element, lanes, combine)
+    place = a.at(out, a.let(f"mul i64 {row}, {itemsize}"))
+    a.do(f"store {element} {total}, ptr {place}, align 4")
     a.let(f"add i64 {row}, 1", "row.next")
     a.go("row")
     a.block("done")
