@@ -20,7 +20,7 @@ def describe() -> dict[str, Any]:
     cores = len(os.sched_getaffinity(0))
     counts = [1, *([2] if cores > 1 else [])]
     return {
-        "processor": _processor(),
+        "processor": processor(),
         "cores": cores,
         "system": platform.platform(),
         "python": platform.python_version(),
@@ -47,7 +47,7 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _processor() -> str:
+def processor() -> str:
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
     name = next((x.split(":", 1)[1].strip() for x in lines if x.startswith("model name")), platform.processor())

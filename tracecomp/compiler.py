@@ -38,7 +38,7 @@ def compile(
     A module gives an ``OptimizedModule``, which has its parameters and state; a function gives a function. ``backend``
     is ``"inductor"`` or ``"native"`` (machine code), ``"eager"`` or ``"interpret"`` (the recorded graph in numpy).
     ``mode`` and ``options`` are PyTorch's and change nothing here; RuntimeError for a mode that does not exist or for
-    both. What else is accepted (``threads``, ``fast_math``), and ``fullgraph`` and ``dynamic``, see
+    both. What else is accepted (``threads``, ``fast_math``, ``verify``), and ``fullgraph`` and ``dynamic``, see
     ``tracecomp.compiled.compile``.
     """
     if model is None:

@@ -56,3 +56,17 @@ def test_processes_that_disagree_are_told_who_called_what(fault: str, theirs: st
 def test_a_monitored_barrier_names_who_did_not_come() -> None:
     first, _ = faulty("barrier")
     assert "Rank 1 failed to pass monitoredBarrier in 500 ms" in first.text
+
+
+def test_a_result_is_never_made_of_what_belongs_to_another_call(tmp_path: Path) -> None:
+    """Rank 1 sends as many bytes as the others expect, of another dtype; nobody gets a sum of them."""
+    script = tmp_path / "mixed.py"
+    script.write_text(
+        "import tracecomp as torch, tracecomp.distributed as dist\n"
+        "dist.init_process_group('gloo')\n"
+        "x = torch.ones(4, dtype=torch.int32 if dist.get_rank() == 1 else torch.float32)\n"
+        "dist.all_reduce(x)\n"
+        "print('the sum:', x)\n"
+    )
+    for ended in gang(4, str(script), seconds=60):
+        assert ended.status and "ranks disagree" in ended.text and "the sum:" not in ended.text, ended.text

@@ -11,7 +11,7 @@ from tests.docs.blocks import with_real_output
 from tracecomp.codegen.text.native import compiler_version
 
 ROOT = Path(__file__).parents[2]
-PAGES = ["README.md", "docs/from-python-to-assembly.md", "docs/seeing-inside.md"]
+PAGES = ["README.md", "docs/from-python-to-assembly.md", "docs/seeing-inside.md", "docs/wrong-results.md"]
 
 
 @pytest.mark.parametrize("page", PAGES)

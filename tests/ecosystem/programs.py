@@ -110,6 +110,30 @@ def _small(config: Any, **more: Any) -> Any:
     )  # fmt: skip
 
 
+@program("torchvision")
+def torchvision_features(kit: Kit) -> None:
+    from torchvision.models import resnet18
+    from torchvision.models.feature_extraction import create_feature_extractor
+
+    model = create_feature_extractor(kit.fill(resnet18(num_classes=3)).eval(), {"layer1": "low", "layer3": "high"})
+    found = kit.call(model, kit.normal(1, 3, 64, 64))
+    kit.keep(low=found["low"], high=found["high"])
+
+
+@program("pytorch_optimizer")
+def pytorch_optimizer_trains(kit: Kit) -> None:
+    from pytorch_optimizer import AdaBelief, Lion
+
+    for kind in (Lion, AdaBelief):
+        model = kit.fill(kit.torch.nn.Linear(4, 2))
+        optimizer = kind(model.parameters(), lr=1e-2)
+        for _ in range(5):
+            optimizer.zero_grad()
+            (kit.call(model, kit.normal(8, 4)) ** 2).mean().backward()
+            optimizer.step()
+        kit.keep(**{kind.__name__: model.weight})
+
+
 @program("transformers")
 def transformers_bert(kit: Kit) -> None:
     from transformers import BertConfig, BertModel
@@ -143,7 +167,7 @@ def transformers_saves_and_loads(kit: Kit) -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         kit.fill(BertModel(_small(BertConfig))).save_pretrained(folder)
-        model = BertModel.from_pretrained(folder).eval()
+        model = BertModel.from_pretrained(folder, low_cpu_mem_usage=True).eval()
     kit.forward_backward(model, kit.ints(50, 2, 9), pick=lambda y: y.last_hidden_state)
 
 

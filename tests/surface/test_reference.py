@@ -63,7 +63,11 @@ def public() -> Iterator[tuple[str, Any]]:
             yield f"nn.init.{name}", value
 
 
-PUBLIC = {name: value for name, value in public() if name not in NO_EXAMPLE}
+PUBLIC = {
+    name: value
+    for name, value in public()
+    if name not in NO_EXAMPLE and not name.rpartition(".")[2].startswith("_foreach_")
+}
 PARSER = doctest.DocTestParser()
 
 

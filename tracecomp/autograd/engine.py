@@ -90,6 +90,8 @@ class _Run:
             self.wanted = set(map(_led, self.targets))
             self.borders = {n for n, _ in self.wanted} if self.inside else set()
         roots = [*map(_led, roots)]
+        if modes.recorder is not None:
+            modes.recorder.backward_from(roots, grads)
         for (node, number), grad in zip(roots, grads, strict=True):
             self._arrive(node, number, grad)
         # How many gradients each node waits for: it runs when the last has come, so every node runs once.
@@ -150,6 +152,8 @@ class _Run:
         if isinstance(node, AccumulateGrad):
             if self.accumulate and grads[0] is not None:
                 accumulate(node.variable, grads[0])
+                if modes.recorder is not None:
+                    modes.recorder.backward_done(node, grads, (), ())
             return ()
         if node in self.ends:
             return ()
@@ -160,6 +164,8 @@ class _Run:
             modes.recorder.backward_step(node)
         with explained(node):
             found = _validated(node, cast("Sequence[Tensor | None]", node.backward(grads)))
+        if modes.recorder is not None:
+            modes.recorder.backward_done(node, grads, found, _edges(node))
         if modes.anomaly:
             check_nan(node, found)
         if node.post_hooks:

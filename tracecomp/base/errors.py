@@ -41,7 +41,15 @@ class CaptureError(TracecompError):
 
 
 class CompileError(TracecompError):
-    """A pass or codegen failed on a valid graph: a fault of the compiler."""
+    """A pass or codegen failed on a valid graph: a fault of the compiler. ``step`` is the pass or lowering step."""
+
+    def __init__(self, message: str, step: str = "") -> None:
+        super().__init__(message)
+        self.step = step
+
+
+class WrongResult(TracecompError):
+    """A compiled call has another result than the eager one, by more than rounding."""
 
 
 class CheckError(TracecompError):

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from itertools import pairwise
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 
@@ -128,9 +129,7 @@ class Group:
 
     # ---- reductions
 
-    def all_reduce(
-        self, leaves: Sequence[Array], op: ReduceOp, total: int | None = None, what: str = "all_reduce"
-    ) -> Array:
+    def all_reduce(self, leaves: Sequence[Array], op: ReduceOp, total: int | None = None) -> Array:
         """``leaves`` of all processes combined along the tree over all ``total`` leaves, one per process by default.
 
         With more, a process has those of ``combine.share``.
@@ -138,8 +137,8 @@ class Group:
         total = self.size() if total is None else total
         first = leaves[0]
         combine.check(op, first.dtype)
-        name = f"{what}({op.name}, {_type(first)})" if total == self.size() else f"{what}({op.name}, {total} leaves)"
-        call = self._enter(name)
+        leafs = "" if total == self.size() else f" in {total} leaves"
+        call = self._enter(f"all_reduce({op.name}, {_type(first)}{leafs})")
         own = combine.share(total, self.place, self.size())
         known = _subtrees(op, leaves, own, total)
         if self.size() == 1:
@@ -217,10 +216,14 @@ class Group:
 
 
 class _Call:
-    """One collective under way: its messages carry its number."""
+    """One collective under way.
+
+    Its messages carry its number and a digest of what is called: those of a process that calls something else are never
+    taken for this one's, whenever it turns out that processes disagree.
+    """
 
     def __init__(self, group: Group, number: int, what: str) -> None:
-        self._group, self._number = group, number
+        self._group, self._number = group, number | (crc32(what.encode()) >> 1) << 32
         self.at = group.at(what)
         self._sent: list[Sending] = []
 

@@ -5,7 +5,6 @@ Whichever thread waits moves the bytes of all; others wait until it has found so
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections import deque
@@ -227,8 +226,3 @@ class Messenger:
         while not all(s.done for s in sent) and time.monotonic() < end:
             self._step(0.05)
         self.transport.close()
-
-
-def process_of(rank: int) -> str:
-    """This process, for messages to people."""
-    return f"rank {rank} (process {os.getpid()})"

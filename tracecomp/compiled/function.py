@@ -26,6 +26,7 @@ from tracecomp.compiled.parts import Parts
 from tracecomp.compiled.program_files.levels import chosen
 from tracecomp.compiled.program_files.save import Case, save_code, save_graph
 from tracecomp.compiled.replay import Plan
+from tracecomp.compiled.verified import Verifier
 from tracecomp.eager.modes import modes
 from tracecomp.ir.graph import Graph
 from tracecomp.record.binding import Binding
@@ -85,6 +86,7 @@ class Compiled:
     def __init__(
         self, fn: Any, *, fullgraph: bool = False, threads: int | None = None, backend: str = "native",
         dynamic: bool | None = None, fast_math: bool = False, disable: bool = False, checked: bool = False,
+        verify: str | int | None = None, mismatch: str = "raise",
     ) -> None:  # fmt: skip
         if backend not in BACKENDS:
             raise ValueError(f"compile(): backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
@@ -112,7 +114,7 @@ class Compiled:
         self._values: Counter[Source | None] = Counter()
         self._lock = Lock()
         self._chain: list[Any] = []
-        self.__call__ = self._general
+        self.__call__ = self._general if verify is None else Verifier(self, verify, mismatch)
         _all.add(self)
         if not hasattr(fn, "state_dict"):
             update_wrapper(self, fn, updated=())
@@ -511,6 +513,8 @@ def compile(
     options: dict[str, Any] | None = None,
     disable: bool = False,
     checked: bool = False,
+    verify: str | int | None = None,
+    mismatch: str = "raise",
 ) -> Any:
     """``model`` (a function or module) recorded at its first call and run natively when a call fits; also a decorator.
 
@@ -522,15 +526,18 @@ def compile(
     5 ULP (docs/numerics.md). ``checked=True`` checks every access and result of compiled programs, which then are slow
     (docs/testing.md): what it finds is raised as CheckError, state being as before the call. ``mode`` and ``options``
     are PyTorch's and change nothing here.
+
+    ``verify`` compares calls with eager ones, results and state: ``"first"`` the first that runs from a recording, a
+    number every so many calls. WrongResult where they differ by more than rounding; with ``mismatch="warn"`` a warning.
     """
     if model is None:
         return partial(
             compile, fullgraph=fullgraph, threads=threads, backend=backend, dynamic=dynamic, fast_math=fast_math,
-            disable=disable, checked=checked,
+            disable=disable, checked=checked, verify=verify, mismatch=mismatch,
         )  # fmt: skip
     return Compiled(
         model, fullgraph=fullgraph, threads=threads, backend=backend, dynamic=dynamic, fast_math=fast_math,
-        disable=disable, checked=checked,
+        disable=disable, checked=checked, verify=verify, mismatch=mismatch,
     )  # fmt: skip
 
 

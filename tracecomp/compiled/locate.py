@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
 
 from tracecomp.base import config
 from tracecomp.compiled.differences import changed_in_the_last_place, difference
+from tracecomp.compiled.program_state import same_bits
 from tracecomp.ir.graph import Graph, Input, Node, Output, Value
 from tracecomp.ir.interpret import interpret
+from tracecomp.ir.loop_interp import interpret_program
 from tracecomp.passes.graph.host_segments import has_external, segments
 from tracecomp.passes.pipeline import LOWERING, PIPELINE, lower
 from tracecomp.passes.steps import Log, Step
@@ -24,13 +26,13 @@ Evaluate = Callable[[Graph, list[Array]], list[Array]]
 def run_native(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
     """The outputs of ``graph``, lowered as it stands and compiled; linear algebra routines run on the host."""
     if not has_external(graph):
-        return _run_compiled(graph, arrays)
+        return NativeProgram(graph).run(arrays)
     values = dict(zip((i.value for i in graph.inputs if i.role != "constant"), arrays, strict=True))
     values.update((i.value, i.data) for i in graph.inputs if i.role == "constant" and i.data is not None)
     for part in segments(graph):
         given = [values[v] for v in part.reads]
         if isinstance(part.work, Graph):
-            found = _run_compiled(part.work, given)
+            found = NativeProgram(part.work).run(given)
         else:
             results = part.work.op.impl(*given, **part.work.attrs)
             found = [*map(np.asarray, results)] if isinstance(results, tuple) else [np.asarray(results)]
@@ -38,14 +40,41 @@ def run_native(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
     return [values[o.value] for o in graph.outputs]
 
 
-def _run_compiled(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
-    lowered = lower(graph)
-    given = iter(arrays)
-    inputs = [i.data if i.data is not None and i.role == "constant" else next(given) for i in graph.inputs]
-    outputs = [np.empty(o.value.shape, o.value.dtype.numpy) for o in graph.outputs]
-    dense = [np.asarray(a, order="C") for a in (*inputs, *lowered.constants)]
-    Executable(lowered.program).run(dense, outputs)
-    return outputs
+class NativeProgram:
+    """An optimised graph as machine code; ``aliases`` and ``steady`` as in ``passes.build``.
+
+    Outputs that are written over inputs are given the memory of a copy of the input.
+    """
+
+    def __init__(self, graph: Graph, aliases: Mapping[int, int] | None = None, steady: Set[int] = frozenset()) -> None:
+        self.graph = graph
+        self.aliases = dict(aliases or {})
+        self.lowered = lower(graph, self.aliases, frozen=steady)
+        self.executable = Executable(self.lowered.program)
+
+    def memory(self, arrays: Sequence[Array]) -> tuple[list[Array], list[Array]]:
+        """What the program is given: inputs, constants among them, and outputs."""
+        given = iter(arrays)
+        inputs = [i.data if i.role == "constant" else next(given) for i in self.graph.inputs]
+        written = set(self.aliases.values())
+        dense = [np.array(a, order="C") if n in written else np.asarray(a, order="C") for n, a in enumerate(inputs)]
+        outputs = [
+            dense[self.aliases[n]] if n in self.aliases else np.empty(o.value.shape, o.value.dtype.numpy)
+            for n, o in enumerate(self.graph.outputs)
+        ]
+        return [*dense, *(np.asarray(c, order="C") for c in self.lowered.constants)], outputs
+
+    def run(self, arrays: Sequence[Array], threads: int | None = None, seen: Any = None) -> list[Array]:
+        """The outputs, in new memory."""
+        inputs, outputs = self.memory(arrays)
+        self.executable.run(inputs, outputs, threads, seen)
+        return outputs
+
+    def interpret_loops(self, arrays: Sequence[Array]) -> list[Array]:
+        """The outputs, by the interpreter of loop programs."""
+        inputs, outputs = self.memory(arrays)
+        interpret_program(self.lowered.program, inputs, outputs)
+        return outputs
 
 
 def after_pass(step: Step[Graph]) -> Evaluate:
@@ -64,18 +93,27 @@ def every_value(graph: Graph, arrays: Sequence[Array]) -> dict[Value, Array]:
     return values
 
 
-def first_bad_node(graph: Graph, arrays: list[Array], evaluate: Evaluate, tolerance: float | None) -> Node | None:
+def first_bad_node(
+    graph: Graph, arrays: list[Array], evaluate: Evaluate, tolerance: float | None, exact: Evaluate | None = None
+) -> Node | None:
     """The first node, in order, with which the graph up to there goes wrong under ``evaluate``; None if none does.
 
     The graph is cut after a node, everything that the rest reads becomes an output, and the cut is moved by bisection.
+    With ``exact``, wrong is what has other bits than ``exact`` gives; else, what is further from the interpreter's
+    values than ``tolerance``.
     """
     nodes = list(graph.live_nodes())
     values, moved = every_value(graph, arrays), every_value(graph, changed_in_the_last_place(arrays))
+    given = [values[i.value] for i in graph.inputs if i.role != "constant"]
 
     def is_bad(count: int) -> bool:
         part = _up_to(graph, nodes, count)
-        given = [values[i.value] for i in graph.inputs if i.role != "constant"]
-        found = evaluate(part, given)
+        try:
+            found = evaluate(part, given)
+        except Exception:  # whatever makes it fail, it is not right
+            return True
+        if exact is not None:
+            return not all(map(same_bits, found, exact(part, given)))
         wanted = _frontier(graph, nodes, count)
         return any(
             not difference(have, values[v], moved[v]).agrees(tolerance) for have, v in zip(found, wanted, strict=True)
@@ -90,18 +128,16 @@ def first_bad_node(graph: Graph, arrays: list[Array], evaluate: Evaluate, tolera
     return nodes[high - 1]
 
 
-def first_bad_step(
-    graph: Graph, arrays: list[Array], wanted: Sequence[Array], moved: Sequence[Array], tolerance: float | None
-) -> str:
-    """The lowering step with which ``graph`` goes wrong: without it and those after it, the outputs are ``wanted``.
+def first_bad_step(run: Callable[[], bool]) -> str:
+    """The lowering step from which on ``run`` says that the program is wrong, which it compiles with fewer steps.
 
     Steps that are needed always run; if these alone go wrong, it is one of them.
     """
     for count in range(len(LOWERING) + 1):
         with config.override(stop_after=len(PIPELINE) + count):
-            found = run_native(graph, arrays)
-        if not all(difference(f, w, m).agrees(tolerance) for f, w, m in zip(found, wanted, moved, strict=True)):
-            return LOWERING[count - 1].name if count else next(s.name for s in LOWERING if s.needed)
+            wrong = run()
+        if wrong:
+            return LOWERING[count - 1].name if count else ""
     return ""
 
 

@@ -265,6 +265,8 @@ def op_node(
 
 def _run_on_arrays(op: Op, operands: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
     if use.begun:
+        if modes.watch is not None:
+            modes.watch(op, operands, attrs)
         place = meta.place_of_results(op, operands)
         if place is not None:
             return meta.apply(op, operands, attrs, place)

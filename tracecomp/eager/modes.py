@@ -21,6 +21,7 @@ class Modes(threading.local):
     recorder: Any = None
     autocast: Any = None  # the low precision that autocast casts to, while it is on
     scopes: tuple[str, ...] = ()
+    watch: Any = None  # is told of every primitive that runs; needs ``device.use.begun``
     place: Any = None  # the device of what functions make; None: memory
     default_places: tuple[Any, ...] = ()  # devices of factories that name none, the innermost last
     function_modes: tuple[Any, ...] = ()  # those that see every call of a function, the innermost last

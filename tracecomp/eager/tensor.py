@@ -119,6 +119,8 @@ class Tensor(TensorMethods):
             else:
                 arrays.append(x)
         if use.begun:
+            if modes.watch is not None:
+                modes.watch(op, arrays, attrs)
             place = meta.place_of_results(op, arrays)
             if place is not None:
                 return _without_memory(op, operands, arrays, attrs, place)

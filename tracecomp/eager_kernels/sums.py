@@ -72,7 +72,7 @@ class _Stage:
             found: Array = combine.reduce(x, axis=self.over, initial=start)
             return found
         rows = x.transpose(self.order)
-        routine = _lane_sums(dtype, self.lanes) if name == "sum" and dtype in (float32, float64) else None
+        routine = _lane_sums(dtype, self.lanes, name == "prod") if dtype in (float32, float64) else None
         if routine is None:
             return self._by_numpy(combine, rows, start)
         assert self.sizes is not None
@@ -98,10 +98,10 @@ class _Stage:
 
 
 @cache
-def _lane_sums(dtype: DType, lanes: int) -> Loaded | None:
+def _lane_sums(dtype: DType, lanes: int, product: bool) -> Loaded | None:
     """The native routine; None where this Python and numpy have none."""
     target = native.host_target()
-    objects = (object_cache.object_code(lane_sums_text(dtype, lanes, target), target),)
+    objects = (object_cache.object_code(lane_sums_text(dtype, lanes, target, product), target),)
     try:
         return Loaded(Image(objects, 2, 3, 0, 0, ("sum",), False))
     except CompileError:

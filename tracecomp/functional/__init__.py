@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tracecomp.eager.tensor import Tensor
-from tracecomp.functional import printing, sampling, settings, sparse_forms, storage, symbols
+from tracecomp.functional import foreach, printing, sampling, settings, sparse_forms, storage, symbols
 from tracecomp.functional.creation import creation, legacy, sequences
 from tracecomp.functional.elementwise import arithmetic, complexes, conversion, logic, pointwise, quantizing
 from tracecomp.functional.indexing import gathering, indexing, writing
@@ -27,6 +27,7 @@ __all__ = [
     "distances",
     "einsum",
     "factors",
+    "foreach",
     "fourier",
     "gamma",
     "gathering",

@@ -69,6 +69,188 @@ def _check_type(cond: Any, message: Callable[[], Any] | None = None) -> None:
     """Raise with ``message()`` unless ``cond`` holds."""
 def _check_value(cond: Any, message: Callable[[], Any] | None = None) -> None:
     """Raise with ``message()`` unless ``cond`` holds."""
+def _foreach_abs(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """``abs`` of every tensor of a list."""
+def _foreach_abs_(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """``abs_`` of every tensor of a list."""
+def _foreach_acos(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """``acos`` of every tensor of a list."""
+def _foreach_acos_(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """``acos_`` of every tensor of a list."""
+def _foreach_add(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """``add`` of every tensor of a list."""
+def _foreach_add_(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """``add_`` of every tensor of a list."""
+def _foreach_addcdiv(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """``addcdiv`` of every tensor of a list."""
+def _foreach_addcdiv_(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """``addcdiv_`` of every tensor of a list."""
+def _foreach_addcmul(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """``addcmul`` of every tensor of a list."""
+def _foreach_addcmul_(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """``addcmul_`` of every tensor of a list."""
+def _foreach_asin(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """``asin`` of every tensor of a list."""
+def _foreach_asin_(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """``asin_`` of every tensor of a list."""
+def _foreach_atan(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """``atan`` of every tensor of a list."""
+def _foreach_atan_(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """``atan_`` of every tensor of a list."""
+def _foreach_ceil(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """``ceil`` of every tensor of a list."""
+def _foreach_ceil_(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """``ceil_`` of every tensor of a list."""
+def _foreach_clamp_max(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """``clamp_max`` of every tensor of a list."""
+def _foreach_clamp_max_(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """``clamp_max_`` of every tensor of a list."""
+def _foreach_clamp_min(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """``clamp_min`` of every tensor of a list."""
+def _foreach_clamp_min_(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """``clamp_min_`` of every tensor of a list."""
+def _foreach_clone(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """``clone`` of every tensor of a list."""
+def _foreach_copy_(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """``copy_`` of every tensor of a list."""
+def _foreach_cos(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """``cos`` of every tensor of a list."""
+def _foreach_cos_(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """``cos_`` of every tensor of a list."""
+def _foreach_cosh(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """``cosh`` of every tensor of a list."""
+def _foreach_cosh_(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """``cosh_`` of every tensor of a list."""
+def _foreach_div(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """``div`` of every tensor of a list."""
+def _foreach_div_(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """``div_`` of every tensor of a list."""
+def _foreach_erf(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """``erf`` of every tensor of a list."""
+def _foreach_erf_(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """``erf_`` of every tensor of a list."""
+def _foreach_erfc(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """``erfc`` of every tensor of a list."""
+def _foreach_erfc_(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """``erfc_`` of every tensor of a list."""
+def _foreach_exp(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """``exp`` of every tensor of a list."""
+def _foreach_exp_(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """``exp_`` of every tensor of a list."""
+def _foreach_expm1(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """``expm1`` of every tensor of a list."""
+def _foreach_expm1_(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """``expm1_`` of every tensor of a list."""
+def _foreach_floor(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """``floor`` of every tensor of a list."""
+def _foreach_floor_(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """``floor_`` of every tensor of a list."""
+def _foreach_frac(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """``frac`` of every tensor of a list."""
+def _foreach_frac_(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """``frac_`` of every tensor of a list."""
+def _foreach_lerp(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """``lerp`` of every tensor of a list."""
+def _foreach_lerp_(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """``lerp_`` of every tensor of a list."""
+def _foreach_lgamma(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """``lgamma`` of every tensor of a list."""
+def _foreach_lgamma_(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """``lgamma_`` of every tensor of a list."""
+def _foreach_log(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """``log`` of every tensor of a list."""
+def _foreach_log10(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """``log10`` of every tensor of a list."""
+def _foreach_log10_(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """``log10_`` of every tensor of a list."""
+def _foreach_log1p(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """``log1p`` of every tensor of a list."""
+def _foreach_log1p_(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """``log1p_`` of every tensor of a list."""
+def _foreach_log2(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """``log2`` of every tensor of a list."""
+def _foreach_log2_(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """``log2_`` of every tensor of a list."""
+def _foreach_log_(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """``log_`` of every tensor of a list."""
+def _foreach_max(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """``max`` of every tensor of a list."""
+def _foreach_maximum(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """``maximum`` of every tensor of a list."""
+def _foreach_maximum_(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """``maximum_`` of every tensor of a list."""
+def _foreach_minimum(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """``minimum`` of every tensor of a list."""
+def _foreach_minimum_(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """``minimum_`` of every tensor of a list."""
+def _foreach_mm(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """``mm`` of every tensor of a list."""
+def _foreach_mul(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """``mul`` of every tensor of a list."""
+def _foreach_mul_(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """``mul_`` of every tensor of a list."""
+def _foreach_neg(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """``neg`` of every tensor of a list."""
+def _foreach_neg_(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """``neg_`` of every tensor of a list."""
+def _foreach_norm(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """``norm`` of every tensor of a list."""
+def _foreach_pow(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """``pow`` of every tensor of a list."""
+def _foreach_pow_(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """``pow_`` of every tensor of a list."""
+def _foreach_powsum(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """``powsum`` of every tensor of a list."""
+def _foreach_reciprocal(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """``reciprocal`` of every tensor of a list."""
+def _foreach_reciprocal_(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """``reciprocal_`` of every tensor of a list."""
+def _foreach_round(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """``round`` of every tensor of a list."""
+def _foreach_round_(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """``round_`` of every tensor of a list."""
+def _foreach_rsqrt(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """``rsqrt`` of every tensor of a list."""
+def _foreach_rsqrt_(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """``rsqrt_`` of every tensor of a list."""
+def _foreach_sigmoid(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """``sigmoid`` of every tensor of a list."""
+def _foreach_sigmoid_(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """``sigmoid_`` of every tensor of a list."""
+def _foreach_sign(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """``sign`` of every tensor of a list."""
+def _foreach_sign_(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """``sign_`` of every tensor of a list."""
+def _foreach_sin(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """``sin`` of every tensor of a list."""
+def _foreach_sin_(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """``sin_`` of every tensor of a list."""
+def _foreach_sinh(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """``sinh`` of every tensor of a list."""
+def _foreach_sinh_(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """``sinh_`` of every tensor of a list."""
+def _foreach_sqrt(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """``sqrt`` of every tensor of a list."""
+def _foreach_sqrt_(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """``sqrt_`` of every tensor of a list."""
+def _foreach_sub(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """``sub`` of every tensor of a list."""
+def _foreach_sub_(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """``sub_`` of every tensor of a list."""
+def _foreach_tan(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """``tan`` of every tensor of a list."""
+def _foreach_tan_(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """``tan_`` of every tensor of a list."""
+def _foreach_tanh(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """``tanh`` of every tensor of a list."""
+def _foreach_tanh_(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """``tanh_`` of every tensor of a list."""
+def _foreach_trunc(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """``trunc`` of every tensor of a list."""
+def _foreach_trunc_(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """``trunc_`` of every tensor of a list."""
+def _foreach_zero_(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """``zero_`` of every tensor of a list."""
 def abs(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Absolute value."""
 def abs_(input: Tensor) -> Tensor:

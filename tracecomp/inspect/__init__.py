@@ -1,6 +1,7 @@
 """Looking into compiled programs: compare every stage, explain decisions."""
 
-from tracecomp.inspect.compare import Comparison, compare
+from tracecomp.inspect.compare import compare
+from tracecomp.inspect.comparison import Comparison
 from tracecomp.inspect.explain import explain
 from tracecomp.inspect.explanation import Explanation
 from tracecomp.inspect.scheduling import Tried, schedules, try_schedules

@@ -69,6 +69,9 @@ def subcommands(commands: Any) -> None:
         if name == "compare":
             parser.add_argument("--tolerance", type=float, help="largest relative difference that counts as agreement")
             parser.add_argument("--quiet", action="store_true", help="no progress on standard error")
+            parser.add_argument("--loops", action="store_true", help="also interpret the loop program")
+            parser.add_argument("--same", action="store_true", help="no calls with something changed")
+            parser.add_argument("--check-finite", action="store_true", help="NaN and infinity that arise are faults")
 
 
 def run_trace(options: argparse.Namespace) -> int:
@@ -86,7 +89,10 @@ def run_trace(options: argparse.Namespace) -> int:
 def run_compare(options: argparse.Namespace) -> int:
     """Print a comparison; 1 when something differs."""
     fn, (args, kwargs) = program(options)
-    result = compare(fn, *args, tolerance=options.tolerance, report=_progress(options.quiet), **kwargs)
+    result = compare(
+        fn, *args, tolerance=options.tolerance, report=_progress(options.quiet), loops=options.loops,
+        changed=not options.same, check_finite=options.check_finite, **kwargs,
+    )  # fmt: skip
     print(result)
     return 0 if result.ok else 1
 

@@ -1,90 +1,25 @@
-"""``compare``: the same call eagerly, as a recorded graph, after each pass, kernel by kernel and as native code."""
+"""``compare``: the same calls eagerly, as recorded graphs, after each pass, kernel by kernel and as native code."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from tracecomp.base.dump import Dump
-from tracecomp.compiled.differences import Difference, changed_in_the_last_place, difference, worst
-from tracecomp.compiled.locate import after_pass, every_value, first_bad_node, first_bad_step, part_of, run_native
-from tracecomp.inspect.capture import capture
-from tracecomp.ir.graph import Graph, Node, Value
-from tracecomp.ir.interpret import interpret
-from tracecomp.passes import pipeline
-from tracecomp.passes.fusion.groups import Group
-from tracecomp.passes.graph.complex_to_real import in_parts, split_complex
-from tracecomp.passes.graph.host_segments import has_external, segments
-from tracecomp.passes.pipeline import PIPELINE, lower
-from tracecomp.passes.steps import Log, Stage
+from tracecomp.base.errors import CaptureError
+from tracecomp.compiled.checked_call import Call, Lockstep, outcome
+from tracecomp.compiled.function import Compiled
+from tracecomp.inspect.blame import Blame
+from tracecomp.inspect.calls import Calls, run_calls
+from tracecomp.inspect.comparison import WHOLE, Comparison, Divergence, StageResult, shown_source
+from tracecomp.inspect.derivatives import check_derivatives
+from tracecomp.inspect.graph_runs import Noted
+from tracecomp.inspect.observed import Application, Observed, observe
+from tracecomp.inspect.stages import GraphComparison
 
-Array = np.ndarray[Any, Any]
 Report = Callable[[str], None]
-
-KERNEL_TOLERANCE = {"float16": 2e-3, "bfloat16": 2e-2, "float32": 1e-5, "float64": 1e-12}
-"""Agreement of one kernel with the interpreter on the same operands, relative to the largest element."""
-
-
-@dataclass(frozen=True)
-class StageResult:
-    """How far the outputs of one stage are from those of the stage before."""
-
-    name: str
-    differences: list[Difference | None]
-
-    @property
-    def worst(self) -> Difference:
-        return worst([d for d in self.differences if d is not None])
-
-
-@dataclass(frozen=True)
-class Divergence:
-    """Where a fault was found: the stage, the first diverging node as text, the user's line, the lowering step."""
-
-    stage: str
-    node: str
-    source: str
-    kernel: str = ""
-    step: str = ""
-
-    def __str__(self) -> str:
-        where = f" in kernel {self.kernel}" if self.kernel else ""
-        step = f"\n  wrong from lowering step {self.step} on" if self.step else ""
-        return f"first diverging node{where}: {self.node}\n  from {self.source}{step}"
-
-
-@dataclass
-class Comparison:
-    """The outcome of ``compare``. ``print`` shows it; ``ok`` is whether everything agrees."""
-
-    name: str
-    outputs: list[str] = field(default_factory=list)
-    stages: list[StageResult] = field(default_factory=list)
-    native: list[Difference] = field(default_factory=list)
-    kernels: int = 0
-    divergence: Divergence | None = None
-    tolerance: float | None = None
-
-    @property
-    def ok(self) -> bool:
-        return self.divergence is None and all(s.worst.agrees(self.tolerance) for s in self.stages)
-
-    def __str__(self) -> str:
-        lines = [f"compare {self.name}: outputs {len(self.outputs)}, kernels {self.kernels}"]
-        width = max((len(s.name) for s in self.stages), default=0)
-        lines += [f"  {s.name:<{width}}  {self._mark(s.worst)}  {s.worst}" for s in self.stages]
-        if self.native:
-            lines.append("outputs, native against the recorded graph:")
-            lines += [f"  {name}: {d}" for name, d in zip(self.outputs, self.native, strict=False)]
-        lines.append("everything agrees" if self.ok else str(self.divergence or "outputs differ"))
-        return "\n".join(lines)
-
-    def _mark(self, found: Difference) -> str:
-        return "agrees " if found.agrees(self.tolerance) else "DIFFERS"
 
 
 def compare(
@@ -92,135 +27,181 @@ def compare(
     *args: Any,
     tolerance: float | None = None,
     report: Report = lambda line: None,
+    loops: bool = False,
+    changed: bool = True,
+    check_finite: bool = False,
+    dynamic: bool | None = None,
     **kwargs: Any,
 ) -> Comparison:
     """Run ``fn(*args, **kwargs)`` in every form it takes on its way to native code, and compare them.
 
-    Eagerly, as the recorded graph (numpy interpreter), after each pass, kernel by kernel and as a whole natively.
-    When two neighbours differ, the first diverging node and the user's line are searched for. ``tolerance`` bounds the
-    difference relative to the largest element of an output (default: by type, see ``compiled.differences``); ``report``
-    is called with a line of progress per stage. State is left as the recording's calls leave it: one, or more if the
-    first ones make state. CaptureError when ``fn`` cannot be recorded.
+    Eagerly, as the recorded graphs (numpy interpreter), after each pass, kernel by kernel and as a whole natively, with
+    and without fusion, with one thread and two; ``loops`` also in the interpreter of loop programs. Steps of backward
+    passes are checked against differences in float64. Then the call is made several times, and with ``changed`` also
+    with one thing changed after the other: arguments, numbers, tensors, modes, hooks. Where two neighbours differ, the
+    first diverging node, the user's line and the step that went wrong are searched for.
+
+    ``tolerance`` bounds the difference relative to the largest element of an output (default: by type, see
+    ``compiled.differences``); where it is exceeded, the same in float64 decides who is wrong. ``check_finite`` counts
+    NaN and infinity that arise in the call as a fault. ``dynamic`` as in ``compile``. ``report`` is called with a line
+    of progress per stage. All state that can be found from ``fn`` and its arguments is as before at the end: tensors,
+    gradients, optimizers, random numbers, attributes, variables. CaptureError when ``fn`` cannot be recorded.
     """
-    report("recording")
-    captured = capture(fn, args, kwargs)
-    result = Comparison(captured.graph.name, tolerance=tolerance)
-    recorded = _Comparing(result, captured.arrays, report).run(captured.graph, captured.eager)
-    backward = captured.backward(recorded)
-    if backward is not None and result.ok:
-        graph, arrays = backward
-        _Comparing(result, arrays, report, "backward ").run(graph, [None] * len(graph.outputs))
-    return result
+    if dynamic is None and isinstance(fn, Compiled):
+        dynamic = fn.dynamic
+    fn = fn.fn if isinstance(fn, Compiled) else fn
+    comparing = _Comparing(fn, (args, kwargs), tolerance, report, dynamic)
+    before = Lockstep(fn, fn).state(comparing.call)
+    try:
+        return comparing.run(loops, changed, check_finite)
+    finally:
+        before.restore()
 
 
 class _Comparing:
-    """Compares the stages of one graph; ``part`` stands before their names."""
+    """One comparison."""
 
-    def __init__(self, result: Comparison, arrays: list[Array], report: Report, part: str = "") -> None:
-        self.result = result
-        self.arrays = arrays
-        self.report: Report = lambda line: report(part + line)
-        self.part = part
-        self.moved: list[Array] = []
+    def __init__(
+        self, fn: Callable[..., Any], call: Call, tolerance: float | None, report: Report, dynamic: bool | None
+    ) -> None:
+        self.fn = fn
+        self.call = call
+        self.report = report
+        self.dynamic = dynamic
+        self.result = Comparison(getattr(fn, "__name__", type(fn).__name__), tolerance=tolerance)
+        self.blame = Blame(fn, call, tolerance, self._compiled, self._noted)
 
-    def run(self, graph: Graph, eager: Sequence[Array | None]) -> list[Array]:
-        """Fill the result; returns the outputs of the recorded graph, complex ones as in memory."""
+    def _compiled(self) -> Compiled:
+        made = Compiled(self.fn, dynamic=self.dynamic)
+        made.quiet = True
+        return made
+
+    def _noted(self) -> Noted:
+        return Noted(self.fn, dynamic=self.dynamic)
+
+    def run(self, loops: bool, changed: bool, check_finite: bool) -> Comparison:
         result = self.result
-        graph = split_complex(graph, Log())
-        self.arrays = [*map(in_parts, self.arrays)]
-        eager = [None if e is None else in_parts(e) for e in eager]
-        result.outputs += [f"{self.part}{o.role} {o.name} {o.value.type}" for o in graph.outputs]
-        self.report("interpreting the recorded graph")
-        recorded = interpret(graph, self.arrays)
-        self.moved = interpret(graph, changed_in_the_last_place(self.arrays))
-        against = [e if e is None else difference(r, e) for r, e in zip(recorded, eager, strict=True)]
-        if not self._agree("recorded", against):
-            bad = next(k for k, d in enumerate(against) if d is not None and not d.agrees(result.tolerance))
-            result.divergence = self._at(graph, graph.outputs[bad].value.node, "recorded")
-            return recorded
-        self.report("running the passes")
-        stages = pipeline.run(graph, Dump("", enabled=False))
-        if self._passes(stages, recorded) and self._kernels(stages[-1].state):
-            self._native(stages[-1].state, recorded)
-        return recorded
+        self.report("recording")
+        noted = self._noted()
+        calls = run_calls(self.fn, noted, self.call, result.tolerance, changed=False)
+        if calls.error is not None:
+            raise calls.error
+        if not noted.runs and calls.fault is None:
+            raise CaptureError(noted.eager_because or _never_settled(noted, result.name))
+        result.stages.append(StageResult("recorded", list(calls.differences)))
+        if calls.fault is not None:
+            result.divergence = self.blame.recorded(calls)
+            return result
+        observed = observe(self.fn, self.call, self.blame.roots)
+        self._finite(observed, check_finite)
+        self._graphs(noted, loops)
+        if result.ok:
+            self._derivatives(self._settled())
+        if result.ok:
+            self._calls(changed, loops)
+        return result
 
-    def _differences(self, found: list[Array], recorded: list[Array]) -> list[Difference]:
-        return [difference(f, r, m) for f, r, m in zip(found, recorded, self.moved, strict=True)]
+    def _settled(self) -> Observed:
+        """What a second call does, which finds gradients and an optimizer's state; the state is put back."""
+        before = Lockstep(self.fn, self.fn).state(self.call)
+        try:
+            outcome(self.fn, self.call, self.blame.roots, differentiate=False)
+            return observe(self.fn, self.call, self.blame.roots)
+        finally:
+            before.restore()
 
-    def _agree(self, name: str, differences: Sequence[Difference | None]) -> bool:
-        self.result.stages.append(StageResult(self.part + name, list(differences)))
-        return all(d is None or d.agrees(self.result.tolerance) for d in differences)
+    def _graphs(self, noted: Noted, loops: bool, seen: frozenset[str] = frozenset()) -> None:
+        """Every graph that ran, stage by stage; ``seen`` are texts of those that need not be looked at again."""
+        counts: dict[bool, int] = {}
+        for run in noted.runs:
+            if str(run.graph) in seen:
+                continue
+            number = counts[run.is_backward] = counts.get(run.is_backward, -1) + 1
+            part = ("backward " if run.is_backward else "") + (f"graph {number} " if number else "")
+            GraphComparison(self.result, run, self.report, part, loops).run()
+            if not self.result.ok:
+                found = self.result.divergence
+                if found is not None and found.source == WHOLE:
+                    self.result.divergence = replace(found, source=shown_source(self.blame.any_line()))
+                return
 
-    def _passes(self, stages: list[Stage[Graph]], recorded: list[Array]) -> bool:
-        """Interpret after each pass; where the outputs move away, find the node."""
-        for before, after in pairwise(stages):
-            self.report(f"interpreting after {after.name}")
-            found = interpret(after.state, self.arrays)
-            if not self._agree(after.name, self._differences(found, recorded)):
-                [step] = [p for p in PIPELINE if p.name == after.name]
-                self.report(f"searching the node that {after.name} gets wrong")
-                node = first_bad_node(before.state, self.arrays, after_pass(step), self.result.tolerance)
-                self.result.divergence = self._at(before.state, node, after.name)
-                return False
-        return True
+    def _derivatives(self, observed: Observed) -> None:
+        self.report("checking derivatives")
+        result = self.result
+        result.checked_derivatives, faults = check_derivatives(observed)
+        for fault in faults:
+            where = shown_source(fault.source)
+            if fault.own:
+                result.notes.append(f"{fault}\n  at {where}")
+            elif result.divergence is None:
+                scope = "/".join(fault.scope)
+                result.divergence = Divergence("derivative", fault.what, where, scope=scope, phase="backward")
 
-    def _kernels(self, graph: Graph) -> bool:
-        """Run each kernel alone on the interpreter's operands."""
-        values = every_value(graph, self.arrays)
-        if not has_external(graph):
-            return self._kernels_of(graph, values)
-        for part in segments(graph):
-            operands = [values[v] for v in part.reads]
-            if isinstance(part.work, Graph) and not self._kernels_of(part.work, every_value(part.work, operands)):
-                return False
-        return True
+    def _calls(self, changed: bool, loops: bool) -> None:
+        """Several calls natively; where one goes wrong, whether it also does in the interpreter."""
+        result = self.result
+        self.report("calling again" + (", with one thing changed at a time" if changed else ""))
+        calls = result.calls = run_calls(self.fn, self._compiled(), self.call, result.tolerance, changed)
+        if calls.fault is None:
+            return
+        self.report(f"searching what makes call {calls.fault.number} wrong")
+        noted = self._noted()
+        again = run_calls(self.fn, noted, self.call, result.tolerance, steps=calls.steps)
+        if again.fault is not None and again.fault.number <= calls.fault.number:
+            result.divergence = self.blame.recorded(again)
+            return
+        self._graphs(noted, loops)
+        if result.divergence is None:
+            result.divergence = self.blame.native(calls)
+        else:
+            result.divergence = replace(result.divergence, call=str(calls.fault))
 
-    def _kernels_of(self, graph: Graph, values: dict[Value, Array]) -> bool:
-        fused = lower(graph).stages[1]
-        partition = fused.state.partition
-        self.result.kernels += len(partition.groups)
-        cut = {v for stored in partition.stored.values() for v in stored} | {i.value for i in graph.inputs}
-        differences: list[Difference | None] = []
-        for number, group in enumerate(partition.groups):
-            self.report(f"kernel {number + 1} of {len(partition.groups)}")
-            wanted = partition.stored[group]
-            part, given = part_of(graph, graph.name, wanted, cut)
-            operands = [np.asarray(values[v], order="C") for v in given]
-            moved = interpret(part, changed_in_the_last_place(operands))
-            found = run_native(part, operands)
-            here = [difference(f, values[v], m) for f, v, m in zip(found, wanted, moved, strict=True)]
-            differences += here
-            if not all(d.agrees(KERNEL_TOLERANCE.get(d.dtype)) for d in here):
-                self.result.stages.append(StageResult(self.part + "kernels", differences))
-                node = first_bad_node(part, operands, run_native, KERNEL_TOLERANCE.get(worst(here).dtype))
-                self.result.divergence = self._at(part, node, "kernels", _name(group))
-                return False
-        return self._agree("kernels", differences)
-
-    def _native(self, graph: Graph, recorded: list[Array]) -> None:
-        self.report("running native code")
-        found = run_native(graph, self.arrays)
-        differences = self._differences(found, recorded)
-        self.result.native += differences
-        if not self._agree("native", differences):
-            node = first_bad_node(graph, self.arrays, run_native, self.result.tolerance)
-            self.report("searching the lowering step that gets it wrong")
-            step = first_bad_step(graph, self.arrays, recorded, self.moved, self.result.tolerance)
-            self.result.divergence = replace(self._at(graph, node, "native"), step=step)
-
-    def _at(self, graph: Graph, node: Node | None, stage: str, kernel: str = "") -> Divergence:
-        stage = self.part + stage
-        if node is None:
-            return Divergence(stage, "none: every part agrees alone, only the whole differs", "the whole", kernel)
-        origin = graph.origin[node]
-        scope = f", scope {'/'.join(origin.scope)}" if origin.scope else ""
-        source = f"{origin.source} in {origin.source.function}" if origin.source else "no user line"
-        types = ", ".join(str(v.type) for v in node.inputs)
-        results = ", ".join(str(v.type) for v in node.outputs)
-        attrs = {k: v for k, v in node.attrs.items() if not isinstance(v, Graph)}
-        return Divergence(stage, f"{node.op.name}({types}) {attrs or ''} : {results}", source + scope, kernel)
+    def _finite(self, observed: Observed, fails: bool) -> None:
+        """Say where NaN and infinity begin."""
+        first = next((a for a in observed.applications if _becomes_infinite(a)), None)
+        if first is None:
+            return
+        kind = "NaN" if any(np.isnan(r).any() for r in first.results if r.dtype.kind in "fc") else "infinity"
+        text = f"{kind} begins in {first.op.name}: {_operands(first)}"
+        where = shown_source(first.source)
+        if fails:
+            scope = "/".join(first.scope)
+            self.result.divergence = Divergence("not finite", text, where, scope=scope)
+        else:
+            self.result.notes.append(f"{text}, on both sides\n  at {where}")
 
 
-def _name(group: Group) -> str:
-    names = dict.fromkeys(n.op.name for n in group.nodes)
-    return "+".join(names)
+def _never_settled(noted: Noted, name: str) -> str:
+    why = f": {noted.misses[-1]}" if noted.misses else ""
+    return f"{name} is another program at every call: no recording fitted the next call{why}"
+
+
+def _finite(x: Any) -> bool:
+    return not isinstance(x, np.ndarray) or x.dtype.kind not in "fc" or bool(np.isfinite(x).all())
+
+
+def _becomes_infinite(made: Application) -> bool:
+    """Whether finite operands give something else; constants that are written so do not count."""
+    if made.op.kind == "creation" or all(map(_finite, made.results)):
+        return False
+    numbers = [x for x in made.operands if isinstance(x, float)]
+    return bool(made.operands) and all(map(_finite, made.operands)) and all(map(np.isfinite, numbers))
+
+
+def _operands(made: Application) -> str:
+    """The operands of the first element that is not finite."""
+    bad = next(r for r in made.results if not _finite(r))
+    place = np.unravel_index(int(np.argmax(~np.isfinite(bad))), bad.shape)
+    shown = []
+    for x in made.operands:
+        if isinstance(x, np.ndarray) and x.shape == bad.shape:
+            shown.append(f"{x[place]:.6g}")
+        elif isinstance(x, np.ndarray) and x.size and x.dtype.kind == "f":
+            shown.append(f"[{x.min():.6g} to {x.max():.6g}]")
+        else:
+            shown.append(str(x) if not isinstance(x, np.ndarray) else f"{x.dtype.name}{list(x.shape)}")
+    at = f" at {list(map(int, place))}" if bad.ndim else ""
+    return f"{made.op.name}({', '.join(shown)}) = {bad[place]}{at}"
+
+
+__all__ = ["Calls", "Comparison", "compare"]

@@ -230,5 +230,6 @@ def _run_step(name: str, action: Run[State], state: State, form: _Form[State]) -
         # The state before the step is what reproduces it.
         path = reproduction.write(name, form.script(name, state))
         where = f"pass {name} failed on graph {form.graph(state).name}"
-        raise CompileError(f"{where}: {type(error).__name__}: {error}\nreproduce with: python {path}") from error
+        text = f"{where}: {type(error).__name__}: {error}\nreproduce with: python {path}"
+        raise CompileError(text, name.removeprefix("without_")) from error
     return Stage(name, result, log, time.perf_counter() - start)

@@ -78,7 +78,7 @@ def record(
     modes.recorder = recorder
     try:
         _bind_memories(recorder, leaves, shared)
-        _bind_arguments(recorder, leaves, where)
+        bind_arguments(recorder, leaves, where)
         for place in places:
             recorder.bind_place(place)
         given = _bind_numbers(recorder, args, kwargs, numbers, where)
@@ -140,7 +140,7 @@ def _bind_memories(recorder: Recorder, leaves: Sequence[Any], shared: Sequence[B
         recorder.bind_memory(memory, [candidates[k][1] for k in keys], leaves)
 
 
-def _bind_arguments(recorder: Recorder, leaves: Sequence[Any], where: Sequence[str]) -> None:
+def bind_arguments(recorder: Recorder, leaves: Sequence[Any], where: Sequence[str]) -> None:
     """Make inputs of tensor and array arguments."""
     for i, leaf in enumerate(leaves):
         if isinstance(leaf, Tensor) and id(leaf) not in recorder.arguments:

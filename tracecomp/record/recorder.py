@@ -19,7 +19,7 @@ import numpy as np
 from tracecomp.base.errors import CaptureError, Source, user_source
 from tracecomp.eager.modes import modes, no_grad, unrecorded
 from tracecomp.eager.tensor import Size, Tensor, gradient_edge, shared
-from tracecomp.eager.tensor_base import Node, View, above, node_count
+from tracecomp.eager.tensor_base import Edge, Node, View, above, node_count
 from tracecomp.eager.views import look, write
 from tracecomp.ir.graph import Graph, Origin, Value
 from tracecomp.ir.op import Op
@@ -188,6 +188,17 @@ class Recorder:
         if node.number < self.started and self.foreign is None:
             self.foreign = str(user_source() or "a line of the library")
             self.blame(self.line())
+
+    def backward_from(self, roots: Sequence[tuple[Node, int]], grads: Sequence[Tensor]) -> None:
+        """Called when a backward pass begins."""
+
+    def backward_done(
+        self, node: Node, grads: Sequence[Tensor | None], found: Sequence[Tensor | None], edges: Sequence[Edge]
+    ) -> None:
+        """Called when the backward pass has run ``node``, which ``grads`` reached; ``found`` go to ``edges``."""
+
+    def function_ran(self, node: Node, args: tuple[Any, ...]) -> None:
+        """Called when a user's Function has run on ``args``."""
 
     def get_grad(self, t: Tensor) -> Tensor | None:
         if self.is_made(t):

@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 
 from tests.codegen.programs import elementwise, scalar_op
+from tracecomp.codegen.kernels import convert
+from tracecomp.codegen.text import native
+from tracecomp.codegen.text.emitter import Emitter, Module
 from tracecomp.ir.loop_interp import interpret_program
 from tracecomp.ir.scalars import SCALARS
 from tracecomp.ir.types import (
@@ -122,3 +125,16 @@ def test_bitcast(pair: tuple[DType, DType]) -> None:
     got = np.zeros(64, target.numpy)
     Executable(program).run([x], [got])
     assert np.array_equal(got.view(np.uint8), x.view(np.uint8))
+
+
+def test_bfloat16_constants_are_rounded_as_ml_dtypes_rounds_them() -> None:
+    """To even between two of them; one side or the other just beside."""
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    halves = np.arange(0x3F80, 0x3F90, dtype=np.uint32) << 16
+    bits = np.concatenate([halves + d for d in (0, 1, 0x7FFF, 0x8000, 0x8001, 0xFFFF)])
+    e = Emitter(Module(native.host_target()))
+    for sign in (1, -1):
+        for v in (sign * bits.astype(np.uint32).view(np.float32)).tolist():
+            want = np.float32(v).astype(ml_dtypes.bfloat16).view(np.uint16)
+            found = convert.constant(e, v, bfloat16).const
+            assert found is not None and int(found) & 0xFFFF == int(want), v

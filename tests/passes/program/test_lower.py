@@ -240,7 +240,7 @@ def _no_home(frame: Frame, log: Log) -> Frame:
     [
         ("implicit_padding", _forget, "which nobody has stored before"),
         ("output_buffers", _no_home, "nothing writes output 0"),
-        ("arena", _overlap, "operands overlap"),
+        ("arena", _overlap, "overlap at"),
     ],
 )
 def test_a_wrong_plan_is_noticed(name: str, wrong: Any, message: str, monkeypatch: pytest.MonkeyPatch) -> None:

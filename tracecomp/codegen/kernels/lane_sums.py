@@ -1,4 +1,4 @@
-"""Sums along rows for any sizes, in the order of ``docs/numerics.md``: partial sums in lanes, combined by halving.
+"""Sums and products along rows, for any sizes, in the order of ``docs/numerics.md``: in lanes, combined by halving.
 
 Programs of known sizes have loops of their own for this, with the same bits; this is what eager mode calls. The entry's
 arrays are the operand, the results, and three int64: how many rows there are, how many segments each row has, and the
@@ -14,17 +14,19 @@ from tracecomp.codegen.text.target import Target
 from tracecomp.ir.types import DType
 
 
-def lane_sums_text(dtype: DType, lanes: int, target: Target) -> str:
-    """The module whose entry sums rows of ``dtype`` in so many lanes."""
+def lane_sums_text(dtype: DType, lanes: int, target: Target, product: bool = False) -> str:
+    """The module whose entry sums rows of ``dtype`` in so many lanes, or multiplies them."""
     element = {4: "float", 8: "double"}[dtype.itemsize]
     load = f"llvm.masked.load.v{lanes}f{8 * dtype.itemsize}.p0"
     vector = f"<{lanes} x {element}>"
     declared = {load: f"declare {vector} @{load}(ptr, i32, <{lanes} x i1>, {vector})"}
-    return str(ModuleText(target, (_entry(element, vector, lanes, dtype.itemsize, load),), declared))
+    return str(ModuleText(target, (_entry(element, vector, lanes, dtype.itemsize, load, product),), declared))
 
 
-def _entry(element: str, vector: str, lanes: int, itemsize: int, load: str) -> str:
+def _entry(element: str, vector: str, lanes: int, itemsize: int, load: str, product: bool) -> str:
     a = Assembler()
+    combine = "fmul" if product else "fadd"
+    start_value = f"<{', '.join([f'{element} 1.0'] * lanes)}>" if product else "zeroinitializer"
     rows, out, sizes = (a.load("ptr", "%table", 8 * n) for n in range(3))
     count, segments, length = (a.load("i64", sizes, 8 * n) for n in range(3))
     whole, rest = a.let(f"udiv i64 {length}, {lanes}"), a.let(f"urem i64 {length}, {lanes}")
@@ -41,7 +43,7 @@ def _entry(element: str, vector: str, lanes: int, itemsize: int, load: str) -> s
     a.block("segment")
     segment = a.phi("i64", {"row": "0", "ended": "%segment.next"})
     first = a.phi("ptr", {"row": start, "ended": "%at.after"})
-    total = a.phi(vector, {"row": "zeroinitializer", "ended": "%total.after"})
+    total = a.phi(vector, {"row": start_value, "ended": "%total.after"})
     a.go("step")
     a.block("step")
     step = a.phi("i64", {"segment": "0", "add": "%step.next"})
@@ -50,15 +52,15 @@ def _entry(element: str, vector: str, lanes: int, itemsize: int, load: str) -> s
     a.choose(a.let(f"icmp ult i64 {step}, {whole}"), "add", "rest")
     a.block("add")
     value = a.let(f"load {vector}, ptr {at}, align {itemsize}")
-    a.let(f"fadd {vector} {partial}, {value}", "partial.next")
+    a.let(f"{combine} {vector} {partial}, {value}", "partial.next")
     a.let(f"add i64 {step}, 1", "step.next")
     a.let(f"getelementptr i8, ptr {at}, i64 {lanes * itemsize}", "at.next")
     a.go("step")
     a.block("rest")
     a.choose(ragged, "last", "ended")
     a.block("last")
-    value = a.let(f"call {vector} @{load}(ptr {at}, i32 {itemsize}, <{lanes} x i1> {mask}, {vector} zeroinitializer)")
-    a.let(f"fadd {vector} {partial}, {value}", "partial.last")
+    value = a.let(f"call {vector} @{load}(ptr {at}, i32 {itemsize}, <{lanes} x i1> {mask}, {vector} {start_value})")
+    a.let(f"{combine} {vector} {partial}, {value}", "partial.last")
     a.go("ended")
     a.block("ended")
     a.phi(vector, {"rest": partial, "last": "%partial.last"}, "total.after")
@@ -66,7 +68,9 @@ def _entry(element: str, vector: str, lanes: int, itemsize: int, load: str) -> s
     a.let(f"add i64 {segment}, 1", "segment.next")
     a.choose(a.let(f"icmp ult i64 %segment.next, {segments}"), "segment", "store")
     a.block("store")
-    a.do(f"store {element} {_halved(a, element, lanes)}, ptr {a.at(out, a.let(f'mul i64 {row}, {itemsize}'))}, align 4")
+    total = _halved(a, element, lanes, combine)
+    place = a.at(out, a.let(f"mul i64 {row}, {itemsize}"))
+    a.do(f"store {element} {total}, ptr {place}, align 4")
     a.let(f"add i64 {row}, 1", "row.next")
     a.go("row")
     a.block("done")
@@ -74,7 +78,7 @@ def _entry(element: str, vector: str, lanes: int, itemsize: int, load: str) -> s
     return a.text(f"define void @{ENTRY}(ptr %table, ptr %arena, ptr %team, ptr %failed) #0")
 
 
-def _halved(a: Assembler, element: str, lanes: int) -> str:
+def _halved(a: Assembler, element: str, lanes: int, combine: str) -> str:
     """The sum of all lanes of ``%total.after``: i with i + lanes/2, and so on."""
     total = "%total.after"
     while lanes > 1:
@@ -87,5 +91,5 @@ def _halved(a: Assembler, element: str, lanes: int) -> str:
             )
             for offset in (0, half)
         )
-        total, lanes = a.let(f"fadd <{half} x {element}> {low}, {high}"), half
+        total, lanes = a.let(f"{combine} <{half} x {element}> {low}, {high}"), half
     return a.let(f"extractelement <1 x {element}> {total}, i64 0")

@@ -8,9 +8,10 @@ from itertools import pairwise
 from tracecomp.base.errors import VerifyError
 from tracecomp.ir.graph import Value
 from tracecomp.ir.loop_verify import kernel_problems, verify_program
+from tracecomp.ir.loops import Load, Store, expressions, walk
 from tracecomp.passes.fusion.access import buffer_of
 from tracecomp.passes.fusion.members import values_read
-from tracecomp.passes.program.frame import Frame, Task
+from tracecomp.passes.program.frame import ControlTask, Frame, Task
 
 
 def verify_frame(frame: Frame) -> None:
@@ -31,6 +32,8 @@ def _problems(frame: Frame) -> Iterator[str]:
         yield from _row_fusions(frame)
     if frame.tasks:
         yield from _outputs(frame)
+        yield from _overwriting(frame)
+        yield from _prepared(frame)
         for task in (*frame.prepacking, *frame.tasks):
             if isinstance(task, Task):
                 yield from kernel_problems(task.kernel)
@@ -88,12 +91,75 @@ def _outputs(frame: Frame) -> Iterator[str]:
             yield f"nothing writes output {position}"
 
 
+def _overwriting(frame: Frame) -> Iterator[str]:
+    """Nobody reads the old contents of an input after a result has been stored over it."""
+    aliased = {v: p for v, p in frame.outputs.home.items() if p in frame.aliases}
+    targets = {v: frame.graph.inputs[frame.aliases[p]].value for v, p in aliased.items()}
+    kept = {buffer_of(o.value) for p, o in enumerate(frame.graph.outputs) if p not in frame.aliases}
+    tasks = [t for t in frame.tasks if isinstance(t, Task)]
+    for number, task in enumerate(tasks):
+        for target in {targets[v] for v in _stored(task) if v in targets}:
+            if target in kept:
+                yield f"kernel {task.kernel.name} stores over {_maker(target)}, which is a result"
+            later = [t.kernel.name for t in tasks[number + 1 :] if target in _loaded(t)]
+            yield from (f"kernel {name} reads an input that {task.kernel.name} has stored over" for name in later)
+            yield from _own_operands(task, target, {v for v in _stored(task) if targets.get(v) is target})
+
+
+def _own_operands(task: Task, target: Value, results: set[Value]) -> Iterator[str]:
+    """A kernel that stores over what it reads reads each element where it stores it."""
+    names = dict(zip((p.name for p in task.kernel.params), task.values, strict=True))
+    every = [*walk(task.kernel.body)]
+    loads = {x.offset for x in expressions(every) if isinstance(x, Load) and names.get(x.buffer.name) is target}
+    stores = {s.offset for s in every if isinstance(s, Store) and names.get(s.buffer.name) in results}
+    if loads and stores and not loads <= stores and not any(n.op.kind in ("scatter", "control") for n in task.nodes):
+        yield f"kernel {task.kernel.name} stores over an input that it reads at other places"
+
+
+def _stored(task: Task) -> set[Value]:
+    pairs = zip(task.kernel.params, task.values, strict=True)
+    return {v for p, v in pairs if p.name in task.kernel.writes}
+
+
+def _loaded(task: Task) -> set[Value]:
+    loaded = {x.buffer.name for x in expressions(walk(task.kernel.body)) if isinstance(x, Load)}
+    return {v for p, v in zip(task.kernel.params, task.values, strict=True) if p.name in loaded}
+
+
+def _prepared(frame: Frame) -> Iterator[str]:
+    """What is prepacked follows from frozen inputs, and nobody else stores it."""
+    known = set(frame.frozen) | {i.value for i in frame.graph.inputs if i.role == "constant"}
+    made: set[Value] = set()
+    for task in frame.prepacking:
+        missing = _loaded(task) - known - _stored(task)
+        yield from (f"prepacking {task.kernel.name} reads {v.type} of {_maker(v)}, which calls change" for v in missing)
+        made |= _stored(task)
+        known |= made
+    for later in frame.tasks:
+        if isinstance(later, Task) and not made.isdisjoint(_stored(later)):
+            yield f"kernel {later.kernel.name} stores what was prepacked"
+
+
 def _memory(frame: Frame) -> Iterator[str]:
-    """What a call reads and writes together does not overlap."""
+    """What is needed at once does not overlap, and lies in the frame's block."""
     sizes = {v: v.type.nbytes for v in frame.offsets}
-    for task in (*frame.prepacking, *frame.tasks):
-        # Values of one call are alive together, whatever their lifetimes say: sorted by place, neighbours suffice.
-        spans = sorted((frame.offsets[v], frame.offsets[v] + sizes[v]) for v in set(task.values) if v in sizes)
-        yield from (f"a call's operands overlap at {b[0]}" for a, b in pairwise(spans) if a[1] > b[0])
+    first: dict[Value, int] = {}
+    last: dict[Value, int] = {}
+    tasks: list[Task | ControlTask] = [*frame.prepacking, *frame.tasks]
+    for number, each in enumerate(tasks):
+        for value in each.values:
+            first.setdefault(value, number)
+            last[value] = number
+    for value, number in first.items():
+        if number < len(frame.prepacking) <= last[value]:  # later calls find it
+            first[value], last[value] = 0, len(tasks)
+    placed = sorted(((frame.offsets[v], v) for v in frame.offsets if v in first and sizes[v]), key=lambda p: p[0])
+    alive: list[tuple[int, Value]] = []
+    for start, value in placed:
+        alive = [(end, v) for end, v in alive if end > start]
+        for _, other in alive:
+            if first[value] <= last[other] and first[other] <= last[value]:
+                yield f"{value.type} of {_maker(value)} and {other.type} of {_maker(other)} overlap at {start}"
+        alive.append((start + sizes[value], value))
     if any(start + sizes[v] > frame.nbytes for v, start in frame.offsets.items()):
         yield "a value ends beyond the frame's block"

@@ -254,6 +254,12 @@ def _apart_from(*names: str) -> Rule:
     return rule
 
 
+def _windows(p: Padding, op: Op, xs: Operands, attrs: Attrs, meant: Meant) -> Applied:
+    """Windows along axes that vary: sums of them go in other orders than sums of what is masked."""
+    order.fix(p, p.meant(xs[0])[xs[0].ndim - len(attrs["sizes"]) :], "windows along an axis whose size varies")
+    return _as_is(p, op, xs, attrs, meant)
+
+
 def _window(p: Padding, op: Op, xs: Operands, attrs: Attrs, meant: Meant) -> Applied:
     """Reductions of windows: those that are meant lie in what is meant."""
     for x in xs:
@@ -327,7 +333,7 @@ def _random(p: Padding, op: Op, xs: Operands, attrs: Attrs, meant: Meant) -> App
 
 RULES: dict[str, Rule] = {
     "contract": _contract, "reshape": _reshape, "permute": _permute, "expand": _as_is, "slice": _slice, "flip": _flip,
-    "windows": _as_is, "slice_update": _slice_update, "take": _take, "gather": _gather, "put": _put,
+    "windows": _windows, "slice_update": _slice_update, "take": _take, "gather": _gather, "put": _put,
     "scatter": _scatter, "searchsorted": _searchsorted,
     **dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin", "recurrence"), _as_is),
 }  # fmt: skip

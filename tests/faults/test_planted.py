@@ -1,0 +1,41 @@
+"""A few of the planted faults, and programs without any; ``python -m tests.faults`` tries all."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.faults import programs
+from tests.faults.planted import FAULTS, Fault
+from tests.faults.trying import try_fault
+from tracecomp.inspect import compare
+
+QUICK = (
+    "algebra:add_of_neg", "views:slice_of_slice", "CopySlices.backward", "arena:plan_arena",
+    "concat_in_place:_outermost", "Recorder.constant",
+    "guard:ValueGuard.check",
+)  # fmt: skip
+"""Places of faults that are found in a second or two, one of each kind."""
+
+
+def quick() -> list[Fault]:
+    """The first fault at each of the places."""
+    return [next(f for f in FAULTS if place in f.what) for place in QUICK]
+
+
+@pytest.mark.parametrize("fault", quick(), ids=lambda f: f.what[:40])
+def test_fault_is_located(fault: Fault) -> None:
+    found = try_fault(fault)
+    assert found.flagged and found.stage and found.line, found.said
+
+
+@pytest.mark.parametrize("name", ["aliases", "counting", "dropping", "branching", "shapes", "several"])
+def test_no_alarm_where_nothing_is_planted(name: str) -> None:
+    fn, args = getattr(programs, name)()
+    result = compare(fn, *args)
+    assert result.ok, str(result)
+    assert result.calls.changed > 5
+
+
+def test_faults_are_planted_in_every_part() -> None:
+    assert len(FAULTS) >= 80
+    assert len({f.room for f in FAULTS}) >= 15

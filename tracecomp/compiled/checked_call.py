@@ -1,0 +1,245 @@
+"""The same call eagerly and compiled, from the same state: what each leaves behind, and where they differ."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tracecomp.autograd.api import grad
+from tracecomp.compiled.differences import TOLERANCE, Difference, changed_in_the_last_place, difference
+from tracecomp.compiled.program_state import BASE, PLAIN, Opaque, ProgramState, TensorState
+from tracecomp.eager.grad_fn import FREED
+from tracecomp.eager.modes import enable_grad
+from tracecomp.eager.tensor import Tensor
+
+Array = np.ndarray[Any, Any]
+Call = tuple[tuple[Any, ...], dict[str, Any]]
+
+CHANGES = 3
+"""How often operands are changed in their last place, before a difference is more than what rounding brings."""
+
+_NUMBER_TOLERANCE = 1e-4
+"""Agreement of numbers that Python got of tensors, relative."""
+
+
+@dataclass
+class Outcome:
+    """What a call left behind: what stands at every place, or the error that it raised."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    error: Exception | None = None
+    result: Any = None
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """A place where two outcomes differ, and how."""
+
+    place: str
+    eager: Any
+    compiled: Any
+    difference: Difference | None = None
+
+    def __str__(self) -> str:
+        if self.difference is not None and np.isfinite(self.difference.absolute):
+            return f"{self.place}: {self.difference}, relative {self.difference.relative:.3g}"
+        return f"{self.place}: {_short(self.eager)} eagerly, {_short(self.compiled)} compiled"
+
+
+def outcome(fn: Callable[..., Any], call: Call, roots: Mapping[str, Any], differentiate: bool = True) -> Outcome:
+    """Call ``fn``; what is then found from the result, from ``roots``, and the gradients that the result has."""
+    args, kwargs = call
+    try:
+        with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            result = fn(*args, **kwargs)
+            found = gradients(result, roots) if differentiate else []
+    except Exception as error:
+        return Outcome(ProgramState(roots).values, error)
+    return Outcome(ProgramState({"result": result, "gradient": found, **roots}).values, None, result)
+
+
+def gradients(result: Any, roots: Mapping[str, Any]) -> list[Any]:
+    """The gradients of all that a result holds with regard to the leaves that it depends on, for fixed directions."""
+    found = ProgramState({"result": result}).tensors.values()
+    outs = tuple(t for t in found if t.grad_fn is not None and t._data.dtype.kind == "f" and t._data.size)
+    leaves = [t for t in ProgramState(roots).tensors.values() if t._requires_grad and t._grad_fn is None]
+    if not outs or not leaves:
+        return []
+    rng = np.random.default_rng(0)
+    directions = [Tensor._wrap(np.asarray(rng.standard_normal(t._data.shape)).astype(t._data.dtype)) for t in outs]
+    try:
+        with enable_grad():
+            given = grad(outs, leaves, directions, retain_graph=True, allow_unused=True)
+    except RuntimeError as error:
+        if str(error) != FREED:
+            raise
+        return []
+    return [] if all(g is None for g in given) else list(given)
+
+
+def mismatches(
+    eager: Outcome, compiled: Outcome, tolerance: float | None = None, moved: Outcome | None = None
+) -> list[Mismatch]:
+    """Where the outcomes differ by more than rounding; ``moved`` is the eager one of operands moved by a last place."""
+    if eager.error is not None or compiled.error is not None:
+        if type(eager.error) is type(compiled.error) or _both_refuse(eager.error, compiled.error):
+            return list(_differing(eager, compiled, tolerance, moved))
+        return [Mismatch("the error raised", eager.error, compiled.error)]
+    return list(_differing(eager, compiled, tolerance, moved))
+
+
+def _both_refuse(a: Exception | None, b: Exception | None) -> bool:
+    return a is not None and b is not None and (isinstance(a, type(b)) or isinstance(b, type(a)))
+
+
+def _differing(eager: Outcome, compiled: Outcome, tolerance: float | None, moved: Outcome | None) -> Iterator[Mismatch]:
+    for place in {**eager.values, **compiled.values}:
+        if BASE in place:  # a view that eager mode makes may be a tensor of its own
+            continue
+        a, b = eager.values.get(place, "nothing"), compiled.values.get(place, "nothing")
+        if isinstance(a, TensorState) and isinstance(b, TensorState):
+            c = None if moved is None else moved.values.get(place)
+            found = _tensor_mismatch(place, a, b, c if isinstance(c, TensorState) else None, tolerance)
+            if found is not None:
+                yield found
+        elif not _same_value(a, b):
+            yield Mismatch(place, a, b)
+
+
+def _tensor_mismatch(
+    place: str, a: TensorState, b: TensorState, c: TensorState | None, tolerance: float | None
+) -> Mismatch | None:
+    if a.requires_grad is not b.requires_grad:
+        return Mismatch(f"{place}.requires_grad", a.requires_grad, b.requires_grad)
+    if a.array.dtype != b.array.dtype or a.array.shape != b.array.shape:
+        return Mismatch(place, a, b)
+    comparable = c is not None and c.array.dtype == a.array.dtype and c.array.shape == a.array.shape
+    moved = c.array if c is not None and comparable else None
+    if a.array.dtype.kind in "biu" and moved is not None and not np.array_equal(moved, a.array):
+        return None  # a last place of the operands decides it
+    found = arrays_differ(b.array, a.array, moved)
+    return None if found.agrees(tolerance) else Mismatch(place, a, b, found)
+
+
+def arrays_differ(have: Array, want: Array, moved: Array | None = None) -> Difference:
+    """As ``difference``; complex arrays as pairs of real ones."""
+    if want.dtype.kind != "c":
+        return difference(have, want, moved)
+    real = np.dtype(f"f{want.dtype.itemsize // 2}")
+    given = [None if a is None else np.ascontiguousarray(a).view(real) for a in (have, want, moved)]
+    return difference(given[0], given[1], given[2])  # type: ignore[arg-type]
+
+
+def _result_differences(eager: Outcome, compiled: Outcome) -> Iterator[Difference]:
+    """How far the tensors of the results are apart."""
+    for place, a in eager.values.items():
+        b = compiled.values.get(place)
+        if place.startswith("result") and isinstance(a, TensorState) and isinstance(b, TensorState):
+            yield arrays_differ(b.array, a.array)
+
+
+def _same_value(a: Any, b: Any) -> bool:
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, float):
+        alike = abs(a - b) <= _NUMBER_TOLERANCE * max(abs(a), abs(b))
+        return bool(a == b or (a != a and b != b) or alike)
+    if isinstance(a, Opaque):
+        return bool(a.kind == b.kind)
+    return bool(a == b)
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, TensorState):
+        kind = f"{value.array.dtype.name}{list(value.array.shape)}"
+        return f"{kind} {np.array2string(value.array, threshold=6, precision=4)}" if value.array.size < 7 else kind
+    if isinstance(value, Exception):
+        return f"{type(value).__name__}: {str(value)[:200]}"
+    return "no error" if value is None else repr(value)[:200]
+
+
+class Lockstep:
+    """``fn`` and ``compiled``, called alike: each call starts both from the same state, and goes on from compiled's.
+
+    ``roots`` lead to all state. ``held`` are results that are kept, with the contents that they must keep.
+    """
+
+    def __init__(
+        self, fn: Callable[..., Any], compiled: Callable[..., Any], tolerance: float | None = None,
+        differentiate: bool = True,
+    ) -> None:  # fmt: skip
+        self.fn = fn
+        self.compiled = compiled
+        self.tolerance = tolerance
+        self.differentiate = differentiate
+        self.held: list[tuple[int, ProgramState]] = []
+        self.calls = 0
+        self.differences: list[Difference] = []
+        self.latest = Outcome()
+        self.error: Exception | None = None
+
+    def state(self, call: Call) -> ProgramState:
+        """What is there now."""
+        return ProgramState(self.roots(call))
+
+    def roots(self, call: Call) -> dict[str, Any]:
+        return {"args": call[0], "kwargs": call[1], getattr(self.fn, "__name__", "self"): self.fn}
+
+    def step(self, call: Call) -> list[Mismatch]:
+        """Make the call both ways; where they differ."""
+        before = self.state(call)
+        roots = self.roots(call)
+        eager = outcome(self.fn, call, roots, self.differentiate)
+        before.restore()
+        compiled = self.latest = outcome(self.compiled, call, roots, self.differentiate)
+        self.calls += 1
+        found = mismatches(eager, compiled, self.tolerance)
+        self.error = eager.error
+        self.differences = list(_result_differences(eager, compiled))
+        if any(m.difference is not None and np.isfinite(m.difference.relative) for m in found):
+            after = self.state(call)
+            for seed in range(CHANGES):
+                before.restore()
+                again = {m.place for m in mismatches(eager, compiled, self.tolerance, self.moved(call, roots, seed))}
+                found = [m for m in found if m.place in again]
+            after.restore()
+        return found + self._kept(compiled, call)
+
+    def moved(self, call: Call, roots: Mapping[str, Any], seed: int) -> Outcome:
+        """The eager outcome of operands that are moved by about one unit in the last place."""
+        tensors = [t for t in ProgramState(roots).tensors.values() if t._data.dtype.kind == "f"]
+        for t, array in zip(tensors, changed_in_the_last_place([t._data for t in tensors], seed), strict=True):
+            if t._data.flags.writeable:
+                np.copyto(t._data, array)
+        return outcome(self.fn, call, roots, self.differentiate)
+
+    def _kept(self, latest: Outcome, call: Call) -> list[Mismatch]:
+        """Results of earlier calls that a later call has changed; every other result is held on to."""
+        found = []
+        for number, state in self.held:
+            now = ProgramState({"result": state.objects.get("result")}).values
+            for place, was in state.values.items():
+                if isinstance(was, TensorState) and not _unchanged(was, now.get(place)):
+                    where = f"the {place} of call {number}, after call {self.calls}"
+                    found.append(Mismatch(where, was, now.get(place)))
+        self.held = self.held[-1:] if not found else []
+        if self.calls % 3 and latest.result is not None and not isinstance(latest.result, PLAIN):
+            held = ProgramState({"result": latest.result})
+            others = [t._data for t in self.state(call).tensors.values()]
+            if not any(np.may_share_memory(t._data, a) for t in held.tensors.values() for a in others):
+                self.held.append((self.calls, held))
+        return found
+
+
+def _unchanged(was: TensorState, now: Any) -> bool:
+    return isinstance(now, TensorState) and was.array.tobytes() == now.array.tobytes()
+
+
+__all__: Sequence[str] = ["TOLERANCE", "Call", "Lockstep", "Mismatch", "Outcome", "mismatches", "outcome"]

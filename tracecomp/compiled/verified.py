@@ -1,0 +1,70 @@
+"""Calls that are compared with eager ones while a program is in use."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from tracecomp.base.errors import WrongResult
+from tracecomp.compiled.checked_call import Lockstep
+
+MISMATCHES = ("raise", "warn")
+
+
+class Calls(Protocol):
+    """What a compiled function offers to whoever verifies it."""
+
+    __call__: Callable[..., Any]
+    fn: Callable[..., Any]
+    recordings: int
+
+    def _general(self, *args: Any, **kwargs: Any) -> Any: ...
+
+
+class Verifier:
+    """Stands in for the call of ``compiled``, and makes some of its calls eagerly too, from the same state.
+
+    ``verify`` is "first", for the first call that runs from a recording, or a number: then every so many calls.
+    Where the two differ by more than rounding, WrongResult is raised and the state is as before the call; or, where
+    ``mismatch`` is "warn", there is a warning, and the call is as if it had not been compared.
+    """
+
+    def __init__(self, compiled: Calls, verify: str | int, mismatch: str) -> None:
+        if verify != "first" and (type(verify) is not int or verify < 1):
+            raise ValueError(f"compile(): verify must be 'first' or a number of calls from 1 on, got {verify!r}")
+        if mismatch not in MISMATCHES:
+            raise ValueError(f"compile(): mismatch must be one of {', '.join(MISMATCHES)}, got {mismatch!r}")
+        self.compiled = compiled
+        self.every = None if verify == "first" else int(verify)
+        self.mismatch = mismatch
+        self.calls = 0
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """One call."""
+        self.calls += 1
+        if self.calls == 1 or (self.every is not None and self.calls % self.every):
+            return self.compiled._general(*args, **kwargs)  # the first call is eager anyway
+        return self._checked(args, kwargs)
+
+    def _checked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        compiled = self.compiled
+        recordings = compiled.recordings
+        lockstep = Lockstep(compiled.fn, compiled._general, differentiate=False)
+        before = lockstep.state((args, kwargs))
+        found = lockstep.step((args, kwargs))
+        if found:
+            name = getattr(compiled.fn, "__name__", type(compiled.fn).__name__)
+            lines = "\n  ".join(map(str, found[:5]))
+            text = f"call {self.calls} of {name} differs from the eager one:\n  {lines}\n"
+            text += f"tracecomp.compare({name}, ...) with these arguments finds out where"
+            if self.mismatch == "raise":
+                before.restore()
+                raise WrongResult(text)
+            warnings.warn(text, UserWarning, stacklevel=3)
+        if self.every is None and compiled.recordings == recordings:
+            compiled.__call__ = compiled._general  # from now on as if nothing had been asked for
+        latest = lockstep.latest
+        if latest.error is not None:
+            raise latest.error
+        return latest.result

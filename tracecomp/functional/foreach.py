@@ -1,0 +1,110 @@
+"""``torch._foreach_*``: a function of every tensor of a list, which optimizers of libraries are written with.
+
+All are made in one way from the function of one tensor: arguments that are lists go along with the tensors, others are
+the same for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tracecomp.eager.tensor import Tensor
+from tracecomp.functional import names as T
+from tracecomp.functional.publish import publish
+
+Fn = Callable[..., Any]
+
+_BOTH_FORMS = (
+    "abs", "acos", "add", "addcdiv", "addcmul", "asin", "atan", "ceil", "clamp_max", "clamp_min", "cos", "cosh", "div",
+    "erf", "erfc", "exp", "expm1", "floor", "frac", "lerp", "lgamma", "log", "log10", "log1p", "log2", "maximum",
+    "minimum", "mul", "neg", "pow", "reciprocal", "round", "rsqrt", "sigmoid", "sign", "sin", "sinh", "sqrt", "sub",
+    "tan", "tanh", "trunc",
+)  # fmt: skip
+_IN_PLACE_ONLY = ("copy_", "zero_")
+
+
+def _each(name: str, fn: Fn, tensors: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """``fn`` of every tensor; RuntimeError unless all lists are equally long and not empty."""
+    if not isinstance(tensors, list | tuple) or not all(isinstance(t, Tensor) for t in tensors):
+        raise TypeError(f"{name}(): argument 'self' (position 1) must be tuple of Tensors, not {_kind(tensors)}")
+    if not tensors:
+        raise RuntimeError("Tensor list must have at least one tensor.")
+    for other in (*args, *kwargs.values()):
+        if isinstance(other, list | tuple) and len(other) != len(tensors):
+            if not isinstance(next(iter(other), 0), Tensor):
+                raise RuntimeError("Tensor list must have same number of elements as scalar list.")
+            raise RuntimeError(
+                f"Tensor lists must have the same number of tensors, got {len(tensors)} and {len(other)}"
+            )
+    return tuple(
+        fn(t, *[_at(a, i) for a in args], **{k: _at(v, i) for k, v in kwargs.items()}) for i, t in enumerate(tensors)
+    )
+
+
+def _at(value: Any, i: int) -> Any:
+    return value[i] if isinstance(value, list | tuple) else value
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return f"{type(value).__name__} of {next(type(x).__name__ for x in value if not isinstance(x, Tensor))}"
+    return type(value).__name__
+
+
+def _by_value(fn: Fn) -> Fn:
+    """``addcmul`` and ``addcdiv``, whose factor has a place of its own: a number for all, or one for each tensor."""
+
+    def run(t: Tensor, a: Tensor, b: Tensor, value: Any = 1, **named: Any) -> Any:
+        return fn(t, a, b, value=named.get("scalars", value))
+
+    return run
+
+
+def _norm(t: Tensor, ord: Any = 2, dtype: Any = None) -> Tensor:
+    return T.norm(t.reshape(-1), p=ord, dtype=dtype)
+
+
+def _powsum(t: Tensor, ord: Any = 2, dtype: Any = None) -> Tensor:
+    return t.abs().pow(ord).sum(dtype=dtype)
+
+
+_SPECIAL: dict[str, Fn] = {
+    "norm": _norm, "powsum": _powsum, "clone": lambda t, memory_format=None: t.clone(), "max": lambda t: t.max(),
+    "mm": lambda a, b: T.mm(a, b),
+}  # fmt: skip
+
+
+_OTHER_NAMES = {
+    "maximum": "clamp_min", "maximum_": "clamp_min_", "minimum": "clamp_max", "minimum_": "clamp_max_"
+}  # fmt: skip
+"""Functions that take a number beside tensors, for those that do not."""
+
+
+def _function(name: str) -> Fn:
+    """What is done with one tensor."""
+    if name in _SPECIAL:
+        return _SPECIAL[name]
+    name = _OTHER_NAMES.get(name, name)
+    found: Fn = getattr(Tensor if name.endswith("_") else T, name)
+    return _by_value(found) if name.startswith(("addcmul", "addcdiv")) else found
+
+
+def _publish(name: str) -> None:
+    public = f"_foreach_{name}"
+
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if name == "pow" and not isinstance(self, list | tuple):  # a number to the power of every tensor
+            return _each(public, lambda t: T.pow(self, t), args[0], (), {})
+        if name.startswith("addc"):
+            args = (*args[:2], *(a.tolist() if isinstance(a, Tensor) else a for a in args[2:]))
+        found = _each(public, _function(name), self, args, kwargs)
+        return self if name.endswith("_") else found
+
+    call.__name__ = call.__qualname__ = public
+    call.__doc__ = f"``{name}`` of every tensor of a list."
+    publish(call, f"torch.{public}")
+
+
+for _name in (*_BOTH_FORMS, *(f"{name}_" for name in _BOTH_FORMS), *_SPECIAL, *_IN_PLACE_ONLY):
+    _publish(_name)

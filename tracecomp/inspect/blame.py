@@ -1,0 +1,176 @@
+"""Which part of the library makes a call wrong, and which line of the program shows it."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from functools import partial
+from itertools import zip_longest
+from typing import Any
+
+from tracecomp.base import config
+from tracecomp.base.errors import Source
+from tracecomp.compiled.checked_call import Call, Lockstep, Outcome, mismatches, outcome
+from tracecomp.compiled.function import Compiled, Entry
+from tracecomp.inspect.calls import CallFault, Calls, run_calls
+from tracecomp.inspect.changes import Change
+from tracecomp.inspect.comparison import Divergence, shown_source
+from tracecomp.inspect.line_watch import line_that_changes
+from tracecomp.inspect.observed import Event, Observed, observe
+from tracecomp.passes.pipeline import LOWERING, PIPELINE
+from tracecomp.passes.steps import Step
+
+Make = Callable[[], Compiled]
+
+
+class Blame:
+    """Finds what makes ``calls`` of ``fn`` go wrong, whose compiled forms ``compiled`` and ``noted`` make."""
+
+    def __init__(
+        self, fn: Callable[..., Any], call: Call, tolerance: float | None, compiled: Make, noted: Make
+    ) -> None:
+        self.fn = fn
+        self.call = call
+        self.tolerance = tolerance
+        self.compiled = compiled
+        self.noted = noted
+        self.roots = Lockstep(fn, fn).roots(call)
+
+    def recorded(self, calls: Calls) -> Divergence:
+        """A call that goes wrong although its graph runs in the interpreter: the recording, or a guard."""
+        fault = calls.fault
+        assert fault is not None
+        observed = observe(self.fn, self.call, self.roots)
+        change = fault.step.change or _before(calls)
+        if change is not None and not fault.recorded:
+            return self._guard(fault, observed, change)
+        if fault.step.change is not None:
+            observed = self._changed(fault.step.change)
+        if observed.wrong:
+            wrong = observed.wrong[0]
+            return self._at(fault, "recorded", wrong.what, wrong.source)
+        return self._at(fault, "recorded", "what the call leaves behind", self._line(fault, observed))
+
+    def _changed(self, change: Change) -> Observed:
+        """What a changed call does; the state is put back."""
+        before = Lockstep(self.fn, self.fn).state(self.call)
+        try:
+            given = change.make(self.call)
+            block: AbstractContextManager[Any] | None = None if change.around is None else change.around()
+            if block is None:
+                return observe(self.fn, given, Lockstep(self.fn, self.fn).roots(given))
+            with block:
+                return observe(self.fn, given, Lockstep(self.fn, self.fn).roots(given))
+        finally:
+            change.undo()
+            before.restore()
+
+    def _guard(self, fault: CallFault, usual: Observed, change: Change) -> Divergence:
+        """The recording of another call served this one: where what the two do first parts."""
+        changed = self._changed(change)
+        for a, b in zip_longest(usual.events, changed.events):
+            if not _alike(a, b):
+                event = b or a
+                kind = "predicates" if event.kind == "value" else "guards"
+                what = "a value that Python looks at" if event.kind == "value" else f"{event.what[0]}"
+                return self._at(fault, kind, f"{what} is another one in this call", event.source)
+        return self._at(fault, "guards", "an old recording served this call", self._line(fault, changed))
+
+    def _line(self, fault: CallFault, observed: Observed) -> Source | None:
+        """The line that makes or changes what differs."""
+        places = [m.place for m in fault.mismatches]
+        place = next((p for p in places if not p.startswith("gradient")), places[0])
+        known = observed.results.get(place.removesuffix(".requires_grad"))
+        if known is not None:
+            return known
+        given = self.call
+        before = Lockstep(self.fn, self.fn).state(self.call)
+        try:
+            if fault.step.change is not None:
+                given = fault.step.change.make(self.call)
+            found = line_that_changes(self.fn, given, place, Lockstep(self.fn, self.fn).roots(given))
+        finally:
+            if fault.step.change is not None:
+                fault.step.change.undo()
+            before.restore()
+        if found is None:
+            found = next((s for s in observed.results.values() if s is not None), None)
+        return found or next((e.source for e in reversed(observed.events) if e.source), None)
+
+    def any_line(self) -> Source | None:
+        """The line that changes the first piece of state that the call changes, or that makes its result."""
+        before = Lockstep(self.fn, self.fn).state(self.call)
+        try:
+            left = outcome(self.fn, self.call, self.roots, differentiate=False)
+        finally:
+            before.restore()
+        same = Outcome({k: v for k, v in left.values.items() if k in before.values})
+        for mismatch in mismatches(Outcome({k: before.values[k] for k in same.values}), same, 0.0):
+            found = line_that_changes(self.fn, self.call, mismatch.place, self.roots)
+            if found is not None:
+                return found
+        observed = observe(self.fn, self.call, self.roots)
+        return next((s for s in observed.results.values() if s is not None), None)
+
+    def _at(self, fault: CallFault, stage: str, what: str, source: Source | None) -> Divergence:
+        return Divergence(stage, what, shown_source(source), call=str(fault))
+
+    # ---- native code
+
+    def native(self, calls: Calls) -> Divergence:
+        """A call that goes wrong natively though every graph is right: what, when left out, makes it right."""
+        fault = calls.fault
+        assert fault is not None
+        line = self._line(fault, observe(self.fn, self.call, self.roots))
+        for name, make in self._without():
+            if self._right(calls, make):
+                return replace(self._at(fault, name, f"right without: {name}", line), step=name)
+        return self._at(fault, "native call", "no step could be left out that makes it right", line)
+
+    def _right(self, calls: Calls, run: Callable[[Callable[[Make], Calls]], Calls]) -> bool:
+        def again(make: Make) -> Calls:
+            return run_calls(self.fn, make(), self.call, self.tolerance, steps=calls.steps)
+
+        return run(again).fault is None
+
+    def _without(self) -> Iterator[tuple[str, Callable[[Callable[[Make], Calls]], Calls]]]:
+        """Ways of making the same calls without one part of the library."""
+
+        def fresh(again: Callable[[Make], Calls]) -> Calls:
+            with tempfile.TemporaryDirectory() as folder, config.override(cache_dir=folder):
+                return again(self.compiled)
+
+        yield "cache", fresh
+        yield "native call", lambda again: again(lambda: _through_python(self.compiled()))
+        yield "threads", lambda again: _overriding(again, self.compiled, num_threads=1)
+        steps: list[Step[Any]] = [*PIPELINE, *LOWERING]
+        for name in [s.name for s in reversed(steps) if not s.needed]:
+            yield name, partial(_overriding, make=self.compiled, skip_passes=(name,))
+
+
+def _before(calls: Calls) -> Change | None:
+    """What was changed in the call before the last, where the last is the given one again."""
+    return calls.steps[-2].change if len(calls.steps) > 1 else None
+
+
+def _overriding(again: Callable[[Make], Calls], make: Make, **settings: Any) -> Calls:
+    with config.override(**settings):
+        return again(make)
+
+
+def _through_python(compiled: Compiled) -> Compiled:
+    """The same function, whose calls all go through Python."""
+
+    class Slow(type(compiled)):  # type: ignore[misc]
+        def _fitted(self, entry: Entry, leaves: Any) -> None:
+            return None
+
+    compiled.__class__ = Slow
+    compiled.__call__ = compiled._general
+    return compiled
+
+
+def _alike(a: Event | None, b: Event | None) -> bool:
+    return a is not None and b is not None and a.kind == b.kind and bool(a.what == b.what)

@@ -1,0 +1,105 @@
+"""Several calls of a program, eagerly and compiled: the same again, and with one thing changed."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tracecomp.compiled.checked_call import Call, Lockstep, Mismatch
+from tracecomp.compiled.differences import Difference
+from tracecomp.compiled.function import Compiled
+from tracecomp.inspect.changes import Change, changes
+
+SAME = 4
+"""Calls with the same arguments: one is recorded, one planned, and what native code does alone is done twice."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One call: what is different from the given one, and whether state goes on from it."""
+
+    what: str
+    change: Change | None = None
+
+
+@dataclass
+class CallFault:
+    """A call that compiled code answers differently. ``recorded``: it was recorded anew, so no guard is at fault."""
+
+    number: int
+    step: Step
+    mismatches: list[Mismatch]
+    recorded: bool
+
+    def __str__(self) -> str:
+        first = f"call {self.number} ({self.step.what})"
+        return "\n".join([f"{first} differs:", *(f"  {m}" for m in self.mismatches[:5])])
+
+
+@dataclass
+class Calls:
+    """What was tried: how many calls, with which changes, and the first that differs; ``error``: what the given call
+    raises."""
+
+    same: int = 0
+    changed: int = 0
+    fault: CallFault | None = None
+    steps: list[Step] = field(default_factory=list)
+    differences: list[Difference] = field(default_factory=list)
+    error: Exception | None = None
+
+
+def steps_of(fn: Callable[..., Any], call: Call, lockstep: Lockstep, changed: bool) -> Iterator[Step]:
+    """The calls to make, in order; between two that are changed the given one is made again."""
+    for n in range(SAME):
+        yield Step("the same call again" if n else "the first call")
+    if changed:
+        for change in changes(fn, call, lockstep.state(call)):
+            yield Step(change.what, change)
+            yield Step(f"the given call after: {change.what}")
+
+
+def run_calls(
+    fn: Callable[..., Any], compiled: Compiled, call: Call, tolerance: float | None = None, changed: bool = True,
+    steps: Sequence[Step] | None = None,
+) -> Calls:  # fmt: skip
+    """Make the calls in lockstep until one differs; the state is as before then."""
+    lockstep = Lockstep(fn, compiled, tolerance)
+    before = lockstep.state(call)
+    result = Calls()
+    try:
+        for step in steps_of(fn, call, lockstep, changed) if steps is None else steps:
+            result.steps.append(step)
+            recordings = compiled.recordings
+            found = make(lockstep, call, step)
+            if step.change is not None and step.change.again and compiled.recordings > recordings and not found:
+                found = make(lockstep, call, step)  # the recording that was made now runs
+            result.error = result.error or (lockstep.error if step.change is None else None)
+            result.differences = result.differences if step.change else lockstep.differences
+            if step.change is None:
+                result.same += 1
+            else:
+                result.changed += 1
+            if found:
+                recorded = compiled.recordings > recordings
+                result.fault = CallFault(len(result.steps), step, found, recorded)
+                break
+    finally:
+        before.restore()
+    return result
+
+
+def make(lockstep: Lockstep, call: Call, step: Step) -> list[Mismatch]:
+    """One call; a changed one leaves the state as it was before."""
+    change = step.change
+    if change is None:
+        return lockstep.step(call)
+    before = lockstep.state(call)
+    try:
+        with contextlib.nullcontext() if change.around is None else change.around():
+            return lockstep.step(change.make(call))
+    finally:
+        change.undo()
+        before.restore()

@@ -1,0 +1,280 @@
+"""Calls that differ in one thing from a given one: what must be recorded again, or serve both.
+
+For each argument, number, tensor, mode and hook that a program can see, a change that a program's owner might make.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+from types import CellType
+from typing import Any
+
+import numpy as np
+
+from tracecomp.compiled.checked_call import Call
+from tracecomp.compiled.program_state import ProgramState
+from tracecomp.eager.modes import inference_mode, no_grad
+from tracecomp.eager.rng import manual_seed
+from tracecomp.eager.tensor import Tensor
+from tracecomp.functional.default_dtype import default_dtype, set_default_dtype
+from tracecomp.ir.types import DType, float32, float64
+from tracecomp.record.guards.ownership import is_module
+from tracecomp.record.pytree import flatten, paths, unflatten
+
+Array = np.ndarray[Any, Any]
+_NUMBERS = (bool, int, float, str)
+_MOST_TENSORS = 6
+_MOST_NUMBERS = 40
+
+
+@dataclass(frozen=True)
+class Change:
+    """``make`` changes a call or what it sees, and gives the call to make; ``around`` is a block to make it in.
+
+    What it changes beside tensors, containers and attributes, ``undo`` puts back. ``again``: where it is recorded anew,
+    it is also worth compiling.
+    """
+
+    what: str
+    make: Callable[[Call], Call]
+    around: Callable[[], Any] | None = None
+    undo: Callable[[], object] = lambda: None
+    again: bool = False
+
+
+def changes(fn: Callable[..., Any], call: Call, state: ProgramState) -> Iterator[Change]:
+    """All changes of ``call`` that are tried, for a program whose state is ``state``."""
+    yield from _arguments(call)
+    yield from _numbers(state)
+    yield from _tensors(state, call)
+    yield from _modules(state)
+    yield from _modes()
+
+
+# ---- arguments
+
+
+def _arguments(call: Call) -> Iterator[Change]:
+    leaves: list[Any] = []
+    flatten(call, leaves)
+    where = [p[3:] for p in paths(call)]
+    rng = np.random.default_rng(0)
+    sizes = {len(x._data) for x in leaves if isinstance(x, Tensor) and x._data.ndim and len(x._data) > 1}
+    for size in sorted(sizes):
+        for new in sorted({size - 1, 1, size + 2}):
+            yield Change(f"arguments of size {size} have {new} rows", partial(_rows, size, new), again=True)
+    for n, x in enumerate(leaves):
+        if isinstance(x, Tensor):
+            yield from _tensor_argument(n, where[n], x, rng)
+        elif isinstance(x, _NUMBERS):
+            yield Change(f"argument {where[n]} is {_other(x)!r}", partial(_with, n, _other(x)))
+    tensors = [n for n, x in enumerate(leaves) if isinstance(x, Tensor)]
+    for a, b in pairwise(tensors):
+        one, two = leaves[a], leaves[b]
+        if one._data.shape == two._data.shape and one._data.dtype == two._data.dtype:
+            yield Change(f"{where[b]} is {where[a]}", partial(_with, b, one))
+            yield Change(f"{where[b]} looks at the memory of {where[a]}", partial(_with, b, one.detach()))
+
+
+def _tensor_argument(n: int, name: str, t: Tensor, rng: np.random.Generator) -> Iterator[Change]:
+    array = t._data
+    new = _other_values(array, rng)
+    yield Change(f"other values in {name}", partial(_with, n, _like(t, new)))
+    if array.dtype.kind == "f":
+        yield Change(f"{name} is negative", partial(_with, n, _like(t, -array)))
+    if array.ndim > 1:
+        order = np.array(array, order="F")
+        yield Change(f"{name} lies in another order", partial(_with, n, _like(t, order)))
+    if array.dtype.kind == "f":
+        wide = np.float32 if array.dtype == np.float64 else np.float64
+        yield Change(f"{name} is {np.dtype(wide).name}", partial(_with, n, _like(t, array.astype(wide))))
+        if t.is_leaf:
+            yield Change(f"requires_grad of {name}", partial(_with, n, _flagged(t)))
+
+
+def _with(number: int, value: Any, call: Call) -> Call:
+    leaves: list[Any] = []
+    structure = flatten(call, leaves)
+    leaves[number] = value
+    changed: Call = unflatten(structure, leaves)
+    return changed
+
+
+def _rows(size: int, count: int, call: Call) -> Call:
+    """The call with ``count`` instead of ``size`` rows in every argument that has so many."""
+    leaves: list[Any] = []
+    structure = flatten(call, leaves)
+    for n, x in enumerate(leaves):
+        if isinstance(x, Tensor) and x._data.ndim and len(x._data) == size:
+            leaves[n] = _like(x, np.resize(x._data, (count, *x._data.shape[1:])))
+    changed: Call = unflatten(structure, leaves)
+    return changed
+
+
+def _like(t: Tensor, array: Array) -> Tensor:
+    found = Tensor._wrap(array)
+    found._requires_grad = t._requires_grad
+    return found
+
+
+def _flagged(t: Tensor) -> Tensor:
+    found = Tensor._wrap(t._data.copy())
+    found._requires_grad = not t.requires_grad
+    return found
+
+
+def _other_values(array: Array, rng: np.random.Generator) -> Array:
+    """The elements in another order, and numbers smaller; integers stay in their range."""
+    mixed = rng.permutation(array.reshape(-1)).reshape(array.shape)
+    return np.asarray(mixed * 0.75 if array.dtype.kind in "fc" else mixed, array.dtype)
+
+
+def _other(value: Any) -> Any:
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int):
+        return value + 1
+    if isinstance(value, str):
+        return value + "_"
+    return value * 0.5 if value else 1.0
+
+
+# ---- numbers and texts that the program holds
+
+
+def _numbers(state: ProgramState) -> Iterator[Change]:
+    found = 0
+    kinds: set[tuple[type, str]] = set()
+    for place, held in state.objects.items():
+        for name, value, put in _entries(held):
+            library = type(held).__module__.startswith("tracecomp.")
+            if (library and ((type(held), name) in kinds or name.startswith("_"))) or not isinstance(value, _NUMBERS):
+                continue
+            if name == "training" or found >= _MOST_NUMBERS:
+                continue
+            kinds.add((type(held), name))
+            found += 1
+            what = f"{place} is {_other(value)!r}" if name == "" else f"{place}.{name} is {_other(value)!r}"
+            yield _doing(what, partial(put, _other(value)), again=True)
+    for name, space in state.variables.items():
+        if isinstance(space[name], _NUMBERS):
+            new = _other(space[name])
+            yield _doing(f"{name} is {new!r}", partial(_setter(space, name), new), again=True)
+
+
+def _doing(what: str, act: Callable[[], object], again: bool = False) -> Change:
+    """The change that ``act`` makes to what the call sees."""
+
+    def make(call: Call) -> Call:
+        act()
+        return call
+
+    return Change(what, make, again=again)
+
+
+def _entries(held: Any) -> Iterator[tuple[str, Any, Callable[[Any], None]]]:
+    """What can be set in an object: name, value, and what sets it."""
+    if isinstance(held, CellType):
+        yield "", _contents(held), partial(setattr, held, "cell_contents")
+    elif isinstance(held, dict | list):
+        for key, value in list(held.items() if isinstance(held, dict) else enumerate(held)):
+            yield str(key), value, _setter(held, key)
+    elif isinstance(getattr(held, "__dict__", None), dict) and not isinstance(held, type | Tensor):
+        for name, value in list(vars(held).items()):
+            yield name, value, partial(setattr, held, name)
+
+
+def _contents(cell: CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return None
+
+
+def _setter(held: Any, key: Any) -> Callable[[Any], None]:
+    def put(value: Any) -> None:
+        held[key] = value
+
+    return put
+
+
+# ---- tensors that the program holds
+
+
+def _tensors(state: ProgramState, call: Call) -> Iterator[Change]:
+    rng = np.random.default_rng(1)
+    given = {id(t) for t in ProgramState({"call": call}).tensors.values()}
+    held = {p: t for p, t in state.tensors.items() if id(t) not in given and p != "the random state"}
+    floats = [p for p, t in held.items() if t._data.dtype.kind == "f" and t._base is None and not p.endswith(".grad")]
+    step = max(1, len(floats) // _MOST_TENSORS)
+    for place in floats[::step][:_MOST_TENSORS]:
+        t = held[place]
+        new = _other_values(t._data, rng)
+        yield _doing(f"values written to {place}", partial(_write, t, new))
+        yield _doing(f"{place}.data is other memory", partial(_exchange, t, new))
+        yield _doing(f"{place} written through numpy", partial(_through_numpy, t, new))
+        if t.is_leaf:
+            yield _doing(f"requires_grad of {place}", partial(t.requires_grad_, not t._requires_grad))
+        if t._requires_grad:
+            yield _doing(f"{place}.grad is set", partial(_give_grad, t))
+            yield _doing(f"{place}.grad is None", partial(setattr, t, "grad", None))
+    yield _doing("another seed", partial(manual_seed, 7))
+
+
+def _through_numpy(t: Tensor, array: Array) -> None:
+    np.copyto(t.detach().numpy(), array)
+
+
+def _give_grad(t: Tensor) -> None:
+    t.grad = Tensor._wrap(np.ones_like(t._data))
+
+
+def _write(t: Tensor, array: Array) -> None:
+    with no_grad():
+        t.copy_(Tensor._wrap(array))
+
+
+def _exchange(t: Tensor, array: Array) -> None:
+    t.data = Tensor._wrap(array.copy())
+
+
+# ---- modules, optimizers, modes
+
+
+def _modules(state: ProgramState) -> Iterator[Change]:
+    modules = {p: m for p, m in state.objects.items() if is_module(m)}
+    inner = {id(c) for m in modules.values() for c in m.modules() if c is not m}
+    for place, module in modules.items():
+        if id(module) not in inner:
+            yield _doing(f"{place}.train({not module.training})", partial(module.train, not module.training))
+            yield _doing(f"a forward hook of {place}", partial(_hook, module))
+    for place, module in modules.items():
+        for name, p in module._parameters.items():
+            if p is not None and id(module) in inner:
+                yield _doing(f"{place}.{name} is another parameter", partial(_replace, module, name))
+                return
+
+
+def _hook(module: Any) -> None:
+    module.register_forward_hook(lambda m, args, result: result * 2 if isinstance(result, Tensor) else None)
+
+
+def _replace(module: Any, name: str) -> None:
+    old = getattr(module, name)
+    setattr(module, name, type(old)(Tensor._wrap(old._data * 0.5)))
+
+
+def _modes() -> Iterator[Change]:
+    yield Change("under no_grad", _same, no_grad)
+    yield Change("under inference_mode", _same, inference_mode)
+    before: DType = default_dtype()
+    other = float32 if before is float64 else float64
+    change = _doing(f"the default type is {other!r}", partial(set_default_dtype, other))
+    yield replace(change, undo=partial(set_default_dtype, before))
+
+
+def _same(call: Call) -> Call:
+    return call

@@ -1,0 +1,158 @@
+"""What a comparison found, as data and as text."""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tracecomp.base.errors import Source
+from tracecomp.compiled.differences import Difference, worst
+from tracecomp.inspect.calls import Calls
+from tracecomp.ir.graph import Graph, Node, Origin
+
+Array = np.ndarray[Any, Any]
+
+
+WHOLE = "the whole"
+"""The source of a divergence that no one node shows."""
+
+
+@dataclass(frozen=True)
+class StageResult:
+    """How far the outputs of one stage are from those of the stage before."""
+
+    name: str
+    differences: list[Difference | None]
+
+    @property
+    def worst(self) -> Difference:
+        return worst([d for d in self.differences if d is not None])
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """Where a fault was found: the stage, the first diverging node as text, the user's line, the lowering step.
+
+    ``phase`` is forward, backward or optimizer; ``values`` are numbers around the worst element; ``call`` is the call
+    that was answered wrongly, where it takes one other than the first.
+    """
+
+    stage: str
+    node: str
+    source: str
+    kernel: str = ""
+    step: str = ""
+    scope: str = ""
+    phase: str = ""
+    values: str = ""
+    call: str = ""
+
+    def __str__(self) -> str:
+        where = f" in kernel {self.kernel}" if self.kernel else ""
+        lines = [f"stage {self.stage}", f"first diverging node{where}: {self.node}", f"  from {self.source}"]
+        if self.scope:
+            lines[-1] += f", scope {self.scope}"
+        if self.phase:
+            lines[-1] += f", {self.phase}"
+        if self.call:
+            lines.append(f"  in {self.call}")
+        if self.step:
+            lines.append(f"  wrong from lowering step {self.step} on")
+        if self.values:
+            lines.append(self.values)
+        return "\n".join(lines)
+
+
+@dataclass
+class Comparison:
+    """The outcome of ``compare``. ``print`` shows it; ``ok`` is whether everything agrees.
+
+    ``notes`` are findings that are no fault of the library; ``checked_derivatives`` counts steps of backward passes.
+    """
+
+    name: str
+    outputs: list[str] = field(default_factory=list)
+    stages: list[StageResult] = field(default_factory=list)
+    native: list[Difference] = field(default_factory=list)
+    kernels: int = 0
+    divergence: Divergence | None = None
+    tolerance: float | None = None
+    calls: Calls = field(default_factory=Calls)
+    checked_derivatives: int = 0
+    notes: list[str] = field(default_factory=list)
+    replay: list[str] = field(default_factory=list)
+    at_fault: tuple[Graph, list[Array]] | None = None
+
+    @property
+    def ok(self) -> bool:
+        return self.divergence is None and all(s.worst.agrees(self.tolerance) for s in self.stages)
+
+    def __str__(self) -> str:
+        lines = [f"compare {self.name}: outputs {len(self.outputs)}, kernels {self.kernels}"]
+        width = max((len(s.name) for s in self.stages), default=0)
+        lines += [f"  {s.name:<{width}}  {self._mark(s.worst)}  {s.worst}" for s in self.stages]
+        if self.native:
+            lines.append("outputs, native against the recorded graph:")
+            lines += [f"  {name}: {d}" for name, d in zip(self.outputs, self.native, strict=False)]
+        if self.checked_derivatives:
+            lines.append(f"steps of backward passes checked against differences: {self.checked_derivatives}")
+        if self.calls.same:
+            lines.append(f"calls compared: {self.calls.same} the same, {self.calls.changed} with something changed")
+        lines += [f"note: {note}" for note in self.notes]
+        lines.append("everything agrees" if self.ok else str(self.divergence or "outputs differ"))
+        return "\n".join([*lines, *self.replay])
+
+    def _mark(self, found: Difference) -> str:
+        return "agrees " if found.agrees(self.tolerance) else "DIFFERS"
+
+
+def at_node(
+    graph: Graph, node: Node | None, stage: str, kernel: str = "", step: str = "", values: str = ""
+) -> Divergence:
+    """The divergence at a node of ``graph``."""
+    if node is None:
+        return Divergence(stage, "none: every part agrees alone, only the whole differs", WHOLE, kernel, step)
+    origin = graph.origin[node]
+    types = ", ".join(str(v.type) for v in node.inputs)
+    results = ", ".join(str(v.type) for v in node.outputs)
+    attrs = {k: v for k, v in node.attrs.items() if not isinstance(v, Graph)}
+    text = f"{node.op.name}({types}) {attrs or ''} : {results}"
+    return Divergence(
+        stage, text, shown_source(origin.source), kernel, step, "/".join(origin.scope), phase_of(origin), values
+    )
+
+
+def shown_source(source: Source | None) -> str:
+    """A line as ``file:line in function``."""
+    return f"{source} in {source.function}" if source else "no user line"
+
+
+def phase_of(origin: Origin) -> str:
+    """forward, backward or optimizer."""
+    if "backward" in origin.scope:
+        return "backward"
+    source = origin.source
+    line = "" if source is None else linecache.getline(source.file, source.line)
+    return "optimizer" if ".step(" in line else "forward"
+
+
+def around_worst(have: Array, want: Array, others: Sequence[tuple[str, Array]] = ()) -> str:
+    """The element that differs most, and its neighbours on the last axis, of both sides and of ``others``."""
+    if have.shape != want.shape or not have.size:
+        return ""
+    with np.errstate(all="ignore"):
+        apart = np.abs(have.astype(np.complex128) - want.astype(np.complex128))
+    apart = np.where(np.isnan(apart), np.where(np.isnan(have) & np.isnan(want), 0, np.inf), apart)
+    place = np.unravel_index(int(apart.argmax()), have.shape)
+    last = int(place[-1]) if place else 0
+    row: Any = (*place[:-1], slice(max(last - 2, 0), last + 3)) if place else ()
+    lines = [f"  worst at {list(map(int, place))}, with its neighbours:"]
+    for name, array in (("wrong", have), ("right", want), *others):
+        if array.shape == have.shape:
+            numbers = np.atleast_1d(array[row])
+            lines.append(f"    {name:<8} " + " ".join(f"{x:.7g}" for x in numbers.tolist()))
+    return "\n".join(lines)

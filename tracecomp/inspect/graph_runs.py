@@ -1,0 +1,64 @@
+"""Every graph that calls of a program run, with the arrays that it was given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tracecomp.compiled.backends import Interpreted, Make
+from tracecomp.compiled.function import Compiled
+from tracecomp.ir.graph import Graph
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class GraphRun:
+    """A graph, how it is to be compiled (``passes.build``), and the arrays of the first call that ran it."""
+
+    graph: Graph
+    aliases: Mapping[int, int]
+    steady: Set[int]
+    arrays: list[Array]
+
+    @property
+    def is_backward(self) -> bool:
+        return self.graph.name.endswith("_backward")
+
+
+class _Noting(Interpreted):
+    """The interpreter, which notes what it is given first."""
+
+    def __init__(
+        self, runs: list[GraphRun], graph: Graph, aliases: Mapping[int, int], threads: int | None, steady: Set[int]
+    ) -> None:
+        super().__init__(graph, aliases, threads, steady)
+        self.runs, self.aliases, self.steady = runs, aliases, steady
+        self.noted = False
+
+    def run(self, arrays: Sequence[Array], outputs: Sequence[Array], seen: Any = None) -> None:
+        """Compute ``outputs`` from ``arrays``."""
+        if not self.noted:
+            self.noted = True
+            self.runs.append(GraphRun(self.graph, self.aliases, self.steady, [np.array(a, order="C") for a in arrays]))
+        super().run(arrays, outputs)
+
+
+class Noted(Compiled):
+    """A compiled function whose graphs run in the interpreter; ``runs`` are those of it and of its parts."""
+
+    def __init__(self, fn: Any, runs: list[GraphRun] | None = None, **options: Any) -> None:
+        super().__init__(fn, **options)
+        self.backend = "interpret"
+        self.quiet = True
+        self.runs: list[GraphRun] = [] if runs is None else runs
+
+    def _how(self) -> tuple[Make, int | None, Callable[[Any], Compiled]]:
+        return partial(_Noting, self.runs), self.threads, self._alike()
+
+    def _alike(self) -> Callable[[Any], Compiled]:
+        return partial(Noted, runs=self.runs, threads=self.threads, dynamic=self.dynamic)

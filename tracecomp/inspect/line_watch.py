@@ -1,0 +1,82 @@
+"""Which line of a program changes something: the program runs line by line, and the place is looked at after each."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from types import FrameType
+from typing import Any
+
+from tracecomp.base.errors import Source
+from tracecomp.compiled.program_state import ProgramState, TensorState, same_bits
+from tracecomp.record.guards.ownership import is_program_code
+
+_MOST_LINES = 20_000
+
+
+class _Watch:
+    """Called by Python at every line of the program's own code."""
+
+    def __init__(self, look: Callable[[], Any]) -> None:
+        self.look = look
+        self.value = look()
+        self.before: Source | None = None
+        self.changed: Source | None = None
+        self.lines = 0
+
+    def __call__(self, frame: FrameType, event: str, arg: Any) -> Any:
+        if not is_program_code(frame.f_code, frame.f_globals):
+            return None
+        if event in ("line", "return") and self.lines < _MOST_LINES:
+            self.lines += 1
+            self.check()
+            self.before = Source(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+        return self
+
+    def check(self) -> None:
+        """Whether the line before has changed the place."""
+        now = self.look()
+        if not _same(now, self.value):
+            self.value, self.changed = now, self.before
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, TensorState) and isinstance(b, TensorState):
+        return a.requires_grad is b.requires_grad and same_bits(a.array, b.array)
+    return type(a) is type(b) and bool(a == b)
+
+
+def line_that_changes(fn: Callable[..., Any], call: Any, place: str, roots: Mapping[str, Any]) -> Source | None:
+    """The last line of an eager call that changes ``place``; the state is put back."""
+    tensor = _tensor_at(ProgramState(roots), place)
+    found = None if tensor is None else _watched(fn, call, tensor, roots)
+    return found or _watched(fn, call, lambda: ProgramState(roots).values.get(place), roots)
+
+
+def _watched(fn: Callable[..., Any], call: Any, look: Callable[[], Any], roots: Mapping[str, Any]) -> Source | None:
+    """The last line after which ``look`` gives something else."""
+    before = ProgramState(roots)
+    watch = _Watch(look)
+    trace = sys.gettrace()
+    try:
+        sys.settrace(watch)
+        fn(*call[0], **call[1])
+    except Exception:
+        pass
+    finally:
+        sys.settrace(trace)
+        watch.check()
+        before.restore()
+    return watch.changed
+
+
+def _tensor_at(before: ProgramState, place: str) -> Callable[[], Any] | None:
+    """What gives the contents of the tensor at ``place``, or of its gradient, without a walk to it."""
+    flagless = place.removesuffix(".requires_grad")
+    holder = before.tensors.get(flagless.removesuffix(".grad"))
+    tensor = before.tensors.get(flagless)
+    if tensor is not None:
+        return lambda: TensorState(tensor._data.copy(), tensor._requires_grad)
+    if holder is not None:
+        return lambda: None if holder._grad is None else TensorState(holder._grad._data.copy())
+    return None

@@ -1,0 +1,260 @@
+"""A recording that is checked while it is made: what each node stands for, against what ran eagerly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tracecomp.base.errors import Source, user_source
+from tracecomp.compiled.checked_call import Call, gradients
+from tracecomp.compiled.program_state import ProgramState, same_bits
+from tracecomp.eager.grad_fn import AccumulateGrad
+from tracecomp.eager.modes import modes
+from tracecomp.eager.tensor import Tensor
+from tracecomp.eager.tensor_base import Edge, Node, node_count
+from tracecomp.ir.graph import Graph, Value, attrs_key
+from tracecomp.ir.op import Op
+from tracecomp.record.capture import bind_arguments
+from tracecomp.record.pytree import flatten, paths
+from tracecomp.record.recorder import Recorder
+from tracecomp.record.traced_value import TracedValue
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that was recorded: an operator with its attributes, or a value that Python saw."""
+
+    kind: str
+    what: Any
+    source: Source | None
+    scope: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Application:
+    """An operator that ran: its operands (arrays or numbers) and results, and the count of nodes before it."""
+
+    number: int
+    op: Op
+    attrs: dict[str, Any]
+    operands: tuple[Any, ...]
+    results: tuple[Array, ...]
+    source: Source | None
+    scope: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class BackwardStep:
+    """A node that a backward pass ran, the gradients that arrived there and those that it gave.
+
+    ``expected`` is the sum of what was sent there, where that is known.
+    """
+
+    node: Node
+    grads: list[Array | None]
+    found: list[Array | None]
+    expected: list[Array | None] | None
+
+
+@dataclass(frozen=True)
+class FunctionRun:
+    """A user's Function that ran, and its arguments."""
+
+    node: Node
+    args: tuple[Any, ...]
+    source: Source | None
+    scope: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Misrecorded:
+    """A node or value of the recording that is not what ran."""
+
+    what: str
+    source: Source | None
+    scope: tuple[str, ...] = ()
+
+
+@dataclass
+class Observed:
+    """What was seen in one call; ``results`` are the lines that made the result's tensors."""
+
+    graph: Graph
+    events: list[Event] = field(default_factory=list)
+    applications: list[Application] = field(default_factory=list)
+    backward: list[BackwardStep] = field(default_factory=list)
+    functions: list[FunctionRun] = field(default_factory=list)
+    wrong: list[Misrecorded] = field(default_factory=list)
+    results: dict[str, Source | None] = field(default_factory=dict)
+    refused: str | None = None
+
+
+class ObservingRecorder(Recorder):
+    """Keeps the eager value of everything that it records, and compares."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.seen = Observed(self.graph)
+        self.eager: dict[Value, Array] = {}
+        self.written: dict[int, Source | None] = {}
+        self.sent: dict[tuple[int, int], Array] = {}
+        self.accumulated: dict[int, Array | None] = {}
+        self.alive: list[Any] = []
+
+    def node(self, op: Op, operands: tuple[Any, ...], attrs: dict[str, Any], outs: list[Tensor]) -> None:
+        """Note what ran beside what is recorded."""
+        arrays = tuple(x._data.copy() if isinstance(x, Tensor) else x for x in operands)
+        for x in operands:
+            if isinstance(x, Tensor):
+                self._operand(x)
+        super().node(op, operands, attrs, outs)
+        here = self.graph.here
+        results = tuple(t._data.copy() for t in outs)
+        seen = self.seen
+        plain = {k: v for k, v in attrs.items() if not isinstance(v, Graph)}
+        numbers = tuple(repr(x) for x in operands if not isinstance(x, Tensor))
+        shapes = tuple((r.dtype.str, r.shape) for r in results)
+        seen.events.append(Event("node", (op.name, attrs_key(plain), numbers, shapes), here.source, here.scope))
+        seen.applications.append(Application(node_count(), op, dict(attrs), arrays, results, here.source, here.scope))
+        for t, array in zip(outs, results, strict=True):
+            cell = self._cell(t)
+            if cell is None:
+                self._wrong(f"{op.name} was not recorded", here.source, here.scope)
+                continue
+            known = self.eager.setdefault(cell.value, array)
+            if not same_bits(known, array) and known.shape == array.shape:
+                self._wrong(f"one node stands for two applications of {op.name}", here.source, here.scope)
+            self._recompute(cell.value, array)
+
+    def _operand(self, t: Tensor) -> None:
+        """Whether a tensor is worth in the graph what it holds."""
+        known = self.eager.get(self.value(t))
+        if known is None:
+            self.eager[self.value(t)] = t._data.copy()
+        elif not same_bits(known, t._data):
+            source = self.written.get(id(t._shared_storage().memory)) or user_source()
+            self._wrong("a tensor holds other values than the recording has for it", source)
+
+    def _recompute(self, value: Value, array: Array) -> None:
+        """Whether the node that was recorded computes what ran."""
+        node = value.node
+        if node is None or any(v not in self.eager for v in node.inputs):
+            return
+        with np.errstate(all="ignore"):
+            found = node.op.impl(*(self.eager[v] for v in node.inputs), **node.attrs)
+        results = found if isinstance(found, tuple) else (found,)
+        again = np.asarray(results[node.outputs.index(value)])
+        if again.shape != array.shape or not np.allclose(again, array, rtol=1e-4, atol=1e-6, equal_nan=True):
+            origin = self.graph.origin[node]
+            self._wrong(f"{node.op.name} was recorded with other operands than it had", origin.source, origin.scope)
+
+    def bind(self, t: Tensor, name: str, role: str, holder: tuple[Any, ...] | None = None) -> TracedValue:
+        """Keep the values that an input has."""
+        cell = super().bind(t, name, role, holder)
+        self.eager[cell.value] = t._data.copy()
+        return cell
+
+    def write(self, target: Tensor, value: Tensor) -> None:
+        """Keep the line of each write."""
+        super().write(target, value)
+        source = user_source()
+        self.seen.events.append(Event("write", tuple(target._data.shape), source))
+        self.written[id(target._shared_storage().memory)] = source
+        self.alive.append(target._shared_storage().memory)
+
+    def observe(self, t: Tensor, seen: Any) -> None:
+        """Keep what Python saw."""
+        super().observe(t, seen)
+        self.seen.events.append(Event("value", repr(seen), user_source()))
+
+    def place_results(self, result: Any) -> None:
+        """Note the lines that made the tensors of the result."""
+        made = {id(ref()): source for ref, source, _ in self.made}
+        found = ProgramState({"result": result}).tensors
+        self.seen.results.update({place: made.get(id(t)) for place, t in found.items()})
+
+    def _wrong(self, what: str, source: Source | None, scope: tuple[str, ...] = ()) -> None:
+        self.seen.wrong.append(Misrecorded(what, source, scope))
+
+    # ---- backward passes
+
+    def backward_from(self, roots: Sequence[tuple[Node, int]], grads: Sequence[Tensor]) -> None:
+        """Note what is sent to the roots."""
+        self.sent.clear()
+        for (node, number), grad in zip(roots, grads, strict=True):
+            self._send(node, number, grad._data)
+
+    def _send(self, node: Node, number: int, array: Array) -> None:
+        have = self.sent.get((id(node), number))
+        wide = array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
+        self.sent[id(node), number] = wide if have is None else have + wide
+        self.alive.append(node)
+
+    def get_grad(self, t: Tensor) -> Tensor | None:
+        """Note the gradient that there is, to which another may be added."""
+        found = super().get_grad(t)
+        self.accumulated[id(t)] = None if found is None else found._data.copy()
+        return found
+
+    def backward_done(
+        self, node: Node, grads: Sequence[Tensor | None], found: Sequence[Tensor | None], edges: Sequence[Edge]
+    ) -> None:
+        """Note a step of the backward pass, and send its gradients on."""
+        arrived = [None if g is None else g._data.copy() for g in grads]
+        expected = [self.sent.pop((id(node), k), None) for k in range(len(arrived))]
+        if node.pre_hooks or node.tensor_hooks or (isinstance(node, AccumulateGrad) and node.variable._hooks):
+            expected = [None] * len(arrived)
+        given = [None if g is None else g._data.copy() for g in found]
+        if isinstance(node, AccumulateGrad):
+            given = [self._accumulation_error(node, arrived[0])]
+        for k, edge in enumerate(edges[: len(given)]):
+            array = given[k]
+            if edge is not None and array is not None:
+                self._send(edge[0], edge[1], array)
+        self.seen.backward.append(BackwardStep(node, arrived, given, expected))
+
+    def _accumulation_error(self, node: AccumulateGrad, arrived: Array | None) -> Array | None:
+        """How far the gradient of a leaf is from what it was with ``arrived`` added."""
+        t = node.variable
+        before, now = self.accumulated.get(id(t)), t._grad
+        if arrived is None or now is None:
+            return None
+        wanted = arrived if before is None else before + arrived
+        error: Array = now._data.astype(np.float64) - wanted
+        return error
+
+    def function_ran(self, node: Node, args: tuple[Any, ...]) -> None:
+        """Note a user's Function."""
+        kept = tuple(Tensor._wrap(x._data.copy()) if isinstance(x, Tensor) else x for x in args)
+        self.seen.functions.append(FunctionRun(node, kept, user_source(), ()))
+
+
+def observe(fn: Callable[..., Any], call: Call, roots: Mapping[str, Any]) -> Observed:
+    """Run ``fn`` eagerly under an observing recorder, its derivative too; the state is put back."""
+    before = ProgramState(roots)
+    recorder = ObservingRecorder(getattr(fn, "__name__", type(fn).__name__), strict=False)
+    leaves: list[Any] = []
+    flatten(call, leaves)
+    recorder.leaves = leaves
+    modes.recorder = recorder
+    try:
+        bind_arguments(recorder, recorder.leaves, [p[3:] for p in paths(call)])
+        result = fn(*call[0], **call[1])
+        recorder.place_results(result)
+        gradients(result, roots)
+    except Exception as error:
+        recorder.seen.refused = f"{type(error).__name__}: {error}"
+    finally:
+        modes.recorder = None
+        recorder.seen.refused = recorder.seen.refused or recorder.stopped
+        recorder.forget()
+        before.restore()
+    return recorder.seen
+
+
+__all__ = ["Application", "BackwardStep", "Event", "FunctionRun", "Misrecorded", "Observed", "observe"]

@@ -1,0 +1,383 @@
+"""One graph in every form it takes on its way to native code, and where two neighbours differ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from tracecomp.base import config
+from tracecomp.base.dump import Dump
+from tracecomp.base.errors import CompileError
+from tracecomp.compiled.differences import Difference, changed_in_the_last_place, difference, worst
+from tracecomp.compiled.locate import (
+    NativeProgram,
+    after_pass,
+    every_value,
+    first_bad_node,
+    first_bad_step,
+    part_of,
+    run_native,
+)
+from tracecomp.compiled.program_state import same_bits
+from tracecomp.inspect.comparison import Comparison, Divergence, StageResult, around_worst, at_node
+from tracecomp.inspect.graph_runs import GraphRun
+from tracecomp.inspect.wide import wide_array, witness
+from tracecomp.ir.graph import Graph, Node, Value
+from tracecomp.ir.interpret import interpret
+from tracecomp.ir.scalars import SCALARS
+from tracecomp.passes import pipeline
+from tracecomp.passes.fusion.groups import Group
+from tracecomp.passes.graph.complex_to_real import in_parts, split_complex
+from tracecomp.passes.graph.host_segments import has_external, segments
+from tracecomp.passes.pipeline import PIPELINE, lower
+from tracecomp.passes.steps import Log, Stage
+
+Array = np.ndarray[Any, Any]
+Report = Callable[[str], None]
+
+KERNEL_TOLERANCE = {"float16": 1e-3, "bfloat16": 8e-3, "float32": 1e-5, "float64": 1e-12}
+"""Agreement of one kernel with the interpreter on the same operands, relative to the largest element."""
+
+FUNCTIONS = frozenset((
+    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "atan2",
+    "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "sigmoid", "erf", "erfc", "sqrt",
+))  # fmt: skip
+"""Operators that one function of the code computes, whose errors docs/numerics.md gives."""
+
+FUNCTION_ULP = 16.0
+"""Largest error of a function's results in units in the last place; those that are no normal numbers do not count."""
+
+CHANGES = 3
+"""How often operands are changed in their last place, before a difference is more than what rounding brings."""
+
+AS_FAR = 4.0
+"""How many times as far from float64 as the interpreter's a kernel's result may be."""
+
+MOST_UNFUSED = 600
+"""Nodes of a graph that is also compiled without any lowering step that can be left out."""
+
+
+class GraphComparison:
+    """Compares the stages of one graph; ``part`` stands before their names. ``loops``: also the loop interpreter."""
+
+    def __init__(self, result: Comparison, run: GraphRun, report: Report, part: str = "", loops: bool = False) -> None:
+        self.result = result
+        self.run_of = run
+        self.arrays = [*map(in_parts, run.arrays)]
+        self.report: Report = lambda line: report(part + line)
+        self.part = part
+        self.loops = loops
+        self.moved: list[list[Array]] = []
+        self.exact: list[Array] | None = None
+
+    def run(self) -> None:
+        """Fill the result, as far as the first stage that differs; every step's result is verified."""
+        with config.override(verify=True):
+            self._run()
+
+    def _run(self) -> None:
+        result = self.result
+        graph = split_complex(self.run_of.graph, Log())
+        result.outputs += [f"{self.part}{o.role} {o.name} {o.value.type}" for o in graph.outputs]
+        self.report("interpreting the recorded graph")
+        recorded = interpret(graph, self.arrays)
+        self.moved = [interpret(graph, changed_in_the_last_place(self.arrays, seed)) for seed in range(CHANGES)]
+        result.at_fault = graph, self.arrays
+        self.report("running the passes")
+        try:
+            stages = pipeline.run(graph, Dump("", enabled=False))
+        except CompileError as error:
+            self._refused_pass(graph, error)
+            return
+        if self._passes(stages, recorded):
+            self._lowered(stages[-1].state, recorded)
+        if result.ok:
+            result.at_fault = None
+
+    def _lowered(self, graph: Graph, recorded: list[Array]) -> None:
+        try:
+            if self._kernels(graph) and self._functions(graph):
+                self._native(graph, recorded)
+        except CompileError as error:
+            node = first_bad_node(graph, self.arrays, run_native, None)
+            self._blame(graph, node, "native", step=error.step or "codegen")
+            self._explain(error)
+
+    def _refused_pass(self, graph: Graph, error: CompileError) -> None:
+        """A pass that fails, or makes what the verifier refuses: the node because of which it does."""
+        number = [p.name for p in PIPELINE].index(error.step)
+        with config.override(stop_after=number):
+            before = pipeline.run(graph, Dump("", enabled=False))[-1].state
+        node = first_bad_node(before, self.arrays, after_pass(PIPELINE[number]), None)
+        self._blame(before, node, error.step)
+        self._explain(error)
+
+    def _explain(self, error: CompileError) -> None:
+        assert self.result.divergence is not None
+        self.result.divergence = replace(self.result.divergence, values=f"  {error}")
+
+    def _differences(self, found: list[Array], recorded: list[Array]) -> list[Difference]:
+        return [self._judged(n, f, r) for n, (f, r) in enumerate(zip(found, recorded, strict=True))]
+
+    def _judged(self, number: int, found: Array, recorded: Array) -> Difference:
+        """The difference of an output; where it does not agree, the witness in float64 says which side is wrong."""
+        here = min((difference(found, recorded, m[number]) for m in self.moved), key=lambda d: d.relative)
+        if here.agrees(self.result.tolerance) or found.dtype.kind != "f" or not np.isfinite(here.relative):
+            return here
+        if self.exact is None:
+            self.exact = witness(self.run_of.graph, self.run_of.arrays) or []
+        if number >= len(self.exact) or self.exact[number].shape != found.shape:
+            return here
+        with np.errstate(all="ignore"):
+            errors = [float(np.abs(wide_array(a) - self.exact[number]).max()) for a in (found, recorded)]
+        if not np.isfinite(errors).all() or errors[0] > errors[1]:
+            return here
+        self.result.notes.append(
+            f"{self.part}output {number}: compiled is nearer to float64 than eager, "
+            f"{errors[0]:.3g} against {errors[1]:.3g}"
+        )
+        return replace(here, nearer=True)
+
+    def _agree(self, name: str, differences: Sequence[Difference | None]) -> bool:
+        self.result.stages.append(StageResult(self.part + name, list(differences)))
+        return all(d is None or d.agrees(self.result.tolerance) for d in differences)
+
+    def _passes(self, stages: list[Stage[Graph]], recorded: list[Array]) -> bool:
+        """Interpret after each pass; where the outputs move away, find the node."""
+        for before, after in pairwise(stages):
+            self.report(f"interpreting after {after.name}")
+            found = interpret(after.state, self.arrays)
+            if not self._agree(after.name, self._differences(found, recorded)):
+                [step] = [p for p in PIPELINE if p.name == after.name]
+                self.report(f"searching the node that {after.name} gets wrong")
+                node = first_bad_node(before.state, self.arrays, after_pass(step), self.result.tolerance)
+                self._blame(before.state, node, after.name, found=found, wanted=recorded)
+                return False
+        return True
+
+    # ---- kernels
+
+    def _kernels(self, graph: Graph) -> bool:
+        """Run each kernel alone on the interpreter's operands."""
+        values = every_value(graph, self.arrays)
+        if not has_external(graph):
+            return self._kernels_of(graph, values)
+        for part in segments(graph):
+            operands = [values[v] for v in part.reads]
+            if isinstance(part.work, Graph) and not self._kernels_of(part.work, every_value(part.work, operands)):
+                return False
+        return True
+
+    def _kernels_of(self, graph: Graph, values: dict[Value, Array]) -> bool:
+        fused = lower(graph).stages[1]
+        partition = fused.state.partition
+        self.result.kernels += len(partition.groups)
+        cut = {v for stored in partition.stored.values() for v in stored} | {i.value for i in graph.inputs}
+        differences: list[Difference | None] = []
+        for number, group in enumerate(partition.groups):
+            self.report(f"kernel {number + 1} of {len(partition.groups)}")
+            wanted = partition.stored[group]
+            part, given = part_of(graph, graph.name, wanted, cut)
+            operands = [np.asarray(values[v], order="C") for v in given]
+            here, found = self._kernel(part, operands, [values[v] for v in wanted])
+            differences += here
+            if not all(d.agrees(KERNEL_TOLERANCE.get(d.dtype)) for d in here):
+                self.result.stages.append(StageResult(self.part + "kernels", differences))
+                node = first_bad_node(part, operands, run_native, KERNEL_TOLERANCE.get(worst(here).dtype))
+                step = self._kernel_step(part, operands, node)
+                self._blame(part, node, "kernels", _name(group), step, found, [values[v] for v in wanted])
+                return False
+        return self._agree("kernels", differences)
+
+    def _kernel(self, part: Graph, operands: list[Array], wanted: list[Array]) -> tuple[list[Difference], list[Array]]:
+        """One kernel on the operands that it has in the program: its differences, and what it gave."""
+        found = run_native(part, operands)
+        here = [difference(f, w) for f, w in zip(found, wanted, strict=True)]
+        for seed in range(CHANGES):
+            if all(d.agrees(KERNEL_TOLERANCE.get(d.dtype)) for d in here):
+                break
+            moved = interpret(part, changed_in_the_last_place(operands, seed))
+            again = [difference(f, w, m) for f, w, m in zip(found, wanted, moved, strict=True)]
+            here = [min(a, b, key=lambda d: d.relative) for a, b in zip(here, again, strict=True)]
+        else:
+            exact = witness(part, operands)
+            if exact is not None:
+                here = [self._by_witness(d, *x) for d, *x in zip(here, found, wanted, exact, strict=True)]
+        return here, found
+
+    @staticmethod
+    def _by_witness(here: Difference, found: Array, wanted: Array, exact: Array) -> Difference:
+        """The difference of a kernel's result, which may be as far from float64 as the interpreter's is."""
+        if found.dtype.kind != "f" or exact.shape != found.shape:
+            return here
+        with np.errstate(all="ignore"):
+            errors = [float(np.abs(wide_array(a) - exact).max(initial=0.0)) for a in (found, wanted)]
+        return replace(here, nearer=bool(np.isfinite(errors).all() and errors[0] <= AS_FAR * errors[1]))
+
+    def _kernel_step(self, part: Graph, operands: list[Array], node: Node | None) -> str:
+        """What makes a kernel wrong: its loops, or the code that is made of them."""
+        try:
+            by_loops = NativeProgram(part).interpret_loops(operands)
+            native = run_native(part, operands)
+        except Exception as error:
+            return f"kernels (its loops: {error})"
+        tolerance = KERNEL_TOLERANCE.get(native[0].dtype.name)
+        if all(difference(a, b).agrees(tolerance) for a, b in zip(native, by_loops, strict=True)):
+            return first_bad_step(lambda: not _right(part, operands, tolerance)) or "kernels (its loops)"
+        if node is not None and node.op.name in SCALARS and node.op.name in _MATH:
+            return f"codegen (the function {node.op.name})"
+        return "codegen"
+
+    def _functions(self, graph: Graph) -> bool:
+        """Every math function of the graph by itself, against float64: in units in the last place of each result."""
+        values = every_value(graph, self.arrays)
+        known: set[tuple[str, Any]] = set()
+        for node in graph.live_nodes():
+            key = node.op.name, node.outputs[0].dtype
+            if key[0] not in FUNCTIONS or key[1].name != "float32" or key in known:
+                continue
+            known.add(key)
+            part, given = part_of(graph, graph.name, node.outputs, set(values))
+            plain = [np.asarray(values[v], order="C") for v in given]
+            for scale in (1.0, 2.0**-10):  # errors near 0 show where there are numbers near 0
+                operands = [np.asarray(a * scale, a.dtype) for a in plain]
+                exact = witness(part, operands)
+                if exact is None:
+                    break
+                with np.errstate(over="ignore"):
+                    [found], wanted = run_native(part, operands), exact[0].astype(np.float32)
+                if _last_places(found, wanted) <= FUNCTION_ULP:
+                    continue
+                self._agree("functions", [difference(found, wanted)])
+                step = f"codegen (the function {node.op.name})"
+                self._blame(graph, node, "functions", "", step, [found], [wanted])
+                return False
+        return True
+
+    # ---- the whole program
+
+    def _native(self, graph: Graph, recorded: list[Array]) -> None:
+        self.report("running native code")
+        if has_external(graph):
+            self._check_native(graph, recorded, run_native(graph, self.arrays), lambda: run_native(graph, self.arrays))
+            return
+        steady, aliases = self.run_of.steady, self.run_of.aliases
+        program = NativeProgram(graph, aliases, steady)
+        found = program.run(self.arrays, 1, "the same")
+
+        def again() -> list[Array]:
+            return NativeProgram(graph, aliases, steady).run(self.arrays, 1, "the same")
+
+        if self._check_native(graph, recorded, found, again):
+            self._variants(graph, program, found)
+
+    def _check_native(
+        self, graph: Graph, recorded: list[Array], found: list[Array], again: Callable[[], list[Array]]
+    ) -> bool:
+        differences = self._differences(found, recorded)
+        self.result.native += differences
+        if self._agree("native", differences):
+            return True
+        node = first_bad_node(graph, self.arrays, run_native, self.result.tolerance)
+        self.report("searching the lowering step that gets it wrong")
+        step = first_bad_step(
+            lambda: not all(d.agrees(self.result.tolerance) for d in self._differences(again(), recorded))
+        )
+        self._blame(graph, node, "native", "", step, found, recorded)
+        return False
+
+    def _variants(self, graph: Graph, program: NativeProgram, found: list[Array]) -> None:
+        """What must have the same bits: a second call, two threads, and the program without optional steps."""
+        second = program.run(self.arrays, 1, "the same")
+        if not self._same("second call", second, found, "prepacking"):
+            return
+        if program.executable.image.parallel and not self._same("two threads", program.run(self.arrays, 2), found):
+            return
+        if self.loops:
+            self.report("interpreting the loops")
+            by_loops = program.interpret_loops(self.arrays)
+            if not self._agree("loops", self._differences(by_loops, found)):
+                self._blame(graph, None, "loops", "", "codegen", found, by_loops)
+                return
+        if len(graph.nodes) > MOST_UNFUSED:
+            self.result.notes.append(f"{self.part}graph has {len(graph.nodes)} nodes: not compiled without fusion")
+            return
+        self.report("compiling without fusion")
+        if all(map(same_bits, _unfused(graph, self.arrays), found)):
+            self._agree("without fusion", [difference(f, f) for f in found])
+            return
+        node = first_bad_node(graph, self.arrays, run_native, None, _unfused)
+        step = first_bad_step(
+            lambda: (
+                not all(
+                    map(
+                        same_bits,
+                        NativeProgram(graph, self.run_of.aliases).run(self.arrays, 1),
+                        _unfused(graph, self.arrays),
+                    )
+                )
+            )
+        )
+        self._different_bits("without fusion", graph, node, step, _unfused(graph, self.arrays), found)
+
+    def _same(self, name: str, have: list[Array], want: list[Array], step: str = "") -> bool:
+        if all(map(same_bits, have, want)):
+            return self._agree(name, [difference(h, h) for h in have])
+        self._different_bits(name, self.run_of.graph, None, step, have, want)
+        return False
+
+    def _different_bits(
+        self, name: str, graph: Graph, node: Node | None, step: str, have: list[Array], want: list[Array]
+    ) -> None:
+        self.result.stages.append(StageResult(self.part + name, [*map(difference, have, want)]))
+        self._blame(graph, node, name, "", step, have, want)
+
+    def _blame(
+        self, graph: Graph, node: Node | None, stage: str, kernel: str = "", step: str = "",
+        found: Sequence[Array] = (), wanted: Sequence[Array] = (),
+    ) -> None:  # fmt: skip
+        values = ""
+        if node is None and len(found) == len(graph.outputs):
+            wrong = [o.value for o, a, b in zip(graph.outputs, found, wanted, strict=True) if not same_bits(a, b)]
+            nodes = {v.node for v in wrong}
+            node = next((n for n in graph.nodes if n in nodes), None)
+        for n, (have, want) in enumerate(zip(found, wanted, strict=False)):
+            if not same_bits(have, want):
+                exact = [("float64", self.exact[n])] if self.exact and n < len(self.exact) and not kernel else []
+                values = around_worst(have, want, exact)
+                break
+        self.result.divergence = at_node(graph, node, self.part + stage, kernel, step, values)
+
+
+_MATH = frozenset(name for name, s in SCALARS.items() if name not in ("add", "sub", "mul", "div", "select"))
+
+
+def _last_places(found: Array, wanted: Array) -> float:
+    """The largest error of normal numbers, in units in the last place."""
+    normal = np.isfinite(wanted) & (np.abs(wanted) > np.finfo(np.float32).tiny)
+    with np.errstate(all="ignore"):
+        apart = np.abs(found.astype(np.float64) - wanted.astype(np.float64)) / np.spacing(np.abs(wanted))
+    return float(np.where(normal, apart, 0.0).max(initial=0.0))
+
+
+def _unfused(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
+    """The outputs of the program made with the needed lowering steps only."""
+    with config.override(stop_after=len(PIPELINE)):
+        return NativeProgram(graph).run(arrays, 1)
+
+
+def _right(part: Graph, operands: list[Array], tolerance: float | None) -> bool:
+    wanted = interpret(part, operands)
+    return all(difference(f, w).agrees(tolerance) for f, w in zip(run_native(part, operands), wanted, strict=True))
+
+
+def _name(group: Group) -> str:
+    names = dict.fromkeys(n.op.name for n in group.nodes)
+    return "+".join(names)
+
+
+__all__ = ["KERNEL_TOLERANCE", "Divergence", "GraphComparison"]
