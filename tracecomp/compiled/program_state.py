@@ -35,6 +35,7 @@ _CELL = "variable "
 BASE = "._base"
 """What stands behind a place is the tensor that the one there is a view of."""
 _MOST = 200_000
+"""How many places are looked at: what leads to more is a table of data, and looking would take seconds."""
 
 
 @dataclass(frozen=True)

@@ -109,11 +109,30 @@ class TensorMethods(TensorBase):
     def __truediv__(self, other: Operand) -> Tensor: ...
     def __xor__(self, other: Operand) -> Tensor: ...
     def _indices(self) -> Any:
-        """Of sparse coordinate tensors only; RuntimeError for others."""
+        """Of sparse coordinate tensors only; RuntimeError for others.
+
+        Example:
+            >>> x = torch.sparse_coo_tensor([[0, 1, 0], [1, 0, 1]], [1.0, 2.0, 3.0], (2, 2))
+            >>> x._indices()
+            tensor([[0, 1, 0],
+                    [1, 0, 1]])
+        """
     def _nnz(self) -> Any:
-        """Of sparse tensors only; RuntimeError for others."""
+        """Of sparse tensors only; RuntimeError for others.
+
+        Example:
+            >>> x = torch.sparse_coo_tensor([[0, 1, 0], [1, 0, 1]], [1.0, 2.0, 3.0], (2, 2))
+            >>> x._nnz()
+            3
+        """
     def _values(self) -> Any:
-        """Of sparse coordinate tensors only; RuntimeError for others."""
+        """Of sparse coordinate tensors only; RuntimeError for others.
+
+        Example:
+            >>> x = torch.sparse_coo_tensor([[0, 1, 0], [1, 0, 1]], [1.0, 2.0, 3.0], (2, 2))
+            >>> x._values()
+            tensor([1., 2., 3.])
+        """
     def abs(self) -> Tensor:
         """Absolute value."""
     def abs_(self) -> Tensor:
@@ -299,7 +318,13 @@ class TensorMethods(TensorBase):
     def cauchy(self, median: _float = ..., sigma: _float = ..., *, generator: Generator | None = None) -> Tensor: ...
     def cauchy_(self, median: _float = ..., sigma: _float = ..., *, generator: Generator | None = None) -> Tensor: ...
     def ccol_indices(self) -> Any:
-        """Of sparse compressed tensors only; RuntimeError for others."""
+        """Of sparse compressed tensors only; RuntimeError for others.
+
+        Example:
+            >>> x = torch.tensor([[0.0, 1.0], [2.0, 0.0]])
+            >>> x.to_sparse_csc().ccol_indices()
+            tensor([0, 1, 2])
+        """
     def cdouble(self, memory_format: MemoryFormat = None) -> Tensor:
         """``input`` as complex128; itself when it is already."""
     def ceil(self) -> Tensor:
@@ -337,9 +362,21 @@ class TensorMethods(TensorBase):
     def clone(self, *, memory_format: MemoryFormat = None) -> Tensor:
         """A copy; gradients flow through it."""
     def coalesce(self) -> Any:
-        """Of sparse coordinate tensors only; RuntimeError for others."""
+        """Of sparse coordinate tensors only; RuntimeError for others.
+
+        Example:
+            >>> x = torch.sparse_coo_tensor([[0, 1, 0], [1, 0, 1]], [1.0, 2.0, 3.0], (2, 2))
+            >>> x.coalesce().values()
+            tensor([4., 2.])
+        """
     def col_indices(self) -> Any:
-        """Of sparse compressed tensors only; RuntimeError for others."""
+        """Of sparse compressed tensors only; RuntimeError for others.
+
+        Example:
+            >>> x = torch.tensor([[0.0, 1.0], [2.0, 0.0]])
+            >>> x.to_sparse_csr().col_indices()
+            tensor([1, 0])
+        """
     def conj(self) -> Tensor:
         """The conjugate, computed at once; real tensors themselves."""
     def conj_physical(self) -> Tensor:
@@ -373,7 +410,13 @@ class TensorMethods(TensorBase):
     def cross(self, other: Tensor, dim: _int | None = None) -> Tensor:
         """Cross product of 3-vectors along ``dim`` (the first dimension of size 3 by default)."""
     def crow_indices(self) -> Any:
-        """Of sparse compressed tensors only; RuntimeError for others."""
+        """Of sparse compressed tensors only; RuntimeError for others.
+
+        Example:
+            >>> x = torch.tensor([[0.0, 1.0], [2.0, 0.0]])
+            >>> x.to_sparse_csr().crow_indices()
+            tensor([0, 1, 2])
+        """
     def cuda(self, device: Device = None, non_blocking: _bool = False) -> Tensor:
         """AssertionError: there is no accelerator."""
     def cummax(self, dim: _int) -> ValuesIndices:
@@ -395,7 +438,12 @@ class TensorMethods(TensorBase):
     def deg2rad_(self) -> Tensor:
         """Degrees to radians."""
     def dense_dim(self) -> _int:
-        """How many dimensions are dense: all."""
+        """How many dimensions are dense: all.
+
+        Example:
+            >>> torch.zeros(2, 3).dense_dim()
+            2
+        """
     def det(self) -> Tensor:
         """:func:`linalg.det`."""
     @property
@@ -611,7 +659,14 @@ class TensorMethods(TensorBase):
     def index_select(self, dim: _int, index: Tensor) -> Tensor:
         """The positions ``index`` (1-d) of a dimension."""
     def indices(self) -> Any:
-        """Of sparse coordinate tensors only; RuntimeError for others."""
+        """Of sparse coordinate tensors only; RuntimeError for others.
+
+        Example:
+            >>> x = torch.sparse_coo_tensor([[0, 1, 0], [1, 0, 1]], [1.0, 2.0, 3.0], (2, 2))
+            >>> x.coalesce().indices()
+            tensor([[0, 1],
+                    [1, 0]])
+        """
     def inner(self, other: Tensor) -> Tensor:
         """Sum of products over the last dimension of both."""
     def int(self, memory_format: MemoryFormat = None) -> Tensor:
@@ -619,7 +674,13 @@ class TensorMethods(TensorBase):
     def inverse(self) -> Tensor:
         """:func:`linalg.inv`."""
     def is_coalesced(self) -> Any:
-        """Of sparse coordinate tensors only; RuntimeError for others."""
+        """Of sparse coordinate tensors only; RuntimeError for others.
+
+        Example:
+            >>> x = torch.sparse_coo_tensor([[0, 1, 0], [1, 0, 1]], [1.0, 2.0, 3.0], (2, 2))
+            >>> x.is_coalesced()
+            False
+        """
     def is_complex(self) -> _bool:
         """Whether the dtype is complex."""
     def is_conj(self) -> _bool:
@@ -1026,7 +1087,13 @@ class TensorMethods(TensorBase):
     def round_(self, *, decimals: _int = 0) -> Tensor:
         """Rounded half to even, at ``decimals`` digits after the point."""
     def row_indices(self) -> Any:
-        """Of sparse compressed tensors only; RuntimeError for others."""
+        """Of sparse compressed tensors only; RuntimeError for others.
+
+        Example:
+            >>> x = torch.tensor([[0.0, 1.0], [2.0, 0.0]])
+            >>> x.to_sparse_csc().row_indices()
+            tensor([1, 0])
+        """
     def rsqrt(self) -> Tensor:
         """Elementwise rsqrt; integers and bools become the default float dtype."""
     def rsqrt_(self) -> Tensor:
@@ -1095,9 +1162,26 @@ class TensorMethods(TensorBase):
     @overload
     def sort(self, stable: _bool | None = None, dim: _int = -1, descending: _bool = False) -> ValuesIndices: ...
     def sparse_dim(self) -> _int:
-        """How many dimensions are sparse: none."""
+        """How many dimensions are sparse: none.
+
+        Example:
+            >>> x = torch.sparse_coo_tensor([[0, 1, 0], [1, 0, 1]], [1.0, 2.0, 3.0], (2, 2))
+            >>> x.sparse_dim()
+            2
+        """
     def sparse_mask(self, *args: Any, **kwargs: Any) -> Any:
-        """The elements at the places of ``mask``, a sparse tensor."""
+        """The elements at the places of ``mask``, a sparse tensor.
+
+        Args:
+            args (Any): the operands, one by one.
+            kwargs (Any): kwargs.
+
+        Example:
+            >>> x = torch.tensor([[0.0, 1.0], [2.0, 0.0]])
+            >>> x.sparse_mask(x.to_sparse()).to_dense()
+            tensor([[0., 1.],
+                    [2., 0.]])
+        """
     def split(self, split_size: Sizes, dim: _int = 0) -> tuple[Tensor, ...]:
         """:func:`split`, whose second parameter has another name as a method.
 
@@ -1192,17 +1276,78 @@ class TensorMethods(TensorBase):
     def to_dense(self, dtype: DType | None = None) -> Tensor:
         """``input`` itself: tensors are dense."""
     def to_sparse(self, *args: Any, **kwargs: Any) -> Any:
-        """What is not zero, as a sparse tensor (``to_sparse`` names the layout); see ``torch.sparse``."""
+        """What is not zero, as a sparse tensor (``to_sparse`` names the layout); see ``torch.sparse``.
+
+        Args:
+            args (Any): the operands, one by one.
+            kwargs (Any): kwargs.
+
+        Example:
+            >>> x = torch.tensor([[0.0, 1.0], [2.0, 0.0]])
+            >>> x.to_sparse().indices()
+            tensor([[0, 1],
+                    [1, 0]])
+        """
     def to_sparse_bsc(self, *args: Any, **kwargs: Any) -> Any:
-        """What is not zero, as a sparse tensor (``to_sparse_bsc`` names the layout); see ``torch.sparse``."""
+        """What is not zero, as a sparse tensor (``to_sparse_bsc`` names the layout); see ``torch.sparse``.
+
+        Args:
+            args (Any): the operands, one by one.
+            kwargs (Any): kwargs.
+
+        Example:
+            >>> x = torch.tensor([[0.0, 1.0], [2.0, 0.0]])
+            >>> x.to_sparse_bsc((2, 1)).values().shape
+            torch.Size([2, 2, 1])
+        """
     def to_sparse_bsr(self, *args: Any, **kwargs: Any) -> Any:
-        """What is not zero, as a sparse tensor (``to_sparse_bsr`` names the layout); see ``torch.sparse``."""
+        """What is not zero, as a sparse tensor (``to_sparse_bsr`` names the layout); see ``torch.sparse``.
+
+        Args:
+            args (Any): the operands, one by one.
+            kwargs (Any): kwargs.
+
+        Example:
+            >>> x = torch.tensor([[0.0, 1.0], [2.0, 0.0]])
+            >>> x.to_sparse_bsr((1, 2)).values().shape
+            torch.Size([2, 1, 2])
+        """
     def to_sparse_coo(self, *args: Any, **kwargs: Any) -> Any:
-        """What is not zero, as a sparse tensor (``to_sparse_coo`` names the layout); see ``torch.sparse``."""
+        """What is not zero, as a sparse tensor (``to_sparse_coo`` names the layout); see ``torch.sparse``.
+
+        Args:
+            args (Any): the operands, one by one.
+            kwargs (Any): kwargs.
+
+        Example:
+            >>> x = torch.tensor([[0.0, 1.0], [2.0, 0.0]])
+            >>> x.to_sparse_coo().values()
+            tensor([1., 2.])
+        """
     def to_sparse_csc(self, *args: Any, **kwargs: Any) -> Any:
-        """What is not zero, as a sparse tensor (``to_sparse_csc`` names the layout); see ``torch.sparse``."""
+        """What is not zero, as a sparse tensor (``to_sparse_csc`` names the layout); see ``torch.sparse``.
+
+        Args:
+            args (Any): the operands, one by one.
+            kwargs (Any): kwargs.
+
+        Example:
+            >>> x = torch.tensor([[0.0, 1.0], [2.0, 0.0]])
+            >>> x.to_sparse_csc().ccol_indices()
+            tensor([0, 1, 2])
+        """
     def to_sparse_csr(self, *args: Any, **kwargs: Any) -> Any:
-        """What is not zero, as a sparse tensor (``to_sparse_csr`` names the layout); see ``torch.sparse``."""
+        """What is not zero, as a sparse tensor (``to_sparse_csr`` names the layout); see ``torch.sparse``.
+
+        Args:
+            args (Any): the operands, one by one.
+            kwargs (Any): kwargs.
+
+        Example:
+            >>> x = torch.tensor([[0.0, 1.0], [2.0, 0.0]])
+            >>> x.to_sparse_csr().crow_indices()
+            tensor([0, 1, 2])
+        """
     def topk(self, k: _int, dim: _int = -1, largest: _bool = True, sorted: _bool = True) -> ValuesIndices:
         """The ``k`` largest (or smallest) elements along ``dim``, in order, and their positions."""
     def trace(self) -> Tensor:
@@ -1277,7 +1422,13 @@ class TensorMethods(TensorBase):
             12
         """
     def values(self) -> Any:
-        """Of sparse tensors only; RuntimeError for others."""
+        """Of sparse tensors only; RuntimeError for others.
+
+        Example:
+            >>> x = torch.sparse_coo_tensor([[0, 1, 0], [1, 0, 1]], [1.0, 2.0, 3.0], (2, 2))
+            >>> x.coalesce().values()
+            tensor([4., 2.])
+        """
     def var(self, dim: Dim | _bool = None, unbiased: _bool | None = None, keepdim: _bool = False, *, correction: Number | None = None) -> Tensor:
         """Variance over ``dim``."""
     def var_mean(self, dim: Dim | _bool = None, unbiased: _bool | None = None, keepdim: _bool = False, *, correction: Number | None = None) -> tuple[Tensor, Tensor]:
