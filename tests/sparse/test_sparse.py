@@ -89,6 +89,9 @@ COO: dict[str, Callable[[Any, Any], Any]] = {
     "sum 1": lambda T, x: T.sparse.sum(x, dim=1), "sum 01": lambda T, x: T.sparse.sum(x, (0, 1)),
     "mul sparse": lambda T, x: x.coalesce() * x.t().t().coalesce(), "pow": lambda T, x: x**2,
     "softmax 1": lambda T, x: T.sparse.softmax(x, 1), "log_softmax 0": lambda T, x: T.sparse.log_softmax(x, 0),
+    "dense minus": lambda T, x: T.ones(4, 3) - x, "dense @": lambda T, x: T.ones(2, 4) @ x, "minus dense": lambda T, x:
+        x - T.ones(4, 3) if T is tracecomp else x.to_dense() - T.ones(4, 3), "linear": lambda T, x:
+        T.nn.functional.linear(x, T.tensor(DENSE).t()), "copied": lambda T, x: x.clone().copy_(x * 2),
     "mask": lambda T, x: T.arange(12).reshape(4, 3).float().sparse_mask(x.coalesce()), "in place": lambda T, x:
         x.coalesce().mul_(2), "added in place": lambda T, x: T.ones(4, 3).add_(x, alpha=2),
     "zeros_like": lambda T, x: T.zeros_like(x), "norm": lambda T, x: x.coalesce().norm(), "empty": lambda T, x:
@@ -249,3 +252,21 @@ def test_a_compiled_step_trains_the_values_of_a_sparse_matrix() -> None:
     for _ in range(4):
         assert tracecomp.allclose(compiled(values), step(eager))
     assert tracecomp.allclose(values, eager)
+
+
+def test_what_is_written_into_a_captured_sparse_tensor_is_seen() -> None:
+    x, d = made(tracecomp, "coalesced"), tracecomp.tensor(DENSE)
+    compiled = tracecomp.compile(lambda d: x @ d)
+    for _ in range(3):
+        compiled(d)
+    x.mul_(3)
+    assert tracecomp.allclose(compiled(d), x.to_dense() @ d)
+    with pytest.raises(NotImplementedError, match="keeps its places"):
+        x.add_(tracecomp.sparse_coo_tensor([[3], [2]], [1.0], (4, 3)))
+
+
+@pytest.mark.parametrize("kind", ["bsr", "bsc"])
+def test_blocks_are_transposed(kind: str) -> None:
+    dense = made(tracecomp).to_dense()
+    x = getattr(dense, f"to_sparse_{kind}")((2, 1))
+    assert tracecomp.equal(x.t().to_dense(), dense.t()) and x.t().layout is x.layout

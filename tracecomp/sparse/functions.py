@@ -356,7 +356,7 @@ def _said(x: Tensor) -> str:
     return "x".join(map(str, x.shape))
 
 
-@handles("mm", "matmul", "rmatmul", "mv", "spmm", "smm", "sparse_mm")
+@handles("mm", "matmul", "mv", "spmm", "smm", "sparse_mm")
 def mm(a: Any, b: Any, reduce: str = "sum") -> Any:
     """The product of matrices, of which one at least is sparse; of two sparse ones it is sparse."""
     if reduce != "sum":
@@ -371,6 +371,13 @@ def mm(a: Any, b: Any, reduce: str = "sum") -> Any:
 
 
 smm = spmm = mm
+HANDLERS["rmatmul"] = lambda a, b: mm(b, a)
+
+
+@handles("linear")
+def _linear(x: SparseTensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    found: Tensor = mm(x, weight.t())
+    return found if bias is None else found + bias
 
 
 def _sparse_product(a: CooTensor, b: CooTensor) -> CooTensor:
@@ -507,6 +514,8 @@ def _transposed(x: SparseTensor) -> Any:
     if isinstance(x, CompressedTensor) and x.layout not in parts.IN_BLOCKS:
         turned = device.sparse_csc if x.layout is device.sparse_csr else device.sparse_csr
         return parts.compressed(x._compressed, x._plain, x._stored, x.shape[::-1], turned)
+    if isinstance(x, CompressedTensor):
+        return _in_layout(coo_of_dense(dense_of(x).t()), x.layout, tuple(x._stored.shape[-1:-3:-1]))
     return _transpose(x, 0, 1)
 
 
@@ -643,9 +652,19 @@ def _detach_(x: SparseTensor) -> SparseTensor:
 
 
 @handles("zero")
-def _zero(x: CooTensor) -> CooTensor:
-    _coo_only(x, "zero_")
-    x._places, x._stored, x._coalesced = x._places[:, :0], x._stored[:0].detach(), True
+def _zero(x: SparseTensor) -> SparseTensor:
+    x._stored.zero_()
+    return x
+
+
+def _write(x: SparseTensor, made: Any, name: str) -> SparseTensor:
+    """New values for ``x``, in the memory of the old ones: recordings and views go on seeing them."""
+    if not isinstance(made, SparseTensor):
+        raise RuntimeError(f"{name}: the result is dense, and the tensor it is to be written to is sparse")
+    old, new = coo_of(x)._places, coo_of(made)._places
+    if made.layout is not x.layout or old.shape != new.shape or not T.equal(old, new):
+        raise NotImplementedError(f"{name}: a sparse tensor keeps its places here; make a new one: a = a + b")
+    x._stored.copy_(made._stored)
     return x
 
 
@@ -654,15 +673,13 @@ def in_place(name: str) -> None:
 
     @handles(name + "_")
     def write(x: Any, *args: Any, **kwargs: Any) -> Any:
-        if not isinstance(x, SparseTensor):
-            return x.copy_(HANDLERS[name](x, *args, **kwargs))
         made = HANDLERS[name](x, *args, **kwargs)
-        if not isinstance(made, SparseTensor):
-            raise RuntimeError(f"{name}_: the result is dense, and the tensor it is to be written to is sparse")
-        for field in ("_places", "_stored", "_coalesced", "_compressed", "_plain"):
-            if hasattr(made, field):
-                setattr(x, field, getattr(made, field))
-        return x
+        return _write(x, made, name + "_") if isinstance(x, SparseTensor) else x.copy_(made)
+
+
+@handles("copy_")
+def _copy(x: Any, source: Any, non_blocking: bool = False) -> Any:
+    return _write(x, source, "copy_") if isinstance(x, SparseTensor) else x.copy_(dense_of(source))
 
 
 for _name in ("add", "sub", "mul", "div", "neg", "abs", "sqrt", "relu", "sin", "tanh", "pow", "round", "floor", "ceil"):

@@ -310,7 +310,7 @@ def fmin(input: Tensor, other: Tensor) -> Tensor:
 _OPERANDS = frozenset((Tensor, bool, int, float))
 
 
-def _operator(fn: Callable[..., Tensor], reverse: bool = False) -> Callable[[Tensor, Any], Any]:
+def _operator(fn: Callable[..., Tensor], name: str, reverse: bool = False) -> Callable[[Tensor, Any], Any]:
     """``fn`` as a binary operator method: foreign operands are left to the other side."""
 
     def run(self: Tensor, other: Operand) -> Tensor:
@@ -322,15 +322,16 @@ def _operator(fn: Callable[..., Tensor], reverse: bool = False) -> Callable[[Ten
             return typing.cast("Tensor", NotImplemented)
         return fn(other, self) if reverse else fn(self, other)
 
-    run.__name__ = run.__qualname__ = fn.__name__
+    # As in PyTorch: who is asked about ``other - self`` sees which of the two it is.
+    run.__name__ = run.__qualname__ = f"__r{name}__" if reverse else fn.__name__
     return run
 
 
 def install_operators(table: dict[str, Callable[..., Tensor]]) -> None:
     """Set ``__name__``, ``__rname__`` and ``__iname__`` on Tensor for each function."""
     for name, fn in table.items():
-        publish(_operator(fn), f"Tensor.__{name}__")
-        publish(_operator(fn, reverse=True), f"Tensor.__r{name}__")
+        publish(_operator(fn, name), f"Tensor.__{name}__")
+        publish(_operator(fn, name, reverse=True), f"Tensor.__r{name}__")
         publish(in_place(fn, f"__i{name}__"), f"Tensor.__i{name}__")
 
 
