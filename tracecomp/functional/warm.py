@@ -29,17 +29,15 @@ class Warm:
     """The calls of a function with arguments of one ``signature``: types, and element types of tensors.
 
     ``tensors`` are the places of tensors among the arguments. ``served`` are builtins for the tensors alone, by the
-    other arguments; ``graded`` are functions for the tensors alone that give the results their history, by ``kind``.
-    ``put`` takes what is to be called in the place of this object.
+    other arguments. ``put`` takes what is to be called in the place of this object.
     """
 
-    __slots__ = ("_left", "_put", "_seen", "graded", "run", "served", "tensors")
+    __slots__ = ("_left", "_put", "_seen", "run", "served", "tensors")
 
     def __init__(self, run: Run, signature: tuple[Any, ...], put: Callable[[Run], None]) -> None:
         self.run = run
         self.tensors = tuple(i for i, kind in enumerate(signature) if isinstance(kind, np.dtype))
         self.served: dict[Statics, Run] = {}
-        self.graded: dict[Any, Run] = {}
         self._put = put
         self._left = EVERY
         self._seen: Counter[Any] = Counter()
@@ -47,10 +45,6 @@ class Warm:
     def __call__(self, *args: Any) -> Any:
         if modes.recorder is not None:  # numbers among the arguments may be followed, and are not to be looked at
             return self.run(*args)
-        if self.graded and modes.grad and not (modes.anomaly or modes.save_hooks or modes.autocast):
-            found = self.graded.get(self.kind(args))
-            if found is not None:
-                return found(*[args[i] for i in self.tensors])
         self._left -= 1
         if self._left <= 0:
             self._left = EVERY
