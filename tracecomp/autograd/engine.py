@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -14,23 +13,13 @@ from tracecomp.eager.grad_fn import AccumulateGrad, CopySlices, OpNode
 from tracecomp.eager.meta import contiguous
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor, assign_, get_grad, own, set_grad
-from tracecomp.eager.tensor_base import Edge, Node, TensorBase
+from tracecomp.eager.tensor_base import Node, TensorBase
 from tracecomp.ir.op import OPS
 from tracecomp.ir.types import from_numpy_dtype
 from tracecomp.ops.autodiff import sum_to
 
 Target = tuple[Node, int]
 Buffers = dict[Node, list[Tensor | None]]
-
-
-def contributions(
-    roots: Sequence[Target], grads: Sequence[Tensor], targets: Sequence[Target]
-) -> dict[Target, list[Tensor]]:
-    """What arrives at each of ``targets``, where the pass ends, in the order in which it would be added up."""
-    with _mode(False):
-        run = _Run(True, targets, accumulate=False, inside=True, apart=True)
-        run.run(roots, grads)
-        return {t: run.arrived[_led(t)] for t in targets if _led(t) in run.arrived}
 
 
 def run_backward(
@@ -47,18 +36,11 @@ def run_backward(
 
     With ``inside``, the pass ends at the targets: their hooks and what leads on from one to another are left out.
     """
-    with _mode(create_graph):
-        return _Run(keep_graph, targets, accumulate, inside).run(roots, grads)
-
-
-@contextmanager
-def _mode(create_graph: bool) -> Iterator[None]:
-    """The modes of a backward pass."""
     before = modes.grad
     modes.grad = create_graph
     try:
         with np.errstate(all="ignore"):
-            yield
+            return _Run(keep_graph, targets, accumulate, inside).run(roots, grads)
     finally:
         modes.grad = before
         if modes.recorder is not None:
@@ -68,28 +50,16 @@ def _mode(create_graph: bool) -> Iterator[None]:
 class _Run:
     """One backward pass."""
 
-    def __init__(
-        self, keep_graph: bool, targets: Sequence[Target] | None, accumulate: bool, inside: bool, apart: bool = False
-    ) -> None:  # fmt: skip
+    def __init__(self, keep_graph: bool, targets: Sequence[Target] | None, accumulate: bool, inside: bool) -> None:
         self.keep_graph = keep_graph
-        self.apart = apart
-        self.arrived: dict[Target, list[Tensor]] = {}
         self.accumulate = accumulate
-        self.targets = targets
-        self.inside = inside
-        self.wanted: set[Target] | None = None
-        self.borders: set[Node] = set()
+        self.wanted = None if targets is None else set(targets)
+        self.borders = {n for n, _ in targets or ()} if inside else set()
         self.ends: set[Node] = set()
         self.captured: dict[Target, Tensor | None] = {}
         self.buffers: Buffers = {}
 
     def run(self, roots: Sequence[Target], grads: Sequence[Tensor]) -> dict[Target, Tensor | None]:
-        if modes.grad or modes.recorder is not None:
-            _unfold([node for node, _ in roots])
-        if self.targets is not None:
-            self.wanted = set(map(_led, self.targets))
-            self.borders = {n for n, _ in self.wanted} if self.inside else set()
-        roots = [*map(_led, roots)]
         if modes.recorder is not None:
             modes.recorder.backward_from(roots, grads)
         for (node, number), grad in zip(roots, grads, strict=True):
@@ -101,7 +71,7 @@ class _Run:
             needed = _leading_to({n for n, _ in self.wanted}, order)
             # The ends of what is wanted: behind them nothing is computed.
             self.ends = self.borders or {
-                n for n, _ in self.wanted if not any(e is not None and e[0] in needed for e in _edges(n))
+                n for n, _ in self.wanted if not any(e is not None and e[0] in needed for e in n.edges)
             }
         # Newest first: of nodes that are ready, the one that was made last.
         # That is PyTorch's order, which hooks can see.
@@ -112,7 +82,7 @@ class _Run:
             if needed is not None and node not in needed:
                 continue
             found = self._step(node)
-            for k, edge in enumerate(_edges(node)):
+            for k, edge in enumerate(node.edges):
                 if edge is None or node in self.ends:
                     continue
                 child, number = edge
@@ -120,16 +90,13 @@ class _Run:
                 waiting[child] -= 1
                 if not waiting[child]:
                     heapq.heappush(ready, (-child.number, child))
-        return {t: self.captured[_led(t)] for t in self.targets or () if _led(t) in self.captured}
+        return self.captured
 
     def _arrive(self, node: Node, number: int, grad: Tensor | None) -> None:
         slots = self.buffers.get(node)
         if slots is None:
             slots = self.buffers[node] = [None] * len(node.out_types)
-        if self.apart and node in self.borders:
-            if grad is not None:
-                self.arrived.setdefault((node, number), []).append(grad)
-        elif grad is not None:
+        if grad is not None:
             if _consists_of_others(grad) and not isinstance(node, AccumulateGrad):
                 grad = grad.to_dense()  # derivatives of operators are of dense tensors
             have = slots[number]
@@ -165,7 +132,7 @@ class _Run:
         with explained(node):
             found = _validated(node, cast("Sequence[Tensor | None]", node.backward(grads)))
         if modes.recorder is not None:
-            modes.recorder.backward_done(node, grads, found, _edges(node))
+            modes.recorder.backward_done(node, grads, found, node.edges)
         if modes.anomaly:
             check_nan(node, found)
         if node.post_hooks:
@@ -272,35 +239,6 @@ def _validated(node: Node, grads: Sequence[Tensor | None]) -> list[Tensor | None
     return found
 
 
-def _led(target: Target) -> Target:
-    """Where a gradient goes: a node that has unfolded leads on, and hands on what waits for its gradients."""
-    node, number = target
-    if not node.unfolded:
-        return target
-    edge = node.edges[number]
-    assert edge is not None
-    node.hand_on(number, edge)
-    return edge
-
-
-def _edges(node: Node) -> list[Edge]:
-    """Where the gradients of a node's operands go."""
-    return [e if e is None or not e[0].unfolded else _led(e) for e in node.edges]
-
-
-def _unfold(roots: Sequence[Node]) -> None:
-    """Have every node that stands for several make those, because what they compute is to be seen."""
-    seen = set(roots)
-    stack = list(seen)
-    while stack:
-        node = stack.pop()
-        node.unfold()
-        for edge in node.edges:
-            if edge is not None and edge[0] not in seen:
-                seen.add(edge[0])
-                stack.append(edge[0])
-
-
 def _dependencies(roots: Sequence[Node], borders: set[Node]) -> tuple[dict[Node, int], list[Node]]:
     """How many gradients each node waits for, and every node reached; ``borders`` lead nowhere."""
     waiting: dict[Node, int] = {}
@@ -310,7 +248,7 @@ def _dependencies(roots: Sequence[Node], borders: set[Node]) -> tuple[dict[Node,
     while stack:
         node = stack.pop()
         order.append(node)
-        for edge in _edges(node) if node not in borders else ():
+        for edge in node.edges if node not in borders else ():
             if edge is not None:
                 child = edge[0]
                 waiting[child] = waiting.get(child, 0) + 1
@@ -324,6 +262,6 @@ def _leading_to(targets: set[Node], nodes: list[Node]) -> set[Node]:
     """The nodes from which a target is reached."""
     found = set(targets)
     for node in sorted(nodes, key=lambda n: n.number):
-        if any(e is not None and e[0] in found for e in _edges(node)):
+        if any(e is not None and e[0] in found for e in node.edges):
             found.add(node)
     return found

@@ -113,10 +113,6 @@ class _Maker:
         modes.grad = grad_mode
         eager = _with(warm, statics)
         plan = _plan(eager, tensors)
-        if plan.recording.split is not None:
-            # A derivative of the whole would compute values again that eager nodes have kept: it would see what is
-            # written meanwhile into memory whose versions nobody counts (``.data``, arrays), and they would not.
-            raise Unfit("a gradient is asked for")
         code = call_code()
         if code is None:
             raise Unfit("objects of this Python are laid out in an unknown way")
@@ -155,6 +151,10 @@ def consider(warm: Warm, args: tuple[Any, ...]) -> None:
         return
     if modes.inference or not all(t._data.flags.c_contiguous for t in given):
         return
+    # A derivative of the whole would compute values again that eager nodes have kept: it would see what is written
+    # meanwhile into memory whose versions nobody counts (``.data``, arrays), and they would not.
+    if modes.grad and any(t.requires_grad for t in given):
+        return
     if sum(t._data.nbytes for t in given) <= MOST_BYTES:
         _maker.add((warm, warm.statics(args), [_like(t, t._data.copy()) for t in given], modes.grad))
 
@@ -171,7 +171,7 @@ def _with(warm: Warm, statics: Statics) -> Callable[..., Any]:
 
 def _plan(call: Callable[..., Any], tensors: list[Tensor]) -> Plan:
     """``call`` recorded and compiled; Unfit unless it computes new tensors from its arguments and nothing else."""
-    _, recording = record(call, tuple(tensors), {}, call.__name__, apart=True)
+    _, recording = record(call, tuple(tensors), {}, call.__name__)
     if not isinstance(recording, Recording):
         raise Unfit(recording.reason)
     if recording.unsettled or recording.predicates or recording.updates or recording.effects:

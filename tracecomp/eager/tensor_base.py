@@ -34,14 +34,6 @@ def node_count() -> int:
     return next(_numbers)
 
 
-def reserve_numbers(count: int) -> int:
-    """The first of ``count`` numbers in a row, for nodes that are made later in the place of the one that asks."""
-    first = next(_numbers)
-    for _ in range(count - 1):
-        next(_numbers)
-    return first
-
-
 class Handle:
     """Removes a hook; usable as a context manager."""
 
@@ -96,24 +88,6 @@ class Node:
 
     def look(self) -> None:
         """See again which gradients to expect, where the tensor they are for has got other memory."""
-
-    unfolded = False
-    """Whether this node stood for several, and only leads on to them now."""
-
-    def unfold(self) -> None:
-        """Where this node stands for several: make them, and lead on to them."""
-
-    def hand_on(self, number: int, edge: tuple[Node, int]) -> None:
-        """Give what waits for the gradient of result ``number`` to the node that it goes to instead."""
-        node, other = edge
-        hooks = (self.tensor_hooks or {}).get(number)
-        if hooks:
-            node.tensor_hooks = {} if node.tensor_hooks is None else node.tensor_hooks
-            node.tensor_hooks.setdefault(other, hooks)
-        retained = (self.retained or {}).get(number)
-        if retained is not None:
-            node.retained = {} if node.retained is None else node.retained
-            node.retained[other] = retained
 
     def spent(self) -> bool:
         """Whether ``backward`` would fail: what it reads was let go of, or written to since."""

@@ -51,15 +51,14 @@ def target_of(fn: Any) -> tuple[FunctionType, tuple[Any, ...]] | None:
 def record(
     fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], name: str, strict: bool = True,
     derive: bool = True, places: Sequence[StateSlot] = (), follow: bool = False, varying: Varying | None = None,
-    numbers: Set[int] = frozenset(), shared: Sequence[Binding] = (), apart: bool = False,
+    numbers: Set[int] = frozenset(), shared: Sequence[Binding] = (),
 ) -> tuple[Any, Recording | Refusal]:  # fmt: skip
     """Run ``fn`` and record it: its result, and the recording (or why there is none).
 
     ``derive`` adds the derivative of results that require grad. ``places`` hold other tensors and numbers from call to
     call. With ``follow``, numbers that Python reads are followed as far as they are only computed with; ``varying`` are
     the axes whose sizes are; ``numbers`` are arguments (numbers of leaves) to follow like these. Arguments and
-    state among ``shared`` that share memory are views of one input. With ``apart``, the derivative gives what is to be
-    added up for each input, one by one.
+    state among ``shared`` that share memory are views of one input.
     """
     structure, leaves = flatten_call(args, kwargs)
     where = [p[3:] for p in paths((args, kwargs))]
@@ -90,7 +89,7 @@ def record(
             return plain(result), Refusal(recorder.stopped, recorder.blamed)
         recorder.strict = True  # what is refused from here on is caught below
         try:
-            recording = Finish(recorder, guards, leaves, result, observer, apart).recording(derive)
+            recording = Finish(recorder, guards, leaves, result, observer).recording(derive)
         except CaptureError as refused:
             if strict:
                 raise

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
-from tracecomp.autograd.engine import contributions, run_backward
+from tracecomp.autograd.engine import run_backward
 from tracecomp.eager.tensor import Tensor
 from tracecomp.eager.tensor_base import Node
 from tracecomp.ir.graph import Graph, Input, Output, Value
@@ -48,11 +48,9 @@ class Finish:
     """Turns what a recorder holds at the end of a call into a Recording."""
 
     def __init__(
-        self, recorder: Recorder, guards: Guards, leaves: Sequence[Any], result: Any, observer: Observer,
-        apart: bool = False,
-    ) -> None:  # fmt: skip
+        self, recorder: Recorder, guards: Guards, leaves: Sequence[Any], result: Any, observer: Observer
+    ) -> None:
         self.recorder = recorder
-        self.apart = apart
         self.guards = guards
         self.leaves = leaves
         self.result = result
@@ -373,20 +371,15 @@ class Finish:
             seeds.append(seed)
         inputs = [(key, edge) for key, edge in recorder.edges.items() if recorder.initial[key] in self.sources]
         ends = [edge for _, edge in inputs]
-        found: dict[tuple[Node, int], list[Tensor]]
-        if self.apart:
-            found = contributions(edges(roots), seeds, ends)
-        else:
-            totals = run_backward(
-                edges(roots), seeds, keep_graph=True, create_graph=False, targets=ends, accumulate=False, inside=True
-            )
-            found = {end: [total] for end, total in totals.items() if total is not None}
+        found = run_backward(
+            edges(roots), seeds, keep_graph=True, create_graph=False, targets=ends, accumulate=False, inside=True
+        )
         for key, t in recorder.state.items():  # hooks may have met more
             self.sources.setdefault(recorder.initial[key], Binding("state", t))
         wanted: list[tuple[Binding, Value | None]] = []
         for key, edge in inputs:
-            binding, grads = self.sources[recorder.initial[key]], found.get(edge, [])
-            wanted += [(binding, recorder.value(grad)) for grad in grads] or [(binding, None)]
+            grad = found.get(edge)
+            wanted.append((self.sources[recorder.initial[key]], None if grad is None else recorder.value(grad)))
         return cotangents, wanted, ends
 
     def _history(

@@ -66,7 +66,9 @@ class Template:
 
     def backward(self, ends: Sequence[Edge], inputs: Sequence[Tensor], grads: Grads) -> Grads:
         """The gradients at ``ends``, one per target, of ``grads`` at the roots; with a history of their own."""
-        roots = self.build(ends, inputs)
+        if self._stale is not None:
+            raise RuntimeError(self._stale)
+        roots = self._build(inputs, ends)
         pairs = [(r, cast("Tensor", g)) for r, g in zip(roots, grads, strict=True) if g is not None]
         found = run_backward(
             [r for r, _ in pairs], [g for _, g in pairs], keep_graph=True, create_graph=True,
@@ -74,21 +76,13 @@ class Template:
         )  # fmt: skip
         return [None if e is None else found.get(e) for e in ends]
 
-    def __len__(self) -> int:
-        """How many nodes the history has."""
-        return len(self._builders)
-
-    def build(self, ends: Sequence[Edge], inputs: Sequence[Tensor], first: int | None = None) -> list[Target]:
-        """The roots of a new history on ``inputs`` that ends at ``ends``, with nodes numbered from ``first`` on."""
-        if self._stale is not None:
-            raise RuntimeError(self._stale)
+    def _build(self, inputs: Sequence[Tensor], ends: Sequence[Edge]) -> list[Target]:
+        """The roots of a new history on ``inputs`` that ends at ``ends``."""
         with no_grad():
             site = _Site(_computed(self.graph, inputs), ends)
         for make, hooks in zip(self._builders, self._hooks, strict=True):
             node = make(site)
             node.tensor_hooks, node.pre_hooks, node.post_hooks = hooks
-            if first is not None:
-                node.number = first + len(site.made)
             site.made.append(node)
         return [e for e in map(site.edge, self._roots) if e is not None]
 
