@@ -171,22 +171,26 @@ def make_tensor(
     *shape: Any, dtype: DType, device: Any = "cpu", low: float | None = None, high: float | None = None,
     requires_grad: bool = False, noncontiguous: bool = False, exclude_zero: bool = False, memory_format: Any = None,
 ) -> Tensor:  # fmt: skip
-    """A tensor of random numbers in [low, high), by default [-9, 10) for integers and [-9, 9) for floats.
+    """A tensor of random numbers in [low, high), by default [-9, 10) for integers and [-9, 9) for others.
+
+    Real and imaginary parts of complex numbers are such numbers.
 
     ValueError for an empty interval, NaN, or integers that require grad.
     """
     sizes = tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], Sequence) else tuple(shape)
-    if requires_grad and not dtype.is_floating_point:
+    if requires_grad and not dtype.differentiable:
         raise ValueError(f"`requires_grad=True` is not supported for boolean and integral dtypes, but got {dtype=}")
     start, stop = _interval(low, high, dtype)
     split = noncontiguous and math.prod(sizes) > 1
     drawn = (*sizes[:-1], 2 * sizes[-1]) if split else sizes
-    if dtype.is_floating_point:
-        result: Tensor = T.empty(drawn, dtype=dtype).uniform_(start, stop)
+    if dtype.is_complex:
+        result: Tensor = T.view_as_complex(T.empty((*drawn, 2), dtype=dtype.to_real()).uniform_(start, stop))
+    elif dtype.is_floating_point:
+        result = T.empty(drawn, dtype=dtype).uniform_(start, stop)
     else:
         result = T.randint(math.ceil(start), math.ceil(stop), drawn, dtype=dtype)
     if exclude_zero:
-        result = result.masked_fill(result == 0, T.finfo(dtype).tiny if dtype.is_floating_point else 1)
+        result = result.masked_fill(result == 0, T.finfo(dtype).tiny if dtype.differentiable else 1)
     if split:
         result = result[..., ::2]
     return result.requires_grad_(requires_grad) if requires_grad else result
@@ -197,7 +201,7 @@ def _interval(low: float | None, high: float | None, dtype: DType) -> tuple[floa
         least: float = 0
         most: float = 2
         default = (0, 2)
-    elif dtype.is_floating_point:
+    elif dtype.differentiable:
         least, most, default = T.finfo(dtype).min, T.finfo(dtype).max, (-9, 9)
     else:
         info = T.iinfo(dtype)
@@ -205,7 +209,7 @@ def _interval(low: float | None, high: float | None, dtype: DType) -> tuple[floa
     start, stop = default[0] if low is None else low, default[1] if high is None else high
     if math.isnan(start) or math.isnan(stop):
         raise ValueError(f"`low` and `high` cannot be NaN, but got low={start} and high={stop}")
-    if start > stop or (start == stop and not dtype.is_floating_point):
+    if start > stop or (start == stop and not dtype.differentiable):
         raise ValueError(f"`low` must be less than `high`, but got {start} >= {stop}")
     if stop < least or start >= most:
         raise ValueError(

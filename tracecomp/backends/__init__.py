@@ -4,3 +4,12 @@ from tracecomp.backends import cpu, cuda, cudnn, mkl, mkldnn, mps, nnpack, openm
 
 __all__ = ["cpu", "cuda", "cudnn", "mkl", "mkldnn", "mps", "nnpack", "openmp", "opt_einsum", "quantized"]
 fp32_precision = "none"
+
+
+def disable_global_flags() -> None:
+    """Nothing: settings may be made at any time, as they have no effect here."""
+
+
+def flags_frozen() -> bool:
+    """Whether settings are closed to assignments: never."""
+    return False

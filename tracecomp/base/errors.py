@@ -7,6 +7,7 @@ User mistakes raise the exception type that PyTorch raises (``TypeError``, ``Val
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -114,6 +115,14 @@ def user_source() -> Source | None:
     if frame is None:
         return None
     return Source(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+
+
+def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn about the innermost line outside this package."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and not is_user_file(frame.f_code.co_filename):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
 
 
 def at_user_line(message: str) -> str:

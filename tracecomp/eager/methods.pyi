@@ -37,6 +37,7 @@ from tracecomp.functional.storage import UntypedStorage
 from tracecomp.ir.types import DType
 from typing import Any
 from typing import Literal
+from typing import NoReturn
 from typing import overload
 import numpy as np
 
@@ -54,6 +55,8 @@ class TensorMethods(TensorBase):
     def __array_wrap__(self, array: Array, context: object = None, return_scalar: _bool = False) -> Tensor:
         """What a numpy function made of ``self``, as a tensor."""
     def __contains__(self, element: object) -> _bool: ...
+    def __delitem__(self, key: object) -> NoReturn:
+        """TypeError: the elements of a tensor cannot be deleted."""
     def __eq__(self, other: Operand) -> Tensor: ...  # type: ignore[override]
     def __floordiv__(self, other: Operand) -> Tensor: ...
     def __ge__(self, other: Operand) -> Tensor: ...
@@ -232,7 +235,15 @@ class TensorMethods(TensorBase):
     def argwhere(self) -> Tensor:
         """:func:`nonzero` as a matrix."""
     def as_strided(self, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int | None = None) -> Tensor:
-        """A copy of the elements at the given strides of ``input``'s memory; gradients reach what ``input`` shows."""
+        """A view of ``input``'s memory: element i lies at ``storage_offset`` + i * ``stride``.
+
+        RuntimeError for a negative size or stride, and for places outside of the memory.
+        """
+    def as_strided_(self, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int | None = None) -> Tensor:
+        """A view of ``input``'s memory: element i lies at ``storage_offset`` + i * ``stride``.
+
+        RuntimeError for a negative size or stride, and for places outside of the memory.
+        """
     def as_strided_scatter(self, src: Tensor, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int | None = None) -> Tensor:
         """A copy of ``input`` with the elements :func:`as_strided` sees replaced by ``src``."""
     def asin(self) -> Tensor:
@@ -1116,8 +1127,11 @@ class TensorMethods(TensorBase):
         """The slice at ``index`` of ``dim``, without the dimension, as a view."""
     def select_scatter(self, src: Tensor, dim: _int, index: _int) -> Tensor:
         """A copy of ``input`` with ``src`` at ``index`` of ``dim``."""
-    def set_(self, source: Tensor) -> Tensor:
-        """Look at the memory of ``source`` from now on."""
+    def set_(self, source: Tensor | TypedStorage | UntypedStorage | None = None, storage_offset: _int = 0, size: Sequence[_int] | None = None, stride: Sequence[_int] | None = None) -> Tensor:
+        """Look at the memory of ``source`` from now on: at all of it, or at a strided part; without ``source`` at none.
+
+        RuntimeError for another dtype, and for places outside of the memory.
+        """
     def sgn(self) -> Tensor:
         """:func:`sign`; of complex numbers the number of size 1 in their direction, 0 for 0."""
     def sgn_(self) -> Tensor:

@@ -359,9 +359,15 @@ def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool
 def argwhere(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """:func:`nonzero` as a matrix."""
 def as_strided(input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None, *, out: Tensor | None = None) -> Tensor:
-    """A copy of the elements at the given strides of ``input``'s memory; gradients reach what ``input`` shows."""
+    """A view of ``input``'s memory: element i lies at ``storage_offset`` + i * ``stride``.
+
+    RuntimeError for a negative size or stride, and for places outside of the memory.
+    """
 def as_strided_copy(input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None, *, out: Tensor | None = None) -> Tensor:
-    """A copy of the elements at the given strides of ``input``'s memory; gradients reach what ``input`` shows."""
+    """A view of ``input``'s memory: element i lies at ``storage_offset`` + i * ``stride``.
+
+    RuntimeError for a negative size or stride, and for places outside of the memory.
+    """
 def as_strided_scatter(input: Tensor, src: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None, *, out: Tensor | None = None) -> Tensor:
     """A copy of ``input`` with the elements :func:`as_strided` sees replaced by ``src``."""
 def as_tensor(data: object, dtype: DType | None = None, device: Device = None, *, copy: bool | None = None, requires_grad: bool = False, out: Tensor | None = None) -> Tensor:

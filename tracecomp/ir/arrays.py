@@ -32,6 +32,14 @@ def new_array(shape: tuple[int, ...], dtype: Any) -> Array:
     return array
 
 
+def memory_order(array: Array) -> tuple[int, ...] | None:
+    """The axes of a dense ``array`` in the order of memory; None when that is row-major, or it is not dense."""
+    if array.flags.c_contiguous:
+        return None
+    order = tuple(sorted(range(array.ndim), key=lambda k: -array.strides[k]))
+    return order if array.transpose(order).flags.c_contiguous else None
+
+
 def at_line(array: Array) -> Array:
     """The array, or a copy that begins at a line."""
     if array.nbytes <= SMALL_BYTES or array.__array_interface__["data"][0] % LINE == 0:

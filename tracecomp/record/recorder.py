@@ -111,6 +111,26 @@ class Recorder:
         """Note that ``t`` is ``base`` without history; while recording, what owns its memory lives as long as it."""
         self._made(t, self.value(base), self._look(base, None), user_source())
 
+    def look_at(self, t: Tensor, of: Tensor, step: View, found: Tensor, places: Sequence[tuple[Tensor, int]]) -> None:
+        """Note that ``t`` looks at ``of`` where 0-d tensors say; ``found`` are its elements, computed from those."""
+        source, line = user_source(), self.line()
+        numbers = tuple(Predicate(self.value(index), at, source, line) for index, at in places)
+        self._made(t, self.value(found), self._look(of, step)._replace(numbers=numbers), source)
+
+    def follows(self, t: Tensor) -> bool:
+        """Whether 0-d tensors say where ``t`` looks."""
+        while (seen := self.look(t)) is not None:
+            if seen.numbers:
+                return True
+            t = seen.of
+        return False
+
+    def settle(self, t: Tensor) -> None:
+        """Hold the recording to the places that ``t`` looks at: it is read or written as part of other memory."""
+        while (seen := self.look(t)) is not None:
+            self.predicates += seen.numbers
+            t._look, t = seen._replace(numbers=()), seen.of
+
     def replace(self, target: Tensor, value: Tensor) -> None:
         """Note ``target.data = value``."""
         self._set(target, self.value(value))
@@ -311,6 +331,7 @@ class Recorder:
             return self.capture(t).value if cell is None else cell.value
         if cell is not None and cell.version == self._version_of(root):
             return cell.value
+        self.settle(t)
         found: Value = look(Sym(self.graph, self.value(root)), chain).value
         self._keep(t, TracedValue(self, found, self._version_of(root)))
         return found
@@ -457,6 +478,7 @@ class Recorder:
 
     def _set(self, t: Tensor, new: Value) -> None:
         """Write to the memory behind all views and aliases at once: elements that an expanded one shows are one."""
+        self.settle(t)
         root, chain = self.root(t)
         cell = self._cell(root) or self.capture(root)
         cell.value = write(Sym(self.graph, self.value(root)), chain, Sym(self.graph, new)).value if chain else new

@@ -17,6 +17,7 @@ from tracecomp.eager.grad_fn import OpNode
 from tracecomp.eager.tensor import Tensor, gradient_edge
 from tracecomp.eager.tensor_base import View
 from tracecomp.eager.views import look
+from tracecomp.ir.arrays import memory_order
 from tracecomp.ir.graph import Value
 from tracecomp.ir.op import OPS
 from tracecomp.ops.autodiff import Sym
@@ -183,6 +184,8 @@ class Results:
         if t._unwritable not in (None, NO_GRAD_VIEW):
             return False
         root, _ = self._recorder.root(t)
+        if id(root) in self._only and self._recorder.is_made(root) and self._recorder.follows(t):
+            return True
         a, b = t._data, root._data
         same = a.size == b.size and a.dtype == b.dtype
         dense = (x.flags.c_contiguous or memory_order(x) is not None for x in (a, b))
@@ -224,6 +227,7 @@ class Results:
         if self._stands_alone(t):
             number = self.number(t, f"out{len(self.made)}")
             return Made(number, memory_order(t._data), history, grad, type(t), t._inference)
+        self._recorder.settle(t)
         below, steps = self._below(t)
         self._check(t, below, steps)
         apart = t._storage is not below._storage
@@ -290,11 +294,3 @@ def _only_looks(node: Any) -> bool:
     """Whether ``node`` is a view, without hooks that would be left out if it was made anew."""
     hooked = node.tensor_hooks or node.pre_hooks or node.post_hooks or node.retained
     return isinstance(node, OpNode) and node.op.kind == "view" and not hooked
-
-
-def memory_order(array: np.ndarray[Any, Any]) -> tuple[int, ...] | None:
-    """The axes of a dense ``array`` in the order of memory; None when that is row-major, or it is not dense."""
-    if array.flags.c_contiguous:
-        return None
-    order = tuple(sorted(range(array.ndim), key=lambda k: -array.strides[k]))
-    return order if array.transpose(order).flags.c_contiguous else None

@@ -14,13 +14,15 @@ class Look(NamedTuple):
     """What a tensor made in the call looks at: ``step`` from ``of`` (None: its alias), ``chain`` from ``root``.
 
     ``root`` is the tensor whose cell the memory has: one made with memory of its own, an argument, or what a tensor
-    from outside is a view of.
+    from outside is a view of. ``numbers`` are values that the steps took from tensors: while the memory is as it was
+    the graph follows those, and what depends on the steps holds for these values alone.
     """
 
     of: Tensor
     step: View | None
     root: Tensor
     chain: tuple[View, ...]
+    numbers: tuple[Predicate, ...] = ()
 
 
 class TracedValue:

@@ -34,6 +34,13 @@ READS: dict[str, Any] = {
     "int32 tensor": lambda T, x: x[T.tensor([1], dtype=T.int32)],
     "integer and tensor": lambda T, x: x[0, T.tensor([1, -1]), 1:3],
     "tensor and None": lambda T, x: x[T.tensor([0, 1]), None, T.tensor([1, 2])],
+    "0-d tensor counts as a number": lambda T, x: x[T.tensor(0), :, T.tensor([0, 1, 1])],
+    "0-d tensors around": lambda T, x: x[T.tensor([0, 1, 1]), T.tensor(-1)],
+    "0-d tensor of int16": lambda T, x: x[T.tensor(1, dtype=T.int16)],
+    "tensor of int16": lambda T, x: x[T.tensor([1], dtype=T.int16)],
+    "slice of floats": lambda T, x: x[0.0:1.0],
+    "set": lambda T, x: x[{1}],
+    "deleting": lambda T, x: x.__delitem__(0),
     "full mask": lambda T, x: x[x > 5],
     "leading mask": lambda T, x: x[T.tensor([True, False])],
     "mask of two dimensions": lambda T, x: x[T.tensor([[True, False, True], [False, False, True]])],
@@ -76,6 +83,9 @@ WRITES: dict[str, Any] = {
     "list behind ellipsis": lambda T, x: x.__setitem__((Ellipsis, [0, 3]), T.zeros(2, 3, 2)),
     "of a view": lambda T, x: x[1].__setitem__((slice(None), [0]), -1.0),
     "integers are converted": lambda T, x: x.__setitem__((0, 0), T.tensor(3)),
+    "through a 0-d tensor": lambda T, x: x[T.tensor(1)].fill_(7.0),
+    "of a row of a 0-d tensor": lambda T, x: x[T.tensor(1), 0].__setitem__(2, 7.0),
+    "no index tensors": lambda T, x: x.index_put_([], T.ones(2, 3, 5)),
     "wrong shape": lambda T, x: x.__setitem__(0, T.ones(7)),
     "wrong dtype": lambda T, x: x.__setitem__([0], T.ones(1, 3, 4, dtype=T.float64)),
     "0-d": lambda T, x: x[0, 0, 0].__setitem__((), 4.0),
@@ -129,3 +139,12 @@ def test_filling_an_expanded_tensor_writes_its_memory_once() -> None:
     assert wide.tolist() == [[5, 0, 5], [5, 0, 5]]
     wide.sum().backward()
     assert base.grad.tolist() == [0, 0, 0]
+
+
+def test_byte_masks_warn_at_the_line_that_uses_them() -> None:
+    x, mask = torch.arange(3.0), torch.tensor([1, 0, 1], dtype=torch.uint8)
+    with pytest.warns(UserWarning, match="torch.uint8 is now deprecated") as caught:
+        assert x[mask].tolist() == [0, 2]
+        x[mask] = 5.0
+    assert [w.filename for w in caught] == [__file__, __file__]
+    assert x.tolist() == [5, 1, 5]

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.base.errors import warn_user
 from tracecomp.eager.device import Device, Layout, MemoryFormat, check_device
 from tracecomp.eager.meta import memory_or
 from tracecomp.eager.meta import new_array as new_meta_array
@@ -135,6 +136,10 @@ def tensor(
 ) -> Tensor:
     """A new tensor that copies ``data`` (nested sequences, scalars, arrays, tensors)."""
     if isinstance(data, Tensor):
+        warn_user(
+            "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
+            "sourceTensor.detach().clone().requires_grad_(True), rather than torch.tensor(sourceTensor)."
+        )
         copied = prim.cast(data.detach(), dtype=dtype or data.dtype)
         return finish(copied.detach(), requires_grad, device)
     if isinstance(data, int | float) and hasattr(data, "__tracecomp_tensor__"):

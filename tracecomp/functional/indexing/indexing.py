@@ -9,20 +9,22 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from types import EllipsisType
-from typing import Any, Literal, TypeAlias, overload
+from typing import Any, Literal, NoReturn, TypeAlias, overload
 
 import numpy as np
 
-from tracecomp.eager.modes import modes
+from tracecomp.base.errors import warn_user
+from tracecomp.eager.modes import modes, unrecorded
 from tracecomp.eager.tensor import Tensor, assign_, create, wrap
 from tracecomp.functional.creation.creation import array_of, constant
-from tracecomp.functional.dims import Shape, as_index, is_index
+from tracecomp.functional.dims import Shape, as_index, is_index, plain_shape
 from tracecomp.functional.dtype_support import ALL
 from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import Operand, bring_exact, cast
 from tracecomp.functional.publish import function, publish
 from tracecomp.functional.shape.shaping import row_major, to_shape
-from tracecomp.ir.types import bool_, broadcast_shapes, int64, type_word, uint8
+from tracecomp.ir.op import OPS
+from tracecomp.ir.types import bool_, broadcast_shapes, int8, int16, int32, int64, type_word, uint8
 
 Advanced = list[tuple[int, Tensor]]
 OneIndex: TypeAlias = Tensor | int | slice | EllipsisType | np.ndarray[Any, Any] | Sequence[Any] | None
@@ -66,20 +68,31 @@ def normal_index(index: Tensor, size: int, axis: int) -> Tensor:
     return prim.where(prim.lt(index, 0), prim.add(index, size), index) if negative else index
 
 
+def _byte_mask(mask: Tensor) -> Tensor:
+    warn_user("indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead.")
+    return cast(mask, bool_)
+
+
 def _index_tensor(item: Any) -> Tensor:
     if isinstance(item, Tensor):
-        if item.dtype.is_floating_point or item.dtype.name in ("int8", "int16"):
+        number = not item.ndim and item.dtype in (int8, int16)
+        if item.dtype not in (int64, int32, uint8, bool_) and not number:
             raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
-        return cast(item, bool_) if item.dtype is uint8 else item
+        return _byte_mask(item) if item.dtype is uint8 else item
     if isinstance(item, Sequence) and not len(item):
         return wrap(np.zeros((0,), np.int64))
-    if isinstance(item, float | complex):
+    if isinstance(item, float | complex | set | frozenset | dict):
         kind = type(item).__name__
         raise IndexError(f"only integers, slices, `...`, None and tensors of integers or bools index (got {kind})")
     array = array_of(list(item) if isinstance(item, range) else item, None)
     if array.dtype.kind not in "iub":
         raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
     return wrap(array)
+
+
+def _is_number(item: Any) -> bool:
+    """Whether an index entry is a tensor that stands for one whole number."""
+    return isinstance(item, Tensor) and not item.ndim and item.dtype not in (bool_, uint8)
 
 
 def _is_basic(item: Any) -> bool:
@@ -102,6 +115,9 @@ def _entries(key: Any, ndim: int) -> list[Any]:
     items = list(key) if isinstance(key, tuple) else [key]
     items = [x if _is_basic(x) else _index_tensor(x) for x in items]
     items = [bool(x) if isinstance(x, Tensor) and x.dtype is bool_ and not x.ndim else x for x in items]
+    # A recording keeps the tensor: another call may have another number.
+    if modes.recorder is None:
+        items = [int(x._data) if _is_number(x) and not x.is_meta else x for x in items]
     used = sum(map(_consumed, items))
     if used > ndim:
         raise IndexError(f"too many indices for tensor of dimension {ndim}")
@@ -156,12 +172,18 @@ def _resolve(x: Tensor, key: Any) -> tuple[Tensor, Advanced]:
 
 
 def _slice(item: slice, size: int) -> tuple[int, int, int]:
-    step = 1 if item.step is None else as_index(item.step)
+    step = 1 if item.step is None else _bound(item.step)
     if step <= 0:
         raise ValueError("step must be greater than zero")
-    start = 0 if item.start is None else _clamped(as_index(item.start), size)
-    stop = size if item.stop is None else _clamped(as_index(item.stop), size)
+    start = 0 if item.start is None else _clamped(_bound(item.start), size)
+    stop = size if item.stop is None else _clamped(_bound(item.stop), size)
     return start, max(start, stop), step
+
+
+def _bound(value: Any) -> int:
+    if isinstance(value, Tensor) or hasattr(value, "__index__"):
+        return as_index(value)
+    raise TypeError(f"slice indices must be integers or None or have an __index__ method (got {type(value).__name__})")
 
 
 def _clamped(at: int, size: int) -> int:
@@ -190,6 +212,16 @@ def _tensor_entry(item: Tensor, x: Tensor, axis: int, place: int) -> Advanced:
     return [(place + i, p) for i, p in enumerate(mask_positions(item))]
 
 
+def _result_axis(advanced: Advanced) -> int:
+    """Where the dimensions of the index stand in the result: where they index, if that is one place, else in front.
+
+    Tensors that stand for one number take their dimension away first, as numbers do.
+    """
+    numbers = [d for d, t in advanced if not t.ndim]
+    dims = [d - sum(n < d for n in numbers) for d, t in advanced if t.ndim] or [advanced[0][0]]
+    return dims[0] if dims == list(range(dims[0], dims[0] + len(dims))) else 0
+
+
 class _Plan:
     """Several index tensors as one: the dimensions they index are brought together and merged."""
 
@@ -202,8 +234,7 @@ class _Plan:
             raise IndexError(
                 f"shape mismatch: indexing tensors could not be broadcast together with shapes {shapes}"
             ) from None
-        together = dims == list(range(dims[0], dims[0] + len(dims)))
-        self.axis = dims[0] if together else 0
+        self.axis = _result_axis(advanced)
         self.view = view
         rest = [i for i in range(view.ndim) if i not in dims]
         self.order: Shape = (*rest[: self.axis], *dims, *rest[self.axis :])
@@ -260,7 +291,28 @@ def fit(values: Tensor, shape: Shape) -> Tensor:
 def getitem(self: Tensor, key: Index) -> Tensor:
     """``self[key]``: a view for basic indices, a copy for index tensors and masks."""
     view, advanced = _resolve(self, key)
-    return _Plan(view, advanced).read() if advanced else view
+    if not advanced:
+        return view
+    found = _Plan(view, advanced).read()
+    return _looking(view, advanced, found) if all(map(_is_number, (t for _, t in advanced))) else found
+
+
+def _looking(x: Tensor, places: Advanced, found: Tensor) -> Tensor:
+    """``found`` as what it is eagerly, a view of ``x``: in a recording the graph takes it where the tensors say."""
+    if modes.recorder is None:
+        return found
+    starts, stops = [0] * x.ndim, list(x.shape)
+    numbers = [(t, int(t._data)) for _, t in places]
+    for (d, _), (_, at) in zip(places, numbers, strict=True):
+        starts[d], stops[d] = at, at + 1
+    step = {"starts": tuple(starts), "stops": tuple(stops), "steps": (1,) * x.ndim}
+    numbered = dict(places)
+    wide = prim.reshape(found, shape=tuple(1 if d in numbered else n for d, n in enumerate(x.shape)))
+    with unrecorded():
+        view = prim.slice(x, **{k: plain_shape(v) for k, v in step.items()})
+    view._grad_fn, view._output_nr = wide._grad_fn, wide._output_nr
+    modes.recorder.look_at(view, x, (OPS["slice"], step), wide, numbers)
+    return to_shape(view, tuple(found.shape))
 
 
 def _value_tensor(value: object, like: Tensor) -> Tensor:
@@ -274,9 +326,11 @@ def _value_tensor(value: object, like: Tensor) -> Tensor:
 def setitem(self: Tensor, key: Index, value: Operand | np.ndarray[Any, Any] | Sequence[Any]) -> None:
     """``self[key] = value``, broadcast."""
     values = _value_tensor(value, self)
-    mask = key if isinstance(key, Tensor) and key.dtype in (bool_, uint8) else None
+    if isinstance(key, Tensor) and key.dtype is uint8:
+        key = _byte_mask(key)
+    mask = key if isinstance(key, Tensor) and key.dtype is bool_ else None
     if mask is not None and values.numel() == 1 and tuple(mask.shape) == tuple(self.shape[: mask.ndim]):
-        wide = to_shape(cast(mask, bool_), (*mask.shape, *(1 for _ in self.shape[mask.ndim :])))
+        wide = to_shape(mask, (*mask.shape, *(1 for _ in self.shape[mask.ndim :])))
         assign_(self, prim.where(wide, to_shape(cast(values, self.dtype), ()), self))
         return
     view, advanced = _resolve(self, key)
@@ -292,9 +346,15 @@ def setitem(self: Tensor, key: Index, value: Operand | np.ndarray[Any, Any] | Se
     assign_(view, _Plan(view, advanced).written(cast(values, self.dtype), "set"))
 
 
-getitem.__name__, setitem.__name__ = "__getitem__", "__setitem__"
+def delitem(self: Tensor, key: object) -> NoReturn:
+    """TypeError: the elements of a tensor cannot be deleted."""
+    raise TypeError("Tensor does not support deleting items")
+
+
+getitem.__name__, setitem.__name__, delitem.__name__ = "__getitem__", "__setitem__", "__delitem__"
 publish(getitem, "Tensor.__getitem__")
 publish(setitem, "Tensor.__setitem__")
+publish(delitem, "Tensor.__delitem__")
 
 
 def _index_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool) -> tuple[Tensor, Tensor]:
@@ -305,6 +365,8 @@ def _index_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accu
             f"destination and {type_word(values.dtype)} for the source."
         )
     view, advanced = _resolve(x, key)
+    if not advanced:
+        raise RuntimeError("index_put: expected at least one index tensor among indices")
     return view, _Plan(view, advanced).written(values, "add" if accumulate else "set")
 
 

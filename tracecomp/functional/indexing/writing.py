@@ -67,13 +67,6 @@ def zero__(input: Tensor) -> Tensor:
     return input
 
 
-@function(to="Tensor", takes=ALL)
-def set__(input: Tensor, source: Tensor) -> Tensor:
-    """Look at the memory of ``source`` from now on."""
-    input.data = source
-    return input
-
-
 @function(to="Tensor")
 def apply__(input: Tensor, callable: Callable[[Number], Number]) -> Tensor:
     """Every element replaced by ``callable`` of it, on the CPU and slow."""

@@ -427,7 +427,7 @@ def unravel_index(indices: Tensor, shape: int | Sequence[int]) -> tuple[Tensor, 
     """Flat positions as one index tensor per dimension of ``shape``."""
     sizes = [int(n) for n in ([shape] if isinstance(shape, int) else shape)]
     if indices.dtype.kind != "int":
-        raise ValueError(f"expected 'indices' to be integer dtype, but got {indices.dtype}")
+        raise TypeError(f"expected 'indices' to be integer dtype, but got {indices.dtype}")
     if any(n < 0 for n in sizes):
         raise ValueError(f"'shape' cannot have negative values, but got {tuple(sizes)}")
     found, rest = [], indices

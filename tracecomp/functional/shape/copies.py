@@ -37,8 +37,20 @@ def _publish_copy(name: str, fn: Callable[..., Any], public: str) -> None:
         return tuple(map(own, result)) if isinstance(result, tuple) else own(result)
 
     run.__name__, run.__doc__ = public, f":func:`{name}` as a copy."
-    to = "torch Tensor" if public.startswith("unsafe") or public == "narrow_copy" else "torch"
+    to = "torch Tensor" if public == "narrow_copy" else "torch"
     function(to=to, takes=ALL)(run)
+
+
+def _publish_unsafe(name: str, fn: Callable[..., Any]) -> None:
+    @functools.wraps(fn)
+    def run(input: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, ...]:
+        found: tuple[Tensor, ...] = fn(input, *args, **kwargs)
+        for part in found:
+            part._unwritable = None
+        return found
+
+    run.__name__, run.__doc__ = f"unsafe_{name}", f":func:`{name}` whose results autograd lets be written."
+    function(to="torch Tensor", takes=ALL)(run)
 
 
 def detach(input: Tensor) -> Tensor:
@@ -53,7 +65,7 @@ _VIEWS: tuple[Callable[..., Any], ...] = (
 for _fn in _VIEWS:
     _publish_copy(_fn.__name__, _fn, f"{_fn.__name__}_copy")
 for _fn in (chunk, split, split_with_sizes):
-    _publish_copy(_fn.__name__, _fn, f"unsafe_{_fn.__name__}")
+    _publish_unsafe(_fn.__name__, _fn)
 
 
 def slice_bounds(extent: int, start: int | None, end: int | None, step: int) -> tuple[int, int]:

@@ -6,10 +6,11 @@ import math
 import typing
 from collections.abc import Sequence
 
+from tracecomp.base.errors import warn_user
 from tracecomp.eager.device import MemoryFormat
 from tracecomp.eager.meta import contiguous
 from tracecomp.eager.tensor import Tensor
-from tracecomp.functional.dims import Sizes, as_shape, infer_size, plain_shape, wrap_dim, wrap_dims
+from tracecomp.functional.dims import Shape, Sizes, as_shape, infer_size, plain_shape, wrap_dim, wrap_dims
 from tracecomp.functional.dtype_support import ALL
 from tracecomp.functional.primitives import prim
 from tracecomp.functional.publish import function, publish
@@ -48,6 +49,21 @@ def view(input: Tensor, *size: Sizes | DType, dtype: DType | None = None) -> Ten
     return prim.reshape(input, shape=target)
 
 
+def _check_wider(x: Tensor, dtype: DType) -> None:
+    """RuntimeError unless rows of ``x`` begin at whole elements of the wider ``dtype``."""
+    factor = dtype.itemsize // x.dtype.itemsize
+    names = f"view {x.dtype.name} as {dtype.name} (different element sizes)"
+    if x.ndim and x.shape[-1] % factor:
+        raise RuntimeError(f"self.size(-1) must be divisible by {factor} to {names}, but got {x.shape[-1]}")
+    if x.storage_offset() % factor:
+        raise RuntimeError(
+            f"self.storage_offset() must be divisible by {factor} to {names}, but got {x.storage_offset()}"
+        )
+    for d, s in enumerate(x.stride()[:-1]):
+        if s % factor and x.shape[d] > 1:
+            raise RuntimeError(f"self.stride({d}) must be divisible by {factor} to {names}, but got {s}")
+
+
 def _view_dtype(x: Tensor, dtype: DType) -> Tensor:
     if x.dtype is dtype:
         return prim.reshape(x, shape=tuple(x.shape))
@@ -58,6 +74,8 @@ def _view_dtype(x: Tensor, dtype: DType) -> Tensor:
             f"self.stride(-1) must be 1 to view {x.dtype.name} as {dtype.name} (different element sizes), but got "
             f"{x.stride(-1)}"
         )
+    if dtype.itemsize > x.dtype.itemsize:
+        _check_wider(x, dtype)
     if not complex_to_or_from:
         return prim.reinterpret(x, dtype=dtype)
     if sizes_differ and x.ndim == 0:
@@ -173,11 +191,19 @@ def matrix_transpose(x: Tensor, name: str = "tensor.mT") -> Tensor:
 
 
 def _reversed(x: Tensor) -> Tensor:
+    if x.ndim not in (0, 2):
+        warn_user(
+            "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated and it will "
+            "throw an error in a future release. Consider `x.mT` to transpose batches of matrices or "
+            "`x.permute(*torch.arange(x.ndim - 1, -1, -1))` to reverse the dimensions of a tensor."
+        )
     return prim.permute(x, dims=tuple(reversed(range(x.ndim))))
 
 
 def _transposed_conjugate(self: Tensor) -> Tensor:
     """The transposed matrix, conjugate if complex."""
+    if self.ndim not in (0, 2):
+        raise RuntimeError(f"tensor.H is only supported on matrices (2-D tensors). Got {self.ndim}-D tensor.")
     return t(self).conj()
 
 
@@ -190,8 +216,8 @@ publish(property(adjoint, doc="The last two dimensions swapped, conjugate if com
 @function("moveaxis", takes=ALL)
 def movedim(input: Tensor, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
     """Dimensions ``source`` moved to positions ``destination``, the others in order."""
-    src = wrap_dims(as_shape((source,)), input.ndim)
-    dst = wrap_dims(as_shape((destination,)), input.ndim)
+    src = _moved_dims("source", source, input.ndim)
+    dst = _moved_dims("destination", destination, input.ndim)
     if len(src) != len(dst):
         raise RuntimeError(
             f"movedim: Invalid source or destination dims: source ({list(src)} dims) should contain the same number "
@@ -200,6 +226,13 @@ def movedim(input: Tensor, source: int | Sequence[int], destination: int | Seque
     rest = iter([d for d in range(input.ndim) if d not in src])
     place = dict(zip(dst, src, strict=True))
     return prim.permute(input, dims=tuple(place[i] if i in place else next(rest) for i in range(input.ndim)))
+
+
+def _moved_dims(name: str, dims: int | Sequence[int], ndim: int) -> Shape:
+    found = tuple(wrap_dim(d, ndim) for d in as_shape((dims,)))
+    if len(set(found)) < len(found):
+        raise RuntimeError(f"movedim: repeated dim in `{name}` ({list(found)})")
+    return found
 
 
 @function(takes=ALL)

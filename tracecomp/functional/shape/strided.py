@@ -5,19 +5,21 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
+from tracecomp.eager.aliasing import alias
 from tracecomp.eager.device import MemoryFormat
-from tracecomp.eager.modes import grad_enabled
+from tracecomp.eager.modes import grad_enabled, modes
 from tracecomp.eager.tensor import Tensor, wrap
-from tracecomp.eager.tensor_base import blank, take_fields
+from tracecomp.eager.tensor_base import blank, owner, take_fields
 from tracecomp.functional.dims import Sizes, as_shape
 from tracecomp.functional.dtype_support import ALL
 from tracecomp.functional.primitives import prim
 from tracecomp.functional.publish import function, publish
 from tracecomp.functional.shape.shaping import row_major, squeeze, t, transpose, unsqueeze
+from tracecomp.ir.arrays import memory_order
 
 
 def strided_positions(size: Sequence[int], stride: Sequence[int], offset: int) -> np.ndarray[Any, Any]:
@@ -28,45 +30,97 @@ def strided_positions(size: Sequence[int], stride: Sequence[int], offset: int) -
     return places
 
 
-@function(takes=ALL, composite=True)
+@function(takes=ALL)
 def as_strided(input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Tensor:
-    """A copy of the elements at the given strides of ``input``'s memory; gradients reach what ``input`` shows."""
-    places = _checked_places(input, size, stride, storage_offset)
-    shown = strided_positions(input.shape, input.stride(), input.storage_offset()).reshape(-1)
+    """A view of ``input``'s memory: element i lies at ``storage_offset`` + i * ``stride``.
+
+    RuntimeError for a negative size or stride, and for places outside of the memory.
+    """
+    size, stride = as_shape((size,)), as_shape((stride,))
+    offset = _checked_offset(input, size, stride, storage_offset)
+    base, start = _memory_for(input, offset, _extent(size, stride))
+    order = memory_order(base._data)
+    flat = prim.reshape(base if order is None else prim.permute(base, dims=order), shape=(base.numel(),))
+    view = _strided_view(flat, size, stride, start)
+    if base is not input and input.requires_grad and grad_enabled():
+        found = _shown(input, strided_positions(size, stride, offset))
+        view._grad_fn, view._output_nr = found._grad_fn, found._output_nr
+    return view
+
+
+def _strided_view(flat: Tensor, size: Sequence[int], stride: Sequence[int], start: int) -> Tensor:
+    """A strided view of flat memory, as windows of windows."""
+    stop = start + _extent(size, stride)
+    view = prim.slice(flat, starts=(start,), stops=(stop,), steps=(1,))
+    if start == stop:
+        return prim.reshape(view, shape=tuple(size))
+    # The longest strides first: what a window spans is then least.
+    dims = sorted((d for d, n in enumerate(size) if n > 1 and stride[d]), key=lambda d: -stride[d])
+    for i, d in enumerate(dims):
+        span = _extent([size[k] for k in dims[i + 1 :]], [stride[k] for k in dims[i + 1 :]])
+        if span == 1:
+            steps = (*(1 for _ in dims[:i]), stride[d])
+            view = prim.slice(view, starts=(0,) * (i + 1), stops=tuple(view.shape), steps=steps)
+        else:
+            view = prim.windows(view, sizes=(span,), strides=(stride[d],), dilations=(1,))
+    if dims != sorted(dims):
+        view = prim.permute(view, dims=tuple(dims.index(d) for d in sorted(dims)))
+    view = prim.reshape(view, shape=tuple(n if d in dims else 1 for d, n in enumerate(size)))
+    return prim.expand(view, shape=tuple(size))
+
+
+def _shown(x: Tensor, places: np.ndarray[Any, Any]) -> Tensor:
+    """The elements of ``x`` at ``places`` of its memory, and 0 where it shows none: their gradient is dropped."""
+    shown = strided_positions(x.shape, x.stride(), x.storage_offset()).reshape(-1)
     order = np.argsort(shown, kind="stable")
-    found = np.searchsorted(shown[order], places).clip(max=max(len(shown) - 1, 0))
-    if not shown.size:
-        return prim.take(_root(input), wrap(places), axis=0)
-    seen = prim.take(prim.reshape(input, shape=(input.numel(),)), wrap(order[found]), axis=0)
+    found = np.searchsorted(shown[order], places).clip(max=len(shown) - 1)
+    seen = prim.take(prim.reshape(x, shape=(x.numel(),)), wrap(order[found]), axis=0)
     inside = shown[order][found] == places
-    if inside.all():
-        return seen
-    return prim.where(wrap(inside), seen, prim.take(_root(input), wrap(places), axis=0))
+    return seen if inside.all() else prim.where(wrap(inside), seen, 0)
 
 
-def _root(x: Tensor) -> Tensor:
-    """All of the memory that ``x`` is a view of."""
-    while x._base is not None:
-        x = x._base
-    return wrap(x._data.reshape(-1))
+def _extent(size: Sequence[int], stride: Sequence[int]) -> int:
+    """How many elements of memory lie from the first element of a strided tensor to its last."""
+    return 0 if 0 in size else 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True))
 
 
-def _checked_places(
-    x: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None
-) -> np.ndarray[Any, Any]:
+def _memory_for(x: Tensor, offset: int, extent: int) -> tuple[Tensor, int]:
+    """What has ``extent`` elements of memory from ``offset`` on: ``x``, its base, or else all of its memory.
+
+    Also where in it they begin.
+    """
+    recorder = modes.recorder
+    for base in (x, cast("Tensor | None", x._base if x._linked else None), alias(cast("Tensor", owner(x)[0]))):
+        if base is None:
+            continue
+        start = offset - base.storage_offset()
+        dense = base._data.flags.c_contiguous or memory_order(base._data) is not None
+        if dense and start >= 0 and start + extent <= base.numel():
+            return base, start
+        if recorder is not None and x._base is not None and recorder.above(x) is None:
+            recorder.refuse_here("reaches memory beyond an argument by as_strided()")
+    raise RuntimeError(
+        f"as_strided: {extent} elements from offset {offset} on are not in dense memory of a tensor of shape "
+        f"{list(owner(x)[0].shape)}"
+    )
+
+
+def _checked_offset(x: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None) -> int:
+    """Where a strided view of ``x``'s memory begins."""
     offset = x.storage_offset() if storage_offset is None else storage_offset
     if len(size) != len(stride):
         raise RuntimeError("mismatch in length of strides and shape")
+    if any(n < 0 for n in size):
+        raise RuntimeError(f"as_strided: negative sizes are not supported, got sizes: {list(size)}")
     if any(s < 0 for s in stride):
         raise RuntimeError(f"as_strided: Negative strides are not supported at the moment, got strides: {list(stride)}")
-    places = strided_positions(size, stride, offset)
-    extent = _root(x).numel()
-    if places.size and places.max() >= extent:
+    have, extent = owner(x)[0]._data.size, _extent(size, stride)
+    if offset < 0 or (extent and offset + extent > have):
         raise RuntimeError(
             f"setStorage: sizes {list(size)}, strides {list(stride)}, storage offset {offset} are out of bounds for "
-            f"storage of size {extent} elements"
+            f"storage of size {have} elements"
         )
-    return places
+    return offset
 
 
 @function(takes=ALL, composite=True)
@@ -74,7 +128,8 @@ def as_strided_scatter(
     input: Tensor, src: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
 ) -> Tensor:
     """A copy of ``input`` with the elements :func:`as_strided` sees replaced by ``src``."""
-    places = _checked_places(input, size, stride, storage_offset or 0).reshape(-1)
+    offset = _checked_offset(input, size, stride, storage_offset or 0)
+    places = strided_positions(size, stride, offset).reshape(-1)
     flat = prim.reshape(input, shape=(input.numel(),))
     written = prim.put(flat, wrap(places), prim.reshape(src, shape=(src.numel(),)), axis=0, mode="set")
     return prim.reshape(written, shape=tuple(input.shape))
@@ -104,7 +159,7 @@ def _shape_inplace(name: str, fn: Any) -> None:
 
 
 for _name, _fn in (("squeeze", squeeze), ("unsqueeze", unsqueeze), ("transpose", transpose), ("t", t),
-                   ("swapaxes", transpose), ("swapdims", transpose)):  # fmt: skip
+                   ("swapaxes", transpose), ("swapdims", transpose), ("as_strided", as_strided)):  # fmt: skip
     _shape_inplace(_name, _fn)
 
 
@@ -112,8 +167,14 @@ for _name, _fn in (("squeeze", squeeze), ("unsqueeze", unsqueeze), ("transpose",
 def resize__(input: Tensor, *sizes: Sizes, memory_format: MemoryFormat = None) -> Tensor:
     """Another size over the same elements in row-major order; new elements are zero."""
     shape = as_shape(sizes)
-    flat = np.ravel(input._data)
+    if input.requires_grad:
+        raise RuntimeError("cannot resize variables that require grad")
     count = math.prod(shape)
+    if any(n < 0 for n in shape) or count * input.itemsize >= 2**63:
+        raise RuntimeError(f"resize_: no memory has the shape {list(shape)} of {input.dtype}")
+    if shape == tuple(input.shape) and memory_format is None:
+        return input
+    flat = np.ravel(input._data)
     if count > flat.size:
         flat = np.concatenate([flat, np.zeros(count - flat.size, flat.dtype)])
     input._data = flat[:count].reshape(shape)
