@@ -267,7 +267,7 @@ RESULTS: dict[str, Program] = {
     "shapes in containers": lambda x: ([x.shape], {"size": x.size()}, (x.shape[0], x * 2)),
     "numbers made of sizes": lambda x: (x.numel(), x.shape[0] // 2, x.shape[1] * 3 + 1),
     "strides": lambda x: (x.stride(), x.t().stride(0)),
-    "part of a shape": lambda x: (x.shape[1:], x.shape[:1] + (7,), x.sum(0).shape),
+    "part of a shape": lambda x: (x.shape[1:], x.shape[:1] + x.shape, x.sum(0).shape),
     "sizes and tensors": lambda x: (x.sum(0), x.shape, x[1:].shape[0]),
 }
 
