@@ -15,7 +15,7 @@ from tracecomp.ir.index import Index, Var, index, unravel
 from tracecomp.ir.loop_copy import Copier
 from tracecomp.ir.loops import Acc, Accumulate, Const, Let, Load, Local, Loop, Stmt, Store, Update, both, in_range
 from tracecomp.ir.pieces import Pieces, pieces
-from tracecomp.passes.contraction.dot_products import filled
+from tracecomp.passes.contraction.tile_choice import filled
 from tracecomp.passes.contraction.operand_copies import copied
 from tracecomp.passes.cost.reference import GRADIENT_PART_TILES, GRADIENT_PARTS, GRADIENT_PARTS_WEIGHTS
 from tracecomp.passes.nests.contraction_nest import ACCUMULATOR, BilinearNest, product_of
