@@ -4,4 +4,7 @@ from __future__ import annotations
 
 from tracecomp.base.lazy_names import later
 
-__getattr__ = later("tracecomp.eager_kernels", {"evaluate_natively": "elementwise", "reduce_in_order": "sums", "contract": "products"})
+__getattr__ = later(
+    "tracecomp.eager_kernels",
+    {"contract": "products", "convolve": "convolutions", "evaluate_natively": "elementwise", "reduce_in_order": "sums"},
+)

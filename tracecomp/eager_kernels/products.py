@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tracecomp.base.errors import CompileError
-from tracecomp.codegen.kernels.products import panel_bytes, products_text
+from tracecomp.codegen.kernels.products import SIZES, panel_bytes, products_text
 from tracecomp.codegen.text import native
 from tracecomp.eager_kernels.sums import reduce_in_order
 from tracecomp.ir.types import DType, compute_dtype, from_numpy_dtype
@@ -38,6 +38,7 @@ _COLUMNS, _ROWS, _TILE = 96, 64, 8
 tile's."""
 _PACKED_ROWS, _NEAR_BYTES = 24, 512
 """Rows from which on a panel is packed whose terms lie farther apart than so many bytes."""
+_GOES_ON = SIZES.index("goes_on")
 _FEW_COLUMNS = 4
 """So few columns leave most lanes empty: then rows are the lanes."""
 
@@ -110,7 +111,7 @@ def _with_vector(x: Array, y: Array, spec: str) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What a product of matrices is for the routine. ``sizes`` is None where nothing is to be added.
+    """What a product of matrices is for the routine, ``sizes`` for sums that begin, and for those that go on.
 
     ``x_order`` and ``y_order`` are axes of operands that have to be copied in this order. ``swapped``: y is the
     routine's left operand. ``out`` is the result's shape as it is written, ``back`` its axes as they are meant.
@@ -122,19 +123,25 @@ class _Plan:
     out: Shape
     back: Shape | None
     bytes: int
-    sizes: Array | None
+    empty: bool
+    sizes: tuple[Array, Array]
     threads: int | None
 
+    def add(self, x: Array, y: Array, routine: Loaded, out: Array, goes_on: bool) -> None:
+        """Compute into ``out``."""
+        sizes = self.sizes[goes_on]
+        if self.x_order is not None:
+            x = np.ascontiguousarray(x.transpose(self.x_order))
+        if self.y_order is not None:
+            y = np.ascontiguousarray(y.transpose(self.y_order))
+        routine.run((y, x, out, sizes) if self.swapped else (x, y, out, sizes), self.threads)
+
     def run(self, x: Array, y: Array, routine: Loaded) -> Array:
-        if self.sizes is None:
+        if self.empty:
             out = np.zeros(self.out, x.dtype)
         else:
-            if self.x_order is not None:
-                x = np.ascontiguousarray(x.transpose(self.x_order))
-            if self.y_order is not None:
-                y = np.ascontiguousarray(y.transpose(self.y_order))
             out = maker(self.bytes)(self.out, x.dtype)
-            routine.run((y, x, out, self.sizes) if self.swapped else (x, y, out, self.sizes), self.threads)
+            self.add(x, y, routine, out, False)
         if self.back is None:
             return out
         out = out.transpose(self.back)
@@ -150,7 +157,25 @@ def _of_matrices(x: Array, y: Array, spec: str, dtype: DType) -> Array | None:
         x, a = _lying(x, a)
     if not y.flags.c_contiguous:
         y, b = _lying(y, b)
-    return _plan(a, x.shape, b, y.shape, out, x.itemsize).run(x, y, routine)
+    return _plan(a, x.shape, b, y.shape, out, x.itemsize, False).run(x, y, routine)
+
+
+def add_products(x: Array, y: Array, spec: str, out: Array, goes_on: bool = False) -> None:
+    """Compute ``spec`` of two arrays into ``out``, which is contiguous; ``goes_on``: go on with the sums there.
+
+    Its labels stand in the order of a product of matrices: those of both operands, of the left, of the right one.
+    """
+    routine = _routine(from_numpy_dtype(x.dtype))
+    if routine is None:
+        found = np.einsum(spec, x, y)
+        out += found if goes_on else found - out
+        return
+    a, b, labels = parse_spec(spec)
+    x, a = (x, a) if x.flags.c_contiguous else _lying(x, a)
+    y, b = (y, b) if y.flags.c_contiguous else _lying(y, b)
+    plan = _plan(a, x.shape, b, y.shape, labels, x.itemsize, True)
+    assert plan.back is None and plan.out == out.shape
+    plan.add(x, y, routine, out, goes_on)
 
 
 def _lying(x: Array, labels: str) -> tuple[Array, str]:
@@ -194,14 +219,14 @@ class _Side:
 
 
 @lru_cache(8192)
-def _plan(a: str, x_shape: Shape, b: str, y_shape: Shape, out: str, itemsize: int) -> _Plan:
-    """The plan for contiguous operands with these labels."""
+def _plan(a: str, x_shape: Shape, b: str, y_shape: Shape, out: str, itemsize: int, into: bool) -> _Plan:
+    """The plan for contiguous operands with these labels; ``into`` memory that is given."""
     sizes = dict(zip(a, x_shape, strict=True)) | dict(zip(b, y_shape, strict=True))
     batch = "".join(c for c in out if c in a and c in b)
     rows, columns = ("".join(c for c in out if c in one and c not in other) for one, other in ((a, b), (b, a)))
     summed = "".join(sorted(c for c in a if c not in out))
     m, n, k = (math.prod(sizes[c] for c in labels) for labels in (rows, columns, summed))
-    swapped = n <= _FEW_COLUMNS < m
+    swapped = n <= _FEW_COLUMNS < m and not into
     sides = (_Side.of(a, sizes, itemsize), _Side.of(b, sizes, itemsize))
     outer, inner = _halves(batch, sizes, sides)
     x, x_order = sides[0].arranged((outer, inner, rows, summed), sizes, itemsize)
@@ -213,12 +238,16 @@ def _plan(a: str, x_shape: Shape, b: str, y_shape: Shape, out: str, itemsize: in
     steps = [side.step(g, sizes) for side, groups in ((left, (own, summed)), (right, (summed, others))) for g in groups]
     count = [math.prod(sizes[c] for c in labels) for labels in (outer, inner)]
     work, size = math.prod(count) * m * n * k, math.prod(shape)
-    table = None
-    if work:
-        beyond = [side.step(g, sizes) for side in (left, right) for g in (outer, inner)]
-        table = _table(count, (n, m, k) if swapped else (m, n, k), (*beyond[:2], *steps[:2], *beyond[2:], *steps[2:]),
-                       itemsize, work >= _SHARED_FROM)
-    return _Plan(x_order, y_order, swapped, shape, back, size * itemsize, table, None if work >= _SHARED_FROM else 1)
+    beyond = [side.step(g, sizes) for side in (left, right) for g in (outer, inner)]
+    moved = (*beyond[:2], *steps[:2], *beyond[2:], *steps[2:])
+    shared = work >= _SHARED_FROM
+    table = _table(count, (n, m, k) if swapped else (m, n, k), moved, itemsize, shared)
+    again = table.copy()
+    again[_GOES_ON] = 1
+    sizes_of_both = (table, again)
+    return _Plan(
+        x_order, y_order, swapped, shape, back, size * itemsize, not work, sizes_of_both, None if shared else 1
+    )
 
 
 def _halves(batch: str, sizes: dict[str, int], sides: Sequence[_Side]) -> tuple[str, str]:
@@ -233,7 +262,7 @@ def _table(count: Sequence[int], size: Shape, steps: Shape, itemsize: int, share
     """What the routine reads of the sizes, with blocks for threads where these share the work."""
     matrices = math.prod(count)
     m, n, k = size
-    rows, columns = m, n
+    rows, columns = max(m, 1), max(n, 1)
     if shared and matrices < _JOBS:
         columns = min(n, max(_COLUMNS, -(-n * matrices // _JOBS // _COLUMNS) * _COLUMNS))
         blocks = matrices * -(-n // columns)
@@ -242,5 +271,5 @@ def _table(count: Sequence[int], size: Shape, steps: Shape, itemsize: int, share
     row_blocks, column_blocks = -(-m // rows), -(-n // columns)
     side_by_side = steps[7] == itemsize or n == 1
     packed = not side_by_side or (rows >= _PACKED_ROWS and n * itemsize > _NEAR_BYTES)
-    values = (count[1], m, n, k, *steps, rows, row_blocks, columns, column_blocks, packed)
+    values = (count[1], m, n, k, *steps, rows, row_blocks, columns, column_blocks, packed, 0)
     return np.array([*values, matrices * row_blocks * column_blocks], np.int64)

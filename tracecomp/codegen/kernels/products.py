@@ -23,10 +23,11 @@ from tracecomp.ir.types import DType
 
 SIZES = (
     "inner", "m", "n", "k", "x_outer", "x_inner", "x_m", "x_k", "y_outer", "y_inner", "y_k", "y_n",
-    "rows", "row_blocks", "columns", "column_blocks", "packed", "jobs",
+    "rows", "row_blocks", "columns", "column_blocks", "packed", "goes_on", "jobs",
 )  # fmt: skip
 """Matrices are numbered by two indices, of which ``inner`` is the extent of the second. Steps (``x_outer`` to ``y_n``)
-are in bytes. A job is ``rows`` by ``columns`` results, of which there are so many blocks in a matrix."""
+are in bytes. ``goes_on``: sums begin with what the results hold. A job is ``rows`` by ``columns`` results, of which
+there are so many blocks in a matrix."""
 
 TERMS = 128
 """Terms at a time: a packed panel of so many rows stays in the first cache."""
@@ -321,7 +322,8 @@ def _job(w: _Words) -> str:
                 a.run("@pack", given, f"i64 {width}")
             read = a.let(f"select i1 {packed}, ptr %panel, ptr {here}")
             apart = a.let(f"select i1 {packed}, i64 {step}, i64 {s['y_k']}")
-            first = a.let(f"icmp eq i64 {term}, 0")
+            begun = a.let(f"or i64 {term}, {s['goes_on']}")
+            first = a.let(f"icmp eq i64 {begun}, 0")
             given = f"ptr {moved(x, (term, s['x_k']))}, i64 {s['x_m']}, i64 {s['x_k']}, ptr {read}, i64 {apart}"
             a.run("@panel", given, f"ptr {to}, i64 {line}, i64 {terms}, i64 {width}, i1 {first}, i64 {rows}")
     a.do("ret void")

@@ -91,8 +91,8 @@ TRANSFORM_COST = 5.5
 TRANSFORM_COST_FAR = 20.0
 """The same for weights that leave the caches once they are transformed."""
 
-READ_COST_FAR = 4.0
-"""Multiply-adds that reading a transformed weight takes the time of, where it lasts and is transformed once."""
+NOMINAL_IMAGES = 8
+"""Images for which a convolution's form is chosen, so that an image's result does not depend on how many there are."""
 
 FAR_WEIGHTS = 3 << 20
 """Transformed weights that leave the caches: 12 MB of float32."""

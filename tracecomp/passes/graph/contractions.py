@@ -121,7 +121,8 @@ def permute_of_contract(g: Rewriter, a: Application) -> Replacement:
     for operand, old, new in zip(node.inputs, (spec.lhs, spec.rhs), terms, strict=False):
         whole = dict(zip(old, operand.shape, strict=True))
         operands.append(g.reshape(operand, tuple(sizes.get(c, whole.get(c, 1)) for c in new)))
-    out = "".join(axes[d] for d in a.attrs["dims"])
+    # Labels of size 1 belong to no axis in particular.
+    out = "".join(c for c in spec.out if c not in parts) + "".join(axes[d] for d in a.attrs["dims"])
     return g.reshape(contract(g, operands[0], operands[1], Spec(terms[0], terms[1], out)), a.type.shape)
 
 
