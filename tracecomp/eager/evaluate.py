@@ -57,6 +57,8 @@ def evaluate(op: Op, arrays: Sequence[Any], attrs: dict[str, Any]) -> Any:
             found = _quietly(eager_kernels.contract, arrays, attrs)
             if found is not None:
                 return found
+        elif op.kind == "control":
+            return eager_kernels.run_region(op, arrays, attrs, evaluate)
         elif op.kind == "convolution" and arrays[0].dtype.kind in "fV":
             return _quietly(partial(eager_kernels.convolve, op), (*arrays, attrs), {})
     return _quietly(op.impl, arrays, attrs)
