@@ -7,7 +7,10 @@ from tracecomp.base.lazy_names import later
 __getattr__ = later(
     "tracecomp.eager_kernels",
     {
-        "contract": "products", "convolve": "convolutions", "evaluate_natively": "elementwise",
-        "reduce_in_order": "sums", "run_region": "regions",
+        "contract": "products",
+        "convolve": "convolutions",
+        "evaluate_natively": "elementwise",
+        "reduce_in_order": "sums",
+        "run_region": "regions",
     },
 )

@@ -8,7 +8,7 @@ by transformed tiles, with the transforms of ``passes/winograd/transforms.py`` a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache, reduce
 from itertools import product
 from typing import Any, TypeAlias
@@ -24,7 +24,7 @@ from tracecomp.ir.types import TensorType, compute_dtype, from_numpy_dtype
 from tracecomp.passes.cost.winograd import Convolution, Sizes
 from tracecomp.passes.graph.rule_sets import decompose
 from tracecomp.passes.steps import Log
-from tracecomp.passes.winograd.transforms import along_each, form_of
+from tracecomp.passes.winograd.transforms import Transform, along_each, form_of
 from tracecomp.passes.winograd.weight_gradient import parts_of
 
 Array = np.ndarray[Any, Any]
@@ -56,7 +56,7 @@ def _evaluated(op: Op, arrays: Sequence[Array], attrs: dict[str, Any]) -> Any:
     if op.name in ("conv", "conv_weight"):
         return _convolved(op, arrays, attrs)
     if op.name == "contract":
-        return contract(*arrays, **attrs)
+        return contract(arrays[0], arrays[1], attrs["spec"])
     return op.impl(*arrays, **attrs)
 
 
@@ -66,7 +66,7 @@ def _convolved(op: Op, arrays: Sequence[Array], attrs: dict[str, Any]) -> Array:
     weights = op.name == "conv_weight"
     windows = _Windows.of(x, other, attrs, weights)
     if 0 in (x.size, other.size, windows.sizes.channels):
-        return op.impl(x, other, **attrs)
+        return np.asarray(op.impl(x, other, **attrs))
     if windows.sizes.transformed:
         return windows.gradient_by_tiles() if weights else windows.by_tiles()
     return windows.gradient() if weights else windows.convolution()
@@ -145,26 +145,25 @@ class _Windows:
         """The transformed input: (products of a tile, groups, channels, images, tiles)."""
         x = np.moveaxis(self.x[images], 0, 2)
         lines = self.lines
-        values = [x[..., *np.ix_(*at)] for at in product(*(line.seen for line in lines))]
-        return self._stacked(along_each(_ARRAYS, [(n.form.seen, n.form.of_input) for n in lines if n.form], values))
+        values = [_at(x, at) for at in product(*(line.seen for line in lines))]
+        return self._stacked(_along([(n.form.seen, n.form.of_input) for n in lines if n.form], values))
 
     def by_tiles(self) -> Array:
         """The convolution; a sum goes channel by channel."""
         groups, filters, lines = self.groups, self.sizes.filters, self.lines
-        weights = [self.other[..., *at] for at in np.ndindex(*self.kernel)]
-        turned = np.stack(along_each(_ARRAYS, [(n.window, n.form.of_weights) for n in lines if n.form], weights))
+        weights = [self.other[(..., *at)] for at in np.ndindex(*self.kernel)]
+        turned = np.stack(_along([(n.window, n.form.of_weights) for n in lines if n.form], weights))
         result = np.empty((len(self.x), groups, filters, *self.out), self.x.dtype)
         for images in self.images_at_once(4.0):
             tiles = self.tiles(images)
             made = np.empty((len(tiles), groups, filters, *tiles.shape[3:]), self.x.dtype)
             add_products(turned, tiles, "sgoc,sgcnp->sgonp", made)
             made = made.reshape(*made.shape[:4], *(line.tiles for line in lines))
-            found = along_each(_ARRAYS, [(n.form.places, n.form.to_results) for n in lines if n.form], list(made))
+            found = _along([(n.form.places, n.form.to_results) for n in lines if n.form], list(made))
             for value, at in zip(found, product(*(line.results for line in lines)), strict=True):
                 there = [place < n for place, n in zip(at, self.out, strict=True)]
-                held = np.moveaxis(value[..., *np.ix_(*there)], 2, 0)
-                places = np.ix_(*(place[t] for place, t in zip(at, there, strict=True)))
-                result[images][..., *places] = held
+                places: Any = np.ix_(*(place[t] for place, t in zip(at, there, strict=True)))
+                result[images][(..., *places)] = np.moveaxis(_at(value, there), 2, 0)
         return result.reshape(len(self.x), groups * filters, *self.out)
 
     def gradients(self, images: slice) -> Array:
@@ -173,10 +172,10 @@ class _Windows:
         lines, values = self.lines, []
         for at in product(*(line.results for line in lines)):
             inside = [np.minimum(place, n - 1) for place, n in zip(at, self.out, strict=True)]
-            value = given[..., *np.ix_(*inside)]
+            value = _at(given, inside)
             there = reduce(np.logical_and.outer, (place < n for place, n in zip(at, self.out, strict=True)))
             values.append(np.where(there, value, value.dtype.type(0)))
-        return self._stacked(along_each(_ARRAYS, [(2, n.form.of_results) for n in lines if n.form], values))
+        return self._stacked(_along([(2, n.form.of_results) for n in lines if n.form], values))
 
     def _stacked(self, values: Sequence[Array]) -> Array:
         """Values by place, with tiles as one axis: those of axes without windows are the slower ones."""
@@ -201,7 +200,7 @@ class _Windows:
                     cut = (..., slice(a - start, b - start))
                     add_products(left[cut], right[cut], "sgct,sgot->sgco", totals[part], goes_on=True)
         total = sum(totals, np.zeros(totals.shape[1:], totals.dtype))
-        found = along_each(_ARRAYS, [(form.places, form.to_weights) for form in forms], list(total))
+        found = _along([(form.places, form.to_weights) for form in forms], list(total))
         result = np.stack([np.swapaxes(v, 1, 2) for v in found], -1)
         return np.ascontiguousarray(result).reshape(groups * filters, channels, *self.kernel)
 
@@ -240,13 +239,22 @@ class _Arrays:
     """What transforms are made of, on arrays."""
 
     def add(self, a: Array, b: Array) -> Array:
-        return a + b
+        return np.add(a, b)
 
     def sub(self, a: Array, b: Array) -> Array:
-        return a - b
+        return np.subtract(a, b)
 
     def half(self, a: Array) -> Array:
-        return a * a.dtype.type(0.5)
+        return np.asarray(a * a.dtype.type(0.5))
 
 
-_ARRAYS: Any = _Arrays()
+def _along(transforms: Iterable[tuple[int, Transform]], values: Sequence[Array]) -> list[Array]:
+    """Arrays transformed along one axis after the other."""
+    over_any: Any = along_each
+    return list(over_any(_Arrays(), transforms, values))
+
+
+def _at(x: Array, places: Iterable[Array]) -> Array:
+    """The elements of ``x`` at these places along its last axes."""
+    crossed: Any = np.ix_(*places)
+    return np.asarray(x[(..., *crossed)])

@@ -71,8 +71,9 @@ def contract(x: Array, y: Array, spec: str) -> Array | None:
 
 def _of_complex(x: Array, y: Array, spec: str) -> Array | None:
     """Four products of real parts, as ``ops/parts.py`` says."""
-    parts = [contract(a, b, spec) for a in (x.real, x.imag) for b in (y.real, y.imag)]
-    if any(p is None for p in parts):
+    found = [contract(a, b, spec) for a in (x.real, x.imag) for b in (y.real, y.imag)]
+    parts = [p for p in found if p is not None]
+    if len(parts) < len(found):
         return None
     out = np.empty(parts[0].shape, x.dtype)
     out.real, out.imag = parts[0] - parts[3], parts[1] + parts[2]

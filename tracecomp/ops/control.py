@@ -230,9 +230,7 @@ def _cond_infer(predicate: TensorType, *types: TensorType, then: Graph, orelse: 
     return output_types(then)
 
 
-def _cond_impl(
-    predicate: Array, *arrays: Array, then: Graph, orelse: Graph, evaluate: Evaluate | None = None
-) -> Any:
+def _cond_impl(predicate: Array, *arrays: Array, then: Graph, orelse: Graph, evaluate: Evaluate | None = None) -> Any:
     return tuple(_prepared(then if predicate else orelse).run(arrays, evaluate=evaluate))
 
 
@@ -267,9 +265,7 @@ def _while_infer(*types: TensorType, test: Graph, body: Graph, carries: int) -> 
     return types[:carries]
 
 
-def _while_impl(
-    *arrays: Array, test: Graph, body: Graph, carries: int, evaluate: Evaluate | None = None
-) -> Any:
+def _while_impl(*arrays: Array, test: Graph, body: Graph, carries: int, evaluate: Evaluate | None = None) -> Any:
     state, consts = list(arrays[:carries]), arrays[carries:]
     goes_on, step = _prepared(test), _prepared(body)
     while goes_on.run([*state, *consts], evaluate=evaluate)[0]:

@@ -79,11 +79,6 @@ class Windows:
     gradient: bool
 
     @property
-    def in_lanes(self) -> bool:
-        """Whether the channels of the input lie side by side."""
-        return self.x.stride(self.channel) == 1
-
-    @property
     def speed(self) -> float:
         sizes = [axis.sizes for axis in self.axes]
         images = product_of(self.images) if self.gradient else NOMINAL_IMAGES
@@ -99,9 +94,8 @@ def windows_of(nest: BilinearNest) -> Windows | None:
         # First as a convolution, then as a gradient of weights: both are a product summed over what the other leaves.
         for gradient in (False, True):
             found = _windows(nest, x, other, gradient)
-            # Lanes are filters (or channels, for the gradient's input), so these must
-            # be innermost; else every vector would be gathered.
-            if found and (found.in_lanes if gradient else nest.out[-1] == found.filter) and found.speed > 1:
+            # Lanes of results are filters, so these are innermost; of what a gradient reads they may lie apart.
+            if found and (gradient or nest.out[-1] == found.filter) and found.speed > 1:
                 return found
     return None
 

@@ -30,7 +30,7 @@ WELL_FILLED = 0.75
 """Share of the other side's filling with which lanes are still preferred for results that are stored side by side."""
 
 
-def _parts(tiles: int, weights: int) -> list[Pieces]:
+def _parts(tiles: int, weights: int) -> tuple[Pieces, ...]:
     """The tiles in parts that are summed apart, for so many weights."""
     # Parts follow from sizes alone, as they decide the order of the sum; the blocks inside do not.
     wanted = max(min(GRADIENT_PARTS, GRADIENT_PARTS_WEIGHTS // weights, tiles // GRADIENT_PART_TILES), 1)
