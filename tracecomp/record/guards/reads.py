@@ -7,8 +7,7 @@ fits is found out by taking the same steps again, so a list that was replaced by
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Mapping, Set
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,9 +17,8 @@ from tracecomp.record.guards.class_versions import class_version
 from tracecomp.record.guards.ownership import is_opened, is_program_class
 from tracecomp.record.guards.slots import Contents, StateSlot
 from tracecomp.record.guards.snapshots import MISSING, PLAIN, ById, alike, freeze, plain_value, short
+from tracecomp.record.guards.visibility import CONTAINERS
 from tracecomp.record.pytree import Leaves
-
-CONTAINERS = (list, tuple, dict, set, frozenset, deque, np.ndarray)
 
 
 class Rows(Protocol):
@@ -118,6 +116,21 @@ class Field(Step):
 
     def row(self, rows: Rows, owner: Any, value: Any) -> bool:
         return rows.word(owner, self.key, value)
+
+
+class Referent(Step):
+    """What a weak reference leads to."""
+
+    def fetch(self, owner: Any) -> Any:
+        return owner()
+
+
+class Cached(Step):
+    """What a cached function gives for ``key``, its arguments: while it has them it runs none of its code."""
+
+    def fetch(self, owner: Any) -> Any:
+        args, keywords = self.key
+        return owner(*args, **dict(keywords))
 
 
 class Element(Step):
@@ -383,9 +396,9 @@ def everything(value: Any) -> Any:
     """The contents of a container."""
     if isinstance(value, np.ndarray):
         return Snapshot((value.dtype, value.shape, value.tobytes()))
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return Snapshot([(_one(k), _one(v)) for k, v in value.items()])
-    if isinstance(value, set | frozenset):
+    if isinstance(value, Set):
         return Snapshot({_one(x) for x in value})
     return Snapshot([_one(x) for x in value])
 
@@ -404,7 +417,7 @@ def inherited(kind: type, name: str) -> Any:
 def methods_of(kind: type) -> Any:
     """The functions that a user's class and its bases define."""
     classes = [k for k in kind.__mro__ if is_program_class(k)]
-    found = [(k, n, ById(f)) for k in classes for n, f in vars(k).items() if callable(f) or hasattr(f, "__func__")]
+    found = [(k, n, ById(f)) for k in classes for n, f in vars(k).items() if callable(f) or hasattr(type(f), "__get__")]
     return Snapshot((kind.__mro__, found))
 
 
