@@ -22,6 +22,7 @@ SPECS = (
     "bsk,nk->bsn", "bsk,bsn->kn", "mkl,lkn->mn", "mlk,kln->nm", "abmk,akn->abmn", "k,k->", "mk,k->m", "m,mk->k",
     "bk,bk->b", "m,n->mn", "bm,bm->bm", "ngcuvxy,goc->nguvxyo", "bmk,bk->bm", "sbkm,bksn->mn",
 )  # fmt: skip
+WITH_VECTORS = ("k,k->", "mk,k->m", "m,mk->k", "bk,bk->b", "bmk,bk->bm")
 SIZES = st.sampled_from([1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 33, 48, 50, 97, 130, 200])
 
 
@@ -42,7 +43,7 @@ def lying(x: Array, how: int) -> Array:
     return np.ascontiguousarray(x.transpose(order)).transpose(np.argsort(order))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.sampled_from(SPECS), st.data(), st.sampled_from(["float32"] * 4 + ["float64", "float16", "complex64"]))
 def test_an_eager_product_has_the_bits_of_its_program(spec: str, data: st.DataObject, dtype: str) -> None:
     operands, _ = spec.split("->")
@@ -50,7 +51,9 @@ def test_an_eager_product_has_the_bits_of_its_program(spec: str, data: st.DataOb
     few = st.sampled_from([1, 2, 3, 5]) if len(labels) > 4 else SIZES
     sizes = {c: data.draw(few) for c in labels}
     arrays = [numbers(tuple(sizes[c] for c in t), dtype, n) for n, t in enumerate(operands.split(","))]
-    given_ = [lying(a, data.draw(st.integers(0, 4))) for a in arrays]
+    # A product with a vector is a sum, whose order is that of memory (docs/numerics.md, Order of sums, 1).
+    orders = st.integers(0, 1 if spec in WITH_VECTORS else 4)
+    given_ = [lying(a, data.draw(orders)) for a in arrays]
     found = evaluate(CONTRACT, given_, {"spec": spec})
     want = compiled("contract", arrays, spec=spec)
     if dtype.startswith("c"):
