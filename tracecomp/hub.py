@@ -25,6 +25,7 @@ __all__ = ["download_url_to_file", "get_dir", "help", "list", "load", "load_stat
 
 HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")
 _CHUNK = 1 << 16
+"""Bytes between two looks at a download, for its hash and its progress bar."""
 _folder: str | None = None
 
 

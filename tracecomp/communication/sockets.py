@@ -22,7 +22,9 @@ from tracecomp.communication.errors import DistNetworkError
 from tracecomp.communication.messages import HEADER, Array, Kind, Message, Sending
 
 _STAGE = 1 << 16
+"""Bytes read at once for short messages, of which many arrive together; longer bodies are read where they belong."""
 _HELLO = 4
+"""Bytes of the rank that opens a connection."""
 
 
 class Board(Protocol):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, TypeVar, cast, get_overloads
 
@@ -79,14 +79,14 @@ _OUT_APART = frozenset({"cat", "gather", "index_select", "kthvalue", "masked_sel
 """Functions that read an operand after they have begun to write ``out``, which therefore cannot be the operand."""
 
 
-def _put(value: Any, name: str, spaces: Iterable[str]) -> None:
+def _put(value: object, name: str, spaces: Iterable[str]) -> None:
     for space in spaces:
         NAMESPACES.setdefault(space, {})[name] = value
         if space == "Tensor":
             setattr(Tensor, name, value)
 
 
-def _documented(fn: Callable[..., Any], name: str, spaces: list[str], takes: Kinds) -> str:
+def _documented(fn: Callable[..., object], name: str, spaces: list[str], takes: Kinds) -> str:
     kinds = fn.__annotations__
     raised = _errors("Tensor" in kinds.values(), "dim" in kinds, takes)
     forms = get_overloads(fn) if "overload" in fn.__globals__ else ()
@@ -107,7 +107,7 @@ def _errors(tensors: bool, dim: bool, takes: Kinds) -> str:
     return "\n".join(f"        {error}: {why}" for error, why, holds in errors if holds)
 
 
-def _shape_rule(fn: Callable[..., Any], kinds: dict[str, Any]) -> str:
+def _shape_rule(fn: Callable[..., object], kinds: Mapping[str, object]) -> str:
     """What the shape of the result follows from, where the kind of function says it."""
     if "keepdim" in kinds:
         return "        The shape of ``input`` without ``dim``, which stays with size 1 if ``keepdim`` is set."
@@ -127,7 +127,7 @@ def publish(value: Any, *places: str) -> None:
         _put(value, name, (space,))
 
 
-def complete(value: Any, place: str) -> None:
+def complete(value: object, place: str) -> None:
     """Give what no decorator made its arguments and its example."""
     space, _, name = place.rpartition(".")
     example = examples(space).get(name)
@@ -141,7 +141,7 @@ _MANY_KINDS = 256
 """How many combinations of types a function accepts without a look."""
 
 
-def _as_primitive(name: str, signature: tuple[Any, ...]) -> Callable[..., Any] | None:
+def _as_primitive(name: str, signature: tuple[object, ...]) -> Callable[..., Any] | None:
     """The operator ``name`` as a function of arguments of these types, where they are such as it takes."""
     first, numbers = signature[0], signature[1:]
     if not name or not isinstance(first, np.dtype) or first.kind != "f":
@@ -152,25 +152,25 @@ def _as_primitive(name: str, signature: tuple[Any, ...]) -> Callable[..., Any] |
     return lambda *operands: Tensor.__tracecomp_apply__(op, operands, {})
 
 
-def _elsewhere(args: tuple[Any, ...]) -> bool:
+def _elsewhere(args: tuple[object, ...]) -> bool:
     """Whether a call may be about tensors without memory."""
     if modes.place is not None or modes.default_places:
         return True
     return any(isinstance(x, Tensor) and type(x._data) is not np.ndarray for x in args)
 
 
-def _is_shape(x: Any) -> bool:
+def _is_shape(x: object) -> bool:
     """Whether ``x`` is a tuple of plain ints."""
     return type(x) is tuple and all(type(n) is int for n in x)
 
 
-def _is_plain(kind: Any) -> bool:
+def _is_plain(kind: object) -> bool:
     """Whether arguments of this kind have no say in what a function does with them: see ``overrides``."""
     return isinstance(kind, np.dtype | tuple) or kind in PLAIN
 
 
 def _by_position(
-    fn: Callable[..., Any], positional: tuple[str, ...], rest: bool
+    fn: Callable[..., object], positional: tuple[str, ...], rest: bool
 ) -> Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, ...] | None]:
     """A function that gives the arguments of a call of ``fn`` by position; None where that takes preparation."""
     defaults = dict(zip(reversed(positional), reversed(fn.__defaults__ or ()), strict=False))
@@ -185,7 +185,7 @@ def _by_position(
             return None
         return [(name in given, name if name in given else defaults[name]) for name in needed]
 
-    def by_position(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...] | None:
+    def by_position(args: tuple[object, ...], kwargs: Mapping[str, object]) -> tuple[Any, ...] | None:
         key = (len(args), *kwargs)
         if key not in templates:
             templates[key] = template(len(args), *kwargs)
@@ -195,7 +195,9 @@ def _by_position(
     return by_position
 
 
-def _callable(fn: Callable[..., Any], name: str, takes: Kinds, composite: bool, primitive: str) -> Callable[..., Any]:
+def _callable(
+    fn: Callable[..., object], name: str, takes: Kinds, composite: bool, primitive: str
+) -> Callable[..., Any]:
     code, kinds = fn.__code__, fn.__annotations__
     positional = code.co_varnames[: code.co_argcount]
     # What a function takes is read off its annotations once, so that a call looks at positions only.
@@ -234,7 +236,7 @@ def _callable(fn: Callable[..., Any], name: str, takes: Kinds, composite: bool, 
             accepted[signature] = Warm(steady, signature, partial(accepted.__setitem__, signature))
         return result
 
-    def check(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def check(args: tuple[Any, ...], kwargs: dict[str, object]) -> Any:
         """Look at every argument, and run."""
         for x in (*args, *kwargs.values()) if kwargs else args:
             # Objects with ``__torch_function__`` of their own are rare: one test of the type for each argument.
@@ -269,7 +271,7 @@ def _callable(fn: Callable[..., Any], name: str, takes: Kinds, composite: bool, 
     return public
 
 
-def _scoped(fn: Callable[..., Any], name: str) -> Callable[..., Any]:
+def _scoped(fn: Callable[..., object], name: str) -> Callable[..., Any]:
     def run(*args: Any, **kwargs: Any) -> Any:
         if modes.recorder is None:
             return fn(*args, **kwargs)
@@ -279,14 +281,14 @@ def _scoped(fn: Callable[..., Any], name: str) -> Callable[..., Any]:
     return run
 
 
-def _refuse(name: str, argument: str, place: int, value: Any) -> None:
+def _refuse(name: str, argument: str, place: int, value: object) -> None:
     raise TypeError(
         f"{name}(): argument '{argument}' (position {place + 1}) must be Tensor, not {type(value).__name__}"
     )
 
 
 def _with_keywords(
-    run: Callable[..., Any], kinds: dict[str, Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    run: Callable[..., object], kinds: Mapping[str, object], name: str, args: tuple[object, ...], kwargs: dict[str, Any]
 ) -> Any:
     for other, ours in _RENAMED.items():
         if other in kwargs and other not in kinds:
@@ -330,7 +332,7 @@ def store(out: Any, result: Any, name: str) -> Any:
     return out
 
 
-def check_apart(out: Any, given: Iterable[Any], name: str) -> None:
+def check_apart(out: object, given: Iterable[object], name: str) -> None:
     """RuntimeError when ``out`` is memory that operands also show, other than element by element."""
     for x in given:
         if isinstance(x, tuple | list):
@@ -382,7 +384,7 @@ def in_place(call: Callable[..., Any], name: str) -> Callable[..., Any]:
     return run
 
 
-def in_place_doc(call: Callable[..., Any], name: str) -> str:
+def in_place_doc(call: Callable[..., object], name: str) -> str:
     """That of ``call``, whose example becomes one of the method where its first operand is ``x``."""
     base = call.__name__
     given = (call.__doc__ or "").partition("    Args:\n")[2].partition("\n\n")[0]

@@ -27,7 +27,9 @@ from tracecomp.record.pytree import flatten, paths, unflatten
 Array = np.ndarray[Any, Any]
 _NUMBERS = (bool, int, float, str)
 _MOST_TENSORS = 6
+"""Tensors of the state that are changed in turn: each is a call of the program."""
 _MOST_NUMBERS = 40
+"""Numbers of the state that are changed in turn, each in a call of its own."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from tracecomp.inspect.facts import Costs, GraphFacts, RecordingFacts, StageFact
 from tracecomp.inspect.kept_state import kept_state
 from tracecomp.passes.explain import describe_partition, frame_size, graph_size
 from tracecomp.passes.steps import Stage
-from tracecomp.record.pytree import flatten_call
+from tracecomp.record.pytree import Leaves, flatten_call
 from tracecomp.record.recording import Recording
 from tracecomp.runtime.threads import wanted
 
@@ -27,6 +27,7 @@ CALLS = 10
 EAGER_CALLS = 3
 """Eager calls that are timed; the fastest counts."""
 SETTLING = 4
+"""Calls at most that are made first: one that records at all has then recorded and planned."""
 
 _INPUTS = {
     "argument": "arguments",
@@ -75,11 +76,11 @@ def explained(compiled: Compiled, args: tuple[Any, ...], kwargs: dict[str, Any])
     )
 
 
-def _fitting(compiled: Compiled, structure: Any, leaves: Sequence[Any]) -> Entry | None:
+def _fitting(compiled: Compiled, structure: Any, leaves: Leaves) -> Entry | None:
     return next((e for e in compiled.entries if e.recording.guards.miss(structure, leaves) is None), None)
 
 
-def _recording(compiled: Compiled, entry: Entry, leaves: Sequence[Any] | None) -> RecordingFacts:
+def _recording(compiled: Compiled, entry: Entry, leaves: Leaves | None) -> RecordingFacts:
     recording, plan = entry.recording, entry.plan
     if leaves is not None:
         plan = compiled._plan(entry)
@@ -100,7 +101,7 @@ def _recording(compiled: Compiled, entry: Entry, leaves: Sequence[Any] | None) -
     )
 
 
-def _graphs(recording: Recording, plan: Plan, leaves: Sequence[Any] | None) -> Iterator[GraphFacts]:
+def _graphs(recording: Recording, plan: Plan, leaves: Leaves | None) -> Iterator[GraphFacts]:
     for n, backend in enumerate(plan.backends):
         phase = "backward" if n else "forward"
         if isinstance(backend, SizedBackend):
@@ -161,7 +162,7 @@ def _stage(stage: Stage[Any], size: str) -> StageFacts:
 
 
 def _costs(
-    compiled: Compiled, entry: Entry, leaves: Sequence[Any], args: Any, kwargs: Any, found: Sequence[RecordingFacts]
+    compiled: Compiled, entry: Entry, leaves: Leaves, args: Any, kwargs: Any, found: Sequence[RecordingFacts]
 ) -> Costs | None:
     """What compiling took, and what a call saves; eager calls are made on state that is put back."""
     plan = entry.plan

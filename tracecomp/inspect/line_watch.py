@@ -12,6 +12,7 @@ from tracecomp.compiled.program_state import ProgramState, TensorState, same_bit
 from tracecomp.record.guards.ownership import is_program_code
 
 _MOST_LINES = 20_000
+"""Lines that are watched: looking after each costs microseconds, and a loop may run millions."""
 
 
 class _Watch:

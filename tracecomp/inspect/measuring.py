@@ -18,6 +18,7 @@ from tracecomp.inspect.in_words import seconds
 from tracecomp.inspect.report import write_report
 
 TURNS = 7
+"""Measurements of each side, in turns; their median counts."""
 LEAST = 0.02
 """Seconds of a turn at least: shorter calls are made several times."""
 

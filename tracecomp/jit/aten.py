@@ -24,6 +24,7 @@ DTYPES = (
 )  # fmt: skip
 """Types by the numbers that TorchScript has for them, up to bool; bfloat16 is 15."""
 _BFLOAT16 = 15
+"""PyTorch's number of this type in files; those below it are numbered without gaps."""
 
 _IN_PLACE = (
     "celu", "dropout", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "mish", "relu6", "selu", "silu",

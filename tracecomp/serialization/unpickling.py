@@ -21,6 +21,7 @@ MAX_DEPTH = 256
 """Levels of containers in containers. Deeper ones end in a crash of the interpreter when hashed or compared."""
 
 _FREE_WORK = 1 << 16
+"""Elements that any file may look at: milliseconds."""
 _WORK_PER_BYTE = 4
 """Work is counted in elements looked at beyond those that stand in the file, where each takes a byte at least."""
 
@@ -28,6 +29,7 @@ _CHOSEN_FROM = 1 << 61
 """Ints from here on share hashes with others (Python's hash of an int is a remainder by 2**61 - 1)."""
 
 _MAX_EQUAL_HASHES = 64
+"""Keys of one hash: chance gives a handful, and each costs a comparison with all others."""
 
 _REFUSED = "an operation that files of tensors do not need"
 

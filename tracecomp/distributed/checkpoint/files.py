@@ -26,6 +26,7 @@ from tracecomp.serialization import files
 
 _METADATA = "metadata.json"
 _FORMAT = 1
+"""The version of this layout; a reader refuses another."""
 Key = tuple[Any, ...]
 """Where a value stands: keys of dictionaries and places in lists, from the outside."""
 

@@ -6,6 +6,7 @@ import argparse
 import enum
 import sys
 import sysconfig
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from types import CodeType, SimpleNamespace
@@ -30,7 +31,7 @@ def is_program_file(name: str) -> bool:
     return is_user_file(name) and not name.startswith(_LIBRARIES) and not installed
 
 
-def is_program_code(code: CodeType, space: dict[str, Any]) -> bool:
+def is_program_code(code: CodeType, space: Mapping[str, object]) -> bool:
     """Whether the program's own code runs; what is generated at run time belongs to the module it is made for."""
     module = space.get("__file__")
     name = code.co_filename
