@@ -100,7 +100,7 @@ def assume_constant_result(fn: F) -> F:
     return fn
 
 
-def substitute_in_graph(original_fn: Any, **options: Any) -> Callable[[F], F]:
+def substitute_in_graph(original_fn: object, **options: Any) -> Callable[[F], F]:
     """The function decorated; ``original_fn`` itself is what runs and is recorded."""
     return _same
 

@@ -14,7 +14,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -30,7 +30,7 @@ _HELLO = 4
 class Board(Protocol):
     """Where processes tell each other their addresses: a store."""
 
-    def set(self, key: str, value: Any) -> None: ...
+    def set(self, key: str, value: object) -> None: ...
 
     def get(self, key: str) -> bytes: ...
 

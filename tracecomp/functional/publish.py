@@ -10,7 +10,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, TypeVar, cast, get_overloads
+from typing import Any, TypeAlias, TypeVar, cast, get_overloads
 
 import numpy as np
 
@@ -32,6 +32,7 @@ NAMESPACES: dict[str, dict[str, Any]] = {"torch": {}, "Tensor": {}}
 _RENAMED = {"axis": "dim", "keepdims": "keepdim"}
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+ByPosition: TypeAlias = Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, ...] | None]
 
 
 def function(
@@ -169,9 +170,7 @@ def _is_plain(kind: object) -> bool:
     return isinstance(kind, np.dtype | tuple) or kind in PLAIN
 
 
-def _by_position(
-    fn: Callable[..., object], positional: tuple[str, ...], rest: bool
-) -> Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, ...] | None]:
+def _by_position(fn: Callable[..., object], positional: tuple[str, ...], rest: bool) -> ByPosition:
     """A function that gives the arguments of a call of ``fn`` by position; None where that takes preparation."""
     defaults = dict(zip(reversed(positional), reversed(fn.__defaults__ or ()), strict=False))
     templates: dict[tuple[Any, ...], list[tuple[bool, Any]] | None] = {}
@@ -195,26 +194,81 @@ def _by_position(
     return by_position
 
 
-def _callable(
-    fn: Callable[..., object], name: str, takes: Kinds, composite: bool, primitive: str
-) -> Callable[..., Any]:
-    code, kinds = fn.__code__, fn.__annotations__
-    positional = code.co_varnames[: code.co_argcount]
-    # What a function takes is read off its annotations once, so that a call looks at positions only.
-    real = "complex" not in takes
-    places, beside = [], False  # of what must be a tensor; whether something else may be one
-    for i, p in enumerate(positional):
-        kind = kinds.get(p, "")
-        if kind == "Tensor":
-            places.append(i)
-        elif real and ("Tensor" in kind or "Operand" in kind):
-            beside = True
-    rest = code.co_varnames[code.co_argcount + code.co_kwonlyargcount] if code.co_flags & inspect.CO_VARARGS else ""
-    run = accepting(_scoped(fn, name) if composite else fn, name, takes)
-    accepted: dict[tuple[Any, ...], Callable[..., Any]] = {}
+class _Parameters:
+    """What a function takes, read off its annotations once, so that a call looks at positions only."""
 
-    by_position = _by_position(fn, positional, bool(rest))
-    makes = "device" in kinds
+    def __init__(self, fn: Callable[..., object], name: str, takes: Kinds) -> None:
+        code, self.kinds = fn.__code__, fn.__annotations__
+        self.name = name
+        self.positional = code.co_varnames[: code.co_argcount]
+        self.real = "complex" not in takes
+        kinds = [self.kinds.get(p, "") for p in self.positional]
+        self.places = [i for i, kind in enumerate(kinds) if kind == "Tensor"]
+        """Of what must be a tensor."""
+        self.beside = self.real and any("Tensor" in k or "Operand" in k for k in kinds if k != "Tensor")
+        """Whether something else may be one, which must not be complex."""
+        has_rest = code.co_flags & inspect.CO_VARARGS
+        self.rest = code.co_varnames[code.co_argcount + code.co_kwonlyargcount] if has_rest else ""
+        """The name of the function's own ``*args``: PyTorch takes it as a keyword, too."""
+        self.makes = "device" in self.kinds
+
+    def refuse(self, args: tuple[Any, ...], kwargs: Mapping[str, object]) -> None:
+        """TypeError for what is no tensor, NotImplementedError for complex numbers that have no meaning here."""
+        for place in self.places:
+            if place < len(args):
+                if not isinstance(args[place], Tensor):
+                    _refuse(self.name, self.positional[place], place, args[place])
+                if self.real and args[place]._data.dtype.kind == "c":
+                    refuse_complex(self.name, args)
+        if self.beside:
+            refuse_complex(self.name, args)
+        if kwargs and self.real:
+            refuse_complex(self.name, kwargs.values())
+
+
+def _asked(public: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What an argument's own ``__torch_function__`` answers. Such are rare: one test of the type for each argument."""
+    for x in (*args, *kwargs.values()) if kwargs else args:
+        if type(x) not in PLAIN:
+            return override(public, args, kwargs)
+    return NOT_OVERRIDDEN
+
+
+def _callable(fn: Callable[..., Any], name: str, takes: Kinds, composite: bool, primitive: str) -> Callable[..., Any]:
+    """What users call for ``fn``: arguments are looked at, what asks to be asked is, and keywords are made ours."""
+    parameters = _Parameters(fn, name, takes)
+    kinds, rest, makes = parameters.kinds, parameters.rest, parameters.makes
+    run = accepting(_scoped(fn, name) if composite else fn, name, takes)
+
+    def check(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Look at every argument, and run."""
+        found = _asked(public, args, kwargs)
+        if found is not NOT_OVERRIDDEN:
+            return found
+        parameters.refuse(args, kwargs)
+        if rest in kwargs:
+            args = (*args, kwargs.pop(rest))
+        if use.begun or (makes and "device" in kwargs):
+            with placed(place_of_call(name, makes, args, kwargs)):
+                return _with_keywords(run, kinds, name, args, kwargs)
+        return _with_keywords(run, kinds, name, args, kwargs) if kwargs else run(*args)
+
+    call = _remembering(check, run, _by_position(fn, parameters.positional, bool(rest)), primitive)
+    call.__name__ = call.__qualname__ = name
+    call.__annotations__, call.__module__ = kinds, fn.__module__
+    call.__wrapped__, call.__takes__ = fn, takes  # type: ignore[attr-defined]
+    public = casts(call)
+    return public
+
+
+def _remembering(
+    check: Callable[[tuple[Any, ...], dict[str, Any]], Any],
+    run: Callable[..., Any],
+    by_position: ByPosition,
+    primitive: str,
+) -> Callable[..., Any]:
+    """A function that runs ``check``, and at once what it ran before for arguments of the same types."""
+    accepted: dict[tuple[Any, ...], Callable[..., Any]] = {}
 
     # Every call of every function goes through here, so each question is asked only of functions that need it.
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -236,39 +290,7 @@ def _callable(
             accepted[signature] = Warm(steady, signature, partial(accepted.__setitem__, signature))
         return result
 
-    def check(args: tuple[Any, ...], kwargs: dict[str, object]) -> Any:
-        """Look at every argument, and run."""
-        for x in (*args, *kwargs.values()) if kwargs else args:
-            # Objects with ``__torch_function__`` of their own are rare: one test of the type for each argument.
-            if type(x) not in PLAIN:
-                found = override(public, args, kwargs)
-                if found is not NOT_OVERRIDDEN:
-                    return found
-                break
-        for place in places:
-            if place < len(args):
-                if not isinstance(args[place], Tensor):
-                    _refuse(name, positional[place], place, args[place])
-                if real and args[place]._data.dtype.kind == "c":
-                    refuse_complex(name, args)
-        if beside:
-            refuse_complex(name, args)
-        if kwargs:
-            if real:
-                refuse_complex(name, kwargs.values())
-            # The name of the function's own ``*args``: PyTorch takes it as a keyword, too.
-            if rest in kwargs:
-                args = (*args, kwargs.pop(rest))
-        if use.begun or (makes and "device" in kwargs):
-            with placed(place_of_call(name, makes, args, kwargs)):
-                return _with_keywords(run, kinds, name, args, kwargs)
-        return _with_keywords(run, kinds, name, args, kwargs) if kwargs else run(*args)
-
-    call.__name__ = call.__qualname__ = name
-    call.__annotations__, call.__module__ = kinds, fn.__module__
-    call.__wrapped__, call.__takes__ = fn, takes  # type: ignore[attr-defined]
-    public = casts(call)
-    return public
+    return call
 
 
 def _scoped(fn: Callable[..., object], name: str) -> Callable[..., Any]:

@@ -171,7 +171,7 @@ class Transformer(Interpreter):
         return GraphModule(self.module, self.new_graph)
 
 
-def map_arg_of_proxies(value: Any) -> Argument:
+def map_arg_of_proxies(value: object) -> Argument:
     """Nested values with nodes for proxies."""
     if isinstance(value, Proxy):
         return value.node

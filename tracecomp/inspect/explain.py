@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tracecomp.compiled.backends import Backend, Hosted, Native
@@ -38,7 +38,7 @@ _INPUTS = {
 _OUTPUTS = {"result": "results", "state": "state written"}
 
 
-def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
+def explain(fn: Callable[..., object], *args: Any, **kwargs: Any) -> Explanation:
     """What happens to ``fn(*args, **kwargs)`` when it is compiled, with the time of every kernel and what limits it.
 
     ``fn`` may be compiled already; else it is, and called until a recording fits.
@@ -47,7 +47,7 @@ def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
     return explained(inner if isinstance(inner, Compiled) else Compiled(fn), args, kwargs)
 
 
-def explained(compiled: Compiled, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Explanation:
+def explained(compiled: Compiled, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Explanation:
     """What is known of a compiled function. Given arguments, the recording for them is measured on copies of all state.
 
     A call that is not compiled yet is made first, as often as recording it takes.
@@ -76,7 +76,7 @@ def explained(compiled: Compiled, args: tuple[Any, ...], kwargs: dict[str, Any])
     )
 
 
-def _fitting(compiled: Compiled, structure: Any, leaves: Leaves) -> Entry | None:
+def _fitting(compiled: Compiled, structure: object, leaves: Leaves) -> Entry | None:
     return next((e for e in compiled.entries if e.recording.guards.miss(structure, leaves) is None), None)
 
 
@@ -151,7 +151,7 @@ def graph_facts(
     )
 
 
-def _unchecked(backend: Any) -> Any:
+def _unchecked(backend: object) -> Any:
     """What runs the graph, without what checks it."""
     return backend.native if isinstance(backend, Checked) else backend
 

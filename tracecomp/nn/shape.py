@@ -10,7 +10,7 @@ from tracecomp.functional.dims import Sizes
 from tracecomp.nn import functional as F
 from tracecomp.nn.module import Module
 
-Scales: TypeAlias = float | Sequence[float] | None
+Scales: TypeAlias = float | tuple[float, ...] | None
 
 
 class Flatten(Module):
@@ -135,7 +135,7 @@ class Upsample(Module):
         super().__init__()
         self.size = size
         self.scale_factor: Scales = None
-        if isinstance(scale_factor, Sequence):
+        if isinstance(scale_factor, tuple):
             self.scale_factor = tuple(map(float, scale_factor))
         elif scale_factor:
             self.scale_factor = float(scale_factor)

@@ -123,7 +123,7 @@ class Archive:
             raise pickle.UnpicklingError(f"{name} is cut off after {position} of {info.file_size} bytes")
         return data
 
-    def memory(self, reference: Any, folder: str = "data") -> Memory:
+    def memory(self, reference: object, folder: str = "data") -> Memory:
         """What a persistent reference of the pickle stands for, whose storages are in ``folder``."""
         match reference:
             case ("storage", DType() as dtype, str() as key, _, int() as size):

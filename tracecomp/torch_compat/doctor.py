@@ -150,7 +150,7 @@ def judge(path: str) -> tuple[str, str]:
 _NOTHING = object()
 
 
-def _member(here: Any, module: str, name: str) -> Any:
+def _member(here: object, module: str, name: str) -> Any:
     found = getattr(here, name, _NOTHING)
     if found is _NOTHING and isinstance(here, type(sys)):
         with suppress(ImportError):

@@ -28,8 +28,7 @@ def _entry(element: str, vector: str, lanes: int, itemsize: int, load: str, prod
     a = Assembler()
     combine = "fmul" if product else "fadd"
     start_value = f"<{', '.join([f'{element} 1.0'] * lanes)}>" if product else "zeroinitializer"
-    rows, out, sizes = (a.load("ptr", "%table", 8 * n) for n in range(3))
-    count, segments, length = (a.load("i64", sizes, 8 * n) for n in range(3))
+    rows, out, count, segments, length = _arguments(a)
     whole, rest = a.let(f"udiv i64 {length}, {lanes}"), a.let(f"urem i64 {length}, {lanes}")
     ragged = a.let(f"icmp ne i64 {rest}, 0")
     mask = _first_lanes(a, rest, lanes)
@@ -74,6 +73,12 @@ def _entry(element: str, vector: str, lanes: int, itemsize: int, load: str, prod
     a.block("done")
     a.do("ret void")
     return a.text(f"define void @{ENTRY}(ptr %table, ptr %arena, ptr %team, ptr %failed) #0")
+
+
+def _arguments(a: Assembler) -> list[str]:
+    """Where the operand and the results are; how many rows, segments of a row and elements of a segment there are."""
+    rows, out, sizes = (a.load("ptr", "%table", 8 * n) for n in range(3))
+    return [rows, out, *(a.load("i64", sizes, 8 * n) for n in range(3))]
 
 
 def _first_lanes(a: Assembler, count: str, lanes: int) -> str:

@@ -23,7 +23,7 @@ def get_model_state_dict(model: Module, **options: Any) -> dict[str, Any]:
     return dict(_plain(model).state_dict())
 
 
-def set_model_state_dict(model: Module, model_state_dict: Mapping[str, Any], **options: Any) -> Any:
+def set_model_state_dict(model: Module, model_state_dict: Mapping[str, object], **options: Any) -> Any:
     """Load what ``get_model_state_dict`` gave."""
     return _plain(model).load_state_dict(dict(model_state_dict))
 
@@ -67,14 +67,14 @@ def set_optimizer_state_dict(
         optimizer.load_state_dict({"state": state, "param_groups": numbered})
 
 
-def get_state_dict(model: Module, optimizers: Any, **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+def get_state_dict(model: Module, optimizers: object, **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """States of a model and its optimizers."""
     return get_model_state_dict(model), get_optimizer_state_dict(model, optimizers)
 
 
 def set_state_dict(
-    model: Module, optimizers: Any, *, model_state_dict: Mapping[str, Any], optim_state_dict: Mapping[str, Any],
-    **options: Any,
+    model: Module, optimizers: object, *, model_state_dict: Mapping[str, object],
+    optim_state_dict: Mapping[str, object], **options: Any,
 ) -> Any:  # fmt: skip
     """Load what ``get_state_dict`` gave."""
     found = set_model_state_dict(model, model_state_dict)

@@ -43,13 +43,7 @@ class DistributedDataParallel(Module):
         device_mesh: Any = None, skip_all_reduce_unused_params: bool = False, shards: int | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
-        group = process_group or world.default
-        if group is None:
-            raise ValueError(
-                at_user_line(
-                    "Default process group has not been initialized, please make sure to call init_process_group."
-                )
-            )
+        group = _group(process_group)
         if mixed_precision is not None:
             raise NotImplementedError(
                 at_user_line("DistributedDataParallel: mixed_precision is not supported; use autocast")
@@ -175,7 +169,7 @@ class DistributedDataParallel(Module):
         """The module's results for each shard; without shards, in evaluation, the module's."""
         if grad_enabled() and not self.require_backward_grad_sync:
             raise RuntimeError(at_user_line("no_sync() does not go with shards: every pass gives the mean over all"))
-        given = next(within((inputs, kwargs)), None)
+        given = next(within((inputs, kwargs), Shards), None)
         if given is not None:
             with given.context.parameters():
                 return self.module(*inputs, **kwargs)
@@ -237,7 +231,7 @@ def _unused(params: Sequence[Tensor], output: object) -> list[Tensor]:
     """Parameters from which no tensor of ``output`` comes."""
     found: set[int] = set()
     seen: set[int] = set()
-    stack = [t.grad_fn for t in _tensors(output) if t.grad_fn is not None]
+    stack = [t.grad_fn for t in within(output, Tensor, objects=True) if t.grad_fn is not None]
     while stack:
         node = stack.pop()
         if id(node) in seen:
@@ -250,17 +244,14 @@ def _unused(params: Sequence[Tensor], output: object) -> list[Tensor]:
     return [p for p in params if id(p) not in found]
 
 
-def _tensors(value: object) -> Iterator[Tensor]:
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, dict):
-        for v in value.values():
-            yield from _tensors(v)
-    elif isinstance(value, list | tuple):
-        for v in value:
-            yield from _tensors(v)
-    elif hasattr(value, "__dict__"):
-        yield from _tensors(vars(value))
+def _group(given: Group | None) -> Group:
+    """The group asked for, else the default one. ValueError where there is neither."""
+    found = given or world.default
+    if found is None:
+        raise ValueError(
+            at_user_line("Default process group has not been initialized, please make sure to call init_process_group.")
+        )
+    return found
 
 
 def _unfinished(module: Module, left: Sequence[Tensor]) -> str:

@@ -8,9 +8,9 @@ whose leaves are the shards.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from tracecomp.autograd.api import backward
 from tracecomp.autograd.function import Function
@@ -30,6 +30,8 @@ _STREAM = 0x2545F4914F6CDD1D
 """What the seeds of neighbouring shards differ by."""
 _DRAWS = 1 << 32
 """Blocks of random numbers that one pass may draw."""
+
+Found = TypeVar("Found")
 
 
 class ShardPlan:
@@ -199,7 +201,7 @@ class Shards:
         kwargs: Mapping[str, object] | None = None,
     ) -> Any:
         named = kwargs or {}
-        return next(within((args, named))).context.each(func, args, named)
+        return next(within((args, named), Shards)).context.each(func, args, named)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -256,16 +258,19 @@ for _name in ("neg", "invert", "abs", "lt", "le", "gt", "ge", "eq", "ne"):
     setattr(Shards, f"__{_name}__", _by_operator(getattr(operator, _name)))
 
 
-def within(value: object) -> Iterator[Shards]:
-    """Shards in arguments."""
-    if isinstance(value, Shards):
+def within(value: object, kind: type[Found], objects: bool = False) -> Iterator[Found]:
+    """What is a ``kind`` in lists, tuples and dictionaries; with ``objects``, in attributes too."""
+    parts: Iterable[object] = ()
+    if isinstance(value, kind):
         yield value
     elif isinstance(value, dict):
-        for v in value.values():
-            yield from within(v)
+        parts = value.values()
     elif isinstance(value, list | tuple):
-        for v in value:
-            yield from within(v)
+        parts = value
+    elif objects and hasattr(value, "__dict__"):
+        parts = vars(value).values()
+    for part in parts:
+        yield from within(part, kind, objects)
 
 
 def _seen(value: object, i: int, context: ShardPass) -> Any:
