@@ -60,6 +60,7 @@ def compile(
     module = sys.modules.get("tracecomp.nn.module")  # without it there is no module that could be compiled
     if module is None or not isinstance(model, module.Module):
         return made
+    # Layers stand beside this, and a program without any does not load them.
     return import_module("tracecomp.nn.optimized_module").OptimizedModule(model, made)
 
 

@@ -48,7 +48,7 @@ class Future(Generic[T]):
         def run(_: object) -> None:
             try:
                 following.set_result(callback(self))
-            except Exception as error:
+            except Exception as error:  # of the program: it belongs to who waits
                 following.set_exception(error)
 
         self._future.add_done_callback(run)

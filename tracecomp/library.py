@@ -187,7 +187,7 @@ class _Ops:
         if not Path(path).exists():
             raise OSError(f"{path}: no such library")
         if Path(path).parent.name == "torchvision":
-            import_module("tracecomp.interop.torchvision")
+            import_module("tracecomp.interop.torchvision")  # registers its operators here, so it stands above
         self.loaded_libraries.add(str(path))
 
 

@@ -60,7 +60,7 @@ def outcome(fn: Callable[..., object], call: Call, roots: Mapping[str, object], 
             warnings.simplefilter("ignore")
             result = fn(*args, **kwargs)
             found = gradients(result, roots) if differentiate else []
-    except Exception as error:
+    except Exception as error:  # of the program: an outcome like any other, which both ways must have
         return Outcome(ProgramState(roots).values, error)
     return Outcome(ProgramState({"result": result, "gradient": found, **roots}).values, None, result)
 

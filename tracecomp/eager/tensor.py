@@ -132,7 +132,7 @@ class Tensor(TensorMethods):
             result = evaluate(op, arrays, given)
         # numpy's message says nothing of tensors: ``check_types`` raises
         # PyTorch's error, if it is one of types or shapes.
-        except Exception:
+        except Exception:  # numpy's, of any kind: a clear one is raised if types are the reason, else it itself
             check_types(op, operands, attrs)
             raise
         several = type(result) is tuple

@@ -51,7 +51,7 @@ class Interpreter:
                 continue
             try:
                 self.env[node] = self.run_node(node)
-            except Exception as error:
+            except Exception as error:  # of whatever a node calls; it is raised again, with a note
                 error.add_note(f"While executing {node.format_node()}")
                 raise
             if self.garbage_collect_values:

@@ -66,7 +66,7 @@ def _watched(
     try:
         sys.settrace(watch)
         fn(*call[0], **call[1])
-    except Exception:
+    except Exception:  # of the program, which is run only to see where a value changes
         pass
     finally:
         sys.settrace(trace)

@@ -247,7 +247,7 @@ def observe(fn: Callable[..., object], call: Call, roots: Mapping[str, object]) 
         result = fn(*call[0], **call[1])
         recorder.place_results(result)
         gradients(result, roots)
-    except Exception as error:
+    except Exception as error:  # of the program: what was seen up to it is compared
         recorder.seen.refused = f"{type(error).__name__}: {error}"
     finally:
         modes.recorder = None

@@ -64,7 +64,7 @@ def _run(fn: Callable[..., None], i: int, args: tuple[object, ...], errors: Any)
         fn(i, *args)
     except KeyboardInterrupt:
         pass
-    except Exception:
+    except Exception:  # of the program: its text goes to the parent, which raises it
         errors.put(traceback.format_exc())
         raise SystemExit(1) from None
 

@@ -215,7 +215,7 @@ class ModuleHooks:
                 pending.pop(key, None)
                 output = self._run_forward_hook(entry, args, kwargs, output)
             return border.outputs(output) if border else output
-        except Exception:
+        except Exception:  # of the program: hooks that always run do, and then it is raised
             for entry in pending.values():
                 if entry.always:
                     output = self._run_forward_hook(entry, args, kwargs, output)

@@ -156,7 +156,7 @@ class ModuleState:
         try:
             with no_grad():
                 own.copy_(given)
-        except Exception as error:
+        except Exception as error:  # a subclass's copy_ may raise anything; PyTorch gathers the texts of all
             errors.append(
                 f'While copying the parameter named "{key}", whose dimensions in the model are {own.shape} and '
                 f"whose dimensions in the checkpoint are {given.shape}, an exception occurred : {error.args}."

@@ -19,7 +19,7 @@ from tracecomp.ir.types import TensorType
 from tracecomp.ops.define import bad, of, require
 from tracecomp.ops.prim import prim
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # below this, and loaded with the first group: a program of one process needs none of it
     from tracecomp.communication.group import Group
 
 

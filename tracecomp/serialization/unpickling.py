@@ -94,7 +94,7 @@ class SafeUnpickler:
             raise
         except Refused as error:
             raise pickle.UnpicklingError(str(error)) from error.__cause__
-        except Exception as error:
+        except Exception as error:  # what a damaged file makes of any operation is no error of that operation
             reason = str(error) or type(error).__name__
             raise pickle.UnpicklingError(f"damaged pickle: {name} at byte {at}: {reason}") from error
         return result
