@@ -75,6 +75,7 @@ def evaluate_natively(op: Op, operands: Sequence[Any]) -> Array | None:
     first = next(x for x in operands if isinstance(x, np.ndarray | np.generic))
     if first.dtype.kind not in "fV":
         return None
+    # One contiguous operand is the most frequent call and needs none of what follows.
     if len(operands) == 1 and type(first) is np.ndarray and first.flags.c_contiguous:
         kernel = _kernels.get((op.name, first.dtype, _ALONE))
         if kernel is not None and first.size:

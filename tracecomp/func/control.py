@@ -180,6 +180,7 @@ def _trace(
     _refuse_effects(operator, role, trace)
     for value in values:
         trace.graph.add_output(value)
+    # What was met and is no argument came by closure: it becomes an operand, so that gradients reach it.
     captured = {k: (trace.outside[k], v) for k, v in trace.initial.items() if k not in trace.arguments}
     arguments = [trace.initial[id(x)] for x in examples]
     trace.forget()

@@ -275,6 +275,7 @@ def _remembering(
         plain = by_position(args, kwargs) if kwargs else args
         if plain is None or not PLAIN or (use.begun and _elsewhere(plain)):
             return check(args, kwargs)
+        # By types alone at first: shapes among the arguments are part of it only where that was not enough.
         signature = tuple([x._data.dtype if type(x) in PLAIN_TENSORS else type(x) for x in plain])
         found = accepted.get(signature)
         if found is not None:

@@ -58,6 +58,7 @@ class TracerBase:
             return a.node
         if hasattr(a, "__fx_create_arg__"):
             return a.__fx_create_arg__(self)
+        # Containers are made anew, immutable where they can be: a node's arguments must not change behind its back.
         if isinstance(a, tuple):
             parts = [self.create_arg(x) for x in a]
             return type(a)(*parts) if hasattr(a, "_fields") else tuple(parts)

@@ -61,6 +61,7 @@ def explained(compiled: Compiled, args: tuple[object, ...], kwargs: Mapping[str,
                 break
             compiled(*args, **kwargs)
             chosen = _fitting(compiled, structure, leaves)
+    # Costs are measured for the recording that these arguments meet; the others are only named.
     recordings = tuple(_recording(compiled, e, leaves if e is chosen else None) for e in compiled.entries)
     parts = [] if compiled.parts is None else compiled.parts.used()
     parts += [e.plan.again for e in compiled.entries if e.plan is not None and e.plan.again is not None]

@@ -189,6 +189,7 @@ class Collector:
                 return ["space", space]
         if getattr(value, "__module__", None) == "typing":
             return ["typing", getattr(value, "_name", None) or "Any"]
+        # By identity: an alias under which the program imported it says nothing, where it belongs does.
         for space, members in namespaces().items():
             for name, member in members.members.items():
                 if member is value and not isinstance(member, Namespace):

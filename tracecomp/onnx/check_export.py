@@ -64,6 +64,7 @@ def _first(proto: Any, graph: Graph, given: Sequence[Array], written: Sequence[s
     names = [n for n in dict.fromkeys(written) if n in made]
     shown.graph.output.extend(onnx.ValueInfoProto(name=n) for n in names)
     found = dict(zip(names, _run(shown, names, given), strict=True))
+    # The graph has parameters as inputs, the file as initializers: both sides are given the file's.
     values: dict[Value, Any] = {}
     weights = {w.name: onnx.numpy_helper.to_array(w) for w in proto.graph.initializer}
     open_inputs = [i for i in graph.inputs if i.role != "constant"]

@@ -90,6 +90,7 @@ def _values(first: Recording, second: Recording, sizes: Sizes) -> tuple[int, ...
         for axis, (a, b) in enumerate(zip(before[holder], after[holder], strict=True)):
             if a != b and SizeSource(holder, axis) not in axes:
                 raise NotSized("sizes differ that are not followed")
+    # Axes that were one size in the second recording have to be one in the first: else they are two unknowns.
     values = [{before[source.holder][source.axis] for source in same} for same in sizes.sources]
     if any(len(found) > 1 for found in values):
         raise NotSized("sizes that were equal are not")
