@@ -233,7 +233,7 @@ def reduce_scatter(
         arrays = [contents(_real(t)) for t in input_list]
         return _host(found, async_op, lambda: found.reduce_scatter(arrays, how), [_real(output)])
     _same("reduce_scatter", [output], input_list[found.place])
-    node = _Node("reduce_scatter", op=how.name, group=found.group_name, size=found.size())
+    node = _Node("reduce_scatter", op=how.name, group=found.group_name, size=found.size(), total=found.size())
     return _perform(found, async_op, [_real(t) for t in input_list], [_real(output)], node)
 
 

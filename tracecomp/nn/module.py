@@ -15,6 +15,7 @@ from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.nn.hooks import ModuleHooks
 from tracecomp.nn.parameter import Buffer, Parameter, is_lazy
+from tracecomp.nn.sharding import remade
 from tracecomp.nn.state import EXTRA_STATE, IncompatibleKeys, ModuleState
 from tracecomp.nn.tree import ModuleTree
 
@@ -244,7 +245,7 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
             if found.device == param.device:
                 param.data = found
             else:  # memory is no data of a parameter without it, nor the reverse
-                self._parameters[name] = param = type(param)(found, param.requires_grad)
+                self._parameters[name] = param = remade(param, found)
             if grad is not None:
                 param.grad = grad
         for name, buffer in self._buffers.items():

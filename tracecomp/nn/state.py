@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from tracecomp.autograd import no_grad
 from tracecomp.eager.tensor import Tensor
 from tracecomp.nn.parameter import Parameter, is_lazy
+from tracecomp.nn.sharding import of_whole, remade
 from tracecomp.utils.hooks import RemovableHandle, register
 
 EXTRA_STATE = "_extra_state"
@@ -135,6 +136,7 @@ class ModuleState:
                 f"from checkpoint but received {type(given)}"
             )
             return
+        given = of_whole(own, given)
         if not is_lazy(own) and tuple(given.shape) != tuple(own.shape):
             errors.append(
                 f"size mismatch for {key}: copying a param with shape {given.shape} from checkpoint, "
@@ -143,7 +145,7 @@ class ModuleState:
             return
         if assign:
             if isinstance(own, Parameter) and not isinstance(given, Parameter):
-                given = Parameter(given, requires_grad=own.requires_grad)
+                given = remade(own, given)
             setattr(self, name, given)
             return
         if own.is_meta and not given.is_meta:

@@ -119,7 +119,7 @@ def _gathered(x: Any, *, group: str, size: int) -> Any:
 
 
 def _gathered_vjp(grads: Sequence[Any], outs: Sequence[Any], ins: Sequence[Any], *, group: str, size: int) -> Any:
-    return (prim.reduce_scatter(*_all(grads), op="SUM", group=group, size=size),)
+    return (prim.reduce_scatter(*_all(grads), op="SUM", group=group, size=size, total=size),)
 
 
 def _all(grads: Sequence[object]) -> list[Any]:
@@ -133,17 +133,25 @@ def _listed(results: object) -> Sequence[Any]:
     return results if isinstance(results, tuple) else (results,)
 
 
-def _scattered(*pieces: Any, op: str, group: str, size: int) -> Any:
+def _scattered_infer(*types: TensorType, op: str, group: str, size: int, total: int) -> TensorType:
+    require(
+        len(types) % size == 0 and bool(types), RuntimeError,
+        f"reduce_scatter: expected one operand for each of {size} processes, got {len(types)}",
+    )  # fmt: skip
+    return _one_type("reduce_scatter", types)
+
+
+def _scattered(*pieces: Any, op: str, group: str, size: int, total: int) -> Any:
     how = ReduceOp[op]
-    return _together(group, lambda g: g.reduce_scatter(pieces, how), lambda: combine.alone(how, pieces))
+    return _together(group, lambda g: g.reduce_scatter(pieces, how, total), lambda: combine.alone(how, pieces))
 
 
 def _scattered_vjp(
-    grads: Sequence[Any], outs: Sequence[Any], ins: Sequence[Any], *, op: str, group: str, size: int
+    grads: Sequence[Any], outs: Sequence[Any], ins: Sequence[Any], *, op: str, group: str, size: int, total: int
 ) -> Any:
     require(op in ("SUM", "AVG"), RuntimeError, f"reduce_scatter: {op} has no derivative; SUM and AVG have")
     found = _listed(prim.all_gather(grads[0], group=group, size=size))
-    return [prim.div(g, float(size)) if op == "AVG" else g for g in found]
+    return [prim.div(g, float(total)) if op == "AVG" else g for g in found] * (len(ins) // size)
 
 
 def _swapped(*pieces: Any, group: str, size: int) -> Any:
@@ -171,12 +179,17 @@ register(
 register(
     Op(
         name="reduce_scatter", kind="external",
-        doc="one operand for each process; those of all processes for this one combined",
-        infer=lambda *types, op, group, size: _pieces("reduce_scatter", types, size), impl=_scattered,
-        vjp=_scattered_vjp, saves=(), loop=External(), attrs={"op": str, "group": str, "size": int},
-        samples=tuple(Sample((of(t, 3, 2),), {"op": "SUM", "group": SELF, "size": 1}) for t in ("f32", "f64")),
+        doc="leaf by leaf, one operand for each of `size` processes; those for this one combined along one "
+            "binary tree over `total` leaves",
+        infer=_scattered_infer, impl=_scattered, vjp=_scattered_vjp, saves=(), loop=External(),
+        attrs={"op": str, "group": str, "size": int, "total": int},
+        samples=tuple(
+            Sample(args, {"op": op, "group": SELF, "size": 1, "total": len(args)})
+            for op, args in (("SUM", (of("f32", 3, 2),)), ("AVG", (of("f64", 5), of("f64", 5), of("f64", 5))))
+        ),
         errors=(
-            bad(RuntimeError, "one operand for each", of("f32", 2), of("f32", 2), op="SUM", group="", size=1),
+            bad(RuntimeError, "one operand for each", of("f32", 2), op="SUM", group="", size=2, total=2),
+            bad(RuntimeError, "operands of one shape", of("f32", 2), of("f32", 3), op="SUM", group="", size=1, total=2),
         ),
     )
 )  # fmt: skip

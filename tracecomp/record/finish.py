@@ -350,6 +350,9 @@ class Finish:
         for t in recorder.merged():
             if t.grad_fn is not None:
                 return "leaves gradient history in memory that several inputs share. Detach what is written into it."
+        for key, t in recorder.outside.items():  # views and aliases of what is an input
+            if key not in recorder.initial and t.grad_fn is not None and t.grad_fn.number >= recorder.started:
+                return "leaves gradient history in a view of a tensor from outside. Detach what is written into it."
         return None
 
     # ---- derivative

@@ -281,7 +281,7 @@ class Recorder:
                 "value and make this step outside."
             )
         self.effects.append(Effect(partial(step, owner, *args, **kwargs), None, ()))
-        self.stepped.update(map(id, groups))
+        self.stepped.update(map(id, (owner, *groups)))
         watch = sys.gettrace()
         sys.settrace(None)
         try:

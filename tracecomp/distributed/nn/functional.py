@@ -57,7 +57,10 @@ def reduce_scatter(
     """``input_list[rank]`` of all processes combined; ``output`` says nothing here."""
     check_tensors(input_list, "input_list")
     found = _member(group)
-    result: Tensor = prim.reduce_scatter(*input_list, op=check_op(op).name, group=found.group_name, size=found.size())
+    size = found.size()
+    result: Tensor = prim.reduce_scatter(
+        *input_list, op=check_op(op).name, group=found.group_name, size=size, total=size
+    )
     return result
 
 

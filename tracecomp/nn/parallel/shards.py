@@ -69,8 +69,11 @@ class ShardPass:
             self._states = [base + T.tensor([_signed(_STREAM * (i + 1)), 0]) for i in plan.own]
             default_generator.state.copy_(base + T.tensor([0, _DRAWS]))
 
-    def view(self, param: Tensor, i: int) -> Tensor:
+    def view(self, param: Tensor | Shards, i: int) -> Tensor:
         """What the ``i``-th shard of this process sees of a parameter; another tensor as it is."""
+        if isinstance(param, Shards):
+            part: Tensor = param.parts[i]
+            return part
         bucket = self.plan.bucket_of.get(id(param))
         if bucket is None and param.requires_grad and grad_enabled():
             raise RuntimeError(

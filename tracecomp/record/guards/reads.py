@@ -7,8 +7,7 @@ fits is found out by taking the same steps again, so a list that was replaced by
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Collection, Iterator, Mapping, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, Set
 from types import CellType
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
@@ -19,10 +18,8 @@ from tracecomp.record.guards.class_versions import class_version
 from tracecomp.record.guards.ownership import is_opened, is_program_class
 from tracecomp.record.guards.slots import Contents, StateSlot
 from tracecomp.record.guards.snapshots import MISSING, PLAIN, ById, alike, freeze, plain_value, short
+from tracecomp.record.guards.visibility import CONTAINERS
 from tracecomp.record.pytree import Leaves
-
-CONTAINERS = (list, tuple, dict, set, frozenset, deque, np.ndarray)
-
 
 Owner = TypeVar("Owner")
 Key = TypeVar("Key")
@@ -127,6 +124,21 @@ class Field(Step[object, str]):
 
     def row(self, rows: Rows, owner: object, value: object) -> bool:
         return rows.word(owner, self.key, value)
+
+
+class Referent(Step[Callable[[], object], None]):
+    """What a weak reference leads to."""
+
+    def fetch(self, owner: Callable[[], object]) -> Any:
+        return owner()
+
+
+class Cached(Step[Callable[..., object], "tuple[tuple[object, ...], tuple[tuple[str, object], ...]]"]):
+    """What a cached function gives for ``key``, its arguments: while it has them it runs none of its code."""
+
+    def fetch(self, owner: Callable[..., object]) -> Any:
+        args, keywords = self.key
+        return owner(*args, **dict(keywords))
 
 
 class Element(Step[Any, object]):
@@ -392,9 +404,9 @@ def everything(value: Any) -> Any:
     """The contents of a container."""
     if isinstance(value, np.ndarray):
         return Snapshot((value.dtype, value.shape, value.tobytes()))
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return Snapshot([(_one(k), _one(v)) for k, v in value.items()])
-    if isinstance(value, set | frozenset):
+    if isinstance(value, Set):
         return Snapshot({_one(x) for x in value})
     return Snapshot([_one(x) for x in value])
 
@@ -413,7 +425,7 @@ def inherited(kind: type, name: str) -> Any:
 def methods_of(kind: type) -> Any:
     """The functions that a user's class and its bases define."""
     classes = [k for k in kind.__mro__ if is_program_class(k)]
-    found = [(k, n, ById(f)) for k in classes for n, f in vars(k).items() if callable(f) or hasattr(f, "__func__")]
+    found = [(k, n, ById(f)) for k in classes for n, f in vars(k).items() if callable(f) or hasattr(type(f), "__get__")]
     return Snapshot((kind.__mro__, found))
 
 
