@@ -26,6 +26,11 @@ VIEWS: Mapping[str, Callable[..., Any]] = {
 }
 """How results of open sizes look at their arrays, step by step."""
 
+FIELDS = (
+    "arguments", "places", "plain", "flat", "outputs", "copies", "overwrites", "new_gradients", "predicates", "results",
+    "structure", "failures",
+)  # fmt: skip
+"""What a file tells of a path, besides its open sizes."""
 MOST_NATIVE = 32
 """Choices of sizes that have a native call, the latest ones."""
 
@@ -47,7 +52,7 @@ class Path:
 
     def __init__(self, owner: Owner, file: Container, told: Mapping[str, Any], codes: Any) -> None:
         self.owner = owner
-        self.told = told
+        self.told = {name: told[name] for name in FIELDS}  # what is missing is missed here, not in a call
         self.sizes = OpenSizes(told["sizes"]) if told.get("sizes") else None
         names: Sequence[str] = self.sizes.names if self.sizes else ()
         self.arguments = [Kind(dtype, shape, names) for dtype, shape in told["arguments"]]
