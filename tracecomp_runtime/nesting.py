@@ -15,8 +15,8 @@ def flatten(structure: Any, value: Any, leaves: list[Any], name: str) -> None:
         return
     kind, *parts = structure
     keys = parts.pop(0) if kind == "dict" else None
-    kinds: Mapping[str, type[Any]] = {"tuple": tuple, "list": list, "dict": dict}
-    right = kinds[kind]
+    kinds: Mapping[Any, Any] = {"tuple": tuple, "list": list, "dict": dict}
+    right = kinds.get(kind, ())
     if not isinstance(value, right) or len(value) != len(parts) or (keys is not None and [*value] != keys):
         raise TypeError(f"{name} was saved for arguments nested as {structure}; got {told(value)}")
     for part, item in zip(parts, value.values() if isinstance(value, dict) else value, strict=True):

@@ -388,7 +388,7 @@ def _array(value: Any) -> Array:
     return found
 
 
-def _dtype(dtype: np.dtype[Any]) -> str:
+def _dtype(dtype: np.dtype[np.generic]) -> str:
     return "bfloat16" if dtype.kind == "V" else dtype.name
 
 
