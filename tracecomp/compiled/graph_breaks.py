@@ -8,12 +8,13 @@ that. What a Python statement calls is compiled too, when it is a module or a fu
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from types import FunctionType
 from typing import Any
 
 from tracecomp.compiled.source_trees import definition, function_of_tree, tree_of
 from tracecomp.compiled.variables import (
+    PICK,
     SCOPES,
     at_line,
     forget,
@@ -28,7 +29,7 @@ from tracecomp.compiled.variables import (
     without_conversion,
 )
 
-_HELPERS = ("__part", "__pick", "__unbound")
+_HELPERS = ("__part", PICK, "__unbound")
 _WORK = (ast.Call, ast.BinOp)
 
 
@@ -42,13 +43,16 @@ class Unbound:
 UNBOUND = Unbound()
 
 
-def pick(held: dict[str, Any], names: Sequence[str]) -> list[Any]:
+def pick(held: Mapping[str, object], names: Sequence[str]) -> list[Any]:
     """The values of variables."""
     return [held.get(name, UNBOUND) for name in names]
 
 
+pick.is_unwatched = True  # type: ignore[attr-defined]  # it is handed all variables, and looks at few
+
+
 def split(
-    fn: FunctionType, lines: Set[int], part: Callable[[Any], Any], piece: Callable[[FunctionType], Any]
+    fn: FunctionType, lines: Set[int], part: Callable[[Any], object], piece: Callable[[FunctionType], Any]
 ) -> FunctionType | None:
     """``fn`` with compiled pieces between the statements at ``lines``; at no lines, with Python alone.
 

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence, Set
 from typing import Any
 
+PICK = "__pick"
 SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _LOOPS = (ast.For, ast.While)
@@ -42,6 +43,8 @@ def loaded(node: ast.AST, without: Set[int] = frozenset()) -> set[str]:
             found.add(n.id)
         if isinstance(n, ast.AugAssign) and isinstance(n.target, ast.Name):
             found.add(n.target.id)
+        if isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id == PICK:
+            found |= {str(c.value) for c in ast.walk(n.args[1]) if isinstance(c, ast.Constant)}
         stack.extend(ast.iter_child_nodes(n))
     return found
 
@@ -49,6 +52,7 @@ def loaded(node: ast.AST, without: Set[int] = frozenset()) -> set[str]:
 def stored(run: Sequence[ast.AST]) -> set[str]:
     """The names that are set."""
     found = {n.id for s in run for n in ast.walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    # A comprehension's own variable is not the function's, unless a statement outside sets that name too.
     inner = [c for s in run for n in ast.walk(s) if isinstance(n, COMPREHENSIONS) for c in n.generators]
     targets = {n.id for c in inner for n in ast.walk(c.target) if isinstance(n, ast.Name)}
     plain = {n.id for s in run for n in _outside_comprehensions(s) if isinstance(n, ast.Name)}
@@ -94,7 +98,7 @@ def tuple_of(names: Sequence[str], how: Any) -> ast.Tuple:
 
 def picked(names: Sequence[str]) -> ast.Call:
     held = ast.Call(name_of("locals"), [], [])
-    return ast.Call(name_of("__pick"), [held, ast.Tuple([ast.Constant(n) for n in names], ast.Load())], [])
+    return ast.Call(name_of(PICK), [held, ast.Tuple([ast.Constant(n) for n in names], ast.Load())], [])
 
 
 def forget(name: str) -> ast.If:

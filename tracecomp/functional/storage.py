@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -11,11 +10,9 @@ import numpy as np
 from tracecomp.eager.device import CPU, check_device
 from tracecomp.eager.device import device as Device
 from tracecomp.eager.meta import MetaArray, new_array
-from tracecomp.eager.tensor import Tensor, shared, wrap
+from tracecomp.eager.tensor import Tensor, wrap
 from tracecomp.eager.tensor_base import owner
-from tracecomp.functional.dtype_support import ALL
-from tracecomp.functional.publish import function, publish
-from tracecomp.functional.shape.strided import as_strided
+from tracecomp.functional.publish import publish
 from tracecomp.ir.types import DType
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -59,7 +56,7 @@ class TypedStorage:
         found = self._array[index]
         return found.tolist()
 
-    def __setitem__(self, index: Any, value: Any) -> None:
+    def __setitem__(self, index: int | slice, value: Any) -> None:
         self._array[index] = value
 
     def __iter__(self) -> Iterator[Any]:
@@ -152,13 +149,13 @@ class UntypedStorage:
     def is_shared(self) -> bool:
         return False
 
-    def is_pinned(self, device: Any = None) -> bool:
+    def is_pinned(self, device: Device | None = None) -> bool:
         return False
 
     def __getitem__(self, index: Any) -> Any:
         return self._over(self._array[index]) if isinstance(index, slice) else int(self._array[index])
 
-    def __setitem__(self, index: Any, value: Any) -> None:
+    def __setitem__(self, index: int | slice, value: Any) -> None:
         self._array[index] = value
 
     def __iter__(self) -> Iterator[int]:
@@ -177,40 +174,6 @@ def storage(self: Tensor) -> TypedStorage:
 def untyped_storage(self: Tensor) -> UntypedStorage:
     """The memory of ``self`` and its views, byte by byte."""
     return UntypedStorage(self)
-
-
-@function(to="Tensor", takes=ALL)
-def set__(
-    input: Tensor, source: Tensor | TypedStorage | UntypedStorage | None = None, storage_offset: int = 0,
-    size: Sequence[int] | None = None, stride: Sequence[int] | None = None,
-) -> Tensor:  # fmt: skip
-    """Look at the memory of ``source`` from now on: at all of it, or at a strided part; without ``source`` at none.
-
-    RuntimeError for another dtype, and for places outside of the memory.
-    """
-    if source is None:
-        source = wrap(np.empty(0, input.dtype.numpy))
-    if not isinstance(source, Tensor | TypedStorage | UntypedStorage):
-        raise TypeError(f"set_(): argument 'source' must be a Tensor or a storage, not {type(source).__name__}")
-    flat = source.detach() if isinstance(source, Tensor) else _elements(source, input.dtype)
-    if flat.dtype is not input.dtype:
-        raise RuntimeError(f"set_(): expected a source of {input.dtype}, but got one of {flat.dtype}")
-    if size is not None:
-        row_major = tuple(math.prod(size[d + 1 :]) for d in range(len(size)))
-        flat = as_strided(flat, size, row_major if stride is None else stride, storage_offset)
-    elif storage_offset and not isinstance(source, Tensor):
-        flat = flat[storage_offset:]
-    input.data = flat
-    return input
-
-
-def _elements(source: TypedStorage | UntypedStorage, dtype: DType) -> Tensor:
-    """The memory of a storage as a flat tensor."""
-    if isinstance(source, TypedStorage):
-        return shared(source._array)
-    if source.nbytes() % dtype.itemsize:
-        raise RuntimeError(f"set_(): a storage of {source.nbytes()} bytes does not consist of elements of {dtype}")
-    return shared(source._array.view(dtype.numpy))
 
 
 def __array_wrap__(self: Tensor, array: Array, context: object = None, return_scalar: bool = False) -> Tensor:

@@ -12,11 +12,13 @@ from tracecomp.ir.types import compute_dtype, from_numpy_dtype
 
 def ordered(x: Array, *, axis: int, descending: bool) -> Any:
     """All elements along an axis in order, equal ones as they stand, and where they come from."""
+    # Of bfloat16 numpy only knows what is less than what, and NaN is less than nothing: it would stay anywhere.
+    wide = x.astype(compute_dtype(from_numpy_dtype(x.dtype)).numpy) if x.dtype.kind == "V" else x
     if descending:
-        flipped = np.flip(x, axis)
+        flipped = np.flip(wide, axis)
         order = x.shape[axis] - 1 - np.flip(np.argsort(flipped, axis=axis, kind="stable"), axis)
     else:
-        order = np.argsort(x, axis=axis, kind="stable")
+        order = np.argsort(wide, axis=axis, kind="stable")
     return np.take_along_axis(x, order, axis), order.astype(np.int64, copy=False)
 
 

@@ -6,7 +6,7 @@ import functools
 import operator
 import os
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import (
     BuiltinFunctionType,
     FunctionType,
@@ -28,7 +28,7 @@ from tracecomp.record.guards.reads import (
     Referent,
     Size,
     Slot,
-    Step,
+    SomeStep,
     inherited,
 )
 from tracecomp.record.guards.snapshots import PLAIN, plain_value, short
@@ -53,7 +53,7 @@ _LOOKS = frozenset({"setdefault", "pop", "popleft", "popitem"})
 """Those of them that also tell what was there."""
 
 
-def called(observer: Watching, callee: object, args: list[Any], kwargs: dict[str, Any]) -> None:
+def called(observer: Watching, callee: object, args: list[object], kwargs: dict[str, object]) -> None:
     """The program calls something."""
     name, owner, rest = _method(callee, args)
     if name is not None and is_container(owner):
@@ -81,7 +81,9 @@ def is_programs(fn: object) -> bool:
     return isinstance(fn, FunctionType) and is_program_code(fn.__code__, fn.__globals__)
 
 
-def _opaque(observer: Watching, callee: Any, owner: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
+def _opaque(
+    observer: Watching, callee: Any, owner: object, args: Sequence[object], kwargs: Mapping[str, object]
+) -> None:
     """A call of code that is not looked into."""
     if callee in _BLIND if isinstance(callee, type | BuiltinFunctionType) else False:
         return
@@ -94,8 +96,8 @@ def _opaque(observer: Watching, callee: Any, owner: Any, args: list[Any], kwargs
     if is_foreign_function(callee):
         observer.recorder.refuse_here(f"calls {callee.__module__}.{callee.__name__}, a library's machine code")
         return
-    if hasattr(callee, "is_effect"):
-        return  # made again after the graph, with what it reads
+    if hasattr(callee, "is_unwatched"):
+        return  # what it reads does not matter, or is read again by every call
     if isinstance(getattr(callee, "__func__", callee), _CACHED):
         _cached(observer, callee, args, kwargs)
         return
@@ -113,7 +115,7 @@ def _what_is_called(observer: Watching, callee: Any, owner: Any) -> None:
     if isinstance(callee, functools.partial):
         _partial(observer, callee)
     elif isinstance(callee, weakref.ref):
-        _stands_for(observer, callee, Referent())
+        _stands_for(observer, callee, Referent(None))
     elif isinstance(callee, MethodType):
         observer.consume(callee.__self__)
     elif isinstance(callee, FunctionType):
@@ -122,14 +124,14 @@ def _what_is_called(observer: Watching, callee: Any, owner: Any) -> None:
         observer.consume(owner if isinstance(callee, BuiltinFunctionType) else callee)
 
 
-def _stands_for(observer: Watching, callee: Any, step: Step) -> None:
+def _stands_for(observer: Watching, callee: Any, step: SomeStep) -> None:
     """The program calls an object that was there before for what it holds."""
     if id(callee) not in observer.made:
         where = f"what {getattr(callee, '__name__', short(callee))} gives"
         observer.step(observer.reads.root(callee, where), step, step.fetch(callee), where)
 
 
-def _cached(observer: Watching, callee: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
+def _cached(observer: Watching, callee: Any, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
     """A call of a function with a cache: reads of what it computes do not matter while the cache has that."""
     if isinstance(callee, MethodType):
         args, callee = [callee.__self__, *args], callee.__func__
@@ -173,7 +175,7 @@ def called_by_library(observer: Watching, callee: object, owner: object) -> None
         observer.recorder.refuse_here(f"calls {name}, which gives or does something else at every call")
 
 
-def _method(callee: object, args: list[Any]) -> tuple[str | None, Any, list[Any]]:
+def _method(callee: object, args: list[object]) -> tuple[str | None, Any, list[Any]]:
     """Name, owner and arguments of a method of a builtin class."""
     if isinstance(callee, MethodDescriptorType | WrapperDescriptorType) and args:
         return callee.__name__, args[0], args[1:]
@@ -183,7 +185,9 @@ def _method(callee: object, args: list[Any]) -> tuple[str | None, Any, list[Any]
     return None, None, args
 
 
-def _container_method(observer: Watching, name: str, owner: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
+def _container_method(
+    observer: Watching, name: str, owner: object, args: Sequence[object], kwargs: Mapping[str, object]
+) -> None:
     for value in (*args, *kwargs.values()):
         if not isinstance(value, (*PLAIN, Tensor)) and name not in ("append", "insert", "__setitem__", "appendleft"):
             iterated(observer, value)
@@ -206,11 +210,11 @@ def _container_method(observer: Watching, name: str, owner: Any, args: list[Any]
         observer.contents(owner)
 
 
-def _make(name: str, kwargs: dict[str, Any], owner: object, *args: Any) -> None:
+def _make(name: str, kwargs: Mapping[str, object], owner: object, *args: Any) -> None:
     getattr(owner, name)(*args, **kwargs)
 
 
-def _look(observer: Watching, name: str, owner: Any, args: list[Any]) -> None:
+def _look(observer: Watching, name: str, owner: object, args: Sequence[object]) -> None:
     """What a method that changes a container tells of it first."""
     if id(owner) in observer.changed or name == "popitem":
         observer.contents(owner)
@@ -223,14 +227,14 @@ def _look(observer: Watching, name: str, owner: Any, args: list[Any]) -> None:
         size(observer, owner) if not owner else None
 
 
-def _environment(observer: Watching, name: str, args: list[Any]) -> None:
+def _environment(observer: Watching, name: str, args: Sequence[object]) -> None:
     if name in ("get", "__getitem__", "__contains__") and args:
         observer.item(os.environ, args[0])
     else:
         observer.recorder.refuse_here(f"calls os.environ.{name}")
 
 
-def member(observer: Watching, owner: Any, key: Any) -> None:
+def member(observer: Watching, owner: object, key: object) -> None:
     """The program asks whether a container holds something."""
     read = observer.known.get(id(owner))
     if read is None:
@@ -245,7 +249,7 @@ def member(observer: Watching, owner: Any, key: Any) -> None:
         observer.contents(owner)
 
 
-def size(observer: Watching, owner: Any) -> None:
+def size(observer: Watching, owner: object) -> None:
     """The program asks how long a container is."""
     read = observer.known.get(id(owner))
     if read is None or not is_container(owner):
@@ -253,11 +257,11 @@ def size(observer: Watching, owner: Any) -> None:
     elif id(owner) in observer.changed:
         observer.contents(owner)
     else:
-        step = Size()
+        step = Size(None)
         observer.step(read, step, step.fetch(owner), f"the length of {read.where}")
 
 
-def iterated(observer: Watching, value: Any) -> None:
+def iterated(observer: Watching, value: object) -> None:
     """The program goes through a container."""
     if is_container(value):
         observer.contents(value)
@@ -266,13 +270,13 @@ def iterated(observer: Watching, value: Any) -> None:
         stream(observer, value)
 
 
-def stream(observer: Watching, value: Any) -> None:
+def stream(observer: Watching, value: object) -> None:
     """Refuse to take from an iterator that was there before the call."""
     if isinstance(value, Iterator) and id(value) in observer.known:
         observer.recorder.refuse_here(f"takes from a {type(value).__name__} that was there before the call")
 
 
-def set_attribute(observer: Watching, owner: Any, name: str, value: Any) -> None:
+def set_attribute(observer: Watching, owner: object, name: str, value: object) -> None:
     """The program sets an attribute."""
     if isinstance(owner, Tensor) or id(owner) not in observer.known:
         return
@@ -287,13 +291,13 @@ def set_attribute(observer: Watching, owner: Any, name: str, value: Any) -> None
     observer.change(owner, step, setattr, name, value)
 
 
-def delete_attribute(observer: Watching, owner: Any, name: str) -> None:
+def delete_attribute(observer: Watching, owner: object, name: str) -> None:
     """The program deletes an attribute."""
     if not isinstance(owner, Tensor):
         observer.change(owner, Attribute(name), delattr, name)
 
 
-def set_item(observer: Watching, owner: Any, key: Any, value: Any) -> None:
+def set_item(observer: Watching, owner: object, key: object, value: object) -> None:
     """The program sets an element."""
     if isinstance(owner, Tensor) or id(owner) not in observer.known:
         return
@@ -314,33 +318,33 @@ def is_key(key: object) -> bool:
     return True
 
 
-def _getattr(observer: Watching, args: list[Any], kwargs: dict[str, Any]) -> None:
+def _getattr(observer: Watching, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
     if len(args) > 1 and isinstance(args[1], str):
         observer.attribute(args[0], args[1])
 
 
-def _setattr(observer: Watching, args: list[Any], kwargs: dict[str, Any]) -> None:
+def _setattr(observer: Watching, args: list[Any], kwargs: Mapping[str, object]) -> None:
     set_attribute(observer, args[0], args[1], args[2])
 
 
-def _delattr(observer: Watching, args: list[Any], kwargs: dict[str, Any]) -> None:
+def _delattr(observer: Watching, args: list[Any], kwargs: Mapping[str, object]) -> None:
     delete_attribute(observer, args[0], args[1])
 
 
-def _len(observer: Watching, args: list[Any], kwargs: dict[str, Any]) -> None:
+def _len(observer: Watching, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
     size(observer, args[0])
 
 
-def _next(observer: Watching, args: list[Any], kwargs: dict[str, Any]) -> None:
+def _next(observer: Watching, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
     stream(observer, args[0])
 
 
-def _getenv(observer: Watching, args: list[Any], kwargs: dict[str, Any]) -> None:
+def _getenv(observer: Watching, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
     observer.reach(os.environ, observer.reads.root(os.environ, "os.environ"))
     observer.item(os.environ, args[0] if args else kwargs["key"])
 
 
-def _print(observer: Watching, args: list[Any], kwargs: dict[str, Any]) -> None:
+def _print(observer: Watching, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
     observer.printed(args, kwargs)
 
 

@@ -25,7 +25,7 @@ from tracecomp.record.guards.memory import MemoryGuard, overlap, shows_elements_
 from tracecomp.record.guards.reads import attributes_of
 from tracecomp.record.guards.snapshots import PLAIN
 from tracecomp.record.observer import Observer
-from tracecomp.record.pytree import flatten, unflatten
+from tracecomp.record.pytree import Leaves, flatten, unflatten
 from tracecomp.record.recorder import Recorder
 from tracecomp.record.recording import Rebased, Rebound, Recording, Repeated, SeenValue, Sizes, Split
 from tracecomp.record.results import Followed, Found, Held, Passed, Plain, Result, Results
@@ -35,7 +35,7 @@ from tracecomp.record.symbolic.sym_scalar import SymScalar
 KINDS = ("argument", "state", "memory", "place", "grad", "host", "size", "number")
 
 
-def plain(result: Any) -> Any:
+def plain(result: object) -> Any:
     """``result`` with plain numbers in place of followed ones."""
     leaves: list[Any] = []
     structure = flatten(result, leaves)
@@ -47,9 +47,7 @@ def plain(result: Any) -> Any:
 class Finish:
     """Turns what a recorder holds at the end of a call into a Recording."""
 
-    def __init__(
-        self, recorder: Recorder, guards: Guards, leaves: Sequence[Any], result: Any, observer: Observer
-    ) -> None:
+    def __init__(self, recorder: Recorder, guards: Guards, leaves: Leaves, result: object, observer: Observer) -> None:
         self.recorder = recorder
         self.guards = guards
         self.leaves = leaves
@@ -95,6 +93,7 @@ class Finish:
         split_at = self._derive(roots) if roots else None
         kept_tensors = [*tensors, *[n.tensor for n in self.recorder.numbers]]
         kept_tensors += gradients
+        self.sources.update(self._size_sources())
         split = None if split_at is None else self._split(*split_at, updated, edges(roots))
         mapping: dict[Value, Value] = {}
         # From here on nothing may be added: the graph is rebuilt with its
@@ -137,9 +136,12 @@ class Finish:
             sources[t._value.value] = Binding("number", leaf)
         for owner, name, t in recorder.hosts.values():
             sources[t._value.value] = Binding("host", (owner, name))
-        for number, t in recorder.sizes.tensors.items():
-            sources[t._value.value] = Binding("size", self._size_reader(number))
         return sources
+
+    def _size_sources(self) -> dict[Value, Binding]:
+        """Where the sizes are read from that the graph has as inputs: results may have asked for more."""
+        tensors = self.recorder.sizes.tensors
+        return {t._value.value: Binding("size", self._size_reader(n)) for n, t in tensors.items()}
 
     def _size_reader(self, number: int) -> tuple[Binding, int]:
         """What has a size, and along which axis."""
@@ -206,7 +208,7 @@ class Finish:
         kept: list[Any] = []
         return effect, flatten(effect.args, kept, self._is_outside), kept
 
-    def _made_objects(self, leaves: Sequence[Any]) -> str | None:
+    def _made_objects(self, leaves: Leaves) -> str | None:
         """Says so when the call leaves an object behind that every call would have to make anew."""
         for x in leaves:
             if isinstance(x, (Tensor, *PLAIN, type, FunctionType, tuple, np.ndarray, SymScalar, SymInt)):
@@ -217,7 +219,7 @@ class Finish:
                 return f"returns an object of class {type(x).__name__} that is made in the call."
         return None
 
-    def _is_outside(self, value: Any) -> bool:
+    def _is_outside(self, value: object) -> bool:
         """Whether a list or dict was there before the call: a later call means the one that is there then."""
         return isinstance(value, list | dict) and id(value) in self.observer.known
 

@@ -47,7 +47,7 @@ from tracecomp.record.guards.reads import (
     Reads,
     Slot,
     Snapshot,
-    Step,
+    SomeStep,
     attributes_of,
     everything,
     inherited,
@@ -71,7 +71,7 @@ class Observer:
         self.known: dict[int, Read] = {}  # objects that were there before the call, by identity
         self.made: dict[int, Any] = {}  # objects that were not
         self.changed: dict[int, Any] = {}  # containers that the call changes, as they were before
-        self.written: set[tuple[int, Any]] = set()  # what the call has written itself
+        self.written = recorder.set_by_call
         self._cells: dict[int, Read] = {}
         self._handlers: dict[int, tuple[CodeType, Handlers | None]] = {}
         self._functions: dict[int, Any] = {}
@@ -97,7 +97,7 @@ class Observer:
 
     # ---- functions
 
-    def start(self, fn: object, args: tuple[object, ...], kwargs: dict[str, Any]) -> None:
+    def start(self, fn: object, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
         """Make what is compiled known before it is called, and what it is given."""
         given = Read(None, None, (args, kwargs), "arguments")
         given.is_given = True
@@ -224,7 +224,7 @@ class Observer:
 
     # ---- reads
 
-    def step(self, owner: Read, step: Step, value: object, where: str) -> None:
+    def step(self, owner: Read, step: SomeStep, value: object, where: str) -> None:
         """Note that the program found ``value`` one step from ``owner``."""
         if owner.is_given:
             return
@@ -269,7 +269,7 @@ class Observer:
     def _know_class(self, kind: type) -> None:
         if any(is_program_class(k) for k in kind.__mro__) and id(kind) not in self.reads.classes:
             read = self.reads.classes[id(kind)] = self.reads.root(kind, f"class {kind.__name__}")
-            step = Methods()
+            step = Methods(None)
             read.child(step, step.fetch(kind), f"a method of {kind.__name__}")
 
     def module(self, module: object) -> None:
@@ -331,7 +331,7 @@ class Observer:
             self.consume(owner)
         if hasattr(type(stored), "__set__"):
             if not isinstance(stored, property) and not is_program_class(type(stored)):
-                step: Step = Slot(name)
+                step: SomeStep = Slot(name)
                 self.step(read, step, step.fetch(owner), where)
             return
         # A name that is missing is guarded as well: it may be there at the next call.
@@ -391,7 +391,7 @@ class Observer:
         if read.is_given and isinstance(value, np.ndarray):
             self.reads.array_lines.add(self.recorder.line())
         before = self.changed.get(id(value), MISSING)
-        self.step(read, All(), everything(value) if before is MISSING else before, read.where)
+        self.step(read, All(None), everything(value) if before is MISSING else before, read.where)
         if read.is_given:
             return
         for step, item in _parts(value) if before is MISSING else ():
@@ -432,7 +432,7 @@ class Observer:
 
     # ---- changes
 
-    def change(self, owner: object, written: Step | None, apply: Callable[..., object], *args: Any) -> None:
+    def change(self, owner: object, written: SomeStep | None, apply: Callable[..., object], *args: Any) -> None:
         """Note an effect on an object that was there before: every call makes ``apply(owner, *args)``.
 
         ``written`` is the step to what it sets; without one the contents as a whole change.
@@ -459,7 +459,7 @@ class Observer:
             self.known.setdefault(id(cell), read)
             self.change(cell, Held(name), _set_cell, value)
 
-    def printed(self, args: Sequence[object], kwargs: dict[str, Any]) -> None:
+    def printed(self, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
         """The program prints; so does every call."""
         for value in (*args, *kwargs.values()):
             self.consume(value)
@@ -518,7 +518,7 @@ def _is_library(module: ModuleType) -> bool:
     return module.__name__ != "__main__" and not (isinstance(name, str) and is_program_file(name))
 
 
-def _parts(value: Any) -> list[tuple[Step, Any]]:
+def _parts(value: Any) -> list[tuple[SomeStep, Any]]:
     """What a container or dataclass holds, with the steps to it."""
     if isinstance(value, dict):
         return [(Entry(key), item) for key, item in value.items()]

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
+
+from tracecomp.eager.size import Size
 
 LEAF = "*"
+_SEQUENCES = (tuple, list, Size)
 _MAPPINGS = (dict, OrderedDict, defaultdict)
 _leaf_kinds: set[type] = set()  # types found to be leaves, to answer for them at once
 
 
-Leaves = Sequence[Any]
+Leaves: TypeAlias = Sequence[object]
 """What a call was given, in the order of ``flatten``: whatever a program passes."""
 
 
-def flatten(value: Any, leaves: list[Any], is_leaf: Callable[[Any], bool] | None = None) -> Any:
+def flatten(value: Any, leaves: list[object], is_leaf: Callable[[Any], bool] | None = None) -> Any:
     """Append the leaves of ``value`` to ``leaves``; the structure, which compares equal for like values.
 
     Tuples, lists, dicts, named tuples, dataclasses, and tensors that consist of others (``__tensor_flatten__``, as in
@@ -31,7 +34,7 @@ def flatten(value: Any, leaves: list[Any], is_leaf: Callable[[Any], bool] | None
     if kind in _leaf_kinds:
         leaves.append(value)
         return LEAF
-    if kind is tuple or kind is list:
+    if kind in _SEQUENCES:
         return (kind, *[flatten(v, leaves, is_leaf) for v in value])
     if kind in _MAPPINGS:
         # A defaultdict without its factory would be another object.
@@ -53,10 +56,10 @@ def flatten(value: Any, leaves: list[Any], is_leaf: Callable[[Any], bool] | None
 
 def opened(kind: type) -> bool:
     """Whether ``flatten`` takes containers of this type apart."""
-    return kind in (tuple, list, *_MAPPINGS) or (issubclass(kind, tuple) and hasattr(kind, "_fields"))
+    return kind in (*_SEQUENCES, *_MAPPINGS) or (issubclass(kind, tuple) and hasattr(kind, "_fields"))
 
 
-def flatten_call(args: tuple[object, ...], kwargs: dict[str, Any]) -> tuple[Any, Sequence[Any]]:
+def flatten_call(args: tuple[object, ...], kwargs: Mapping[str, object]) -> tuple[Any, Sequence[Any]]:
     """Structure and leaves of the arguments of a call."""
     if not kwargs:
         for a in args:
@@ -68,7 +71,7 @@ def flatten_call(args: tuple[object, ...], kwargs: dict[str, Any]) -> tuple[Any,
     return flatten((args, kwargs), leaves), leaves
 
 
-def direct(args: tuple[object, ...], kwargs: dict[str, Any]) -> dict[int, int | str]:
+def direct(args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[int, int | str]:
     """The arguments of a call that are leaves themselves: leaf number to position or keyword."""
     found: dict[int, int | str] = {}
     leaves: list[Any] = []
@@ -86,7 +89,7 @@ def flat_call(count: int) -> Any:
     return (tuple, (tuple, *(LEAF,) * count), (dict, ()))
 
 
-def unflatten(structure: object, leaves: Sequence[object]) -> Any:
+def unflatten(structure: object, leaves: Leaves) -> Any:
     """The value that ``flatten`` took apart, with ``leaves`` in it."""
     return _build(structure, iter(leaves))
 
@@ -95,7 +98,7 @@ def _build(structure: Any, leaves: Iterator[Any]) -> Any:
     if structure is LEAF:
         return next(leaves)
     kind, *parts = structure
-    if kind is tuple or kind is list:
+    if kind in _SEQUENCES:
         return kind([_build(p, leaves) for p in parts])
     kind, *options = kind if isinstance(kind, tuple) else (kind,)
     if issubclass(kind, tuple):
@@ -123,7 +126,7 @@ def paths(value: Any, prefix: str = "") -> list[str]:
         items = [(f"{prefix}[{k!r}]", v) for k, v in value.items()]
     elif isinstance(value, tuple) and hasattr(value, "_fields"):
         items = [(f"{prefix}.{k}", v) for k, v in zip(value._fields, value, strict=True)]
-    elif kind is tuple or kind is list:
+    elif kind in _SEQUENCES:
         items = [(f"{prefix}[{i}]", v) for i, v in enumerate(value)]
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         items = [(f"{prefix}.{f.name}", getattr(value, f.name)) for f in dataclasses.fields(value)]

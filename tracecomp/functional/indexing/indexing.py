@@ -73,7 +73,7 @@ def _byte_mask(mask: Tensor) -> Tensor:
     return cast(mask, bool_)
 
 
-def _index_tensor(item: Any) -> Tensor:
+def _index_tensor(item: object) -> Tensor:
     if isinstance(item, Tensor):
         number = not item.ndim and item.dtype in (int8, int16)
         if item.dtype not in (int64, int32, uint8, bool_) and not number:
@@ -90,18 +90,18 @@ def _index_tensor(item: Any) -> Tensor:
     return wrap(array)
 
 
-def _is_number(item: Any) -> bool:
+def _is_number(item: object) -> bool:
     """Whether an index entry is a tensor that stands for one whole number."""
     return isinstance(item, Tensor) and not item.ndim and item.dtype not in (bool_, uint8)
 
 
-def _is_basic(item: Any) -> bool:
+def _is_basic(item: object) -> bool:
     if item is None or item is Ellipsis or isinstance(item, slice | bool | int | np.integer):
         return True
     return not isinstance(item, Tensor | np.ndarray | list | tuple | range) and is_index(item)
 
 
-def _consumed(item: Any) -> int:
+def _consumed(item: object) -> int:
     """How many dimensions an index entry uses up."""
     if item is None or item is Ellipsis or isinstance(item, bool):
         return 0
@@ -110,14 +110,14 @@ def _consumed(item: Any) -> int:
     return 1
 
 
-def _entries(key: Any, ndim: int) -> list[Any]:
+def _entries(key: object, ndim: int) -> list[Any]:
     """The index as one entry per dimension (None and masks aside): Ellipsis is spelled out."""
     items = list(key) if isinstance(key, tuple) else [key]
     items = [x if _is_basic(x) else _index_tensor(x) for x in items]
     items = [bool(x) if isinstance(x, Tensor) and x.dtype is bool_ and not x.ndim else x for x in items]
     # A recording keeps the tensor: another call may have another number.
     if modes.recorder is None:
-        items = [int(x._data) if _is_number(x) and not x.is_meta else x for x in items]
+        items = [int(x._data) if isinstance(x, Tensor) and _is_number(x) and not x.is_meta else x for x in items]
     used = sum(map(_consumed, items))
     if used > ndim:
         raise IndexError(f"too many indices for tensor of dimension {ndim}")
@@ -129,7 +129,7 @@ def _entries(key: Any, ndim: int) -> list[Any]:
     return [*items[:at], *fill, *rest]
 
 
-def _resolve(x: Tensor, key: Any) -> tuple[Tensor, Advanced]:
+def _resolve(x: Tensor, key: object) -> tuple[Tensor, Advanced]:
     """The basic part of the index as a view of ``x``, and index tensors for some of its dimensions."""
     # Before all else: a dimension that is not there has no size to compare with.
     if x.ndim == 0 and not isinstance(key, tuple) and isinstance(key, int) and not isinstance(key, bool):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from tracecomp.eager.tensor import Tensor, assign_, wrap
+from tracecomp.eager.tensor import Tensor, assign_, shared, wrap
 from tracecomp.functional.creation.creation import constant
 from tracecomp.functional.dtype_support import ALL
 from tracecomp.functional.elementwise.pointwise import abs, neg, positive
@@ -14,6 +15,9 @@ from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import Number, Operand, cast, operand, with_zero_gradient
 from tracecomp.functional.publish import function, publish
 from tracecomp.functional.shape.shaping import clone
+from tracecomp.functional.shape.strided import as_strided
+from tracecomp.functional.storage import TypedStorage, UntypedStorage
+from tracecomp.ir.types import DType
 
 
 @function(to="Tensor", takes=ALL)
@@ -65,6 +69,40 @@ def zero__(input: Tensor) -> Tensor:
     place = _each_once(input)
     assign_(place, _filled(place, 0))
     return input
+
+
+@function(to="Tensor", takes=ALL)
+def set__(
+    input: Tensor, source: Tensor | TypedStorage | UntypedStorage | None = None, storage_offset: int = 0,
+    size: Sequence[int] | None = None, stride: Sequence[int] | None = None,
+) -> Tensor:  # fmt: skip
+    """Look at the memory of ``source`` from now on: at all of it, or at a strided part; without ``source`` at none.
+
+    RuntimeError for another dtype, and for places outside of the memory.
+    """
+    if source is None:
+        source = wrap(np.empty(0, input.dtype.numpy))
+    if not isinstance(source, Tensor | TypedStorage | UntypedStorage):
+        raise TypeError(f"set_(): argument 'source' must be a Tensor or a storage, not {type(source).__name__}")
+    flat = source.detach() if isinstance(source, Tensor) else _elements(source, input.dtype)
+    if flat.dtype is not input.dtype:
+        raise RuntimeError(f"set_(): expected a source of {input.dtype}, but got one of {flat.dtype}")
+    if size is not None:
+        row_major = tuple(math.prod(size[d + 1 :]) for d in range(len(size)))
+        flat = as_strided(flat, size, row_major if stride is None else stride, storage_offset)
+    elif storage_offset and not isinstance(source, Tensor):
+        flat = flat[storage_offset:]
+    input.data = flat
+    return input
+
+
+def _elements(source: TypedStorage | UntypedStorage, dtype: DType) -> Tensor:
+    """The memory of a storage as a flat tensor."""
+    if isinstance(source, TypedStorage):
+        return shared(source._array)
+    if source.nbytes() % dtype.itemsize:
+        raise RuntimeError(f"set_(): a storage of {source.nbytes()} bytes does not consist of elements of {dtype}")
+    return shared(source._array.view(dtype.numpy))
 
 
 @function(to="Tensor")

@@ -90,7 +90,7 @@ def _memory_for(x: Tensor, offset: int, extent: int) -> tuple[Tensor, int]:
     Also where in it they begin.
     """
     recorder = modes.recorder
-    for base in (x, cast("Tensor | None", x._base if x._linked else None), alias(cast("Tensor", owner(x)[0]))):
+    for base in (x, x._base if x._linked else None, alias(cast("Tensor", owner(x)[0]))):
         if base is None:
             continue
         start = offset - base.storage_offset()

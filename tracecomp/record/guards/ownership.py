@@ -6,6 +6,7 @@ import argparse
 import enum
 import sys
 import sysconfig
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from types import CodeType, SimpleNamespace
@@ -39,7 +40,7 @@ def is_program_file(name: str) -> bool:
     return not name.startswith(_STANDARD)
 
 
-def is_program_code(code: CodeType, space: dict[str, Any]) -> bool:
+def is_program_code(code: CodeType, space: Mapping[str, object]) -> bool:
     """Whether the program's own code runs; what is generated at run time belongs to the module it is made for."""
     module = space.get("__file__")
     name = code.co_filename

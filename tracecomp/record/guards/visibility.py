@@ -15,7 +15,7 @@ import threading
 import weakref
 from array import array
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from functools import cache
 from types import (
     BuiltinFunctionType,
@@ -28,6 +28,7 @@ from types import (
     UnionType,
     WrapperDescriptorType,
 )
+from typing import TypeGuard
 
 import numpy as np
 
@@ -49,7 +50,7 @@ _UNCHANGING: tuple[type, ...] = (
 """Classes written in C whose objects are what they were made as, or which are followed or refused elsewhere."""
 
 
-def is_container(value: object) -> bool:
+def is_container(value: object) -> TypeGuard[Collection[object]]:
     """Whether all that ``value`` holds can be listed by code that is not the program's."""
     if isinstance(value, CONTAINERS):
         return True
