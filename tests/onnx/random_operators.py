@@ -470,8 +470,9 @@ MAKERS: dict[str, Callable[[Chance], Node]] = {
     "DequantizeLinear": _dequantize, "RNN": _recurrent(1), "GRU": _recurrent(3), "LSTM": _recurrent(4),
     "LayerNormalization": _normalized, "GroupNormalization": _groups,
     "InstanceNormalization": _instances,
-    "LRN": _local, "LpNormalization": _norm, "OneHot": _one_hot, "Trilu": _trilu, "Clip": _clip, "DepthToSpace": _blocks,
-    "SpaceToDepth": _space, "ReverseSequence": _reversed, "Unique": _unique, "Compress": _compress, "EyeLike": _eye,
+    "LRN": _local, "LpNormalization": _norm, "OneHot": _one_hot, "Trilu": _trilu, "Clip": _clip,
+    "DepthToSpace": _blocks, "SpaceToDepth": _space,
+    "ReverseSequence": _reversed, "Unique": _unique, "Compress": _compress, "EyeLike": _eye,
     "BatchNormalization": _batches, "Expand": _expand, "Tile": _tile, "Split": _split, "Range": _ranges,
     "BitShift": _shift, "Cast": _cast,
 }  # fmt: skip
