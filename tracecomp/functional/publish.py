@@ -146,7 +146,7 @@ def _as_primitive(name: str, signature: tuple[Any, ...]) -> Callable[..., Any] |
     first, numbers = signature[0], signature[1:]
     if not name or not isinstance(first, np.dtype) or first.kind != "f":
         return None
-    if not all(x is first or x is float for x in numbers):
+    if not all(x is first or (x is float and first.itemsize > 2) for x in numbers):  # half types take numbers unrounded
         return None
     op = OPS[name]
     return lambda *operands: Tensor.__tracecomp_apply__(op, operands, {})
