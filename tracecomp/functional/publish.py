@@ -41,6 +41,7 @@ def function(
     inplace: bool = False,
     composite: bool = False,
     primitive: str = "",
+    prepare: Callable[[tuple[Any, ...]], tuple[Any, ...]] | None = None,
 ) -> Callable[[Function], Function]:
     """Publish a function under its name (one trailing underscore is dropped) and ``aliases``.
 
@@ -48,14 +49,15 @@ def function(
     ``takes`` are the kinds of elements that it has a meaning for. ``inplace`` adds ``name_`` to names without a dot;
     ``composite`` leaves the name as a scope on the nodes it records. Keyword arguments ``axis`` and ``keepdims`` are
     accepted for ``dim`` and ``keepdim``, and ``out`` receives the result. ``primitive`` names the operator that the
-    function is on floating tensors of one type, and on such a tensor and a Python float.
+    function is on floating tensors of one type, and on such a tensor and a Python float. ``prepare`` spells positional
+    arguments in one way before anybody is asked about them.
     """
 
     spaces = to.split()
 
     def decorate(fn: Function) -> Function:
         name = fn.__name__.removesuffix("_")
-        call = _callable(fn, name, takes, composite, primitive)
+        call = _callable(fn, name, takes, composite, primitive, prepare)
         call.__doc__ = _documented(fn, name, spaces, takes)
         for alias in (name, *aliases):
             if "." in alias:
@@ -195,7 +197,10 @@ def _by_position(
     return by_position
 
 
-def _callable(fn: Callable[..., Any], name: str, takes: Kinds, composite: bool, primitive: str) -> Callable[..., Any]:
+def _callable(
+    fn: Callable[..., Any], name: str, takes: Kinds, composite: bool, primitive: str,
+    prepare: Callable[[tuple[Any, ...]], tuple[Any, ...]] | None,
+) -> Callable[..., Any]:  # fmt: skip
     code, kinds = fn.__code__, fn.__annotations__
     positional = code.co_varnames[: code.co_argcount]
     # What a function takes is read off its annotations once, so that a call looks at positions only.
@@ -236,6 +241,7 @@ def _callable(fn: Callable[..., Any], name: str, takes: Kinds, composite: bool, 
 
     def check(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Look at every argument, and run."""
+        args = args if prepare is None else prepare(args)
         for x in (*args, *kwargs.values()) if kwargs else args:
             # Objects with ``__torch_function__`` of their own are rare: one test of the type for each argument.
             if type(x) not in PLAIN:

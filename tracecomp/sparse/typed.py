@@ -35,6 +35,12 @@ TYPED = {
 }
 
 
+@handles("new")
+def _new(x: SparseTensor, *args: Any) -> CooTensor:
+    """A tensor of the type of ``x``, from sizes, or from indices, values and a size."""
+    return TYPED[f"{type_word(x.dtype)}Tensor"](*args)
+
+
 @handles("type")
 def _type(x: SparseTensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     """The name of the type, or a conversion."""

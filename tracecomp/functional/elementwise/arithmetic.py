@@ -291,7 +291,7 @@ def _fitting(name: str, value: Number, kind: str) -> Number:
     return value
 
 
-@function(takes=FLOATS, inplace=True, composite=True)
+@function(takes=FLOATS + COMPLEX, inplace=True, composite=True)
 def lerp(input: Tensor, end: Tensor, weight: Tensor | Number) -> Tensor:
     """``input + weight * (end - input)``, accurate at both ends."""
     if input.dtype is not end.dtype:
@@ -302,7 +302,7 @@ def lerp(input: Tensor, end: Tensor, weight: Tensor | Number) -> Tensor:
         if w.dtype is not input.dtype and w.ndim:
             raise RuntimeError(f"expected dtype {input.dtype} for `weight` but got dtype {w.dtype}")
         w = wide(cast(w, input.dtype))
-        near = prim.lt(prim.abs(w), 0.5)
+        near = prim.lt(w.abs(), 0.5)
         first, second = prim.mul(w, difference), prim.mul(difference, prim.sub(1.0, w))
         return rounded(prim.where(near, prim.add(x, first), prim.sub(y, second)), input)
     if abs(w) < 0.5:
