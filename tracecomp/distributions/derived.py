@@ -58,7 +58,7 @@ class Half(TransformedDistribution):
 class HalfNormal(Half):
     """The absolute value of a normal number of mean 0."""
 
-    def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
+    def __init__(self, scale: Tensor | float, validate_args: bool | None = None) -> None:
         super().__init__(Normal(0, scale, validate_args=False), validate_args)
 
     @property
@@ -73,7 +73,7 @@ class HalfNormal(Half):
 class HalfCauchy(Half):
     """The absolute value of a Cauchy number of location 0; mean and variance are infinite."""
 
-    def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
+    def __init__(self, scale: Tensor | float, validate_args: bool | None = None) -> None:
         super().__init__(Cauchy(0, scale, validate_args=False), validate_args)
 
     @property
@@ -92,7 +92,7 @@ class Gumbel(TransformedDistribution):
     loc: Any
     scale: Any
 
-    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
+    def __init__(self, loc: Tensor | float, scale: Tensor | float, validate_args: bool | None = None) -> None:
         self.loc, self.scale = broadcast_all(loc, scale)
         info = T.finfo(self.loc.dtype)
         inside = T.full_like(self.loc, info.tiny), T.full_like(self.loc, 1 - info.eps)
@@ -115,7 +115,7 @@ class Gumbel(TransformedDistribution):
     def variance(self) -> Tensor:
         return math.pi**2 / 6 * self.scale**2
 
-    def _place(self, value: Any) -> Any:
+    def _place(self, value: Tensor) -> Any:
         self._validate_sample(value)
         return (value - self.loc) / self.scale
 
@@ -142,7 +142,7 @@ class Weibull(TransformedDistribution):
     scale: Any
     concentration: Any
 
-    def __init__(self, scale: Any, concentration: Any, validate_args: bool | None = None) -> None:
+    def __init__(self, scale: Tensor | float, concentration: Tensor | float, validate_args: bool | None = None) -> None:
         self.scale, self.concentration = broadcast_all(scale, concentration)
         base = Exponential(T.ones_like(self.scale), validate_args=False)
         bent = PowerTransform(self.concentration.reciprocal())
@@ -191,7 +191,7 @@ class Pareto(TransformedDistribution):
     scale: Any
     alpha: Any
 
-    def __init__(self, scale: Any, alpha: Any, validate_args: bool | None = None) -> None:
+    def __init__(self, scale: Tensor | float, alpha: Tensor | float, validate_args: bool | None = None) -> None:
         self.scale, self.alpha = broadcast_all(scale, alpha)
         base = Exponential(self.alpha, validate_args=False)
         super().__init__(base, [ExpTransform(), AffineTransform(0, self.scale)], validate_args)
@@ -236,7 +236,7 @@ class InverseGamma(TransformedDistribution):
     concentration: Any
     rate: Any
 
-    def __init__(self, concentration: Any, rate: Any, validate_args: bool | None = None) -> None:
+    def __init__(self, concentration: Tensor | float, rate: Tensor | float, validate_args: bool | None = None) -> None:
         base = Gamma(concentration, rate, validate_args=False)
         self.concentration, self.rate = base.concentration, base.rate
         super().__init__(base, PowerTransform(-1), validate_args)
@@ -282,7 +282,9 @@ class Kumaraswamy(TransformedDistribution):
     concentration1: Any
     concentration0: Any
 
-    def __init__(self, concentration1: Any, concentration0: Any, validate_args: bool | None = None) -> None:
+    def __init__(
+        self, concentration1: Tensor | float, concentration0: Tensor | float, validate_args: bool | None = None
+    ) -> None:
         self.concentration1, self.concentration0 = broadcast_all(concentration1, concentration0)
         base = Uniform(T.zeros_like(self.concentration0), T.ones_like(self.concentration0), validate_args=False)
         b, a = self.concentration0.reciprocal(), self.concentration1.reciprocal()
