@@ -510,7 +510,8 @@ def test_a_graph_can_be_broken_by_hand_and_explained() -> None:
         return y + 1
 
     found = torch._dynamo.explain(f)(torch.ones(2))
-    assert (found.graph_count, found.graph_break_count, found.op_count) == (2, 1, 2)
+    assert (found.graph_count, found.graph_break_count) == (2, 1)
+    assert ["mul" in ops for ops in found.ops_per_graph] == [True, False] and found.op_count >= 2
     assert "by hand" in found.break_reasons[0].reason
     with pytest.raises(CaptureError, match="graph_break"):
         torch.compile(f, fullgraph=True)(torch.ones(2))

@@ -137,7 +137,7 @@ def explain(f: Callable[..., Any], *extra_args: Any, **extra_kwargs: Any) -> Cal
     >>> import tracecomp as torch
     >>> found = torch._dynamo.explain(lambda x: (x * 2).sum())(torch.ones(3))
     >>> found.graph_count, found.graph_break_count, found.ops_per_graph
-    (1, 0, [['mul', 'sum']])
+    (1, 0, [['full', 'mul', 'sum']])
     """
 
     def tell(*args: Any, **kwargs: Any) -> ExplainOutput:
