@@ -16,6 +16,7 @@ from tests.replay.corpus import Recorded
 from tracecomp.base import config
 from tracecomp.ir.graph import Graph
 from tracecomp.ir.loop_printer import kernel_key, print_program
+from tracecomp.ir.loop_verify import verify_program
 from tracecomp.ir.parser import parse_graph
 from tracecomp.ir.printer import print_graph
 from tracecomp.ir.program import Program, call_steps
@@ -53,7 +54,8 @@ def _built(recorded: Recorded, machine: Machine) -> Built:
 
 
 def _reads_back(recorded: Recorded, built: Built) -> None:
-    """Refuse a graph or a program whose text, read and printed again, is another one."""
+    """Refuse a graph or a program that is not well formed, or whose text, read and printed again, is another one."""
+    verify_program(built.program)
     for stage in built.stages:
         text = print_graph(stage.state)
         assert print_graph(parse_graph(text)) == text, f"{recorded.name}: graph after {stage.name}"
