@@ -7,6 +7,7 @@ from typing import Any
 import tracecomp as torch
 from tracecomp import distributed as dist
 from tracecomp import nn
+from tracecomp.distributed.fsdp import fully_shard
 from tracecomp.nn import functional as F
 from tracecomp.nn.parallel import DistributedDataParallel
 
@@ -32,8 +33,38 @@ def trained(compiled: bool) -> tuple[list[Any], Any]:
     return [*losses, *(p.detach() for p in model.parameters())], run
 
 
+def sharded(compiled: bool) -> tuple[list[Any], Any]:
+    torch.manual_seed(3)
+    net = nn.Sequential(nn.Linear(7, 33), nn.Tanh(), nn.Linear(33, 5))
+    model = fully_shard(nn.Sequential(fully_shard(net[0]), net[1], fully_shard(net[2])))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+
+    def step(x: Any, y: Any) -> Any:
+        F.cross_entropy(model(x), y).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    run = torch.compile(step, fullgraph=True) if compiled else step
+    for i in range(4):
+        torch.manual_seed(i + 10 * dist.get_rank())
+        run(torch.randn(12, 7), torch.randint(0, 5, (12,)))
+    return [p.full_tensor() for p in model.parameters()], run
+
+
+def check_sharded() -> None:
+    eager, _ = sharded(False)
+    compiled, run = sharded(True)
+    for a, b in zip(eager, compiled, strict=True):
+        torch.testing.assert_close(a, b, rtol=2e-4, atol=2e-5)
+    nodes = [str(node.op.name) for node in run.graphs[0].live_nodes()]
+    # weights of two layers, then four gradients for their norm
+    assert len(run.graphs) == 1 and nodes.count("all_gather") == 2 + 4 and nodes.count("reduce_scatter") == 2, nodes
+
+
 def main() -> None:
     dist.init_process_group("gloo")
+    check_sharded()
     eager, _ = trained(False)
     compiled, run = trained(True)
     for a, b in zip(eager, compiled, strict=True):

@@ -572,6 +572,91 @@ def zero_redundancy_loads_a_whole_state(torch: Any, dist: Any, rank: int, size: 
     return rounded(torch, inner.parameters()), optimizer.param_groups[0]["lr"]
 
 
+def fsdp(torch: Any) -> Any:
+    return importlib.import_module(f"{torch.__name__}.distributed.fsdp")
+
+
+def sharded(torch: Any, rank: int, **options: Any) -> Any:
+    """A model whose first layer has more rows than its last one, which has fewer than there are processes."""
+    nn, fully_shard = torch.nn, fsdp(torch).fully_shard
+    model = net(torch, 0, nn.Linear(4, 7), nn.Tanh(), nn.Linear(7, 2))
+    fully_shard(model[0], **options)
+    fully_shard(model[2], **options)
+    return fully_shard(model, **options)
+
+
+def gathered(torch: Any, tensors: Any) -> Any:
+    return rounded(torch, [t.full_tensor() if hasattr(t, "full_tensor") else t for t in tensors])
+
+
+@program
+def fully_sharded_trains(torch: Any, dist: Any, rank: int, size: int) -> Any:
+    model = sharded(torch, rank)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
+    for step in range(3):
+        model(batch(torch, rank, step, 5, 4)).square().mean().backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+        optimizer.step()
+        optimizer.zero_grad()
+    return gathered(torch, model.parameters()), [*model.state_dict()], type(model[0]).__name__
+
+
+@program
+def fully_sharded_keeps_whole_parameters(torch: Any, dist: Any, rank: int, size: int) -> Any:
+    model = sharded(torch, rank, reshard_after_forward=False)
+    model(batch(torch, rank, 0, 5, 4)).square().mean().backward()
+    return gathered(torch, [p.grad for p in model.parameters()])
+
+
+@program
+def fully_sharded_accumulates(torch: Any, dist: Any, rank: int, size: int) -> Any:
+    model = sharded(torch, rank)
+    for step in range(3):
+        model.set_requires_gradient_sync(step == 2)
+        model(batch(torch, rank, step, 5, 4)).square().mean().backward()
+    return gathered(torch, [p.grad for p in model.parameters()])
+
+
+@program
+def fully_sharded_states_are_whole_on_demand(torch: Any, dist: Any, rank: int, size: int) -> Any:
+    states = importlib.import_module(f"{torch.__name__}.distributed.checkpoint.state_dict")
+    model = sharded(torch, rank)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
+    model(batch(torch, rank, 0, 5, 4)).square().mean().backward()
+    optimizer.step()
+    options = states.StateDictOptions(full_state_dict=True)
+    weights, state = states.get_state_dict(model, optimizer, options=options)
+    other = sharded(torch, rank)
+    second = torch.optim.AdamW(other.parameters(), lr=0.5)
+    states.set_state_dict(
+        other, second, model_state_dict=weights, optim_state_dict=state,
+        options=states.StateDictOptions(full_state_dict=True),
+    )  # fmt: skip
+    moments = {k: gathered(torch, [v["exp_avg"]]) for k, v in sorted(state["state"].items())}
+    return gathered(torch, weights.values()), moments, gathered(torch, other.parameters()), second.param_groups[0]["lr"]
+
+
+@program
+def a_whole_parameter_while_it_is_unsharded(torch: Any, dist: Any, rank: int, size: int) -> Any:
+    model = sharded(torch, rank)
+    model[0].unshard()
+    whole = tuple(model[0].weight.shape), rounded(torch, [model[0].weight])
+    model[0].reshard()
+    return whole, gathered(torch, [model[0].weight])
+
+
+@program
+def scalars_cannot_be_sharded(torch: Any, dist: Any, rank: int, size: int) -> Any:
+    module = torch.nn.Module()
+    module.scale = torch.nn.Parameter(torch.tensor(1.0))
+    fsdp(torch).fully_shard(module)
+
+
+@program
+def lists_of_modules_cannot_be_sharded(torch: Any, dist: Any, rank: int, size: int) -> Any:
+    fsdp(torch).fully_shard(torch.nn.ModuleList([torch.nn.Linear(2, 2)]))
+
+
 @program
 def gradients_through_collectives(torch: Any, dist: Any, rank: int, size: int) -> Any:
     functional = importlib.import_module(f"{torch.__name__}.distributed.nn.functional")

@@ -137,8 +137,7 @@ class Group:
         total = self.size() if total is None else total
         first = leaves[0]
         combine.check(op, first.dtype)
-        leafs = "" if total == self.size() else f" in {total} leaves"
-        call = self._enter(f"all_reduce({op.name}, {_type(first)}{leafs})")
+        call = self._enter(f"all_reduce({op.name}, {_type(first)}{self._in_leaves(total)})")
         own = combine.share(total, self.place, self.size())
         known = _subtrees(op, leaves, own, total)
         if self.size() == 1:
@@ -180,12 +179,23 @@ class Group:
         call.end()
         return self._of_processes(op, arrays)
 
-    def reduce_scatter(self, arrays: Sequence[Array], op: ReduceOp) -> Array:
-        """``arrays[rank]`` of all processes combined, at each process its own."""
+    def reduce_scatter(self, arrays: Sequence[Array], op: ReduceOp, total: int | None = None) -> Array:
+        """The arrays that all processes have for this one combined, along the tree over all ``total`` leaves.
+
+        ``arrays`` has, leaf by leaf, one array for every process. Leaves are shared out as in ``all_reduce``.
+        """
+        total = self.size() if total is None else total
         like = arrays[self.place]
         combine.check(op, like.dtype)
-        call = self._enter(f"reduce_scatter({op.name}, {', '.join(_type(a) for a in arrays)})")
-        return self._of_processes(op, [_like(like, body) for body in call.exchange(arrays)])
+        types = ", ".join(map(_type, arrays[: self.size()]))
+        call = self._enter(f"reduce_scatter({op.name}, {types}{self._in_leaves(total)})")
+        own = combine.share(total, self.place, self.size())
+        to = [_joined(_subtrees(op, arrays[r :: self.size()], own, total)) for r in range(self.size())]
+        result = self._evaluated(op, call.exchange(to), like.dtype, total).reshape(like.shape)
+        return combine.finished(op, result, total)
+
+    def _in_leaves(self, total: int) -> str:
+        return "" if total == self.size() else f" in {total} leaves"
 
     def _of_processes(self, op: ReduceOp, arrays: Sequence[Array]) -> Array:
         result = combine.evaluated(op, (0, self.size()), combine.of_leaves(op, arrays))

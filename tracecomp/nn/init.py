@@ -14,6 +14,7 @@ from tracecomp.eager.rng import Generator
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.functional.linalg.factors import qr
+from tracecomp.nn.sharding import ShardedTensor
 
 _GAINS = {
     "linear": 1.0, "conv1d": 1.0, "conv2d": 1.0, "conv3d": 1.0, "conv_transpose1d": 1.0, "conv_transpose2d": 1.0,
@@ -54,12 +55,20 @@ _calculate_correct_fan = _fan
 
 
 def _initializer(fn: Callable[..., None]) -> Callable[..., Tensor]:
-    """``fn`` without gradients, giving its tensor back; a tensor without elements is left alone."""
+    """``fn`` without gradients, giving its tensor back; a tensor without elements is left alone.
+
+    Of a sharded tensor the whole is initialised, in every process alike, and its rows are kept.
+    """
 
     @functools.wraps(fn)
     def run(tensor: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         with no_grad():
-            fn(tensor, *args, **kwargs)
+            if isinstance(tensor, ShardedTensor):
+                whole = T.empty(tensor.sharding.shape, dtype=tensor.dtype)
+                fn(whole, *args, **kwargs)
+                tensor.copy_(tensor.sharding.own(whole))
+            else:
+                fn(tensor, *args, **kwargs)
         return tensor
 
     return run

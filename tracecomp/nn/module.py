@@ -15,6 +15,7 @@ from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.nn.hooks import ModuleHooks
 from tracecomp.nn.parameter import Buffer, Parameter, is_lazy
+from tracecomp.nn.sharding import remade
 from tracecomp.nn.state import EXTRA_STATE, IncompatibleKeys, ModuleState
 from tracecomp.nn.tree import ModuleTree
 
@@ -37,7 +38,7 @@ class _Running(threading.local):
 _running = _Running()
 
 
-def typename(value: Any) -> str:
+def typename(value: object) -> str:
     """The class of ``value`` as messages spell it: ``torch.FloatTensor``, ``builtins.int`` becomes ``int``."""
     if isinstance(value, Tensor):
         return str(value.type())
@@ -81,7 +82,7 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
             return self._call_recorded(args, kwargs)
         return self._call_with_hooks(args, kwargs) if self._has_hooks else self.forward(*args, **kwargs)
 
-    def _call_recorded(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _call_recorded(self, args: tuple[Any, ...], kwargs: dict[str, object]) -> Any:
         """The call under a scope that is this module's path below the module that contains it."""
         module_changes.ran(self)
         outer, before = _running.names, _running.path
@@ -174,7 +175,7 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
         for name in _HOOK_TABLES:
             self.__dict__.setdefault(name, OrderedDict())
 
-    def _check_name(self, kind: str, name: Any, table: Mapping[str, Any]) -> None:
+    def _check_name(self, kind: str, name: object, table: Mapping[str, object]) -> None:
         if not isinstance(name, str):
             raise TypeError(f"{kind} name should be a string. Got {typename(name)}")
         if hasattr(self, name) and name not in table:
@@ -244,7 +245,7 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
             if found.device == param.device:
                 param.data = found
             else:  # memory is no data of a parameter without it, nor the reverse
-                self._parameters[name] = param = type(param)(found, param.requires_grad)
+                self._parameters[name] = param = remade(param, found)
             if grad is not None:
                 param.grad = grad
         for name, buffer in self._buffers.items():

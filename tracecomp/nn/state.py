@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from tracecomp.autograd import no_grad
 from tracecomp.eager.tensor import Tensor
 from tracecomp.nn.parameter import Parameter, is_lazy
+from tracecomp.nn.sharding import of_whole, remade
 from tracecomp.utils.hooks import RemovableHandle, register
 
 EXTRA_STATE = "_extra_state"
@@ -128,13 +129,14 @@ class ModuleState:
         """``hook(module, incompatible_keys)`` after loading; it may edit the two lists."""
         return register(self._load_state_dict_post_hooks, hook)
 
-    def _load_tensor(self, name: str, key: str, own: Tensor, given: Any, assign: bool, errors: list[str]) -> None:
+    def _load_tensor(self, name: str, key: str, own: Tensor, given: object, assign: bool, errors: list[str]) -> None:
         if not isinstance(given, Tensor):
             errors.append(
                 f'While copying the parameter named "{key}", expected torch.Tensor or Tensor-like object '
                 f"from checkpoint but received {type(given)}"
             )
             return
+        given = of_whole(own, given)
         if not is_lazy(own) and tuple(given.shape) != tuple(own.shape):
             errors.append(
                 f"size mismatch for {key}: copying a param with shape {given.shape} from checkpoint, "
@@ -143,7 +145,7 @@ class ModuleState:
             return
         if assign:
             if isinstance(own, Parameter) and not isinstance(given, Parameter):
-                given = Parameter(given, requires_grad=own.requires_grad)
+                given = remade(own, given)
             setattr(self, name, given)
             return
         if own.is_meta and not given.is_meta:
@@ -156,7 +158,7 @@ class ModuleState:
         try:
             with no_grad():
                 own.copy_(given)
-        except Exception as error:
+        except Exception as error:  # a subclass's copy_ may raise anything; PyTorch gathers the texts of all
             errors.append(
                 f'While copying the parameter named "{key}", whose dimensions in the model are {own.shape} and '
                 f"whose dimensions in the checkpoint are {given.shape}, an exception occurred : {error.args}."

@@ -144,6 +144,8 @@ class RMSprop(Optimizer):
 class Adafactor(Optimizer):
     """Squares kept as row and column sums (Shazeer and Stern 2018)."""
 
+    elementwise = False
+
     def __init__(
         self, params: ParamsT, lr: Scalar = 1e-2, beta2_decay: float = -0.8,
         eps: tuple[float | None, float] = (None, 1e-3),

@@ -120,6 +120,8 @@ def _zoom(
 class LBFGS(Optimizer):
     """Quasi-Newton steps from the last gradients (Nocedal 1980). ``step`` needs a closure; one parameter group."""
 
+    elementwise = False
+
     def __init__(
         self, params: ParamsT, lr: Scalar = 1, max_iter: int = 20, max_eval: int | None = None,
         tolerance_grad: float = 1e-7,

@@ -34,6 +34,8 @@ def orthogonalize(grad: Tensor, coefficients: Coefficients, steps: int, eps: flo
 class Muon(Optimizer):
     """Momentum SGD whose update is orthogonalised; every parameter must be a matrix (ValueError otherwise)."""
 
+    elementwise = False
+
     def __init__(
         self, params: ParamsT, lr: Scalar = 1e-3, weight_decay: float = 0.1, momentum: float = 0.95,
         nesterov: bool = True,

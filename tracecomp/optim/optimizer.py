@@ -7,6 +7,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from tracecomp.base.errors import at_user_line
 from tracecomp.base.interrupts import uninterrupted
 from tracecomp.eager.device import strided
 from tracecomp.eager.modes import enable_grad, modes, module_changes, no_grad, scope
@@ -14,6 +15,7 @@ from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.functional.default_dtype import default_dtype
 from tracecomp.ir.types import float32, float64
+from tracecomp.nn.sharding import ShardedTensor, marked, of_whole
 from tracecomp.optim.options import Group, active
 from tracecomp.utils.hooks import RemovableHandle, register
 
@@ -70,6 +72,8 @@ class Optimizer:
 
     takes_sparse = False
     """Whether ``_update`` has a meaning for sparse gradients."""
+    elementwise = True
+    """Whether every element of a parameter is updated by itself, so that rows of it can be."""
 
     def __init__(self, params: ParamsT, defaults: Group) -> None:
         if isinstance(params, Tensor):
@@ -134,6 +138,10 @@ class Optimizer:
                 raise TypeError(f"optimizer can only optimize Tensors, but one of the params is {type(param).__name__}")
             if not self.defaults.get("differentiable") and not param.is_leaf:
                 raise ValueError("can't optimize a non-leaf Tensor")
+            if isinstance(param, ShardedTensor) and not self.elementwise:
+                raise NotImplementedError(
+                    at_user_line(f"{type(self).__name__} needs whole parameters, and these are sharded by fully_shard")
+                )
         param_group["params"] = listed
         for name, default in self.defaults.items():
             if default is required and name not in param_group:
@@ -253,7 +261,7 @@ class Optimizer:
             {**{k: v for k, v in group.items() if k != "params"}, "params": [number[id(p)] for p in group["params"]]}
             for group in self.param_groups
         ]
-        state = {number[id(k)] if isinstance(k, Tensor) else k: v for k, v in self.state.items()}
+        state = {number[id(k)] if isinstance(k, Tensor) else k: _told(k, v) for k, v in self.state.items()}
         result = {"state": state, "param_groups": groups}
         for hook in self._hooks_of("_save_post"):
             result = hook(self, result) or result
@@ -288,9 +296,18 @@ class Optimizer:
             hook(self)
 
 
+def _told(param: object, state: Any) -> Any:
+    """The state of one parameter; where that is sharded, tensors of its shape say so."""
+    if not isinstance(param, ShardedTensor):
+        return state
+    rows = {k for k, v in state.items() if isinstance(v, Tensor) and v.shape == param.shape}
+    return {k: marked(v.detach(), param.sharding) if k in rows else v for k, v in state.items()}
+
+
 def _restore(param: Tensor, value: object, key: str = "") -> Any:
     """A copy of saved state, floating tensors but the step counter in the parameter's dtype."""
     if isinstance(value, Tensor):
+        value = of_whole(param, value)
         return value.clone() if key == "step" or not param.is_floating_point() else value.to(param.dtype).clone()
     if isinstance(value, dict):
         return {k: _restore(param, v, k) for k, v in value.items()}

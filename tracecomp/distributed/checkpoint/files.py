@@ -1,8 +1,8 @@
 """Checkpoints that N processes write and M processes read.
 
-A checkpoint is a folder. Every process writes one file with the values that fall to it; then rank 0 replaces
-``metadata.json``, which says which file has which value. So a checkpoint changes at once when all files are there, and
-a process that dies while writing leaves the last one as it was.
+A checkpoint is a folder. Every process writes one file with the values that fall to it, of sharded tensors the
+rows that it has; then rank 0 replaces ``metadata.json``, which says which file has which value. So a checkpoint changes
+at once when all files are there, and a process that dies while writing leaves the last one as it was.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,20 +21,28 @@ from tracecomp.distributed.objects import all_gather_object
 from tracecomp.distributed.processes import barrier, group_of, is_initialized
 from tracecomp.eager.modes import no_grad
 from tracecomp.eager.tensor import Tensor, own
+from tracecomp.functional import names as T
 from tracecomp.futures import Future
+from tracecomp.nn.sharding import ShardedTensor, Sharding, marked
+from tracecomp.optim.optimizer import Optimizer
 from tracecomp.serialization import files
 
 _METADATA = "metadata.json"
 _FORMAT = 1
+"""The version of this layout; a reader refuses another."""
 Key = tuple[Any, ...]
 """Where a value stands: keys of dictionaries and places in lists, from the outside."""
+
+
+_Rows = tuple[int, int, tuple[int, ...]]
+"""Which rows of a tensor of which shape."""
 
 
 class CheckpointException(RuntimeError):
     """A checkpoint cannot be read, or has not what is asked for."""
 
 
-def _leaves(value: Any, at: Key = ()) -> Iterator[tuple[Key, Any]]:
+def _leaves(value: object, at: Key = ()) -> Iterator[tuple[Key, Any]]:
     """Values that are no dictionaries, and lists in which there are tensors, with where they stand."""
     value = _stateless(value)
     if isinstance(value, Mapping):
@@ -47,7 +55,7 @@ def _leaves(value: Any, at: Key = ()) -> Iterator[tuple[Key, Any]]:
         yield at, value
 
 
-def _is_stateful(value: Any) -> bool:
+def _is_stateful(value: object) -> bool:
     return not isinstance(value, Tensor) and hasattr(value, "state_dict") and hasattr(value, "load_state_dict")
 
 
@@ -64,8 +72,8 @@ def _text(key: Key) -> str:
 
 
 def save(
-    state_dict: Mapping[str, Any], *, checkpoint_id: str | os.PathLike[str] | None = None, storage_writer: Any = None,
-    planner: Any = None, process_group: Any = None, no_dist: bool = False,
+    state_dict: Mapping[str, Any], *, checkpoint_id: str | os.PathLike[str] | None = None,
+    storage_writer: object = None, planner: object = None, process_group: Group | None = None, no_dist: bool = False,
 ) -> None:  # fmt: skip
     """Write ``state_dict``, nested dictionaries of tensors, values and objects with state, as a checkpoint.
 
@@ -75,17 +83,20 @@ def save(
     folder = _folder(checkpoint_id, storage_writer)
     group = None if no_dist or not is_initialized() else group_of(process_group)
     values = {_text(key): value for key, value in _leaves(state_dict)}
-    every = _everyone(group, {text: _size(value) for text, value in values.items()})
+    rows = {text: value for text, value in values.items() if isinstance(value, ShardedTensor)}
+    every = _everyone(group, {text: _size(value) for text, value in values.items() if text not in rows})
+    spread = _everyone(group, {text: _rows_of(value.sharding) for text, value in rows.items()})
     token = _everyone(group, secrets.token_hex(8))[0]
     owner = _owners(every)
     place = 0 if group is None else group.rank()
     folder.mkdir(parents=True, exist_ok=True)
     mine = {text: values[text] for text, rank in owner.items() if rank == place}
+    mine |= {text: value.to_local() for text, value in rows.items()}
     write_file(folder / _file(place, token), lambda out: files.save(mine, out))
     if group is not None:
         barrier(group)
     if place == 0:
-        _replace(folder, token, owner)
+        _replace(folder, token, owner, spread)
     if group is not None:
         barrier(group)
 
@@ -98,7 +109,7 @@ def async_save(state_dict: Mapping[str, Any], **options: Any) -> Future[None]:
     return done
 
 
-def _everyone(group: Group | None, value: Any) -> list[Any]:
+def _everyone(group: Group | None, value: object) -> list[Any]:
     if group is None:
         return [value]
     found: list[Any] = [None] * group.size()
@@ -106,7 +117,7 @@ def _everyone(group: Group | None, value: Any) -> list[Any]:
     return found
 
 
-def _size(value: Any) -> int:
+def _size(value: object) -> int:
     return value.nbytes if isinstance(value, Tensor) else 0
 
 
@@ -127,11 +138,20 @@ def _file(rank: int, token: str) -> str:
     return f"rank{rank}-{token}.pt"
 
 
-def _replace(folder: Path, token: str, owner: Mapping[str, int]) -> None:
+def _rows_of(sharding: Sharding) -> _Rows:
+    return sharding.start, sharding.stop, sharding.shape
+
+
+def _replace(folder: Path, token: str, owner: Mapping[str, int], spread: Sequence[Mapping[str, _Rows]]) -> None:
     """Let the folder be the new checkpoint, and remove files of older ones."""
     entries = {text: _file(rank, token) for text, rank in owner.items()}
-    text = json.dumps({"format": _FORMAT, "entries": entries}).encode()
-    write_file(folder / _METADATA, lambda out: out.write(text))
+    rows: dict[str, Any] = {}
+    for rank, found in enumerate(spread):
+        for text, (start, stop, shape) in found.items():
+            entry = rows.setdefault(text, {"shape": shape, "parts": []})
+            entry["parts"].append([_file(rank, token), start, stop])
+    told = json.dumps({"format": _FORMAT, "entries": entries, "rows": rows}).encode()
+    write_file(folder / _METADATA, lambda out: out.write(told))
     for path in folder.glob("rank*.pt"):
         if token not in path.name:
             with suppress(OSError):
@@ -142,8 +162,8 @@ def _replace(folder: Path, token: str, owner: Mapping[str, int]) -> None:
 
 
 def load(
-    state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str] | None = None, storage_reader: Any = None,
-    planner: Any = None, process_group: Any = None, no_dist: bool = False,
+    state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str] | None = None, storage_reader: object = None,
+    planner: object = None, process_group: Group | None = None, no_dist: bool = False,
 ) -> None:  # fmt: skip
     """Fill ``state_dict`` from a checkpoint, whatever number of processes has written it.
 
@@ -169,28 +189,60 @@ class _Values:
             raise CheckpointException(f"{folder}: a checkpoint of format {found.get('format')}, expected {_FORMAT}")
         self._folder = folder
         self._files: dict[str, str] = found["entries"]
+        self._rows: dict[str, Any] = found.get("rows", {})
         self._read: dict[str, dict[str, Any]] = {}
-        self.places = [tuple(json.loads(text)) for text in self._files]
+        self.places = [tuple(json.loads(text)) for text in (*self._files, *self._rows)]
 
-    def __getitem__(self, key: Key) -> Any:
-        text = _text(key)
-        if text not in self._files:
-            raise CheckpointException(f"Missing key in checkpoint state_dict: {'.'.join(map(str, key))}.")
-        name = self._files[text]
+    def _of_file(self, name: str, text: str) -> Any:
         if name not in self._read:
             self._read[name] = files.load(self._folder / name, mmap=True)
         return self._read[name][text]
 
-    def below(self, at: Key) -> Any:
-        """Everything that stands below a key, in dictionaries and lists."""
+    def __getitem__(self, key: Key) -> Any:
+        text = _text(key)
+        if text in self._rows:
+            return self.rows(key, 0, self._rows[text]["shape"][0])
+        if text not in self._files:
+            raise CheckpointException(f"Missing key in checkpoint state_dict: {'.'.join(map(str, key))}.")
+        return self._of_file(self._files[text], text)
+
+    def shape(self, key: Key) -> tuple[int, ...] | None:
+        """The shape of a tensor as a whole; None for another value."""
+        text = _text(key)
+        if text in self._rows:
+            return tuple(self._rows[text]["shape"])
+        value = self[key]
+        return tuple(value.shape) if isinstance(value, Tensor) else None
+
+    def rows(self, key: Key, start: int, stop: int) -> Tensor:
+        """Some rows of a tensor, of which nothing else is read."""
+        text = _text(key)
+        if text not in self._rows:
+            whole: Tensor = self[key]
+            return whole[start:stop]
+        pieces = []
+        for name, first, last in self._rows[text]["parts"]:
+            low, high = max(start, first), min(stop, last)
+            if low < high:
+                pieces.append(self._of_file(name, text)[low - first : high - first])
+        if pieces:
+            return T.cat(pieces)
+        rows: Tensor = self._of_file(self._rows[text]["parts"][0][0], text)
+        return rows[:0]
+
+    def below(self, at: Key, sharding_of: Callable[[Key], Sharding | None] = lambda key: None) -> Any:
+        """Everything that stands below a key, in dictionaries and lists; rows where there is a sharding."""
         keys = [key for key in self.places if key[: len(at)] == at]
         if keys == [at]:
-            return self[at]
+            sharding = sharding_of(at)
+            if sharding is None or self.shape(at) != sharding.shape:
+                return self[at]
+            return marked(own(self.rows(at, sharding.start, sharding.stop)), sharding)
         if not keys:
             raise CheckpointException(f"Missing key in checkpoint state_dict: {'.'.join(map(str, at))}.")
         found: dict[Any, Any] = {}
         for step in dict.fromkeys(key[len(at)] for key in keys):
-            found[step] = self.below((*at, step))
+            found[step] = self.below((*at, step), sharding_of)
         is_list = list(found) == list(range(len(found))) and at[-1] == "param_groups"
         return list(found.values()) if is_list else found
 
@@ -198,17 +250,19 @@ class _Values:
 def _filled(value: Any, at: Key, values: _Values) -> Any:
     """``value`` with what the checkpoint has in its place."""
     if _is_stateful(value):
-        value.load_state_dict(values.below(at))
+        value.load_state_dict(_state_of(value, at, values))
         return value
     if isinstance(value, Tensor):
-        saved = values[at]
-        if not isinstance(saved, Tensor) or saved.shape != value.shape:
-            shape = list(saved.shape) if isinstance(saved, Tensor) else type(saved).__name__
+        sharding = value.sharding if isinstance(value, ShardedTensor) else None
+        shape = tuple(value.shape) if sharding is None else sharding.shape
+        has = values.shape(at)
+        if has != shape:
             raise CheckpointException(
-                f"{'.'.join(map(str, at))}: the checkpoint has {shape} where {list(value.shape)} is expected"
+                f"{'.'.join(map(str, at))}: the checkpoint has {'no tensor' if has is None else list(has)} where "
+                f"{list(shape)} is expected"
             )
         with no_grad():
-            value.copy_(own(saved))
+            value.copy_(own(values[at] if sharding is None else values.rows(at, sharding.start, sharding.stop)))
         return value
     if isinstance(value, dict):
         if not value:
@@ -217,6 +271,19 @@ def _filled(value: Any, at: Key, values: _Values) -> Any:
     if isinstance(value, list) and any(isinstance(v, Tensor | dict) for v in value):
         return [_filled(inner, (*at, place), values) for place, inner in enumerate(value)]
     return values[at]
+
+
+def _state_of(value: Any, at: Key, values: _Values) -> Any:
+    """The state that the checkpoint has for an object; of sharded tensors only rows of this process are read."""
+    if isinstance(value, Optimizer):
+        params = [p for g in value.param_groups for p in g["params"]]
+        shardings = {i: p.sharding for i, p in enumerate(params) if isinstance(p, ShardedTensor)}
+        return values.below(at, lambda key: shardings.get(key[len(at) + 1]) if len(key) > len(at) + 2 else None)
+    mine = value.state_dict()
+    shardings = (
+        {k: v.sharding for k, v in mine.items() if isinstance(v, ShardedTensor)} if isinstance(mine, dict) else {}
+    )
+    return values.below(at, lambda key: shardings.get(key[-1]))
 
 
 class FileSystemWriter:

@@ -3,11 +3,93 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
 
+from tracecomp.distributed.collectives import broadcast
+from tracecomp.distributed.objects import broadcast_object_list
+from tracecomp.distributed.processes import get_rank, is_initialized
+from tracecomp.eager.tensor import Tensor
+from tracecomp.functional import names as T
 from tracecomp.nn.module import Module
 from tracecomp.nn.parallel.distributed import DistributedDataParallel
+from tracecomp.nn.sharding import ShardedTensor
 from tracecomp.optim.optimizer import Optimizer
+
+Optimizers: TypeAlias = Optimizer | Iterable[Optimizer]
+
+
+@dataclass
+class StateDictOptions:
+    """How states are given and taken.
+
+    ``full_state_dict``: sharded tensors as whole ones, in all processes, or with ``cpu_offload`` in rank 0 alone, the
+    others getting nothing. ``broadcast_from_rank0``: what is loaded is what rank 0 has.
+    """
+
+    full_state_dict: bool = False
+    cpu_offload: bool = False
+    broadcast_from_rank0: bool = False
+    strict: bool = True
+
+
+def _given(state: Any, options: StateDictOptions | None) -> Any:
+    """``state`` as the options ask for it; collective where it becomes whole."""
+    if options is None or not options.full_state_dict:
+        return state
+    kept = not options.cpu_offload or not is_initialized() or get_rank() == 0
+    return _whole(state, kept) if kept or isinstance(state, Mapping) else {}
+
+
+def _whole(state: Any, kept: bool) -> Any:
+    """Sharded tensors as whole ones, one after another; a process where they are not ``kept`` takes part alone."""
+    if isinstance(state, ShardedTensor):
+        found = state.full_tensor()
+        return found if kept else None
+    if isinstance(state, Mapping):
+        whole = {k: _whole(v, kept) for k, v in state.items()}
+        return whole if kept else {}
+    if isinstance(state, list | tuple):
+        return type(state)(_whole(v, kept) for v in state)
+    return state
+
+
+def _taken(state: Any, options: StateDictOptions | None) -> Any:
+    """``state`` to be loaded: as it is, or that of rank 0."""
+    if options is None or not options.broadcast_from_rank0:
+        return state
+    found = [_described(state) if get_rank() == 0 else None]
+    broadcast_object_list(found, src=0)
+    return _sent(found[0], state if get_rank() == 0 else None)
+
+
+class _Sent(NamedTuple):
+    """A tensor that rank 0 sends."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+
+
+def _described(state: Any) -> Any:
+    """``state`` with the shape and dtype of every tensor in its place."""
+    if isinstance(state, Tensor):
+        return _Sent(tuple(state.shape), state.dtype)
+    if isinstance(state, Mapping):
+        return {k: _described(v) for k, v in state.items()}
+    return [_described(v) for v in state] if isinstance(state, list | tuple) else state
+
+
+def _sent(described: Any, state: Any) -> Any:
+    """What rank 0 has described, with its tensors, one after another."""
+    if isinstance(described, _Sent):
+        found = T.empty(described.shape, dtype=described.dtype) if state is None else state.detach().clone()
+        broadcast(found, 0)
+        return found
+    if isinstance(described, Mapping):
+        return {k: _sent(v, None if state is None else state[k]) for k, v in described.items()}
+    if isinstance(described, list):
+        return [_sent(v, None if state is None else state[i]) for i, v in enumerate(described)]
+    return described
 
 
 def _plain(model: Module) -> Module:
@@ -18,17 +100,22 @@ def _names(model: Module) -> dict[int, str]:
     return {id(p): name for name, p in _plain(model).named_parameters()}
 
 
-def get_model_state_dict(model: Module, **options: Any) -> dict[str, Any]:
+def get_model_state_dict(
+    model: Module, *, submodules: Any = None, options: StateDictOptions | None = None
+) -> dict[str, Any]:  # fmt: skip
     """``model.state_dict()``, without the prefix of ``DistributedDataParallel``."""
-    return dict(_plain(model).state_dict())
+    return dict(_given(dict(_plain(model).state_dict()), options))
 
 
-def set_model_state_dict(model: Module, model_state_dict: Mapping[str, Any], **options: Any) -> Any:
+def set_model_state_dict(
+    model: Module, model_state_dict: Mapping[str, Any], *, options: StateDictOptions | None = None
+) -> Any:  # fmt: skip
     """Load what ``get_model_state_dict`` gave."""
-    return _plain(model).load_state_dict(dict(model_state_dict))
+    strict = True if options is None else options.strict
+    return _plain(model).load_state_dict(_taken(dict(model_state_dict), options), strict=strict)
 
 
-def _listed(optimizers: Optimizer | Iterable[Optimizer]) -> list[Optimizer]:
+def _listed(optimizers: Optimizers) -> list[Optimizer]:
     return [optimizers] if isinstance(optimizers, Optimizer) else list(optimizers)
 
 
@@ -42,7 +129,9 @@ def _order(model: Module, optimizer: Optimizer) -> list[str]:
     return [names[id(p)] for p in params]
 
 
-def get_optimizer_state_dict(model: Module, optimizers: Any, **options: Any) -> dict[str, Any]:
+def get_optimizer_state_dict(
+    model: Module, optimizers: Optimizers, *, submodules: Any = None, options: StateDictOptions | None = None
+) -> dict[str, Any]:  # fmt: skip
     """States of optimizers with names of parameters in place of numbers."""
     found: dict[str, Any] = {"state": {}, "param_groups": []}
     for optimizer in _listed(optimizers):
@@ -50,13 +139,15 @@ def get_optimizer_state_dict(model: Module, optimizers: Any, **options: Any) -> 
         found["state"].update({order[number]: state for number, state in given["state"].items()})
         for group in given["param_groups"]:
             found["param_groups"].append({**group, "params": [order[number] for number in group["params"]]})
-    return found
+    return dict(_given(found, options))
 
 
 def set_optimizer_state_dict(
-    model: Module, optimizers: Any, optim_state_dict: Mapping[str, Any], **options: Any
+    model: Module, optimizers: Optimizers, optim_state_dict: Mapping[str, Any], *,
+    options: StateDictOptions | None = None,
 ) -> None:  # fmt: skip
     """Load what ``get_optimizer_state_dict`` gave."""
+    optim_state_dict = _taken(optim_state_dict, options)
     groups = list(optim_state_dict["param_groups"])
     for optimizer in _listed(optimizers):
         order = _order(model, optimizer)
@@ -67,16 +158,18 @@ def set_optimizer_state_dict(
         optimizer.load_state_dict({"state": state, "param_groups": numbered})
 
 
-def get_state_dict(model: Module, optimizers: Any, **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+def get_state_dict(
+    model: Module, optimizers: Optimizers, *, submodules: Any = None, options: StateDictOptions | None = None
+) -> tuple[dict[str, Any], dict[str, Any]]:  # fmt: skip
     """States of a model and its optimizers."""
-    return get_model_state_dict(model), get_optimizer_state_dict(model, optimizers)
+    return get_model_state_dict(model, options=options), get_optimizer_state_dict(model, optimizers, options=options)
 
 
 def set_state_dict(
-    model: Module, optimizers: Any, *, model_state_dict: Mapping[str, Any], optim_state_dict: Mapping[str, Any],
-    **options: Any,
+    model: Module, optimizers: Optimizers, *, model_state_dict: Mapping[str, Any], optim_state_dict: Mapping[str, Any],
+    options: StateDictOptions | None = None,
 ) -> Any:  # fmt: skip
     """Load what ``get_state_dict`` gave."""
-    found = set_model_state_dict(model, model_state_dict)
-    set_optimizer_state_dict(model, optimizers, optim_state_dict)
+    found = set_model_state_dict(model, model_state_dict, options=options)
+    set_optimizer_state_dict(model, optimizers, optim_state_dict, options=options)
     return found

@@ -14,7 +14,7 @@ from tracecomp.functional import names as T
 from tracecomp.ops.prim import prim
 
 
-def _member(group: Any) -> Group:
+def _member(group: object) -> Group:
     found = group_of(group)
     if found is None:
         raise ValueError("this process is not in the group")
@@ -57,7 +57,10 @@ def reduce_scatter(
     """``input_list[rank]`` of all processes combined; ``output`` says nothing here."""
     check_tensors(input_list, "input_list")
     found = _member(group)
-    result: Tensor = prim.reduce_scatter(*input_list, op=check_op(op).name, group=found.group_name, size=found.size())
+    size = found.size()
+    result: Tensor = prim.reduce_scatter(
+        *input_list, op=check_op(op).name, group=found.group_name, size=size, total=size
+    )
     return result
 
 

@@ -126,6 +126,9 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
         return dot(input, other)
     if pair == (2, 1):
         return mv(input, other)
+    if pair == (1, 2) and input.shape[0] == other.shape[0] and input.dtype is other.dtype:
+        # A row, whose products are summed as those of several rows are.
+        return to_shape(mm(to_shape(input, (1, input.shape[0])), other), other.shape[1:])
     return _batched(input, other)
 
 
@@ -266,6 +269,7 @@ def tensordot(a: Tensor, b: Tensor, dims: int | Sequence[Sequence[int] | int] | 
     label_a = [next(names) for _ in range(a.ndim)]
     label_b = [next(names) for _ in range(b.ndim)]
     for i, j in zip(dims_a, dims_b, strict=True):
+        # As in PyTorch, one element stands for all of the other side: these are summed first.
         if a.shape[i] == 1 != b.shape[j]:
             b = b.sum(j, keepdim=True)
         elif b.shape[j] == 1 != a.shape[i]:

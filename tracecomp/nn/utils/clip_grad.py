@@ -10,6 +10,7 @@ from tracecomp.eager.modes import no_grad
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.functional.linalg.norms import vector_norm
+from tracecomp.nn.sharding import ShardedTensor
 
 Tensors = Tensor | Iterable[Tensor]
 
@@ -22,6 +23,11 @@ def _grads(parameters: Tensors) -> list[Tensor]:
     return [g for p in _listed(parameters) if (g := p.grad) is not None]
 
 
+def _norm(t: Tensor, norm_type: float) -> Tensor:
+    """The norm of one tensor; of a sharded one that of the whole, so that its bits do not show who has which rows."""
+    return vector_norm(t.full_tensor() if isinstance(t, ShardedTensor) else t, norm_type)
+
+
 def get_total_norm(
     tensors: Tensors, norm_type: float = 2.0, error_if_nonfinite: bool = False, foreach: bool | None = None
 ) -> Tensor:
@@ -30,7 +36,7 @@ def get_total_norm(
         parts = _listed(tensors)
         if not parts:
             return T.tensor(0.0)
-        total = vector_norm(T.stack([vector_norm(t, norm_type) for t in parts]), norm_type)
+        total = vector_norm(T.stack([_norm(t, norm_type) for t in parts]), norm_type)
         if error_if_nonfinite and bool(total.isnan() | total.isinf()):
             raise RuntimeError(
                 f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, so it cannot be "

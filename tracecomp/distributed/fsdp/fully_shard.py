@@ -1,0 +1,250 @@
+"""``fully_shard``: a module of whose parameters, gradients and optimizer state every process keeps some rows."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from tracecomp.autograd.graph import saved_tensors_hooks
+from tracecomp.base.errors import at_user_line
+from tracecomp.communication.group import Group
+from tracecomp.distributed.fsdp.bucket import Bucket, MixedPrecisionPolicy, Places, saving
+from tracecomp.distributed.processes import default_group
+from tracecomp.eager.modes import grad_enabled, modes
+from tracecomp.eager.tensor import Tensor
+from tracecomp.nn.containers import ModuleDict, ModuleList
+from tracecomp.nn.module import Module
+from tracecomp.nn.parallel.shards import ShardPass, ShardPlan, Shards, within
+from tracecomp.nn.parameter import Parameter
+from tracecomp.nn.sharding import ShardedParameter
+
+
+class _State:
+    """What ``fully_shard`` keeps of one module."""
+
+    def __init__(self, buckets: list[Bucket], group: Group, policy: MixedPrecisionPolicy, drops: bool) -> None:
+        self.buckets, self.group, self.policy = buckets, group, policy
+        self.drops = drops
+        self.plan: ShardPlan | None = None
+
+    @contextmanager
+    def whole(self, given: Shards | None) -> Iterator[None]:
+        """Inside, the module has whole parameters; for each shard, where it or one around it was given shards."""
+        before = _running.now
+        now = _running.now = before if given is None else given.context
+        try:
+            for bucket in self.buckets:
+                bucket.find()
+                bucket.install(_seen_by(bucket, now))
+            yield
+        finally:
+            _running.now = before
+            for bucket in self.buckets:
+                bucket.install(bucket.rows)
+                if self.drops or not grad_enabled():
+                    bucket.drop()
+
+
+class _Running(threading.local):
+    """The pass of shards that runs."""
+
+    now: ShardPass | None = None
+
+
+_running = _Running()
+
+
+def _seen_by(bucket: Bucket, now: ShardPass | None) -> Sequence[Any]:
+    """The whole parameters of a bucket, as shards if there is a pass."""
+    if not grad_enabled():
+        return bucket.gathered()
+    each = bucket.differentiable(1 if now is None else len(now.plan.own))
+    return each[0] if now is None else [Shards(list(row), now) for row in zip(*each, strict=True)]
+
+
+class FSDPModule:
+    """What ``fully_shard`` adds to the class of a module."""
+
+    _fsdp: _State
+
+    def _call_impl(self, *args: Any, **kwargs: Any) -> Any:
+        state = self._fsdp
+        args, kwargs = _cast_inputs(state.policy, args, kwargs)
+        with state.whole(next(within((args, kwargs), Shards), None)):
+            if modes.recorder is not None:
+                found = super()._call_impl(*args, **kwargs)  # type: ignore[misc]
+            else:
+                with saved_tensors_hooks(*saving(state.buckets)):
+                    found = super()._call_impl(*args, **kwargs)  # type: ignore[misc]
+        return found if state.policy.output_dtype is None else _cast(found, state.policy.output_dtype)
+
+    def _states(self, recurse: bool = True) -> Iterator[_State]:
+        modules: Iterable[Any] = self.modules() if recurse else [self]  # type: ignore[attr-defined]
+        yield from (m._fsdp for m in modules if isinstance(m, FSDPModule))
+
+    def unshard(self, async_op: bool = False) -> Any:
+        """Give the module itself whole parameters, to be read until ``reshard``; all processes call it."""
+        for bucket in self._fsdp.buckets:
+            bucket.find()
+            bucket.install([Parameter(t, r.requires_grad) for t, r in zip(bucket.gathered(), bucket.rows, strict=True)])
+        return _Done() if async_op else None
+
+    def reshard(self) -> None:
+        """Give the module its rows back; what was written to whole parameters is lost."""
+        for bucket in self._fsdp.buckets:
+            bucket.install(bucket.rows)
+            bucket.drop()
+
+    def shard(self, *tensors: Tensor) -> Any:
+        """Tensors of this process's part of the global batch as logical shards, as ``DistributedDataParallel.shard``.
+
+        For modules that were made with ``shards=S``. RuntimeError for others.
+        """
+        found = self._planned("shard").cut(tensors)
+        return found[0] if len(found) == 1 else tuple(found)
+
+    def mean(self, value: Shards) -> Tensor:
+        """The mean over all shards of all processes, without gradient; every process calls it."""
+        self._planned("mean")
+        return value.context.mean(value)
+
+    def _planned(self, name: str) -> ShardPlan:
+        if self._fsdp.plan is None:
+            raise RuntimeError(at_user_line(f"{name}(): fully_shard was called without shards=..."))
+        return self._fsdp.plan
+
+    # ---- settings
+
+    def set_requires_gradient_sync(self, requires_gradient_sync: bool, *, recurse: bool = True) -> None:
+        """Whether backward passes combine gradients; if not, they add up in each process until one does."""
+        for state in self._states(recurse):
+            for bucket in state.buckets:
+                bucket.synchronised = requires_gradient_sync
+
+    def set_reshard_after_forward(self, reshard_after_forward: bool, recurse: bool = True) -> None:
+        """Whether whole parameters are given up between forward and backward."""
+        for state in self._states(recurse):
+            state.drops = reshard_after_forward
+
+    def set_is_last_backward(self, is_last_backward: bool) -> None:
+        """Nothing: every backward pass ends by itself."""
+
+    def set_modules_to_forward_prefetch(self, modules: Any) -> None:
+        """Nothing: modules gather their parameters when they run."""
+
+    def set_modules_to_backward_prefetch(self, modules: Any) -> None:
+        """Nothing: modules gather their parameters when they run."""
+
+
+class _Done:
+    """The handle of an ``unshard`` that has ended."""
+
+    def wait(self) -> None:
+        """Come back at once."""
+
+
+def fully_shard(
+    module: Any, *, mesh: Group | None = None, reshard_after_forward: bool | None = None,
+    shard_placement_fn: Any = None, mp_policy: MixedPrecisionPolicy | None = None, offload_policy: Any = None,
+    ignored_params: Any = None, shards: int | None = None,
+) -> Any:  # fmt: skip
+    """Keep, in place, only this process's rows of the module's parameters; returns the module.
+
+    Parameters that modules inside have already taken by ``fully_shard`` stay theirs: call it for blocks first, then for
+    the whole. They become those of rank 0. A call gathers whole parameters, gives them up after forward (unless
+    ``reshard_after_forward`` is False; by default in all but a module that is called from outside last), gathers them
+    again in backward, and leaves the mean of gradients over processes, by rows. With ``shards=S``, the same in all
+    calls, it is that over S logical shards: the bits are those of ``DistributedDataParallel(..., shards=S)`` for any
+    number of processes (``docs/distributed.md``). ``mesh`` is a process group, the default one if None.
+
+    ValueError for parameters without axes and containers without forward; RuntimeError for a parameter that a module
+    shares with one that is sharded by itself. (Rajbhandari et al. 2020, stage 3)
+    """
+    for name, value in (("shard_placement_fn", shard_placement_fn), ("offload_policy", offload_policy)):
+        if value is not None:
+            raise NotImplementedError(at_user_line(f"fully_shard: {name} is not supported"))
+    if isinstance(module, ModuleList | ModuleDict) or not isinstance(module, Module):
+        raise ValueError(
+            at_user_line(f"fully_shard does not support containers that do not implement forward: {module}")
+        )
+    if isinstance(module, FSDPModule):
+        raise AssertionError(f"Expects a module that fully_shard has not been applied to, got {type(module).__name__}")
+    group = default_group() if mesh is None else mesh
+    if not isinstance(group, Group):
+        raise TypeError(at_user_line(f"fully_shard: mesh must be a process group, got {type(group).__name__}"))
+    policy = mp_policy or MixedPrecisionPolicy()
+    for inner in module.modules():
+        if isinstance(inner, FSDPModule) and reshard_after_forward is None:
+            inner._fsdp.drops = True
+    total = group.size() if shards is None else shards
+    buckets = [Bucket(row, group, policy, total) for row in _by_dtype(_own(module, ignored_params or ()))]
+    state = _State(buckets, group, policy, bool(reshard_after_forward))
+    if shards is not None:
+        state.plan = ShardPlan([], group, shards, 0)
+    module.__dict__["_fsdp"] = state
+    kind = type(module)
+    module.__class__ = type(f"FSDP{kind.__name__}", (FSDPModule, kind), {"__module__": kind.__module__})
+    return module
+
+
+def _own(module: Module, ignored: Iterable[Tensor]) -> list[tuple[Parameter, Places]]:
+    """Parameters below ``module`` that no module inside has sharded by itself, and where they stand."""
+    left_out = {id(p) for p in ignored}
+    found: dict[int, tuple[Parameter, list[tuple[Module, str]]]] = {}
+    stack = [(module, "")]
+    while stack:
+        part, path = stack.pop()
+        if isinstance(part, FSDPModule):
+            continue
+        for name, param in part._parameters.items():
+            if param is None or id(param) in left_out:
+                continue
+            _check(param, f"{path}{name}")
+            found.setdefault(id(param), (param, []))[1].append((part, name))
+        children = [(child, f"{path}{name}.") for name, child in part._modules.items() if child is not None]
+        stack.extend(reversed(children))
+    return [*found.values()]
+
+
+def _check(param: Parameter, name: str) -> None:
+    if not param.ndim:
+        raise ValueError(
+            at_user_line(
+                f"fully_shard doesn't support scalar parameters. Change {name} to a 1D tensor with numel equal to 1."
+            )
+        )
+    if isinstance(param, ShardedParameter) or param.__dict__.get("_sharded"):
+        raise RuntimeError(
+            at_user_line(
+                f"{name} belongs to a module inside that fully_shard was called for: call it only for a module that "
+                "holds all places of a shared parameter"
+            )
+        )
+
+
+def _by_dtype(params: list[tuple[Parameter, Places]]) -> list[list[tuple[Parameter, Places]]]:
+    rows: dict[Any, list[tuple[Parameter, Places]]] = {}
+    for param, places in params:
+        rows.setdefault(param.dtype, []).append((param, places))
+    return [*rows.values()]
+
+
+def _cast_inputs(policy: MixedPrecisionPolicy, args: Any, kwargs: Any) -> Any:
+    if policy.param_dtype is None or not policy.cast_forward_inputs:
+        return args, kwargs
+    return _cast(args, policy.param_dtype), _cast(kwargs, policy.param_dtype)
+
+
+def _cast(value: Any, dtype: Any) -> Any:
+    """``value`` with its floating tensors in ``dtype``."""
+    if isinstance(value, Tensor | Shards):
+        return value.to(dtype) if value.dtype.is_floating_point else value
+    if isinstance(value, dict):
+        return {k: _cast(v, dtype) for k, v in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(_cast(v, dtype) for v in value))
+    if isinstance(value, list | tuple):
+        return type(value)(_cast(v, dtype) for v in value)
+    return value
