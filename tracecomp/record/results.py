@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from tracecomp.eager.aliasing import NO_GRAD_VIEW
 from tracecomp.eager.grad_fn import OpNode
 from tracecomp.eager.tensor import Tensor, gradient_edge
@@ -21,7 +19,7 @@ from tracecomp.ir.arrays import memory_order
 from tracecomp.ir.graph import Value
 from tracecomp.ir.op import OPS
 from tracecomp.ops.autodiff import Sym
-from tracecomp.record.binding import Binding
+from tracecomp.record.binding import Array, Binding
 from tracecomp.record.guards.reads import Read
 from tracecomp.record.recorder import Recorder
 
@@ -286,7 +284,7 @@ class Results:
             self.moved = "changes the shape or memory of a tensor that a result looks at. Make a new tensor instead."
 
 
-def _address(array: np.ndarray[Any, Any]) -> int:
+def _address(array: Array) -> int:
     return int(array.__array_interface__["data"][0])
 
 

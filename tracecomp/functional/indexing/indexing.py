@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from types import EllipsisType
-from typing import Any, Literal, NoReturn, TypeAlias, overload
+from typing import Any, Literal, NoReturn, TypeAlias, TypeGuard, overload
 
 import numpy as np
 
@@ -27,6 +27,8 @@ from tracecomp.ir.op import OPS
 from tracecomp.ir.types import bool_, broadcast_shapes, int8, int16, int32, int64, type_word, uint8
 
 Advanced = list[tuple[int, Tensor]]
+_LONG = 32
+"""The length from which on a list is positions, whatever is in it."""
 OneIndex: TypeAlias = Tensor | int | slice | EllipsisType | np.ndarray[Any, Any] | Sequence[Any] | None
 Index: TypeAlias = OneIndex | tuple[OneIndex, ...]
 
@@ -110,9 +112,26 @@ def _consumed(item: object) -> int:
     return 1
 
 
+def _is_tuple(key: object) -> TypeGuard[Sequence[Any]]:
+    """Whether the parts of ``key`` index a dimension each, as those of short lists of other things than numbers do."""
+    if isinstance(key, tuple):
+        return True
+    if not isinstance(key, list) or len(key) >= _LONG or not any(_indexes_alone(part) for part in key):
+        return False
+    warn_user(
+        "Using a non-tuple sequence for multidimensional indexing is deprecated: it is taken as x[tuple(seq)]; write "
+        "that, or x[torch.tensor(seq)] for positions of the first dimension"
+    )
+    return True
+
+
+def _indexes_alone(part: object) -> bool:
+    return part is None or part is Ellipsis or isinstance(part, slice | Tensor | Sequence | np.ndarray)
+
+
 def _entries(key: object, ndim: int) -> list[Any]:
     """The index as one entry per dimension (None and masks aside): Ellipsis is spelled out."""
-    items = list(key) if isinstance(key, tuple) else [key]
+    items = list(key) if _is_tuple(key) else [key]
     items = [x if _is_basic(x) else _index_tensor(x) for x in items]
     items = [bool(x) if isinstance(x, Tensor) and x.dtype is bool_ and not x.ndim else x for x in items]
     # A recording keeps the tensor: another call may have another number.
