@@ -14,7 +14,7 @@ import numpy as np
 
 from tracecomp.ir.graph import Graph
 from tracecomp.ir.interpret import Evaluate, Interpreter
-from tracecomp.ir.op import Op
+from tracecomp.ir.op import Attrs, Op
 from tracecomp.ir.types import TensorType, from_numpy_dtype
 from tracecomp.passes.graph.scan_accumulators import sum_after_scans
 from tracecomp.passes.steps import Log
@@ -23,7 +23,7 @@ Array = np.ndarray[Any, Any]
 Kinds: TypeAlias = tuple[tuple[Any, tuple[int, ...]], ...]
 
 
-def run_region(op: Op, arrays: Sequence[Array], attrs: dict[str, Any], evaluate: Evaluate) -> Any:
+def run_region(op: Op, arrays: Sequence[Array], attrs: Attrs, evaluate: Evaluate) -> Any:
     """``op``, with ``evaluate`` for all operators of its bodies."""
     if op.name == "scan":
         kinds = tuple([(x.dtype, x.shape) for x in arrays])
