@@ -369,7 +369,7 @@ def test_a_subclass_with_its_own_init_says_how_it_is_expanded() -> None:
         def __init__(self) -> None:
             super().__init__(tracecomp.ones(()))
 
-    wide = Scaled(tracecomp.tensor(2.0)).expand((3,))
+    wide: Any = Scaled(tracecomp.tensor(2.0)).expand((3,))
     assert type(wide) is Scaled and wide.kept == "own" and wide.scale.tolist() == [2.0] * 3
     assert wide.batch_shape == (3,)
     with pytest.raises(NotImplementedError, match=r"must also define a custom .expand\(\) method"):
@@ -393,7 +393,7 @@ def test_families_that_torch_has_as_transformed_are_transformed() -> None:
 
 
 def test_a_factor_of_a_multivariate_normal_is_not_expanded_before_it_is_made() -> None:
-    d = D.MultivariateNormal(tracecomp.zeros(5, 2), covariance_matrix=tracecomp.tensor([[2.0, 0.5], [0.5, 1.0]]))
+    d: Any = D.MultivariateNormal(tracecomp.zeros(5, 2), covariance_matrix=tracecomp.tensor([[2.0, 0.5], [0.5, 1.0]]))
     assert d._unbroadcasted_scale_tril.shape == (2, 2)
     assert d.scale_tril.shape == d.precision_matrix.shape == (5, 2, 2)
     assert d.expand((4, 5)).covariance_matrix.shape == (4, 5, 2, 2)
