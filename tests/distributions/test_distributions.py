@@ -357,11 +357,13 @@ def test_values_of_another_shape_are_a_value_error() -> None:
 
 def test_a_subclass_with_its_own_init_says_how_it_is_expanded() -> None:
     class Scaled(D.Normal):
+        kept: str
+
         def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
             super().__init__(tracecomp.zeros_like(scale), scale, validate_args)
 
         def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
-            new = self._get_checked_instance(Scaled, _instance)
+            new: Any = self._get_checked_instance(Scaled, _instance)
             new.kept = "own"
             return super().expand(batch_shape, _instance=new)
 
