@@ -15,13 +15,14 @@ from tracecomp.base import config, logs, progress
 from tracecomp.base.dump import Dump
 from tracecomp.compiled import program_cache
 from tracecomp.compiled.checked import Checked
-from tracecomp.ir.graph import Graph, Value
+from tracecomp.ir.graph import Graph, Node, Value
 from tracecomp.ir.interpret import Interpreter
+from tracecomp.ir.op import External
 from tracecomp.ir.program import CallStep, call_steps
 from tracecomp.passes import Built, build
 from tracecomp.passes.explain import describe_partition, describe_schedules
 from tracecomp.passes.graph.complex_to_real import in_parts, split_complex
-from tracecomp.passes.graph.host_segments import has_external, segments
+from tracecomp.passes.graph.host_segments import has_external, segments, started
 from tracecomp.passes.steps import Log
 from tracecomp.record.gc_pause import without_collecting
 from tracecomp.runtime.executable import Executable
@@ -150,6 +151,26 @@ def _dense(array: Any) -> Array:
     return np.ascontiguousarray(array)
 
 
+def _at_once(run: Callable[[], Any], attrs: Mapping[str, Any]) -> Callable[[], Any]:
+    found = run()
+    return lambda: found
+
+
+class _Coming:
+    """A node that the host runs, at once or beside code, and its results."""
+
+    def __init__(self, node: Node, given: Sequence[Array], beside: bool) -> None:
+        self._node = node
+        start = node.op.loop.start if beside and isinstance(node.op.loop, External) else None
+        self._result: Callable[[], Any] = (start or _at_once)(lambda: node.op.impl(*given, **node.attrs), node.attrs)
+
+    def wait(self, known: dict[Value, Array]) -> None:
+        """Put the results where they are read."""
+        result = self._result()
+        found = [*map(np.asarray, result)] if isinstance(result, tuple) else [np.asarray(result)]
+        known.update(zip(self._node.outputs, found, strict=True))
+
+
 class Hosted:
     """A graph some of whose operators the host runs, between parts compiled to machine code."""
 
@@ -161,25 +182,33 @@ class Hosted:
         self._open = [i.value for i in split.inputs if i.role != "constant"]
         self._constants = {i.value: _dense(i.data) for i in split.inputs if i.role == "constant"}
         self._outputs = [o.value for o in split.outputs]
+        parts = segments(split)
+        self._started = started(parts)
         self._parts = [
             (Native(s.work, {}, threads, frozenset()) if isinstance(s.work, Graph) else s.work, s.reads, s.writes)
-            for s in segments(split)
+            for s in parts
         ]
 
     def run(self, arrays: Sequence[Array], outputs: Sequence[Array], seen: Any = None) -> None:
         """Compute ``outputs`` from ``arrays``."""
         arrays = [*map(in_parts, arrays)]
         known: dict[Value, Array] = {**self._constants, **dict(zip(self._open, arrays, strict=True))}
+        coming: dict[Value, _Coming] = {}  # results of communication that may be under way
+
+        def value(v: Value) -> Array:
+            if v not in known:
+                coming[v].wait(known)
+            return known[v]
+
         for work, reads, writes in self._parts:
-            given = [known[v] for v in reads]
+            given = [value(v) for v in reads]
             if isinstance(work, Native):
                 found = [np.empty(v.shape, v.dtype.numpy) for v in writes]
                 work.run(given, found)
+                known.update(zip(writes, found, strict=True))
             else:
-                result = work.op.impl(*given, **work.attrs)
-                found = [*map(np.asarray, result)] if isinstance(result, tuple) else [np.asarray(result)]
-            known.update(zip(writes, found, strict=True))
-        _write([*map(in_parts, outputs)], [known[v] for v in self._outputs], arrays)
+                coming.update(dict.fromkeys(writes, _Coming(work, given, work in self._started)))
+        _write([*map(in_parts, outputs)], [value(v) for v in self._outputs], arrays)
 
     @property
     def says(self) -> str:

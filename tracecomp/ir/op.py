@@ -152,7 +152,13 @@ class Composed:
 
 @immutable
 class External:
-    """No loop meaning: the host runs ``impl`` (LAPACK through numpy)."""
+    """No loop meaning: the host runs ``impl`` (LAPACK through numpy).
+
+    ``start(run, attrs)``, where there is one, lets ``run()`` go on beside code, and gives the function that waits for
+    its result (communication). Such operators run in the order in which they are started.
+    """
+
+    start: Callable[[Callable[[], Any], Mapping[str, Any]], Callable[[], Any]] | None = None
 
 
 @immutable
