@@ -1,7 +1,7 @@
 """Kills processes of a training run, again and again: ``python -m tests.distributed.kills [TIMES]``.
 
-Each time 2, 3 or 4 processes train from their last checkpoint (``resumed.py``), and ``kill -9`` ends a random one of them
-after a random time. The others must end within ``LIMIT`` seconds, with an error that names it; then 1 to 4 processes
+Each time 2, 3 or 4 processes train (``resumed.py``), saving every step, and ``kill -9`` ends a random one of them after
+a random time. The others must end within ``LIMIT`` seconds, with an error that names it; then 1 to 4 processes
 go on to the end, which must have the bits of a run that nobody disturbed. The status is 1 when one time is not so.
 """
 

@@ -530,6 +530,74 @@ def ddp_in_a_group(torch: Any, dist: Any, rank: int, size: int) -> Any:
     return trained(torch, torch.nn.parallel.DistributedDataParallel(inner, process_group=group), rank, (4, 3))
 
 
+def joined(torch: Any, rank: int, *layers: Any, **options: Any) -> Any:
+    """A model trained on more batches by higher ranks."""
+    model = torch.nn.parallel.DistributedDataParallel(net(torch, 0, *layers), find_unused_parameters=len(layers) > 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    with model.join(**options):
+        for step in range(2 + 2 * rank):
+            optimizer.zero_grad()
+            model(batch(torch, rank, step, 5, 4)).square().mean().backward()
+            optimizer.step()
+    return rounded(torch, [*model.parameters(), *model.buffers()])
+
+
+@program
+def ddp_joins_uneven_inputs(torch: Any, dist: Any, rank: int, size: int) -> Any:
+    return joined(torch, rank, torch.nn.Linear(4, 2))
+
+
+@program
+def ddp_joins_with_buffers_and_unused_parameters(torch: Any, dist: Any, rank: int, size: int) -> Any:
+    return joined(torch, rank, torch.nn.Linear(4, 6), torch.nn.BatchNorm1d(6), torch.nn.Linear(6, 2))
+
+
+@program
+def ddp_joins_and_divides_by_those_with_inputs(torch: Any, dist: Any, rank: int, size: int) -> Any:
+    return joined(torch, rank, torch.nn.Linear(4, 2), divide_by_initial_world_size=False)
+
+
+@program
+def ddp_joins_at_once_when_all_have_as_many(torch: Any, dist: Any, rank: int, size: int) -> Any:
+    return joined(torch, 0, torch.nn.Linear(4, 2))
+
+
+@program
+def ddp_ends_all_when_the_first_has_no_inputs(torch: Any, dist: Any, rank: int, size: int) -> Any:
+    return joined(torch, rank, torch.nn.Linear(4, 2), throw_on_early_termination=True)
+
+
+@program
+def ddp_with_views_of_buckets_keeps_gradients_in_place(torch: Any, dist: Any, rank: int, size: int) -> Any:
+    inner = net(torch, rank, torch.nn.Linear(3, 4), torch.nn.Linear(4, 2))
+    model = torch.nn.parallel.DistributedDataParallel(inner, gradient_as_bucket_view=True)
+    found = []
+    for step in range(3):
+        model.zero_grad(set_to_none=step == 1)
+        model(batch(torch, rank, step, 4, 3)).square().mean().backward()
+        found.append(rounded(torch, [p.grad for p in model.parameters()]))
+    return found
+
+
+@program
+def ddp_with_a_hook_in_small_buckets(torch: Any, dist: Any, rank: int, size: int) -> Any:
+    hooks = importlib.import_module(f"{torch.__name__}.distributed.algorithms.ddp_comm_hooks.default_hooks")
+    inner = net(torch, rank, torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 2))
+    model = torch.nn.parallel.DistributedDataParallel(inner, bucket_cap_mb=0.00001)
+    model.register_comm_hook(None, hooks.allreduce_hook)
+    for step in range(2):
+        model(batch(torch, rank, step, 4, 3)).square().mean().backward()
+    return rounded(torch, [p.grad for p in model.parameters()])
+
+
+@program
+def a_second_hook_is_an_error(torch: Any, dist: Any, rank: int, size: int) -> Any:
+    hooks = importlib.import_module(f"{torch.__name__}.distributed.algorithms.ddp_comm_hooks.default_hooks")
+    model = torch.nn.parallel.DistributedDataParallel(net(torch, rank, torch.nn.Linear(3, 4)))
+    model.register_comm_hook(None, hooks.allreduce_hook)
+    model.register_comm_hook(None, hooks.allreduce_hook)
+
+
 @program
 def zero_redundancy_trains_as_the_optimizer_alone(torch: Any, dist: Any, rank: int, size: int) -> Any:
     optim = importlib.import_module(f"{torch.__name__}.distributed.optim")

@@ -1,7 +1,7 @@
-"""Cuts a graph at operators that the host runs (LAPACK, communication), so that what lies between becomes machine code.
+"""Cuts a graph at operators that the host runs (LAPACK, communication): what lies between becomes machine code.
 
-Communication goes on beside code. So a compiled part is cut again where the operands of a communication are complete: it
-is started there, and what follows in the part is computed while bytes move.
+Communication goes on beside code. So a compiled part is cut again where the operands of a communication are complete:
+it is started there, and what follows in the part is computed while bytes move.
 """
 
 from __future__ import annotations
