@@ -120,7 +120,7 @@ def _more() -> dict[str, Any]:
 __getattr__ = _later(__name__, _LATER, _more)
 
 
-def _consider(warm: Any, args: tuple[Any, ...]) -> None:
+def _consider(warm: object, args: tuple[object, ...]) -> None:
     """Calls that are made often are for ``compiled.hot_calls``, which is loaded for the first of them."""
     _import_module("tracecomp.compiled.hot_calls").consider(warm, args)
 
@@ -134,7 +134,7 @@ def _assert(condition: Any, message: str) -> None:
         assert condition, message
 
 
-def trace(first: Any, *args: Any, **kwargs: Any) -> Any:
+def trace(first: object, *args: Any, **kwargs: Any) -> Any:
     """The trace of a matrix; of a function, the graph of ``first(*args, **kwargs)`` (see ``compiled.trace``)."""
     if isinstance(first, Tensor):
         return _TORCH["trace"](first)

@@ -857,7 +857,7 @@ from tracecomp import xpu as xpu
 def _assert(condition: Any, message: str) -> None:
     """AssertionError with ``message`` unless ``condition`` holds."""
     ...
-def trace(first: Any, *args: Any, **kwargs: Any) -> Any:
+def trace(first: object, *args: Any, **kwargs: Any) -> Any:
     """The trace of a matrix; of a function, the graph of ``first(*args, **kwargs)`` (see ``compiled.trace``)."""
     ...
 float, double, half = (float32, float64, float16)

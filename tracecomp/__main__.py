@@ -75,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # whoever reads has seen enough
         sys.stderr.close()
         return 0
-    except Exception as error:
+    except Exception as error:  # of the user's file: its own lines are shown, not ours
         frames = [f for f in traceback.extract_tb(error.__traceback__) if is_user_file(f.filename)]
         print("".join(traceback.format_list(frames)), end="", file=sys.stderr)
         print(f"{type(error).__name__}: {error}", file=sys.stderr)

@@ -65,6 +65,6 @@ class ExceptionWrapper:
         message = f"Caught {self.exc_type.__name__} {self.where}.\nOriginal {self.exc_msg}"
         try:
             error = self.exc_type(message)
-        except Exception:
+        except Exception:  # classes of errors take what they please; the text is what matters
             raise RuntimeError(message) from None
         raise error

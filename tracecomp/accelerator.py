@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from tracecomp.base.errors import at_user_line
 
@@ -28,9 +28,9 @@ def current_device_index() -> int:
     _refuse()
 
 
-def set_device_index(device: Any, /) -> None:
+def set_device_index(device: object, /) -> None:
     _refuse()
 
 
-def synchronize(device: Any = None, /) -> None:
+def synchronize(device: object = None, /) -> None:
     _refuse()

@@ -60,6 +60,7 @@ def compile(
     module = sys.modules.get("tracecomp.nn.module")  # without it there is no module that could be compiled
     if module is None or not isinstance(model, module.Module):
         return made
+    # Layers stand beside this, and a program without any does not load them.
     return import_module("tracecomp.nn.optimized_module").OptimizedModule(model, made)
 
 
@@ -100,7 +101,7 @@ def assume_constant_result(fn: F) -> F:
     return fn
 
 
-def substitute_in_graph(original_fn: Any, **options: Any) -> Callable[[F], F]:
+def substitute_in_graph(original_fn: object, **options: Any) -> Callable[[F], F]:
     """The function decorated; ``original_fn`` itself is what runs and is recorded."""
     return _same
 

@@ -22,11 +22,11 @@ def current_device() -> str:
     return "cpu"
 
 
-def set_device(device: Any) -> None:
+def set_device(device: object) -> None:
     """Nothing: there is one."""
 
 
-def synchronize(device: Any = None) -> None:
+def synchronize(device: object = None) -> None:
     """Nothing: what was called is done."""
 
 
@@ -40,9 +40,9 @@ class Stream:
     def synchronize(self) -> None: ...
 
 
-def current_stream(device: Any = None) -> Stream:
+def current_stream(device: object = None) -> Stream:
     return Stream()
 
 
-def stream(stream: Any = None) -> AbstractContextManager[None]:
+def stream(stream: object = None) -> AbstractContextManager[None]:
     return nullcontext()

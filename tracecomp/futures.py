@@ -15,7 +15,7 @@ S = TypeVar("S")
 class Future(Generic[T]):
     """A value or an exception that another thread sets."""
 
-    def __init__(self, *, devices: Any = None) -> None:
+    def __init__(self, *, devices: object = None) -> None:
         self._future: _Future[T] = _Future()
 
     def done(self) -> bool:
@@ -45,10 +45,10 @@ class Future(Generic[T]):
         """A future for what ``callback(self)`` returns."""
         following: Future[S] = Future()
 
-        def run(_: Any) -> None:
+        def run(_: object) -> None:
             try:
                 following.set_result(callback(self))
-            except Exception as error:
+            except Exception as error:  # of the program: it belongs to who waits
                 following.set_exception(error)
 
         self._future.add_done_callback(run)
@@ -60,7 +60,7 @@ def collect_all(futures: Sequence[Future[Any]]) -> Future[list[Future[Any]]]:
     every: Future[list[Future[Any]]] = Future()
     waiting = [len(futures)]
 
-    def one_less(_: Any) -> None:
+    def one_less(_: object) -> None:
         waiting[0] -= 1
         if waiting[0] == 0:
             every.set_result(list(futures))

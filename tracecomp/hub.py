@@ -25,6 +25,7 @@ __all__ = ["download_url_to_file", "get_dir", "help", "list", "load", "load_stat
 
 HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")
 _CHUNK = 1 << 16
+"""Bytes between two looks at a download, for its hash and its progress bar."""
 _folder: str | None = None
 
 
@@ -65,8 +66,8 @@ def download_url_to_file(url: str, dst: str, hash_prefix: str | None = None, pro
 
 
 def load_state_dict_from_url(
-    url: str, model_dir: str | None = None, map_location: Any = None, progress: bool = True, check_hash: bool = False,
-    file_name: str | None = None, weights_only: bool = False,
+    url: str, model_dir: str | None = None, map_location: object = None, progress: bool = True,
+    check_hash: bool = False, file_name: str | None = None, weights_only: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
     """The object in the file that ``url`` names, downloaded to ``model_dir`` unless it is there already.
 

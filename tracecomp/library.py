@@ -9,7 +9,7 @@ registered as composite is run with gradients. Recordings record what the implem
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
@@ -78,7 +78,7 @@ class Operator:
         return _Call.apply(self, kernel, args, *tensors)
 
     @staticmethod
-    def _positional(kernel: Fn, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    def _positional(kernel: Fn, args: tuple[object, ...], kwargs: Mapping[str, object]) -> tuple[Any, ...]:
         try:
             bound = inspect.signature(kernel).bind(*args, **kwargs)
         except ValueError:  # a builtin
@@ -87,7 +87,7 @@ class Operator:
         return (*bound.args, *bound.kwargs.values())
 
 
-def _flat(values: Sequence[Any]) -> list[Any]:
+def _flat(values: Sequence[object]) -> list[Any]:
     return [y for x in values for y in (_flat(x) if isinstance(x, tuple | list) else [x])]
 
 
@@ -187,14 +187,14 @@ class _Ops:
         if not Path(path).exists():
             raise OSError(f"{path}: no such library")
         if Path(path).parent.name == "torchvision":
-            import_module("tracecomp.interop.torchvision")
+            import_module("tracecomp.interop.torchvision")  # registers its operators here, so it stands above
         self.loaded_libraries.add(str(path))
 
 
 ops = _Ops()
 
 
-def _operator(op: Any) -> Operator:
+def _operator(op: object) -> Operator:
     """The operator that a name, a definition or an operator means; made when it is new."""
     if isinstance(op, CustomOpDef):
         return op._operator
@@ -222,7 +222,7 @@ class CustomOpDef:
     def __repr__(self) -> str:
         return f"<CustomOpDef({self._qualname})>"
 
-    def register_kernel(self, device_types: Any, fn: Fn | None = None, /) -> Any:
+    def register_kernel(self, device_types: object, fn: Fn | None = None, /) -> Any:
         return register_kernel(self._operator, device_types, fn)
 
     def register_fake(self, fn: Fn, /) -> Fn:
@@ -256,7 +256,7 @@ def custom_op(
 triton_op = custom_op
 
 
-def wrap_triton(kernel: Any) -> Any:
+def wrap_triton(kernel: object) -> Any:
     """NotImplementedError: Triton's kernels need a GPU."""
     raise NotImplementedError(at_user_line("wrap_triton(): Triton's kernels need a GPU"))
 
@@ -267,14 +267,14 @@ def define(qualname: str, schema: str = "", *, lib: Any = None, tags: Any = ()) 
     return lambda fn: fn
 
 
-def _register(op: Any, key: str | None, fn: Fn | None) -> Any:
+def _register(op: object, key: str | None, fn: Fn | None) -> Any:
     if fn is None:
         return lambda fn: _register(op, key, fn)
     _operator(op).kernels[key] = fn
     return fn
 
 
-def impl(qualname: Any, types: Any, func: Fn | None = None, *, lib: Any = None) -> Any:
+def impl(qualname: object, types: Any, func: Fn | None = None, *, lib: object = None) -> Any:
     """``func`` implements the operator for devices ``types``; also a decorator."""
     kinds = (types,) if isinstance(types, str) else tuple(types)
 
@@ -286,13 +286,13 @@ def impl(qualname: Any, types: Any, func: Fn | None = None, *, lib: Any = None) 
     return register if func is None else register(func)
 
 
-def register_kernel(op: Any, device_types: Any, func: Fn | None = None, /, *, lib: Any = None) -> Any:
+def register_kernel(op: object, device_types: object, func: Fn | None = None, /, *, lib: object = None) -> Any:
     """``func`` implements the operator for some devices, None for all; also a decorator."""
     return impl(op, "default" if device_types is None else device_types, func)
 
 
 def register_fake(
-    op: Any, func: Fn | None = None, /, *, lib: Any = None, _stacklevel: int = 1, allow_override: bool = False
+    op: object, func: Fn | None = None, /, *, lib: Any = None, _stacklevel: int = 1, allow_override: bool = False
 ) -> Any:  # fmt: skip
     """``func`` says shapes and types of results for tensors without memory; also a decorator."""
     if func is None:
@@ -305,14 +305,14 @@ impl_abstract = register_fake
 
 
 def register_autograd(
-    op: Any, backward: Fn, /, *, setup_context: Fn | None = None, lib: Any = None
+    op: object, backward: Fn, /, *, setup_context: Fn | None = None, lib: Any = None
 ) -> None:  # fmt: skip
     """``backward(ctx, *grads)`` gives the arguments' gradients; ``setup_context(ctx, inputs, output)`` prepares."""
     operator = _operator(op)
     operator.backward, operator.setup_context = backward, setup_context
 
 
-def register_vmap(op: Any, func: Fn | None = None, /, *, lib: Any = None) -> Any:
+def register_vmap(op: object, func: Fn | None = None, /, *, lib: Any = None) -> Any:
     """``func``, which is not needed: ``vmap`` sees what the implementation computes."""
     return (lambda fn: fn) if func is None else func
 
@@ -322,7 +322,7 @@ def get_ctx() -> Any:
     raise RuntimeError("get_ctx(): sizes that depend on values are not known without memory")
 
 
-def opcheck(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None, **options: Any) -> dict[str, str]:
+def opcheck(op: object, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None, **options: Any) -> dict[str, str]:
     """Run the operator once; ``{"test_schema": "SUCCESS"}``."""
     _operator(op)(*args, **(kwargs or {}))
     return {"test_schema": "SUCCESS"}
@@ -334,7 +334,7 @@ class Library:
     def __init__(self, ns: str, kind: str, dispatch_key: str = "") -> None:
         self.ns, self.kind, self.dispatch_key = ns, kind, dispatch_key
 
-    def _name(self, name: Any) -> str:
+    def _name(self, name: object) -> str:
         text = str(name.qualname if isinstance(name, Operator) else name)
         return text if "::" in text else f"{self.ns}::{text}"
 

@@ -32,14 +32,14 @@ class BaseTorchFunctionMode(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def has_torch_function(relevant_args: Iterable[Any]) -> bool:
+def has_torch_function(relevant_args: Iterable[object]) -> bool:
     """Whether a mode is active or one of the arguments has a ``__torch_function__`` that would be asked."""
     if modes.function_modes:
         return True
     return not modes.plain_subclasses and any(mechanism.overrides(type(x)) for x in relevant_args)
 
 
-def has_torch_function_unary(x: Any) -> bool:
+def has_torch_function_unary(x: object) -> bool:
     return has_torch_function((x,))
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.eager.device import Device, MemoryFormat
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.ir.types import DType, bool_, int64
@@ -65,7 +66,7 @@ def _difference(actual: Any, expected: Any, options: _Options, place: str) -> st
     return text if text is None or not place else f"{text}\n\nThe failure occurred for item {place}"
 
 
-def _is_sequence(x: Any) -> bool:
+def _is_sequence(x: object) -> bool:
     return isinstance(x, Sequence) and not isinstance(x, str | bytes)
 
 
@@ -73,14 +74,16 @@ def _first(differences: Any) -> str | None:
     return next((text for text in differences if text is not None), None)
 
 
-def _sequence(actual: Sequence[Any], expected: Sequence[Any], options: _Options, place: str) -> str | None:
+def _sequence(actual: Sequence[object], expected: Sequence[object], options: _Options, place: str) -> str | None:
     if len(actual) != len(expected):
         return f"The length of the sequences mismatch: {len(actual)} != {len(expected)}"
     pairs = enumerate(zip(actual, expected, strict=True))
     return _first(_difference(a, b, options, f"{place}[{i}]") for i, (a, b) in pairs)
 
 
-def _mapping(actual: Mapping[Any, Any], expected: Mapping[Any, Any], options: _Options, place: str) -> str | None:
+def _mapping(
+    actual: Mapping[object, object], expected: Mapping[object, object], options: _Options, place: str
+) -> str | None:
     missing, extra = expected.keys() - actual.keys(), actual.keys() - expected.keys()
     if missing or extra:
         return (
@@ -91,7 +94,7 @@ def _mapping(actual: Mapping[Any, Any], expected: Mapping[Any, Any], options: _O
     return _first(_difference(actual[k], expected[k], options, f"{place}[{k!r}]") for k in actual)
 
 
-def _leaf(actual: Any, expected: Any, options: _Options) -> str | None:
+def _leaf(actual: object, expected: object, options: _Options) -> str | None:
     if actual is None or expected is None:
         return None if actual is expected else f"None mismatch: {actual!r} is not {expected!r}"
     if isinstance(actual, bool) and isinstance(expected, bool):
@@ -104,7 +107,7 @@ def _leaf(actual: Any, expected: Any, options: _Options) -> str | None:
     return _attributes(actual, expected, options) or _arrays(a, b, options)
 
 
-def _array(x: Any) -> np.ndarray[Any, Any] | None:
+def _array(x: object) -> np.ndarray[Any, Any] | None:
     if isinstance(x, Tensor):
         return x.detach().numpy()
     return np.asarray(x) if isinstance(x, np.ndarray | np.generic) else None
@@ -168,8 +171,9 @@ def _greatest(difference: np.ndarray[Any, Any], close: np.ndarray[Any, Any]) -> 
 
 
 def make_tensor(
-    *shape: Any, dtype: DType, device: Any = "cpu", low: float | None = None, high: float | None = None,
-    requires_grad: bool = False, noncontiguous: bool = False, exclude_zero: bool = False, memory_format: Any = None,
+    *shape: Any, dtype: DType, device: Device = "cpu", low: float | None = None, high: float | None = None,
+    requires_grad: bool = False, noncontiguous: bool = False, exclude_zero: bool = False,
+    memory_format: MemoryFormat = None,
 ) -> Tensor:  # fmt: skip
     """A tensor of random numbers in [low, high), by default [-9, 10) for integers and [-9, 9) for floats.
 

@@ -10,7 +10,7 @@ from tracecomp.version import __version__ as _version
 __all__ = ["TorchVersion"]
 
 
-def _key(version: Any) -> tuple[Any, ...]:
+def _key(version: object) -> tuple[Any, ...]:
     """Numbers of the release, then whether it is final: ``2.6.0a1`` comes before ``2.6.0``; local tags do not count."""
     if isinstance(version, tuple | list):
         version = ".".join(map(str, version))
@@ -31,16 +31,16 @@ class TorchVersion(str):
     (True, True)
     """
 
-    def __lt__(self, other: Any) -> bool:
+    def __lt__(self, other: object) -> bool:
         return _key(self) < _key(other)
 
-    def __le__(self, other: Any) -> bool:
+    def __le__(self, other: object) -> bool:
         return _key(self) <= _key(other)
 
-    def __gt__(self, other: Any) -> bool:
+    def __gt__(self, other: object) -> bool:
         return _key(self) > _key(other)
 
-    def __ge__(self, other: Any) -> bool:
+    def __ge__(self, other: object) -> bool:
         return _key(self) >= _key(other)
 
     def __eq__(self, other: object) -> bool:

@@ -7,6 +7,48 @@ compared as well as the results.
 
 from __future__ import annotations
 
+LIBRARY = """
+(tmp / 'site-packages').mkdir(exist_ok=True)
+(tmp / 'site-packages' / 'lib.py').write_text('''
+TICKS, SETTINGS, LOG = 0, {'scale': 1.0}, []
+
+class Meter:
+    rate = 1.0
+
+    def __init__(self):
+        self.n, self.k = 0, 1.0
+
+    def count(self):
+        self.n += 1
+        return self.n
+
+    def add(self, value):
+        self.k = 0.5 * self.k + value
+
+    @property
+    def twice(self):
+        return 2 * self.k
+
+def tick():
+    global TICKS
+    TICKS += 1
+    return TICKS
+
+def scaled(x):
+    return x * SETTINGS['scale']
+
+def log(value):
+    LOG.append(value)
+''')
+spec = importlib.util.spec_from_file_location(f'lib{id(tmp)}', tmp / 'site-packages' / 'lib.py')
+lib = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(lib)
+m = lib.Meter()
+"""
+"""A module that lies where libraries are installed."""
+STEP = "w = nn.Parameter(torch.ones(3)); o = optim.SGD([w], lr=0.1);"
+STEPS = "o.zero_grad()\n(w * x).sum().backward()\no.step()"
+
 CHANGES: list[tuple[str, str, str, str]] = [
     # ---- globals and what they hold
     ("global number", "S = 2.0", "return x * S", "S = 2.0 + n"),
@@ -311,4 +353,72 @@ CHANGES: list[tuple[str, str, str, str]] = [
     ("list returned", "seen = [1.0]", "return seen, x", "seen.append(n)"),
     ("set result", "pass", "r = {1, 2}\nreturn x, len(r)", "pass"),
     ("fresh list returned", "pass", "r = [1.0]\nr.append(2.0)\nreturn r, x", "pass"),
+    # ---- libraries, Python's own objects, and this package's
+    ("object of a library", LIBRARY, "return x * m.k", "m.k = 2.0 + n"),
+    ("counter of a library", LIBRARY + "seen = m", "m.count()\nreturn x", "pass"),
+    ("counter of a library that is read", LIBRARY + "seen = m", "return x * m.count()", "pass"),
+    ("property of a library", LIBRARY, "return x * m.twice", "m.k = 2.0 + n"),
+    ("global number of a library", LIBRARY, "return x * lib.tick()", "lib.TICKS = 10 * n"),
+    ("settings of a library", LIBRARY, "return lib.scaled(x)", "lib.SETTINGS['scale'] = 2.0 + n"),
+    ("class attribute of a library", LIBRARY, "return x * m.rate", "lib.Meter.rate = 2.0 + n"),
+    ("method of a library replaced", LIBRARY, "return x * m.count()", "lib.Meter.count = lambda m: 5.0 * n"),
+    ("list of a library that grows", LIBRARY + "seen = lib.LOG", "lib.log(x.sum().item())\nreturn x", "pass"),
+    ("meter of a library with the call's number", LIBRARY + "seen = m", "m.add(x.sum().item())\nreturn x * m.k", "pass"),
+    ("UserDict", "S = collections.UserDict(a=1.0)", "return x * S['a']", "S['a'] = 2.0 + n"),
+    ("UserList", "S = collections.UserList([1.0])", "return x * S[0]", "S[0] = 2.0 + n"),
+    ("ChainMap", "T = {'b': 2.0}; S = collections.ChainMap({'a': 1.0}, T)", "return x * S['b']", "T['b'] = 3.0 + n"),
+    ("mapping proxy", "T = {'a': 1.0}; S = types.MappingProxyType(T)", "return x * S['a']", "T['a'] = 2.0 + n"),
+    ("bytearray", "S = bytearray(b'abc')", "return x * S[0]", "S[0] = n"),
+    ("bytearray written by the program", "seen = S = bytearray(b'abc')", "S[1] = 7\nreturn x * S[0]", "S[0] = n"),
+    ("array of numbers", "S = array.array('d', [1.0])", "return x * S[0]", "S[0] = 2.0 + n"),
+    ("memory view", "T = np.ones(2); S = memoryview(T)", "return x * S[0]", "T[0] = 2.0 + n"),
+    ("number of C", "S = ctypes.c_double(1.0)", "return x * S.value", "S.value = 2.0 + n"),
+    ("context variable", "S = contextvars.ContextVar('S', default=1.0)", "return x * S.get()", "S.set(2.0 + n)"),
+    ("attribute of a thread", "S = threading.local(); S.k = 1.0", "return x * S.k", "S.k = 2.0 + n"),
+    ("event", "S = threading.Event()", "return x * 2 if S.is_set() else x", "S.set() if n % 2 else S.clear()"),
+    ("weak reference", "class C: pass\nT = C(); T.k = 1.0; S = weakref.ref(T)", "return x * S().k", "T.k = 2.0 + n"),
+    ("weak dictionary", "class C: pass\nT = C(); S = weakref.WeakKeyDictionary({T: 1.0})", "return x * S[T]", "S[T] = 2.0 + n"),
+    ("heap", "seen = [3.0, 5.0]", "heapq.heappush(seen, 1.0 + len(seen))\nreturn x * seen[0]", "seen.pop()"),
+    ("sorted insertion", "seen = [3.0, 5.0]", "bisect.insort(seen, 4.0)\nreturn x", "pass"),
+    ("array written by a function of numpy", "seen = np.zeros(3)", "np.add(seen, 1, out=seen)\nreturn x", "seen[0] = n"),
+    ("array copied into", "seen = np.zeros(3)", "np.copyto(seen, 2.0)\nreturn x * float(seen[0])", "pass"),
+    ("cache of a method cleared", "class C:\n    k = 1.0\n    @functools.lru_cache\n    def g(s, v): return v * s.k\nS = C()", "return x * S.g(2)",
+     "C.k = 2.0 + n; C.g.cache_clear()"),
+    ("cache that another call fills", "K = 1.0\n@functools.lru_cache\ndef g(v): return v * K", "return x * g(2)", "K = 2.0 + n; g.cache_clear(); g(2)"),
+    ("cached property", "class C:\n    k = 1.0\n    @functools.cached_property\n    def g(s): return 2 * s.k\nS = C()", "return x * S.g",
+     "S.k = 2.0 + n; S.__dict__.pop('g')"),
+    ("single dispatch", "@functools.singledispatch\ndef g(v): return v * 2", "return g(x)", "g.register(torch.Tensor, lambda v: v * (3.0 + n))"),
+    ("attribute of a class of classes", "class M(type): k = 1.0\nclass C(metaclass=M): pass", "return x * C.k", "M.k = 2.0 + n"),
+    ("attribute of a class that hides its class's", "class M(type): k = 1.0\nclass C(metaclass=M): pass", "return x * C.k", "C.k = 2.0 + n"),
+    ("call of a class", "class M(type):\n    def __call__(c, v): return v * 2\nclass C(metaclass=M): pass", "return C(x)", "M.__call__ = lambda c, v: v * n"),
+    ("property that comes later", "class C: pass\nS = C(); S.k = 1.0", "return x * S.k", "C.k = property(lambda s: 5.0)"),
+    ("property that comes later on a class with methods", "class C:\n    def m(s): return s.k\nS = C(); S.k = 1.0", "return x * S.m()",
+     "C.k = property(lambda s: 5.0)"),
+    ("writer of tables", "T = io.StringIO(); S = csv.writer(T); seen = []", "S.writerow([x.sum().item()])\nreturn x", "seen[:] = [T.getvalue()]"),
+    ("printed into a buffer", "T = io.StringIO(); seen = []", "with contextlib.redirect_stdout(T):\n    print(x.sum().item())\nreturn x", "seen[:] = [T.getvalue()]"),
+    ("messages of a log", "seen = []\nclass H(logging.Handler):\n    def emit(s, r): seen.append(r.getMessage())\nL = logging.Logger('L'); L.addHandler(H())",
+     "L.warning('sum %.2f', x.sum().item())\nreturn x", "pass"),
+    ("last rate of a schedule", STEP + "s = optim.lr_scheduler.StepLR(o, 1, 0.5)", f"{STEPS}\ns.step()\nreturn s.get_last_lr()[0]", "pass"),
+    ("epoch of a schedule", STEP + "s = optim.lr_scheduler.StepLR(o, 1, 0.5)", f"{STEPS}\ns.step()\nreturn s.last_epoch", "pass"),
+    ("epoch of a schedule outside", STEP + "s = optim.lr_scheduler.StepLR(o, 1, 0.5)", f"{STEPS}\nreturn x * s.last_epoch", "s.step()"),
+    ("state of a schedule", STEP + "s = optim.lr_scheduler.StepLR(o, 1, 0.5)", f"{STEPS}\ns.step()\nreturn s.state_dict()['last_epoch']", "pass"),
+    ("rate in a group after a schedule", STEP + "s = optim.lr_scheduler.StepLR(o, 1, 0.5)", f"{STEPS}\ns.step()\nreturn o.param_groups[0]['lr']", "pass"),
+    ("schedule logged before its step", STEP + "s = optim.lr_scheduler.ExponentialLR(o, 0.5); seen = []",
+     f"seen.append(s.get_last_lr()[0])\n{STEPS}\ns.step()\nreturn w * 1", "pass"),
+    ("rate set by the program", STEP + "K = 0", f"global K\nK += 1\nfor g in o.param_groups:\n    g['lr'] = 0.1 / K\n{STEPS}\nreturn w * 1", "pass"),
+    ("parameter of a distribution", "d = torch.distributions.Normal(torch.zeros(3), torch.ones(3))", "return d.log_prob(x)", "d.loc = torch.ones(3) * n"),
+    ("lazy attribute of a distribution", "d = torch.distributions.Categorical(logits=torch.zeros(3))", "return d.probs * x, d.entropy()",
+     "d = torch.distributions.Categorical(logits=torch.arange(3.0) * n)"),
+    ("number of a transform", "t = torch.distributions.transforms.AffineTransform(1.0, 2.0)", "return t(x)", "t.loc = 2.0 + n"),
+    ("tensors of a data set", "d = torch.utils.data.TensorDataset(torch.arange(6.0))", "return d[2][0] * x, len(d)", "d.tensors = (torch.arange(7.0) * n,)"),
+    ("indices of a subset", "d = torch.utils.data.Subset(torch.utils.data.TensorDataset(torch.arange(6.0)), [3, 1])",
+     "return sum(d[i][0] for i in range(len(d))) * x", "d.indices.append(5)"),
+    ("data loader", "d = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.arange(6.0)), batch_size=2, shuffle=True); torch.manual_seed(1)",
+     "return sum(b.sum() * (k + 1) for k, (b,) in enumerate(d)) * x", "torch.manual_seed(n)"),
+    ("generator of tensors", "g = torch.Generator().manual_seed(3)", "return x + torch.rand(3, generator=g)", "g.manual_seed(n)"),
+    ("seed that was set", "torch.manual_seed(3)", "return x * torch.initial_seed()", "torch.manual_seed(n)"),
+    ("state of random numbers put back", "torch.manual_seed(3)", "s = torch.get_rng_state()\na = torch.rand(3)\ntorch.set_rng_state(s)\nreturn x + a, torch.rand(3)", "pass"),
+    ("loss that is scaled", STEP + "s = torch.amp.GradScaler('cpu', init_scale=4.0, growth_interval=1)",
+     "o.zero_grad()\ns.scale((w * x).sum()).backward()\ns.step(o)\ns.update()\nreturn w * 1, s.get_scale()", "pass"),
+    ("autocast around the call", "w = torch.ones(3, 3)", "return (x[None] @ w).dtype", "torch.autocast('cpu', enabled=bool(n % 2)).__enter__()"),
 ]  # fmt: skip

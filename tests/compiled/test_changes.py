@@ -17,10 +17,12 @@ import pytest
 
 import tracecomp as torch
 from tests.compiled.changes import CHANGES
+from tracecomp.eager.modes import modes
 
 CALLS = 6
 IMPORTS = """
-import argparse, copy, enum, functools, itertools, os, queue, random, sys
+import argparse, array, bisect, collections, contextlib, contextvars, copy, csv, ctypes, enum, functools, heapq
+import importlib.util, io, itertools, logging, os, queue, random, sys, threading, types, weakref
 from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -36,11 +38,13 @@ def as_it_was(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("TRACECOMP_TEST", "0")
     monkeypatch.setattr(sys, "argv", sys.argv)
     grad, dtype = torch.is_grad_enabled(), torch.get_default_dtype()
+    autocast = modes.autocast
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
     torch.set_grad_enabled(grad)
     torch.set_default_dtype(dtype)
+    modes.autocast = autocast
 
 
 class Case:
@@ -60,18 +64,19 @@ class Case:
     @staticmethod
     def worlds() -> list[Any]:
         """What both copies share, as it is."""
-        modes = torch.is_grad_enabled(), torch.get_default_dtype()
-        return [random.getstate(), np.random.get_state(), dict(os.environ), modes, sys.argv, torch.get_rng_state()]
+        asked = torch.is_grad_enabled(), torch.get_default_dtype(), modes.autocast
+        return [random.getstate(), np.random.get_state(), dict(os.environ), asked, sys.argv, torch.get_rng_state()]
 
     def enter(self) -> None:
         """Make what both copies share as this one left it."""
-        numbers, arrays, environment, (grad, dtype), sys.argv, state = self.world
+        numbers, arrays, environment, (grad, dtype, autocast), sys.argv, state = self.world
         random.setstate(numbers)
         np.random.set_state(arrays)
         os.environ.clear()
         os.environ.update(environment)
         torch.set_grad_enabled(grad)
         torch.set_default_dtype(dtype)
+        modes.autocast = autocast
         torch.set_rng_state(state)
 
     def call(self, n: int) -> Any:

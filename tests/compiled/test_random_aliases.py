@@ -26,6 +26,10 @@ FOUND = {
         (F32, F32, F32), (Input(1, (("select", 9, 1),)), Input(1, (("select", 8, 0), ("select", 2, 2)))),
         (("zero_", 7, 0), ("add_", 0, 0)), (10,), 7, apart=True,
     ),
+    "history that a detached tensor from outside got": Program(
+        (((4, 6), "float32", True), F32), (Input(0), Input(0, handle="detached", captured=True)),
+        (("add_", 1, 0),), (10,), 1, 2,
+    ),
     "an array without dimensions": Program((((), "float32", False),), (Input(0, handle="numpy"),), (), (1,), 7),
 }  # fmt: skip
 

@@ -87,3 +87,8 @@ def test_out_may_not_be_what_is_read_meanwhile(name: str) -> None:
             OUT[name](tc, tc.arange(6.0), tc.tensor([0, 2, 1]))
         return
     assert OUT[name](tc, tc.arange(6.0), tc.tensor([0, 2, 1])).tolist() == want
+
+
+def test_scatter_without_a_source_says_what_it_lacks() -> None:
+    with pytest.raises(TypeError, match=r"scatter.*'src' and 'value'"):
+        tc.ones(2, 3).scatter(0, tc.tensor([[0]]))

@@ -110,7 +110,7 @@ def view(torch: Any, name: str, x: Any, i: int, j: int) -> Any:
     if name == "flatten":
         return x.reshape(-1)
     if name == "split":
-        return x.reshape(*x.shape[:dim], -1, 2, *x.shape[dim + 1 :]) if size % 2 == 0 else x.unsqueeze(dim)
+        return x.reshape(*x.shape[:dim], size // 2, 2, *x.shape[dim + 1 :]) if size % 2 == 0 else x.unsqueeze(dim)
     if name == "expand":
         return x[None].expand(2, *x.shape) if x.dim() < 3 else x
     if name == "unsqueeze":

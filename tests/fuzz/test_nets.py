@@ -7,7 +7,7 @@ import time
 import pytest
 
 import tracecomp as tc
-from tests.fuzz import equal_graphs, loop_programs
+from tests.fuzz import changing, equal_graphs, loop_programs
 from tracecomp.ir.loops import Const
 from tracecomp.ir.types import float32
 
@@ -29,8 +29,10 @@ def test_kernels_that_differ_in_the_sign_of_a_zero_are_two() -> None:
     assert Const(0.0, float32) != Const(-0.0, float32) and Const(0, float32) == Const(0.0, float32)
 
 
-@pytest.mark.parametrize("net", [lambda seed: equal_graphs.difference(seed, 7), loop_programs.difference],
-                         ids=["equal graphs", "loop programs"])  # fmt: skip
+@pytest.mark.parametrize(
+    "net", [lambda seed: equal_graphs.difference(seed, 7), loop_programs.difference, changing.difference],
+    ids=["equal graphs", "loop programs", "changing worlds"],
+)  # fmt: skip
 def test_no_difference_in_some_seconds(net: object) -> None:
     end, seed = time.monotonic() + SECONDS, 0
     while time.monotonic() < end:

@@ -88,7 +88,7 @@ def mark_static_address(t: Tensor, guard: bool = False) -> None:
     """Nothing: the memory of captured state does not move."""
 
 
-def run(fn: Any = None) -> Any:
+def run(fn: object = None) -> Any:
     """``fn``."""
     return run if fn is None else fn
 

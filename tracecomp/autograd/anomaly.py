@@ -49,7 +49,7 @@ def explained(node: Node) -> Iterator[None]:
     """Inside, an error is preceded by a warning with the node's forward line."""
     try:
         yield
-    except Exception:
+    except Exception:  # of any derivative; it is raised again
         if modes.anomaly:
             warnings.warn(_where(node, f"Error detected in {node.name()}"), UserWarning, stacklevel=2)
         raise

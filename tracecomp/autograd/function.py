@@ -15,6 +15,7 @@ from tracecomp.eager.tensor_base import Edge, Grads, Node, TensorBase
 from tracecomp.ir.types import from_numpy_dtype
 
 _HELD_LIMIT = 10_000
+"""Objects looked at for tensors: a closure may lead to the whole program."""
 
 
 class FunctionCtx:

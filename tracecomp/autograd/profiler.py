@@ -69,7 +69,9 @@ class EventList(list[EventAvg]):
 
 _HEAD = ["Self CPU %", "Self CPU", "CPU total %", "CPU total", "CPU time avg", "# of Calls"]
 _WIDTH = 12
+"""Characters of a column: a time with its unit, as PyTorch's table has it."""
 _NAME_WIDTH = 55
+"""Characters of a name before it is cut, PyTorch's default."""
 
 
 def _row(name: str, cells: list[str], width: int) -> str:

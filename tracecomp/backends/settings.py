@@ -14,7 +14,7 @@ class Settings:
         self.__dict__.update(flags)
 
 
-def flags_of(module: dict[str, Any]) -> Callable[..., AbstractContextManager[None]]:
+def flags_of(module: dict[str, object]) -> Callable[..., AbstractContextManager[None]]:
     """``flags(enabled=False)`` for a module: its settings in a block."""
 
     @contextmanager

@@ -11,6 +11,7 @@ _all: list[ref[Lock]] = []
 """All locks, and some that are gone: to be told of each end would be a function in which Ctrl-C gets lost."""
 
 _SOME = 64
+"""New locks after which those that are gone are forgotten: looking at all of them for each would be quadratic."""
 
 
 class Lock:

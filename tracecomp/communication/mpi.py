@@ -18,8 +18,11 @@ import numpy as np
 from tracecomp.communication.messages import HEADER, Array, Kind, Message, Sending
 
 _SMALL = 1 << 14
+"""Bytes of a body that travels in the message of its head: copying it costs less than a second message."""
 _LARGEST = 1 << 30
+"""Bytes of one MPI message: its count is an int of 32 bits."""
 _HEAD, _BODY = 1, 2
+"""MPI's tags, so that a receiver that waits for a head does not meet a body."""
 MARKS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "PMI_RANK", "MPI_LOCALNRANKS")
 """Variables that MPI's own launchers set."""
 

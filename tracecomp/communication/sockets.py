@@ -14,7 +14,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -22,13 +22,15 @@ from tracecomp.communication.errors import DistNetworkError
 from tracecomp.communication.messages import HEADER, Array, Kind, Message, Sending
 
 _STAGE = 1 << 16
+"""Bytes read at once for short messages, of which many arrive together; longer bodies are read where they belong."""
 _HELLO = 4
+"""Bytes of the rank that opens a connection."""
 
 
 class Board(Protocol):
     """Where processes tell each other their addresses: a store."""
 
-    def set(self, key: str, value: Any) -> None: ...
+    def set(self, key: str, value: object) -> None: ...
 
     def get(self, key: str) -> bytes: ...
 

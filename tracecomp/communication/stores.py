@@ -18,7 +18,7 @@ from tracecomp.communication.errors import DistQueueEmptyError, DistStoreError
 _DEFAULT = timedelta(seconds=300)
 
 
-def as_value(value: Any) -> bytes:
+def as_value(value: object) -> bytes:
     """What a store keeps for ``value``: bytes, or a text's UTF-8. TypeError for anything else."""
     if isinstance(value, str):
         return value.encode()
@@ -57,7 +57,7 @@ class Store(ABC):
         """As ``_change``, for what only looks."""
         return self._change(look)
 
-    def set(self, key: str, value: Any) -> None:
+    def set(self, key: str, value: object) -> None:
         """Write a value."""
         data = as_value(value)
         self._change(lambda table: table.__setitem__(key, data))
@@ -79,12 +79,12 @@ class Store(ABC):
         found: int = self._change(change)
         return found
 
-    def append(self, key: str, value: Any) -> None:
+    def append(self, key: str, value: object) -> None:
         """Write behind the value that is there."""
         data = as_value(value)
         self._change(lambda table: table.__setitem__(key, table.get(key, b"") + data))
 
-    def compare_set(self, key: str, expected_value: Any, desired_value: Any) -> bytes:
+    def compare_set(self, key: str, expected_value: object, desired_value: object) -> bytes:
         """Write if the value is ``expected_value`` (or empty and there is none); the value then."""
         old, new = as_value(expected_value), as_value(desired_value)
 
@@ -124,7 +124,7 @@ class Store(ABC):
         found: list[str] = self._read(list)
         return found
 
-    def multi_set(self, keys: Sequence[str], values: Sequence[Any]) -> None:
+    def multi_set(self, keys: Sequence[str], values: Sequence[object]) -> None:
         """Write several values."""
         data = {key: as_value(value) for key, value in zip(keys, values, strict=True)}
         self._change(lambda table: table.update(data))
@@ -133,7 +133,7 @@ class Store(ABC):
         """Several values, once there are all."""
         return [self.get(key) for key in keys]
 
-    def queue_push(self, key: str, value: Any) -> None:
+    def queue_push(self, key: str, value: object) -> None:
         """Add to the end of a queue."""
         self.set(f"{key}/{self.add(f'{key}/end', 1)}", value)
 
@@ -258,7 +258,7 @@ class PrefixStore(Store):
     def _pause(self, seconds: float) -> None:
         self._store._pause(seconds)
 
-    def set(self, key: str, value: Any) -> None:
+    def set(self, key: str, value: object) -> None:
         self._store.set(self._key(key), value)
 
     def get(self, key: str) -> bytes:
@@ -267,10 +267,10 @@ class PrefixStore(Store):
     def add(self, key: str, amount: int) -> int:
         return self._store.add(self._key(key), amount)
 
-    def append(self, key: str, value: Any) -> None:
+    def append(self, key: str, value: object) -> None:
         self._store.append(self._key(key), value)
 
-    def compare_set(self, key: str, expected_value: Any, desired_value: Any) -> bytes:
+    def compare_set(self, key: str, expected_value: object, desired_value: object) -> bytes:
         return self._store.compare_set(self._key(key), expected_value, desired_value)
 
     def check(self, keys: Sequence[str]) -> bool:
@@ -289,5 +289,5 @@ class PrefixStore(Store):
         start = self._key("")
         return [key.removeprefix(start) for key in self._store.list_keys() if key.startswith(start)]
 
-    def multi_set(self, keys: Sequence[str], values: Sequence[Any]) -> None:
+    def multi_set(self, keys: Sequence[str], values: Sequence[object]) -> None:
         self._store.multi_set([self._key(key) for key in keys], values)

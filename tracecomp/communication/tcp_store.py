@@ -113,7 +113,7 @@ class StoreServer(socketserver.ThreadingTCPServer):
         super().__init__((host, port), _Handler)
         threading.Thread(target=self.serve_forever, args=(0.1,), daemon=True, name="tracecomp store").start()
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
+    def handle_error(self, request: object, client_address: object) -> None:
         """A client that does not speak this protocol is left."""
 
     def close(self) -> None:
@@ -190,10 +190,10 @@ class TCPStore(Store):
     def _pause(self, seconds: float) -> None:
         time.sleep(min(seconds, 0.01))
 
-    def set(self, key: str, value: Any) -> None:
+    def set(self, key: str, value: object) -> None:
         self._ask("set", key.encode(), as_value(value))
 
-    def multi_set(self, keys: Sequence[str], values: Sequence[Any]) -> None:
+    def multi_set(self, keys: Sequence[str], values: Sequence[object]) -> None:
         self._ask("set", *(f for k, v in zip(keys, values, strict=True) for f in (k.encode(), as_value(v))))
 
     def get(self, key: str) -> bytes:
@@ -205,10 +205,10 @@ class TCPStore(Store):
     def add(self, key: str, amount: int) -> int:
         return int(self._ask("add", key.encode(), str(int(amount)).encode())[0])
 
-    def append(self, key: str, value: Any) -> None:
+    def append(self, key: str, value: object) -> None:
         self._ask("append", key.encode(), as_value(value))
 
-    def compare_set(self, key: str, expected_value: Any, desired_value: Any) -> bytes:
+    def compare_set(self, key: str, expected_value: object, desired_value: object) -> bytes:
         return self._ask("compare_set", key.encode(), as_value(expected_value), as_value(desired_value))[0]
 
     def check(self, keys: Sequence[str]) -> bool:

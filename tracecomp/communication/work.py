@@ -27,7 +27,7 @@ class Work:
         self._lock = threading.Lock()
 
     @classmethod
-    def done(cls, value: Any) -> Work:
+    def done(cls, value: object) -> Work:
         """An operation that has ended."""
         future: Future[Any] = Future()
         future.set_result(value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # below this, and loaded with the first group: a program of one process needs none of it
     from tracecomp.communication.group import Group
     from tracecomp.communication.messenger import Messenger
     from tracecomp.communication.stores import Store

@@ -14,6 +14,7 @@ from tracecomp.eager.tensor import Tensor, gradient_edge
 from tracecomp.eager.tensor_base import Edge, Grads, Node
 from tracecomp.eager.vjp_program import ArrayType
 from tracecomp.record.binding import Binding, read, tensor_of
+from tracecomp.record.pytree import Leaves
 from tracecomp.record.recording import Split
 
 Array = np.ndarray[Any, Any]
@@ -39,7 +40,7 @@ class CompiledNode(Node):
 
     def __init__(
         self, derivative: Callable[[], Runner], again: Callable[[], Callable[..., Grads]], split: Split,
-        leaves: Sequence[Any], kept: Kept,
+        leaves: Leaves, kept: Kept,
     ) -> None:  # fmt: skip
         tensors = [tensor_of(b, leaves) for b, _ in split.wanted]
         edges: tuple[Edge, ...] = tuple([gradient_edge(t) for t in tensors])
@@ -104,7 +105,7 @@ class Kept:
         self.before = before
         self.outputs: Sequence[Array] = ()
 
-    def of(self, source: Binding | int, leaves: Sequence[Any]) -> _Kept:
+    def of(self, source: Binding | int, leaves: Leaves) -> _Kept:
         """An output of the call, or an input that it has not written."""
         if isinstance(source, int):
             return _Kept(self.outputs[source], None)

@@ -56,7 +56,7 @@ class Interpreted:
         self.graph = graph
         self._interpreter = Interpreter(graph)
 
-    def run(self, arrays: Sequence[Array], outputs: Sequence[Array], seen: Any = None) -> None:
+    def run(self, arrays: Sequence[Array], outputs: Sequence[Array], seen: object = None) -> None:
         """Compute ``outputs`` from ``arrays``."""
         _write(outputs, self._interpreter.run(arrays), arrays)
 
@@ -126,7 +126,7 @@ class Native:
         places = [next(given) if i.role != "constant" else _dense(i.data) for i in self.built.graph.inputs]
         return (*places, *map(_dense, self.built.constants))
 
-    def run(self, arrays: Sequence[Array], outputs: Sequence[Array], seen: Any = None) -> None:
+    def run(self, arrays: Sequence[Array], outputs: Sequence[Array], seen: object = None) -> None:
         """Compute ``outputs`` from ``arrays``; IndexError when an index is out of range.
 
         ``seen`` as in ``Executable.run``, for the inputs ``frozen``.
@@ -143,13 +143,13 @@ class Native:
         """Every kernel call, in order."""
         return list(call_steps(self.built.program.steps))
 
-    def timed(self, arrays: Sequence[Array], outputs: Sequence[Array], seen: Any = None) -> list[float]:
+    def timed(self, arrays: Sequence[Array], outputs: Sequence[Array], seen: object = None) -> list[float]:
         """Run as ``run`` does; the seconds of each kernel call, in order."""
         given = [*map(np.ascontiguousarray, (arrays[a] if isinstance(a, int) else a for a in self.places))]
         return [seconds for _, seconds in self.executable.run_profiled(given, outputs, self.threads, seen)]
 
 
-def _dense(array: Any) -> Array:
+def _dense(array: object) -> Array:
     return np.ascontiguousarray(array)
 
 
@@ -227,7 +227,7 @@ class Hosted:
         self.seconds = 0.0
         """The parts of the last call that has ended, and what it took."""
 
-    def run(self, arrays: Sequence[Array], outputs: Sequence[Array], seen: Any = None) -> None:
+    def run(self, arrays: Sequence[Array], outputs: Sequence[Array], seen: object = None) -> None:
         """Compute ``outputs`` from ``arrays``."""
         begin = time.perf_counter()
         arrays = [*map(in_parts, arrays)]
@@ -281,14 +281,14 @@ def native(graph: Graph, aliases: Mapping[int, int], threads: int | None, frozen
 
 
 def with_settings(
-    settings: Mapping[str, Any], make: Make, graph: Graph, aliases: Mapping[int, int], threads: int | None,
+    settings: Mapping[str, object], make: Make, graph: Graph, aliases: Mapping[int, int], threads: int | None,
     frozen: Set[int],
 ) -> Any:  # fmt: skip
     """What ``make`` makes under ``settings``."""
     return _where(settings, lambda: make(graph, aliases, threads, frozen))
 
 
-def _where(settings: Mapping[str, Any], work: Callable[[], Any]) -> Any:
+def _where(settings: Mapping[str, object], work: Callable[[], object]) -> Any:
     """``work()`` in a context of its own, whose settings end with it however Ctrl-C ends it."""
 
     def run() -> Any:

@@ -33,7 +33,7 @@ class Runs(Protocol):
     def frozen(self) -> Sequence[int]:
         """The inputs that calls need not look at again."""
 
-    def run(self, arrays: Sequence[Array], outputs: Sequence[Array], seen: Any = None) -> None:
+    def run(self, arrays: Sequence[Array], outputs: Sequence[Array], seen: object = None) -> None:
         """Compute ``outputs`` from ``arrays``."""
 
 
@@ -54,7 +54,7 @@ class Checked:
         self.calls = 0
         self.first_nan = ""
 
-    def run(self, arrays: Sequence[Array], outputs: Sequence[Array], seen: Any = None) -> None:
+    def run(self, arrays: Sequence[Array], outputs: Sequence[Array], seen: object = None) -> None:
         """Compute ``outputs`` from ``arrays`` twice. ``seen`` as in ``Native.run``, and not believed."""
         self.calls += 1
         self._believe(arrays, seen)
@@ -74,7 +74,7 @@ class Checked:
         agreed = f"checked: {self.calls} calls agree with the interpreter"
         return f"{agreed}; first NaN: {self.first_nan}" if self.first_nan else agreed
 
-    def _believe(self, arrays: Sequence[Array], seen: Any) -> None:
+    def _believe(self, arrays: Sequence[Array], seen: object) -> None:
         """CheckError when an input that lasts is another one while what tells its states apart is the same."""
         if seen is None:
             return

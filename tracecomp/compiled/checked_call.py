@@ -52,7 +52,7 @@ class Mismatch:
         return f"{self.place}: {_short(self.eager)} eagerly, {_short(self.compiled)} compiled"
 
 
-def outcome(fn: Callable[..., Any], call: Call, roots: Mapping[str, Any], differentiate: bool = True) -> Outcome:
+def outcome(fn: Callable[..., object], call: Call, roots: Mapping[str, object], differentiate: bool = True) -> Outcome:
     """Call ``fn``; what is then found from the result, from ``roots``, and the gradients that the result has."""
     args, kwargs = call
     try:
@@ -60,12 +60,12 @@ def outcome(fn: Callable[..., Any], call: Call, roots: Mapping[str, Any], differ
             warnings.simplefilter("ignore")
             result = fn(*args, **kwargs)
             found = gradients(result, roots) if differentiate else []
-    except Exception as error:
+    except Exception as error:  # of the program: an outcome like any other, which both ways must have
         return Outcome(ProgramState(roots).values, error)
     return Outcome(ProgramState({"result": result, "gradient": found, **roots}).values, None, result)
 
 
-def gradients(result: Any, roots: Mapping[str, Any]) -> list[Any]:
+def gradients(result: object, roots: Mapping[str, object]) -> list[Any]:
     """The gradients of all that a result holds with regard to the leaves that it depends on, for fixed directions."""
     found = ProgramState({"result": result}).tensors.values()
     outs = tuple(t for t in found if t.grad_fn is not None and t._data.dtype.kind == "f" and t._data.size)
@@ -156,7 +156,7 @@ def _same_value(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     if isinstance(value, TensorState):
         kind = f"{value.array.dtype.name}{list(value.array.shape)}"
         return f"{kind} {np.array2string(value.array, threshold=6, precision=4)}" if value.array.size < 7 else kind
@@ -212,7 +212,7 @@ class Lockstep:
             after.restore()
         return found + self._kept(compiled, call)
 
-    def moved(self, call: Call, roots: Mapping[str, Any], seed: int) -> Outcome:
+    def moved(self, call: Call, roots: Mapping[str, object], seed: int) -> Outcome:
         """The eager outcome of operands that are moved by about one unit in the last place."""
         tensors = [t for t in ProgramState(roots).tensors.values() if t._data.dtype.kind == "f"]
         for t, array in zip(tensors, changed_in_the_last_place([t._data for t in tensors], seed), strict=True):
@@ -238,7 +238,7 @@ class Lockstep:
         return found
 
 
-def _unchanged(was: TensorState, now: Any) -> bool:
+def _unchanged(was: TensorState, now: object) -> bool:
     return isinstance(now, TensorState) and was.array.tobytes() == now.array.tobytes()
 
 

@@ -6,7 +6,7 @@ import inspect
 import os
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial, update_wrapper
 from importlib import import_module
@@ -25,7 +25,7 @@ from tracecomp.compiled.native_call import call_code, fast_record
 from tracecomp.compiled.parts import Parts
 from tracecomp.compiled.program_files.levels import chosen
 from tracecomp.compiled.program_files.save import Case, save_code, save_graph
-from tracecomp.compiled.replay import Plan
+from tracecomp.compiled.replay import Arguments, Plan
 from tracecomp.compiled.verified import Verifier
 from tracecomp.eager.modes import modes
 from tracecomp.ir.graph import Graph
@@ -35,7 +35,7 @@ from tracecomp.record.dynamic_shapes.generalize import sized
 from tracecomp.record.dynamic_shapes.padding import NotSized
 from tracecomp.record.guards.slots import StateSlot
 from tracecomp.record.guards.varying_numbers import VaryingNumbers
-from tracecomp.record.pytree import flatten_call
+from tracecomp.record.pytree import Leaves, flatten_call
 from tracecomp.record.recording import Recording
 from tracecomp.record.symbolic.sizes import Varying
 from tracecomp.record.symbolic.sym_scalar import followed
@@ -146,13 +146,7 @@ class Compiled:
                 self._follow = True  # they are as good as certain to differ, and compiling takes longer than recording
                 reason = reason or "the numbers that it reads are followed"
                 continue
-            plan = entry.plan or self._plan(entry)
-            if profiler.watching():
-                plan.prepare_timing()
-                with profiler.record_function(f"compiled {self._name}"):
-                    held, found = plan.call(leaves, (args, kwargs))
-            else:
-                held, found = plan.call(leaves, (args, kwargs))
+            held, found = self._run(entry.plan or self._plan(entry), leaves, (args, kwargs))
             # All predicates were as recorded: the call is done.
             if held == len(recording.predicates):
                 self._fitted(entry, leaves)
@@ -170,6 +164,14 @@ class Compiled:
         if new is not None and followed(new[1]):
             self._new_value(*new)
         return self._record(args, kwargs, entries, reason)
+
+    def _run(self, plan: Plan, leaves: Leaves, given: Arguments) -> tuple[int, Any]:
+        """Call ``plan``, as one event where somebody profiles."""
+        if not profiler.watching():
+            return plan.call(leaves, given)
+        plan.prepare_timing()
+        with profiler.record_function(f"compiled {self._name}"):
+            return plan.call(leaves, given)
 
     def save(
         self, path: str | os.PathLike[str], *args: Any, also: Sequence[tuple[Any, ...]] = (),
@@ -198,7 +200,7 @@ class Compiled:
             raise ValueError(f"save(): kind must be 'code' or 'graph', got {kind!r}")
         return save_code(path, self._name, cases, chosen(levels))
 
-    def _cases(self, args: tuple[Any, ...]) -> list[Case]:
+    def _cases(self, args: tuple[object, ...]) -> list[Case]:
         """The recordings that serve calls with ``args``."""
         structure, leaves = flatten_call(args, {})
         for _ in range(MAX_UNSETTLED):
@@ -208,7 +210,7 @@ class Compiled:
             self._general(*args)
         raise CaptureError(f"{self._name} is recorded anew at every call: {self.misses[-1]}")
 
-    def __get__(self, owner: Any, kind: type | None = None) -> Any:
+    def __get__(self, owner: object, kind: type | None = None) -> Any:
         return self if owner is None else MethodType(self, owner)
 
     def __getattr__(self, name: str) -> Any:
@@ -244,7 +246,7 @@ class Compiled:
         """
         return _inspecting("explain").explained(self, args, kwargs)
 
-    def report(self, path: str | os.PathLike[str], *args: Any, against: Any = None, **kwargs: Any) -> Any:
+    def report(self, path: str | os.PathLike[str], *args: Any, against: object = None, **kwargs: Any) -> Any:
         """Write all that is known to one HTML file, which needs no network, and a JSON file beside it; its path.
 
         Given arguments, kernels are measured as in ``explain``. ``against`` is the JSON file of an earlier report: then
@@ -296,7 +298,7 @@ class Compiled:
                     entry.plan = Plan(entry.recording, *self._how())
         return entry.plan
 
-    def _fitted(self, entry: Entry, leaves: Sequence[Any]) -> None:
+    def _fitted(self, entry: Entry, leaves: Leaves) -> None:
         """Try the entry that fitted last first, and without Python, if that is possible.
 
         Its record is made again after 1, 2, 4, ... calls that Python had to serve.
@@ -323,7 +325,7 @@ class Compiled:
         entries = [] if profiler.watching() else self.entries
         self._chain[:] = [e.fast for e in takewhile(lambda e: e.fast is not None, entries)]
 
-    def _record(self, args: tuple[Any, ...], kwargs: dict[str, Any], tried: list[Entry], reason: str | None) -> Any:
+    def _record(self, args: tuple[Any, ...], kwargs: dict[str, object], tried: list[Entry], reason: str | None) -> Any:
         with self._lock:
             if len(self.entries) > len(tried):  # another thread has recorded meanwhile
                 return self(*args, **kwargs)
@@ -365,7 +367,7 @@ class Compiled:
                 self._relink()
             return result
 
-    def _varying_sizes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Varying | None:
+    def _varying_sizes(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Varying | None:
         """The axes whose sizes the recording of this call is to follow: those that have differed between calls."""
         if self.dynamic is False:
             return None
@@ -404,7 +406,7 @@ class Compiled:
         same_call = new.guards.structure == old.recording.guards.structure
         return _is_sized(old) and same_call and paths[0] == paths[1]
 
-    def _new_value(self, source: Source | None, value: Any) -> None:
+    def _new_value(self, source: Source | None, value: object) -> None:
         """Warn, once, when one line asks for ever new numbers, each of which takes a recording."""
         self._values[source] += 1
         if self._values[source] == MAX_VALUES:
@@ -502,7 +504,7 @@ def _inspecting(module: str) -> Any:
 
 
 def compile(
-    model: Any = None,
+    model: object = None,
     *,
     fullgraph: bool = False,
     threads: int | None = None,
@@ -510,7 +512,7 @@ def compile(
     dynamic: bool | None = None,
     fast_math: bool = False,
     mode: str | None = None,
-    options: dict[str, Any] | None = None,
+    options: Mapping[str, object] | None = None,
     disable: bool = False,
     checked: bool = False,
     verify: str | int | None = None,
@@ -541,7 +543,7 @@ def compile(
     )  # fmt: skip
 
 
-def trace(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Graph:
+def trace(fn: Callable[..., object], *args: Any, **kwargs: Any) -> Graph:
     """The graph of ``fn(*args, **kwargs)``, which is run once. CaptureError when it cannot be captured."""
     _, recording = record(fn, args, kwargs, getattr(fn, "__name__", type(fn).__name__), derive=False)
     assert isinstance(recording, Recording)

@@ -8,7 +8,7 @@ that. What a Python statement calls is compiled too, when it is a module or a fu
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from types import FunctionType
 from typing import Any
 
@@ -42,13 +42,13 @@ class Unbound:
 UNBOUND = Unbound()
 
 
-def pick(held: dict[str, Any], names: Sequence[str]) -> list[Any]:
+def pick(held: Mapping[str, object], names: Sequence[str]) -> list[Any]:
     """The values of variables."""
     return [held.get(name, UNBOUND) for name in names]
 
 
 def split(
-    fn: FunctionType, lines: Set[int], part: Callable[[Any], Any], piece: Callable[[FunctionType], Any]
+    fn: FunctionType, lines: Set[int], part: Callable[[Any], object], piece: Callable[[FunctionType], Any]
 ) -> FunctionType | None:
     """``fn`` with compiled pieces between the statements at ``lines``; at no lines, with Python alone.
 

@@ -169,7 +169,7 @@ def _with(warm: Warm, statics: Statics) -> Callable[..., Any]:
     return call
 
 
-def _plan(call: Callable[..., Any], tensors: list[Tensor]) -> Plan:
+def _plan(call: Callable[..., object], tensors: list[Tensor]) -> Plan:
     """``call`` recorded and compiled; Unfit unless it computes new tensors from its arguments and nothing else."""
     _, recording = record(call, tuple(tensors), {}, call.__name__)
     if not isinstance(recording, Recording):
@@ -185,7 +185,7 @@ def _plan(call: Callable[..., Any], tensors: list[Tensor]) -> Plan:
     return plan
 
 
-def _not_again(fn: Any) -> Any:
+def _not_again(fn: object) -> Any:
     raise Unfit("it has a derivative")
 
 
@@ -204,13 +204,13 @@ def _like(t: Tensor, array: Array) -> Tensor:
     return found
 
 
-def _compare(plan: Plan, call: Callable[..., Any], tensors: list[Tensor]) -> None:
+def _compare(plan: Plan, call: Callable[..., object], tensors: list[Tensor]) -> None:
     """Unfit unless machine code gives the bits of the eager call."""
     _, found = plan.call(tensors)
     _same([t._data for t in _tensors(found)], [t._data for t in _tensors(call(*tensors))])
 
 
-def _tensors(value: Any) -> list[Tensor]:
+def _tensors(value: object) -> list[Tensor]:
     if isinstance(value, Tensor):
         return [value]
     return [t for x in value for t in _tensors(x)] if isinstance(value, tuple | list) else []

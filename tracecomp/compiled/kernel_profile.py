@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from html import escape
@@ -122,12 +122,12 @@ class Profile:
         Path(path).write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ns"}), encoding="utf-8")
 
 
-def _event(name: str, start: float, seconds: float, args: dict[str, Any]) -> dict[str, Any]:
+def _event(name: str, start: float, seconds: float, args: Mapping[str, object]) -> dict[str, Any]:
     return {"name": name, "ph": "X", "pid": 0, "tid": 0, "ts": 1e6 * start, "dur": 1e6 * seconds, "args": args}
 
 
 def profile_backend(
-    given: Backend, arrays: Sequence[Array], outputs: Sequence[Array], calls: int, seen: Any = None
+    given: Backend, arrays: Sequence[Array], outputs: Sequence[Array], calls: int, seen: object = None
 ) -> Profile:
     """Run ``given`` ``calls`` times on the given memory; RuntimeError where it is not native code alone.
 

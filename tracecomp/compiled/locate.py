@@ -64,7 +64,7 @@ class NativeProgram:
         ]
         return [*dense, *(np.asarray(c, order="C") for c in self.lowered.constants)], outputs
 
-    def run(self, arrays: Sequence[Array], threads: int | None = None, seen: Any = None) -> list[Array]:
+    def run(self, arrays: Sequence[Array], threads: int | None = None, seen: object = None) -> list[Array]:
         """The outputs, in new memory."""
         inputs, outputs = self.memory(arrays)
         self.executable.run(inputs, outputs, threads, seen)

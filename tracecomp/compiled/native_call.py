@@ -35,7 +35,7 @@ from tracecomp.ir.types import DType
 from tracecomp.record.guards.class_versions import class_version_offset, field_offset
 from tracecomp.record.guards.snapshots import MISSING, ById, freeze
 from tracecomp.record.guards.state_guards import GradGuard
-from tracecomp.record.pytree import LEAF, flat_call, unflatten
+from tracecomp.record.pytree import LEAF, Leaves, flat_call, unflatten
 from tracecomp.record.results import Given, History, Made, Plain, Result, Seen
 from tracecomp.runtime import threads
 from tracecomp.runtime.aligned import maker
@@ -60,12 +60,12 @@ def call_code() -> Code | None:
     return Code(Tensor, Storage, Memory, fields, counts[0] | counts[1]) if fields and all(counts) else None
 
 
-def fast_record(plan: Plan, leaves: Sequence[object], code: Code) -> tuple[Any, ...] | None:
+def fast_record(plan: Plan, leaves: Leaves, code: Code) -> tuple[Any, ...] | None:
     """The record of a call that has just fitted ``plan``; None when it needs Python."""
     return _Writer(plan, leaves, code).record() if _fits(plan, leaves) else None
 
 
-def _fits(plan: Plan, leaves: Sequence[object]) -> bool:
+def _fits(plan: Plan, leaves: Leaves) -> bool:
     recording, guards = plan.recording, plan.recording.guards
     reusable = {id(t) for t, _ in plan.reusable}
     accumulated = {id(b.ref.ref) for b, _ in recording.updates if b.kind == "grad"}
@@ -115,7 +115,7 @@ def _simple(r: Result) -> bool:
 class _Writer:
     """Writes the record of one plan."""
 
-    def __init__(self, plan: Plan, leaves: Sequence[object], code: Code) -> None:
+    def __init__(self, plan: Plan, leaves: Leaves, code: Code) -> None:
         assert isinstance(plan.forward, Native)
         self.plan = plan
         self.recording = plan.recording
@@ -201,8 +201,8 @@ class _Writer:
             self._written(b, out, times.get(b, 0))
 
     def source(
-        self, kind: int, ref: Any, requires_grad: int, dtype: Any, shape: tuple[int, ...], slot: int | None,
-        exclusive: bool = False,
+        self, kind: int, ref: Any, requires_grad: int, dtype: np.dtype[np.generic], shape: tuple[int, ...],
+        slot: int | None, exclusive: bool = False,
     ) -> int:  # fmt: skip
         """A tensor that the call looks at: its number."""
         key = (kind, ref if kind == ARGUMENT else id(ref))
@@ -365,7 +365,9 @@ class _Rows:
     def pair(self, one: int, other: int, same: bool) -> None:
         self.r.add("pairs", 8 * one, 8 * other, int(same))
 
-    def tensor(self, kind: int, ref: Any, requires_grad: int, dtype: Any, shape: tuple[int, ...]) -> None:
+    def tensor(
+        self, kind: int, ref: Any, requires_grad: int, dtype: np.dtype[np.generic], shape: tuple[int, ...]
+    ) -> None:
         slot = self.writer.used.get((kind, ref if kind == ARGUMENT else id(ref)))
         self.writer.source(kind, ref, requires_grad, dtype, shape, slot)
 

@@ -65,7 +65,7 @@ class Parts:
         return made
 
     @staticmethod
-    def _can_compile(called: Any, fn: Any) -> bool:
+    def _can_compile(called: object, fn: object) -> bool:
         if is_module(called):
             return not hasattr(called, "_orig_mod")
         if not isinstance(fn, FunctionType) or fn.__code__.co_flags & 0x2A0:  # generators and coroutines

@@ -88,11 +88,11 @@ class ProgramState:
         for action in self._restores:
             action()
 
-    def _keep(self, get: Callable[[], Any], put: Callable[[Any], Any]) -> None:
+    def _keep(self, get: Callable[[], object], put: Callable[[Any], object]) -> None:
         state = get()
         self._restores.append(lambda: put(state))
 
-    def _visit(self, place: str, value: Any) -> Found:
+    def _visit(self, place: str, value: object) -> Found:
         """Note what stands at ``place``; what it leads to."""
         if isinstance(value, PLAIN):
             self.values[place] = value
@@ -174,7 +174,7 @@ class ProgramState:
         self._restores.append(lambda: setattr(cell, "cell_contents", held))
         yield place.removeprefix(_CELL), held
 
-    def _globals(self, code: CodeType, space: dict[str, Any]) -> Found:
+    def _globals(self, code: CodeType, space: dict[str, object]) -> Found:
         """The variables of the module that code of it names."""
         if id(code) in self._code:
             return
@@ -220,7 +220,7 @@ class ProgramState:
                 yield f"{place}.{name}", x
         yield f"type of {place}", kind
 
-    def _attribute(self, place: str, name: str, value: Any) -> Found:
+    def _attribute(self, place: str, name: str, value: object) -> Found:
         if name in _TABLES and isinstance(value, dict):
             self._restores.append(functools.partial(_put_items, value, list(value.items())))
             yield from ((f"{place}.{key}", x) for key, x in value.items())
@@ -250,7 +250,7 @@ def _is_program_module(module: ModuleType) -> bool:
 _EMPTY = compile("", "<none>", "exec")
 
 
-def _is_looked_into(value: Any) -> bool:
+def _is_looked_into(value: object) -> bool:
     """Objects of the program's own classes and those of the library that hold a program's state."""
     kind = type(value)
     module = str(kind.__module__)
@@ -307,20 +307,20 @@ def _put_items(held: MutableMapping[Any, Any], items: list[tuple[Any, Any]]) -> 
     module_changes.note()
 
 
-def _put_elements(held: Any, elements: list[Any]) -> None:
+def _put_elements(held: Any, elements: list[object]) -> None:
     if len(held) == len(elements) and all(a is b for a, b in zip(held, elements, strict=True)):
         return
     held.clear()
     held.update(elements) if isinstance(held, set) else held.extend(elements)
 
 
-def _put_some(space: dict[str, Any], items: dict[str, Any]) -> None:
+def _put_some(space: dict[str, object], items: Mapping[str, object]) -> None:
     for name, value in items.items():
         if name not in space or space[name] is not value:
             space[name] = value
 
 
-def _put_slot(owner: Any, name: str, value: Any) -> None:
+def _put_slot(owner: object, name: str, value: object) -> None:
     if vars(owner).get(name) is not value if isinstance(owner, type) else getattr(owner, name, None) is not value:
         try:
             setattr(owner, name, value)

@@ -27,7 +27,7 @@ from tracecomp.ir.arrays import SMALL_BYTES
 from tracecomp.ir.graph import Graph
 from tracecomp.record.binding import read, reader, tensor_of
 from tracecomp.record.dynamic_shapes.generalize import Sized
-from tracecomp.record.pytree import LEAF, unflatten
+from tracecomp.record.pytree import LEAF, Leaves, unflatten
 from tracecomp.record.recording import Recording, same_value
 from tracecomp.record.results import Found, Made, Result, bottoms
 from tracecomp.runtime.aligned import maker
@@ -140,7 +140,7 @@ class Plan:
             self.again = self._compile(differentiable(self.recording.split, self.recording.graph.name))
         return self.again
 
-    def call(self, leaves: Sequence[Any], given: Arguments = ((), {})) -> tuple[int, Any]:
+    def call(self, leaves: Leaves, given: Arguments = ((), {})) -> tuple[int, Any]:
         """Run on argument ``leaves``: how many predicates held, and the results.
 
         When a predicate does not hold, its value takes the place of the results, and nothing outside was written. On a
@@ -151,7 +151,7 @@ class Plan:
         with uninterrupted:  # state is as before the call or as after it, whenever Ctrl-C comes
             return self._call(leaves, given)
 
-    def _call(self, leaves: Sequence[Any], given: Arguments) -> tuple[int, Any]:
+    def _call(self, leaves: Leaves, given: Arguments) -> tuple[int, Any]:
         recording = self.recording
         sizes = None if self.sized is None else self.sized.guard.sizes(leaves)
         arrays = self._arrays(leaves)
@@ -178,7 +178,7 @@ class Plan:
             results = self._results(leaves, outputs, kept, given, sizes)
         return len(recording.predicates), results
 
-    def _arrays(self, leaves: Sequence[Any]) -> list[Array]:
+    def _arrays(self, leaves: Leaves) -> list[Array]:
         """What the graph's inputs are now."""
         if self._array_arguments:
             arrays = [leaves[i]._data if isinstance(leaves[i], Tensor) else leaves[i] for i in self._arguments]
@@ -200,7 +200,7 @@ class Plan:
         counts = [m.writes for m in memories]
         return None if None in counts else [*memories, *counts]
 
-    def profile(self, leaves: Sequence[Any], calls: int) -> Profile:
+    def profile(self, leaves: Leaves, calls: int) -> Profile:
         """The times of the forward graph's kernels, on copies: nothing outside is written."""
         if isinstance(self.forward, SizedBackend):
             raise RuntimeError("profile(): with sizes that vary a call has no profile; compile with dynamic=False")
@@ -212,13 +212,13 @@ class Plan:
         if isinstance(self.forward, Native):
             self.forward.executable.prepare_timing()
 
-    def run_once(self, leaves: Sequence[Any]) -> Callable[[], None]:
+    def run_once(self, leaves: Leaves) -> Callable[[], None]:
         """A call of the forward graph on copies, made ready."""
         assert not isinstance(self.forward, SizedBackend)
         arrays, outputs = self._copies(leaves)
         return partial(self.forward.run, arrays, outputs)
 
-    def _copies(self, leaves: Sequence[Any]) -> tuple[list[Array], list[Array]]:
+    def _copies(self, leaves: Leaves) -> tuple[list[Array], list[Array]]:
         """Inputs and outputs as a call has them, in memory of their own."""
         arrays = [a.copy() for a in self._arrays(leaves)]
         outputs = [np.empty(*t) for t in self.types]
@@ -226,7 +226,7 @@ class Plan:
             outputs[n] = arrays[i]
         return arrays, outputs
 
-    def _write(self, leaves: Sequence[Any], outputs: Sequence[Array]) -> None:
+    def _write(self, leaves: Leaves, outputs: Sequence[Array]) -> None:
         """Give the state that the program writes its new values."""
         for b, out in self.recording.updates:
             t = b.ref if b.kind == "state" else tensor_of(b, leaves)
@@ -255,7 +255,7 @@ class Plan:
                 outputs[n] = make()
         return outputs
 
-    def _keep(self, leaves: Sequence[Any], arrays: Sequence[Array]) -> Kept | None:
+    def _keep(self, leaves: Leaves, arrays: Sequence[Array]) -> Kept | None:
         """What a backward pass from outside may need; copies of what this call is going to overwrite."""
         split = self.recording.split
         if split is None or not modes.grad:
@@ -265,7 +265,7 @@ class Plan:
         return Kept(self.recording.inputs, arrays, before)
 
     def _results(
-        self, leaves: Sequence[Any], outputs: Sequence[Array], kept: Kept | None, given: Arguments,
+        self, leaves: Leaves, outputs: Sequence[Array], kept: Kept | None, given: Arguments,
         sizes: Sequence[int] | None,
     ) -> Any:  # fmt: skip
         recording = self.recording
@@ -316,7 +316,7 @@ def _lone_result(recording: Recording) -> int | None:
     return only.number if isinstance(only, Made) and only == Made(only.number) else None
 
 
-def _unshared(t: Tensor, shape: tuple[int, ...], dtype: Any) -> Array | None:
+def _unshared(t: Tensor, shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> Array | None:
     """The memory of ``t.grad`` when nothing else refers to it."""
     grad = t._grad
     # References: the attribute, the local name, the argument of getrefcount; for the array, one name less.

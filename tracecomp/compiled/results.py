@@ -14,7 +14,7 @@ from tracecomp.eager.tensor import Tensor, shared
 from tracecomp.eager.tensor_base import View
 from tracecomp.eager.views import look
 from tracecomp.record.binding import tensor_of
-from tracecomp.record.pytree import LEAF, unflatten
+from tracecomp.record.pytree import LEAF, Leaves, unflatten
 from tracecomp.record.results import (
     PLAIN,
     Followed,
@@ -40,7 +40,7 @@ class Builder:
     """
 
     def __init__(
-        self, leaves: Sequence[object], outputs: Sequence[Array] | Mapping[int, Array],
+        self, leaves: Leaves, outputs: Sequence[Array] | Mapping[int, Array],
         node: CompiledNode | None = None,
         settle: Callable[[Attrs], Attrs] | None = None,
     ) -> None:  # fmt: skip

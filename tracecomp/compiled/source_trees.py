@@ -7,7 +7,7 @@ import copy
 import dis
 import inspect
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
@@ -102,7 +102,7 @@ def _without_defaults(tree: ast.FunctionDef) -> ast.FunctionDef:
 
 
 def function_of_tree(
-    tree: ast.FunctionDef, like: FunctionType, cells: dict[str, CellType], helpers: dict[str, Any],
+    tree: ast.FunctionDef, like: FunctionType, cells: dict[str, CellType], helpers: Mapping[str, object],
     defaults: Any = None, kwdefaults: Any = None,
 ) -> FunctionType:  # fmt: skip
     code = _code(tree, like, [*cells, *helpers])

@@ -49,6 +49,7 @@ def loaded(node: ast.AST, without: Set[int] = frozenset()) -> set[str]:
 def stored(run: Sequence[ast.AST]) -> set[str]:
     """The names that are set."""
     found = {n.id for s in run for n in ast.walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    # A comprehension's own variable is not the function's, unless a statement outside sets that name too.
     inner = [c for s in run for n in ast.walk(s) if isinstance(n, COMPREHENSIONS) for c in n.generators]
     targets = {n.id for c in inner for n in ast.walk(c.target) if isinstance(n, ast.Name)}
     plain = {n.id for s in run for n in _outside_comprehensions(s) if isinstance(n, ast.Name)}

@@ -26,6 +26,7 @@ from tracecomp.utils.data import DataLoader, TensorDataset
 
 DIGITS = Path(__file__).parent / "data" / "digits.npz"
 WARM_UP = 3
+"""Steps that record, plan and compile; what comes after them is the speed."""
 
 
 def convnet() -> Module:

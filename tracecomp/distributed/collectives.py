@@ -23,7 +23,7 @@ Array = np.ndarray[Any, Any]
 # ---- arguments
 
 
-def check_tensor(value: Any, name: str) -> None:
+def check_tensor(value: object, name: str) -> None:
     """TypeError in PyTorch's words for what is no tensor."""
     if not isinstance(value, Tensor):
         raise TypeError(
@@ -34,7 +34,7 @@ def check_tensor(value: Any, name: str) -> None:
         )
 
 
-def check_tensors(values: Any, name: str) -> None:
+def check_tensors(values: object, name: str) -> None:
     """TypeError in PyTorch's words for what is no list of tensors."""
     if not isinstance(values, list | tuple) or not all(isinstance(v, Tensor) for v in values):
         raise TypeError(
@@ -45,7 +45,7 @@ def check_tensors(values: Any, name: str) -> None:
         )
 
 
-def check_op(op: Any) -> ReduceOp:
+def check_op(op: object) -> ReduceOp:
     """TypeError for what is no ReduceOp."""
     if not isinstance(op, ReduceOp):
         raise TypeError(at_user_line(f"expected a ReduceOp, got {op!r}"))
@@ -98,14 +98,14 @@ def contents(t: Tensor) -> Array:
 
 
 def _perform(
-    group: Group, async_op: bool, inputs: Sequence[Tensor], outputs: Sequence[Tensor], node: Callable[..., Any]
+    group: Group, async_op: bool, inputs: Sequence[Tensor], outputs: Sequence[Tensor], node: Callable[..., object]
 ) -> Work | None:
     """Run the primitive ``node(*inputs)`` and write its results to ``outputs``, at once or when the Work is waited for.
 
     While recording, the node is recorded, and a Work has ended.
     """
 
-    def write(results: Any) -> Any:
+    def write(results: object) -> Any:
         listed = results if isinstance(results, tuple) else (results,)
         with no_grad():
             for out, result in zip(outputs, listed, strict=True):
@@ -162,7 +162,7 @@ def all_reduce_coalesced(
     flat = T.cat([_real(t).reshape(-1) for t in tensors]).detach()
     work = all_reduce(flat, op, found, async_op)
 
-    def write(_: Any) -> None:
+    def write(_: object) -> None:
         pieces = flat.split([_real(t).numel() for t in tensors])
         with no_grad():
             for t, piece in zip(tensors, pieces, strict=True):
@@ -174,19 +174,19 @@ def all_reduce_coalesced(
     return after(work, write)
 
 
-def after(work: Work, then: Callable[[Any], Any]) -> Work:
+def after(work: Work, then: Callable[[Any], object]) -> Work:
     """``work`` with something more to be done when it is waited for."""
     first = work._then
 
-    def both(value: Any) -> Any:
+    def both(value: object) -> Any:
         return then(first(value) if first is not None else value)
 
     return Work(work._value, both)
 
 
 def reduce(
-    tensor: Tensor, dst: int | None = None, op: ReduceOp = ReduceOp.SUM, group: Any = None, async_op: bool = False,
-    group_dst: int | None = None,
+    tensor: Tensor, dst: int | None = None, op: ReduceOp = ReduceOp.SUM, group: Group | None = None,
+    async_op: bool = False, group_dst: int | None = None,
 ) -> Work | None:  # fmt: skip
     """``tensor`` of all processes combined, at rank ``dst`` in place; elsewhere it stays as it is."""
     check_tensor(tensor, "tensor")
@@ -199,13 +199,13 @@ def reduce(
 
 
 def _host(
-    group: Group, async_op: bool, task: Callable[[], Any], outputs: Sequence[Tensor], result: Any = None
+    group: Group, async_op: bool, task: Callable[[], object], outputs: Sequence[Tensor], result: object = None
 ) -> Work | None:  # fmt: skip
     """Run ``task`` in the group's row and write the arrays that it gives to ``outputs``."""
     if modes.recorder is not None:
         modes.recorder.refuse_here("a communication whose part differs from rank to rank")
 
-    def write(arrays: Any) -> Any:
+    def write(arrays: object) -> Any:
         listed = arrays if isinstance(arrays, list | tuple) else [arrays]
         with no_grad():
             for out, array in zip(outputs, listed if outputs else (), strict=True):
@@ -268,7 +268,8 @@ def _parts(name: str, whole: Tensor, part: Tensor, group: Group) -> list[Tensor]
 
 
 def broadcast(
-    tensor: Tensor, src: int | None = None, group: Any = None, async_op: bool = False, group_src: int | None = None
+    tensor: Tensor, src: int | None = None, group: Group | None = None, async_op: bool = False,
+    group_src: int | None = None,
 ) -> Work | None:  # fmt: skip
     """``tensor`` of rank ``src`` to all, in place."""
     check_tensor(tensor, "tensor")
@@ -319,7 +320,7 @@ def all_gather_coalesced(
         all_gather([row[i] for row in output_tensor_lists], t, group, True) for i, t in enumerate(input_tensor_list)
     ]
 
-    def finish(_: Any) -> None:
+    def finish(_: object) -> None:
         for work in works:
             if work is not None:
                 work.wait()
@@ -337,7 +338,7 @@ def all_gather_coalesced(
 
 
 def gather(
-    tensor: Tensor, gather_list: list[Tensor] | None = None, dst: int | None = None, group: Any = None,
+    tensor: Tensor, gather_list: list[Tensor] | None = None, dst: int | None = None, group: Group | None = None,
     async_op: bool = False, group_dst: int | None = None,
 ) -> Work | None:  # fmt: skip
     """At rank ``dst`` (0), ``gather_list[r]`` becomes the ``tensor`` of rank r."""
@@ -359,7 +360,7 @@ def gather(
 
 
 def scatter(
-    tensor: Tensor, scatter_list: list[Tensor] | None = None, src: int | None = None, group: Any = None,
+    tensor: Tensor, scatter_list: list[Tensor] | None = None, src: int | None = None, group: Group | None = None,
     async_op: bool = False, group_src: int | None = None,
 ) -> Work | None:  # fmt: skip
     """``tensor`` becomes ``scatter_list[rank]`` of rank ``src`` (0)."""

@@ -23,6 +23,7 @@ from tracecomp.communication import mpi
 _GRACE = 8.0
 """Seconds in which the other processes may say why they end, before they are ended."""
 _SET_PARENT_DEATH_SIGNAL = 1
+"""Linux's ``PR_SET_PDEATHSIG``."""
 _TAG = re.compile(rb"^\[(?:\d+,)?(\d+)\]<std\w+>:? ?")
 _KILLED = re.compile(rb"PID (\d+) (?:RUNNING AT|on node)")
 _libc = ctypes.CDLL(None, use_errno=True)

@@ -11,6 +11,7 @@ from tracecomp.communication.group import Group
 from tracecomp.distributed.collectives import place
 from tracecomp.distributed.point_to_point import recv, send
 from tracecomp.distributed.processes import member_of
+from tracecomp.eager.device import Device
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import wrap
 
@@ -18,7 +19,7 @@ Array = np.ndarray[Any, Any]
 _NOTHING = np.empty(0, np.uint8)
 
 
-def _packed(value: Any) -> Array:
+def _packed(value: object) -> Array:
     return np.frombuffer(pickle.dumps(value), np.uint8)
 
 
@@ -26,7 +27,7 @@ def _unpacked(body: Array) -> Any:
     return pickle.loads(body.tobytes())
 
 
-def _host_group(group: Any, what: str) -> Group | None:
+def _host_group(group: object, what: str) -> Group | None:
     if modes.recorder is not None:
         modes.recorder.refuse_here(f"{what}() of Python objects")
     return member_of(group, what)
@@ -42,7 +43,7 @@ def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> No
     object_list[:] = [_unpacked(b) for b in bodies]
 
 
-def _check(objects: Any, size: int, name: str) -> None:
+def _check(objects: object, size: int, name: str) -> None:
     if not isinstance(objects, list):
         raise TypeError(f"Expected {name} to be a list, got {type(objects)}")
     if len(objects) != size:
@@ -50,7 +51,7 @@ def _check(objects: Any, size: int, name: str) -> None:
 
 
 def gather_object(
-    obj: Any, object_gather_list: list[Any] | None = None, dst: int | None = None, group: Any = None,
+    obj: Any, object_gather_list: list[Any] | None = None, dst: int | None = None, group: Group | None = None,
     group_dst: int | None = None,
 ) -> None:  # fmt: skip
     """At rank ``dst`` (0), ``object_gather_list[r]`` becomes the ``obj`` of rank r."""
@@ -70,7 +71,8 @@ def gather_object(
 
 
 def broadcast_object_list(
-    object_list: list[Any], src: int | None = None, group: Any = None, device: Any = None, group_src: int | None = None
+    object_list: list[Any], src: int | None = None, group: Group | None = None, device: Device = None,
+    group_src: int | None = None,
 ) -> None:  # fmt: skip
     """The entries of rank ``src`` (0) to all, in place."""
     found = _host_group(group, "broadcast_object_list")
@@ -85,7 +87,7 @@ def broadcast_object_list(
 
 def scatter_object_list(
     scatter_object_output_list: list[Any], scatter_object_input_list: list[Any] | None = None,
-    src: int | None = None, group: Any = None, group_src: int | None = None,
+    src: int | None = None, group: Group | None = None, group_src: int | None = None,
 ) -> None:  # fmt: skip
     """``scatter_object_output_list[0]`` becomes ``scatter_object_input_list[rank]`` of rank ``src`` (0)."""
     found = _host_group(group, "scatter_object_list")
@@ -104,7 +106,7 @@ def scatter_object_list(
 
 
 def send_object_list(
-    object_list: list[Any], dst: int | None = None, group: Any = None, device: Any = None,
+    object_list: list[Any], dst: int | None = None, group: Group | None = None, device: Device = None,
     group_dst: int | None = None, use_batch: bool = False,
 ) -> None:  # fmt: skip
     """Send Python objects to rank ``dst``."""
@@ -114,7 +116,7 @@ def send_object_list(
 
 
 def recv_object_list(
-    object_list: list[Any], src: int | None = None, group: Any = None, device: Any = None,
+    object_list: list[Any], src: int | None = None, group: Group | None = None, device: Device = None,
     group_src: int | None = None, use_batch: bool = False,
 ) -> int:  # fmt: skip
     """Receive what ``send_object_list`` sent, in place; the rank that sent it."""

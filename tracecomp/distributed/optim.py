@@ -65,7 +65,7 @@ class ZeroRedundancyOptimizer(Optimizer):
         if hasattr(self, "_owner"):
             self._share_out()
 
-    def step(self, closure: Callable[[], Any] | None = None, **options: Any) -> Any:
+    def step(self, closure: Callable[[], object] | None = None, **options: Any) -> Any:
         """Step this process's parameters, then send them; the loss that ``closure`` computes is returned."""
         loss = None
         if closure is not None:

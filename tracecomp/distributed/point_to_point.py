@@ -45,7 +45,7 @@ class _Started(Work):
         return self._source
 
 
-def _prepared(tensor: Tensor, group: Any, what: str) -> Group | None:
+def _prepared(tensor: Tensor, group: object, what: str) -> Group | None:
     check_tensor(tensor, "tensor")
     if modes.recorder is not None:
         modes.recorder.refuse_here(f"{what}() of a tensor")
@@ -53,7 +53,7 @@ def _prepared(tensor: Tensor, group: Any, what: str) -> Group | None:
 
 
 def isend(
-    tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 0, group_dst: int | None = None
+    tensor: Tensor, dst: int | None = None, group: Group | None = None, tag: int = 0, group_dst: int | None = None
 ) -> Work | None:  # fmt: skip
     """Start to send to rank ``dst``; ``tensor`` must not change before the Work has ended."""
     found = _prepared(tensor, group, "isend")
@@ -78,7 +78,7 @@ def _flushed(group: Group, sending: Sending, what: str, seconds: float | None) -
 
 
 def irecv(
-    tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0, group_src: int | None = None
+    tensor: Tensor, src: int | None = None, group: Group | None = None, tag: int = 0, group_src: int | None = None
 ) -> Work | None:  # fmt: skip
     """Start to receive from rank ``src``, any rank by default; ``tensor`` is filled when the Work has ended."""
     found = _prepared(tensor, group, "irecv")
@@ -113,7 +113,7 @@ def _received(
 
 
 def send(
-    tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 0, group_dst: int | None = None
+    tensor: Tensor, dst: int | None = None, group: Group | None = None, tag: int = 0, group_dst: int | None = None
 ) -> None:  # fmt: skip
     """Send to rank ``dst``; ``tensor`` may change afterwards."""
     work = isend(tensor, dst, group, tag, group_dst)
@@ -122,7 +122,7 @@ def send(
 
 
 def recv(
-    tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0, group_src: int | None = None
+    tensor: Tensor, src: int | None = None, group: Group | None = None, tag: int = 0, group_src: int | None = None
 ) -> int:  # fmt: skip
     """Fill ``tensor`` with what rank ``src`` sends, any rank by default; the rank that sent it."""
     work = irecv(tensor, src, group, tag, group_src)
@@ -133,8 +133,8 @@ class P2POp:
     """A send or receive for ``batch_isend_irecv``: ``op`` is ``isend`` or ``irecv``."""
 
     def __init__(
-        self, op: Callable[..., Any], tensor: Tensor, peer: int | None = None, group: Any = None, tag: int = 0,
-        group_peer: int | None = None,
+        self, op: Callable[..., object], tensor: Tensor, peer: int | None = None, group: Group | None = None,
+        tag: int = 0, group_peer: int | None = None,
     ) -> None:  # fmt: skip
         if op not in (isend, irecv):
             raise ValueError(

@@ -95,7 +95,7 @@ def is_torchelastic_launched() -> bool:
 def init_process_group(
     backend: str | None = None, init_method: str | None = None, timeout: timedelta | None = None,
     world_size: int = -1, rank: int = -1, store: Store | None = None, group_name: str = "", pg_options: Any = None,
-    device_id: Any = None,
+    device_id: object = None,
 ) -> None:  # fmt: skip
     """Make the default group: wait until all processes have come.
 
@@ -139,7 +139,7 @@ def _members(ranks: Iterable[int] | None, size: int) -> list[int]:
 def new_group(
     ranks: Iterable[int] | None = None, timeout: timedelta | None = None, backend: str | None = None,
     pg_options: Any = None, use_local_synchronization: bool = False, group_desc: str | None = None,
-    device_id: Any = None,
+    device_id: object = None,
 ) -> Any:  # fmt: skip
     """The group of ``ranks``; NON_GROUP_MEMBER in processes that are not in it. All processes call it alike."""
     whole = default_group()
@@ -183,7 +183,7 @@ def new_subgroups_by_enumeration(
     return next((g for g in made if isinstance(g, Group)), None), made
 
 
-def destroy_process_group(group: Any = None) -> None:
+def destroy_process_group(group: Group | None = None) -> None:
     """Give up a group; without one, all groups. ValueError when there is none."""
     if group is None or group is world.default:
         default_group()
@@ -203,7 +203,7 @@ def default_group() -> Group:
     return world.default
 
 
-def group_of(group: Any) -> Group | None:
+def group_of(group: object) -> Group | None:
     """The group that an argument means, the default one for None; None where this process is not in it."""
     if group is None:
         return default_group()
@@ -216,7 +216,7 @@ def group_of(group: Any) -> Group | None:
     return group
 
 
-def member_of(group: Any, what: str) -> Group | None:
+def member_of(group: object, what: str) -> Group | None:
     """As ``group_of``, with PyTorch's warning where this process is not in the group."""
     found = group_of(group)
     if found is None:
@@ -226,19 +226,19 @@ def member_of(group: Any, what: str) -> Group | None:
     return found
 
 
-def get_rank(group: Any = None) -> int:
+def get_rank(group: Group | None = None) -> int:
     """This process's rank; -1 in a group that it is not in. ValueError before ``init_process_group``."""
     found = group_of(group)
     return -1 if found is None else found.place
 
 
-def get_world_size(group: Any = None) -> int:
+def get_world_size(group: Group | None = None) -> int:
     """How many processes there are; -1 for a group that this process is not in."""
     found = group_of(group)
     return -1 if found is None else found.size()
 
 
-def get_backend(group: Any = None) -> Backend:
+def get_backend(group: Group | None = None) -> Backend:
     """The backend that was asked for. ``repr(group)`` says what bytes travel by."""
     found = group_of(group)
     if found is None:
@@ -246,7 +246,7 @@ def get_backend(group: Any = None) -> Backend:
     return Backend(found.backend)
 
 
-def get_default_backend_for_device(device: Any) -> str:
+def get_default_backend_for_device(device: object) -> str:
     """``"gloo"``, whatever the device."""
     return "gloo"
 
@@ -260,13 +260,13 @@ def get_node_local_rank(fallback_rank: int | None = None) -> int:
     return int(fallback_rank)
 
 
-def get_process_group_ranks(group: Any) -> list[int]:
+def get_process_group_ranks(group: object) -> list[int]:
     """Global ranks of a group, in its order."""
     found = group_of(group)
     return [] if found is None else list(found.ranks)
 
 
-def get_group_rank(group: Any, global_rank: int) -> int:
+def get_group_rank(group: object, global_rank: int) -> int:
     """Place of a process in a group. ValueError when it is not in it."""
     found = group_of(group)
     if found is None or global_rank not in found.ranks:
@@ -274,7 +274,7 @@ def get_group_rank(group: Any, global_rank: int) -> int:
     return found.ranks.index(global_rank)
 
 
-def get_global_rank(group: Any, group_rank: int) -> int:
+def get_global_rank(group: object, group_rank: int) -> int:
     """Global rank of a place in a group. ValueError when there is no such place."""
     found = group_of(group)
     if found is None or not 0 <= group_rank < found.size():
@@ -287,7 +287,7 @@ def get_pg_count() -> int:
     return len(world.groups)
 
 
-def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -> Any:
+def barrier(group: Group | None = None, async_op: bool = False, device_ids: Any = None) -> Any:
     """Come back when all processes of the group have called it; with ``async_op``, a Work that does."""
     found = member_of(group, "barrier")
     if found is None:
@@ -298,7 +298,9 @@ def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -
     return None
 
 
-def monitored_barrier(group: Any = None, timeout: timedelta | None = None, wait_all_ranks: bool = False) -> None:
+def monitored_barrier(
+    group: Group | None = None, timeout: timedelta | None = None, wait_all_ranks: bool = False
+) -> None:
     """A barrier whose error names the rank that did not come; all that did not with ``wait_all_ranks``.
 
     Rank 0 hears from every other rank, then answers all. RuntimeError after ``timeout``.

@@ -52,7 +52,7 @@ def main(command: Sequence[str]) -> None:
         if ending.code in (None, 0):
             raise
         _fail(notes, rank, f"it ended with status {ending.code}", ending.code if isinstance(ending.code, int) else 1)
-    except BaseException as error:
+    except BaseException as error:  # of the program, SystemExit too: the launcher is to know why it ended
         traceback.print_exc()
         _fail(notes, rank, f"{type(error).__name__}: {error}", 1)
 

@@ -89,7 +89,7 @@ class ContinuousBernoulli(Distribution):
     has_rsample = True
 
     def __init__(
-        self, probs: Any = None, logits: Any = None, lims: tuple[float, float] = (0.499, 0.501),
+        self, probs: Any = None, logits: Tensor | None = None, lims: tuple[float, float] = (0.499, 0.501),
         validate_args: bool | None = None,
     ) -> None:  # fmt: skip
         if (probs is None) == (logits is None):
@@ -139,7 +139,7 @@ class ContinuousBernoulli(Distribution):
             uniform = clamp_probs(T.rand(self._extended_shape(sample_shape), dtype=self.probs.dtype))
         return self.icdf(uniform)
 
-    def log_prob(self, value: Any) -> Tensor:
+    def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         return value * self.logits - softplus(self.logits) + self._log_norm()
 
@@ -171,7 +171,7 @@ class VonMises(Distribution):
     loc: Any
     concentration: Any
 
-    def __init__(self, loc: Any, concentration: Any, validate_args: bool | None = None) -> None:
+    def __init__(self, loc: Tensor | float, concentration: Tensor | float, validate_args: bool | None = None) -> None:
         self.loc, self.concentration = broadcast_all(loc, concentration)
         super().__init__(self.loc.shape, validate_args=validate_args)
 
@@ -191,7 +191,7 @@ class VonMises(Distribution):
     def variance(self) -> Tensor:
         return 1 - special.i1e(self.concentration) / special.i0e(self.concentration)
 
-    def log_prob(self, value: Any) -> Tensor:
+    def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         k = self.concentration
         return k * (T.cos(value - self.loc) - 1) - math.log(2 * math.pi) - T.log(special.i0e(k))

@@ -12,6 +12,7 @@ from typing import Any, overload
 from tracecomp.distributions import constraints, mappings, transforms
 from tracecomp.distributions.constraints import Constraint
 from tracecomp.distributions.transforms import Transform
+from tracecomp.eager.tensor import Tensor
 
 __all__ = ["ConstraintRegistry", "biject_to", "transform_to"]
 
@@ -25,12 +26,12 @@ class ConstraintRegistry:
         self._registry: dict[type, Factory] = {}
 
     @overload
-    def register(self, constraint: Any) -> Callable[[Factory], Factory]: ...
+    def register(self, constraint: Constraint | type[Constraint]) -> Callable[[Factory], Factory]: ...
 
     @overload
-    def register(self, constraint: Any, factory: Factory) -> Factory: ...
+    def register(self, constraint: Constraint | type[Constraint], factory: Factory) -> Factory: ...
 
-    def register(self, constraint: Any, factory: Factory | None = None) -> Any:
+    def register(self, constraint: Constraint | type[Constraint], factory: Factory | None = None) -> Any:
         """Use ``factory`` for constraints of a class, or of the class of one; also a decorator."""
         if factory is None:
             return lambda factory: self.register(constraint, factory)
@@ -63,7 +64,7 @@ def _both(*kinds: Any) -> Callable[[Factory], Factory]:
 
 
 @_both(constraints.real)
-def _to_real(constraint: Any) -> Transform:
+def _to_real(constraint: Constraint) -> Transform:
     return transforms.identity_transform
 
 
@@ -73,7 +74,7 @@ def _to_positive(constraint: Any) -> Transform:
     return exp if constraint.lower_bound == 0 else _shifted(exp, constraint.lower_bound, 1)
 
 
-def _shifted(first: Transform, loc: Any, scale: Any) -> Transform:
+def _shifted(first: Transform, loc: Tensor | float, scale: Tensor | float) -> Transform:
     return transforms.ComposeTransform([first, transforms.AffineTransform(loc, scale)])
 
 
@@ -96,28 +97,28 @@ def _to_interval(constraint: Any) -> Transform:
 
 
 @biject_to.register(constraints.simplex)
-def _biject_to_simplex(constraint: Any) -> Transform:
+def _biject_to_simplex(constraint: Constraint) -> Transform:
     return mappings.StickBreakingTransform()
 
 
 @transform_to.register(constraints.simplex)
-def _transform_to_simplex(constraint: Any) -> Transform:
+def _transform_to_simplex(constraint: Constraint) -> Transform:
     return mappings.SoftmaxTransform()
 
 
 @transform_to.register(constraints.lower_cholesky)
-def _to_lower_cholesky(constraint: Any) -> Transform:
+def _to_lower_cholesky(constraint: Constraint) -> Transform:
     return mappings.LowerCholeskyTransform()
 
 
 @transform_to.register(constraints.positive_definite)
 @transform_to.register(constraints.positive_semidefinite)
-def _to_positive_definite(constraint: Any) -> Transform:
+def _to_positive_definite(constraint: Constraint) -> Transform:
     return mappings.PositiveDefiniteTransform()
 
 
 @_both(constraints.corr_cholesky)
-def _to_corr_cholesky(constraint: Any) -> Transform:
+def _to_corr_cholesky(constraint: Constraint) -> Transform:
     return mappings.CorrCholeskyTransform()
 
 

@@ -75,7 +75,7 @@ class _DependentProperty(property, _Dependent):
         property.__init__(self, fn)
         _Dependent.__init__(self, is_discrete=is_discrete, event_dim=event_dim)
 
-    def __call__(self, fn: Any = None, **known: Any) -> Any:
+    def __call__(self, fn: Callable[..., Any] | None = None, **known: Any) -> Any:
         return _DependentProperty(fn, is_discrete=self._is_discrete, event_dim=self._event_dim)
 
 
@@ -101,7 +101,7 @@ def _whole(x: Tensor) -> Tensor:
 class _IntegerInterval(Constraint):
     is_discrete = True
 
-    def __init__(self, lower_bound: Any, upper_bound: Any) -> None:
+    def __init__(self, lower_bound: Tensor | float, upper_bound: Tensor | float) -> None:
         self.lower_bound, self.upper_bound = lower_bound, upper_bound
 
     def check(self, value: Tensor) -> Tensor:
@@ -114,7 +114,7 @@ class _IntegerInterval(Constraint):
 class _IntegerGreaterThan(Constraint):
     is_discrete = True
 
-    def __init__(self, lower_bound: Any) -> None:
+    def __init__(self, lower_bound: Tensor | float) -> None:
         self.lower_bound = lower_bound
 
     def check(self, value: Tensor) -> Tensor:
@@ -130,7 +130,7 @@ class _Real(Constraint):
 
 
 class _GreaterThan(Constraint):
-    def __init__(self, lower_bound: Any) -> None:
+    def __init__(self, lower_bound: Tensor | float) -> None:
         self.lower_bound = lower_bound
 
     def check(self, value: Tensor) -> Tensor:
@@ -146,7 +146,7 @@ class _GreaterThanEq(_GreaterThan):
 
 
 class _LessThan(Constraint):
-    def __init__(self, upper_bound: Any) -> None:
+    def __init__(self, upper_bound: Tensor | float) -> None:
         self.upper_bound = upper_bound
 
     def check(self, value: Tensor) -> Tensor:
@@ -157,7 +157,7 @@ class _LessThan(Constraint):
 
 
 class _Interval(Constraint):
-    def __init__(self, lower_bound: Any, upper_bound: Any) -> None:
+    def __init__(self, lower_bound: Tensor | float, upper_bound: Tensor | float) -> None:
         self.lower_bound, self.upper_bound = lower_bound, upper_bound
 
     def check(self, value: Tensor) -> Tensor:
@@ -183,7 +183,7 @@ class _Multinomial(Constraint):
     is_discrete = True
     event_dim = 1
 
-    def __init__(self, upper_bound: Any) -> None:
+    def __init__(self, upper_bound: Tensor | float) -> None:
         self.upper_bound = upper_bound
 
     def check(self, value: Tensor) -> Tensor:
@@ -318,7 +318,7 @@ class _Stack(_Joined):
         return T.stack([c.check(v) for c, v in zip(self.cseq, parts, strict=True)], self.dim)
 
 
-def is_dependent(constraint: Any) -> bool:
+def is_dependent(constraint: object) -> bool:
     """Whether ``constraint`` depends on other values."""
     return isinstance(constraint, _Dependent)
 

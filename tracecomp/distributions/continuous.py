@@ -15,6 +15,7 @@ from tracecomp.functional import names as T
 from tracecomp.functional.elementwise.conversion import finfo
 
 EULER = 0.57721566490153286060
+"""Euler's constant: the mean of a standard Gumbel distribution."""
 
 
 class LocationScale(Distribution):
@@ -25,7 +26,7 @@ class LocationScale(Distribution):
     loc: Any
     scale: Any
 
-    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
+    def __init__(self, loc: Tensor | float, scale: Tensor | float, validate_args: bool | None = None) -> None:
         self.loc, self.scale = broadcast_all(loc, scale)
         super().__init__(self.loc.shape, validate_args=validate_args)
 
@@ -44,7 +45,7 @@ class LocationScale(Distribution):
         z = self._standard(self._extended_shape(sample_shape))
         return self.loc + self.scale * z
 
-    def _place(self, value: Any) -> Any:
+    def _place(self, value: Tensor) -> Any:
         self._validate_sample(value)
         return (value - self.loc) / self.scale
 
@@ -178,7 +179,7 @@ class Uniform(Distribution):
     low: Any
     high: Any
 
-    def __init__(self, low: Any, high: Any, validate_args: bool | None = None) -> None:
+    def __init__(self, low: Tensor | float, high: Tensor | float, validate_args: bool | None = None) -> None:
         self.low, self.high = broadcast_all(low, high)
         super().__init__(self.low.shape, validate_args=validate_args)
         if self._validate_args and not bool((self.low._data < self.high._data).all()):
@@ -230,7 +231,7 @@ class Exponential(Distribution):
     has_rsample = True
     rate: Any
 
-    def __init__(self, rate: Any, validate_args: bool | None = None) -> None:
+    def __init__(self, rate: Tensor | float, validate_args: bool | None = None) -> None:
         (self.rate,) = broadcast_all(rate)
         super().__init__(self.rate.shape, validate_args=validate_args)
 
@@ -309,7 +310,7 @@ class Half(Distribution):
 class HalfNormal(Half):
     """The absolute value of a normal number of mean 0."""
 
-    def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
+    def __init__(self, scale: Tensor | float, validate_args: bool | None = None) -> None:
         super().__init__(Normal(0, scale, validate_args=False), validate_args)
 
     @property

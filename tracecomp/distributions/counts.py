@@ -21,7 +21,11 @@ class NegativeBinomial(Binary):
     total_count: Any
 
     def __init__(
-        self, total_count: Any, probs: Any = None, logits: Any = None, validate_args: bool | None = None
+        self,
+        total_count: Tensor | float,
+        probs: Tensor | None = None,
+        logits: Tensor | None = None,
+        validate_args: bool | None = None,
     ) -> None:
         super().__init__(probs, logits, validate_args)
         given = self.probs if logits is None else self.logits
@@ -50,7 +54,7 @@ class NegativeBinomial(Binary):
         with no_grad():
             return T.poisson(Gamma(self.total_count, T.exp(-self.logits), validate_args=False).sample(sample_shape))
 
-    def log_prob(self, value: Any) -> Tensor:
+    def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         n, logits = self.total_count, self.logits
         weight = -n * softplus(logits) - value * softplus(-logits)
@@ -62,7 +66,11 @@ class Multinomial(OfCategorical):
     """How often each class was drawn in ``total_count`` draws."""
 
     def __init__(
-        self, total_count: int = 1, probs: Any = None, logits: Any = None, validate_args: bool | None = None
+        self,
+        total_count: int = 1,
+        probs: Tensor | None = None,
+        logits: Tensor | None = None,
+        validate_args: bool | None = None,
     ) -> None:
         if not isinstance(total_count, int):
             raise NotImplementedError("inhomogeneous total_count is not supported")
@@ -88,7 +96,7 @@ class Multinomial(OfCategorical):
             drawn = self._categorical.sample((self.total_count, *sample_shape)).unsqueeze(-1)
             return (drawn == T.arange(self._event_shape[0])).sum(0).to(self.probs.dtype)
 
-    def log_prob(self, value: Any) -> Tensor:
+    def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         logits, value = T.broadcast_tensors(self.logits, value)
         ways = T.lgamma(value.sum(-1) + 1) - T.lgamma(value + 1).sum(-1)

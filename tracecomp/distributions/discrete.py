@@ -18,17 +18,17 @@ from tracecomp.functional.elementwise.pointwise import magnitude
 from tracecomp.ir.types import int64
 
 
-def clamp_probs(probs: Any) -> Any:
+def clamp_probs(probs: Tensor) -> Any:
     """Away from 0 and 1 by the precision of the dtype."""
     eps = finfo(probs.dtype).eps
     return probs.clamp(eps, 1 - eps)
 
 
-def softplus(x: Any) -> Any:
+def softplus(x: Tensor) -> Any:
     return x.clamp_min(0) + T.log1p(T.exp(-magnitude(x)))
 
 
-def _one_of(name: str, probs: Any, logits: Any) -> None:
+def _one_of(name: str, probs: object, logits: object) -> None:
     if (probs is None) == (logits is None):
         raise ValueError(f"{name}: Either `probs` or `logits` must be specified, but not both.")
 
@@ -135,7 +135,11 @@ class Binomial(Binary):
     """Successes among ``total_count`` trials."""
 
     def __init__(
-        self, total_count: int = 1, probs: Any = None, logits: Any = None, validate_args: bool | None = None
+        self,
+        total_count: int = 1,
+        probs: Tensor | None = None,
+        logits: Tensor | None = None,
+        validate_args: bool | None = None,
     ) -> None:
         self.total_count = int(total_count)
         super().__init__(probs, logits, validate_args)
@@ -161,7 +165,7 @@ class Binomial(Binary):
         with no_grad():
             return (T.rand(shape, dtype=self.probs.dtype) < self.probs).sum(0).to(self.probs.dtype)
 
-    def log_prob(self, value: Any) -> Tensor:
+    def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         n, logits = self.total_count, self.logits
         ways = math.lgamma(n + 1) - T.lgamma(value + 1) - T.lgamma(n - value + 1)
@@ -183,7 +187,7 @@ class Poisson(Distribution):
     arg_constraints: ClassVar[dict[str, Constraint]] = {"rate": constraints.nonnegative}
     rate: Any
 
-    def __init__(self, rate: Any, validate_args: bool | None = None) -> None:
+    def __init__(self, rate: Tensor | float, validate_args: bool | None = None) -> None:
         (self.rate,) = broadcast_all(rate)
         super().__init__(self.rate.shape, validate_args=validate_args)
 
@@ -207,7 +211,7 @@ class Poisson(Distribution):
         with no_grad():
             return T.poisson(self.rate.expand(self._extended_shape(sample_shape)))
 
-    def log_prob(self, value: Any) -> Tensor:
+    def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         return T.xlogy(value, self.rate) - self.rate - T.lgamma(value + 1)
 
@@ -309,7 +313,9 @@ class OneHotCategorical(OfCategorical):
 
     has_enumerate_support = True
 
-    def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
+    def __init__(
+        self, probs: Tensor | None = None, logits: Tensor | None = None, validate_args: bool | None = None
+    ) -> None:
         self._categorical = Categorical(probs, logits, validate_args)
         super().__init__(self._categorical.batch_shape, self._categorical.param_shape[-1:], validate_args)
 
@@ -332,7 +338,7 @@ class OneHotCategorical(OfCategorical):
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         return one_hot(self._categorical.sample(sample_shape), self._event_shape[0], self.probs.dtype)
 
-    def log_prob(self, value: Any) -> Tensor:
+    def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         return self._categorical.log_prob(value.argmax(-1))
 

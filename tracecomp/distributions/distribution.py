@@ -11,9 +11,10 @@ from tracecomp.eager.modes import modes, no_grad
 from tracecomp.eager.size import Size
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
+from tracecomp.ir.types import DType
 
 
-def one_hot(index: Any, classes: int, dtype: Any) -> Tensor:
+def one_hot(index: Tensor, classes: int, dtype: DType) -> Tensor:
     """1 at ``index`` along a new last dimension, else 0."""
     return (index.unsqueeze(-1) == T.arange(classes)).to(dtype)
 

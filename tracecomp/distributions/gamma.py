@@ -21,7 +21,7 @@ from tracecomp.ir.types import float64
 PROPOSALS = 10
 
 
-def draw_standard_gamma(alpha: Any) -> Tensor:
+def draw_standard_gamma(alpha: Tensor) -> Tensor:
     """Gamma numbers of shape ``alpha`` and rate 1 (Marsaglia and Tsang 2000), as many proposals as there are rounds."""
     boosted = T.where(alpha < 1, alpha + 1, alpha).double()
     d = boosted - 1 / 3
@@ -41,7 +41,7 @@ class StandardGamma(Function):
     """Gamma numbers whose gradient is implicit: ``dz/dalpha = -(dF/dalpha) / p(z)`` (Figurnov et al. 2018)."""
 
     @staticmethod
-    def forward(ctx: Any, alpha: Any) -> Tensor:
+    def forward(ctx: Any, alpha: Tensor) -> Tensor:
         z = draw_standard_gamma(alpha)
         ctx.save_for_backward(alpha, z)
         return z
@@ -65,7 +65,7 @@ class Gamma(Distribution):
     concentration: Any
     rate: Any
 
-    def __init__(self, concentration: Any, rate: Any, validate_args: bool | None = None) -> None:
+    def __init__(self, concentration: Tensor | float, rate: Tensor | float, validate_args: bool | None = None) -> None:
         self.concentration, self.rate = broadcast_all(concentration, rate)
         super().__init__(self.concentration.shape, validate_args=validate_args)
 
@@ -108,7 +108,7 @@ class Chi2(Gamma):
 
     arg_constraints: ClassVar[dict[str, Constraint]] = {"df": constraints.positive}
 
-    def __init__(self, df: Any, validate_args: bool | None = None) -> None:
+    def __init__(self, df: Tensor | float, validate_args: bool | None = None) -> None:
         (df,) = broadcast_all(df)
         super().__init__(0.5 * df, 0.5, validate_args)
 
@@ -125,7 +125,7 @@ class Dirichlet(Distribution):
     }
     has_rsample = True
 
-    def __init__(self, concentration: Any, validate_args: bool | None = None) -> None:
+    def __init__(self, concentration: Tensor, validate_args: bool | None = None) -> None:
         if concentration.ndim < 1:
             raise ValueError("`concentration` parameter must be at least one-dimensional.")
         self.concentration: Any = concentration
@@ -178,7 +178,9 @@ class Beta(Distribution):
     concentration1: Any
     concentration0: Any
 
-    def __init__(self, concentration1: Any, concentration0: Any, validate_args: bool | None = None) -> None:
+    def __init__(
+        self, concentration1: Tensor | float, concentration0: Tensor | float, validate_args: bool | None = None
+    ) -> None:
         self.concentration1, self.concentration0 = broadcast_all(concentration1, concentration0)
         super().__init__(self.concentration1.shape, validate_args=validate_args)
 
@@ -233,7 +235,13 @@ class StudentT(Distribution):
     loc: Any
     scale: Any
 
-    def __init__(self, df: Any, loc: Any = 0.0, scale: Any = 1.0, validate_args: bool | None = None) -> None:
+    def __init__(
+        self,
+        df: Tensor | float,
+        loc: Tensor | float = 0.0,
+        scale: Tensor | float = 1.0,
+        validate_args: bool | None = None,
+    ) -> None:
         self.df, self.loc, self.scale = broadcast_all(df, loc, scale)
         super().__init__(self.df.shape, validate_args=validate_args)
 
@@ -259,7 +267,7 @@ class StudentT(Distribution):
         chi2 = 2 * StandardGamma.apply((0.5 * self.df).expand(shape))
         return self.loc + self.scale * T.randn(shape, dtype=self.df.dtype) * T.rsqrt(chi2 / self.df)
 
-    def log_prob(self, value: Any) -> Tensor:
+    def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         z = (value - self.loc) / self.scale
         norm = T.log(self.scale) + 0.5 * T.log(self.df) + 0.5 * math.log(math.pi)

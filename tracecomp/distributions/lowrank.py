@@ -27,7 +27,7 @@ class LowRankMultivariateNormal(Distribution):
     }  # fmt: skip
     has_rsample = True
 
-    def __init__(self, loc: Any, cov_factor: Any, cov_diag: Any, validate_args: bool | None = None) -> None:
+    def __init__(self, loc: Tensor, cov_factor: Any, cov_diag: Any, validate_args: bool | None = None) -> None:
         if loc.ndim < 1:
             raise ValueError("loc must be at least one-dimensional.")
         event = tuple(loc.shape[-1:])
@@ -89,7 +89,7 @@ class LowRankMultivariateNormal(Distribution):
     def _log_det(self) -> Any:
         return 2 * T.log(T.diagonal(self._tril, dim1=-2, dim2=-1)).sum(-1) + T.log(self.cov_diag).sum(-1)
 
-    def log_prob(self, value: Any) -> Tensor:
+    def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         away = value - self.loc
         batch = tuple(away.shape[:-1])

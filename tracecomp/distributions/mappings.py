@@ -8,8 +8,10 @@ from typing import Any
 
 from tracecomp.distributions import constraints
 from tracecomp.distributions.constraints import Constraint
+from tracecomp.distributions.distribution import Distribution
 from tracecomp.distributions.transforms import Transform
 from tracecomp.distributions.utils import sum_rightmost, tril_matrix_to_vec, vec_to_tril_matrix
+from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 
 __all__ = [
@@ -57,20 +59,20 @@ class IndependentTransform(Transform):
     def sign(self) -> Any:
         return self.base_transform.sign
 
-    def _call(self, x: Any) -> Any:
+    def _call(self, x: Tensor) -> Any:
         return self.base_transform(x)
 
-    def _inverse(self, y: Any) -> Any:
+    def _inverse(self, y: Tensor) -> Any:
         return self.base_transform.inv(y)
 
     def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
         slope = self.base_transform.log_abs_det_jacobian(x, y)
         return sum_rightmost(slope, self.reinterpreted_batch_ndims)
 
-    def forward_shape(self, shape: Any) -> Any:
+    def forward_shape(self, shape: Sequence[int]) -> Any:
         return self.base_transform.forward_shape(shape)
 
-    def inverse_shape(self, shape: Any) -> Any:
+    def inverse_shape(self, shape: Sequence[int]) -> Any:
         return self.base_transform.inverse_shape(shape)
 
     def __repr__(self) -> str:
@@ -99,10 +101,10 @@ class ReshapeTransform(Transform):
     def with_cache(self, cache_size: int = 1) -> Transform:
         return self if self._cache_size == cache_size else ReshapeTransform(self.in_shape, self.out_shape, cache_size)
 
-    def _call(self, x: Any) -> Any:
+    def _call(self, x: Tensor) -> Any:
         return x.reshape(x.shape[: x.dim() - len(self.in_shape)] + self.out_shape)
 
-    def _inverse(self, y: Any) -> Any:
+    def _inverse(self, y: Tensor) -> Any:
         return y.reshape(y.shape[: y.dim() - len(self.out_shape)] + self.in_shape)
 
     def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
@@ -121,7 +123,7 @@ class CumulativeDistributionTransform(Transform):
     bijective = True
     codomain = constraints.unit_interval
 
-    def __init__(self, distribution: Any, cache_size: int = 0) -> None:
+    def __init__(self, distribution: Distribution, cache_size: int = 0) -> None:
         super().__init__(cache_size)
         self.distribution = distribution
 
@@ -154,10 +156,10 @@ class SoftmaxTransform(_Alike):
     domain = constraints.real_vector
     codomain = constraints.simplex
 
-    def _call(self, x: Any) -> Any:
+    def _call(self, x: Tensor) -> Any:
         return T.softmax(x, -1)
 
-    def _inverse(self, y: Any) -> Any:
+    def _inverse(self, y: Tensor) -> Any:
         return y.log()
 
 
@@ -172,17 +174,17 @@ class StickBreakingTransform(_Alike):
     bijective = True
 
     @staticmethod
-    def _offset(count: int, like: Any) -> Any:
+    def _offset(count: int, like: Tensor) -> Any:
         """Logarithms of how many elements are still to come, so that zeros give equal shares."""
         return T.arange(count, 0, -1, dtype=like.dtype).log()
 
-    def _call(self, x: Any) -> Any:
+    def _call(self, x: Tensor) -> Any:
         share = T.sigmoid(x - self._offset(x.shape[-1], x))
         left = (1 - share).cumprod(-1)
         one = T.ones_like(x[..., :1])
         return T.cat([share, one], -1) * T.cat([one, left], -1)
 
-    def _inverse(self, y: Any) -> Any:
+    def _inverse(self, y: Tensor) -> Any:
         head = y[..., :-1]
         left = (1 - head.cumsum(-1)).clamp(min=T.finfo(y.dtype).tiny)
         return head.log() - left.log() + self._offset(head.shape[-1], y)
@@ -192,10 +194,10 @@ class StickBreakingTransform(_Alike):
         log_share = -T.where(-shifted > 20, -shifted, T.log1p(T.exp((-shifted).clamp(max=20))))
         return (log_share - shifted + y[..., :-1].log()).sum(-1)
 
-    def forward_shape(self, shape: Any) -> Any:
+    def forward_shape(self, shape: Sequence[int]) -> Any:
         return (*shape[:-1], shape[-1] + 1)
 
-    def inverse_shape(self, shape: Any) -> Any:
+    def inverse_shape(self, shape: Sequence[int]) -> Any:
         return (*shape[:-1], shape[-1] - 1)
 
 
@@ -205,10 +207,10 @@ class LowerCholeskyTransform(_Alike):
     domain = constraints.independent(constraints.real, 2)
     codomain = constraints.lower_cholesky
 
-    def _call(self, x: Any) -> Any:
+    def _call(self, x: Tensor) -> Any:
         return x.tril(-1) + x.diagonal(dim1=-2, dim2=-1).exp().diag_embed()
 
-    def _inverse(self, y: Any) -> Any:
+    def _inverse(self, y: Tensor) -> Any:
         return y.tril(-1) + y.diagonal(dim1=-2, dim2=-1).log().diag_embed()
 
 
@@ -218,11 +220,11 @@ class PositiveDefiniteTransform(_Alike):
     domain = constraints.independent(constraints.real, 2)
     codomain = constraints.positive_definite
 
-    def _call(self, x: Any) -> Any:
+    def _call(self, x: Tensor) -> Any:
         lower = LowerCholeskyTransform()(x)
         return lower @ lower.mT
 
-    def _inverse(self, y: Any) -> Any:
+    def _inverse(self, y: Tensor) -> Any:
         return LowerCholeskyTransform().inv(T.cholesky(y))
 
 
@@ -236,33 +238,33 @@ class CorrCholeskyTransform(_Alike):
     codomain = constraints.corr_cholesky
     bijective = True
 
-    def _call(self, x: Any) -> Any:
+    def _call(self, x: Tensor) -> Any:
         tiny = T.finfo(x.dtype).eps
         r = vec_to_tril_matrix(T.tanh(x).clamp(-1 + tiny, 1 - tiny), diag=-1)
         left = (1 - r * r).sqrt().cumprod(-1)
         r = r + T.eye(r.shape[-1], dtype=x.dtype)
         return r * T.cat([T.ones_like(left[..., :1]), left[..., :-1]], -1)
 
-    def _inverse(self, y: Any) -> Any:
+    def _inverse(self, y: Tensor) -> Any:
         left = 1 - (y * y).cumsum(-1)
         shifted = T.cat([T.ones_like(left[..., :1]), left[..., :-1]], -1)
         share = tril_matrix_to_vec(y, diag=-1) / tril_matrix_to_vec(shifted, diag=-1).sqrt()
         return (share.log1p() - (-share).log1p()) / 2
 
-    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+    def log_abs_det_jacobian(self, x: Any, y: Tensor) -> Any:
         left = 1 - (y * y).cumsum(-1)
         of_rows = 0.5 * tril_matrix_to_vec(left, diag=-2).log().sum(-1)
         size = x.abs()
         return of_rows - 2 * (size + T.log1p(T.exp(-2 * size)) - math.log(2)).sum(-1)
 
-    def forward_shape(self, shape: Any) -> Any:
+    def forward_shape(self, shape: Sequence[int]) -> Any:
         count = shape[-1]
         size = round((0.25 + 2 * count) ** 0.5 + 0.5)
         if size * (size - 1) // 2 != count:
             raise ValueError("Input is not a flattened lower-diagonal number")
         return (*shape[:-1], size, size)
 
-    def inverse_shape(self, shape: Any) -> Any:
+    def inverse_shape(self, shape: Sequence[int]) -> Any:
         return (*shape[:-2], shape[-1] * (shape[-1] - 1) // 2)
 
 
@@ -278,20 +280,20 @@ class _Joined(Transform):
     def bijective(self) -> bool:  # type: ignore[override]
         return all(t.bijective for t in self.transforms)
 
-    def _parts(self, x: Any) -> Sequence[Any]:
+    def _parts(self, x: Tensor) -> Sequence[Any]:
         raise NotImplementedError
 
     @staticmethod
-    def _joined(parts: Sequence[Any], dim: int) -> Any:
+    def _joined(parts: Sequence[object], dim: int) -> Any:
         raise NotImplementedError
 
-    def _call(self, x: Any) -> Any:
+    def _call(self, x: Tensor) -> Any:
         return self._joined([t(v) for t, v in zip(self.transforms, self._parts(x), strict=True)], self.dim)
 
-    def _inverse(self, y: Any) -> Any:
+    def _inverse(self, y: Tensor) -> Any:
         return self._joined([t.inv(v) for t, v in zip(self.transforms, self._parts(y), strict=True)], self.dim)
 
-    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Any:
         parts = zip(self.transforms, self._parts(x), self._parts(y), strict=True)
         return self._joined([t.log_abs_det_jacobian(a, b) for t, a, b in parts], self.dim)
 
@@ -321,7 +323,7 @@ class CatTransform(_Joined):
     def codomain(self) -> Constraint:  # type: ignore[override]
         return constraints.cat([t.codomain for t in self.transforms], self.dim, self.lengths)
 
-    def _parts(self, x: Any) -> Sequence[Any]:
+    def _parts(self, x: Tensor) -> Sequence[Any]:
         parts: Sequence[Any] = x.split(self.lengths, self.dim)
         return parts
 
@@ -341,7 +343,7 @@ class StackTransform(_Joined):
     def codomain(self) -> Constraint:  # type: ignore[override]
         return constraints.stack([t.codomain for t in self.transforms], self.dim)
 
-    def _parts(self, x: Any) -> Sequence[Any]:
+    def _parts(self, x: Tensor) -> Sequence[Any]:
         return [x.select(self.dim, i) for i in range(x.size(self.dim))]
 
     @staticmethod

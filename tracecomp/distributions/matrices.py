@@ -23,7 +23,7 @@ class LogisticNormal(TransformedDistribution):
 
     arg_constraints: ClassVar[dict[str, Constraint]] = {"loc": constraints.real, "scale": constraints.positive}
 
-    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
+    def __init__(self, loc: Tensor | float, scale: Tensor | float, validate_args: bool | None = None) -> None:
         base = Normal(loc, scale, validate_args=validate_args)
         if not base.batch_shape:
             base = base.expand([1])  # type: ignore[assignment]
@@ -47,7 +47,7 @@ class LKJCholesky(Distribution):
 
     arg_constraints: ClassVar[dict[str, Constraint]] = {"concentration": constraints.positive}
 
-    def __init__(self, dim: int, concentration: Any = 1.0, validate_args: bool | None = None) -> None:
+    def __init__(self, dim: int, concentration: Tensor | float = 1.0, validate_args: bool | None = None) -> None:
         if dim < 2:
             raise ValueError(f"Expected dim to be an integer greater than or equal to 2. Found dim={dim}.")
         self.dim = dim
@@ -98,7 +98,7 @@ class Wishart(Distribution):
     has_rsample = True
 
     def __init__(
-        self, df: Any, covariance_matrix: Any = None, precision_matrix: Any = None, scale_tril: Any = None,
+        self, df: Tensor, covariance_matrix: Any = None, precision_matrix: Any = None, scale_tril: Any = None,
         validate_args: bool | None = None,
     ) -> None:  # fmt: skip
         given = [m for m in (covariance_matrix, precision_matrix, scale_tril) if m is not None]

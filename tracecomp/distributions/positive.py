@@ -26,7 +26,7 @@ class Weibull(Distribution):
     scale: Any
     concentration: Any
 
-    def __init__(self, scale: Any, concentration: Any, validate_args: bool | None = None) -> None:
+    def __init__(self, scale: Tensor | float, concentration: Tensor | float, validate_args: bool | None = None) -> None:
         self.scale, self.concentration = broadcast_all(scale, concentration)
         super().__init__(self.scale.shape, validate_args=validate_args)
 
@@ -78,7 +78,7 @@ class Pareto(Distribution):
     scale: Any
     alpha: Any
 
-    def __init__(self, scale: Any, alpha: Any, validate_args: bool | None = None) -> None:
+    def __init__(self, scale: Tensor | float, alpha: Tensor | float, validate_args: bool | None = None) -> None:
         self.scale, self.alpha = broadcast_all(scale, alpha)
         super().__init__(self.scale.shape, validate_args=validate_args)
 
@@ -126,7 +126,7 @@ class InverseGamma(Distribution):
     concentration: Any
     rate: Any
 
-    def __init__(self, concentration: Any, rate: Any, validate_args: bool | None = None) -> None:
+    def __init__(self, concentration: Tensor | float, rate: Tensor | float, validate_args: bool | None = None) -> None:
         self.base = Gamma(concentration, rate, validate_args=False)
         self.concentration, self.rate = self.base.concentration, self.base.rate
         super().__init__(self.base.batch_shape, validate_args=validate_args)
@@ -169,7 +169,7 @@ class InverseGamma(Distribution):
 class HalfCauchy(Half):
     """The absolute value of a Cauchy number of location 0; mean and variance are infinite."""
 
-    def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
+    def __init__(self, scale: Tensor | float, validate_args: bool | None = None) -> None:
         super().__init__(Cauchy(0, scale, validate_args=False), validate_args)
 
     @property
@@ -189,7 +189,7 @@ class FisherSnedecor(Distribution):
     df1: Any
     df2: Any
 
-    def __init__(self, df1: Any, df2: Any, validate_args: bool | None = None) -> None:
+    def __init__(self, df1: Tensor | float, df2: Tensor | float, validate_args: bool | None = None) -> None:
         self.df1, self.df2 = broadcast_all(df1, df2)
         super().__init__(self.df1.shape, validate_args=validate_args)
 
@@ -216,7 +216,7 @@ class FisherSnedecor(Distribution):
         tiny = T.finfo(below.dtype).tiny
         return (above / below.clamp_min(tiny)).clamp_min(tiny)
 
-    def log_prob(self, value: Any) -> Tensor:
+    def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         a, b, ratio = self.df1 * 0.5, self.df2 * 0.5, self.df1 / self.df2
         norm = T.lgamma(a + b) - T.lgamma(a) - T.lgamma(b)
@@ -234,7 +234,13 @@ class GeneralizedPareto(Distribution):
     scale: Any
     concentration: Any
 
-    def __init__(self, loc: Any, scale: Any, concentration: Any, validate_args: bool | None = None) -> None:
+    def __init__(
+        self,
+        loc: Tensor | float,
+        scale: Tensor | float,
+        concentration: Tensor | float,
+        validate_args: bool | None = None,
+    ) -> None:
         self.loc, self.scale, self.concentration = broadcast_all(loc, scale, concentration)
         super().__init__(self.loc.shape, validate_args=validate_args)
 
@@ -265,27 +271,27 @@ class GeneralizedPareto(Distribution):
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         return self.icdf(T.rand(self._extended_shape(sample_shape), dtype=self.loc.dtype))
 
-    def log_prob(self, value: Any) -> Tensor:
+    def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         curved, c = self._curved()
         z = (value - self.loc) / self.scale
         return -T.log(self.scale) - T.where(curved, (1 / c + 1) * T.log1p(c * z), z)
 
-    def log_survival_function(self, value: Any) -> Tensor:
+    def log_survival_function(self, value: Tensor) -> Tensor:
         """``log P(X > value)``."""
         self._validate_sample(value)
         curved, c = self._curved()
         z = (value - self.loc) / self.scale
         return T.where(curved, -T.log1p(c * z) / c, -z)
 
-    def log_cdf(self, value: Any) -> Tensor:
+    def log_cdf(self, value: Tensor) -> Tensor:
         """``log P(X <= value)``."""
         return T.log1p(-T.exp(self.log_survival_function(value)))
 
-    def cdf(self, value: Any) -> Tensor:
+    def cdf(self, value: Tensor) -> Tensor:
         return T.exp(self.log_cdf(value))
 
-    def icdf(self, value: Any) -> Tensor:
+    def icdf(self, value: Tensor) -> Tensor:
         curved, c = self._curved()
         above = T.log1p(-value)
         return self.loc + self.scale * T.where(curved, T.expm1(-c * above) / c, -above)

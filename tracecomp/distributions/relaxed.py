@@ -20,7 +20,9 @@ class _Relaxed(Distribution):
 
     has_rsample = True
 
-    def __init__(self, temperature: Any, base: Any, event_shape: Sequence[int], validate_args: bool | None) -> None:
+    def __init__(
+        self, temperature: Tensor | float, base: Any, event_shape: Sequence[int], validate_args: bool | None
+    ) -> None:
         self.temperature = temperature
         self.base_dist = base
         super().__init__(base.batch_shape, event_shape, validate_args)
@@ -43,7 +45,11 @@ class RelaxedBernoulli(_Relaxed):
     arg_constraints: ClassVar[dict[str, Constraint]] = Bernoulli.arg_constraints
 
     def __init__(
-        self, temperature: Any, probs: Any = None, logits: Any = None, validate_args: bool | None = None
+        self,
+        temperature: Tensor | float,
+        probs: Tensor | None = None,
+        logits: Tensor | None = None,
+        validate_args: bool | None = None,
     ) -> None:
         super().__init__(temperature, Bernoulli(probs, logits, validate_args), (), validate_args)
 
@@ -57,7 +63,7 @@ class RelaxedBernoulli(_Relaxed):
             noise = T.log(noise) - T.log1p(-noise)
         return T.sigmoid((self.logits + noise) / self.temperature)
 
-    def log_prob(self, value: Any) -> Tensor:
+    def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         inverse = T.log(value) - T.log1p(-value)
         difference = self.logits - inverse * self.temperature
@@ -71,7 +77,11 @@ class RelaxedOneHotCategorical(_Relaxed):
     arg_constraints: ClassVar[dict[str, Constraint]] = Categorical.arg_constraints
 
     def __init__(
-        self, temperature: Any, probs: Any = None, logits: Any = None, validate_args: bool | None = None
+        self,
+        temperature: Tensor | float,
+        probs: Tensor | None = None,
+        logits: Tensor | None = None,
+        validate_args: bool | None = None,
     ) -> None:
         base = Categorical(probs, logits, validate_args)
         super().__init__(temperature, base, base.param_shape[-1:], validate_args)
@@ -85,7 +95,7 @@ class RelaxedOneHotCategorical(_Relaxed):
             noise = -T.log(-T.log(self._uniform(sample_shape)))
         return T.softmax((self.logits + noise) / self.temperature, -1)
 
-    def log_prob(self, value: Any) -> Tensor:
+    def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         classes = self._event_shape[0]
         scores = self.logits - T.log(value) * self.temperature
@@ -94,5 +104,5 @@ class RelaxedOneHotCategorical(_Relaxed):
         return scores + scale - T.log(value).sum(-1)
 
 
-def _log(temperature: Any) -> Any:
+def _log(temperature: Tensor | float) -> Any:
     return T.log(temperature) if isinstance(temperature, Tensor) else math.log(temperature)

@@ -10,6 +10,7 @@ from tracecomp import linalg
 from tracecomp.distributions import constraints
 from tracecomp.distributions.constraints import Constraint
 from tracecomp.distributions.continuous import Normal
+from tracecomp.distributions.discrete import Categorical
 from tracecomp.distributions.distribution import Distribution
 from tracecomp.distributions.transforms import ComposeTransform, ExpTransform, Transform
 from tracecomp.distributions.utils import sum_rightmost
@@ -82,7 +83,7 @@ class LogNormal(TransformedDistribution):
 
     arg_constraints: ClassVar[dict[str, Constraint]] = {"loc": constraints.real, "scale": constraints.positive}
 
-    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
+    def __init__(self, loc: Tensor | float, scale: Tensor | float, validate_args: bool | None = None) -> None:
         super().__init__(Normal(loc, scale, validate_args), ExpTransform(), validate_args)
 
     @property
@@ -159,7 +160,7 @@ class Independent(Distribution):
         inner = tuple(self._event_shape[: self.reinterpreted_batch_ndims])
         return Independent(self.base_dist.expand(tuple(batch_shape) + inner), self.reinterpreted_batch_ndims)
 
-    def _summed(self, x: Any) -> Tensor:
+    def _summed(self, x: Tensor) -> Tensor:
         n = self.reinterpreted_batch_ndims
         return x.flatten(-n).sum(-1) if n else x
 
@@ -180,7 +181,7 @@ class MultivariateNormal(Distribution):
     has_rsample = True
 
     def __init__(
-        self, loc: Any, covariance_matrix: Any = None, precision_matrix: Any = None, scale_tril: Any = None,
+        self, loc: Tensor, covariance_matrix: Any = None, precision_matrix: Any = None, scale_tril: Any = None,
         validate_args: bool | None = None,
     ) -> None:  # fmt: skip
         given = {"covariance_matrix": covariance_matrix, "precision_matrix": precision_matrix, "scale_tril": scale_tril}
@@ -238,7 +239,7 @@ class MultivariateNormal(Distribution):
     def _half_log_det(self) -> Any:
         return T.log(T.diagonal(self._tril, dim1=-2, dim2=-1)).sum(-1)
 
-    def log_prob(self, value: Any) -> Tensor:
+    def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         away = (value - self.loc).unsqueeze(-1)
         batch = tuple(away.shape[:-2])
@@ -256,7 +257,7 @@ class MixtureSameFamily(Distribution):
     """A mixture of the distributions along the last batch dimension of ``component_distribution``."""
 
     def __init__(
-        self, mixture_distribution: Any, component_distribution: Distribution, validate_args: bool | None = None
+        self, mixture_distribution: Categorical, component_distribution: Distribution, validate_args: bool | None = None
     ) -> None:
         self._mixture, self._component = mixture_distribution, component_distribution
         batch, event = tuple(component_distribution.batch_shape[:-1]), component_distribution.event_shape

@@ -68,39 +68,39 @@ class Transform:
     def __hash__(self) -> int:
         return id(self)
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: Tensor) -> Any:
         if not self._cache_size:
             return self._call(x)
         if x is self._cached[0]:
             return self._cached[1]
         return self._kept(x, self._call(x))[1]
 
-    def _inv_call(self, y: Any) -> Any:
+    def _inv_call(self, y: Tensor) -> Any:
         if not self._cache_size:
             return self._inverse(y)
         if y is self._cached[1]:
             return self._cached[0]
         return self._kept(self._inverse(y), y)[0]
 
-    def _kept(self, x: Any, y: Any) -> tuple[Any, Any]:
+    def _kept(self, x: Tensor, y: Tensor) -> tuple[Any, Any]:
         self._cached = x, y
         return x, y
 
-    def _call(self, x: Any) -> Any:
+    def _call(self, x: Tensor) -> Any:
         raise NotImplementedError
 
-    def _inverse(self, y: Any) -> Any:
+    def _inverse(self, y: Tensor) -> Any:
         raise NotImplementedError
 
-    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Any:
         """``log |det dy/dx|`` for every event."""
         raise NotImplementedError
 
-    def forward_shape(self, shape: Any) -> Any:
+    def forward_shape(self, shape: Sequence[int]) -> Any:
         """The shape of results for values of ``shape``."""
         return shape
 
-    def inverse_shape(self, shape: Any) -> Any:
+    def inverse_shape(self, shape: Sequence[int]) -> Any:
         return shape
 
     def __repr__(self) -> str:
@@ -146,19 +146,19 @@ class _InverseTransform(Transform):
     def __hash__(self) -> int:
         return hash(("inverse", self._inv))
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: Tensor) -> Any:
         return self._inv._inv_call(x)
 
-    def _inv_call(self, y: Any) -> Any:
+    def _inv_call(self, y: Tensor) -> Any:
         return self._inv(y)
 
-    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Any:
         return -self._inv.log_abs_det_jacobian(y, x)
 
-    def forward_shape(self, shape: Any) -> Any:
+    def forward_shape(self, shape: Sequence[int]) -> Any:
         return self._inv.inverse_shape(shape)
 
-    def inverse_shape(self, shape: Any) -> Any:
+    def inverse_shape(self, shape: Sequence[int]) -> Any:
         return self._inv.forward_shape(shape)
 
     def __repr__(self) -> str:
@@ -216,17 +216,17 @@ class ComposeTransform(Transform):
     def __hash__(self) -> int:
         return hash(tuple(self.parts))
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: Tensor) -> Any:
         for part in self.parts:
             x = part(x)
         return x
 
-    def _inv_call(self, y: Any) -> Any:
+    def _inv_call(self, y: Tensor) -> Any:
         for part in reversed(self.parts):
             y = part._inv_call(y)
         return y
 
-    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Any:
         total: Any = T.zeros_like(x) if not self.parts else 0
         dims = self.domain.event_dim
         for i, part in enumerate(self.parts):
@@ -237,12 +237,12 @@ class ComposeTransform(Transform):
             x = after
         return total
 
-    def forward_shape(self, shape: Any) -> Any:
+    def forward_shape(self, shape: Sequence[int]) -> Any:
         for part in self.parts:
             shape = part.forward_shape(shape)
         return shape
 
-    def inverse_shape(self, shape: Any) -> Any:
+    def inverse_shape(self, shape: Sequence[int]) -> Any:
         for part in reversed(self.parts):
             shape = part.inverse_shape(shape)
         return shape
@@ -275,13 +275,13 @@ class ExpTransform(_Plain):
 
     codomain = constraints.positive
 
-    def _call(self, x: Any) -> Any:
+    def _call(self, x: Tensor) -> Any:
         return T.exp(x)
 
-    def _inverse(self, y: Any) -> Any:
+    def _inverse(self, y: Tensor) -> Any:
         return T.log(y)
 
-    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Any:
         return x
 
 
@@ -290,13 +290,13 @@ class SoftplusTransform(_Plain):
 
     codomain = constraints.positive
 
-    def _call(self, x: Any) -> Any:
+    def _call(self, x: Tensor) -> Any:
         return T.where(x > 20, x, T.log1p(T.exp(x.clamp(max=20))))
 
-    def _inverse(self, y: Any) -> Any:
+    def _inverse(self, y: Tensor) -> Any:
         return T.log(-T.expm1(-y)) + y
 
-    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Any:
         return -self._call(-x)
 
 
@@ -305,13 +305,13 @@ class SigmoidTransform(_Plain):
 
     codomain = constraints.unit_interval
 
-    def _call(self, x: Any) -> Any:
+    def _call(self, x: Tensor) -> Any:
         return T.sigmoid(x)
 
-    def _inverse(self, y: Any) -> Any:
+    def _inverse(self, y: Tensor) -> Any:
         return T.log(y) - T.log1p(-y)
 
-    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Any:
         size = magnitude(x)
         return -T.log1p(T.exp(-size)) * 2 - size
 
@@ -321,13 +321,13 @@ class TanhTransform(_Plain):
 
     codomain = constraints.interval(-1.0, 1.0)
 
-    def _call(self, x: Any) -> Any:
+    def _call(self, x: Tensor) -> Any:
         return T.tanh(x)
 
-    def _inverse(self, y: Any) -> Any:
+    def _inverse(self, y: Tensor) -> Any:
         return T.atanh(y)
 
-    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Any:
         size = magnitude(x)
         return 2 * (math.log(2) - size - T.log1p(T.exp(-2 * size)))
 
@@ -343,10 +343,10 @@ class AbsTransform(Transform):
     def __hash__(self) -> int:
         return hash(AbsTransform)
 
-    def _call(self, x: Any) -> Any:
+    def _call(self, x: Tensor) -> Any:
         return x.abs()
 
-    def _inverse(self, y: Any) -> Any:
+    def _inverse(self, y: Tensor) -> Any:
         return y
 
 
@@ -355,7 +355,7 @@ class AffineTransform(Transform):
 
     bijective = True
 
-    def __init__(self, loc: Any, scale: Any, event_dim: int = 0, cache_size: int = 0) -> None:
+    def __init__(self, loc: Tensor | float, scale: Tensor | float, event_dim: int = 0, cache_size: int = 0) -> None:
         super().__init__(cache_size)
         self.loc, self.scale, self._event_dim = loc, scale, event_dim
 
@@ -385,13 +385,13 @@ class AffineTransform(Transform):
 
     __hash__ = Transform.__hash__
 
-    def _call(self, x: Any) -> Any:
+    def _call(self, x: Tensor) -> Any:
         return self.loc + self.scale * x
 
-    def _inverse(self, y: Any) -> Any:
+    def _inverse(self, y: Tensor) -> Any:
         return (y - self.loc) / self.scale
 
-    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Any:
         if isinstance(self.scale, Tensor):
             slope = T.log(T.abs(self.scale)).expand(x.shape)
         else:
@@ -405,7 +405,7 @@ class PowerTransform(Transform):
     domain = codomain = constraints.positive
     bijective = True
 
-    def __init__(self, exponent: Any, cache_size: int = 0) -> None:
+    def __init__(self, exponent: Tensor | float, cache_size: int = 0) -> None:
         super().__init__(cache_size)
         self.exponent = exponent
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import update_wrapper
 from typing import Any
 
+from tracecomp.eager.device import Device
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.functional.default_dtype import default_dtype
+from tracecomp.ir.types import DType
 
 __all__ = [
     "broadcast_all", "clamp_probs", "lazy_property", "logits_to_probs", "probs_to_logits", "tril_matrix_to_vec",
@@ -30,13 +32,13 @@ def broadcast_all(*values: Any) -> list[Tensor]:
     return list(T.broadcast_tensors(*tensors))
 
 
-def _standard_normal(shape: Any, dtype: Any, device: Any) -> Tensor:
+def _standard_normal(shape: Sequence[int], dtype: DType, device: Device) -> Tensor:
     """Numbers drawn from the standard normal distribution."""
     found: Tensor = T.randn(shape, dtype=dtype)
     return found
 
 
-def sum_rightmost(value: Any, dim: int) -> Any:
+def sum_rightmost(value: Tensor, dim: int) -> Any:
     """The sum over the last ``dim`` dimensions."""
     return value if dim == 0 else value.reshape((*value.shape[:-dim], -1)).sum(-1)
 
@@ -67,11 +69,11 @@ def logits_to_probs(logits: Tensor, is_binary: bool = False) -> Tensor:
 class lazy_property:
     """A property that is computed when it is first read, and then an attribute."""
 
-    def __init__(self, wrapped: Callable[[Any], Any]) -> None:
+    def __init__(self, wrapped: Callable[[Any], object]) -> None:
         self.wrapped = wrapped
         update_wrapper(self, wrapped)  # type: ignore[arg-type]
 
-    def __get__(self, instance: Any, obj_type: Any = None) -> Any:
+    def __get__(self, instance: object, obj_type: object = None) -> Any:
         if instance is None:
             return property(self.wrapped)
         value = self.wrapped(instance)

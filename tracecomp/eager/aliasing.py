@@ -11,7 +11,7 @@ import numpy as np
 from tracecomp.eager.grad_fn import NUMBERS, AccumulateGrad, CopySlices, OpNode, op_node
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor_base import Edge, TensorBase, View, owner
-from tracecomp.ir.op import OPS, Op
+from tracecomp.ir.op import OPS, Attrs, Op
 from tracecomp.ir.types import TensorType, from_numpy_dtype
 
 T = TypeVar("T", bound=TensorBase)
@@ -81,7 +81,7 @@ def own(t: T) -> T:
     return result
 
 
-def before_write(target: T, others: tuple[Any, ...]) -> T:
+def before_write(target: T, others: tuple[object, ...]) -> T:
     """``target`` as an operand of the operation that overwrites it: a copy when derivatives may read it afterwards."""
     if not modes.grad:
         return target
@@ -240,7 +240,7 @@ def refresh(view: TensorBase) -> None:
     view._requires_grad = False
 
 
-def check_types(op: Op, operands: tuple[Any, ...], attrs: dict[str, Any]) -> None:
+def check_types(op: Op, operands: tuple[object, ...], attrs: Attrs) -> None:
     """Raise the operator's own error about operand types, if that is what is wrong."""
     dtype = next((x.dtype for x in reversed(operands) if isinstance(x, TensorBase)), None)
     types = [

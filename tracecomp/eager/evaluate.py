@@ -12,7 +12,7 @@ import numpy as np
 from tracecomp import eager_kernels
 from tracecomp.base import config
 from tracecomp.eager.modes import modes
-from tracecomp.ir.op import OPS, Op
+from tracecomp.ir.op import OPS, Attrs, Op
 
 _WARNING = frozenset(
     ("elementwise", "reduction", "contraction", "convolution", "window", "cumulative", "scatter", "control")
@@ -39,7 +39,7 @@ def _new_context() -> Context:
     return context
 
 
-def evaluate(op: Op, arrays: Sequence[Any], attrs: dict[str, Any]) -> Any:
+def evaluate(op: Op, arrays: Sequence[Any], attrs: Attrs) -> Any:
     """What ``op`` is on ``arrays``: ``op.impl`` where its bits are those of machine code, else machine code's."""
     if op.kind not in _WARNING:
         if op.kind == "external" and modes.rehearsal:
@@ -54,7 +54,7 @@ def evaluate(op: Op, arrays: Sequence[Any], attrs: dict[str, Any]) -> Any:
     return _quietly(op.impl, arrays, attrs)
 
 
-def _quietly(fn: Callable[..., Any], arrays: Sequence[Any], attrs: dict[str, Any]) -> Any:
+def _quietly(fn: Callable[..., object], arrays: Sequence[object], attrs: Attrs) -> Any:
     """``fn(*arrays, **attrs)`` without numpy's warnings."""
     try:
         context = _quiet.pop()

@@ -15,7 +15,7 @@ from tracecomp.eager.storage import Storage
 from tracecomp.eager.tensor_base import Array, Edge, Grads, Node, TensorBase, View
 from tracecomp.eager.views import look, write
 from tracecomp.eager.vjp_program import Derivative, derivative
-from tracecomp.ir.op import Op
+from tracecomp.ir.op import Attrs, Op
 from tracecomp.ir.types import from_numpy_dtype, type_word
 
 FREED = (
@@ -102,7 +102,7 @@ class OpNode(Node):
     ins: tuple[Any, ...] | None
 
     def __init__(
-        self, op: Op, attrs: dict[str, Any], operands: tuple[Any, ...], types: Sequence[Any], edges: tuple[Edge, ...],
+        self, op: Op, attrs: Attrs, operands: tuple[Any, ...], types: Sequence[Any], edges: tuple[Edge, ...],
         outs: Sequence[Any], out_types: tuple[Any, ...],
     ) -> None:  # fmt: skip
         super().__init__(edges, out_types)
@@ -252,8 +252,8 @@ class CopySlices(Node):
 
 
 def op_node(
-    op: Op, attrs: dict[str, Any], operands: tuple[Any, ...], types: Sequence[Any], edges: tuple[Edge, ...],
-    outs: Sequence[Any], out_types: tuple[Any, ...],
+    op: Op, attrs: Attrs, operands: tuple[object, ...], types: Sequence[object], edges: tuple[Edge, ...],
+    outs: Sequence[object], out_types: tuple[object, ...],
 ) -> OpNode:  # fmt: skip
     """The node of one application; its class is named after the operator, as PyTorch's are."""
     cls = _classes.get(op.name)
@@ -263,7 +263,7 @@ def op_node(
     return cls(op, attrs, operands, types, edges, outs, out_types)
 
 
-def _run_on_arrays(op: Op, operands: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
+def _run_on_arrays(op: Op, operands: tuple[object, ...], attrs: Attrs) -> Any:
     if use.begun:
         if modes.watch is not None:
             modes.watch(op, operands, attrs)

@@ -64,7 +64,7 @@ class MetaArray(np.ndarray[Any, Any]):
 
     place: device
 
-    def __array_finalize__(self, source: Any) -> None:
+    def __array_finalize__(self, source: object) -> None:
         self.place = getattr(source, "place", META)
 
     def __array_function__(self, func: Callable[..., Any], types: Any, args: Any, kwargs: Any) -> Any:
@@ -107,12 +107,12 @@ def like(array: Array, place: device = META) -> MetaArray:
     return new_array(array.shape, array.dtype, _dense(array.shape, array.dtype.itemsize, [array]), place)
 
 
-def place_of(values: Iterable[Any]) -> device | None:
+def place_of(values: Iterable[object]) -> device | None:
     """Where the first array without elements among ``values`` is said to be."""
     return next((x.place for x in values if type(x) is MetaArray), None)
 
 
-def place_of_results(op: Op, operands: Iterable[Any]) -> device | None:
+def place_of_results(op: Op, operands: Iterable[object]) -> device | None:
     """The device of an operator's results where they have no memory."""
     return place_of(operands) or (modes.place if op.kind in ("creation", "random") else None)
 
@@ -124,7 +124,7 @@ def contiguous(array: Array) -> Array:
     return np.asarray(array, order="C")
 
 
-def apply(op: Op, operands: Sequence[Any], attrs: dict[str, Any], place: device) -> Any:
+def apply(op: Op, operands: Sequence[Any], attrs: dict[str, object], place: device) -> Any:
     """What ``op`` gives on arrays and numbers of which some have no elements."""
     dtype = next((x.dtype for x in reversed(operands) if isinstance(x, np.ndarray)), None)
     given = None if dtype is None else from_numpy_dtype(dtype)
@@ -225,7 +225,7 @@ def _mixes(name: str) -> bool:
     return name in _MIXING or "index" in name or "item" in name or "embedding" in name or name.startswith("new_")
 
 
-def _met(values: Iterable[Any]) -> tuple[device | None, bool]:
+def _met(values: Iterable[object]) -> tuple[device | None, bool]:
     """The place of a tensor without memory among ``values``, and whether one of other than 0 dimensions has memory."""
     place, memory = None, False
     for x in values:

@@ -635,7 +635,7 @@ class TensorMethods(TensorBase):
     def imag(self) -> Tensor:
         """The imaginary part, as a view; RuntimeError for real tensors."""
     @imag.setter
-    def imag(self, value: Any) -> None: ...
+    def imag(self, value: Operand) -> None: ...
     def index_add(self, dim: _int, index: Tensor, source: Tensor, *, alpha: Number = 1) -> Tensor:
         """A copy of ``input`` with alpha * source added at the positions ``index`` of a dimension."""
     def index_add_(self, dim: _int, index: Tensor, source: Tensor, *, alpha: Number = 1) -> Tensor:
@@ -1045,7 +1045,7 @@ class TensorMethods(TensorBase):
     def real(self) -> Tensor:
         """The real part, as a view; of real tensors themselves."""
     @real.setter
-    def real(self, value: Any) -> None: ...
+    def real(self, value: Operand) -> None: ...
     def reciprocal(self) -> Tensor:
         """1 / x."""
     def reciprocal_(self) -> Tensor:

@@ -187,13 +187,13 @@ class scope:
             self._before = modes.scopes
             modes.scopes = (*modes.scopes, self._name)
 
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         if self._before is not None:
             modes.scopes = self._before
             self._before = None
 
 
-def host(owner: Any, key: str) -> Any:
+def host(owner: object, key: str) -> Any:
     """``owner[key]`` (or ``owner.key``): a plain number, or in a recording a 0-d tensor that re-reads it every call.
 
     For hyper-parameters that change between calls, such as a learning rate.
@@ -220,7 +220,7 @@ class ModuleChanges:
             self.epoch += 1
 
     @staticmethod
-    def ran(module: Any) -> None:
+    def ran(module: object) -> None:
         """Called for every module whose forward runs while a recorder is active."""
         modes.recorder.module_ran(module)
 

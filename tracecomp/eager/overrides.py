@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any
 
@@ -27,7 +27,7 @@ _lock = threading.Lock()
 _active = 0
 
 
-def disabled(func: Fn, types: object, args: tuple[object, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+def disabled(func: Fn, types: object, args: tuple[object, ...] = (), kwargs: Mapping[str, object] | None = None) -> Any:
     """The ``__torch_function__`` of classes whose objects are plain tensors to functions, as ``Parameter``."""
     with DisableTorchFunctionSubclass():
         return func(*args, **(kwargs or {}))
@@ -62,7 +62,9 @@ def _asked(values: Iterable[Any], found: list[Any]) -> None:
             found.insert(place, x)
 
 
-def override(fn: Fn, args: tuple[object, ...], kwargs: dict[str, Any], asked: tuple[object, ...] | None = None) -> Any:
+def override(
+    fn: Fn, args: tuple[object, ...], kwargs: Mapping[str, object], asked: tuple[object, ...] | None = None
+) -> Any:
     """What a mode or an argument makes of ``fn(*args, **kwargs)``; NOT_OVERRIDDEN when none has a say.
 
     ``asked`` are the objects to ask where these are not the arguments. TypeError when those that have a say all return
@@ -142,7 +144,7 @@ class TorchFunctionMode:
     """
 
     def __torch_function__(
-        self, func: Fn, types: object, args: tuple[object, ...] = (), kwargs: dict[str, Any] | None = None
+        self, func: Fn, types: object, args: tuple[object, ...] = (), kwargs: dict[str, object] | None = None
     ) -> Any:
         raise NotImplementedError
 
@@ -180,7 +182,7 @@ def as_class(result: object, cls: type) -> Any:
     return result
 
 
-def default(cls: type, func: Fn, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
+def default(cls: type, func: Fn, types: Any, args: tuple[object, ...], kwargs: Mapping[str, object] | None) -> Any:
     """What functions do with subclasses of Tensor that do not say otherwise: results are of the subclass too."""
     if not all(issubclass(cls, kind) for kind in types):
         return NotImplemented

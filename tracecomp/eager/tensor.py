@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, SupportsIndex, cast
 
 import numpy as np
@@ -26,7 +26,7 @@ from tracecomp.eager.aliasing import (
     several_views,
     track,
 )
-from tracecomp.eager.device import channels_last, channels_last_3d, contiguous_format, device, use
+from tracecomp.eager.device import MemoryFormat, channels_last, channels_last_3d, contiguous_format, device, use
 from tracecomp.eager.evaluate import evaluate
 from tracecomp.eager.grad_fn import NUMBERS
 from tracecomp.eager.methods import TensorMethods
@@ -73,7 +73,7 @@ class Tensor(TensorMethods):
 
     @classmethod
     def __torch_function__(
-        cls, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        cls, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, object] | None = None
     ) -> Any:
         """What a published function does with objects of a subclass: what it does with tensors, in the subclass."""
         return overrides.default(cls, func, types, args, kwargs)
@@ -132,7 +132,7 @@ class Tensor(TensorMethods):
             result = evaluate(op, arrays, given)
         # numpy's message says nothing of tensors: ``check_types`` raises
         # PyTorch's error, if it is one of types or shapes.
-        except Exception:
+        except Exception:  # numpy's, of any kind: a clear one is raised if types are the reason, else it itself
             check_types(op, operands, attrs)
             raise
         several = type(result) is tuple
@@ -337,7 +337,7 @@ class Tensor(TensorMethods):
     def nbytes(self) -> int:
         return self._data.nbytes
 
-    def is_contiguous(self, memory_format: Any = contiguous_format) -> bool:
+    def is_contiguous(self, memory_format: MemoryFormat = contiguous_format) -> bool:
         """Whether the elements lie densely in row-major order, or in that of ``channels_last``."""
         if memory_format is contiguous_format:
             return self._data.flags.c_contiguous
@@ -499,7 +499,7 @@ class Tensor(TensorMethods):
         return _rebuild, (type(self), self._read("pickle"), self._requires_grad, extra)
 
 
-def _real(value: Any) -> Any:
+def _real(value: object) -> Any:
     """A number that ``float`` and ``int`` take; RuntimeError for one with an imaginary part."""
     if not isinstance(value, complex):
         return value
@@ -508,13 +508,15 @@ def _real(value: Any) -> Any:
     return value.real
 
 
-def _observe(t: Tensor, value: Any) -> Any:
+def _observe(t: Tensor, value: object) -> Any:
     if modes.recorder is not None:
         modes.recorder.observe(t, value)
     return value
 
 
-def _without_memory(op: Op, operands: tuple[Any, ...], arrays: list[Any], attrs: dict[str, Any], place: device) -> Any:
+def _without_memory(
+    op: Op, operands: tuple[Any, ...], arrays: list[Any], attrs: dict[str, object], place: device
+) -> Any:
     """A primitive whose results have no memory."""
     if modes.recorder is not None:
         raise NotImplementedError(f"compile: {op.name} on tensors of device {place}, which have no data")
@@ -578,7 +580,7 @@ def set_grad(t: TensorBase, value: TensorBase | None) -> None:
     t._grad = value
 
 
-def _result(op: Op, array: Any) -> Tensor:
+def _result(op: Op, array: object) -> Tensor:
     """A tensor of what numpy made, which may be one of its scalars."""
     if type(array) is not np.ndarray or not (op.kind in _KEEPS_ORDER or array.flags.c_contiguous):
         array = np.asarray(array, order=None if op.kind in _KEEPS_ORDER else "C")
@@ -586,7 +588,7 @@ def _result(op: Op, array: Any) -> Tensor:
 
 
 def _recorded(
-    recorder: Any, op: Op, operands: tuple[Any, ...], attrs: dict[str, Any]
+    recorder: Any, op: Op, operands: tuple[Any, ...], attrs: dict[str, object]
 ) -> tuple[tuple[Any, ...], dict[str, Any], dict[str, Any]]:
     """Operands and attributes as a recording wants them, and the attributes that numpy takes."""
     if recorder.numbers:
@@ -603,7 +605,7 @@ def _checked(op: Op, operands: tuple[Any, ...], attrs: dict[str, Any], arrays: l
     return _strong(arrays) if len(arrays) > 1 and any(type(a) in NUMBERS for a in arrays) else arrays
 
 
-def _strong(arrays: list[Any]) -> list[Any]:
+def _strong(arrays: list[object]) -> list[Any]:
     """Operands for numpy, which takes Python numbers beside bfloat16, a type it does not know, for float64."""
     dtype = next((a.dtype for a in arrays if isinstance(a, np.ndarray) and a.dtype.kind == "V"), None)
     return arrays if dtype is None else [np.asarray(a, dtype) if type(a) in NUMBERS else a for a in arrays]
@@ -632,7 +634,7 @@ def shared(array: Array) -> Tensor:
     return t
 
 
-def _rebuild(cls: type[Tensor], array: Array, requires_grad: bool, extra: dict[str, Any]) -> Tensor:
+def _rebuild(cls: type[Tensor], array: Array, requires_grad: bool, extra: Mapping[str, object]) -> Tensor:
     t = blank(cls)
     t._data = array if array.flags.owndata else array.copy()  # others may write what was pickled out of band
     t._requires_grad = requires_grad
@@ -640,7 +642,7 @@ def _rebuild(cls: type[Tensor], array: Array, requires_grad: bool, extra: dict[s
     return t
 
 
-def _rebuild_without_memory(cls: type[Tensor], shown: Any, requires_grad: bool, extra: dict[str, Any]) -> Tensor:
+def _rebuild_without_memory(cls: type[Tensor], shown: Any, requires_grad: bool, extra: Mapping[str, object]) -> Tensor:
     t = blank(cls)
     t._data, t._requires_grad = meta.new_array(*shown), requires_grad
     t.__dict__.update(extra)

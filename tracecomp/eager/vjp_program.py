@@ -34,7 +34,7 @@ class Derivative:
         self.reads = reads
         self.size = size
 
-    def run(self, slots: list[Any], run: Run) -> list[Any]:
+    def run(self, slots: list[object], run: Run) -> list[Any]:
         """Gradients, None where there is none; ``slots`` holds operands, results and result gradients."""
         slots.extend([None] * (self.size - len(slots)))
         for op, reads, writes, attrs in self.steps:

@@ -32,6 +32,7 @@ Key: TypeAlias = tuple[str, Any, tuple[bool, ...]]
 
 _ALONE = (False,)
 _LENGTH = 1 << 40
+"""Elements that a kernel is planned for: more than any call has, so that nothing is decided by them."""
 _SCHEDULE = {"k0": "lanes across rows\n  nontemporal no\n  threads parallel\n"}
 _SHARED_FROM = 1 << 16
 """Elements from which on threads share the work."""
@@ -43,7 +44,7 @@ _making = Lock()
 class _Counted:
     """An operator on operands of one type as machine code; ``numbers`` are those of one element."""
 
-    def __init__(self, op: Op, dtype: Any, numbers: tuple[bool, ...]) -> None:
+    def __init__(self, op: Op, dtype: np.dtype[np.generic], numbers: tuple[bool, ...]) -> None:
         graph = Graph(op.name)
         element = from_numpy_dtype(dtype)
         operands = [
@@ -74,6 +75,7 @@ def evaluate_natively(op: Op, operands: Sequence[Any]) -> Array | None:
     first = next(x for x in operands if isinstance(x, np.ndarray | np.generic))
     if first.dtype.kind not in "fV":
         return None
+    # One contiguous operand is the most frequent call and needs none of what follows.
     if len(operands) == 1 and type(first) is np.ndarray and first.flags.c_contiguous:
         kernel = _kernels.get((op.name, first.dtype, _ALONE))
         if kernel is not None and first.size:
@@ -115,7 +117,7 @@ def _laid_out(
     return out, out, operands
 
 
-def _kernel(op: Op, dtype: Any, numbers: tuple[bool, ...]) -> _Counted | None:
+def _kernel(op: Op, dtype: np.dtype[np.generic], numbers: tuple[bool, ...]) -> _Counted | None:
     """The machine code for operands of these types; None where this Python and numpy have none."""
     key = (op.name, dtype, numbers)
     try:

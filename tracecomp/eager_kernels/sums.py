@@ -80,7 +80,7 @@ class _Stage:
         routine.run((np.ascontiguousarray(rows), out, self.sizes), 1)
         return out
 
-    def _by_numpy(self, combine: np.ufunc, rows: Array, start: Any) -> Array:
+    def _by_numpy(self, combine: np.ufunc, rows: Array, start: object) -> Array:
         """The same, lane by lane: numpy combines the rows of partial sums one after the other."""
         lanes, inner = self.lanes, rows.shape[-1]
         steps = -(-inner // lanes)

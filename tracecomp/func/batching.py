@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from string import ascii_letters
 from typing import Any
 
+from tracecomp.eager.tensor import Tensor
 from tracecomp.functional.primitives import prim
 from tracecomp.ir.graph import Graph, Node
 from tracecomp.ir.types import TensorType
@@ -22,8 +23,8 @@ class Batch:
 
     __slots__ = ("value",)
 
-    def __init__(self, value: Any) -> None:
-        self.value = value
+    def __init__(self, value: Tensor | Sym) -> None:
+        self.value: Any = value  # rules read both alike
 
 
 Rule = Callable[[int, Node, list[Any]], Any]
@@ -41,21 +42,21 @@ def batched_node(size: int, node: Node, operands: list[Any]) -> list[Any]:
     return [Batch(x) for x in (found if isinstance(found, tuple | list) else [found])]
 
 
-def whole(size: int, x: Any) -> Any:
+def whole(size: int, x: Tensor | Batch) -> Any:
     """The batch of ``x``; what is the same for all examples is repeated."""
     return x.value if isinstance(x, Batch) else prim.expand(_reshape(x, (1, *x.shape)), shape=(size, *x.shape))
 
 
-def _reshape(x: Any, shape: Sequence[int]) -> Any:
+def _reshape(x: Tensor, shape: Sequence[int]) -> Any:
     return x if tuple(x.shape) == tuple(shape) else prim.reshape(x, shape=tuple(shape))
 
 
-def _to_front(x: Any, axis: int) -> Any:
+def _to_front(x: Tensor, axis: int) -> Any:
     order = (axis, *(i for i in range(x.ndim) if i != axis))
     return x if axis == 0 else prim.permute(x, dims=order)
 
 
-def _second(x: Any) -> Any:
+def _second(x: Tensor) -> Any:
     """The leading axis made the second."""
     return prim.permute(x, dims=(1, 0, *range(2, x.ndim)))
 
@@ -64,7 +65,7 @@ def _rank(x: Any) -> int:
     return x.value.ndim - 1 if isinstance(x, Batch) else x.ndim  # type: ignore[no-any-return]
 
 
-def _aligned(x: Any, rank: int) -> Any:
+def _aligned(x: Tensor, rank: int) -> Any:
     """A batch with axes of size 1 behind the first, so that examples broadcast as ones of ``rank`` axes."""
     if not isinstance(x, Batch):
         return x
@@ -146,13 +147,13 @@ def _convolution_weight(size: int, node: Node, operands: list[Any]) -> Any:
     return _reshape(found, (size, found.shape[0] // size, *found.shape[1:]))
 
 
-def _by_channel(x: Any) -> Any:
+def _by_channel(x: Tensor) -> Any:
     """(B, N, C, ...) as (N, B C, ...)."""
     size, n, c, *rest = x.shape
     return _reshape(prim.permute(x, dims=(1, 0, *range(2, x.ndim))), (n, size * c, *rest))
 
 
-def _from_channel(size: int, x: Any) -> Any:
+def _from_channel(size: int, x: Tensor) -> Any:
     n, channels, *rest = x.shape
     split = _reshape(x, (n, size, channels // size, *rest))
     return prim.permute(split, dims=(1, 0, *range(2, split.ndim)))

@@ -21,7 +21,7 @@ from tracecomp.func.trace import DETACH, Trace, traced
 from tracecomp.functional import names as T
 from tracecomp.functional.primitives import prim
 from tracecomp.ir.graph import Graph, Origin, Value
-from tracecomp.ir.op import OPS
+from tracecomp.ir.op import OPS, Attrs
 from tracecomp.ir.types import TensorType
 from tracecomp.record.pytree import flatten, unflatten
 
@@ -107,7 +107,7 @@ def _error(message: str) -> RuntimeError:
     return RuntimeError(at_user_line(message))
 
 
-def _flat(operator: str, what: str, value: Any) -> tuple[Any, list[Tensor]]:
+def _flat(operator: str, what: str, value: object) -> tuple[Any, list[Tensor]]:
     """Structure and leaves of ``value``, which are tensors."""
     leaves: list[Any] = []
     structure = flatten(value, leaves)
@@ -167,7 +167,7 @@ class _Traced:
 
 
 def _trace(
-    operator: str, role: str, func: Function, structure: Any, given: Sequence[Tensor], differentiated: bool = True
+    operator: str, role: str, func: Function, structure: object, given: Sequence[Tensor], differentiated: bool = True
 ) -> _Traced:
     """``func`` traced on copies of ``given``, its arguments once nested in a tuple like ``structure``."""
     examples = [_example(x) for x in given]
@@ -180,6 +180,7 @@ def _trace(
     _refuse_effects(operator, role, trace)
     for value in values:
         trace.graph.add_output(value)
+    # What was met and is no argument came by closure: it becomes an operand, so that gradients reach it.
     captured = {k: (trace.outside[k], v) for k, v in trace.initial.items() if k not in trace.arguments}
     arguments = [trace.initial[id(x)] for x in examples]
     trace.forget()
@@ -219,7 +220,7 @@ def _captured(*traces: _Traced) -> list[Tensor]:
     return list({key: t for each in traces for key, (t, _) in each.captured.items()}.values())
 
 
-def _apply(name: str, operands: tuple[Tensor, ...], attrs: dict[str, Any]) -> Sequence[Tensor]:
+def _apply(name: str, operands: tuple[Tensor, ...], attrs: Attrs) -> Sequence[Tensor]:
     """The results of a control operator, its types checked before it runs."""
     check_types(OPS[name], operands, attrs)
     found = getattr(prim, name)(*operands, **attrs)

@@ -21,7 +21,7 @@ Argnums = int | tuple[int, ...]
 class _Level:
     """The inputs of one derivative: fresh tensors that stand for ``values``, whose own history stays reachable."""
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: object) -> None:
         self.given: list[Any] = []
         self.structure = flatten(value, self.given)
         self.inputs: list[Tensor] = []
@@ -44,12 +44,12 @@ class _Level:
         filled = [T.zeros_like(x) if g is None else g for x, g in zip(self.inputs, found, strict=True)]
         return unflatten(self.structure, [self.without(g) for g in filled])
 
-    def without(self, t: Any) -> Any:
+    def without(self, t: Tensor) -> Any:
         """``t`` detached, unless its history leads to a tensor that someone else differentiates."""
         return without(t, self.fresh)
 
 
-def _chosen(argnums: Argnums, args: tuple[Any, ...]) -> Any:
+def _chosen(argnums: Argnums, args: tuple[object, ...]) -> Any:
     numbers = argnums if isinstance(argnums, tuple) else (argnums,)
     for n in numbers:
         if not -len(args) <= n < len(args):
@@ -58,7 +58,7 @@ def _chosen(argnums: Argnums, args: tuple[Any, ...]) -> Any:
     return picked if isinstance(argnums, tuple) else picked[0]
 
 
-def _replaced(argnums: Argnums, args: tuple[Any, ...], value: Any) -> tuple[Any, ...]:
+def _replaced(argnums: Argnums, args: tuple[object, ...], value: Any) -> tuple[Any, ...]:
     changed = list(args)
     pairs = zip(argnums, value, strict=True) if isinstance(argnums, tuple) else [(argnums, value)]
     for n, v in pairs:
@@ -92,7 +92,7 @@ def grad_and_value(func: Func, argnums: Argnums = 0, has_aux: bool = False) -> F
     return run
 
 
-def _cut_off(level: _Level, value: Any) -> Any:
+def _cut_off(level: _Level, value: object) -> Any:
     leaves: list[Any] = []
     structure = flatten(value, leaves)
     return unflatten(structure, [level.without(x) for x in leaves])
@@ -110,7 +110,7 @@ def grad(func: Func, argnums: Argnums = 0, has_aux: bool = False) -> Func:
     return run
 
 
-def _only_tensors(name: str, outs: list[Any]) -> None:
+def _only_tensors(name: str, outs: Sequence[object]) -> None:
     for out in outs:
         if not isinstance(out, Tensor):
             raise RuntimeError(f"{name}: expected f(*primals) to return only tensors, got unsupported type {type(out)}")
@@ -158,7 +158,7 @@ def jvp(func: Func, primals: tuple[Any, ...], tangents: tuple[Any, ...], *, has_
     return (value, tangent, _cut_off(level, aux)) if has_aux else (value, tangent)
 
 
-def _pushed(level: _Level, outs: Sequence[Tensor], tangents: Sequence[Any]) -> list[Tensor]:
+def _pushed(level: _Level, outs: Sequence[Tensor], tangents: Sequence[object]) -> list[Tensor]:
     """Tangents of the outputs."""
     found, vectors = push_forward(outs, level.inputs, tangents)
     level.fresh.update(map(id, vectors))
@@ -183,7 +183,7 @@ def jacrev(func: Func, argnums: Argnums = 0, *, has_aux: bool = False, chunk_siz
 
     @functools.wraps(func)
     def run(*args: Any, **kwargs: Any) -> Any:
-        def of_chosen(value: Any) -> Any:
+        def of_chosen(value: object) -> Any:
             return func(*_replaced(argnums, args, value), **kwargs)
 
         output, pull, *aux = vjp(of_chosen, _chosen(argnums, args), has_aux=has_aux)
@@ -245,7 +245,7 @@ def _by_input(column: Any, ins: Sequence[Any]) -> list[Any]:
     return found
 
 
-def _first_of(value: Any) -> tuple[Any, list[Any]]:
+def _first_of(value: object) -> tuple[Any, list[Any]]:
     leaves: list[Any] = []
     structure = flatten(value, leaves)
     return structure, [x[0] for x in leaves]

@@ -48,7 +48,7 @@ def _slots(module: Any) -> dict[str, tuple[dict[str, Any], str]]:
     return found
 
 
-def _check_names(module: Any, given: Mapping[str, Tensor]) -> None:
+def _check_names(module: object, given: Mapping[str, Tensor]) -> None:
     own = _slots(module)
     unexpected, missing = sorted(set(given) - set(own)), sorted(set(own) - set(given))
     if unexpected or missing:
@@ -57,7 +57,7 @@ def _check_names(module: Any, given: Mapping[str, Tensor]) -> None:
         )
 
 
-def _with_ties(module: Any, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _with_ties(module: object, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """``given`` for every name of a parameter that has several."""
     slots = _slots(module)
     owner = {name: id(table[key]) for name, (table, key) in slots.items()}

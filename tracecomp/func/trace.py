@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from tracecomp.eager.rng import default_generator
 from tracecomp.eager.tensor import Tensor
 from tracecomp.ir.graph import Value
 from tracecomp.ir.index import index
-from tracecomp.ir.op import Indexed, Op
+from tracecomp.ir.op import Attrs, Indexed, Op
 from tracecomp.record.pytree import flatten
 from tracecomp.record.recorder import Recorder
 from tracecomp.record.traced_value import TracedValue
@@ -34,7 +34,7 @@ class Trace(Recorder):
         if outer is not None:
             self.numbers = outer.numbers
 
-    def node(self, op: Op, operands: tuple[Any, ...], attrs: dict[str, Any], outs: list[Tensor]) -> None:
+    def node(self, op: Op, operands: tuple[object, ...], attrs: Attrs, outs: list[Tensor]) -> None:
         super().node(op, operands, attrs, outs)
         if not modes.grad:
             for t in outs:
@@ -51,14 +51,14 @@ class Trace(Recorder):
         """None: tensors from outside stand for themselves. Their histories may differ from those of what they see."""
         return None
 
-    def host(self, owner: Any, key: str, value: Any) -> Any:
+    def host(self, owner: Any, key: str, value: object) -> Any:
         modes.recorder = self.outer
         try:
             return host(owner, key)
         finally:
             modes.recorder = self
 
-    def module_ran(self, module: Any) -> None:
+    def module_ran(self, module: object) -> None:
         if self.outer is not None:
             modes.recorder = self.outer
             try:
@@ -82,7 +82,11 @@ class Trace(Recorder):
 
 
 def traced(
-    trace: Trace, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], inputs: Sequence[Tensor]
+    trace: Trace,
+    func: Callable[..., object],
+    args: Sequence[object],
+    kwargs: Mapping[str, object],
+    inputs: Sequence[Tensor],
 ) -> tuple[list[Any], Any]:
     """Run ``func`` under ``trace``, with ``inputs`` as the graph's arguments: result leaves and their structure.
 

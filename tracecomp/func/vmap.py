@@ -64,7 +64,7 @@ def vmap(
     return mapped
 
 
-def _count(value: Any) -> int:
+def _count(value: object) -> int:
     leaves: list[Any] = []
     flatten(value, leaves)
     return len(leaves)
@@ -85,7 +85,7 @@ def _per_leaf(dims: Any, value: Any, name: str) -> list[int | None]:
     return [d for part, v in pairs for d in _per_leaf(part, v, name)]
 
 
-def _batch_size(leaves: Sequence[Any], dims: Sequence[int | None]) -> int:
+def _batch_size(leaves: Sequence[object], dims: Sequence[int | None]) -> int:
     sizes = []
     for x, d in zip(leaves, dims, strict=True):
         if d is None:
@@ -108,7 +108,7 @@ def _batch_size(leaves: Sequence[Any], dims: Sequence[int | None]) -> int:
     return sizes[0]  # type: ignore[no-any-return]
 
 
-def _axis(d: int, x: Any) -> int:
+def _axis(d: int, x: Tensor) -> int:
     ndim = x._data.ndim if isinstance(x, Tensor) else 0
     if isinstance(x, Tensor) and not -ndim <= d < ndim:
         raise ValueError(
@@ -167,7 +167,7 @@ def _first(x: Tensor, axis: int) -> Tensor:
         return example.requires_grad_(x.requires_grad)
 
 
-def _values(trace: Trace, func: Callable[..., Any], results: Sequence[Any]) -> list[Value]:
+def _values(trace: Trace, func: Callable[..., object], results: Sequence[Any]) -> list[Value]:
     """The graph values of the results."""
     for leaf in results:
         if not isinstance(leaf, Tensor):

@@ -66,7 +66,7 @@ def _cast(x: Any, to: DType) -> Any:
     return x
 
 
-def _widest(value: Any, low: DType) -> DType:
+def _widest(value: object, low: DType) -> DType:
     if isinstance(value, Tensor):
         return value.dtype if value.dtype.is_floating_point else low
     kinds = [_widest(v, low) for v in value] if isinstance(value, tuple | list) else []

@@ -69,7 +69,7 @@ def plain_shape(shape: Sequence[int]) -> Shape:
     return tuple([n if type(n) is int else getattr(n, "value", n) for n in shape])
 
 
-def is_index(n: Any) -> bool:
+def is_index(n: object) -> bool:
     """Whether ``n`` is an integer, or stands for one; what stands for a float has the method but not its meaning."""
     return hasattr(n, "__index__") and not isinstance(n, float)
 
@@ -88,7 +88,7 @@ def as_shape(args: Any) -> Shape:
         raise TypeError(f"size must be a tuple of ints, but found element of type {kind}") from None
 
 
-def new_shape(args: Any) -> Shape:
+def new_shape(args: object) -> Shape:
     """A size for a factory function: no negative extents."""
     shape = as_shape(args)
     for n in shape:

@@ -21,14 +21,14 @@ REAL: Kinds = ("bool", "int", "float")
 ALL: Kinds = REAL + COMPLEX
 
 
-def refuse_complex(name: str, values: Iterable[Any]) -> None:
+def refuse_complex(name: str, values: Iterable[object]) -> None:
     """NotImplementedError when a complex tensor is among ``values``."""
     for x in values:
         if isinstance(x, Tensor) and x._data.dtype.kind == "c":
             raise not_implemented(f"{name}_cpu", x.dtype)
 
 
-def accepting(fn: Callable[..., Any], name: str, takes: Kinds) -> Callable[..., Any]:
+def accepting(fn: Callable[..., object], name: str, takes: Kinds) -> Callable[..., Any]:
     """``fn``, refusing tensors none of which is of the kinds of real numbers in ``takes``."""
     if takes in (REAL, ALL):
         return fn

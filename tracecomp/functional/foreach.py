@@ -42,11 +42,11 @@ def _each(name: str, fn: Fn, tensors: Any, args: Sequence[Any], kwargs: dict[str
     )
 
 
-def _at(value: Any, i: int) -> Any:
+def _at(value: object, i: int) -> Any:
     return value[i] if isinstance(value, list | tuple) else value
 
 
-def _kind(value: Any) -> str:
+def _kind(value: object) -> str:
     if isinstance(value, list | tuple):
         return f"{type(value).__name__} of {next(type(x).__name__ for x in value if not isinstance(x, Tensor))}"
     return type(value).__name__
@@ -55,7 +55,7 @@ def _kind(value: Any) -> str:
 def _by_value(fn: Fn) -> Fn:
     """``addcmul`` and ``addcdiv``, whose factor has a place of its own: a number for all, or one for each tensor."""
 
-    def run(t: Tensor, a: Tensor, b: Tensor, value: Any = 1, **named: Any) -> Any:
+    def run(t: Tensor, a: Tensor, b: Tensor, value: object = 1, **named: Any) -> Any:
         return fn(t, a, b, value=named.get("scalars", value))
 
     return run

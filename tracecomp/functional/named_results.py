@@ -10,7 +10,7 @@ from tracecomp.eager.tensor import Tensor
 
 Fields = TypeVar("Fields", bound=tuple[Any, ...])
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # no import that would be a circle: checkers know the real one's meaning
     from typing import NamedTuple as NamedTuple
 else:
 

@@ -31,7 +31,7 @@ def not_implemented(kernel: str, dtype: DType) -> NotImplementedError:
 _OPERANDS = (Tensor, bool, int, float, complex)  # isinstance is slower with a union
 
 
-def operand(value: Any, name: str, argument: str = "other") -> Operand:
+def operand(value: object, name: str, argument: str = "other") -> Operand:
     """``value`` as a tensor or Python number; TypeError naming the function otherwise."""
     if isinstance(value, _OPERANDS):
         return value
@@ -46,7 +46,7 @@ def operand(value: Any, name: str, argument: str = "other") -> Operand:
 _PYTHON_TYPES = {bool: bool_, int: int64, float: float64, complex: complex128}
 
 
-def dtype_argument(value: Any, name: str) -> DType:
+def dtype_argument(value: object, name: str) -> DType:
     """A dtype, or that of Python's ``bool``, ``int``, ``float`` and ``complex``; TypeError naming the function."""
     if isinstance(value, DType):
         return value
@@ -178,7 +178,7 @@ def bring(x: Operand, dtype: DType) -> Operand:
     return scalar(x, dtype) if tensor is None else cast(tensor, dtype)
 
 
-def _followed(x: Any) -> Tensor | None:
+def _followed(x: Operand) -> Tensor | None:
     """What stands for a number that the present recording follows."""
     follow = getattr(x, "__tracecomp_tensor__", None)
     return None if follow is None else follow()

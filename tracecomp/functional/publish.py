@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, TypeVar, cast, get_overloads
+from typing import Any, TypeAlias, TypeVar, cast, get_overloads
 
 import numpy as np
 
@@ -32,6 +32,7 @@ NAMESPACES: dict[str, dict[str, Any]] = {"torch": {}, "Tensor": {}}
 _RENAMED = {"axis": "dim", "keepdims": "keepdim"}
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+ByPosition: TypeAlias = Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, ...] | None]
 
 
 def function(
@@ -79,14 +80,14 @@ _OUT_APART = frozenset({"cat", "gather", "index_select", "kthvalue", "masked_sel
 """Functions that read an operand after they have begun to write ``out``, which therefore cannot be the operand."""
 
 
-def _put(value: Any, name: str, spaces: Iterable[str]) -> None:
+def _put(value: object, name: str, spaces: Iterable[str]) -> None:
     for space in spaces:
         NAMESPACES.setdefault(space, {})[name] = value
         if space == "Tensor":
             setattr(Tensor, name, value)
 
 
-def _documented(fn: Callable[..., Any], name: str, spaces: list[str], takes: Kinds) -> str:
+def _documented(fn: Callable[..., object], name: str, spaces: list[str], takes: Kinds) -> str:
     kinds = fn.__annotations__
     raised = _errors("Tensor" in kinds.values(), "dim" in kinds, takes)
     forms = get_overloads(fn) if "overload" in fn.__globals__ else ()
@@ -107,7 +108,7 @@ def _errors(tensors: bool, dim: bool, takes: Kinds) -> str:
     return "\n".join(f"        {error}: {why}" for error, why, holds in errors if holds)
 
 
-def _shape_rule(fn: Callable[..., Any], kinds: dict[str, Any]) -> str:
+def _shape_rule(fn: Callable[..., object], kinds: Mapping[str, object]) -> str:
     """What the shape of the result follows from, where the kind of function says it."""
     if "keepdim" in kinds:
         return "        The shape of ``input`` without ``dim``, which stays with size 1 if ``keepdim`` is set."
@@ -127,7 +128,7 @@ def publish(value: Any, *places: str) -> None:
         _put(value, name, (space,))
 
 
-def complete(value: Any, place: str) -> None:
+def complete(value: object, place: str) -> None:
     """Give what no decorator made its arguments and its example."""
     space, _, name = place.rpartition(".")
     example = examples(space).get(name)
@@ -141,7 +142,7 @@ _MANY_KINDS = 256
 """How many combinations of types a function accepts without a look."""
 
 
-def _as_primitive(name: str, signature: tuple[Any, ...]) -> Callable[..., Any] | None:
+def _as_primitive(name: str, signature: tuple[object, ...]) -> Callable[..., Any] | None:
     """The operator ``name`` as a function of arguments of these types, where they are such as it takes."""
     first, numbers = signature[0], signature[1:]
     if not name or not isinstance(first, np.dtype) or first.kind != "f":
@@ -152,26 +153,24 @@ def _as_primitive(name: str, signature: tuple[Any, ...]) -> Callable[..., Any] |
     return lambda *operands: Tensor.__tracecomp_apply__(op, operands, {})
 
 
-def _elsewhere(args: tuple[Any, ...]) -> bool:
+def _elsewhere(args: tuple[object, ...]) -> bool:
     """Whether a call may be about tensors without memory."""
     if modes.place is not None or modes.default_places:
         return True
     return any(isinstance(x, Tensor) and type(x._data) is not np.ndarray for x in args)
 
 
-def _is_shape(x: Any) -> bool:
+def _is_shape(x: object) -> bool:
     """Whether ``x`` is a tuple of plain ints."""
     return type(x) is tuple and all(type(n) is int for n in x)
 
 
-def _is_plain(kind: Any) -> bool:
+def _is_plain(kind: object) -> bool:
     """Whether arguments of this kind have no say in what a function does with them: see ``overrides``."""
     return isinstance(kind, np.dtype | tuple) or kind in PLAIN
 
 
-def _by_position(
-    fn: Callable[..., Any], positional: tuple[str, ...], rest: bool
-) -> Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, ...] | None]:
+def _by_position(fn: Callable[..., object], positional: tuple[str, ...], rest: bool) -> ByPosition:
     """A function that gives the arguments of a call of ``fn`` by position; None where that takes preparation."""
     defaults = dict(zip(reversed(positional), reversed(fn.__defaults__ or ()), strict=False))
     templates: dict[tuple[Any, ...], list[tuple[bool, Any]] | None] = {}
@@ -185,7 +184,7 @@ def _by_position(
             return None
         return [(name in given, name if name in given else defaults[name]) for name in needed]
 
-    def by_position(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...] | None:
+    def by_position(args: tuple[object, ...], kwargs: Mapping[str, object]) -> tuple[Any, ...] | None:
         key = (len(args), *kwargs)
         if key not in templates:
             templates[key] = template(len(args), *kwargs)
@@ -195,30 +194,88 @@ def _by_position(
     return by_position
 
 
-def _callable(fn: Callable[..., Any], name: str, takes: Kinds, composite: bool, primitive: str) -> Callable[..., Any]:
-    code, kinds = fn.__code__, fn.__annotations__
-    positional = code.co_varnames[: code.co_argcount]
-    # What a function takes is read off its annotations once, so that a call looks at positions only.
-    real = "complex" not in takes
-    places, beside = [], False  # of what must be a tensor; whether something else may be one
-    for i, p in enumerate(positional):
-        kind = kinds.get(p, "")
-        if kind == "Tensor":
-            places.append(i)
-        elif real and ("Tensor" in kind or "Operand" in kind):
-            beside = True
-    rest = code.co_varnames[code.co_argcount + code.co_kwonlyargcount] if code.co_flags & inspect.CO_VARARGS else ""
-    run = accepting(_scoped(fn, name) if composite else fn, name, takes)
-    accepted: dict[tuple[Any, ...], Callable[..., Any]] = {}
+class _Parameters:
+    """What a function takes, read off its annotations once, so that a call looks at positions only."""
 
-    by_position = _by_position(fn, positional, bool(rest))
-    makes = "device" in kinds
+    def __init__(self, fn: Callable[..., object], name: str, takes: Kinds) -> None:
+        code, self.kinds = fn.__code__, fn.__annotations__
+        self.name = name
+        self.positional = code.co_varnames[: code.co_argcount]
+        self.real = "complex" not in takes
+        kinds = [self.kinds.get(p, "") for p in self.positional]
+        self.places = [i for i, kind in enumerate(kinds) if kind == "Tensor"]
+        """Of what must be a tensor."""
+        self.beside = self.real and any("Tensor" in k or "Operand" in k for k in kinds if k != "Tensor")
+        """Whether something else may be one, which must not be complex."""
+        has_rest = code.co_flags & inspect.CO_VARARGS
+        self.rest = code.co_varnames[code.co_argcount + code.co_kwonlyargcount] if has_rest else ""
+        """The name of the function's own ``*args``: PyTorch takes it as a keyword, too."""
+        self.makes = "device" in self.kinds
+
+    def refuse(self, args: tuple[Any, ...], kwargs: Mapping[str, object]) -> None:
+        """TypeError for what is no tensor, NotImplementedError for complex numbers that have no meaning here."""
+        for place in self.places:
+            if place < len(args):
+                if not isinstance(args[place], Tensor):
+                    _refuse(self.name, self.positional[place], place, args[place])
+                if self.real and args[place]._data.dtype.kind == "c":
+                    refuse_complex(self.name, args)
+        if self.beside:
+            refuse_complex(self.name, args)
+        if kwargs and self.real:
+            refuse_complex(self.name, kwargs.values())
+
+
+def _asked(public: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What an argument's own ``__torch_function__`` answers. Such are rare: one test of the type for each argument."""
+    for x in (*args, *kwargs.values()) if kwargs else args:
+        if type(x) not in PLAIN:
+            return override(public, args, kwargs)
+    return NOT_OVERRIDDEN
+
+
+def _callable(fn: Callable[..., Any], name: str, takes: Kinds, composite: bool, primitive: str) -> Callable[..., Any]:
+    """What users call for ``fn``: arguments are looked at, what asks to be asked is, and keywords are made ours."""
+    parameters = _Parameters(fn, name, takes)
+    kinds, rest, makes = parameters.kinds, parameters.rest, parameters.makes
+    run = accepting(_scoped(fn, name) if composite else fn, name, takes)
+
+    def check(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Look at every argument, and run."""
+        found = _asked(public, args, kwargs)
+        if found is not NOT_OVERRIDDEN:
+            return found
+        parameters.refuse(args, kwargs)
+        if rest in kwargs:
+            args = (*args, kwargs.pop(rest))
+        if use.begun or (makes and "device" in kwargs):
+            with placed(place_of_call(name, makes, args, kwargs)):
+                return _with_keywords(run, kinds, name, args, kwargs)
+        return _with_keywords(run, kinds, name, args, kwargs) if kwargs else run(*args)
+
+    call = _remembering(check, run, _by_position(fn, parameters.positional, bool(rest)), primitive)
+    call.__name__ = call.__qualname__ = name
+    call.__annotations__, call.__module__ = kinds, fn.__module__
+    call.__wrapped__, call.__takes__ = fn, takes  # type: ignore[attr-defined]
+    public = casts(call)
+    return public
+
+
+def _remembering(
+    check: Callable[[tuple[Any, ...], dict[str, Any]], Any],
+    run: Callable[..., Any],
+    by_position: ByPosition,
+    primitive: str,
+) -> Callable[..., Any]:
+    """A function that runs ``check``, and at once what it ran before for arguments of the same types."""
+    accepted: dict[tuple[Any, ...], Callable[..., Any]] = {}
 
     # Every call of every function goes through here, so each question is asked only of functions that need it.
     def call(*args: Any, **kwargs: Any) -> Any:
         plain = by_position(args, kwargs) if kwargs else args
         if plain is None or not PLAIN or (use.begun and _elsewhere(plain)):
             return check(args, kwargs)
+        # By types alone at first: shapes among the arguments are part of it only where that was not enough.
         signature = tuple([x._data.dtype if type(x) in PLAIN_TENSORS else type(x) for x in plain])
         found = accepted.get(signature)
         if found is not None:
@@ -234,42 +291,10 @@ def _callable(fn: Callable[..., Any], name: str, takes: Kinds, composite: bool, 
             accepted[signature] = Warm(steady, signature, partial(accepted.__setitem__, signature))
         return result
 
-    def check(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Look at every argument, and run."""
-        for x in (*args, *kwargs.values()) if kwargs else args:
-            # Objects with ``__torch_function__`` of their own are rare: one test of the type for each argument.
-            if type(x) not in PLAIN:
-                found = override(public, args, kwargs)
-                if found is not NOT_OVERRIDDEN:
-                    return found
-                break
-        for place in places:
-            if place < len(args):
-                if not isinstance(args[place], Tensor):
-                    _refuse(name, positional[place], place, args[place])
-                if real and args[place]._data.dtype.kind == "c":
-                    refuse_complex(name, args)
-        if beside:
-            refuse_complex(name, args)
-        if kwargs:
-            if real:
-                refuse_complex(name, kwargs.values())
-            # The name of the function's own ``*args``: PyTorch takes it as a keyword, too.
-            if rest in kwargs:
-                args = (*args, kwargs.pop(rest))
-        if use.begun or (makes and "device" in kwargs):
-            with placed(place_of_call(name, makes, args, kwargs)):
-                return _with_keywords(run, kinds, name, args, kwargs)
-        return _with_keywords(run, kinds, name, args, kwargs) if kwargs else run(*args)
-
-    call.__name__ = call.__qualname__ = name
-    call.__annotations__, call.__module__ = kinds, fn.__module__
-    call.__wrapped__, call.__takes__ = fn, takes  # type: ignore[attr-defined]
-    public = casts(call)
-    return public
+    return call
 
 
-def _scoped(fn: Callable[..., Any], name: str) -> Callable[..., Any]:
+def _scoped(fn: Callable[..., object], name: str) -> Callable[..., Any]:
     def run(*args: Any, **kwargs: Any) -> Any:
         if modes.recorder is None:
             return fn(*args, **kwargs)
@@ -279,14 +304,14 @@ def _scoped(fn: Callable[..., Any], name: str) -> Callable[..., Any]:
     return run
 
 
-def _refuse(name: str, argument: str, place: int, value: Any) -> None:
+def _refuse(name: str, argument: str, place: int, value: object) -> None:
     raise TypeError(
         f"{name}(): argument '{argument}' (position {place + 1}) must be Tensor, not {type(value).__name__}"
     )
 
 
 def _with_keywords(
-    run: Callable[..., Any], kinds: dict[str, Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    run: Callable[..., object], kinds: Mapping[str, object], name: str, args: tuple[object, ...], kwargs: dict[str, Any]
 ) -> Any:
     for other, ours in _RENAMED.items():
         if other in kwargs and other not in kinds:
@@ -330,7 +355,7 @@ def store(out: Any, result: Any, name: str) -> Any:
     return out
 
 
-def check_apart(out: Any, given: Iterable[Any], name: str) -> None:
+def check_apart(out: object, given: Iterable[object], name: str) -> None:
     """RuntimeError when ``out`` is memory that operands also show, other than element by element."""
     for x in given:
         if isinstance(x, tuple | list):
@@ -382,7 +407,7 @@ def in_place(call: Callable[..., Any], name: str) -> Callable[..., Any]:
     return run
 
 
-def in_place_doc(call: Callable[..., Any], name: str) -> str:
+def in_place_doc(call: Callable[..., object], name: str) -> str:
     """That of ``call``, whose example becomes one of the method where its first operand is ``x``."""
     base = call.__name__
     given = (call.__doc__ or "").partition("    Args:\n")[2].partition("\n\n")[0]

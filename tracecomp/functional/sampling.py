@@ -210,7 +210,7 @@ def normal(
     return finish(cast(add(mul(drawn, std), mean), kind), requires_grad, device)
 
 
-def _check_probability(p: Any) -> None:
+def _check_probability(p: object) -> None:
     if isinstance(p, Tensor) and p.is_meta:
         return
     values = p._data if isinstance(p, Tensor) else np.asarray(p)

@@ -17,6 +17,7 @@ _COMPRESSED_ONLY = ("ccol_indices", "col_indices", "crow_indices", "row_indices"
 
 def _conversion(name: str) -> None:
     def convert(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+        # Sparse tensors stand above, and are loaded by the first conversion: few programs have any.
         return import_module("tracecomp.sparse.functions").HANDLERS[name](self, *args, **kwargs)
 
     convert.__name__ = convert.__qualname__ = name

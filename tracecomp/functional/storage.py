@@ -56,7 +56,7 @@ class TypedStorage:
         found = self._array[index]
         return found.tolist()
 
-    def __setitem__(self, index: Any, value: Any) -> None:
+    def __setitem__(self, index: int | slice, value: Any) -> None:
         self._array[index] = value
 
     def __iter__(self) -> Iterator[Any]:
@@ -149,13 +149,13 @@ class UntypedStorage:
     def is_shared(self) -> bool:
         return False
 
-    def is_pinned(self, device: Any = None) -> bool:
+    def is_pinned(self, device: Device | None = None) -> bool:
         return False
 
     def __getitem__(self, index: Any) -> Any:
         return self._over(self._array[index]) if isinstance(index, slice) else int(self._array[index])
 
-    def __setitem__(self, index: Any, value: Any) -> None:
+    def __setitem__(self, index: int | slice, value: Any) -> None:
         self._array[index] = value
 
     def __iter__(self) -> Iterator[int]:

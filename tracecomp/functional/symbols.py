@@ -59,7 +59,7 @@ def sym_sqrt(a: Any) -> float:
     return math.sqrt(a)
 
 
-def _raise(error: type[Exception], message: Callable[[], Any] | None) -> NoReturn:
+def _raise(error: type[Exception], message: Callable[[], object] | None) -> NoReturn:
     raise error("Expected cond to be True" if message is None else str(message()))
 
 

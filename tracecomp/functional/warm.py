@@ -34,7 +34,7 @@ class Warm:
 
     __slots__ = ("_left", "_put", "_seen", "run", "served", "tensors")
 
-    def __init__(self, run: Run, signature: tuple[Any, ...], put: Callable[[Run], None]) -> None:
+    def __init__(self, run: Run, signature: tuple[object, ...], put: Callable[[Run], None]) -> None:
         self.run = run
         self.tensors = tuple(i for i, kind in enumerate(signature) if isinstance(kind, np.dtype))
         self.served: dict[Statics, Run] = {}
@@ -51,11 +51,11 @@ class Warm:
             self._look(args)
         return self.run(*args)
 
-    def statics(self, args: tuple[Any, ...]) -> Statics:
+    def statics(self, args: tuple[object, ...]) -> Statics:
         """The arguments that are no tensors."""
         return tuple([x for i, x in enumerate(args) if i not in self.tensors])
 
-    def with_statics(self, statics: Statics, tensors: tuple[Any, ...]) -> list[Any]:
+    def with_statics(self, statics: Statics, tensors: tuple[object, ...]) -> list[Any]:
         """All arguments."""
         given, rest = iter(tensors), iter(statics)
         return [next(given if i in self.tensors else rest) for i in range(len(tensors) + len(statics))]
@@ -66,7 +66,7 @@ class Warm:
         told = [(type(t), a.shape, a.flags.c_contiguous, t.requires_grad) for t, a in arrays]
         return (self.statics(args), modes.grad, len({id(t) for t, _ in arrays}), *told)
 
-    def _look(self, args: tuple[Any, ...]) -> None:
+    def _look(self, args: tuple[object, ...]) -> None:
         statics = self.statics(args)
         if not self.tensors or any(isinstance(x, float) and x == 0.0 for x in statics):
             return  # zeros of either sign are equal, and not the same
@@ -102,7 +102,7 @@ class Warm:
         return self(*args) if found is None else found(*[args[i] for i in self.tensors])
 
 
-def _ignore(warm: Warm, args: tuple[Any, ...]) -> None:
+def _ignore(warm: Warm, args: tuple[object, ...]) -> None:
     """Calls are not considered."""
 
 

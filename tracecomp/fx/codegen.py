@@ -6,7 +6,7 @@ import builtins
 import math
 import operator
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,7 +65,7 @@ class _Writer:
         self.free: list[str] = []
         self.returned = ""
 
-    def known(self, hint: str, value: Any) -> str:
+    def known(self, hint: str, value: object) -> str:
         """The name by which the source refers to ``value``."""
         if hint.split(".")[0] in ("torch", "_operator", "operator", "builtins"):
             space, _, rest = hint.replace("_operator", "operator").partition(".")
@@ -78,14 +78,14 @@ class _Writer:
         self.globals[name] = value
         return name
 
-    def typed(self, kind: Any) -> str:
+    def typed(self, kind: object) -> str:
         if kind is None:
             return ""
         if isinstance(kind, type) and kind.__module__ == "builtins":
             return kind.__name__
         return self.known(type_repr(kind), kind) if isinstance(kind, type) else self.known("annotation", kind)
 
-    def shown(self, a: Any) -> str:
+    def shown(self, a: object) -> str:
         """An argument as source."""
         if isinstance(a, tuple):
             inner = ", ".join(map(self.shown, a))
@@ -114,7 +114,7 @@ class _Writer:
             return name if name in vars(builtins) else self.known(name, a)
         return repr(a)
 
-    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    def call(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> str:
         return ", ".join([*map(self.shown, args), *(f"{k} = {self.shown(v)}" for k, v in kwargs.items())])
 
     def line(self, node: Node) -> str:
@@ -163,14 +163,14 @@ class _Writer:
 def _grouped(shown: Callable[[Any], str]) -> Callable[[Any], str]:
     """Negative numbers in parentheses: ``-2 ** x`` is not ``(-2) ** x``."""
 
-    def show(a: Any) -> str:
+    def show(a: object) -> str:
         text = shown(a)
         return f"({text})" if isinstance(a, int | float) and text.startswith("-") else text
 
     return show
 
 
-def _member(owner: str, path: Any) -> str:
+def _member(owner: str, path: object) -> str:
     """``owner.a.b``, with ``getattr`` for parts that cannot be written so."""
     for part in str(path).split("."):
         owner = f"{owner}.{part}" if part.isidentifier() else f'getattr({owner}, "{part}")'

@@ -63,7 +63,7 @@ class Graph(GraphBase):
     """
 
     def __init__(
-        self, owning_module: Any = None, tracer_cls: Any = None, tracer_extras: dict[str, Any] | None = None
+        self, owning_module: object = None, tracer_cls: object = None, tracer_extras: dict[str, Any] | None = None
     ) -> None:
         self._root = Node(self, "", "root", "", (), {})
         self._insert: Callable[[Node], None] = self._root.prepend

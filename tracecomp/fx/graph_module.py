@@ -6,7 +6,7 @@ import copy
 import itertools
 import linecache
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
@@ -207,13 +207,13 @@ class GraphModule(Module):
         (place / "__init__.py").write_text("from .module import *\n")
 
 
-def _importable(value: Any) -> Any:
+def _importable(value: object) -> Any:
     """``value`` for a pickle: a module by its name."""
     return ("module", value.__name__) if isinstance(value, type(sys)) else ("value", value)
 
 
 def rebuild(
-    own: dict[str, Any], source: str, named: dict[str, Any], function: str, class_name: str, tracer_cls: Any
+    own: Mapping[str, object], source: str, named: dict[str, Any], function: str, class_name: str, tracer_cls: object
 ) -> GraphModule:
     """A graph module from what a pickle holds: its code is traced again, its submodules are not entered."""
     space = {name: import_module(value) if kind == "module" else value for name, (kind, value) in named.items()}
@@ -235,7 +235,7 @@ class _Retracer(Tracer):
         return True
 
 
-def _at(root: Any, path: str) -> Any:
+def _at(root: object, path: str) -> Any:
     for part in path.split("."):
         root = getattr(root, part, None)
     return root
@@ -255,7 +255,7 @@ def _copy_attr(source: Module, target: Module, path: str) -> None:
     _set(target, name, value)
 
 
-def _assign_attr(value: Any, target: Module, path: str) -> None:
+def _assign_attr(value: object, target: Module, path: str) -> None:
     *above, name = path.split(".")
     for part in above:
         if not hasattr(target, part):
@@ -264,7 +264,7 @@ def _assign_attr(value: Any, target: Module, path: str) -> None:
     _set(target, name, value)
 
 
-def _set(target: Module, name: str, value: Any) -> None:
+def _set(target: Module, name: str, value: object) -> None:
     """A tensor that is no parameter becomes a buffer."""
     if isinstance(value, Tensor) and not isinstance(value, Parameter):
         target.register_buffer(name, value)

@@ -51,7 +51,7 @@ class Interpreter:
                 continue
             try:
                 self.env[node] = self.run_node(node)
-            except Exception as error:
+            except Exception as error:  # of whatever a node calls; it is raised again, with a note
                 error.add_note(f"While executing {node.format_node()}")
                 raise
             if self.garbage_collect_values:
@@ -171,7 +171,7 @@ class Transformer(Interpreter):
         return GraphModule(self.module, self.new_graph)
 
 
-def map_arg_of_proxies(value: Any) -> Argument:
+def map_arg_of_proxies(value: object) -> Argument:
     """Nested values with nodes for proxies."""
     if isinstance(value, Proxy):
         return value.node

@@ -30,7 +30,7 @@ class Namespace:
         self._counts: dict[str, int] = {}
         self._kept: list[Any] = []
 
-    def create_name(self, candidate: str, obj: Any) -> str:
+    def create_name(self, candidate: str, obj: object) -> str:
         """A name for ``obj`` that begins with ``candidate``."""
         if obj is not None and id(obj) in self._of_object:
             return self._of_object[id(obj)]
@@ -50,14 +50,14 @@ class Namespace:
             self.associate(candidate, obj)
         return candidate
 
-    def associate(self, name: str, obj: Any) -> None:
+    def associate(self, name: str, obj: object) -> None:
         """Note that ``name`` is that of ``obj``."""
         self._of_object[id(obj)] = name
         self._used.add(name)
         self._kept.append(obj)  # so that no other object gets its id
 
     @staticmethod
-    def _is_taken(name: str, obj: Any) -> bool:
+    def _is_taken(name: str, obj: object) -> bool:
         if keyword.iskeyword(name):
             return True
         if name in vars(builtins):

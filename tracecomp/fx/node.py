@@ -20,7 +20,7 @@ _side_effectful_functions: set[Callable[..., Any]] = set()
 _LEGAL_OPS = ("placeholder", "call_method", "call_module", "call_function", "get_attr", "output", "root")
 
 
-def has_side_effect(fn: Callable[..., Any]) -> Callable[..., Any]:
+def has_side_effect(fn: Callable[..., object]) -> Callable[..., Any]:
     """``fn``, whose calls dead code elimination keeps from now on."""
     _side_effectful_functions.add(fn)
     return fn
@@ -47,7 +47,7 @@ def map_arg(a: Argument, fn: Callable[[Node], Argument]) -> Argument:
     return map_aggregate(a, lambda x: fn(x) if isinstance(x, Node) else x)
 
 
-def _is_exported(value: Any, name: str) -> bool:
+def _is_exported(value: object, name: str) -> bool:
     return getattr(sys.modules["tracecomp"], name, None) is value
 
 
@@ -56,7 +56,7 @@ def torch_path(module: str) -> str:
     return "torch" + module.removeprefix("tracecomp") if module.split(".")[0] == "tracecomp" else module
 
 
-def qualified_name(fn: Any) -> str:
+def qualified_name(fn: object) -> str:
     """Where a function is found, as ``torch.relu``."""
     own = str(getattr(fn, "__name__", ""))
     if getattr(builtins, own, None) is fn:
@@ -72,7 +72,7 @@ def qualified_name(fn: Any) -> str:
     return f"{torch_path(fn.__module__)}.{name}"
 
 
-def type_repr(kind: Any) -> str:
+def type_repr(kind: object) -> str:
     """A type as source text."""
     if isinstance(kind, type) and not hasattr(kind, "__origin__"):
         if kind.__module__ == "builtins" or _is_exported(kind, kind.__qualname__):
@@ -179,7 +179,7 @@ class Node:
         """The nodes among the arguments, each once."""
         return list(self._input_nodes)
 
-    def _set_inputs(self, args: Any, kwargs: Any) -> None:
+    def _set_inputs(self, args: object, kwargs: object) -> None:
         if not isinstance(args, tuple) or not isinstance(kwargs, dict):
             raise AssertionError("the arguments of a node are a tuple and a dict")
         for old in self._input_nodes:
@@ -274,7 +274,7 @@ class Node:
         return f"{head}(args = {_shown(self.args)}, kwargs = {_shown(self.kwargs)})"
 
 
-def _shown(a: Any) -> str:
+def _shown(a: object) -> str:
     if isinstance(a, tuple):
         inner = ", ".join(map(_shown, a))
         return f"({inner},)" if len(a) == 1 else f"({inner})"

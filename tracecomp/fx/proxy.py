@@ -7,7 +7,7 @@ import enum
 import inspect
 import operator
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import FrameType
 from typing import Any, cast
 
@@ -58,6 +58,7 @@ class TracerBase:
             return a.node
         if hasattr(a, "__fx_create_arg__"):
             return a.__fx_create_arg__(self)
+        # Containers are made anew, immutable where they can be: a node's arguments must not change behind its back.
         if isinstance(a, tuple):
             parts = [self.create_arg(x) for x in a]
             return type(a)(*parts) if hasattr(a, "_fields") else tuple(parts)
@@ -129,7 +130,7 @@ class Proxy:
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: Mapping[str, object]) -> None:
         self.__dict__.update(state)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Proxy:
@@ -160,7 +161,7 @@ class Proxy:
 
     @classmethod
     def __torch_function__(
-        cls, orig_method: Fn, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        cls, orig_method: Fn, types: object, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """What a function gives for proxies: a node."""
         kwargs = kwargs or {}
@@ -174,7 +175,7 @@ class Proxy:
         return tracer.create_proxy("call_function", orig_method, args, kwargs)
 
 
-def _tracers_in(a: Any, found: dict[int, TracerBase]) -> None:
+def _tracers_in(a: object, found: dict[int, TracerBase]) -> None:
     if isinstance(a, Proxy):
         found[id(a.tracer)] = a.tracer
     elif isinstance(a, tuple | list):

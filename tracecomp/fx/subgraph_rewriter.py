@@ -61,7 +61,7 @@ class _Matcher:
                 return None  # others use what would be gone
         return known
 
-    def _same(self, p: Any, n: Any, known: dict[Node, Any]) -> bool:
+    def _same(self, p: object, n: object, known: dict[Node, Any]) -> bool:
         if not isinstance(p, Node):
             return self._same_argument(p, n, known)
         if p in known:
@@ -81,7 +81,7 @@ class _Matcher:
         mine, other = self.module.get_submodule(str(n.target)), theirs and theirs.get_submodule(str(p.target))
         return type(mine) is type(other)
 
-    def _same_argument(self, p: Any, n: Any, known: dict[Node, Any]) -> bool:
+    def _same_argument(self, p: object, n: object, known: dict[Node, Any]) -> bool:
         if isinstance(p, Node):
             return self._same(p, n, known)
         if isinstance(p, tuple | list):
@@ -156,7 +156,7 @@ def _take_attributes(gm: GraphModule, replacement: Module) -> None:
                 )
 
 
-def _attribute(root: Any, path: str) -> Any:
+def _attribute(root: Module, path: str) -> Any:
     for part in path.split("."):
         root = getattr(root, part)
     return root
@@ -180,7 +180,7 @@ def replace_pattern(gm: GraphModule, pattern: Pattern, replacement: Pattern) -> 
 
 def replace_pattern_with_filters(
     gm: GraphModule, pattern: Pattern, replacement: Pattern | None = None, match_filters: Any = None,
-    ignore_literals: bool = False, replacement_callback: Any = None, node_name_match: str = "",
+    ignore_literals: bool = False, replacement_callback: object = None, node_name_match: str = "",
 ) -> list[ReplacedPatterns]:  # fmt: skip
     """As ``replace_pattern``, where every one of ``match_filters(match, graph, pattern)`` holds."""
     if ignore_literals or replacement_callback is not None or node_name_match or replacement is None:

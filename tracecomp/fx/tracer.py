@@ -6,7 +6,7 @@ import builtins
 import functools
 import inspect
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from types import FunctionType, ModuleType
 from typing import Any
@@ -99,7 +99,7 @@ class Tracer(TracerBase):
             return self.create_proxy("call_module", path, args, kwargs)
         return forward(*args, **kwargs)
 
-    def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
+    def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, object]) -> Any:
         """What reading an attribute of a module gives: what stands for a parameter, others as they are."""
         if isinstance(attr_val, Parameter):
             named = self.root.named_parameters()
@@ -186,7 +186,7 @@ class Tracer(TracerBase):
             return _without_collecting(root_fn, len(args)), args
         return root_fn, args
 
-    def _argument(self, fn: Fn, name: str, concrete: dict[str, Any]) -> Any:
+    def _argument(self, fn: Fn, name: str, concrete: Mapping[str, object]) -> Any:
         parameter = inspect.signature(fn).parameters[name]
         default = () if parameter.default is inspect.Parameter.empty else (parameter.default,)
         typed = _annotation(fn, name)
@@ -198,7 +198,7 @@ class Tracer(TracerBase):
         return value
 
     @contextmanager
-    def _patched(self, fn: Fn, parameters: dict[str, Any]) -> Iterator[None]:
+    def _patched(self, fn: Fn, parameters: dict[str, object]) -> Iterator[None]:
         """Inside, calls and attributes of modules, and functions that are not entered, ask this tracer."""
         read, call = Module.__getattr__, Module.__call__
 
@@ -241,7 +241,7 @@ def _annotation(fn: Fn, name: str) -> Any:
 
 
 @has_side_effect
-def _specialized(given: Any, value: Any, name: str) -> None:
+def _specialized(given: object, value: object, name: str) -> None:
     """AssertionError when an argument has another value than the one it was traced with."""
     if given is not value and not given == value:
         raise AssertionError(f"{name} has been specialized to have value {value} but got another value")
@@ -270,13 +270,13 @@ def _collect_tensors(module: Module, prefix: str, found: dict[Tensor, str]) -> N
         _collect_tensors(child, f"{prefix}{name}.", found)
 
 
-def _patch(stack: ExitStack, owner: type, name: str, value: Any) -> None:
+def _patch(stack: ExitStack, owner: type, name: str, value: object) -> None:
     before = vars(owner)[name]
     setattr(owner, name, value)
     stack.callback(setattr, owner, name, before)
 
 
-def _patch_item(stack: ExitStack, space: dict[str, Any], name: str, value: Any) -> None:
+def _patch_item(stack: ExitStack, space: dict[str, object], name: str, value: Any) -> None:
     if getattr(space.get(name), "__fx_noting__", False):
         return
     if name in space:
@@ -302,7 +302,7 @@ def _noting(fn: Fn) -> Fn:
     return run
 
 
-def _first_proxy(a: Any) -> Proxy | None:
+def _first_proxy(a: object) -> Proxy | None:
     if isinstance(a, Proxy):
         return a
     if isinstance(a, dict):

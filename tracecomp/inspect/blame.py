@@ -29,7 +29,7 @@ class Blame:
     """Finds what makes ``calls`` of ``fn`` go wrong, whose compiled forms ``compiled`` and ``noted`` make."""
 
     def __init__(
-        self, fn: Callable[..., Any], call: Call, tolerance: float | None, compiled: Make, noted: Make
+        self, fn: Callable[..., object], call: Call, tolerance: float | None, compiled: Make, noted: Make
     ) -> None:
         self.fn = fn
         self.call = call
@@ -164,7 +164,7 @@ def _through_python(compiled: Compiled) -> Compiled:
     """The same function, whose calls all go through Python."""
 
     class Slow(type(compiled)):  # type: ignore[misc]
-        def _fitted(self, entry: Entry, leaves: Any) -> None:
+        def _fitted(self, entry: Entry, leaves: object) -> None:
             return None
 
     compiled.__class__ = Slow

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from tracecomp.compiled.checked_call import Call, Lockstep, Mismatch
 from tracecomp.compiled.differences import Difference
@@ -51,7 +50,7 @@ class Calls:
     error: Exception | None = None
 
 
-def steps_of(fn: Callable[..., Any], call: Call, lockstep: Lockstep, changed: bool) -> Iterator[Step]:
+def steps_of(fn: Callable[..., object], call: Call, lockstep: Lockstep, changed: bool) -> Iterator[Step]:
     """The calls to make, in order; between two that are changed the given one is made again."""
     for n in range(SAME):
         yield Step("the same call again" if n else "the first call")
@@ -62,7 +61,7 @@ def steps_of(fn: Callable[..., Any], call: Call, lockstep: Lockstep, changed: bo
 
 
 def run_calls(
-    fn: Callable[..., Any], compiled: Compiled, call: Call, tolerance: float | None = None, changed: bool = True,
+    fn: Callable[..., object], compiled: Compiled, call: Call, tolerance: float | None = None, changed: bool = True,
     steps: Sequence[Step] | None = None,
 ) -> Calls:  # fmt: skip
     """Make the calls in lockstep until one differs; the state is as before then."""

@@ -48,7 +48,7 @@ class Captured:
         return split.backward, [*saved, *gradients]
 
 
-def capture(fn: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, Any]) -> Captured:
+def capture(fn: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]) -> Captured:
     """Record ``fn`` on these arguments, then run it once more eagerly and put its state back.
 
     CaptureError when the program cannot be recorded or makes new state at every call.
@@ -89,7 +89,9 @@ def _as_output(made: Made, t: Tensor) -> Array:
     return np.array(t._data if made.order is None else t._data.transpose(made.order), order="C")
 
 
-def settled(fn: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, Any]) -> tuple[Recording, list[Any]]:
+def settled(
+    fn: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]
+) -> tuple[Recording, list[Any]]:
     """A recording that fits the next call with these arguments, and the leaves of the arguments."""
     name = getattr(fn, "__name__", type(fn).__name__)
     for _ in range(SETTLING):

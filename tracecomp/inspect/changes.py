@@ -27,7 +27,9 @@ from tracecomp.record.pytree import flatten, paths, unflatten
 Array = np.ndarray[Any, Any]
 _NUMBERS = (bool, int, float, str)
 _MOST_TENSORS = 6
+"""Tensors of the state that are changed in turn: each is a call of the program."""
 _MOST_NUMBERS = 40
+"""Numbers of the state that are changed in turn, each in a call of its own."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class Change:
     again: bool = False
 
 
-def changes(fn: Callable[..., Any], call: Call, state: ProgramState) -> Iterator[Change]:
+def changes(fn: Callable[..., object], call: Call, state: ProgramState) -> Iterator[Change]:
     """All changes of ``call`` that are tried, for a program whose state is ``state``."""
     yield from _arguments(call)
     yield from _numbers(state)
@@ -95,7 +97,7 @@ def _tensor_argument(n: int, name: str, t: Tensor, rng: np.random.Generator) -> 
             yield Change(f"requires_grad of {name}", partial(_with, n, _flagged(t)))
 
 
-def _with(number: int, value: Any, call: Call) -> Call:
+def _with(number: int, value: object, call: Call) -> Call:
     leaves: list[Any] = []
     structure = flatten(call, leaves)
     leaves[number] = value
@@ -175,7 +177,7 @@ def _doing(what: str, act: Callable[[], object], again: bool = False) -> Change:
     return Change(what, make, again=again)
 
 
-def _entries(held: Any) -> Iterator[tuple[str, Any, Callable[[Any], None]]]:
+def _entries(held: object) -> Iterator[tuple[str, Any, Callable[[Any], None]]]:
     """What can be set in an object: name, value, and what sets it."""
     if isinstance(held, CellType):
         yield "", _contents(held), partial(setattr, held, "cell_contents")

@@ -171,7 +171,7 @@ def _module(path: str) -> Any:
     return module
 
 
-def compiled_of(fn: Callable[..., Any], threads: int | None = None) -> Compiled:
+def compiled_of(fn: Callable[..., object], threads: int | None = None) -> Compiled:
     """The function compiled, or what it is when it has been compiled already."""
     inner = getattr(fn, "_compiled", fn)
     return inner if isinstance(inner, Compiled) else Compiled(fn, threads=threads)

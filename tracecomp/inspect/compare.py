@@ -23,7 +23,7 @@ Report = Callable[[str], None]
 
 
 def compare(
-    fn: Callable[..., Any],
+    fn: Callable[..., object],
     *args: Any,
     tolerance: float | None = None,
     report: Report = lambda line: None,
@@ -62,7 +62,7 @@ class _Comparing:
     """One comparison."""
 
     def __init__(
-        self, fn: Callable[..., Any], call: Call, tolerance: float | None, report: Report, dynamic: bool | None
+        self, fn: Callable[..., object], call: Call, tolerance: float | None, report: Report, dynamic: bool | None
     ) -> None:
         self.fn = fn
         self.call = call
@@ -176,7 +176,7 @@ def _never_settled(noted: Noted, name: str) -> str:
     return f"{name} is another program at every call: no recording fitted the next call{why}"
 
 
-def _finite(x: Any) -> bool:
+def _finite(x: object) -> bool:
     return not isinstance(x, np.ndarray) or x.dtype.kind not in "fc" or bool(np.isfinite(x).all())
 
 

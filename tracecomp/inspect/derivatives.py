@@ -23,7 +23,7 @@ from tracecomp.eager.vjp_program import derivative
 from tracecomp.inspect.observed import Application, BackwardStep, FunctionRun, Observed
 from tracecomp.inspect.wide import wide_array, wide_attrs
 from tracecomp.ir.graph import Graph, attrs_key
-from tracecomp.ir.op import Op
+from tracecomp.ir.op import Attrs, Op
 
 Array = np.ndarray[Any, Any]
 Loss = Callable[[list[Any]], float]
@@ -35,8 +35,11 @@ RULE_TOLERANCE = 2e-5
 RUN_TOLERANCE = {"float16": 5e-3, "bfloat16": 5e-2, "float32": 1e-3, "float64": 1e-8}
 """Agreement of what ran with the same rule in float64, relative to its largest element."""
 _FEW = 6
+"""Elements that a second difference moves, where one of all of them met a kink."""
 _OF_A_KIND = 3
+"""Uses of an operator with the same shapes that are checked: more find no other fault, and differences are slow."""
 _MOST_ELEMENTS = 1 << 20
+"""Elements of operands that are checked: differences in float64 of more take seconds for each operator."""
 
 
 @dataclass(frozen=True)
@@ -143,18 +146,18 @@ def _terms(grads: Sequence[Array | None], size: int) -> float:
     return 1e-3 * sum(float(np.abs(g).sum()) for g in grads if g is not None) / max(size, 1)
 
 
-def _wide_operands(operands: Sequence[Any]) -> list[Array]:
+def _wide_operands(operands: Sequence[object]) -> list[Array]:
     """The operands in float64; a number has the type of the last array, as in any primitive."""
     kind = next((wide_array(x).dtype for x in reversed(operands) if isinstance(x, np.ndarray)), np.dtype(np.float64))
     return [wide_array(x) if isinstance(x, np.ndarray) else np.asarray(x, kind) for x in operands]
 
 
-def _is_complex(x: Any) -> bool:
+def _is_complex(x: object) -> bool:
     return isinstance(x, complex) or (isinstance(x, np.ndarray) and x.dtype.kind == "c")
 
 
 def _by_rule(
-    op: Op, attrs: dict[str, Any], operands: list[Array], grads: list[Array | None], wanted: tuple[bool, ...]
+    op: Op, attrs: Attrs, operands: list[Array], grads: list[Array | None], wanted: tuple[bool, ...]
 ) -> list[Array | None]:
     """The gradients that the operator's rule gives in float64."""
     outs = _results(op, operands, attrs)
@@ -165,17 +168,17 @@ def _by_rule(
     return [None if f is None else np.asarray(f) for f in found]
 
 
-def _results(op: Op, operands: Sequence[Any], attrs: dict[str, Any]) -> list[Array]:
+def _results(op: Op, operands: Sequence[object], attrs: Attrs) -> list[Array]:
     found = op.impl(*operands, **attrs)
     return [*map(np.asarray, found)] if isinstance(found, tuple) else [np.asarray(found)]
 
 
 def _differ(
-    op: Op, attrs: dict[str, Any], operands: list[Array], grads: list[Array | None], exact: list[Array | None]
+    op: Op, attrs: dict[str, object], operands: list[Array], grads: list[Array | None], exact: list[Array | None]
 ) -> Iterator[str]:
     """The operands whose gradients are not what differences give."""
 
-    def loss(at: list[Any]) -> float:
+    def loss(at: list[object]) -> float:
         pairs = zip(_results(op, at, attrs), grads, strict=True)
         return sum(float(np.sum(out * g)) for out, g in pairs if g is not None)
 
@@ -233,7 +236,7 @@ def _direction(x: Array, rng: np.random.Generator, few: bool) -> Array | None:
     return direction if direction.any() else None
 
 
-def _moved(operands: list[Any], number: int, by: Array) -> list[Any]:
+def _moved(operands: Sequence[object], number: int, by: Array) -> list[Any]:
     return [x + by if n == number else x for n, x in enumerate(operands)]
 
 
@@ -264,7 +267,7 @@ def _check_function(run: FunctionRun, step: BackwardStep) -> Iterator[Derivative
     operands = [wide_array(x._data) if isinstance(x, Tensor) else x for x in run.args]
     grads = [None if g is None else wide_array(g) for g in step.grads]
 
-    def loss(at: list[Any]) -> float:
+    def loss(at: Sequence[object]) -> float:
         given = [Tensor._wrap(x) if isinstance(x, np.ndarray) else x for x in at]
         with no_grad(), unrecorded():
             out = function.apply(*given)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tracecomp.compiled.backends import Backend, Hosted, Native
@@ -18,7 +18,7 @@ from tracecomp.inspect.facts import Costs, GraphFacts, RecordingFacts, StageFact
 from tracecomp.inspect.kept_state import kept_state
 from tracecomp.passes.explain import describe_partition, frame_size, graph_size
 from tracecomp.passes.steps import Stage
-from tracecomp.record.pytree import flatten_call
+from tracecomp.record.pytree import Leaves, flatten_call
 from tracecomp.record.recording import Recording
 from tracecomp.runtime.threads import wanted
 
@@ -27,6 +27,7 @@ CALLS = 10
 EAGER_CALLS = 3
 """Eager calls that are timed; the fastest counts."""
 SETTLING = 4
+"""Calls at most that are made first: one that records at all has then recorded and planned."""
 
 _INPUTS = {
     "argument": "arguments",
@@ -37,7 +38,7 @@ _INPUTS = {
 _OUTPUTS = {"result": "results", "state": "state written"}
 
 
-def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
+def explain(fn: Callable[..., object], *args: Any, **kwargs: Any) -> Explanation:
     """What happens to ``fn(*args, **kwargs)`` when it is compiled, with the time of every kernel and what limits it.
 
     ``fn`` may be compiled already; else it is, and called until a recording fits.
@@ -46,7 +47,7 @@ def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
     return explained(inner if isinstance(inner, Compiled) else Compiled(fn), args, kwargs)
 
 
-def explained(compiled: Compiled, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Explanation:
+def explained(compiled: Compiled, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Explanation:
     """What is known of a compiled function. Given arguments, the recording for them is measured on copies of all state.
 
     A call that is not compiled yet is made first, as often as recording it takes.
@@ -60,6 +61,7 @@ def explained(compiled: Compiled, args: tuple[Any, ...], kwargs: dict[str, Any])
                 break
             compiled(*args, **kwargs)
             chosen = _fitting(compiled, structure, leaves)
+    # Costs are measured for the recording that these arguments meet; the others are only named.
     recordings = tuple(_recording(compiled, e, leaves if e is chosen else None) for e in compiled.entries)
     parts = [] if compiled.parts is None else compiled.parts.used()
     parts += [e.plan.again for e in compiled.entries if e.plan is not None and e.plan.again is not None]
@@ -75,11 +77,11 @@ def explained(compiled: Compiled, args: tuple[Any, ...], kwargs: dict[str, Any])
     )
 
 
-def _fitting(compiled: Compiled, structure: Any, leaves: Sequence[Any]) -> Entry | None:
+def _fitting(compiled: Compiled, structure: object, leaves: Leaves) -> Entry | None:
     return next((e for e in compiled.entries if e.recording.guards.miss(structure, leaves) is None), None)
 
 
-def _recording(compiled: Compiled, entry: Entry, leaves: Sequence[Any] | None) -> RecordingFacts:
+def _recording(compiled: Compiled, entry: Entry, leaves: Leaves | None) -> RecordingFacts:
     recording, plan = entry.recording, entry.plan
     if leaves is not None:
         plan = compiled._plan(entry)
@@ -100,7 +102,7 @@ def _recording(compiled: Compiled, entry: Entry, leaves: Sequence[Any] | None) -
     )
 
 
-def _graphs(recording: Recording, plan: Plan, leaves: Sequence[Any] | None) -> Iterator[GraphFacts]:
+def _graphs(recording: Recording, plan: Plan, leaves: Leaves | None) -> Iterator[GraphFacts]:
     for n, backend in enumerate(plan.backends):
         phase = "backward" if n else "forward"
         if isinstance(backend, SizedBackend):
@@ -150,7 +152,7 @@ def graph_facts(
     )
 
 
-def _unchecked(backend: Any) -> Any:
+def _unchecked(backend: object) -> Any:
     """What runs the graph, without what checks it."""
     return backend.native if isinstance(backend, Checked) else backend
 
@@ -161,7 +163,7 @@ def _stage(stage: Stage[Any], size: str) -> StageFacts:
 
 
 def _costs(
-    compiled: Compiled, entry: Entry, leaves: Sequence[Any], args: Any, kwargs: Any, found: Sequence[RecordingFacts]
+    compiled: Compiled, entry: Entry, leaves: Leaves, args: Any, kwargs: Any, found: Sequence[RecordingFacts]
 ) -> Costs | None:
     """What compiling took, and what a call saves; eager calls are made on state that is put back."""
     plan = entry.plan

@@ -192,7 +192,7 @@ class FunctionFacts:
         return tuple(k for g in self.graphs for k in g.kernels)
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """Records as dictionaries, without what stands in them for the library itself."""
     if is_dataclass(value) and not isinstance(value, type):
         return {f.name: plain(getattr(value, f.name)) for f in fields(value) if f.repr}

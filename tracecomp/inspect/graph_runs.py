@@ -40,7 +40,7 @@ class _Noting(Interpreted):
         self.runs, self.aliases, self.steady = runs, aliases, steady
         self.noted = False
 
-    def run(self, arrays: Sequence[Array], outputs: Sequence[Array], seen: Any = None) -> None:
+    def run(self, arrays: Sequence[Array], outputs: Sequence[Array], seen: object = None) -> None:
         """Compute ``outputs`` from ``arrays``."""
         if not self.noted:
             self.noted = True
@@ -51,7 +51,7 @@ class _Noting(Interpreted):
 class Noted(Compiled):
     """A compiled function whose graphs run in the interpreter; ``runs`` are those of it and of its parts."""
 
-    def __init__(self, fn: Any, runs: list[GraphRun] | None = None, **options: Any) -> None:
+    def __init__(self, fn: object, runs: list[GraphRun] | None = None, **options: Any) -> None:
         super().__init__(fn, **options)
         self.backend = "interpret"
         self.quiet = True

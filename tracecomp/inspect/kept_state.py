@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 
 from tracecomp.record.binding import read, tensor_of
+from tracecomp.record.pytree import Leaves
 from tracecomp.record.recording import Recording
 
 
 @contextmanager
-def kept_state(recording: Recording, leaves: Sequence[Any]) -> Iterator[None]:
+def kept_state(recording: Recording, leaves: Leaves) -> Iterator[None]:
     """Run a block that calls the recorded program once; memory, gradients and flags are then as they were.
 
     Not what it does to Python objects.

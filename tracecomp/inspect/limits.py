@@ -22,6 +22,7 @@ MOSTLY = 0.3
 WASTED = 0.25
 """The share of lanes without elements, or of instructions that only move registers, that is worth a mention."""
 SPILLED = 0.1
+"""The share of instructions that move registers to the stack from which on that is worth a mention."""
 LATENCY = 4
 """Cycles from an addition or multiply-add to the next one that needs its result."""
 MISS = 8e-9

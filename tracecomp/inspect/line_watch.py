@@ -12,19 +12,20 @@ from tracecomp.compiled.program_state import ProgramState, TensorState, same_bit
 from tracecomp.record.guards.ownership import is_program_code
 
 _MOST_LINES = 20_000
+"""Lines that are watched: looking after each costs microseconds, and a loop may run millions."""
 
 
 class _Watch:
     """Called by Python at every line of the program's own code."""
 
-    def __init__(self, look: Callable[[], Any]) -> None:
+    def __init__(self, look: Callable[[], object]) -> None:
         self.look = look
         self.value = look()
         self.before: Source | None = None
         self.changed: Source | None = None
         self.lines = 0
 
-    def __call__(self, frame: FrameType, event: str, arg: Any) -> Any:
+    def __call__(self, frame: FrameType, event: str, arg: object) -> Any:
         if not is_program_code(frame.f_code, frame.f_globals):
             return None
         if event in ("line", "return") and self.lines < _MOST_LINES:
@@ -40,20 +41,24 @@ class _Watch:
             self.value, self.changed = now, self.before
 
 
-def _same(a: Any, b: Any) -> bool:
+def _same(a: object, b: object) -> bool:
     if isinstance(a, TensorState) and isinstance(b, TensorState):
         return a.requires_grad is b.requires_grad and same_bits(a.array, b.array)
     return type(a) is type(b) and bool(a == b)
 
 
-def line_that_changes(fn: Callable[..., Any], call: Any, place: str, roots: Mapping[str, Any]) -> Source | None:
+def line_that_changes(
+    fn: Callable[..., object], call: object, place: str, roots: Mapping[str, object]
+) -> Source | None:
     """The last line of an eager call that changes ``place``; the state is put back."""
     tensor = _tensor_at(ProgramState(roots), place)
     found = None if tensor is None else _watched(fn, call, tensor, roots)
     return found or _watched(fn, call, lambda: ProgramState(roots).values.get(place), roots)
 
 
-def _watched(fn: Callable[..., Any], call: Any, look: Callable[[], Any], roots: Mapping[str, Any]) -> Source | None:
+def _watched(
+    fn: Callable[..., Any], call: Any, look: Callable[[], object], roots: Mapping[str, object]
+) -> Source | None:
     """The last line after which ``look`` gives something else."""
     before = ProgramState(roots)
     watch = _Watch(look)
@@ -61,7 +66,7 @@ def _watched(fn: Callable[..., Any], call: Any, look: Callable[[], Any], roots: 
     try:
         sys.settrace(watch)
         fn(*call[0], **call[1])
-    except Exception:
+    except Exception:  # of the program, which is run only to see where a value changes
         pass
     finally:
         sys.settrace(trace)

@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
@@ -18,6 +18,7 @@ from tracecomp.inspect.in_words import seconds
 from tracecomp.inspect.report import write_report
 
 TURNS = 7
+"""Measurements of each side, in turns; their median counts."""
 LEAST = 0.02
 """Seconds of a turn at least: shorter calls are made several times."""
 
@@ -92,7 +93,7 @@ def run_bench(options: argparse.Namespace) -> int:
     return 0
 
 
-def bench(compiled: Compiled, args: tuple[Any, ...], kwargs: dict[str, Any], turns: int = TURNS) -> Bench:
+def bench(compiled: Compiled, args: tuple[object, ...], kwargs: Mapping[str, object], turns: int = TURNS) -> Bench:
     """Times of calls, eager and compiled ones in turns. State changes as calls change it."""
     start = time.perf_counter()
     for _ in range(3):  # one records, one compiles, one runs
@@ -109,7 +110,7 @@ def bench(compiled: Compiled, args: tuple[Any, ...], kwargs: dict[str, Any], tur
     return Bench(median(times[compiled.fn]), median(times[compiled]), first, turns)
 
 
-def _count(run: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+def _count(run: Callable[..., object], args: tuple[object, ...], kwargs: Mapping[str, object]) -> int:
     """How many calls a turn has."""
     start = time.perf_counter()
     run(*args, **kwargs)

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tracecomp.compiled.backends import Native
 from tracecomp.inspect.facts import Block, MemoryFacts
+from tracecomp.ir.graph import Value
 from tracecomp.ir.program import call_steps
 from tracecomp.passes.program.frame import Frame, Task
 from tracecomp.passes.program.lower import lifetimes
 from tracecomp.runtime.executable import Executable
 from tracecomp.runtime.malloc import return_unused
 from tracecomp.runtime.threads import wanted
-
-if TYPE_CHECKING:
-    from tracecomp.ir.graph import Value
 
 
 def nothing() -> MemoryFacts:

@@ -16,7 +16,7 @@ from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor
 from tracecomp.eager.tensor_base import Edge, Node, node_count
 from tracecomp.ir.graph import Graph, Value, attrs_key
-from tracecomp.ir.op import Op
+from tracecomp.ir.op import Attrs, Op
 from tracecomp.record.capture import bind_arguments
 from tracecomp.record.pytree import flatten, paths
 from tracecomp.record.recorder import Recorder
@@ -106,7 +106,7 @@ class ObservingRecorder(Recorder):
         self.accumulated: dict[int, Array | None] = {}
         self.alive: list[Any] = []
 
-    def node(self, op: Op, operands: tuple[Any, ...], attrs: dict[str, Any], outs: list[Tensor]) -> None:
+    def node(self, op: Op, operands: tuple[object, ...], attrs: Attrs, outs: list[Tensor]) -> None:
         """Note what ran beside what is recorded."""
         arrays = tuple(x._data.copy() if isinstance(x, Tensor) else x for x in operands)
         for x in operands:
@@ -167,12 +167,12 @@ class ObservingRecorder(Recorder):
         self.written[id(target._shared_storage().memory)] = source
         self.alive.append(target._shared_storage().memory)
 
-    def observe(self, t: Tensor, seen: Any) -> None:
+    def observe(self, t: Tensor, seen: object) -> None:
         """Keep what Python saw."""
         super().observe(t, seen)
         self.seen.events.append(Event("value", repr(seen), user_source()))
 
-    def place_results(self, result: Any) -> None:
+    def place_results(self, result: object) -> None:
         """Note the lines that made the tensors of the result."""
         made = {id(ref()): source for ref, source, _ in self.made}
         found = ProgramState({"result": result}).tensors
@@ -228,13 +228,13 @@ class ObservingRecorder(Recorder):
         error: Array = now._data.astype(np.float64) - wanted
         return error
 
-    def function_ran(self, node: Node, args: tuple[Any, ...]) -> None:
+    def function_ran(self, node: Node, args: tuple[object, ...]) -> None:
         """Note a user's Function."""
         kept = tuple(Tensor._wrap(x._data.copy()) if isinstance(x, Tensor) else x for x in args)
         self.seen.functions.append(FunctionRun(node, kept, user_source(), ()))
 
 
-def observe(fn: Callable[..., Any], call: Call, roots: Mapping[str, Any]) -> Observed:
+def observe(fn: Callable[..., object], call: Call, roots: Mapping[str, object]) -> Observed:
     """Run ``fn`` eagerly under an observing recorder, its derivative too; the state is put back."""
     before = ProgramState(roots)
     recorder = ObservingRecorder(getattr(fn, "__name__", type(fn).__name__), strict=False)
@@ -247,7 +247,7 @@ def observe(fn: Callable[..., Any], call: Call, roots: Mapping[str, Any]) -> Obs
         result = fn(*call[0], **call[1])
         recorder.place_results(result)
         gradients(result, roots)
-    except Exception as error:
+    except Exception as error:  # of the program: what was seen up to it is compared
         recorder.seen.refused = f"{type(error).__name__}: {error}"
     finally:
         modes.recorder = None

@@ -223,7 +223,7 @@ class GraphComparison:
         try:
             by_loops = NativeProgram(part).interpret_loops(operands)
             native = run_native(part, operands)
-        except Exception as error:
+        except Exception as error:  # a wrong kernel's loops may fail in any way, and that is what is reported
             return f"kernels (its loops: {error})"
         tolerance = KERNEL_TOLERANCE.get(native[0].dtype.name)
         if all(difference(a, b).agrees(tolerance) for a, b in zip(native, by_loops, strict=True)):

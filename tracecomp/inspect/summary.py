@@ -130,13 +130,13 @@ def _calls(model: Any, args: Any, kwargs: Any) -> list[tuple[str, Any, list[Tens
     open_calls: list[int] = []
 
     def begins(path: str) -> Any:
-        def hook(module: Any, given: Any) -> None:
+        def hook(module: Any, given: object) -> None:
             open_calls.append(len(found))
             found.append((path, module, _tensors(given), []))
 
         return hook
 
-    def ends(module: Any, given: Any, made: Any) -> None:
+    def ends(module: Any, given: object, made: object) -> None:
         found[open_calls.pop()][3].extend(_tensors(made))
 
     hooks = []
@@ -150,7 +150,7 @@ def _calls(model: Any, args: Any, kwargs: Any) -> list[tuple[str, Any, list[Tens
     return found
 
 
-def _tensors(value: Any) -> list[Tensor]:
+def _tensors(value: object) -> list[Tensor]:
     leaves: list[Any] = []
     flatten(value, leaves)
     return [x for x in leaves if isinstance(x, Tensor)]

@@ -9,7 +9,7 @@ import numpy as np
 
 from tracecomp.ir.graph import Graph, Value
 from tracecomp.ir.interpret import interpret
-from tracecomp.ir.op import OPS, Op
+from tracecomp.ir.op import OPS, Attrs, Op
 from tracecomp.ir.types import DType, TensorType, complex128, float64
 
 Array = np.ndarray[Any, Any]
@@ -28,14 +28,14 @@ def wide_array(array: Array) -> Array:
     return array.astype(np.float64) if is_float else array
 
 
-def wide_attrs(op: Op, attrs: dict[str, Any]) -> dict[str, Any]:
+def wide_attrs(op: Op, attrs: Attrs) -> dict[str, Any]:
     """Attributes of an operator that computes with more places; bodies are widened too."""
     if op.name == "bitcast":
         return attrs
     return {k: _wide_attr(v) for k, v in attrs.items()}
 
 
-def _wide_attr(value: Any) -> Any:
+def _wide_attr(value: object) -> Any:
     if isinstance(value, DType):
         return wide_type(value)
     return widened(value) if isinstance(value, Graph) else value

@@ -7,6 +7,7 @@ us, a finder on ``sys.meta_path`` waits for the import of ``einops._backends`` a
 from __future__ import annotations
 
 import importlib
+import importlib.abc
 import importlib.machinery
 import sys
 from collections.abc import Sequence
@@ -114,7 +115,7 @@ class _Finder:
 class _Loader:
     """The loader einops' module has anyway, followed by adding the backend."""
 
-    def __init__(self, inner: Any, finder: _Finder) -> None:
+    def __init__(self, inner: importlib.abc.Loader, finder: _Finder) -> None:
         self.inner = inner
         self.finder = finder
 

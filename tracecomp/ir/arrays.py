@@ -18,6 +18,7 @@ Array = np.ndarray[Any, Any]
 SMALL_BYTES = 65536
 """What ``malloc`` gives without asking the system; smaller arrays lie anywhere."""
 PIECE = 8192
+"""Elements; 64 KB in float64."""
 
 
 def new_array(shape: tuple[int, ...], dtype: Any) -> Array:

@@ -15,7 +15,7 @@ import numpy as np
 from tracecomp.base.html import preformatted
 from tracecomp.ir import export
 from tracecomp.ir.interpret import Observer, interpret
-from tracecomp.ir.op import OPS, Op
+from tracecomp.ir.op import OPS, Attrs, Op
 from tracecomp.ir.printer import print_graph
 from tracecomp.ir.types import DType, TensorType
 from tracecomp.ir.values import GraphData, Input, Node, Origin, Output, Value, live_nodes
@@ -44,7 +44,7 @@ class Graph(GraphData):
         self.outputs.append(Output(value, name or f"out{len(self.outputs)}", role))
 
     def add(
-        self, op: Op, inputs: Iterable[Value], attrs: dict[str, Any], types: Sequence[TensorType] | None = None
+        self, op: Op, inputs: Iterable[Value], attrs: Attrs, types: Sequence[TensorType] | None = None
     ) -> tuple[Value, ...]:
         """The results of ``op`` on ``inputs``; an equal node made before is reused. ``types``: those of the results."""
         inputs = tuple(inputs)
@@ -89,12 +89,12 @@ class Graph(GraphData):
         return preformatted(str(self))
 
 
-def attrs_key(attrs: dict[str, Any]) -> Any:
+def attrs_key(attrs: Attrs) -> Any:
     """A hashable key of attributes that tells 1 from True and 0.0 from -0.0 and equates NaN with NaN."""
     return tuple((k, _attr_key(attrs[k])) for k in sorted(attrs))
 
 
-def _attr_key(value: Any) -> Any:
+def _attr_key(value: object) -> Any:
     if isinstance(value, float):
         return struct.pack("<d", value)
     if isinstance(value, complex):

@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.ir.op import Attrs
 from tracecomp.ir.types import DType
 from tracecomp.ir.values import GraphData, Input, Node, Origin, Value
 
 SHORT = 64
+"""Elements of a constant that are written out; more are named, or kept as bytes."""
 
 
 def print_graph(graph: GraphData, *, comments: bool = False, short: bool = False) -> str:
@@ -27,7 +29,7 @@ def value_names(graph: GraphData) -> dict[Value, str]:
     return {value: printer.ref(value) for value in values}
 
 
-def _json(value: Any) -> str:
+def _json(value: object) -> str:
     import json  # loaded when something is printed, as base64 is: importing the package stays quick
 
     return json.dumps(value)
@@ -102,7 +104,7 @@ class _Printer:
         return f"%{self.names[value]}"
 
 
-def attrs_text(attrs: dict[str, Any]) -> str:
+def attrs_text(attrs: Attrs) -> str:
     """Attributes as they stand between braces; those that are graphs are left out."""
     return ", ".join(f"{name}={_literal(v)}" for name, v in sorted(attrs.items()) if not hasattr(v, "live_nodes"))
 
@@ -112,7 +114,7 @@ def is_literal(node: Node) -> bool:
     return node.op.name == "full" and node.attrs["shape"] == ()
 
 
-def _literal(value: Any) -> str:
+def _literal(value: object) -> str:
     if isinstance(value, bool | np.bool_):
         return "true" if value else "false"
     if isinstance(value, np.floating):

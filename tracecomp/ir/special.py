@@ -15,6 +15,7 @@ from tracecomp.ir.rational import horner, in_float64
 
 Array = Any
 _LONG = 16384
+"""Elements from which on merging bits takes less time than ``np.where``."""
 
 
 def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
@@ -125,6 +126,7 @@ def power(a: Array, b: Array) -> Array:
 
 
 _EULER = 0.57721566490153286060651209008240243
+"""Euler's constant, to more digits than float64 has."""
 
 
 def _zeta_minus_one(k: int) -> float:

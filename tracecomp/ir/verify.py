@@ -49,7 +49,7 @@ def _check_node(where: str, node: Node, defined: set[Value], after: str) -> None
         raise VerifyError(f"{where}: attributes {sorted(node.attrs)}, the operator has {sorted(node.op.attrs)}")
     try:
         types = node.op.result_types([v.type for v in node.inputs], node.attrs)
-    except Exception as error:
+    except Exception as error:  # of any operator's infer, which sees what no other part would give it
         raise VerifyError(f"{where}: operands are refused: {error}") from error
     have = tuple(v.type for v in node.outputs)
     if types != have:

@@ -106,7 +106,7 @@ def ignore(drop: Any = False, **kwargs: Any) -> Any:
 
 
 def script(
-    obj: Any, optimize: Any = None, _frames_up: int = 0, _rcb: Any = None, example_inputs: Any = None
+    obj: Any, optimize: object = None, _frames_up: int = 0, _rcb: Any = None, example_inputs: object = None
 ) -> Any:  # fmt: skip
     """``obj``, a module or function, as one whose program can be saved.
 
@@ -161,7 +161,7 @@ def interface(obj: T) -> T:
     return obj
 
 
-def _overload(fn: Callable[..., Any]) -> Callable[..., Any]:
+def _overload(fn: Callable[..., object]) -> Callable[..., Any]:
     """``fn``: a signature without a body, replaced by the function that follows it."""
     return fn
 
@@ -210,11 +210,11 @@ def load(f: Any, map_location: Any = None, _extra_files: Any = None, _restore_sh
     return torchscript.load(f, RecursiveScriptModule)
 
 
-def set_fusion_strategy(strategy: Any) -> list[Any]:
+def set_fusion_strategy(strategy: object) -> list[Any]:
     """Noted by nobody: ``torch.compile`` fuses."""
     return []
 
 
-def _overload_method(fn: Callable[..., Any]) -> Callable[..., Any]:
+def _overload_method(fn: Callable[..., object]) -> Callable[..., Any]:
     """``fn``: a signature without a body, replaced by the method that follows it."""
     return fn

@@ -24,6 +24,7 @@ DTYPES = (
 )  # fmt: skip
 """Types by the numbers that TorchScript has for them, up to bool; bfloat16 is 15."""
 _BFLOAT16 = 15
+"""PyTorch's number of this type in files; those below it are numbered without gaps."""
 
 _IN_PLACE = (
     "celu", "dropout", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "mish", "relu6", "selu", "silu",
@@ -33,14 +34,14 @@ _IN_PLACE = (
 _REDUCTIONS = ("none", "mean", "sum")
 
 
-def dtype_of(value: Any) -> Any:
+def dtype_of(value: object) -> Any:
     """A type, from its number."""
     if type(value) is not int:
         return value
     return types.bfloat16 if value == _BFLOAT16 else DTYPES[value]
 
 
-def number_of(value: Any) -> Any:
+def number_of(value: object) -> Any:
     """The number of a type; what is no type comes back."""
     if not isinstance(value, DType):
         return value
@@ -88,7 +89,7 @@ def _general(name: str) -> Callable[..., Any] | None:
     return call
 
 
-def _options(kwargs: Mapping[str, Any]) -> dict[str, Any]:
+def _options(kwargs: Mapping[str, object]) -> dict[str, Any]:
     found = {k: v for k, v in kwargs.items() if k not in ("layout", "pin_memory", "memory_format", "implicit")}
     if "dtype" in found:
         found["dtype"] = dtype_of(found["dtype"])
@@ -122,7 +123,7 @@ def _size(x: Tensor, dim: int | None = None) -> Any:
     return list(x.shape) if dim is None else x.shape[dim]
 
 
-def _to(x: Any, *args: Any, **kwargs: Any) -> Any:
+def _to(x: object, *args: Any, **kwargs: Any) -> Any:
     """All of ``aten::to``: by type, by device and type, by another tensor; flags of copies stand behind."""
     given = [dtype_of(a) for a in args if not isinstance(a, bool)]
     kinds = [a for a in given if isinstance(a, DType | Tensor)]
@@ -184,7 +185,7 @@ def _upsample(mode: str) -> Callable[..., Any]:
     return run
 
 
-def _index(x: Tensor, indices: Sequence[Any]) -> Any:
+def _index(x: Tensor, indices: Sequence[object]) -> Any:
     return x[tuple(slice(None) if i is None else i for i in indices)]
 
 
@@ -195,7 +196,7 @@ def _index_put(x: Tensor, indices: Sequence[Any], values: Any, accumulate: bool 
     return x
 
 
-def _append(items: list[Any], value: Any) -> list[Any]:
+def _append(items: list[object], value: Any) -> list[Any]:
     items.append(value)
     return items
 
@@ -217,7 +218,7 @@ def _expand(x: Tensor, sizes: Any, **_: Any) -> Any:
     return x.expand(list(sizes))
 
 
-def _losses(fn: Callable[..., Any]) -> Callable[..., Any]:
+def _losses(fn: Callable[..., object]) -> Callable[..., Any]:
     """A loss of two tensors, whose reduction is a number."""
 
     def run(x: Tensor, target: Tensor, reduction: int = 1, *rest: Any) -> Any:
@@ -241,7 +242,7 @@ def _elu(x: Tensor, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1) -> Any
     return scale * F.elu(x * input_scale, alpha)
 
 
-def _floordiv(a: Any, b: Any) -> Any:
+def _floordiv(a: Tensor | int, b: Tensor | int) -> Any:
     return a // b
 
 

@@ -66,7 +66,7 @@ class Collector:
 
     # ---- functions
 
-    def function(self, fn: Callable[..., Any], name: str | None = None) -> int:
+    def function(self, fn: Callable[..., object], name: str | None = None) -> int:
         """The number of a function."""
         fn = inspect.unwrap(fn)
         entry: dict[str, Json] = {}
@@ -118,7 +118,7 @@ class Collector:
         entry["children"] = {n: None if m is None else self.module(m) for n, m in module._modules.items()}
         return place
 
-    def _class(self, kind: type[Module], library: type[Module], used: dict[str, Any]) -> int:
+    def _class(self, kind: type[Module], library: type[Module], used: dict[str, object]) -> int:
         """The number of a class; ``used`` gets its attributes that the scripts read."""
         entry: dict[str, Json] = {"name": kind.__name__, "base": library.__name__, "methods": {}, "properties": {}}
         place, new = self._place("class", kind, self.classes, entry)
@@ -143,7 +143,7 @@ class Collector:
                 used[name] = found
         return place
 
-    def _attributes(self, module: Module, used: Mapping[str, Any], strict: bool) -> dict[str, Json]:
+    def _attributes(self, module: Module, used: Mapping[str, object], strict: bool) -> dict[str, Json]:
         own = {n: v for n, v in vars(module).items() if n not in INSIDES}
         held = {*own, *module._parameters, *module._buffers, *module._modules}
         every = own | {n: v for n, v in used.items() if n not in held and v is not None and not hasattr(Module, n)}
@@ -181,7 +181,7 @@ class Collector:
             return ["space", value.name]
         return self._outside(value, where)
 
-    def _outside(self, value: Any, where: str) -> Json:
+    def _outside(self, value: object, where: str) -> Json:
         """A name of the library's or of Python's, or a function of the program's."""
         if isinstance(value, types.ModuleType):
             space = "math" if value is math else value.__name__.replace(_LIBRARY, "torch", 1)
@@ -189,6 +189,7 @@ class Collector:
                 return ["space", space]
         if getattr(value, "__module__", None) == "typing":
             return ["typing", getattr(value, "_name", None) or "Any"]
+        # By identity: an alias under which the program imported it says nothing, where it belongs does.
         for space, members in namespaces().items():
             for name, member in members.members.items():
                 if member is value and not isinstance(member, Namespace):
@@ -222,7 +223,7 @@ def _overrides(kind: type[Module], library: type[Module]) -> bool:
     return bool(said - {"__init__", "extra_repr", "__repr__"}) or library is Module
 
 
-def _is_exported(value: Any) -> bool:
+def _is_exported(value: object) -> bool:
     return getattr(value, "_exported", False) or (
         isinstance(value, types.FunctionType) and script_of(value) is not None
     )

@@ -43,7 +43,9 @@ class TracedProgram(Module):
         return repr(self._program)
 
 
-def save(value: Any, f: Any, extra: Mapping[str, Any] | None = None, examples: Sequence[Any] | None = None) -> None:
+def save(
+    value: object, f: Any, extra: Mapping[str, Any] | None = None, examples: Sequence[object] | None = None
+) -> None:
     """Write a module or function to a path or open file, with ``extra`` texts or bytes by name.
 
     What is not in the language of scripts is written as the graph that ``examples`` gave, where there are any;
@@ -85,7 +87,7 @@ def is_program(f: Any) -> bool:
     return bool(begin == MAGIC)
 
 
-def load(f: Any, kind: type[Module], extra: dict[str, Any] | None = None) -> Any:
+def load(f: Any, kind: type[Module], extra: dict[str, object] | None = None) -> Any:
     """The module (of a class that derives from ``kind``) or function in a program file.
 
     ``extra`` gets the bytes that the file has by the names in it.
@@ -113,7 +115,7 @@ def load(f: Any, kind: type[Module], extra: dict[str, Any] | None = None) -> Any
         raise file.error(f"is damaged: {type(error).__name__}: {error}") from error
 
 
-def _read(file: Container, kind: type[Module], extra: dict[str, Any] | None) -> Any:
+def _read(file: Container, kind: type[Module], extra: dict[str, object] | None) -> Any:
     arrays = tensors.arrays(file.section("tensors"), file)
     for name in extra or {}:
         assert extra is not None

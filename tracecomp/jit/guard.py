@@ -76,7 +76,7 @@ class Scripted:
     declared: frozenset[str] = frozenset()
 
 
-def attribute(value: Any, name: str) -> Any:
+def attribute(value: object, name: str) -> Any:
     """``value.name`` in a script; AttributeError where scripts have no business."""
     if isinstance(value, Namespace):
         if name in value.members:
@@ -89,7 +89,7 @@ def attribute(value: Any, name: str) -> Any:
     return getattr(value, name)
 
 
-def _is_open(value: Any, name: str) -> bool:
+def _is_open(value: object, name: str) -> bool:
     if isinstance(value, Tensor) or value is Tensor:
         return not name.startswith("_") and hasattr(Tensor, name)
     if isinstance(value, Scripted):
@@ -115,7 +115,7 @@ def _methods(kind: Any) -> frozenset[str]:
     return frozenset(n for c in classes for n, v in vars(c).items() if isinstance(v, FunctionType) and n[0] != "_")
 
 
-def set_attribute(value: Any, name: str, new: Any) -> None:
+def set_attribute(value: object, name: str, new: object) -> None:
     """``value.name = new`` in a script: for what a module of scripts was made with."""
     if not (isinstance(value, Scripted) and isinstance(value, Module) and name in held_names(value)):
         raise AttributeError(f"a script cannot set {name!r} of a value of type {type(value).__name__}")
@@ -131,7 +131,7 @@ def safe_format(text: str) -> Callable[..., str]:
     return formatted
 
 
-def _getattr(value: Any, name: str, *default: Any) -> Any:
+def _getattr(value: object, name: str, *default: Any) -> Any:
     try:
         return attribute(value, name)
     except AttributeError:
@@ -140,7 +140,7 @@ def _getattr(value: Any, name: str, *default: Any) -> Any:
         raise
 
 
-def _hasattr(value: Any, name: str) -> bool:
+def _hasattr(value: object, name: str) -> bool:
     try:
         attribute(value, name)
     except AttributeError:
@@ -148,7 +148,7 @@ def _hasattr(value: Any, name: str) -> bool:
     return True
 
 
-def _isinstance(value: Any, kinds: Any) -> bool:
+def _isinstance(value: object, kinds: object) -> bool:
     """``isinstance`` that takes ``List[int]`` for ``list``."""
     asked: tuple[Any, ...] = kinds if isinstance(kinds, tuple) else (kinds,)
     origins: list[Any] = [k if isinstance(k, type) else typing.get_origin(k) for k in asked]
@@ -182,7 +182,7 @@ def _public(members: Mapping[str, Any]) -> dict[str, Any]:
     return {n: v for n, v in members.items() if callable(v) and not isinstance(v, type) and not _PROCESS.search(n)}
 
 
-def _own_functions(module: Any) -> dict[str, Any]:
+def _own_functions(module: object) -> dict[str, Any]:
     found = _public({n: getattr(module, n) for n in dir(module)})
     return {n: v for n, v in found.items() if getattr(v, "__module__", "").startswith("tracecomp")}
 

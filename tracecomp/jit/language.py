@@ -138,7 +138,7 @@ def free_names(definition: ast.FunctionDef) -> list[str]:
 
 
 def compiled(
-    definition: ast.FunctionDef, name: str, names: Mapping[str, Any], declared: Set[str] = frozenset()
+    definition: ast.FunctionDef, name: str, names: Mapping[str, object], declared: Set[str] = frozenset()
 ) -> Callable[..., Any]:
     """The function, which sees ``names`` and nothing else. Lines in tracebacks are those of its own text.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tracecomp.compiled import trace as recorded
@@ -72,7 +72,7 @@ class ScriptFunction:
     def __repr__(self) -> str:
         return f"<torch.jit.ScriptFunction {self.name}>"
 
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
+    def __get__(self, instance: object, owner: object = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
 
     def __reduce__(self) -> Any:
@@ -95,12 +95,12 @@ class ScriptFunction:
             raise RuntimeError(f"{self.name} was scripted, not traced: use torch.trace(fn, *args) for a graph")
         return recorded(self._fn, *self._examples)
 
-    def save(self, f: Target, _extra_files: dict[str, Any] | None = None) -> None:
+    def save(self, f: Target, _extra_files: Mapping[str, object] | None = None) -> None:
         """Write the program to a path or file, for ``torch.jit.load``."""
         files.save(self._fn, f, _extra_files, self._examples)
 
 
-def scripted(value: Any) -> Any:
+def scripted(value: object) -> Any:
     """A module or function whose program can be saved; classes and what is scripted already come back as they are."""
     if isinstance(value, ScriptFunction | RecursiveScriptModule | Scripted | type):
         return value

@@ -127,7 +127,7 @@ def _library_class(name: str) -> type[Module]:
     return found
 
 
-def _new(kind: type[Any]) -> Module:
+def _new(kind: type) -> Module:
     made: Module = object.__new__(kind)
     return made
 

@@ -56,7 +56,7 @@ def _class_named(name: str) -> type[_Object]:
     return type("Object", (_Object,), {"__init__": lambda self: _Object.__init__(self, name)})
 
 
-def _listed(items: Any, *_: Any) -> Any:
+def _listed(items: object, *_: Any) -> Any:
     return items
 
 
@@ -88,7 +88,7 @@ def _unpickled(data: bytes, archive: Archive, folder: str) -> Any:
             raise NotSupportedError(f"{target.name} keeps its state in a form of its own")
         target.attributes.update(state)
 
-    def made(named: Any) -> Any:
+    def made(named: object) -> Any:
         if named is _listed:
             return _listed
         if isinstance(named, type) and issubclass(named, _Object):
@@ -167,7 +167,7 @@ class _Code:
 
     # ---- objects
 
-    def object(self, value: Any) -> Any:
+    def object(self, value: object) -> Any:
         """An object of the pickle, and what it holds, as modules."""
         if isinstance(value, list | tuple):
             return type(value)(map(self.object, value))
@@ -234,7 +234,7 @@ def _memory(x: Tensor) -> tuple[Any, ...]:
 def _overloaded(members: Mapping[str, Any]) -> Callable[..., Any]:
     """``forward`` of a recurrent layer: of tensors, or of packed sequences."""
 
-    def forward(self: Any, input: Any, *args: Any, **kwargs: Any) -> Any:
+    def forward(self: Any, input: object, *args: Any, **kwargs: Any) -> Any:
         return members["forward__1" if isinstance(input, tuple) else "forward__0"](self, input, *args, **kwargs)
 
     return forward

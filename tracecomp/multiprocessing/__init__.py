@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from multiprocessing import *  # noqa: F403
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
-from typing import Any
+from typing import Any, Protocol
 
 from tracecomp.multiprocessing import reductions
 
@@ -59,20 +59,28 @@ class ProcessExitedException(ProcessException):
         self.exit_code, self.signal_name = exit_code, signal_name
 
 
-def _run(fn: Callable[..., None], i: int, args: tuple[Any, ...], errors: Any) -> None:
+def _run(fn: Callable[..., None], i: int, args: tuple[object, ...], errors: Any) -> None:
     try:
         fn(i, *args)
     except KeyboardInterrupt:
         pass
-    except Exception:
+    except Exception:  # of the program: its text goes to the parent, which raises it
         errors.put(traceback.format_exc())
         raise SystemExit(1) from None
+
+
+class Errors(Protocol):
+    """A queue of what went wrong, as text."""
+
+    def empty(self) -> bool: ...
+
+    def get(self) -> str: ...
 
 
 class ProcessContext:
     """The processes that ``start_processes`` started."""
 
-    def __init__(self, processes: Sequence[BaseProcess], errors: Sequence[Any]) -> None:
+    def __init__(self, processes: Sequence[BaseProcess], errors: Sequence[Errors]) -> None:
         self.processes, self.error_queues = list(processes), list(errors)
 
     def pids(self) -> list[int | None]:

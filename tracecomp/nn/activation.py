@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tracecomp.eager.device import Device
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
@@ -13,7 +11,7 @@ from tracecomp.nn.module import Module
 from tracecomp.nn.parameter import Parameter
 
 
-def _inplace(module: Any) -> str:
+def _inplace(module: Module) -> str:
     return ", inplace=True" if module.inplace else ""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, SupportsIndex
 
 from tracecomp.eager.tensor import Tensor
 from tracecomp.nn.module import Module, typename
@@ -36,7 +36,7 @@ class Sequential(Module):
             input = module(input)
         return input
 
-    def _key(self, index: Any) -> str:
+    def _key(self, index: SupportsIndex) -> str:
         return list(self._modules)[_wrap_index(index, len(self))]
 
     def __getitem__(self, index: Any) -> Any:
@@ -44,10 +44,10 @@ class Sequential(Module):
             return type(self)(OrderedDict(list(self._modules.items())[index]))
         return self._modules[self._key(index)]
 
-    def __setitem__(self, index: Any, module: Module) -> None:
+    def __setitem__(self, index: SupportsIndex, module: Module) -> None:
         setattr(self, self._key(index), module)
 
-    def __delitem__(self, index: Any) -> None:
+    def __delitem__(self, index: SupportsIndex | slice) -> None:
         keys = list(self._modules)[index] if isinstance(index, slice) else [self._key(index)]
         for key in keys:
             delattr(self, key)
@@ -96,7 +96,7 @@ class Sequential(Module):
         self._renumber(modules)
         return self
 
-    def pop(self, key: Any) -> Any:
+    def pop(self, key: SupportsIndex) -> Any:
         """Remove and return the module at ``key``."""
         module = self[key]
         del self[key]
@@ -111,7 +111,7 @@ class ModuleList(Module):
         if modules is not None:
             self.extend(modules)
 
-    def _key(self, index: Any) -> str:
+    def _key(self, index: SupportsIndex) -> str:
         return str(_wrap_index(index, len(self)))
 
     def __getitem__(self, index: Any) -> Any:
@@ -119,7 +119,7 @@ class ModuleList(Module):
             return type(self)(list(self._modules.values())[index])
         return self._modules[self._key(index)]
 
-    def __setitem__(self, index: Any, module: Module) -> None:
+    def __setitem__(self, index: SupportsIndex, module: Module) -> None:
         setattr(self, self._key(index), module)
 
     def __delitem__(self, index: Any) -> None:
@@ -143,7 +143,7 @@ class ModuleList(Module):
     def __add__(self, other: Iterable[Module]) -> ModuleList:
         return ModuleList([*self, *other])
 
-    def __contains__(self, module: Any) -> bool:
+    def __contains__(self, module: object) -> bool:
         return any(module is own for own in self)
 
     def append(self, module: Module) -> ModuleList:
@@ -165,7 +165,7 @@ class ModuleList(Module):
         modules.insert(index, module)
         self._replace(modules)
 
-    def pop(self, key: Any) -> Any:
+    def pop(self, key: SupportsIndex) -> Any:
         """Remove and return the module at ``key``."""
         module = self[key]
         del self[key]
@@ -190,7 +190,7 @@ class ModuleList(Module):
 class ModuleDict(Module):
     """A dictionary of modules, in order of insertion."""
 
-    def __init__(self, modules: Any = None) -> None:
+    def __init__(self, modules: object = None) -> None:
         super().__init__()
         if modules is not None:
             self.update(modules)
@@ -229,13 +229,13 @@ class ModuleDict(Module):
     def values(self) -> Any:
         return self._modules.values()
 
-    def update(self, modules: Any) -> None:
+    def update(self, modules: object) -> None:
         """Add the modules of a mapping or of (name, module) pairs. TypeError or ValueError otherwise."""
         for key, module in _pairs(modules, "ModuleDict"):
             self[key] = module
 
 
-def _pairs(entries: Any, name: str) -> list[tuple[str, Any]]:
+def _pairs(entries: object, name: str) -> list[tuple[str, Any]]:
     if not isinstance(entries, Iterable):
         raise TypeError(
             f"{name}.update should be called with an iterable of key/value pairs, but got {type(entries).__name__}"
@@ -253,7 +253,7 @@ def _pairs(entries: Any, name: str) -> list[tuple[str, Any]]:
     return pairs
 
 
-def _as_parameter(value: Any) -> Any:
+def _as_parameter(value: object) -> Any:
     return Parameter(value) if isinstance(value, Tensor) and not isinstance(value, Parameter) else value
 
 
@@ -271,7 +271,7 @@ class ParameterList(Module):
             return type(self)(self[i] for i in range(*index.indices(len(self))))
         return getattr(self, str(_wrap_index(index, len(self))))
 
-    def __setitem__(self, index: Any, value: Any) -> None:
+    def __setitem__(self, index: SupportsIndex, value: object) -> None:
         setattr(self, str(_wrap_index(index, len(self))), _as_parameter(value))
 
     def __len__(self) -> int:
@@ -280,7 +280,7 @@ class ParameterList(Module):
     def __iter__(self) -> Iterator[Any]:
         return (self[i] for i in range(len(self)))
 
-    def __iadd__(self, values: Iterable[Any]) -> ParameterList:
+    def __iadd__(self, values: Iterable[object]) -> ParameterList:
         return self.extend(values)
 
     def append(self, value: Any) -> ParameterList:
@@ -392,7 +392,7 @@ class ParameterDict(Module):
         return "\n".join(_describe(key, value, typename(value)) for key, value in self.items())
 
 
-def _describe(name: str, value: Any, kind_of_elements: Any) -> str:
+def _describe(name: str, value: object, kind_of_elements: object) -> str:
     if not isinstance(value, Tensor):
         return f"  ({name}): Object of type: {type(value).__name__}"
     kind = "Parameter" if isinstance(value, Parameter) else "Tensor"

@@ -133,7 +133,7 @@ def _clear(weight: Tensor, row: int | None) -> None:
             weight[row].fill_(0)
 
 
-def _describe(module: Any, **usual: Any) -> str:
+def _describe(module: Module, **usual: Any) -> str:
     text = f"{module.num_embeddings}, {module.embedding_dim}"
     changed = ((name, getattr(module, name)) for name, value in usual.items() if getattr(module, name) != value)
     return text + "".join(f", {name}={value}" for name, value in changed)

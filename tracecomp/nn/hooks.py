@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tracecomp.autograd import Function, grad_enabled
@@ -67,7 +67,7 @@ class _Boundary(Function):
         return (None, *(grads if replaced is None else replaced))
 
 
-def _as_tuple(value: Any) -> tuple[Any, ...]:
+def _as_tuple(value: object) -> tuple[Any, ...]:
     return value if isinstance(value, tuple) else (value,)
 
 
@@ -92,11 +92,11 @@ class _BackwardHooks:
             items[i] = value
         return type(values)(items), where
 
-    def inputs(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    def inputs(self, args: tuple[object, ...]) -> tuple[Any, ...]:
         """``args`` behind a boundary that runs the backward hooks."""
         size = self.count = len(args)
 
-        def seen(grads: tuple[Any, ...]) -> tuple[Any, ...]:
+        def seen(grads: tuple[object, ...]) -> tuple[Any, ...]:
             full: list[Any] = [None] * size
             for i, grad in zip(where, grads, strict=True):
                 full[i] = grad
@@ -107,19 +107,19 @@ class _BackwardHooks:
         self.tracks_inputs = bool(where)
         return wrapped
 
-    def _run_after(self, grad_input: tuple[Any, ...]) -> tuple[Any, ...]:
+    def _run_after(self, grad_input: tuple[object, ...]) -> tuple[Any, ...]:
         for hook in self.after:
             replaced = hook(self.module, grad_input, self.grad_output)
             if replaced is not None:
                 grad_input = _as_tuple(replaced)
         return grad_input
 
-    def outputs(self, output: Any) -> Any:
+    def outputs(self, output: object) -> Any:
         """``output`` behind a boundary that runs the pre hooks and keeps the output gradient."""
         if not isinstance(output, Tensor | tuple | list):
             return output
 
-        def seen(grads: tuple[Any, ...]) -> tuple[Any, ...]:
+        def seen(grads: tuple[object, ...]) -> tuple[Any, ...]:
             full: list[Any] = [None] * size
             for i, grad in zip(where, grads, strict=True):
                 full[i] = grad
@@ -171,7 +171,9 @@ class ModuleHooks:
         """The older name of ``register_full_backward_hook``."""
         return register(self._backward_hooks, hook)
 
-    def _run_pre_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def _run_pre_hooks(
+        self, args: tuple[Any, ...], kwargs: dict[str, object]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         for plain in _global_forward_pre.values():
             replaced = plain(self, args)
             args = args if replaced is None else _as_tuple(replaced)
@@ -190,12 +192,12 @@ class ModuleHooks:
             args, kwargs = replaced
         return args, kwargs
 
-    def _run_forward_hook(self, entry: _WithOptions, args: Any, kwargs: dict[str, Any], output: Any) -> Any:
+    def _run_forward_hook(self, entry: _WithOptions, args: object, kwargs: Mapping[str, object], output: object) -> Any:
         given = (args, kwargs, output) if entry.kwargs else (args, output)
         replaced = entry.hook(self, *given)
         return output if replaced is None else replaced
 
-    def _call_with_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _call_with_hooks(self, args: tuple[Any, ...], kwargs: dict[str, object]) -> Any:
         """Pre hooks, forward, forward hooks; the module's border is marked when backward hooks wait for it."""
         pending = dict(self._forward_hooks)
         output = None
@@ -213,7 +215,7 @@ class ModuleHooks:
                 pending.pop(key, None)
                 output = self._run_forward_hook(entry, args, kwargs, output)
             return border.outputs(output) if border else output
-        except Exception:
+        except Exception:  # of the program: hooks that always run do, and then it is raised
             for entry in pending.values():
                 if entry.always:
                     output = self._run_forward_hook(entry, args, kwargs, output)

@@ -22,7 +22,7 @@ class Identity(Module):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: object) -> Any:
         return input
 
 

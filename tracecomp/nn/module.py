@@ -38,7 +38,7 @@ class _Running(threading.local):
 _running = _Running()
 
 
-def typename(value: Any) -> str:
+def typename(value: object) -> str:
     """The class of ``value`` as messages spell it: ``torch.FloatTensor``, ``builtins.int`` becomes ``int``."""
     if isinstance(value, Tensor):
         return str(value.type())
@@ -82,7 +82,7 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
             return self._call_recorded(args, kwargs)
         return self._call_with_hooks(args, kwargs) if self._has_hooks else self.forward(*args, **kwargs)
 
-    def _call_recorded(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _call_recorded(self, args: tuple[Any, ...], kwargs: dict[str, object]) -> Any:
         """The call under a scope that is this module's path below the module that contains it."""
         module_changes.ran(self)
         outer, before = _running.names, _running.path
@@ -175,7 +175,7 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
         for name in _HOOK_TABLES:
             self.__dict__.setdefault(name, OrderedDict())
 
-    def _check_name(self, kind: str, name: Any, table: Mapping[str, Any]) -> None:
+    def _check_name(self, kind: str, name: object, table: Mapping[str, object]) -> None:
         if not isinstance(name, str):
             raise TypeError(f"{kind} name should be a string. Got {typename(name)}")
         if hasattr(self, name) and name not in table:

@@ -31,7 +31,7 @@ class Parameter(Tensor):
         copied: Parameter = memo[id(self)]
         return copied
 
-    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+    def __reduce_ex__(self, protocol: object) -> tuple[Any, ...]:
         return type(self), (self.detach(), self.requires_grad)
 
 
@@ -80,7 +80,7 @@ class UninitializedParameter(_Uninitialized, Parameter):
             memo[id(self)] = type(self)(self.requires_grad, None, self.dtype)
         return memo[id(self)]
 
-    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+    def __reduce_ex__(self, protocol: object) -> tuple[Any, ...]:
         return type(self), (self.requires_grad, None, self.dtype)
 
 
@@ -93,7 +93,7 @@ class UninitializedBuffer(_Uninitialized, Tensor):
         return as_kind(cls, T.empty(0, dtype=dtype), requires_grad)
 
 
-def is_lazy(value: Any) -> bool:
+def is_lazy(value: object) -> bool:
     """Whether ``value`` still waits for its shape."""
     return isinstance(value, _Uninitialized)
 

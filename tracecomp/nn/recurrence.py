@@ -30,12 +30,12 @@ def _split(x: Any, parts: int) -> list[Any]:
     return [prim.slice(x, starts=(0, i * width), stops=(rows, (i + 1) * width), steps=(1, 1)) for i in range(parts)]
 
 
-def step(mode: str, projected: Any, state: State, weight: Any, bias: Any, out: Any) -> State:
+def step(mode: str, projected: object, state: State, weight: object, bias: object, out: object) -> State:
     """The next state (N, hidden) from ``x W_ih^T + b_ih`` and the present one; ``out`` projects LSTM's output."""
     return _gates(mode, projected, _linear(state[0], weight, bias), state, out)
 
 
-def _gates(mode: str, projected: Any, hidden: Any, state: State, out: Any) -> State:
+def _gates(mode: str, projected: Any, hidden: Any, state: State, out: object) -> State:
     """The next state from the projections of the input and of the present state."""
     if mode == "LSTM":
         i, f, g, o = _split(prim.add(projected, hidden), 4)

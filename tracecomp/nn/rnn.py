@@ -57,7 +57,7 @@ class RNNBase(Module):
         self.reset_parameters()
 
     @staticmethod
-    def _check_sizes(mode: str, hidden_size: Any, num_layers: int, dropout: Any, proj_size: int) -> None:
+    def _check_sizes(mode: str, hidden_size: object, num_layers: int, dropout: object, proj_size: int) -> None:
         if isinstance(dropout, bool) or not isinstance(dropout, int | float) or not 0 <= dropout <= 1:
             raise ValueError(
                 "dropout should be a number in range [0, 1] representing the probability of an element being zeroed"
@@ -190,7 +190,7 @@ class RNNBase(Module):
             out = out.transpose(0, 1)
         return out, (finals if self.mode == "LSTM" else finals[0])
 
-    def _forward_packed(self, packed: PackedSequence, hx: Any) -> Any:
+    def _forward_packed(self, packed: PackedSequence, hx: object) -> Any:
         x = unpack(packed)
         lengths = packed.lengths
         mask = T.arange(x.shape[0]).unsqueeze(1) < T.tensor(lengths)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TypeAlias
 
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional.dims import Sizes
 from tracecomp.nn import functional as F
 from tracecomp.nn.module import Module
+
+Scales: TypeAlias = float | tuple[float, ...] | None
 
 
 class Flatten(Module):
@@ -28,7 +31,7 @@ class Flatten(Module):
 class Unflatten(Module):
     """Splits axis ``dim`` into ``unflattened_size``."""
 
-    def __init__(self, dim: Any, unflattened_size: Any) -> None:
+    def __init__(self, dim: int, unflattened_size: int | Sequence[int]) -> None:
         super().__init__()
         self.dim = dim
         self.unflattened_size = unflattened_size
@@ -126,13 +129,16 @@ class Upsample(Module):
     """Resizes the spatial axes; see ``functional.interpolate``."""
 
     def __init__(
-        self, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: bool | None =
-        None, recompute_scale_factor: bool | None = None,
+        self, size: Sizes | None = None, scale_factor: Scales = None, mode: str = "nearest",
+        align_corners: bool | None = None, recompute_scale_factor: bool | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         self.size = size
-        many = isinstance(scale_factor, tuple)
-        self.scale_factor = tuple(map(float, scale_factor)) if many else float(scale_factor) if scale_factor else None
+        self.scale_factor: Scales = None
+        if isinstance(scale_factor, tuple):
+            self.scale_factor = tuple(map(float, scale_factor))
+        elif scale_factor:
+            self.scale_factor = float(scale_factor)
         self.mode = mode
         self.align_corners = align_corners
         self.recompute_scale_factor = recompute_scale_factor
@@ -151,14 +157,14 @@ class Upsample(Module):
 class UpsamplingNearest2d(Upsample):
     """``Upsample`` by nearest neighbour."""
 
-    def __init__(self, size: Any = None, scale_factor: Any = None) -> None:
+    def __init__(self, size: Sizes | None = None, scale_factor: Scales = None) -> None:
         super().__init__(size, scale_factor, "nearest")
 
 
 class UpsamplingBilinear2d(Upsample):
     """``Upsample`` bilinearly, corners aligned."""
 
-    def __init__(self, size: Any = None, scale_factor: Any = None) -> None:
+    def __init__(self, size: Sizes | None = None, scale_factor: Scales = None) -> None:
         super().__init__(size, scale_factor, "bilinear", True)
 
 

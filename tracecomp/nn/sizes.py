@@ -12,7 +12,7 @@ Reader = Callable[[Any], tuple[Any, ...]]
 def _ntuple(n: int, name: str = "parse") -> Reader:
     """A function that makes ``n`` equal sizes of one, and a tuple of several."""
 
-    def parse(x: Any) -> tuple[Any, ...]:
+    def parse(x: object) -> tuple[Any, ...]:
         return tuple(x) if isinstance(x, Iterable) else tuple(repeat(x, n))
 
     parse.__name__ = name
@@ -25,7 +25,7 @@ _triple = _ntuple(3, "_triple")
 _quadruple = _ntuple(4, "_quadruple")
 
 
-def _reverse_repeat_tuple(t: Sequence[Any], n: int) -> tuple[Any, ...]:
+def _reverse_repeat_tuple(t: Sequence[object], n: int) -> tuple[Any, ...]:
     """Every element ``n`` times, last dimension first: how convolutions hand their padding to `pad`."""
     return tuple(x for x in reversed(t) for _ in range(n))
 

@@ -129,7 +129,7 @@ class ModuleState:
         """``hook(module, incompatible_keys)`` after loading; it may edit the two lists."""
         return register(self._load_state_dict_post_hooks, hook)
 
-    def _load_tensor(self, name: str, key: str, own: Tensor, given: Any, assign: bool, errors: list[str]) -> None:
+    def _load_tensor(self, name: str, key: str, own: Tensor, given: object, assign: bool, errors: list[str]) -> None:
         if not isinstance(given, Tensor):
             errors.append(
                 f'While copying the parameter named "{key}", expected torch.Tensor or Tensor-like object '
@@ -158,7 +158,7 @@ class ModuleState:
         try:
             with no_grad():
                 own.copy_(given)
-        except Exception as error:
+        except Exception as error:  # a subclass's copy_ may raise anything; PyTorch gathers the texts of all
             errors.append(
                 f'While copying the parameter named "{key}", whose dimensions in the model are {own.shape} and '
                 f"whose dimensions in the checkpoint are {given.shape}, an exception occurred : {error.args}."

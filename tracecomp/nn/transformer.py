@@ -104,7 +104,7 @@ class _TransformerLayer(Module):
     """What encoder and decoder layers share: self attention and the feed-forward part."""
 
     def _build(
-        self, d_model: int, nhead: int, dim_feedforward: int, dropout: float, activation: Any, layer_norm_eps: float,
+        self, d_model: int, nhead: int, dim_feedforward: int, dropout: float, activation: object, layer_norm_eps: float,
         batch_first: bool, norm_first: bool, bias: bool, device: Device, dtype: DType | None, parts: int,
     ) -> None:  # fmt: skip
         def attention() -> MultiheadAttention:
@@ -140,7 +140,7 @@ class TransformerEncoderLayer(_TransformerLayer):
     """Self attention and feed-forward, each with residual, dropout and layer norm."""
 
     def __init__(
-        self, d_model: int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1, activation: Any = F.relu,
+        self, d_model: int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1, activation: object = F.relu,
         layer_norm_eps: float = 1e-5, batch_first: bool = False, norm_first: bool = False, bias: bool = True,
         device: Device = None, dtype: DType | None = None,
     ) -> None:  # fmt: skip
@@ -167,7 +167,7 @@ class TransformerDecoderLayer(_TransformerLayer):
     """Self attention, attention to the encoder's output, feed-forward."""
 
     def __init__(
-        self, d_model: int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1, activation: Any = F.relu,
+        self, d_model: int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1, activation: object = F.relu,
         layer_norm_eps: float = 1e-5, batch_first: bool = False, norm_first: bool = False, bias: bool = True,
         device: Device = None, dtype: DType | None = None,
     ) -> None:  # fmt: skip
@@ -250,7 +250,7 @@ class Transformer(Module):
 
     def __init__(
         self, d_model: int = 512, nhead: int = 8, num_encoder_layers: int = 6, num_decoder_layers: int = 6,
-        dim_feedforward: int = 2048, dropout: float = 0.1, activation: Any = F.relu, custom_encoder: Any = None,
+        dim_feedforward: int = 2048, dropout: float = 0.1, activation: object = F.relu, custom_encoder: Any = None,
         custom_decoder: Any = None, layer_norm_eps: float = 1e-5, batch_first: bool = False, norm_first: bool = False,
         bias: bool = True, device: Device = None, dtype: DType | None = None,
     ) -> None:  # fmt: skip

@@ -83,7 +83,7 @@ class ModuleTree:
                 raise AttributeError(f"`{name}` is not an nn.Module")
         return module
 
-    def set_submodule(self, target: str, module: Any, strict: bool = False) -> None:
+    def set_submodule(self, target: str, module: ModuleTree, strict: bool = False) -> None:
         """Put ``module`` at a dotted path."""
         if target == "":
             raise ValueError("Cannot set the submodule without a target name!")

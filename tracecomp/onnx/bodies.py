@@ -73,7 +73,7 @@ class _Inliner:
         stated = {name: a.default_value for name, a in schema.attributes.items() if a.default_value.type}
         return {name: onnx.helper.get_attribute_value(value) for name, value in stated.items()}
 
-    def _renamed(self, proto: Any, names: dict[str, str], given: Mapping[str, Any], where: str) -> Node:
+    def _renamed(self, proto: Any, names: dict[str, str], given: Mapping[str, object], where: str) -> Node:
         def name(old: str) -> str:
             return names.setdefault(old, f"{where}/{old}") if old else ""
 
@@ -88,7 +88,7 @@ class _Inliner:
         return replace(node, inputs=inputs, outputs=outputs, attrs=attrs, proto=None)
 
     def _renamed_body(
-        self, body: GraphRecord, names: dict[str, str], given: Mapping[str, Any], where: str
+        self, body: GraphRecord, names: dict[str, str], given: Mapping[str, object], where: str
     ) -> GraphRecord:
         inner = dict(names)
         nodes = [self._renamed(n.proto, inner, given, where) for n in body.nodes]

@@ -22,7 +22,7 @@ _RELATIVE = 1e-3
 """Libraries sum in orders of their own; what is written wrong is wrong by more."""
 
 
-def check_results(proto: Any, graph: Graph, args: Sequence[Any], results: Any, written: Sequence[str]) -> None:
+def check_results(proto: Any, graph: Graph, args: Sequence[object], results: Any, written: Sequence[str]) -> None:
     """RuntimeError names the first node whose result is another one in the model, as onnxruntime runs it.
 
     ``written`` are the names of the results of the graph's nodes, in order. Where onnxruntime is missing, the model is
@@ -64,6 +64,7 @@ def _first(proto: Any, graph: Graph, given: Sequence[Array], written: Sequence[s
     names = [n for n in dict.fromkeys(written) if n in made]
     shown.graph.output.extend(onnx.ValueInfoProto(name=n) for n in names)
     found = dict(zip(names, _run(shown, names, given), strict=True))
+    # The graph has parameters as inputs, the file as initializers: both sides are given the file's.
     values: dict[Value, Any] = {}
     weights = {w.name: onnx.numpy_helper.to_array(w) for w in proto.graph.initializer}
     open_inputs = [i for i in graph.inputs if i.role != "constant"]
@@ -79,7 +80,7 @@ def _first(proto: Any, graph: Graph, given: Sequence[Array], written: Sequence[s
     return "an output"
 
 
-def _close(a: Array, b: Any) -> bool:
+def _close(a: Array, b: object) -> bool:
     b = np.asarray(b)
     if a.shape != b.shape or a.dtype != b.dtype:
         return False

@@ -13,7 +13,7 @@ def is_in_onnx_export() -> bool:
     return False
 
 
-def register_custom_op_symbolic(symbolic_name: str, symbolic_fn: Callable[..., Any], opset_version: int) -> None:
+def register_custom_op_symbolic(symbolic_name: str, symbolic_fn: Callable[..., object], opset_version: int) -> None:
     """Note how an operator is to be exported. ValueError unless the name is like ``"space::name"``."""
     if "::" not in symbolic_name:
         raise ValueError(f"Failed to register operator {symbolic_name}: it must be of the form 'space::name'")

@@ -56,7 +56,7 @@ class Emitter:
         self.weights.append(onnx.numpy_helper.from_array(np.ascontiguousarray(array), name))
         return name
 
-    def constant(self, array: Any, dtype: Any = None) -> str:
+    def constant(self, array: object, dtype: Any = None) -> str:
         """The name of a constant; equal ones are one."""
         array = np.ascontiguousarray(array, dtype)
         key = (array.dtype.str, array.shape, array.tobytes())

@@ -36,9 +36,9 @@ Open = dict[tuple[int, int], str]
 
 
 def export(
-    model: Any, args: Any, f: str | os.PathLike[str] | BinaryIO | None = None, *,
+    model: Module, args: object, f: str | os.PathLike[str] | BinaryIO | None = None, *,
     input_names: Sequence[str] | None = None, output_names: Sequence[str] | None = None,
-    opset_version: int | None = None, dynamic_axes: Any = None, dynamic_shapes: Any = None, check: bool = True,
+    opset_version: int | None = None, dynamic_axes: object = None, dynamic_shapes: object = None, check: bool = True,
     **ignored: Any,
 ) -> Any:  # fmt: skip
     """Write ``model``, as it runs on ``args`` (a tensor or a tuple), as an ONNX model to ``f``; returns it as protobuf.
@@ -78,7 +78,7 @@ def export(
     return proto
 
 
-def _recorded_open(model: Any, args: tuple[Any, ...], left_open: Open) -> tuple[Recording, list[Any]]:
+def _recorded_open(model: Module, args: tuple[Any, ...], left_open: Open) -> tuple[Recording, list[Any]]:
     """The recording for all sizes, and arguments, results and recordings for some."""
     example = {s: args[k].shape[axis] for (k, axis), s in left_open.items()}
     own = (args, *_recorded(model, args))
@@ -140,7 +140,7 @@ def _listed(sizes: Sequence[Any], name: str) -> list[tuple[int, Any]]:
     return [*enumerate(sizes)]
 
 
-def _recorded(model: Any, args: tuple[Any, ...]) -> tuple[Any, Recording]:
+def _recorded(model: Module, args: tuple[object, ...]) -> tuple[Any, Recording]:
     training = [m for m in model.modules() if m.training] if isinstance(model, Module) else []
     name = getattr(model, "__name__", type(model).__name__)
     try:
@@ -157,7 +157,7 @@ def _recorded(model: Any, args: tuple[Any, ...]) -> tuple[Any, Recording]:
     return results, recording
 
 
-def _names(model: Any, args: tuple[Any, ...], names: Sequence[str] | None) -> list[str]:
+def _names(model: Module, args: tuple[object, ...], names: Sequence[str] | None) -> list[str]:
     """The inputs' names: as given, else those of the function's parameters."""
     fn = model.forward if isinstance(model, Module) else model
     try:
@@ -223,7 +223,7 @@ class _Writer:
             raise UnsupportedError(f"{node.op.name} of a size that is left open ({error})") from error
         self.written.append(e.names[node.outputs[0]])
 
-    def _output(self, number: int, result: Any) -> Any:
+    def _output(self, number: int, result: object) -> Any:
         if not isinstance(result, Made):
             raise UnsupportedError("a result is a view, an input or no tensor: return new tensors (x.clone())")
         value = self.recording.graph.outputs[result.number].value

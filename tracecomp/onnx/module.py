@@ -192,7 +192,7 @@ def _operands(values: Sequence[Value], static: frozenset[int]) -> list[Value]:
     return [_static(v) if k in static else _tensor(v) for k, v in enumerate(values)]
 
 
-def _tuple(found: Any) -> Sequence[Value]:
+def _tuple(found: object) -> Sequence[Value]:
     return found if isinstance(found, tuple) else (found,)
 
 
@@ -251,7 +251,7 @@ class _Text:
             self.names[value] = stem
         return self.names[value]
 
-    def shown(self, value: Any) -> str:
+    def shown(self, value: object) -> str:
         if isinstance(value, np.ndarray):
             return repr(value.tolist()) if value.size <= 8 else f"<{value.dtype.name}{[*value.shape]}>"
         return f"<graph of {len(value.nodes)} operators>" if isinstance(value, GraphRecord) else repr(value)

@@ -32,7 +32,7 @@ class Call:
         names = self.node.inputs
         return self.small.get(names[operand]) if operand < len(names) else None
 
-    def attr(self, name: str, default: Any = None) -> Any:
+    def attr(self, name: str, default: object = None) -> Any:
         """An attribute, or ``default``."""
         return self.node.attrs.get(name, default)
 
@@ -63,7 +63,7 @@ def rule(
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Make a function the rule of these operators: it takes the call and the operands, and returns the results."""
 
-    def put(fn: Callable[..., Any]) -> Callable[..., Any]:
+    def put(fn: Callable[..., object]) -> Callable[..., Any]:
         for name in names:
             assert (domain, name) not in RULES, name
             RULES[domain, name] = Rule(fn, frozenset(static), raw)

@@ -39,13 +39,13 @@ class Size:
         """The number for these sizes."""
         return sum(f * prod(sizes[s] for s in symbols) for symbols, f in self.terms.items()) // self.divisor
 
-    def __add__(self, other: Any) -> Any:
+    def __add__(self, other: object) -> Any:
         added = _terms(other)
         if self.divisor != 1 or added is None:
             raise UnsupportedError(f"arithmetic with a size of {self}")
         return plain(Size({k: self.terms.get(k, 0) + added.get(k, 0) for k in {*self.terms, *added}}))
 
-    def __mul__(self, other: Any) -> Any:
+    def __mul__(self, other: object) -> Any:
         if self.divisor != 1 or not isinstance(other, int):
             raise UnsupportedError(f"arithmetic with a size of {self}")
         return plain(Size({k: v * other for k, v in self.terms.items()}))
@@ -53,7 +53,7 @@ class Size:
     def __sub__(self, other: Any) -> Any:
         return self + other * -1
 
-    def __rsub__(self, other: Any) -> Any:
+    def __rsub__(self, other: object) -> Any:
         return self * -1 + other
 
     __radd__ = __add__
@@ -74,7 +74,7 @@ class Size:
     __repr__ = __str__
 
 
-def _terms(value: Any) -> Terms | None:
+def _terms(value: object) -> Terms | None:
     if isinstance(value, int):
         return {(): value}
     return value.terms if isinstance(value, Size) and value.divisor == 1 else None

@@ -19,11 +19,11 @@ from tracecomp.ir.types import TensorType
 from tracecomp.ops.define import bad, of, require
 from tracecomp.ops.prim import prim
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # below this, and loaded with the first group: a program of one process needs none of it
     from tracecomp.communication.group import Group
 
 
-def _together(group: str, run: Callable[[Group], Any], alone: Callable[[], Any]) -> Any:
+def _together(group: str, run: Callable[[Group], Any], alone: Callable[[], object]) -> Any:
     """What ``run`` gives in the group's row of collectives; ``alone`` without other processes."""
     if group == SELF:
         return alone()
@@ -69,7 +69,9 @@ def _reduced_infer(*types: TensorType, op: str, group: str, total: int) -> Tenso
     return _one_type("all_reduce", types)
 
 
-def _reduced_vjp(grads: Any, outs: Any, ins: Any, *, op: str, group: str, total: int) -> Any:
+def _reduced_vjp(
+    grads: Sequence[Any], outs: Sequence[Any], ins: Sequence[Any], *, op: str, group: str, total: int
+) -> Any:
     require(op in ("SUM", "AVG"), RuntimeError, f"all_reduce: {op} has no derivative; SUM and AVG have")
     size = 1 if group == SELF else world.named(group).size()
     found = prim.all_reduce(grads[0], op="SUM", group=group, total=size)
@@ -104,7 +106,7 @@ def _sent(x: Any, *, root: int, group: str) -> Any:
     return _together(group, lambda g: g.broadcast(np.ascontiguousarray(x), root), x.copy)
 
 
-def _sent_vjp(grads: Any, outs: Any, ins: Any, *, root: int, group: str) -> Any:
+def _sent_vjp(grads: Sequence[Any], outs: Sequence[Any], ins: Sequence[Any], *, root: int, group: str) -> Any:
     size, place = (1, 0) if group == SELF else (world.named(group).size(), world.named(group).rank())
     found = prim.all_reduce(grads[0], op="SUM", group=group, total=size)
     return (found if place == root else prim.mul(found, 0.0),)
@@ -127,17 +129,17 @@ def _gathered(x: Any, *, group: str, size: int) -> Any:
     return _together(group, lambda g: tuple(g.all_gather(np.ascontiguousarray(x))), lambda: (x.copy(),))
 
 
-def _gathered_vjp(grads: Any, outs: Any, ins: Any, *, group: str, size: int) -> Any:
+def _gathered_vjp(grads: Sequence[Any], outs: Sequence[Any], ins: Sequence[Any], *, group: str, size: int) -> Any:
     return (prim.reduce_scatter(*_all(grads), op="SUM", group=group, size=size, total=size),)
 
 
-def _all(grads: Sequence[Any]) -> list[Any]:
+def _all(grads: Sequence[object]) -> list[Any]:
     """Gradients of all results; zeros for those that nobody reads."""
     known = next(g for g in grads if g is not None)
     return [prim.mul(known, 0.0) if g is None else g for g in grads]
 
 
-def _listed(results: Any) -> Sequence[Any]:
+def _listed(results: object) -> Sequence[Any]:
     """Results of a primitive, of which there may be one."""
     return results if isinstance(results, tuple) else (results,)
 
@@ -155,7 +157,9 @@ def _scattered(*pieces: Any, op: str, group: str, size: int, total: int) -> Any:
     return _together(group, lambda g: g.reduce_scatter(pieces, how, total), lambda: combine.alone(how, pieces))
 
 
-def _scattered_vjp(grads: Any, outs: Any, ins: Any, *, op: str, group: str, size: int, total: int) -> Any:
+def _scattered_vjp(
+    grads: Sequence[Any], outs: Sequence[Any], ins: Sequence[Any], *, op: str, group: str, size: int, total: int
+) -> Any:
     require(op in ("SUM", "AVG"), RuntimeError, f"reduce_scatter: {op} has no derivative; SUM and AVG have")
     found = _listed(prim.all_gather(grads[0], group=group, size=size))
     return [prim.div(g, float(total)) if op == "AVG" else g for g in found] * (len(ins) // size)
@@ -171,7 +175,7 @@ def _swapped(*pieces: Any, group: str, size: int) -> Any:
     return _together(group, run, lambda: tuple(p.copy() for p in pieces))
 
 
-def _swapped_vjp(grads: Any, outs: Any, ins: Any, *, group: str, size: int) -> Any:
+def _swapped_vjp(grads: Sequence[Any], outs: Sequence[Any], ins: Sequence[Any], *, group: str, size: int) -> Any:
     return _listed(prim.all_to_all(*_all(grads), group=group, size=size))
 
 

@@ -14,7 +14,7 @@ Group = dict[str, Any]
 class _Derived(Mapping[str, Any]):
     """One value computed from a parameter group, as a mapping with one entry."""
 
-    def __init__(self, name: str, group: Group, compute: Callable[[], Any]) -> None:
+    def __init__(self, name: str, group: Group, compute: Callable[[], object]) -> None:
         self._name = name
         self.group = group
         self._compute = compute

@@ -17,6 +17,7 @@ from tracecomp.optim.optimizer import Optimizer, Rates
 from tracecomp.optim.schedule import LRScheduler, spread
 
 Average = Callable[[Tensor, Tensor, Any], Tensor]
+ManyAverages = Callable[[list[Tensor], list[Tensor], Any], None]
 
 
 def get_swa_avg_fn() -> Average:
@@ -31,7 +32,7 @@ def get_ema_avg_fn(decay: float = 0.999) -> Average:
     return lambda average, value, count: average * decay + value * (1 - decay)
 
 
-def _multi(average: Average) -> Callable[[list[Tensor], list[Tensor], Any], None]:
+def _multi(average: Average) -> ManyAverages:
     def run(averages: list[Tensor], values: list[Tensor], count: object) -> None:
         with no_grad():
             for old, new in zip(averages, values, strict=True):
@@ -40,12 +41,12 @@ def _multi(average: Average) -> Callable[[list[Tensor], list[Tensor], Any], None
     return run
 
 
-def get_swa_multi_avg_fn() -> Callable[[list[Tensor], list[Tensor], Any], None]:
+def get_swa_multi_avg_fn() -> ManyAverages:
     """The running mean of lists of tensors, in place."""
     return _multi(get_swa_avg_fn())
 
 
-def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[[list[Tensor], list[Tensor], Any], None]:
+def get_ema_multi_avg_fn(decay: float = 0.999) -> ManyAverages:
     """The exponential moving average of lists of tensors, in place."""
     return _multi(get_ema_avg_fn(decay))
 
@@ -54,8 +55,8 @@ class AveragedModel(Module):
     """A copy of a model whose parameters are averages; ``use_buffers`` averages buffers too."""
 
     def __init__(
-        self, model: Module, device: Any = None, avg_fn: Average | None = None, multi_avg_fn: Any = None,
-        use_buffers: bool = False,
+        self, model: Module, device: object = None, avg_fn: Average | None = None,
+        multi_avg_fn: ManyAverages | None = None, use_buffers: bool = False,
     ) -> None:  # fmt: skip
         super().__init__()
         if avg_fn is not None and multi_avg_fn is not None:

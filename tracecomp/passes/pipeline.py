@@ -226,7 +226,7 @@ def _run_step(name: str, action: Run[State], state: State, form: _Form[State]) -
     except ScheduleError:
         # A record by hand that does not fit is the caller's mistake and no bug: no reproduction.
         raise  # what was handed in is at fault, not the step
-    except Exception as error:
+    except Exception as error:  # of any step: it is raised again, with a reproduction
         # The state before the step is what reproduces it.
         path = reproduction.write(name, form.script(name, state))
         where = f"pass {name} failed on graph {form.graph(state).name}"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tracecomp.eager.tensor import Tensor
+from tracecomp.record.pytree import Leaves
 
 Array = np.ndarray[Any, Any]
 
@@ -26,7 +27,7 @@ class Binding:
     ref: Any
 
 
-def read(binding: Binding, leaves: Sequence[Any]) -> Array:
+def read(binding: Binding, leaves: Leaves) -> Array:
     if binding.kind in ("memory", "place", "grad", "host", "size", "number"):
         return reader(binding)(leaves)
     found = tensor_of(binding, leaves)
@@ -50,11 +51,11 @@ def reader(binding: Binding) -> Callable[[Any], Array]:
     return lambda leaves: np.array(float(getattr(owner, key)))
 
 
-def _array(value: Any) -> Array:
+def _array(value: object) -> Array:
     return value._data if isinstance(value, Tensor) else np.asarray(value)
 
 
-def tensor_of(binding: Binding, leaves: Sequence[Any]) -> Any:
+def tensor_of(binding: Binding, leaves: Leaves) -> Any:
     """The tensor (or array, or number) behind an input."""
     if binding.kind == "argument":
         return leaves[binding.ref]

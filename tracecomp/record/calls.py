@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import operator
 import os
-from collections.abc import Callable, Iterator
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import (
     BuiltinFunctionType,
     FunctionType,
@@ -18,11 +19,25 @@ from typing import Any
 
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record.guards.ownership import is_module, is_program_class, is_program_code
-from tracecomp.record.guards.reads import CONTAINERS, Attribute, Entry, Member, Size, Slot, inherited
+from tracecomp.record.guards.reads import (
+    Attribute,
+    Cached,
+    Entry,
+    Held,
+    Member,
+    Referent,
+    Size,
+    Slot,
+    SomeStep,
+    inherited,
+)
 from tracecomp.record.guards.snapshots import PLAIN, plain_value, short
+from tracecomp.record.guards.visibility import is_container, is_foreign_function
 from tracecomp.record.outside import OWNERS, outside
 from tracecomp.record.watching import Watching
 
+_PACKAGE = __name__.partition(".")[0]
+_CACHED = type(functools.lru_cache(len))
 _BLIND = (isinstance, issubclass, type, id, callable, super, object, property, staticmethod, classmethod)
 """Functions that look at no contents of what they are given."""
 
@@ -38,13 +53,13 @@ _LOOKS = frozenset({"setdefault", "pop", "popleft", "popitem"})
 """Those of them that also tell what was there."""
 
 
-def called(observer: Watching, callee: object, args: list[Any], kwargs: dict[str, Any]) -> None:
+def called(observer: Watching, callee: object, args: list[object], kwargs: dict[str, object]) -> None:
     """The program calls something."""
     name, owner, rest = _method(callee, args)
-    if name is not None and isinstance(owner, CONTAINERS):
+    if name is not None and is_container(owner):
         _container_method(observer, name, owner, rest, kwargs)
         return
-    if _is_programs(callee.__func__ if isinstance(callee, MethodType) else callee):
+    if is_programs(callee.__func__ if isinstance(callee, MethodType) else callee):
         return
     special = _SPECIAL.get(callee) if isinstance(callee, BuiltinFunctionType | type | FunctionType) else None
     if special is not None:
@@ -61,12 +76,14 @@ def called(observer: Watching, callee: object, args: list[Any], kwargs: dict[str
     _opaque(observer, callee, owner, args, kwargs)
 
 
-def _is_programs(fn: object) -> bool:
+def is_programs(fn: object) -> bool:
     """Whether this is a function whose instructions are seen themselves."""
     return isinstance(fn, FunctionType) and is_program_code(fn.__code__, fn.__globals__)
 
 
-def _opaque(observer: Watching, callee: Any, owner: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
+def _opaque(
+    observer: Watching, callee: Any, owner: object, args: Sequence[object], kwargs: Mapping[str, object]
+) -> None:
     """A call of code that is not looked into."""
     if callee in _BLIND if isinstance(callee, type | BuiltinFunctionType) else False:
         return
@@ -76,14 +93,66 @@ def _opaque(observer: Watching, callee: Any, owner: Any, args: list[Any], kwargs
         return
     if isinstance(callee, type) and is_program_class(callee):
         return
-    if isinstance(callee, functools.partial):
-        _partial(observer, callee)
-    if is_module(callee) and _is_programs(getattr(type(callee), "forward", None)):
+    if is_foreign_function(callee):
+        observer.recorder.refuse_here(f"calls {callee.__module__}.{callee.__name__}, a library's machine code")
+        return
+    if hasattr(callee, "is_effect"):
+        return  # made again after the graph, with what it reads
+    if isinstance(getattr(callee, "__func__", callee), _CACHED):
+        _cached(observer, callee, args, kwargs)
+        return
+    _what_is_called(observer, callee, owner)
+    if is_module(callee) and is_programs(getattr(type(callee), "forward", None)):
         return
     for value in (*args, *kwargs.values()):
         if not isinstance(value, (*PLAIN, Tensor)):
             observer.consume(value)
             stream(observer, value)
+
+
+def _what_is_called(observer: Watching, callee: Any, owner: Any) -> None:
+    """What code that is not looked into reads of the object it belongs to."""
+    if isinstance(callee, functools.partial):
+        _partial(observer, callee)
+    elif isinstance(callee, weakref.ref):
+        _stands_for(observer, callee, Referent(None))
+    elif isinstance(callee, MethodType):
+        observer.consume(callee.__self__)
+    elif isinstance(callee, FunctionType):
+        _closure(observer, callee)
+    else:
+        observer.consume(owner if isinstance(callee, BuiltinFunctionType) else callee)
+
+
+def _stands_for(observer: Watching, callee: Any, step: SomeStep) -> None:
+    """The program calls an object that was there before for what it holds."""
+    if id(callee) not in observer.made:
+        where = f"what {getattr(callee, '__name__', short(callee))} gives"
+        observer.step(observer.reads.root(callee, where), step, step.fetch(callee), where)
+
+
+def _cached(observer: Watching, callee: Any, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
+    """A call of a function with a cache: reads of what it computes do not matter while the cache has that."""
+    if isinstance(callee, MethodType):
+        args, callee = [callee.__self__, *args], callee.__func__
+    given = [plain_value(x) for x in (*args, *kwargs.values())]
+    if all(isinstance(x, PLAIN) or id(x) in observer.known for x in given) and all(map(is_key, given)):
+        _stands_for(
+            observer, callee, Cached((tuple(given[: len(args)]), tuple(zip(kwargs, given[len(args) :], strict=True))))
+        )
+
+
+def _closure(observer: Watching, callee: FunctionType) -> None:
+    """What a function of Python's own library keeps between calls, such as those that dispatch by class."""
+    if callee.__module__.startswith(_PACKAGE) or id(callee) in observer.made:
+        return
+    for name, cell in zip(callee.__code__.co_freevars, callee.__closure__ or (), strict=True):
+        step = Held(name)
+        held = step.fetch(cell)
+        observer.step(observer.reads.root(cell, f"closure variable {name}"), step, held, f"closure variable {name}")
+        if isinstance(held, FunctionType) and held is not callee and not is_programs(held):
+            _closure(observer, held)
+        observer.contents(held)
 
 
 def _partial(observer: Watching, callee: Any) -> None:
@@ -106,7 +175,7 @@ def called_by_library(observer: Watching, callee: object, owner: object) -> None
         observer.recorder.refuse_here(f"calls {name}, which gives or does something else at every call")
 
 
-def _method(callee: object, args: list[Any]) -> tuple[str | None, Any, list[Any]]:
+def _method(callee: object, args: list[object]) -> tuple[str | None, Any, list[Any]]:
     """Name, owner and arguments of a method of a builtin class."""
     if isinstance(callee, MethodDescriptorType | WrapperDescriptorType) and args:
         return callee.__name__, args[0], args[1:]
@@ -116,7 +185,9 @@ def _method(callee: object, args: list[Any]) -> tuple[str | None, Any, list[Any]
     return None, None, args
 
 
-def _container_method(observer: Watching, name: str, owner: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
+def _container_method(
+    observer: Watching, name: str, owner: object, args: Sequence[object], kwargs: Mapping[str, object]
+) -> None:
     for value in (*args, *kwargs.values()):
         if not isinstance(value, (*PLAIN, Tensor)) and name not in ("append", "insert", "__setitem__", "appendleft"):
             iterated(observer, value)
@@ -139,11 +210,11 @@ def _container_method(observer: Watching, name: str, owner: Any, args: list[Any]
         observer.contents(owner)
 
 
-def _make(name: str, kwargs: dict[str, Any], owner: object, *args: Any) -> None:
+def _make(name: str, kwargs: Mapping[str, object], owner: object, *args: Any) -> None:
     getattr(owner, name)(*args, **kwargs)
 
 
-def _look(observer: Watching, name: str, owner: Any, args: list[Any]) -> None:
+def _look(observer: Watching, name: str, owner: object, args: Sequence[object]) -> None:
     """What a method that changes a container tells of it first."""
     if id(owner) in observer.changed or name == "popitem":
         observer.contents(owner)
@@ -156,14 +227,14 @@ def _look(observer: Watching, name: str, owner: Any, args: list[Any]) -> None:
         size(observer, owner) if not owner else None
 
 
-def _environment(observer: Watching, name: str, args: list[Any]) -> None:
+def _environment(observer: Watching, name: str, args: Sequence[object]) -> None:
     if name in ("get", "__getitem__", "__contains__") and args:
         observer.item(os.environ, args[0])
     else:
         observer.recorder.refuse_here(f"calls os.environ.{name}")
 
 
-def member(observer: Watching, owner: Any, key: Any) -> None:
+def member(observer: Watching, owner: object, key: object) -> None:
     """The program asks whether a container holds something."""
     read = observer.known.get(id(owner))
     if read is None:
@@ -178,40 +249,40 @@ def member(observer: Watching, owner: Any, key: Any) -> None:
         observer.contents(owner)
 
 
-def size(observer: Watching, owner: Any) -> None:
+def size(observer: Watching, owner: object) -> None:
     """The program asks how long a container is."""
     read = observer.known.get(id(owner))
-    if read is None or not isinstance(owner, CONTAINERS):
-        return
-    if id(owner) in observer.changed:
+    if read is None or not is_container(owner):
+        observer.consume_state(owner)
+    elif id(owner) in observer.changed:
         observer.contents(owner)
     else:
-        step = Size()
+        step = Size(None)
         observer.step(read, step, step.fetch(owner), f"the length of {read.where}")
 
 
-def iterated(observer: Watching, value: Any) -> None:
+def iterated(observer: Watching, value: object) -> None:
     """The program goes through a container."""
-    if isinstance(value, CONTAINERS):
+    if is_container(value):
         observer.contents(value)
     else:
         observer.consume(value)
         stream(observer, value)
 
 
-def stream(observer: Watching, value: Any) -> None:
+def stream(observer: Watching, value: object) -> None:
     """Refuse to take from an iterator that was there before the call."""
     if isinstance(value, Iterator) and id(value) in observer.known:
         observer.recorder.refuse_here(f"takes from a {type(value).__name__} that was there before the call")
 
 
-def set_attribute(observer: Watching, owner: Any, name: str, value: Any) -> None:
+def set_attribute(observer: Watching, owner: object, name: str, value: object) -> None:
     """The program sets an attribute."""
     if isinstance(owner, Tensor) or id(owner) not in observer.known:
         return
     kind = type(owner)
     setter = inherited(kind, "__setattr__")
-    if _is_programs(setter):
+    if is_programs(setter):
         return
     stored = inherited(kind, name)
     if isinstance(stored, property):
@@ -220,18 +291,18 @@ def set_attribute(observer: Watching, owner: Any, name: str, value: Any) -> None
     observer.change(owner, step, setattr, name, value)
 
 
-def delete_attribute(observer: Watching, owner: Any, name: str) -> None:
+def delete_attribute(observer: Watching, owner: object, name: str) -> None:
     """The program deletes an attribute."""
     if not isinstance(owner, Tensor):
         observer.change(owner, Attribute(name), delattr, name)
 
 
-def set_item(observer: Watching, owner: Any, key: Any, value: Any) -> None:
+def set_item(observer: Watching, owner: object, key: object, value: object) -> None:
     """The program sets an element."""
     if isinstance(owner, Tensor) or id(owner) not in observer.known:
         return
     setter = inherited(type(owner), "__setitem__")
-    if _is_programs(setter):
+    if is_programs(setter):
         return
     key = plain_value(key)
     written = Entry(key) if isinstance(owner, dict) and is_key(key) else None
@@ -247,33 +318,33 @@ def is_key(key: object) -> bool:
     return True
 
 
-def _getattr(observer: Watching, args: list[Any], kwargs: dict[str, Any]) -> None:
+def _getattr(observer: Watching, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
     if len(args) > 1 and isinstance(args[1], str):
         observer.attribute(args[0], args[1])
 
 
-def _setattr(observer: Watching, args: list[Any], kwargs: dict[str, Any]) -> None:
+def _setattr(observer: Watching, args: list[Any], kwargs: Mapping[str, object]) -> None:
     set_attribute(observer, args[0], args[1], args[2])
 
 
-def _delattr(observer: Watching, args: list[Any], kwargs: dict[str, Any]) -> None:
+def _delattr(observer: Watching, args: list[Any], kwargs: Mapping[str, object]) -> None:
     delete_attribute(observer, args[0], args[1])
 
 
-def _len(observer: Watching, args: list[Any], kwargs: dict[str, Any]) -> None:
+def _len(observer: Watching, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
     size(observer, args[0])
 
 
-def _next(observer: Watching, args: list[Any], kwargs: dict[str, Any]) -> None:
+def _next(observer: Watching, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
     stream(observer, args[0])
 
 
-def _getenv(observer: Watching, args: list[Any], kwargs: dict[str, Any]) -> None:
+def _getenv(observer: Watching, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
     observer.reach(os.environ, observer.reads.root(os.environ, "os.environ"))
     observer.item(os.environ, args[0] if args else kwargs["key"])
 
 
-def _print(observer: Watching, args: list[Any], kwargs: dict[str, Any]) -> None:
+def _print(observer: Watching, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
     observer.printed(args, kwargs)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import partial
 from types import FunctionType, MethodType
 from typing import Any
 
@@ -19,7 +20,7 @@ from tracecomp.record.guards.guards import Guards
 from tracecomp.record.guards.ownership import is_module
 from tracecomp.record.guards.slots import StateSlot
 from tracecomp.record.observer import Observer
-from tracecomp.record.pytree import direct, flatten_call, paths
+from tracecomp.record.pytree import Leaves, direct, flatten_call, paths
 from tracecomp.record.recorder import Recorder
 from tracecomp.record.recording import Recording
 from tracecomp.record.shared_memory import find_shared, mergeable
@@ -49,7 +50,7 @@ def target_of(fn: Any) -> tuple[FunctionType, tuple[Any, ...]] | None:
 
 
 def record(
-    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], name: str, strict: bool = True,
+    fn: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, object], name: str, strict: bool = True,
     derive: bool = True, places: Sequence[StateSlot] = (), follow: bool = False, varying: Varying | None = None,
     numbers: Set[int] = frozenset(), shared: Sequence[Binding] = (),
 ) -> tuple[Any, Recording | Refusal]:  # fmt: skip
@@ -68,7 +69,7 @@ def record(
     target = target_of(fn)
     observer = Observer(recorder, guards.reads, None if target is None else target[0].__code__)
 
-    def on_module(module: Any) -> None:
+    def on_module(module: object) -> None:
         guards.modules.add_module(module)
         observer.module(module)
 
@@ -83,27 +84,35 @@ def record(
         given = _bind_numbers(recorder, args, kwargs, numbers, where)
         result = observer.call(fn, *given)
         del given  # followed numbers are looked for below
-        if recorder.stopped is not None:
-            if strict:  # the program has caught the refusal
-                raise CaptureError(recorder.stopped)
-            return plain(result), Refusal(recorder.stopped, recorder.blamed)
-        recorder.strict = True  # what is refused from here on is caught below
-        try:
-            recording = Finish(recorder, guards, leaves, result, observer).recording(derive)
-        except CaptureError as refused:
-            if strict:
-                raise
-            return plain(result), Refusal(str(refused), recorder.blamed)
+        finish = partial(Finish, recorder, guards, leaves, result, observer)
+        recording = _finished(recorder, strict, derive, finish)
+        del finish  # no other name for the result, whose followed numbers are looked for below
         result = plain(result)
-        put_plain(recorder.effects, (args, kwargs))
-        recording.unsettled = recording.unsettled or _fill_in(recorder, places)
-        recording.blamed = recorder.blamed
+        if isinstance(recording, Recording):
+            put_plain(recorder.effects, (args, kwargs))
+            recording.unsettled = recording.unsettled or _fill_in(recorder, places)
+            recording.blamed = recorder.blamed
         return result, recording
     finally:
         modes.recorder = None
         put_plain(recorder.effects, (args, kwargs))
         recorder.forget()
         _fill_in(recorder, places)
+
+
+def _finished(recorder: Recorder, strict: bool, derive: bool, finish: Callable[[], Finish]) -> Recording | Refusal:
+    """The recording of a call that has returned, or why there is none; CaptureError then, if ``strict``."""
+    if recorder.stopped is not None:
+        if strict:  # the program has caught the refusal
+            raise CaptureError(recorder.stopped)
+        return Refusal(recorder.stopped, recorder.blamed)
+    recorder.strict = True  # what is refused from here on is caught below
+    try:
+        return finish().recording(derive)
+    except CaptureError as refused:
+        if strict:
+            raise
+        return Refusal(str(refused), recorder.blamed)
 
 
 def _fill_in(recorder: Recorder, places: Sequence[StateSlot]) -> str | None:
@@ -116,7 +125,7 @@ def _fill_in(recorder: Recorder, places: Sequence[StateSlot]) -> str | None:
 
 
 def _bind_numbers(
-    recorder: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any], numbers: Set[int], where: Sequence[str]
+    recorder: Recorder, args: tuple[object, ...], kwargs: Mapping[str, object], numbers: Set[int], where: Sequence[str]
 ) -> tuple[list[Any], dict[str, Any]]:
     """The arguments of the call, with what is followed in place of ``numbers``."""
     by_position, by_name = list(args), dict(kwargs)
@@ -127,7 +136,7 @@ def _bind_numbers(
     return by_position, by_name
 
 
-def _bind_memories(recorder: Recorder, leaves: Sequence[Any], shared: Sequence[Binding]) -> None:
+def _bind_memories(recorder: Recorder, leaves: Leaves, shared: Sequence[Binding]) -> None:
     """Make inputs of the memory that several arguments or captured tensors share."""
     candidates: dict[int, tuple[Binding, Any]] = {}
     for b in shared:
@@ -139,7 +148,7 @@ def _bind_memories(recorder: Recorder, leaves: Sequence[Any], shared: Sequence[B
         recorder.bind_memory(memory, [candidates[k][1] for k in keys], leaves)
 
 
-def bind_arguments(recorder: Recorder, leaves: Sequence[Any], where: Sequence[str]) -> None:
+def bind_arguments(recorder: Recorder, leaves: Leaves, where: Sequence[str]) -> None:
     """Make inputs of tensor and array arguments."""
     for i, leaf in enumerate(leaves):
         if isinstance(leaf, Tensor) and id(leaf) not in recorder.arguments:

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from tracecomp.eager.tensor import Tensor
+from tracecomp.record.pytree import Leaves
 from tracecomp.record.size_range import Conditions
 from tracecomp.record.traced_value import GradSlot
+
+
+class OptimizerLike(Protocol):
+    """What a recording reads of an optimizer."""
+
+    @property
+    def state(self) -> Mapping[Any, Any]:
+        """What it keeps for each parameter."""
+
+    @property
+    def param_groups(self) -> Sequence[Mapping[str, Any]]:
+        """The parameters with their options."""
 
 
 class RecordingContext(Protocol):
@@ -20,7 +33,7 @@ class RecordingContext(Protocol):
     def conditions(self) -> Conditions:
         """The sizes for which the recording holds."""
 
-    def observe(self, t: Tensor, seen: Any) -> None:
+    def observe(self, t: Tensor, seen: object) -> None:
         """Note that Python saw the value of ``t``."""
 
     def note_number(self, number: Any) -> None:
@@ -33,7 +46,7 @@ class RecordingContext(Protocol):
 class Met(Protocol):
     """What a recorder has met at the end of a call, which guards take over."""
 
-    leaves: Sequence[Any]
+    leaves: Leaves
     arguments: dict[int, Tensor]
     state: dict[int, Tensor]
     flags: dict[int, tuple[Tensor, bool]]
@@ -41,5 +54,5 @@ class Met(Protocol):
     names: dict[int, str]
     watched: dict[tuple[int, str], tuple[Any, str]]
     modules: dict[int, Any]
-    optimizers: dict[int, Any]
+    optimizers: dict[int, OptimizerLike]
     grads: dict[int, GradSlot]

@@ -25,7 +25,7 @@ from tracecomp.record.guards.memory import MemoryGuard, overlap, shows_elements_
 from tracecomp.record.guards.reads import attributes_of
 from tracecomp.record.guards.snapshots import PLAIN
 from tracecomp.record.observer import Observer
-from tracecomp.record.pytree import flatten, unflatten
+from tracecomp.record.pytree import Leaves, flatten, unflatten
 from tracecomp.record.recorder import Recorder
 from tracecomp.record.recording import Rebased, Rebound, Recording, Repeated, SeenValue, Sizes, Split
 from tracecomp.record.results import Followed, Found, Held, Passed, Plain, Result, Results
@@ -35,7 +35,7 @@ from tracecomp.record.symbolic.sym_scalar import SymScalar
 KINDS = ("argument", "state", "memory", "place", "grad", "host", "size", "number")
 
 
-def plain(result: Any) -> Any:
+def plain(result: object) -> Any:
     """``result`` with plain numbers in place of followed ones."""
     leaves: list[Any] = []
     structure = flatten(result, leaves)
@@ -47,9 +47,7 @@ def plain(result: Any) -> Any:
 class Finish:
     """Turns what a recorder holds at the end of a call into a Recording."""
 
-    def __init__(
-        self, recorder: Recorder, guards: Guards, leaves: Sequence[Any], result: Any, observer: Observer
-    ) -> None:
+    def __init__(self, recorder: Recorder, guards: Guards, leaves: Leaves, result: object, observer: Observer) -> None:
         self.recorder = recorder
         self.guards = guards
         self.leaves = leaves
@@ -206,7 +204,7 @@ class Finish:
         kept: list[Any] = []
         return effect, flatten(effect.args, kept, self._is_outside), kept
 
-    def _made_objects(self, leaves: Sequence[Any]) -> str | None:
+    def _made_objects(self, leaves: Leaves) -> str | None:
         """Says so when the call leaves an object behind that every call would have to make anew."""
         for x in leaves:
             if isinstance(x, (Tensor, *PLAIN, type, FunctionType, tuple, np.ndarray, SymScalar, SymInt)):
@@ -217,7 +215,7 @@ class Finish:
                 return f"returns an object of class {type(x).__name__} that is made in the call."
         return None
 
-    def _is_outside(self, value: Any) -> bool:
+    def _is_outside(self, value: object) -> bool:
         """Whether a list or dict was there before the call: a later call means the one that is there then."""
         return isinstance(value, list | dict) and id(value) in self.observer.known
 
@@ -352,6 +350,9 @@ class Finish:
         for t in recorder.merged():
             if t.grad_fn is not None:
                 return "leaves gradient history in memory that several inputs share. Detach what is written into it."
+        for key, t in recorder.outside.items():  # views and aliases of what is an input
+            if key not in recorder.initial and t.grad_fn is not None and t.grad_fn.number >= recorder.started:
+                return "leaves gradient history in a view of a tensor from outside. Detach what is written into it."
         return None
 
     # ---- derivative

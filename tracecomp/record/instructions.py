@@ -74,7 +74,7 @@ def _program(*names: str) -> Callable[[Handler], Handler]:
     return add
 
 
-def _made(observer: Watching, frame: FrameType, _: Any) -> None:
+def _made(observer: Watching, frame: FrameType, _: object) -> None:
     """A function was made by the instruction before."""
     fn = peek(frame, 1)
     observer.made[id(fn)] = fn
@@ -146,7 +146,7 @@ def _truth(observer: Watching, frame: FrameType, _: object) -> None:
 
 
 @_program("FORMAT_VALUE", "MATCH_KEYS", "MATCH_CLASS")
-def _shown(observer: Watching, frame: FrameType, _: Any) -> None:
+def _shown(observer: Watching, frame: FrameType, _: object) -> None:
     observer.consume(peek(frame, 1))
     observer.consume(peek(frame, 2))
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
+import threading
 import traceback
 import warnings
 from collections import deque
@@ -34,7 +35,6 @@ from tracecomp.record.guards.ownership import (
     is_program_file,
 )
 from tracecomp.record.guards.reads import (
-    CONTAINERS,
     All,
     Attribute,
     Element,
@@ -47,12 +47,13 @@ from tracecomp.record.guards.reads import (
     Reads,
     Slot,
     Snapshot,
-    Step,
+    SomeStep,
     attributes_of,
     everything,
     inherited,
 )
 from tracecomp.record.guards.snapshots import MISSING, PLAIN, plain_value, short
+from tracecomp.record.guards.visibility import is_container, is_hidden, keeps_state
 from tracecomp.record.instructions import LIBRARY, PROGRAM, Handlers
 from tracecomp.record.pytree import opened
 from tracecomp.record.recorder import Recorder
@@ -96,7 +97,7 @@ class Observer:
 
     # ---- functions
 
-    def start(self, fn: object, args: tuple[object, ...], kwargs: dict[str, Any]) -> None:
+    def start(self, fn: object, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
         """Make what is compiled known before it is called, and what it is given."""
         given = Read(None, None, (args, kwargs), "arguments")
         given.is_given = True
@@ -145,7 +146,7 @@ class Observer:
 
     def _handlers_of(self, frame: FrameType) -> Handlers | None:
         code = frame.f_code
-        if is_program_code(code, frame.f_globals):
+        if is_program_code(code, frame.f_globals) and code.co_name != "<module>":  # which is being imported
             return Handlers.of(code, PROGRAM)
         return Handlers.of(code, LIBRARY) if is_user_file(code.co_filename) and self._sees_stacks else None
 
@@ -223,9 +224,12 @@ class Observer:
 
     # ---- reads
 
-    def step(self, owner: Read, step: Step, value: object, where: str) -> None:
+    def step(self, owner: Read, step: SomeStep, value: object, where: str) -> None:
         """Note that the program found ``value`` one step from ``owner``."""
         if owner.is_given:
+            return
+        if value is not MISSING and id(owner.value) in self.recorder.stepped:
+            self.recorder.refuse_here(f"reads {where} after a schedule's step")
             return
         place = step.place(owner.value, where)
         if place is not None and place.id in self.reads.places:
@@ -255,6 +259,7 @@ class Observer:
         self._alive.append(value)  # so that no other object has its identity
         if isinstance(value, type):
             self._know_class(value)
+            self._know_class(type(value))
         elif is_module(value):
             for module in value.modules():
                 self.recorder.module_ran(module)
@@ -264,7 +269,7 @@ class Observer:
     def _know_class(self, kind: type) -> None:
         if any(is_program_class(k) for k in kind.__mro__) and id(kind) not in self.reads.classes:
             read = self.reads.classes[id(kind)] = self.reads.root(kind, f"class {kind.__name__}")
-            step = Methods()
+            step = Methods(None)
             read.child(step, step.fetch(kind), f"a method of {kind.__name__}")
 
     def module(self, module: object) -> None:
@@ -309,8 +314,10 @@ class Observer:
         # Where Python would look: the class decides whether a descriptor
         # answers before the object's own dictionary does.
         kind = owner if isinstance(owner, type) else type(owner)
-        stored = self._inherited(kind, name)
+        stored = self._inherited(kind, name, missing=kind is owner)
         read = self.known.get(id(owner))
+        if isinstance(owner, type) and type(owner) is not type and (stored is MISSING or hasattr(stored, "__set__")):
+            self._inherited(type(owner), name)
         if read is None or isinstance(owner, type):
             return
         own = attributes_of(owner)
@@ -319,24 +326,29 @@ class Observer:
             self._part_of_module(owner, name)
             return
         where = f"attribute of {type(owner).__name__}: {name}"
-        # Data descriptors go before the dictionary. A property runs the program's own code, which is observed itself.
+        # Data descriptors go before the dictionary. A property of the program runs code that is observed itself.
+        if isinstance(stored, property) and keeps_state(owner) and not calls.is_programs(stored.fget):
+            self.consume(owner)
         if hasattr(type(stored), "__set__"):
             if not isinstance(stored, property) and not is_program_class(type(stored)):
-                step: Step = Slot(name)
+                step: SomeStep = Slot(name)
                 self.step(read, step, step.fetch(owner), where)
             return
         # A name that is missing is guarded as well: it may be there at the next call.
         if name in own or type(owner).__dictoffset__:
             self.step(read, Attribute(name), own.get(name, MISSING), where)
+        if isinstance(owner, threading.local):  # has other attributes in each thread
+            step = Slot(name)
+            self.step(read, step, step.fetch(owner), where)
 
-    def _inherited(self, kind: type, name: str) -> Any:
-        """What a class has under a name; a read, where the program's own classes are concerned."""
+    def _inherited(self, kind: type, name: str, missing: bool = False) -> Any:
+        """What a class has under a name; a read, where the program's own classes are concerned, ``missing`` too."""
         stored = inherited(kind, name)
         read = self.reads.classes.get(id(kind))
         if read is None and any(is_program_class(k) for k in kind.__mro__):
             self._know_class(kind)
             read = self.reads.classes.get(id(kind))
-        if read is not None and stored is not MISSING and not callable(stored):
+        if read is not None and not callable(stored) and (missing or stored is not MISSING):
             self.step(read, Inherited(name), stored, f"attribute of class {kind.__name__}: {name}")
         return stored
 
@@ -364,17 +376,23 @@ class Observer:
             self.step(read, Element(key), owner.get(key, MISSING), item_of(read, key))
         else:
             self.contents(owner)
+            self.consume_state(owner)
+
+    def consume_state(self, owner: object) -> None:
+        """The program used, as a container, an object of this package that has attributes to go by."""
+        if id(owner) in self.known and keeps_state(owner):
+            self.consume(owner)
 
     def contents(self, value: object) -> None:
         """The program read all elements of a container."""
         read = self.known.get(id(value))
-        if read is None or not isinstance(value, CONTAINERS):
+        if read is None or not is_container(value):
             return
         if read.is_given and isinstance(value, np.ndarray):
             self.reads.array_lines.add(self.recorder.line())
         before = self.changed.get(id(value), MISSING)
-        self.step(read, All(), everything(value) if before is MISSING else before, read.where)
-        if read.is_given or isinstance(value, np.ndarray | set | frozenset):
+        self.step(read, All(None), everything(value) if before is MISSING else before, read.where)
+        if read.is_given:
             return
         for step, item in _parts(value) if before is MISSING else ():
             if not isinstance(item, PLAIN):
@@ -390,16 +408,18 @@ class Observer:
                         self.consume(item, depth - 1)
             return
         self.contents(value)
-        if isinstance(value, CONTAINERS):
-            parts = () if isinstance(value, np.ndarray) else value  # of no dimension, too
-            items: Sequence[Any] = list(parts.values()) if isinstance(parts, dict) else list(parts)
-        elif is_opened(type(value)):
+        if is_container(value):
+            parts: Any = () if isinstance(value, np.ndarray) else value  # of no dimension, too
+            items: Sequence[Any] = list(parts.values()) if isinstance(parts, Mapping) else list(parts)
+        elif is_opened(type(value)) or keeps_state(value):
             read.pin()
             for name in list(attributes_of(value)):
                 self.attribute(value, name)
             items = list(attributes_of(value).values())
         else:
             items = ()
+            if is_hidden(value):
+                self.recorder.refuse_here(f"uses a {type(value).__name__}, whose state cannot be seen")
         for item in items:
             if not isinstance(item, (*PLAIN, Tensor)):
                 self.consume(item, depth - 1)
@@ -412,7 +432,7 @@ class Observer:
 
     # ---- changes
 
-    def change(self, owner: object, written: Step | None, apply: Callable[..., object], *args: Any) -> None:
+    def change(self, owner: object, written: SomeStep | None, apply: Callable[..., object], *args: Any) -> None:
         """Note an effect on an object that was there before: every call makes ``apply(owner, *args)``.
 
         ``written`` is the step to what it sets; without one the contents as a whole change.
@@ -425,7 +445,7 @@ class Observer:
             if place is not None and place.id in self.reads.places:
                 return
             self.written.add((id(owner), written.same()))
-        if isinstance(owner, CONTAINERS):
+        if is_container(owner):
             self.changed.setdefault(id(owner), everything(owner))
         for value in args:
             self._check_repeatable(value)
@@ -439,7 +459,7 @@ class Observer:
             self.known.setdefault(id(cell), read)
             self.change(cell, Held(name), _set_cell, value)
 
-    def printed(self, args: Sequence[object], kwargs: dict[str, Any]) -> None:
+    def printed(self, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
         """The program prints; so does every call."""
         for value in (*args, *kwargs.values()):
             self.consume(value)
@@ -498,12 +518,14 @@ def _is_library(module: ModuleType) -> bool:
     return module.__name__ != "__main__" and not (isinstance(name, str) and is_program_file(name))
 
 
-def _parts(value: Any) -> list[tuple[Step, Any]]:
+def _parts(value: Any) -> list[tuple[SomeStep, Any]]:
     """What a container or dataclass holds, with the steps to it."""
     if isinstance(value, dict):
         return [(Entry(key), item) for key, item in value.items()]
     if isinstance(value, list | tuple | deque):
         return [(Element(n), item) for n, item in enumerate(value)]
+    if is_container(value):
+        return []
     return [(Attribute(f.name), getattr(value, f.name)) for f in dataclasses.fields(value)]
 
 

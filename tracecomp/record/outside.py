@@ -27,7 +27,8 @@ MODULES = frozenset({
 NAMES = frozenset({
     "builtins.open", "builtins.input", "os.urandom", "numpy.random.default_rng", "os.walk", "os.makedirs", "os.popen",
     "posixpath.realpath", "posixpath.expanduser", "posixpath.expandvars", "posixpath.ismount", "posixpath.lexists",
-    "posixpath.islink", "posixpath.abspath",
+    "posixpath.islink", "posixpath.abspath", "decimal.getcontext", "_decimal.getcontext", "decimal.localcontext",
+    "tracecomp.eager.rng.initial_seed", "tracecomp.eager.rng.seed", "tracecomp.runtime.threads.get_num_threads",
 })  # fmt: skip
 
 PURE = frozenset({

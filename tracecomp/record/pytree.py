@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
 
 LEAF = "*"
 _MAPPINGS = (dict, OrderedDict, defaultdict)
 _leaf_kinds: set[type] = set()  # types found to be leaves, to answer for them at once
 
 
-Leaves = Sequence[Any]
+Leaves: TypeAlias = Sequence[object]
 """What a call was given, in the order of ``flatten``: whatever a program passes."""
 
 
-def flatten(value: Any, leaves: list[Any], is_leaf: Callable[[Any], bool] | None = None) -> Any:
+def flatten(value: Any, leaves: list[object], is_leaf: Callable[[Any], bool] | None = None) -> Any:
     """Append the leaves of ``value`` to ``leaves``; the structure, which compares equal for like values.
 
     Tuples, lists, dicts, named tuples, dataclasses, and tensors that consist of others (``__tensor_flatten__``, as in
@@ -56,7 +56,7 @@ def opened(kind: type) -> bool:
     return kind in (tuple, list, *_MAPPINGS) or (issubclass(kind, tuple) and hasattr(kind, "_fields"))
 
 
-def flatten_call(args: tuple[object, ...], kwargs: dict[str, Any]) -> tuple[Any, Sequence[Any]]:
+def flatten_call(args: tuple[object, ...], kwargs: Mapping[str, object]) -> tuple[Any, Sequence[Any]]:
     """Structure and leaves of the arguments of a call."""
     if not kwargs:
         for a in args:
@@ -68,7 +68,7 @@ def flatten_call(args: tuple[object, ...], kwargs: dict[str, Any]) -> tuple[Any,
     return flatten((args, kwargs), leaves), leaves
 
 
-def direct(args: tuple[object, ...], kwargs: dict[str, Any]) -> dict[int, int | str]:
+def direct(args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[int, int | str]:
     """The arguments of a call that are leaves themselves: leaf number to position or keyword."""
     found: dict[int, int | str] = {}
     leaves: list[Any] = []
@@ -86,7 +86,7 @@ def flat_call(count: int) -> Any:
     return (tuple, (tuple, *(LEAF,) * count), (dict, ()))
 
 
-def unflatten(structure: object, leaves: Sequence[object]) -> Any:
+def unflatten(structure: object, leaves: Leaves) -> Any:
     """The value that ``flatten`` took apart, with ``leaves`` in it."""
     return _build(structure, iter(leaves))
 

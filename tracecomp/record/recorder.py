@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import FrameType
 from typing import Any, cast
@@ -25,8 +25,10 @@ from tracecomp.ir.graph import Graph, Origin, Value
 from tracecomp.ir.op import Op
 from tracecomp.ir.types import TensorType, float64, from_numpy_dtype
 from tracecomp.ops.autodiff import Sym, scalar_of
+from tracecomp.record.context import OptimizerLike
 from tracecomp.record.effects import Effect
 from tracecomp.record.guards.slots import StateSlot
+from tracecomp.record.pytree import Leaves
 from tracecomp.record.shared_memory import SharedMemory, views
 from tracecomp.record.size_range import Conditions
 from tracecomp.record.symbolic.sizes import Holder, Sizes, Varying
@@ -61,7 +63,7 @@ class Recorder:
         self.hosts: dict[tuple[int, str], tuple[Any, str, Tensor]] = {}
         self.host_values: dict[tuple[int, str], float] = {}
         self.effects: list[Effect] = []
-        self.leaves: Sequence[Any] = ()
+        self.leaves: Leaves = ()
         self.running: FrameType | None = None  # of the function that is compiled
         self.blamed: set[int] = set()  # its lines that cannot be recorded
         self.quiet = False  # what asks for values now does so only to print them, which every call repeats
@@ -69,7 +71,7 @@ class Recorder:
         self.watched: dict[tuple[int, str], tuple[Any, str]] = {}
         self.predicates: list[Predicate] = []
         self.modules: dict[int, Any] = {}
-        self.optimizers: dict[int, Any] = {}
+        self.optimizers: dict[int, OptimizerLike] = {}
         self.names: dict[int, str] = {}
         self.on_module: Callable[[Any], None] = lambda module: None
         self.made: list[tuple[weakref.ref[Tensor], Source | None, int]] = []
@@ -84,7 +86,7 @@ class Recorder:
 
     # ---- called by the tensor layer
 
-    def node(self, op: Op, operands: tuple[Any, ...], attrs: dict[str, Any], outs: list[Tensor]) -> None:
+    def node(self, op: Op, operands: tuple[Any, ...], attrs: dict[str, object], outs: list[Tensor]) -> None:
         """Note that ``op`` made ``outs`` from ``operands``."""
         here = self.graph.here = self.backward_of or Origin(user_source(), modes.scopes)
         dtype = next((x.dtype for x in reversed(operands) if isinstance(x, Tensor)), None)
@@ -129,7 +131,7 @@ class Recorder:
             value = self.graph.add_input(kind, f"c{len(self.graph.inputs)}", "constant", array.copy())
         self._made(t, value, None, user_source())
 
-    def observe(self, t: Tensor, seen: Any) -> None:
+    def observe(self, t: Tensor, seen: object) -> None:
         """Note that Python saw the value of ``t``: nested lists, or its one element."""
         if t._data.ndim and not isinstance(seen, list):
             t = t.detach().reshape(())
@@ -197,7 +199,7 @@ class Recorder:
     ) -> None:
         """Called when the backward pass has run ``node``, which ``grads`` reached; ``found`` go to ``edges``."""
 
-    def function_ran(self, node: Node, args: tuple[Any, ...]) -> None:
+    def function_ran(self, node: Node, args: tuple[object, ...]) -> None:
         """Called when a user's Function has run on ``args``."""
 
     def get_grad(self, t: Tensor) -> Tensor | None:
@@ -242,7 +244,7 @@ class Recorder:
         """A size as an input of the graph."""
         return self.sizes.size_tensor(number)
 
-    def host(self, owner: Any, key: str, value: Any) -> Any:
+    def host(self, owner: object, key: str, value: object) -> Any:
         """A number that every call reads again from ``owner``, as a 0-d float64 tensor; other values are guarded."""
         if id(getattr(owner, "group", owner)) in self.stepped:
             self.refuse(
@@ -260,12 +262,17 @@ class Recorder:
             self.host_values[id(owner), key] = value
         return found[2]
 
-    def watch(self, owner: Any, key: str) -> None:
+    def watch(self, owner: object, key: str) -> None:
         """Guard ``owner[key]``, or the attribute ``key`` of ``owner``."""
         self.watched.setdefault((id(owner), key), (owner, key))
 
     def effect(
-        self, step: Callable[..., Any], owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any], groups: Sequence[Any]
+        self,
+        step: Callable[..., object],
+        owner: object,
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object],
+        groups: Sequence[object],
     ) -> Any:
         """Run ``step`` aside; later calls run it again after the graph. It may change the numbers in ``groups``."""
         if any(type(x) not in (int, float, type(None)) for x in (*args, *kwargs.values())):
@@ -274,7 +281,7 @@ class Recorder:
                 "value and make this step outside."
             )
         self.effects.append(Effect(partial(step, owner, *args, **kwargs), None, ()))
-        self.stepped.update(map(id, groups))
+        self.stepped.update(map(id, (owner, *groups)))
         watch = sys.gettrace()
         sys.settrace(None)
         try:
@@ -291,7 +298,7 @@ class Recorder:
                 self.names.setdefault(id(t), name)
             self.on_module(module)
 
-    def optimizer_ran(self, optimizer: Any) -> None:
+    def optimizer_ran(self, optimizer: OptimizerLike) -> None:
         """Note an optimizer whose state the program has used."""
         self.optimizers[id(optimizer)] = optimizer
 
@@ -345,7 +352,7 @@ class Recorder:
             self.arrays[leaf] = shared(array)
             self.bind(self.arrays[leaf], name, "argument", ("argument", leaf))
 
-    def bind_memory(self, memory: SharedMemory, members: Sequence[Any], leaves: Sequence[Any]) -> None:
+    def bind_memory(self, memory: SharedMemory, members: Sequence[Any], leaves: Leaves) -> None:
         """Add an input for what ``members`` share, tensors or arrays: they are views of it."""
         root = shared(memory.read(leaves))
         self.memories[id(root)] = memory

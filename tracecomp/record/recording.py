@@ -31,7 +31,7 @@ class Repeated:
     structure: Any
     results: list[Result]
 
-    def repeat(self, given: Arguments, args: Sequence[Any]) -> None:
+    def repeat(self, given: Arguments, args: Sequence[object]) -> None:
         """Make the effect in a call that was ``given`` these arguments."""
         if self.owner is None:
             self.apply(*args)

@@ -16,6 +16,7 @@ from tracecomp.ir.op import OPS
 from tracecomp.ir.types import from_numpy_dtype
 from tracecomp.record.binding import Binding, read, tensor_of
 from tracecomp.record.guards.memory import overlap, shows_elements_twice
+from tracecomp.record.pytree import Leaves
 
 Array = np.ndarray[Any, Any]
 
@@ -32,7 +33,7 @@ class SharedMemory:
     size: int
     layouts: tuple[tuple[int, Any, tuple[int, ...], tuple[int, ...]], ...]
 
-    def read(self, leaves: Sequence[object]) -> Array:
+    def read(self, leaves: Leaves) -> Array:
         """The memory of a call."""
         first = read(self.members[0], leaves)
         start = as_strided(first, (1,), (first.itemsize,))
@@ -40,7 +41,7 @@ class SharedMemory:
             start = start.view(self.dtype)[:1]
         return as_strided(start, (self.size,), (self.dtype.itemsize,))
 
-    def miss(self, leaves: Sequence[object]) -> str | None:
+    def miss(self, leaves: Leaves) -> str | None:
         """Why a call does not fit: its tensors lie in another way."""
         arrays = [read(b, leaves) for b in self.members]
         fits = _layouts(arrays) == self.layouts and all(mergeable(tensor_of(b, leaves)) for b in self.members)

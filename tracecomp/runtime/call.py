@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,7 +64,7 @@ class Code:
         self._held = [found[name] for name in GLOBALS]
         self.objects = np.array([id(x) for x in self._held], np.uintp)
 
-    def builtin(self, general: Callable[..., object], chain: list[Any]) -> Callable[..., Any]:
+    def builtin(self, general: Callable[..., object], chain: Sequence[object]) -> Callable[..., Any]:
         """A function that runs the first of ``chain``'s records that fits a call, or else ``general``."""
         create = ctypes.pythonapi.PyCFunction_NewEx
         create.restype = ctypes.py_object
@@ -106,7 +106,7 @@ class Record:
         self.set_slot(slot, cell)
         return int(cell.ctypes.data)
 
-    def layout(self, dtype: Any, shape: tuple[int, ...]) -> int:
+    def layout(self, dtype: np.dtype[np.generic], shape: tuple[int, ...]) -> int:
         """The address of the words that describe an array."""
         found = self._layouts.get((dtype, shape))
         if found is None:

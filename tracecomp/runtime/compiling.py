@@ -65,7 +65,7 @@ class Compiling:
         try:
             while (module := self._waiting.get()) is not None and not self._dropped:
                 self._compile(module)
-        except BaseException as error:
+        except BaseException as error:  # of the second thread: who waits for it raises it
             self._error = error
 
     def _compile(self, module: ModuleText) -> None:

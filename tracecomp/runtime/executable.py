@@ -41,7 +41,7 @@ class Loaded:
         self.entry = self._library.address(ENTRY)
         self._idle: defaultdict[int, list[_Call]] = defaultdict(list)
 
-    def run(self, arrays: Sequence[Array], count: int | None, seen: Any = None) -> None:
+    def run(self, arrays: Sequence[Array], count: int | None, seen: object = None) -> None:
         """Run on ``arrays``; IndexError names the operation whose index is out of range.
 
         Inputs that last are as they were in calls with an equal ``seen``; None: they may be different each time.
@@ -88,7 +88,7 @@ class Loaded:
 class _Guarded(Loaded):
     """Checked code: it works on copies in guarded memory."""
 
-    def run(self, arrays: Sequence[Array], count: int | None, seen: Any = None) -> None:
+    def run(self, arrays: Sequence[Array], count: int | None, seen: object = None) -> None:
         """As of code that is not checked; CheckError when it writes what it should not."""
         call = GuardedCall(self._plain(arrays), self.image.inputs, self.image.written)
         super().run(call.arrays, count, seen)
@@ -127,7 +127,7 @@ class Executable:
         raise native_failure(word, self.image.labels)
 
     def run(
-        self, inputs: Sequence[Array], outputs: Sequence[Array], threads: int | None = None, seen: Any = None
+        self, inputs: Sequence[Array], outputs: Sequence[Array], threads: int | None = None, seen: object = None
     ) -> None:
         """Compute ``outputs`` from ``inputs``; IndexError names the operation whose index is out of range.
 
@@ -141,7 +141,7 @@ class Executable:
         self._native.free_idle()
 
     def run_profiled(
-        self, inputs: Sequence[Array], outputs: Sequence[Array], threads: int | None = None, seen: Any = None
+        self, inputs: Sequence[Array], outputs: Sequence[Array], threads: int | None = None, seen: object = None
     ) -> list[tuple[str, float]]:
         """Run, and return ``(label, seconds)`` for each step; a repeated step's times are added up."""
         labels = self._profiled.image.labels

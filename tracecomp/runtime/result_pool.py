@@ -38,7 +38,7 @@ def fits(array: Array, shape: tuple[int, ...], dtype: object) -> bool:
 class Spare:
     """The last two arrays of one output: the older one is often free while the newer one is still somebody's."""
 
-    def __init__(self, shape: tuple[int, ...], dtype: Any) -> None:
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> None:
         self.shape, self.dtype = shape, dtype
         self._make = maker(dtype.itemsize * prod(shape))
         self._arrays: list[Array] = []

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any
+from collections.abc import Mapping
 
 MODES_KEY = "tracecomp.eager.modes"
 """The entry of a thread's dictionary that holds the dictionary of its modes."""
 
 
-def know_thread(modes: dict[str, Any]) -> None:
+def know_thread(modes: Mapping[str, object]) -> None:
     """Let native calls of this thread see its modes."""
     get = ctypes.pythonapi.PyThreadState_GetDict
     get.restype = ctypes.c_void_p  # borrowed, which py_object as the result type would not know

@@ -21,8 +21,11 @@ _EXPANSION = 4
 """How many times an archive's size its contents may take. PyTorch does not compress; bombs do a thousand times."""
 
 _FREE_BYTES = 1 << 16
+"""Bytes that any archive may have beyond that: small ones compress well."""
 _PIECE = 1 << 24
+"""Bytes of a member read at once, so that one that lies about its size is noticed before memory is full."""
 _ENCRYPTED = 1
+"""The bit of a zip member's flags."""
 _LENGTHS = 26
 """Where, in what stands before a member, the lengths of its name and of more stand."""
 
@@ -120,7 +123,7 @@ class Archive:
             raise pickle.UnpicklingError(f"{name} is cut off after {position} of {info.file_size} bytes")
         return data
 
-    def memory(self, reference: Any, folder: str = "data") -> Memory:
+    def memory(self, reference: object, folder: str = "data") -> Memory:
         """What a persistent reference of the pickle stands for, whose storages are in ``folder``."""
         match reference:
             case ("storage", DType() as dtype, str() as key, _, int() as size):

@@ -29,7 +29,7 @@ _safe: dict[str, Any] = {}
 
 
 def save(
-    obj: Any, f: File, pickle_module: Any = pickle, pickle_protocol: int = 2,
+    obj: object, f: File, pickle_module: Any = pickle, pickle_protocol: int = 2,
     _use_new_zipfile_serialization: bool = True,
 ) -> None:  # fmt: skip
     """Write ``obj`` (tensors, containers of them, modules) to a path or a binary file. ``torch.load`` reads it.
@@ -48,7 +48,7 @@ def save(
         write_archive(f, "archive", pickled.getvalue(), writer.memory)
 
 
-def add_safe_globals(safe_globals: list[Any]) -> None:
+def add_safe_globals(safe_globals: list[object]) -> None:
     """Allow classes and functions, or (object, name) pairs, in files that are loaded with ``weights_only``."""
     _safe.update(_named(safe_globals))
 
@@ -64,7 +64,7 @@ def clear_safe_globals() -> None:
 
 
 @contextmanager
-def safe_globals(safe_globals: list[Any]) -> Iterator[None]:
+def safe_globals(safe_globals: list[object]) -> Iterator[None]:
     """``add_safe_globals`` for a block."""
     before = dict(_safe)
     add_safe_globals(safe_globals)
@@ -93,7 +93,7 @@ def _find(module: str, name: str) -> Any:
     )
 
 
-def _is_users(value: Any) -> bool:
+def _is_users(value: object) -> bool:
     return any(value is allowed for allowed in _safe.values())
 
 
@@ -118,12 +118,12 @@ class _TrustingReader(pickle.Unpickler):
         full = f"{module}.{name}"
         return NAMES[full] if full in NAMES else super().find_class(module, name)
 
-    def persistent_load(self, pid: Any) -> Memory:
+    def persistent_load(self, pid: object) -> Memory:
         return self._storage(pid)
 
 
 def load(
-    f: File, map_location: Any = None, pickle_module: Any = None, *, weights_only: bool | None = None,
+    f: File, map_location: object = None, pickle_module: Any = None, *, weights_only: bool | None = None,
     mmap: bool | None = None, encoding: str = "utf-8", **pickle_load_args: Any,
 ) -> Any:  # fmt: skip
     """Read what ``save`` or ``torch.save`` wrote, from a path or a binary file. It lands on the CPU.

@@ -47,10 +47,10 @@ class Writer(pickle._Pickler):
         self.memory: dict[str, np.ndarray[Any, Any]] = {}
         self._keys: dict[int, str] = {}
 
-    def persistent_id(self, obj: Any) -> Any:
+    def persistent_id(self, obj: object) -> Any:
         return obj.id if isinstance(obj, _StorageRef) else None
 
-    def reducer_override(self, obj: Any) -> Any:
+    def reducer_override(self, obj: object) -> Any:
         if isinstance(obj, Size):
             return _Global("torch", "Size"), (tuple(obj),)
         if isinstance(obj, StateDict):
@@ -61,7 +61,7 @@ class Writer(pickle._Pickler):
             return self._tensor(obj)
         return NotImplemented
 
-    def save(self, obj: Any, save_persistent_id: bool = True) -> None:
+    def save(self, obj: object, save_persistent_id: bool = True) -> None:
         if isinstance(obj, DType):
             obj = _Global("torch", obj.name)
         if isinstance(obj, _Global):

@@ -38,15 +38,15 @@ class Memory:
             self.array = self.array.byteswap()
 
 
-def _ints(values: Any, what: str) -> tuple[int, ...]:
+def _ints(values: object, what: str) -> tuple[int, ...]:
     if not isinstance(values, tuple | list) or not all(type(v) is int and 0 <= v < 1 << 63 for v in values):
         raise ValueError(f"{what} {values!r:.80} is no sequence of sizes")
     return tuple(values)
 
 
 def _tensor(
-    memory: Any, offset: Any, size: Any, stride: Any, requires_grad: Any = False, hooks: Any = None,
-    metadata: Any = None,
+    memory: object, offset: object, size: object, stride: object, requires_grad: object = False, hooks: object = None,
+    metadata: object = None,
 ) -> Tensor:  # fmt: skip
     shape, strides = _ints(size, "size"), _ints(stride, "stride")
     if type(memory) is not Memory or type(offset) is not int or len(shape) != len(strides):
@@ -66,7 +66,7 @@ def _tensor(
     return wrap(viewed).requires_grad_(bool(requires_grad))
 
 
-def _without_memory(dtype: Any, size: Any, stride: Any, requires_grad: Any) -> Tensor:
+def _without_memory(dtype: object, size: object, stride: object, requires_grad: object) -> Tensor:
     shape, strides = _ints(size, "size"), _ints(stride, "stride")
     if not isinstance(dtype, DType) or len(shape) != len(strides):
         raise TypeError("a tensor is made of a dtype, a size and a stride of as many axes")
@@ -74,7 +74,7 @@ def _without_memory(dtype: Any, size: Any, stride: Any, requires_grad: Any) -> T
     return wrap(array).requires_grad_(bool(requires_grad))
 
 
-def _parameter(data: Any, requires_grad: Any, hooks: Any = None, state: Any = None) -> Parameter:
+def _parameter(data: object, requires_grad: object, hooks: object = None, state: object = None) -> Parameter:
     if not isinstance(data, Tensor):
         raise TypeError("a parameter is made of a tensor")
     made = Parameter(data, bool(requires_grad))
@@ -83,7 +83,7 @@ def _parameter(data: Any, requires_grad: Any, hooks: Any = None, state: Any = No
     return made
 
 
-def _from_type(call: Any, kind: Any, arguments: Any, state: Any) -> Tensor:
+def _from_type(call: object, kind: object, arguments: object, state: object) -> Tensor:
     if call not in _TENSORS or kind not in (Tensor, Parameter) or type(arguments) is not tuple:
         raise TypeError("only tensors and parameters are rebuilt with their attributes")
     made: Tensor = call(*arguments)
@@ -95,17 +95,17 @@ def _from_type(call: Any, kind: Any, arguments: Any, state: Any) -> Tensor:
 _TENSORS = (_tensor, _without_memory, _parameter)
 
 
-def _bytes(text: Any, encoding: Any = "latin1") -> bytes:
+def _bytes(text: object, encoding: object = "latin1") -> bytes:
     if type(text) is not str or encoding not in ("latin1", "latin-1"):
         raise TypeError("bytes are written as Latin-1 text")
     return text.encode("latin-1")
 
 
-def _bytearray(data: Any = b"", encoding: Any = None) -> bytearray:
+def _bytearray(data: object = b"", encoding: object = None) -> bytearray:
     return bytearray(data if type(data) is bytes else _bytes(data, encoding))
 
 
-def _size(sizes: Any = ()) -> Size:
+def _size(sizes: object = ()) -> Size:
     return Size(_ints(sizes, "size"))
 
 
@@ -121,7 +121,7 @@ def _complex(re: Any = 0.0, im: Any = 0.0) -> complex:
     return complex(re, im)
 
 
-def _layout(name: Any) -> layout:
+def _layout(name: object) -> layout:
     if name != "torch.strided":
         raise TypeError("all tensors are strided")
     return strided
@@ -161,7 +161,7 @@ _CALLS: Mapping[Any, Callable[..., Any]] = {
 _CALLS_BY_IDENTITY = {id(named): call for named, call in _CALLS.items()}
 
 
-def call_of(named: Any) -> Callable[..., Any] | None:
+def call_of(named: object) -> Callable[..., Any] | None:
     """What runs when a file calls ``named``; None where it may not."""
     return _CALLS_BY_IDENTITY.get(id(named))
 
@@ -171,7 +171,7 @@ def state_setter_of(kind: type) -> Callable[[Any, Any], None] | None:
     return set_attributes if kind in (OrderedDict, Tensor, Parameter) else None
 
 
-def set_attributes(target: Any, state: Any) -> None:
+def set_attributes(target: object, state: object) -> None:
     """Give ``target`` attributes of its own: names that its class knows stay what they are."""
     parts = state if type(state) is tuple and len(state) == 2 else (state,)
     for part in parts:

@@ -92,7 +92,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _check_metadata(metadata: Any) -> None:
+def _check_metadata(metadata: object) -> None:
     if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
         raise ValueError("safetensors: __metadata__ is no mapping of names to text")
 
@@ -110,7 +110,7 @@ class _Entry:
         return wrap(np.frombuffer(memory[self.start : self.end], self.dtype.numpy).reshape(self.shape).copy())
 
 
-def _entry(name: str, entry: Any) -> _Entry:
+def _entry(name: str, entry: object) -> _Entry:
     match entry:
         case {"dtype": str() as short, "shape": list() as shape, "data_offsets": [int() as start, int() as end]}:
             pass
@@ -126,7 +126,7 @@ def _entry(name: str, entry: Any) -> _Entry:
     return _Entry(dtype, tuple(shape), start, end)
 
 
-def load_file(filename: Path_, device: Any = "cpu") -> dict[str, Tensor]:
+def load_file(filename: Path_, device: object = "cpu") -> dict[str, Tensor]:
     """The tensors of a file. ValueError, which names it, when it is damaged."""
     try:
         return load(Path(filename).read_bytes())

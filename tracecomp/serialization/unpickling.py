@@ -11,7 +11,7 @@ import io
 import pickle
 import pickletools
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +21,7 @@ MAX_DEPTH = 256
 """Levels of containers in containers. Deeper ones end in a crash of the interpreter when hashed or compared."""
 
 _FREE_WORK = 1 << 16
+"""Elements that any file may look at: milliseconds."""
 _WORK_PER_BYTE = 4
 """Work is counted in elements looked at beyond those that stand in the file, where each takes a byte at least."""
 
@@ -28,6 +29,7 @@ _CHOSEN_FROM = 1 << 61
 """Ints from here on share hashes with others (Python's hash of an int is a remainder by 2**61 - 1)."""
 
 _MAX_EQUAL_HASHES = 64
+"""Keys of one hash: chance gives a handful, and each costs a comparison with all others."""
 
 _REFUSED = "an operation that files of tensors do not need"
 
@@ -92,45 +94,45 @@ class SafeUnpickler:
             raise
         except Refused as error:
             raise pickle.UnpicklingError(str(error)) from error.__cause__
-        except Exception as error:
+        except Exception as error:  # what a damaged file makes of any operation is no error of that operation
             reason = str(error) or type(error).__name__
             raise pickle.UnpicklingError(f"damaged pickle: {name} at byte {at}: {reason}") from error
         return result
 
     # ---- the stack
 
-    def _push(self, value: Any) -> None:
+    def _push(self, value: object) -> None:
         self._stack.current.append(value)
 
     def _pop(self) -> Any:
         return self._stack.current.pop()
 
-    def _mark(self, _: Any) -> None:
+    def _mark(self, _: object) -> None:
         self._stack.aside.append(self._stack.current)
         self._stack.current = []
 
-    def _drop(self, _: Any) -> None:
+    def _drop(self, _: object) -> None:
         if self._stack.current:
             self._pop()
         else:
             self._stack.take()
 
-    def _drop_to_mark(self, _: Any) -> None:
+    def _drop_to_mark(self, _: object) -> None:
         self._stack.take()
 
-    def _duplicate(self, _: Any) -> None:
+    def _duplicate(self, _: object) -> None:
         self._push(self._stack.current[-1])
 
     def _put(self, number: int) -> None:
         self._memo[number] = self._stack.current[-1]
 
-    def _memoize(self, _: Any) -> None:
+    def _memoize(self, _: object) -> None:
         self._memo[len(self._memo)] = self._stack.current[-1]
 
     def _get(self, number: int) -> None:
         self._push(self._memo[number])
 
-    def _refuse(self, _: Any) -> None:
+    def _refuse(self, _: object) -> None:
         raise ValueError(_REFUSED)
 
     def _spend(self, work: int) -> None:
@@ -144,10 +146,10 @@ class SafeUnpickler:
         raw = text.encode("latin-1")
         self._push(raw if self._encoding == "bytes" else raw.decode(self._encoding))
 
-    def _list(self, _: Any) -> None:
+    def _list(self, _: object) -> None:
         self._push(self._stack.take())
 
-    def _tuple(self, _: Any) -> None:
+    def _tuple(self, _: object) -> None:
         self._push(tuple(self._stack.take()))
 
     def _short_tuple(self, size: int) -> None:
@@ -156,51 +158,51 @@ class SafeUnpickler:
             raise IndexError("the stack is empty")
         current[len(current) - size :] = [tuple(current[len(current) - size :])]
 
-    def _dict(self, _: Any) -> None:
+    def _dict(self, _: object) -> None:
         found: dict[Any, Any] = {}
         self._set(found, self._stack.take())
         self._push(found)
 
-    def _frozenset(self, _: Any) -> None:
+    def _frozenset(self, _: object) -> None:
         self._push(frozenset(self._keys(self._stack.take())))
 
     # ---- changes of what the file has made
 
-    def _append(self, _: Any) -> None:
+    def _append(self, _: object) -> None:
         value = self._pop()
         self._extend(self._stack.current[-1], [value])
 
-    def _appends(self, _: Any) -> None:
+    def _appends(self, _: object) -> None:
         values = self._stack.take()
         self._extend(self._stack.current[-1], values)
 
-    def _extend(self, target: Any, values: list[Any]) -> None:
+    def _extend(self, target: Any, values: list[object]) -> None:
         if type(target) is not list and not self._allowed.is_users(type(target)):
             raise Refused(f"items may not be appended to an object of type {type(target).__name__}")
         target.extend(values)
 
-    def _set_item(self, _: Any) -> None:
+    def _set_item(self, _: object) -> None:
         value, key = self._pop(), self._pop()
         self._set(self._stack.current[-1], [key, value])
 
-    def _set_items(self, _: Any) -> None:
+    def _set_items(self, _: object) -> None:
         pairs = self._stack.take()
         self._set(self._stack.current[-1], pairs)
 
-    def _set(self, target: Any, pairs: list[Any]) -> None:
+    def _set(self, target: Any, pairs: Sequence[object]) -> None:
         if type(target) not in (dict, OrderedDict, Counter) and not self._allowed.is_users(type(target)):
             raise Refused(f"items may not be set on an object of type {type(target).__name__}")
         for key, value in zip(self._keys(pairs[::2]), pairs[1::2], strict=True):
             target[key] = value
 
-    def _add_items(self, _: Any) -> None:
+    def _add_items(self, _: object) -> None:
         values = self._stack.take()
         target = self._stack.current[-1]
         if type(target) is not set:
             raise Refused(f"members may not be added to an object of type {type(target).__name__}")
         target.update(self._keys(values))
 
-    def _build(self, _: Any) -> None:
+    def _build(self, _: object) -> None:
         state = self._pop()
         target = self._stack.current[-1]
         set_state = self._allowed.set_state(type(target))
@@ -214,25 +216,25 @@ class SafeUnpickler:
         module, _, name = names.partition(" ")
         self._push(self._allowed.find(module, name))
 
-    def _stack_global(self, _: Any) -> None:
+    def _stack_global(self, _: object) -> None:
         name, module = self._pop(), self._pop()
         if type(name) is not str or type(module) is not str:
             raise TypeError("names are no strings")
         self._push(self._allowed.find(module, name))
 
-    def _reduce(self, _: Any) -> None:
+    def _reduce(self, _: object) -> None:
         arguments, called = self._pop(), self._pop()
         self._push(self._called(called, arguments, {}))
 
-    def _new_object(self, _: Any) -> None:
+    def _new_object(self, _: object) -> None:
         arguments, made = self._pop(), self._pop()
         self._push(self._made(made, arguments, {}))
 
-    def _new_object_ex(self, _: Any) -> None:
+    def _new_object_ex(self, _: object) -> None:
         named, arguments, made = self._pop(), self._pop(), self._pop()
         self._push(self._made(made, arguments, named))
 
-    def _called(self, called: Any, arguments: Any, named: Any) -> Any:
+    def _called(self, called: object, arguments: object, named: object) -> Any:
         call = self._allowed.call(called)
         if call is None:
             raise Refused(f"{_described(called)} may not be called")
@@ -257,15 +259,15 @@ class SafeUnpickler:
             return made.__new__(made, *arguments, **named)
         return self._called(made, arguments, named)
 
-    def _persistent(self, reference: Any) -> None:
+    def _persistent(self, reference: object) -> None:
         self._push(self._allowed.storage(reference))
 
-    def _persistent_on_stack(self, _: Any) -> None:
+    def _persistent_on_stack(self, _: object) -> None:
         self._persistent(self._pop())
 
     # ---- keys
 
-    def _keys(self, keys: Iterable[Any]) -> Iterable[Any]:
+    def _keys(self, keys: Iterable[object]) -> Iterable[Any]:
         """``keys``, each of which can be hashed and compared in a time that the file's size explains."""
         for key in keys:
             # Hashes of text differ from process to process, and ints up to here have one each: no file can choose them.
@@ -293,13 +295,13 @@ class SafeUnpickler:
             raise Refused("the file's keys have been chosen to have the same hash")
 
 
-def _described(value: Any) -> str:
+def _described(value: object) -> str:
     if isinstance(value, type) or callable(value):
         return f"{value.__module__}.{getattr(value, '__qualname__', type(value).__name__)}"
     return f"an object of type {type(value).__name__}"
 
 
-def _check_depth(result: Any) -> None:
+def _check_depth(result: object) -> None:
     """Raise where containers are nested more than ``MAX_DEPTH`` levels deep, by the longest way down."""
     heights: dict[int, int] = {}
     open_: list[tuple[Any, list[Any] | None]] = [(result, None)]
@@ -315,7 +317,7 @@ def _check_depth(result: Any) -> None:
             open_.extend((part, None) for part in parts)
 
 
-def _parts(value: Any) -> list[Any]:
+def _parts(value: object) -> list[Any]:
     parts: list[Any] = []
     if isinstance(value, dict):
         parts += [*value.keys(), *value.values()]
@@ -326,11 +328,11 @@ def _parts(value: Any) -> list[Any]:
     return [p for p in parts if type(p) not in (str, int, float, bool, bytes, type(None))]
 
 
-def _constant(value: Any) -> Callable[[SafeUnpickler, Any], None]:
+def _constant(value: object) -> Callable[[SafeUnpickler, Any], None]:
     return lambda self, _: self._push(value)
 
 
-def _empty(kind: Callable[[], Any]) -> Callable[[SafeUnpickler, Any], None]:
+def _empty(kind: Callable[[], object]) -> Callable[[SafeUnpickler, Any], None]:
     return lambda self, _: self._push(kind())
 
 

@@ -19,7 +19,7 @@ from tracecomp.sparse.functions import to_sparse
 from tracecomp.sparse.tensors import BY_ROWS, IN_BLOCKS, CompressedTensor, CooTensor, SparseTensor, coo, coo_of
 
 
-def _tensor(x: Any, dtype: DType | None = None) -> Tensor:
+def _tensor(x: Tensor, dtype: DType | None = None) -> Tensor:
     return T.as_tensor(x) if dtype is None else T.as_tensor(x, dtype=dtype)
 
 

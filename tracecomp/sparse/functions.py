@@ -13,6 +13,7 @@ from tracecomp.eager.device import layout, sparse_coo
 from tracecomp.eager.modes import no_grad
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
+from tracecomp.functional.promotion import Operand
 from tracecomp.ir.types import DType, int64
 from tracecomp.sparse import tensors as parts
 from tracecomp.sparse.tensors import (
@@ -49,7 +50,7 @@ def _like(x: SparseTensor, made: CooTensor) -> Any:
     return made if isinstance(x, CooTensor) else compressed_of(made, x.layout)
 
 
-def _is_number(x: Any) -> bool:
+def _is_number(x: Operand) -> bool:
     return isinstance(x, int | float | complex) or (isinstance(x, Tensor) and x.dim() == 0)
 
 
@@ -57,12 +58,12 @@ def _is_number(x: Any) -> bool:
 
 
 @handles("is_sparse")
-def _is_sparse(x: Any) -> bool:
+def _is_sparse(x: Tensor) -> bool:
     return isinstance(x, CooTensor)
 
 
 @handles("is_sparse_csr")
-def _is_sparse_csr(x: Any) -> bool:
+def _is_sparse_csr(x: Tensor) -> bool:
     return isinstance(x, CompressedTensor) and x.layout is device.sparse_csr
 
 
@@ -119,7 +120,7 @@ def _is_coalesced(x: CooTensor) -> bool:
     return x._coalesced
 
 
-def _coo_only(x: Any, what: str) -> None:
+def _coo_only(x: Tensor, what: str) -> None:
     if not isinstance(x, CooTensor):
         raise RuntimeError(f"{what} expected sparse coordinate tensor layout but got {x.layout}")
 
@@ -170,7 +171,7 @@ def _to_dense(x: SparseTensor, dtype: DType | None = None, **_: Any) -> Tensor:
 
 
 @handles("to_sparse")
-def to_sparse(x: Tensor, *args: Any, layout: layout | None = None, blocksize: Any = None, **_: Any) -> SparseTensor:
+def to_sparse(x: Tensor, *args: Any, layout: layout | None = None, blocksize: object = None, **_: Any) -> SparseTensor:
     """``x`` (dense or sparse) in a sparse layout, COO unless told; the number of sparse dimensions may be given."""
     kind = layout or sparse_coo
     if isinstance(x, SparseTensor):
@@ -243,7 +244,7 @@ for _name in _KEEP_ZERO:
 
 
 @handles("pow")
-def _pow(x: SparseTensor, exponent: Any) -> Any:
+def _pow(x: SparseTensor, exponent: Tensor) -> Any:
     if not _is_number(exponent) or float(exponent) <= 0:
         raise RuntimeError("pow of a sparse tensor takes a positive number: others change what is not stored")
     whole = coalesce(x) if isinstance(x, CooTensor) else x
@@ -292,7 +293,7 @@ def _intersection(a: CooTensor, b: CooTensor) -> CooTensor:
 
 
 @handles("div", "divide", "true_divide", "truediv")
-def _div(a: Any, b: Any, rounding_mode: str | None = None) -> Any:
+def _div(a: Tensor, b: Tensor, rounding_mode: str | None = None) -> Any:
     if not isinstance(a, SparseTensor) or isinstance(b, SparseTensor) or not _is_number(b):
         raise RuntimeError("Sparse division requires the divisor to be a number or a tensor without dimensions")
     whole = coalesce(a) if isinstance(a, CooTensor) and rounding_mode else a
@@ -315,7 +316,7 @@ def _add(a: Any, b: Any, alpha: Any = 1) -> Any:
 
 
 @handles("sub", "subtract")
-def _sub(a: Any, b: Any, alpha: Any = 1) -> Any:
+def _sub(a: Operand, b: Operand, alpha: Any = 1) -> Any:
     if isinstance(b, SparseTensor):
         return _add(a, b._with(b._stored * -1), alpha)
     return _add(a, b, -alpha)
@@ -326,7 +327,7 @@ HANDLERS["radd"], HANDLERS["rmul"] = _add, _mul
 
 
 @handles("equal")
-def _equal(a: Any, b: Any) -> bool:
+def _equal(a: Tensor, b: Tensor) -> bool:
     return bool(T.equal(*[dense_of(x) if isinstance(x, SparseTensor) else x for x in (a, b)]))
 
 
@@ -413,7 +414,7 @@ def bmm(a: SparseTensor, b: Tensor) -> Tensor:
 
 
 @handles("addmm", "sspaddmm", "addmv")
-def addmm(input: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+def addmm(input: Operand, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Any:
     """``beta * input + alpha * a @ b``."""
     product = mm(a, b)
     if isinstance(product, SparseTensor):
@@ -461,14 +462,14 @@ def sparse_sum(x: SparseTensor, dim: Any = None, keepdim: bool = False, dtype: D
 
 
 @handles("mean")
-def _mean(x: SparseTensor, dim: Any = None, **kwargs: Any) -> Any:
+def _mean(x: SparseTensor, dim: object = None, **kwargs: Any) -> Any:
     if dim is not None:
         raise NotImplementedError("mean of a sparse tensor over a dimension: divide sparse.sum by the size")
     return x._stored.sum() / x.numel()
 
 
 @handles("norm")
-def _norm(x: SparseTensor, p: Any = "fro", dim: Any = None, **kwargs: Any) -> Tensor:
+def _norm(x: SparseTensor, p: Any = "fro", dim: object = None, **kwargs: Any) -> Tensor:
     if dim is not None:
         raise NotImplementedError("norm of a sparse tensor over a dimension")
     whole = coalesce(x) if isinstance(x, CooTensor) else x
@@ -619,7 +620,7 @@ def _narrow(x: SparseTensor, dim: int, start: int, length: int) -> Any:
 
 
 @handles("getitem")
-def _getitem(x: SparseTensor, index: Any) -> Any:
+def _getitem(x: SparseTensor, index: object) -> Any:
     """Numbers, slices and one-dimensional index tensors, dimension by dimension."""
     steps = index if isinstance(index, tuple) else (index,)
     if Ellipsis in [s for s in steps if not isinstance(s, Tensor)]:
@@ -657,7 +658,7 @@ def _zero(x: SparseTensor) -> SparseTensor:
     return x
 
 
-def _write(x: SparseTensor, made: Any, name: str) -> SparseTensor:
+def _write(x: SparseTensor, made: object, name: str) -> SparseTensor:
     """New values for ``x``, in the memory of the old ones: recordings and views go on seeing them."""
     if not isinstance(made, SparseTensor):
         raise RuntimeError(f"{name}: the result is dense, and the tensor it is to be written to is sparse")
@@ -672,7 +673,7 @@ def in_place(name: str) -> None:
     """``name_`` writes what ``name`` gives into its first operand."""
 
     @handles(name + "_")
-    def write(x: Any, *args: Any, **kwargs: Any) -> Any:
+    def write(x: Tensor, *args: Any, **kwargs: Any) -> Any:
         made = HANDLERS[name](x, *args, **kwargs)
         return _write(x, made, name + "_") if isinstance(x, SparseTensor) else x.copy_(made)
 

@@ -8,13 +8,22 @@ can read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, NoReturn
 
 import numpy as np
 
-from tracecomp.eager.device import device, layout, sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr
+from tracecomp.eager.device import (
+    MemoryFormat,
+    device,
+    layout,
+    sparse_bsc,
+    sparse_bsr,
+    sparse_coo,
+    sparse_csc,
+    sparse_csr,
+)
 from tracecomp.eager.modes import no_grad
 from tracecomp.eager.overrides import DisableTorchFunctionSubclass
 from tracecomp.eager.tensor import Tensor
@@ -64,7 +73,11 @@ class SparseTensor(Tensor):
 
     @classmethod
     def __torch_function__(
-        cls, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        cls,
+        func: Callable[..., object],
+        types: object,
+        args: tuple[object, ...] = (),
+        kwargs: Mapping[str, object] | None = None,
     ) -> Any:
         name = func.__name__
         if name == "__get__":  # of a property
@@ -88,7 +101,7 @@ class SparseTensor(Tensor):
     def numpy(self, *, force: bool = False) -> Array:
         self._refuse("numpy")
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+    def __array__(self, dtype: DType | None = None, copy: bool | None = None) -> Array:
         self._refuse("numpy")
 
     def tolist(self) -> Any:
@@ -106,7 +119,7 @@ class SparseTensor(Tensor):
     def storage_offset(self) -> int:
         raise RuntimeError("Sparse tensors do not have storage")
 
-    def is_contiguous(self, memory_format: Any = None) -> bool:
+    def is_contiguous(self, memory_format: MemoryFormat = None) -> bool:
         raise RuntimeError("Tensors of type SparseTensorImpl do not have is_contiguous")
 
     def item(self) -> Any:
@@ -156,7 +169,7 @@ class SparseTensor(Tensor):
         return None if found is None else self._with(found)
 
     @grad.setter
-    def grad(self, value: Any) -> None:
+    def grad(self, value: Tensor | None) -> None:
         self._stored.grad = None if value is None else value.coalesce().values()
 
     @grad.deleter
@@ -174,7 +187,7 @@ class SparseTensor(Tensor):
         return self.detach()
 
     @data.setter
-    def data(self, value: Any) -> None:
+    def data(self, value: Tensor) -> None:
         raise RuntimeError("the data of a sparse tensor cannot be replaced")
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
@@ -198,7 +211,7 @@ class SparseTensor(Tensor):
         return int(self.shape[0])
 
 
-def _backend(args: Sequence[Any]) -> str:
+def _backend(args: Sequence[object]) -> str:
     return "Csr" if any(isinstance(a, CompressedTensor) for a in args) else ""
 
 
@@ -216,13 +229,13 @@ class CooTensor(SparseTensor):
         return ["_places", "_stored"], (tuple(self.shape), self._coalesced)
 
     @staticmethod
-    def __tensor_unflatten__(inner: dict[str, Tensor], context: Any, size: Any, stride: Any) -> CooTensor:
+    def __tensor_unflatten__(inner: dict[str, Tensor], context: Any, size: object, stride: object) -> CooTensor:
         return coo(inner["_places"], inner["_stored"], *context)
 
     def _with(self, values: Tensor) -> CooTensor:
         return coo(self._places, values, self.shape, self._coalesced)
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
+    def __reduce_ex__(self, protocol: object) -> Any:
         return _coo_again, (self._places, self._stored, tuple(self.shape), self._coalesced)
 
 
@@ -237,13 +250,13 @@ class CompressedTensor(SparseTensor):
         return ["_compressed", "_plain", "_stored"], (tuple(self.shape), self.layout)
 
     @staticmethod
-    def __tensor_unflatten__(inner: dict[str, Tensor], context: Any, size: Any, stride: Any) -> CompressedTensor:
+    def __tensor_unflatten__(inner: dict[str, Tensor], context: Any, size: object, stride: object) -> CompressedTensor:
         return compressed(inner["_compressed"], inner["_plain"], inner["_stored"], *context)
 
     def _with(self, values: Tensor) -> CompressedTensor:
         return compressed(self._compressed, self._plain, values, self.shape, self.layout)
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
+    def __reduce_ex__(self, protocol: object) -> Any:
         parts = self._compressed, self._plain, self._stored, tuple(self.shape), str(self.layout)
         return _compressed_again, parts
 
@@ -257,7 +270,7 @@ def _compressed_again(c: Tensor, plain: Tensor, values: Tensor, shape: tuple[int
     return compressed(c, plain, values, shape, found)
 
 
-def _blank(kind: type[Any], shape: Sequence[int], dtype: DType) -> Any:
+def _blank(kind: type, shape: Sequence[int], dtype: DType) -> Any:
     with no_grad():
         made: Any = Tensor._wrap(_no_elements(shape, dtype))
     made.__class__ = kind

@@ -13,6 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import tracecomp
 from tracecomp.base.differences import DIFFERS
 from tracecomp.torch_compat.names import TORCH_VERSION, absent, table, torch_has
 
@@ -115,7 +116,7 @@ class _Reader(ast.NodeVisitor):
     def _method(self, node: ast.Attribute) -> None:
         """A method that only a tensor of PyTorch's has: whether ours has it."""
         name = node.attr
-        if name in table()["Tensor"] and not hasattr(import_module("tracecomp").Tensor, name):
+        if name in table()["Tensor"] and not hasattr(tracecomp.Tensor, name):
             path = f"torch.Tensor.{name}"
             self.found.append(Finding(path, self.file, node.lineno, "missing", absent(path)))
 
@@ -127,16 +128,14 @@ class _Reader(ast.NodeVisitor):
 def judge(path: str) -> tuple[str, str]:
     """What is to be said of a name under torch: its kind, and why."""
     parts = path.split(".")
-    here: Any = import_module("tracecomp")
+    here: Any = tracecomp
     for n, part in enumerate(parts[1:], 1):
         module = ".".join(parts[:n])
         inside = _member(here, module, part)
         if inside is _NOTHING:
             if not isinstance(here, type(sys)):
-                return (
-                    "unknown",
-                    f"{module} has no {part} here",
-                )  # an attribute of an object: what it holds is not known
+                # An attribute of an object: what it holds is not known.
+                return "unknown", f"{module} has no {part} here"
             known = torch_has(module, part) or ".".join(parts[: n + 1]) in table()
             name = ".".join(parts[: n + 1])
             if known:
@@ -150,7 +149,7 @@ def judge(path: str) -> tuple[str, str]:
 _NOTHING = object()
 
 
-def _member(here: Any, module: str, name: str) -> Any:
+def _member(here: object, module: str, name: str) -> Any:
     found = getattr(here, name, _NOTHING)
     if found is _NOTHING and isinstance(here, type(sys)):
         with suppress(ImportError):

@@ -52,7 +52,7 @@ class TorchPackage(ModuleType):
             raise AttributeError(name)
         return value
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         if name in _OWN:
             super().__setattr__(name, value)
         elif name != "ops":

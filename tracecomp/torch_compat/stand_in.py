@@ -35,7 +35,7 @@ class StandIn(ABCMeta):
     def __iter__(cls) -> NoReturn:
         raise NotImplementedError(absent(cls.path))
 
-    def __getitem__(cls, item: Any) -> StandIn:
+    def __getitem__(cls, item: object) -> StandIn:
         return cls
 
     def __getattr__(cls, name: str) -> StandIn:

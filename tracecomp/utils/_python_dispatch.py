@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
 
-
-def is_traceable_wrapper_subclass(t: Any) -> bool:
+def is_traceable_wrapper_subclass(t: object) -> bool:
     """Whether ``t`` says how it is taken apart into tensors and put together."""
     return hasattr(t, "__tensor_flatten__") and hasattr(type(t), "__tensor_unflatten__")
 

@@ -95,7 +95,7 @@ class GetAttrKey:
     def __str__(self) -> str:
         return f".{self.name}"
 
-    def get(self, container: Any) -> Any:
+    def get(self, container: object) -> Any:
         return getattr(container, self.name)
 
 
@@ -134,7 +134,7 @@ def register_dataclass(cls: type[Any], *, field_names: list[str] | None = None, 
     """Make a dataclass a container of its fields."""
     names = field_names or [f for f in cls.__dataclass_fields__ if f not in (drop_field_names or ())]
 
-    def keyed(x: Any) -> tuple[list[tuple[Any, Any]], Context]:
+    def keyed(x: object) -> tuple[list[tuple[Any, Any]], Context]:
         return [(GetAttrKey(n), getattr(x, n)) for n in names], None
 
     register_pytree_node(
@@ -163,11 +163,11 @@ def _list_flatten_with_keys(d: Any) -> tuple[list[tuple[Any, Any]], Context]:
     return [(SequenceKey(i), x) for i, x in enumerate(d)], None
 
 
-def _list_unflatten(values: Iterable[Any], context: Context) -> list[Any]:
+def _list_unflatten(values: Iterable[object], context: Context) -> list[Any]:
     return list(values)
 
 
-def _tuple_unflatten(values: Iterable[Any], context: Context) -> tuple[Any, ...]:
+def _tuple_unflatten(values: Iterable[object], context: Context) -> tuple[Any, ...]:
     return tuple(values)
 
 
@@ -179,11 +179,11 @@ def _dict_flatten_with_keys(d: Mapping[Any, Any]) -> tuple[list[tuple[Any, Any]]
     return [(MappingKey(k), v) for k, v in d.items()], list(d)
 
 
-def _dict_unflatten(values: Iterable[Any], context: Context) -> dict[Any, Any]:
+def _dict_unflatten(values: Iterable[object], context: Context) -> dict[Any, Any]:
     return dict(zip(context, values, strict=True))
 
 
-def _ordered_dict_unflatten(values: Iterable[Any], context: Context) -> OrderedDict[Any, Any]:
+def _ordered_dict_unflatten(values: Iterable[object], context: Context) -> OrderedDict[Any, Any]:
     return OrderedDict(zip(context, values, strict=True))
 
 
@@ -191,7 +191,7 @@ def _defaultdict_flatten(d: Any) -> tuple[list[Any], Context]:
     return list(d.values()), [d.default_factory, list(d)]
 
 
-def _defaultdict_unflatten(values: Iterable[Any], context: Context) -> Any:
+def _defaultdict_unflatten(values: Iterable[object], context: Context) -> Any:
     return defaultdict(context[0], zip(context[1], values, strict=True))
 
 
@@ -203,7 +203,7 @@ def _namedtuple_with_keys(d: Any) -> tuple[list[tuple[Any, Any]], Context]:
     return [(GetAttrKey(n), x) for n, x in zip(d._fields, d, strict=True)], type(d)
 
 
-def _namedtuple_unflatten(values: Iterable[Any], context: Context) -> Any:
+def _namedtuple_unflatten(values: Iterable[object], context: Context) -> Any:
     return context(*values)
 
 
@@ -232,11 +232,11 @@ def is_namedtuple_class(cls: Any) -> bool:
     return isinstance(cls, type) and issubclass(cls, tuple) and hasattr(cls, "_fields")
 
 
-def is_namedtuple_instance(value: Any) -> bool:
+def is_namedtuple_instance(value: object) -> bool:
     return is_namedtuple_class(type(value))
 
 
-def is_structseq_instance(value: Any) -> bool:
+def is_structseq_instance(value: object) -> bool:
     """Whether ``value`` is of one of Python's own types like ``os.stat_result``."""
     return isinstance(value, tuple) and hasattr(value, "n_sequence_fields")
 
@@ -335,7 +335,7 @@ def treespec_leaf() -> TreeSpec:
     return _LEAF
 
 
-def _flatten(tree: PyTree, leaves: list[Any], is_leaf: IsLeaf) -> TreeSpec:
+def _flatten(tree: PyTree, leaves: list[object], is_leaf: IsLeaf) -> TreeSpec:
     if tree_is_leaf(tree, is_leaf):
         leaves.append(tree)
         return _LEAF
@@ -389,17 +389,17 @@ def _is_one(kinds: Any, value: Any) -> bool:
     return isinstance(value, kinds) if isinstance(kinds, type | tuple) or hasattr(kinds, "__args__") else kinds(value)
 
 
-def map_only(kinds: Any, /) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def map_only(kinds: object, /) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """A decorator: the function for what is of ``kinds`` (types, or a predicate), everything else as it is."""
     return lambda func: lambda x: func(x) if _is_one(kinds, x) else x
 
 
-def tree_map_only(kinds: Any, func: Callable[..., Any], tree: PyTree, is_leaf: IsLeaf = None) -> PyTree:
+def tree_map_only(kinds: object, func: Callable[..., Any], tree: PyTree, is_leaf: IsLeaf = None) -> PyTree:
     """``tree_map`` for the leaves that are of ``kinds`` (types, or a predicate)."""
     return tree_map(map_only(kinds)(func), tree, is_leaf=is_leaf)
 
 
-def tree_map_only_(kinds: Any, func: Callable[..., Any], tree: PyTree, is_leaf: IsLeaf = None) -> PyTree:
+def tree_map_only_(kinds: object, func: Callable[..., Any], tree: PyTree, is_leaf: IsLeaf = None) -> PyTree:
     return tree_map_(map_only(kinds)(func), tree, is_leaf=is_leaf)
 
 
@@ -411,11 +411,11 @@ def tree_any(pred: Callable[[Any], bool], tree: PyTree, is_leaf: IsLeaf = None) 
     return any(map(pred, tree_leaves(tree, is_leaf)))
 
 
-def tree_all_only(kinds: Any, pred: Callable[[Any], bool], tree: PyTree, is_leaf: IsLeaf = None) -> bool:
+def tree_all_only(kinds: object, pred: Callable[[Any], bool], tree: PyTree, is_leaf: IsLeaf = None) -> bool:
     return all(pred(x) for x in tree_leaves(tree, is_leaf) if _is_one(kinds, x))
 
 
-def tree_any_only(kinds: Any, pred: Callable[[Any], bool], tree: PyTree, is_leaf: IsLeaf = None) -> bool:
+def tree_any_only(kinds: object, pred: Callable[[Any], bool], tree: PyTree, is_leaf: IsLeaf = None) -> bool:
     return any(pred(x) for x in tree_leaves(tree, is_leaf) if _is_one(kinds, x))
 
 

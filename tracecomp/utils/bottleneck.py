@@ -14,6 +14,7 @@ from typing import Any
 from tracecomp.autograd.profiler import profile
 
 ROWS = 15
+"""Rows of each table, as PyTorch prints them."""
 
 
 def run(script: str, args: list[str]) -> tuple[Any, profile]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from tracecomp.eager.device import use
 from tracecomp.eager.modes import modes, module_changes
-from tracecomp.ir.op import Bilinear, Op
+from tracecomp.ir.op import Attrs, Bilinear, Op
 from tracecomp.ir.types import TensorType, from_numpy_dtype
 from tracecomp.utils.hooks import register
 
@@ -52,7 +52,7 @@ class FlopCounterMode:
         48
     """
 
-    def __init__(self, mods: Any = None, depth: int = 2, display: bool = True, custom_mapping: Any = None) -> None:
+    def __init__(self, mods: object = None, depth: int = 2, display: bool = True, custom_mapping: Any = None) -> None:
         if custom_mapping:
             raise NotImplementedError("FlopCounterMode(): no custom_mapping here: operators say what they compute")
         self.depth, self.display = depth, display
@@ -77,19 +77,19 @@ class FlopCounterMode:
         if self.display:
             print(self.get_table(self.depth))
 
-    def _enter(self, module: Any, args: Any) -> None:
+    def _enter(self, module: object, args: object) -> None:
         above = self._parents[-1] if self._parents else None
         name = next((n for n, m in (above.named_modules() if above is not None else ()) if m is module), None)
         own = f"{self._path[-1]}.{name}" if name else type(module).__name__
         self._path.append(own)
         self._parents.append(module)
 
-    def _leave(self, module: Any, args: Any, result: Any) -> None:
+    def _leave(self, module: object, args: object, result: object) -> None:
         if self._path:
             self._path.pop()
             self._parents.pop()
 
-    def _count(self, op: Op, operands: Sequence[Any], attrs: dict[str, Any]) -> None:
+    def _count(self, op: Op, operands: Sequence[object], attrs: Attrs) -> None:
         if self._before is not None:
             self._before(op, operands, attrs)
         found = flops_of(op, operands, attrs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -34,7 +35,7 @@ def _tensorboard() -> Any:
     )  # fmt: skip
 
 
-def _array(value: Any) -> Any:
+def _array(value: object) -> Any:
     """Tensors, arrays and numbers as an array."""
     return value.detach().numpy() if isinstance(value, Tensor) else np.asarray(value)
 
@@ -54,14 +55,14 @@ class SummaryWriter:
     def get_logdir(self) -> str:
         return self.log_dir
 
-    def _add(self, summary: Any, step: int | None, walltime: float | None) -> None:
+    def _add(self, summary: object, step: int | None, walltime: float | None) -> None:
         event = self._t.Event(summary=summary, wall_time=time.time() if walltime is None else walltime)
         if step is not None:
             event.step = int(step)
         self.file_writer.add_event(event)
 
     def add_scalar(
-        self, tag: str, scalar_value: Any, global_step: int | None = None, walltime: float | None = None,
+        self, tag: str, scalar_value: object, global_step: int | None = None, walltime: float | None = None,
         new_style: bool = False, double_precision: bool = False,
     ) -> None:  # fmt: skip
         """A number at a step."""
@@ -69,7 +70,7 @@ class SummaryWriter:
         self._add(self._t.Summary(value=[self._t.Summary.Value(tag=tag, simple_value=value)]), global_step, walltime)
 
     def add_scalars(
-        self, main_tag: str, tag_scalar_dict: dict[str, Any], global_step: int | None = None,
+        self, main_tag: str, tag_scalar_dict: Mapping[str, object], global_step: int | None = None,
         walltime: float | None = None,
     ) -> None:  # fmt: skip
         """Several numbers at a step, each in a run of its own below this one."""
@@ -78,7 +79,8 @@ class SummaryWriter:
                 writer.add_scalar(main_tag, value, global_step, walltime)
 
     def add_histogram(
-        self, tag: str, values: Any, global_step: int | None = None, bins: Any = "auto", walltime: float | None = None,
+        self, tag: str, values: object, global_step: int | None = None, bins: Any = "auto",
+        walltime: float | None = None,
         max_bins: int | None = None,
     ) -> None:  # fmt: skip
         """How values are distributed."""
@@ -92,7 +94,7 @@ class SummaryWriter:
         self._add(self._t.Summary(value=[self._t.Summary.Value(tag=tag, histo=proto)]), global_step, walltime)
 
     def add_image(
-        self, tag: str, img_tensor: Any, global_step: int | None = None, walltime: float | None = None,
+        self, tag: str, img_tensor: object, global_step: int | None = None, walltime: float | None = None,
         dataformats: str = "CHW",
     ) -> None:  # fmt: skip
         """A picture; floats from 0 to 1 or bytes. Needs pillow."""
@@ -122,7 +124,11 @@ class SummaryWriter:
         self._add(self._t.Summary(value=[value]), global_step, walltime)
 
     def add_hparams(
-        self, hparam_dict: dict[str, Any], metric_dict: dict[str, Any], run_name: str | None = None, **options: Any
+        self,
+        hparam_dict: Mapping[str, object],
+        metric_dict: Mapping[str, object],
+        run_name: str | None = None,
+        **options: Any,
     ) -> None:
         """The settings of a run and what came of them."""
         with SummaryWriter(f"{self.log_dir}/{run_name or time.time()}") as writer:
@@ -131,7 +137,7 @@ class SummaryWriter:
             for name, value in metric_dict.items():
                 writer.add_scalar(name, value)
 
-    def add_graph(self, model: Any, input_to_model: Any = None, verbose: bool = False, **options: Any) -> None:
+    def add_graph(self, model: object, input_to_model: object = None, verbose: bool = False, **options: Any) -> None:
         """NotImplementedError: TensorBoard's page of graphs shows PyTorch's own format."""
         raise NotImplementedError("add_graph(): print(tracecomp.trace(model, *inputs)) shows the graph of a model")
 

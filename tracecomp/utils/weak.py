@@ -33,7 +33,7 @@ class WeakIdKeyDictionary(MutableMapping[Any, Any]):
         self.data: Any = {}
         self.update(dict or {})
 
-    def _gone(self, ref: Any) -> None:
+    def _gone(self, ref: object) -> None:
         self.data.pop(ref, None)
 
     def __getitem__(self, key: Any) -> Any:

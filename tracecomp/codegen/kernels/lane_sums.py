@@ -24,17 +24,14 @@ def lane_sums_text(dtype: DType, lanes: int, target: Target, product: bool = Fal
 
 
 def _entry(element: str, vector: str, lanes: int, itemsize: int, load: str, product: bool) -> str:
+    """The entry: rows of segments of vectors, three loops, the last vector of a segment masked."""
     a = Assembler()
     combine = "fmul" if product else "fadd"
     start_value = f"<{', '.join([f'{element} 1.0'] * lanes)}>" if product else "zeroinitializer"
-    rows, out, sizes = (a.load("ptr", "%table", 8 * n) for n in range(3))
-    count, segments, length = (a.load("i64", sizes, 8 * n) for n in range(3))
+    rows, out, count, segments, length = _arguments(a)
     whole, rest = a.let(f"udiv i64 {length}, {lanes}"), a.let(f"urem i64 {length}, {lanes}")
     ragged = a.let(f"icmp ne i64 {rest}, 0")
-    every = ", ".join(f"i64 {n}" for n in range(lanes))
-    limit = a.let(f"insertelement <{lanes} x i64> poison, i64 {rest}, i64 0")
-    limit = a.let(f"shufflevector <{lanes} x i64> {limit}, <{lanes} x i64> poison, <{lanes} x i32> zeroinitializer")
-    mask = a.let(f"icmp ult <{lanes} x i64> <{every}>, {limit}")
+    mask = _first_lanes(a, rest, lanes)
     a.go("row")
     a.block("row")
     row = a.phi("i64", {"entry": "0", "store": "%row.next"})
@@ -76,6 +73,20 @@ def _entry(element: str, vector: str, lanes: int, itemsize: int, load: str, prod
     a.block("done")
     a.do("ret void")
     return a.text(f"define void @{ENTRY}(ptr %table, ptr %arena, ptr %team, ptr %failed) #0")
+
+
+def _arguments(a: Assembler) -> list[str]:
+    """Where the operand and the results are; how many rows, segments of a row and elements of a segment there are."""
+    rows, out, sizes = (a.load("ptr", "%table", 8 * n) for n in range(3))
+    return [rows, out, *(a.load("i64", sizes, 8 * n) for n in range(3))]
+
+
+def _first_lanes(a: Assembler, count: str, lanes: int) -> str:
+    """A mask of the first ``count`` lanes: what is left of a segment after whole vectors."""
+    every = ", ".join(f"i64 {n}" for n in range(lanes))
+    limit = a.let(f"insertelement <{lanes} x i64> poison, i64 {count}, i64 0")
+    limit = a.let(f"shufflevector <{lanes} x i64> {limit}, <{lanes} x i64> poison, <{lanes} x i32> zeroinitializer")
+    return a.let(f"icmp ult <{lanes} x i64> <{every}>, {limit}")
 
 
 def _halved(a: Assembler, element: str, lanes: int, combine: str) -> str:

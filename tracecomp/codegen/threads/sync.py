@@ -214,6 +214,10 @@ def _now() -> str:
     return a.text("define internal i64 @tc.now(ptr %time) #1")
 
 
+_EVERYTHING = "ptr %args", "i64 0", "i64 0", "i64 %extent"
+"""Arguments of a loop's function for all of its iterations, as thread 0."""
+
+
 def _parallel() -> str:
     """A parallel loop: ``fn`` over ``extent`` iterations, alone where there is no pool, else shared with workers.
 
@@ -221,14 +225,20 @@ def _parallel() -> str:
     """
     a = Assembler()
     time = a.let("alloca [2 x i64], align 8")
-    everything = "ptr %args", "i64 0", "i64 0", "i64 %extent"
     # Without a pool, or called inside of another loop: all of it here.
     a.choose(a.same("%pool", "null"), "whole", "several")
     a.block("whole")
-    a.run("%fn", *everything)
+    a.run("%fn", *_EVERYTHING)
     a.do("ret void")
     a.block("several")
     a.choose("%opportunistic", "look", "shared")
+    _opportunistic(a, time)
+    _shared(a)
+    return a.text(f"define void @{PARALLEL}(ptr %pool, ptr %fn, ptr %args, i64 %extent, i1 %opportunistic) #1")
+
+
+def _opportunistic(a: Assembler, time: str) -> None:
+    """From block "look": share with workers that are awake, else run all here and count the time that this took."""
     a.block("look")
     # Nobody sleeps: sharing costs nothing but the chunks.
     a.choose(a.let(f"icmp ne i32 {a.watch('i32', '%pool', NUMBER + SLEEPERS)}, 0"), "timed", "shared")
@@ -241,10 +251,14 @@ def _parallel() -> str:
     a.go("shared")
     a.block("own")
     start = a.call("i64", "@tc.now", f"ptr {time}")
-    a.run("%fn", *everything)
+    a.run("%fn", *_EVERYTHING)
     took = a.let(f"sub i64 {a.call('i64', '@tc.now', f'ptr {time}')}, {start}")
     a.store("i64", a.let(f"add i64 {passed}, {took}"), "%pool", PASSED)
     a.do("ret void")
+
+
+def _shared(a: Assembler) -> None:
+    """Block "shared": post the loop as a job, take part in it, and wait for the chunks that others have claimed."""
     a.block("shared")
     threads = a.load("i64", "%pool", THREADS)
     # Several chunks for each thread, but no fewer than one iteration each.
@@ -266,7 +280,6 @@ def _parallel() -> str:
     a.go("check")
     a.block("finished")
     a.do("ret void")
-    return a.text(f"define void @{PARALLEL}(ptr %pool, ptr %fn, ptr %args, i64 %extent, i1 %opportunistic) #1")
 
 
 def _take() -> str:

@@ -156,6 +156,17 @@ class Waiting:
         a.block("stays")
         a.run("@tc.mark", f"ptr {taken}", f"i32 {there}")
         a.go("following")
+        self._send(a, thread, taken, mask)
+        a.block("following")
+        a.let(f"add i64 {number}, 1", "number.next")
+        a.go("worker")
+        a.block("done")
+        a.do("ret void")
+        return a.text("define internal void @tc.part(ptr %pool, i64 %threads) #1")
+
+    def _send(self, a: Assembler, thread: str, taken: str, mask: str) -> None:
+        """Block "send": allow ``thread`` the processors of this process less those ``taken``; ``mask`` is room."""
+        words = PROCESSORS // 64
         a.block("send")
         a.do(f"store [{words} x i64] zeroinitializer, ptr {mask}, align 8")
         # What this thread, and so its process, may use at all.
@@ -172,12 +183,6 @@ class Waiting:
         # The kernel moves a thread at once when its processor is forbidden.
         self.system(a, "setaffinity", f"i64 {a.let(f'zext i32 {thread} to i64')}", f"i64 {8 * words}", f"ptr {mask}")
         a.go("following")
-        a.block("following")
-        a.let(f"add i64 {number}, 1", "number.next")
-        a.go("worker")
-        a.block("done")
-        a.do("ret void")
-        return a.text("define internal void @tc.part(ptr %pool, i64 %threads) #1")
 
     def _mark(self) -> str:
         """Adds a processor to a set."""

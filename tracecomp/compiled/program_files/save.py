@@ -170,7 +170,7 @@ class _File:
 class _Path:
     """One recording, described for the loader."""
 
-    def __init__(self, file: _File, recording: Recording, leaves: Sequence[object]) -> None:
+    def __init__(self, file: _File, recording: Recording, leaves: Leaves) -> None:
         self.file = file
         self.recording = recording
         self.leaves = leaves
@@ -302,7 +302,7 @@ def _array(value: Any) -> Array:
     return found
 
 
-def _dtype(dtype: np.dtype[Any]) -> str:
+def _dtype(dtype: np.dtype[np.generic]) -> str:
     return "bfloat16" if dtype.kind == "V" else dtype.name
 
 

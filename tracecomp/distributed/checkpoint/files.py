@@ -29,6 +29,7 @@ from tracecomp.serialization import files
 
 _METADATA = "metadata.json"
 _FORMAT = 1
+"""The version of this layout; a reader refuses another."""
 Key = tuple[Any, ...]
 """Where a value stands: keys of dictionaries and places in lists, from the outside."""
 
@@ -41,7 +42,7 @@ class CheckpointException(RuntimeError):
     """A checkpoint cannot be read, or has not what is asked for."""
 
 
-def _leaves(value: Any, at: Key = ()) -> Iterator[tuple[Key, Any]]:
+def _leaves(value: object, at: Key = ()) -> Iterator[tuple[Key, Any]]:
     """Values that are no dictionaries, and lists in which there are tensors, with where they stand."""
     value = _stateless(value)
     if isinstance(value, Mapping):
@@ -54,7 +55,7 @@ def _leaves(value: Any, at: Key = ()) -> Iterator[tuple[Key, Any]]:
         yield at, value
 
 
-def _is_stateful(value: Any) -> bool:
+def _is_stateful(value: object) -> bool:
     return not isinstance(value, Tensor) and hasattr(value, "state_dict") and hasattr(value, "load_state_dict")
 
 
@@ -71,8 +72,8 @@ def _text(key: Key) -> str:
 
 
 def save(
-    state_dict: Mapping[str, Any], *, checkpoint_id: str | os.PathLike[str] | None = None, storage_writer: Any = None,
-    planner: Any = None, process_group: Any = None, no_dist: bool = False,
+    state_dict: Mapping[str, Any], *, checkpoint_id: str | os.PathLike[str] | None = None,
+    storage_writer: object = None, planner: object = None, process_group: Group | None = None, no_dist: bool = False,
 ) -> None:  # fmt: skip
     """Write ``state_dict``, nested dictionaries of tensors, values and objects with state, as a checkpoint.
 
@@ -108,7 +109,7 @@ def async_save(state_dict: Mapping[str, Any], **options: Any) -> Future[None]:
     return done
 
 
-def _everyone(group: Group | None, value: Any) -> list[Any]:
+def _everyone(group: Group | None, value: object) -> list[Any]:
     if group is None:
         return [value]
     found: list[Any] = [None] * group.size()
@@ -116,7 +117,7 @@ def _everyone(group: Group | None, value: Any) -> list[Any]:
     return found
 
 
-def _size(value: Any) -> int:
+def _size(value: object) -> int:
     return value.nbytes if isinstance(value, Tensor) else 0
 
 
@@ -161,8 +162,8 @@ def _replace(folder: Path, token: str, owner: Mapping[str, int], spread: Sequenc
 
 
 def load(
-    state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str] | None = None, storage_reader: Any = None,
-    planner: Any = None, process_group: Any = None, no_dist: bool = False,
+    state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str] | None = None, storage_reader: object = None,
+    planner: object = None, process_group: Group | None = None, no_dist: bool = False,
 ) -> None:  # fmt: skip
     """Fill ``state_dict`` from a checkpoint, whatever number of processes has written it.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from tracecomp.distributed.collectives import broadcast
 from tracecomp.distributed.objects import broadcast_object_list
@@ -15,6 +15,8 @@ from tracecomp.nn.module import Module
 from tracecomp.nn.parallel.distributed import DistributedDataParallel
 from tracecomp.nn.sharding import ShardedTensor
 from tracecomp.optim.optimizer import Optimizer
+
+Optimizers: TypeAlias = Optimizer | Iterable[Optimizer]
 
 
 @dataclass
@@ -113,7 +115,7 @@ def set_model_state_dict(
     return _plain(model).load_state_dict(_taken(dict(model_state_dict), options), strict=strict)
 
 
-def _listed(optimizers: Optimizer | Iterable[Optimizer]) -> list[Optimizer]:
+def _listed(optimizers: Optimizers) -> list[Optimizer]:
     return [optimizers] if isinstance(optimizers, Optimizer) else list(optimizers)
 
 
@@ -128,7 +130,7 @@ def _order(model: Module, optimizer: Optimizer) -> list[str]:
 
 
 def get_optimizer_state_dict(
-    model: Module, optimizers: Any, *, submodules: Any = None, options: StateDictOptions | None = None
+    model: Module, optimizers: Optimizers, *, submodules: Any = None, options: StateDictOptions | None = None
 ) -> dict[str, Any]:  # fmt: skip
     """States of optimizers with names of parameters in place of numbers."""
     found: dict[str, Any] = {"state": {}, "param_groups": []}
@@ -141,7 +143,8 @@ def get_optimizer_state_dict(
 
 
 def set_optimizer_state_dict(
-    model: Module, optimizers: Any, optim_state_dict: Mapping[str, Any], *, options: StateDictOptions | None = None
+    model: Module, optimizers: Optimizers, optim_state_dict: Mapping[str, Any], *,
+    options: StateDictOptions | None = None,
 ) -> None:  # fmt: skip
     """Load what ``get_optimizer_state_dict`` gave."""
     optim_state_dict = _taken(optim_state_dict, options)
@@ -156,14 +159,14 @@ def set_optimizer_state_dict(
 
 
 def get_state_dict(
-    model: Module, optimizers: Any, *, submodules: Any = None, options: StateDictOptions | None = None
+    model: Module, optimizers: Optimizers, *, submodules: Any = None, options: StateDictOptions | None = None
 ) -> tuple[dict[str, Any], dict[str, Any]]:  # fmt: skip
     """States of a model and its optimizers."""
     return get_model_state_dict(model, options=options), get_optimizer_state_dict(model, optimizers, options=options)
 
 
 def set_state_dict(
-    model: Module, optimizers: Any, *, model_state_dict: Mapping[str, Any], optim_state_dict: Mapping[str, Any],
+    model: Module, optimizers: Optimizers, *, model_state_dict: Mapping[str, Any], optim_state_dict: Mapping[str, Any],
     options: StateDictOptions | None = None,
 ) -> Any:  # fmt: skip
     """Load what ``get_state_dict`` gave."""

@@ -72,7 +72,7 @@ class FSDPModule:
     def _call_impl(self, *args: Any, **kwargs: Any) -> Any:
         state = self._fsdp
         args, kwargs = _cast_inputs(state.policy, args, kwargs)
-        with state.whole(next(within((args, kwargs)), None)):
+        with state.whole(next(within((args, kwargs), Shards), None)):
             if modes.recorder is not None:
                 found = super()._call_impl(*args, **kwargs)  # type: ignore[misc]
             else:

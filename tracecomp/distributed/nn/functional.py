@@ -14,7 +14,7 @@ from tracecomp.functional import names as T
 from tracecomp.ops.prim import prim
 
 
-def _member(group: Any) -> Group:
+def _member(group: object) -> Group:
     found = group_of(group)
     if found is None:
         raise ValueError("this process is not in the group")

@@ -41,7 +41,7 @@ def constant(shape: Sequence[int], value: Number | complex, dtype: DType) -> Ten
     return create("full", value=number, shape=tuple(shape), dtype=dtype)
 
 
-def _first_leaf(data: Any) -> Any:
+def _first_leaf(data: object) -> Any:
     while isinstance(data, list | tuple) and data:
         data = data[0]
     return data
@@ -50,7 +50,7 @@ def _first_leaf(data: Any) -> Any:
 _NUMBERS = frozenset((bool, int, float, complex))
 
 
-def _plain(data: Any) -> Any:
+def _plain(data: object) -> Any:
     """Nested data with tensors, which must have one element, replaced by numbers."""
     if isinstance(data, Tensor):
         if data._data.size != 1:
@@ -72,7 +72,7 @@ def _type_of(data: Any) -> DType:
     return from_numpy_dtype(data.dtype) if isinstance(data, np.ndarray | np.generic) else scalar_dtype(data)
 
 
-def array_of(data: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
+def array_of(data: object, dtype: DType | None) -> np.ndarray[Any, Any]:
     """A fresh array of Python data, with PyTorch's choice of dtype."""
     if isinstance(data, str | bytes):
         raise TypeError(f"new(): invalid data type '{type(data).__name__}'")
@@ -94,7 +94,7 @@ def array_of(data: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
         return at_line(np.ascontiguousarray(array.astype(dtype.numpy, copy=False)).reshape(array.shape))
 
 
-def _array_of_numbers(data: Any) -> np.ndarray[Any, Any]:
+def _array_of_numbers(data: object) -> np.ndarray[Any, Any]:
     try:
         array = np.array(data)
     except ValueError:

@@ -16,7 +16,7 @@ from tracecomp.ir import types
 from tracecomp.ir.types import DType, float32
 
 
-def legacy_tensor(dtype: DType, args: tuple[Any, ...]) -> Tensor:
+def legacy_tensor(dtype: DType, args: tuple[object, ...]) -> Tensor:
     """Sizes give an unset tensor, a sequence or array gives its data, a tensor is shared."""
     if not args:
         return constant((0,), 0, dtype)
@@ -44,7 +44,7 @@ class _TypedMeta(type):
 
     dtype: DType
 
-    def __instancecheck__(cls, x: Any) -> bool:
+    def __instancecheck__(cls, x: object) -> bool:
         return isinstance(x, Tensor) and x.dtype is cls.dtype
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Tensor:

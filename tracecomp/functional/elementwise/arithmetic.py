@@ -30,7 +30,7 @@ from tracecomp.functional.publish import function, in_place, publish
 from tracecomp.ir.types import bool_, complex128, float64
 
 
-def two(name: str, a: Any, b: Any, numbers: bool = False) -> tuple[Operand, Operand]:
+def two(name: str, a: Operand, b: Operand, numbers: bool = False) -> tuple[Operand, Operand]:
     """Checked operands, at least one of them a tensor; with ``numbers``, two numbers will do."""
     if not isinstance(a, Tensor) and not isinstance(b, Tensor):
         if not numbers or not isinstance(a, bool | int | float | complex):

@@ -9,7 +9,7 @@ from typing import Any
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional.dtype_support import ALL
 from tracecomp.functional.primitives import prim
-from tracecomp.functional.promotion import cast, not_implemented
+from tracecomp.functional.promotion import Operand, cast, not_implemented
 from tracecomp.functional.publish import function, publish
 from tracecomp.ir.types import DType, float32, float64, type_word
 
@@ -83,7 +83,7 @@ def imag(input: Tensor) -> Tensor:
 
 
 def _written(part: Callable[[Tensor], Tensor]) -> Callable[[Tensor, Any], None]:
-    def write(self: Tensor, value: Any) -> None:
+    def write(self: Tensor, value: Operand) -> None:
         seen = part(self)
         if isinstance(value, Tensor):
             seen.copy_(value)
@@ -237,7 +237,7 @@ def power(base: Tensor, exponent: Any) -> Tensor:
     return prim.where(zero, prim.cast(prim.eq(_filled(exponent, zero, base.dtype), 0.0), dtype=base.dtype), found)
 
 
-def _filled(x: Any, like: Tensor, dtype: DType) -> Tensor:
+def _filled(x: Operand, like: Tensor, dtype: DType) -> Tensor:
     return x if isinstance(x, Tensor) else prim.full(like=like, value=x, shape=(), dtype=dtype)
 
 

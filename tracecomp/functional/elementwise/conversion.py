@@ -95,7 +95,7 @@ def type_as(input: Tensor, other: Tensor) -> Tensor:
 _TYPES = {f"{type_word(t)}Tensor": t for t in types.DTYPES}
 
 
-def dtype_of_type(kind: Any) -> DType:
+def dtype_of_type(kind: object) -> DType:
     """The dtype of ``torch.FloatTensor`` (class or string) or of a dtype itself."""
     if isinstance(kind, DType):
         return kind

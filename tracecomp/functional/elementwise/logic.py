@@ -19,7 +19,7 @@ from tracecomp.functional.publish import function, in_place_doc, publish, store_
 from tracecomp.ir.types import bool_, type_word
 
 
-def _operands(name: str, input: Any, other: Any) -> tuple[Any, ...]:
+def _operands(name: str, input: Operand, other: Operand) -> tuple[Any, ...]:
     if not isinstance(input, Tensor) and not isinstance(other, Tensor):
         raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
     return common(operand(input, name, "input"), operand(other, name, "other"))

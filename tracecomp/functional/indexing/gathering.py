@@ -20,7 +20,7 @@ from tracecomp.functional.shape.shaping import to_shape
 from tracecomp.ir.types import DType, bool_, broadcast_shapes, int8, int16, int32, int64, type_word, uint8
 
 
-def _index(name: str, index: Any, kinds: Sequence[Any] = (int64,)) -> Tensor:
+def _index(name: str, index: Tensor, kinds: Sequence[object] = (int64,)) -> Tensor:
     if not isinstance(index, Tensor):
         raise TypeError(f"{name}(): argument 'index' (position 3) must be Tensor, not {type(index).__name__}")
     if index.dtype not in kinds:
@@ -82,7 +82,7 @@ def _source(name: str, input: Tensor, index: Tensor, src: Tensor | Number) -> Te
     return prim.slice(src, starts=(0,) * src.ndim, stops=tuple(index.shape), steps=(1,) * src.ndim)
 
 
-def _scattered(name: str, input: Tensor, dim: int, index: Any, src: Any, mode: str) -> Tensor:
+def _scattered(name: str, input: Tensor, dim: int, index: Any, src: Tensor | Number, mode: str) -> Tensor:
     places = _index(name, index, (int64, int32))
     axis = wrap_dim(dim, input.ndim)
     if places.numel() == 0:
@@ -103,7 +103,10 @@ def scatter(
     if reduce not in (None, "add", "multiply"):
         raise RuntimeError("reduce argument must be either add or multiply.")
     mode = "set" if reduce is None else _REDUCE[reduce]
-    return _scattered("scatter", input, dim, index, value if src is None else src, mode)
+    given = value if src is None else src
+    if given is None:
+        raise TypeError("scatter(): one of the arguments 'src' and 'value' is needed")
+    return _scattered("scatter", input, dim, index, given, mode)
 
 
 @function(takes=ALL, inplace=True, composite=True)
@@ -174,7 +177,7 @@ def _combined(
     return prim.floor_divide(result, count)
 
 
-def _row_index(name: str, input: Tensor, dim: int, index: Any) -> tuple[int, Tensor]:
+def _row_index(name: str, input: Tensor, dim: int, index: Tensor) -> tuple[int, Tensor]:
     """The axis, and a 1-d index for it; negative positions are out of bounds."""
     places = _index(name, index, (int64, int32))
     if places.ndim > 1:
@@ -205,7 +208,7 @@ def _rows_source(name: str, input: Tensor, axis: int, count: int, source: Tensor
     return source
 
 
-def _rows_written(name: str, input: Tensor, dim: int, index: Any, source: Tensor, mode: str) -> Tensor:
+def _rows_written(name: str, input: Tensor, dim: int, index: Tensor, source: Tensor, mode: str) -> Tensor:
     axis, at = _row_index(name, input, dim, index)
     part = _rows_source(name, input, axis, at.numel(), source)
     return to_shape(prim.put(_lift(input), at, part, axis=axis, mode=mode), tuple(input.shape))

@@ -66,7 +66,7 @@ def normal_index(index: Tensor, size: int, axis: int) -> Tensor:
     return prim.where(prim.lt(index, 0), prim.add(index, size), index) if negative else index
 
 
-def _index_tensor(item: Any) -> Tensor:
+def _index_tensor(item: object) -> Tensor:
     if isinstance(item, Tensor):
         if item.dtype.is_floating_point or item.dtype.name in ("int8", "int16"):
             raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
@@ -82,13 +82,13 @@ def _index_tensor(item: Any) -> Tensor:
     return wrap(array)
 
 
-def _is_basic(item: Any) -> bool:
+def _is_basic(item: object) -> bool:
     if item is None or item is Ellipsis or isinstance(item, slice | bool | int | np.integer):
         return True
     return not isinstance(item, Tensor | np.ndarray | list | tuple | range) and is_index(item)
 
 
-def _consumed(item: Any) -> int:
+def _consumed(item: object) -> int:
     """How many dimensions an index entry uses up."""
     if item is None or item is Ellipsis or isinstance(item, bool):
         return 0
@@ -97,7 +97,7 @@ def _consumed(item: Any) -> int:
     return 1
 
 
-def _entries(key: Any, ndim: int) -> list[Any]:
+def _entries(key: object, ndim: int) -> list[Any]:
     """The index as one entry per dimension (None and masks aside): Ellipsis is spelled out."""
     items = list(key) if isinstance(key, tuple) else [key]
     items = [x if _is_basic(x) else _index_tensor(x) for x in items]
@@ -113,7 +113,7 @@ def _entries(key: Any, ndim: int) -> list[Any]:
     return [*items[:at], *fill, *rest]
 
 
-def _resolve(x: Tensor, key: Any) -> tuple[Tensor, Advanced]:
+def _resolve(x: Tensor, key: object) -> tuple[Tensor, Advanced]:
     """The basic part of the index as a view of ``x``, and index tensors for some of its dimensions."""
     # Before all else: a dimension that is not there has no size to compare with.
     if x.ndim == 0 and not isinstance(key, tuple) and isinstance(key, int) and not isinstance(key, bool):

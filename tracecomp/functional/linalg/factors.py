@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tracecomp.eager.modes import grad_enabled
 from tracecomp.eager.tensor import Tensor, create
 from tracecomp.functional.creation.creation import constant
@@ -114,7 +112,7 @@ class Reflections(NamedTuple):
 GeqrfResult = result_type("geqrf", Reflections)
 
 
-def matrices(x: Any, name: str, square: bool = False) -> Tensor:
+def matrices(x: Tensor, name: str, square: bool = False) -> Tensor:
     """A floating tensor of at least two dimensions, square if asked; PyTorch's errors otherwise."""
     if not isinstance(x, Tensor):
         raise TypeError(f"{name}(): argument 'A' (position 1) must be Tensor, not {type(x).__name__}")

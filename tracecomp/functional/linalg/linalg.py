@@ -68,7 +68,7 @@ def logdet(input: Tensor) -> Tensor:
     return prim.add(log, prim.where(prim.lt(sign, 0.0), math.nan, prim.mul(sign, 0.0)))
 
 
-def _tolerance(A: Tensor, rtol: Any, rcond: Any) -> float:
+def _tolerance(A: Tensor, rtol: Any, rcond: object) -> float:
     if rcond is not None:
         rtol = rcond
     if rtol is None:
@@ -101,7 +101,7 @@ def _limit(A: Tensor, s: Tensor, atol: Any, rtol: Any) -> Tensor:
     if rtol is None:
         rtol = 0.0 if atol is not None else _tolerance(A, None, None)
 
-    def spread(x: Any) -> Any:
+    def spread(x: Tensor) -> Any:
         return to_shape(cast(x, s.dtype), (*x.shape, 1)) if isinstance(x, Tensor) else float(x)
 
     limit = prim.mul(top, spread(rtol))

@@ -266,6 +266,7 @@ def tensordot(a: Tensor, b: Tensor, dims: int | Sequence[Sequence[int] | int] | 
     label_a = [next(names) for _ in range(a.ndim)]
     label_b = [next(names) for _ in range(b.ndim)]
     for i, j in zip(dims_a, dims_b, strict=True):
+        # As in PyTorch, one element stands for all of the other side: these are summed first.
         if a.shape[i] == 1 != b.shape[j]:
             b = b.sum(j, keepdim=True)
         elif b.shape[j] == 1 != a.shape[i]:

@@ -157,7 +157,7 @@ def pick(x: Tensor, indices: Tensor, axis: int, keepdim: bool) -> tuple[Tensor, 
     return to_shape(values, shape), to_shape(indices, shape)
 
 
-def _max_or_min(kind: str, result: Any, pairwise: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _max_or_min(kind: str, result: Any, pairwise: Any, args: tuple[Any, ...], kwargs: dict[str, object]) -> Any:
     input, *rest = args
     names = dict(zip(("dim", "keepdim"), rest, strict=False)) | kwargs
     other = names.pop("other", None)

@@ -19,7 +19,7 @@ from tracecomp.functional.shape.shaping import cut_range, flatten, listed, selec
 from tracecomp.ir.types import broadcast_shapes
 
 
-def tensor_list(tensors: Any, name: str) -> list[Tensor]:
+def tensor_list(tensors: object, name: str) -> list[Tensor]:
     """A non-empty list of tensors; PyTorch's errors otherwise."""
     if isinstance(tensors, Tensor) or not isinstance(tensors, Sequence):
         raise TypeError(

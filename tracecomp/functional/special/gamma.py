@@ -50,11 +50,11 @@ def _plus(s: Any, k: float) -> Any:
     return prim.add(s, k) if isinstance(s, Tensor) else s + k
 
 
-def _times(a: Any, b: Any) -> Any:
+def _times(a: Tensor, b: Tensor) -> Any:
     return prim.mul(a, b) if isinstance(a, Tensor) else a * b
 
 
-def zeta_of(s: Any, q: Tensor) -> Tensor:
+def zeta_of(s: object, q: Tensor) -> Tensor:
     """Hurwitz zeta for every real q: terms with q + k < 0 are added one by one."""
     low = int(prim.min(prim.floor(q.detach()).clamp(-1000, 0).reshape(-1), axes=(0,))) if q.numel() else 0
     total: Tensor | None = None
@@ -126,6 +126,7 @@ def mvlgamma(input: Tensor, p: int) -> Tensor:
 
 
 _STEPS = 200
+"""Terms of the series, and twice the levels of the continued fraction; both converge most slowly near a = x."""
 
 
 def _gamma_prefix(a: Tensor, x: Tensor) -> Tensor:

@@ -35,7 +35,7 @@ class ShapeProp(Interpreter):
         result = super().run_node(n)
         found = False
 
-        def told(value: Any) -> Any:
+        def told(value: object) -> Any:
             nonlocal found
             if isinstance(value, Tensor):
                 found = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,11 @@ AnyPath = str | PathLike[str]
 
 
 def write_report(
-    compiled: Compiled, path: AnyPath, args: tuple[Any, ...], kwargs: dict[str, Any], against: AnyPath | None = None
+    compiled: Compiled,
+    path: AnyPath,
+    args: tuple[object, ...],
+    kwargs: Mapping[str, object],
+    against: AnyPath | None = None,
 ) -> Path:
     """Write ``path`` (HTML) and its twin beside it (``.json``); returns the former.
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from html import escape
 from pathlib import Path
-from typing import Any
 
 _PAGE = Path(__file__).parent / "page"
 _SCRIPTS = ("state.js", "graph.js", "charts.js", "panes.js", "main.js")
 
 
-def page(data: dict[str, Any]) -> str:
+def page(data: Mapping[str, object]) -> str:
     """A page that shows ``data``, which stands in it as JSON. It loads nothing: a policy in its head forbids it."""
     text = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")  # no text in it ends the script
     found = _read("index.html")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import linecache
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tracecomp.compiled.backends import Native
@@ -28,7 +28,7 @@ AROUND = 12
 """Lines of source that are shown around each line that the program comes from."""
 
 
-def report_data(compiled: Compiled, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+def report_data(compiled: Compiled, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, Any]:
     """What is known of a compiled function, with the graph after every step, kernels, their code, and the source."""
     facts = explained(compiled, args, kwargs)
     programs = [program_data(g) for f in _functions(facts) for g in f.graphs if g.backend is not None]

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 WIDEST = 8
 """Items of a row at most; wider layers take several rows."""
 SWEEPS = 4
+"""Times that the order within layers is improved, down and up: later ones hardly move anything."""
 
 Path = tuple[str, ...]
 Item = Hashable

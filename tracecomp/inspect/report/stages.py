@@ -89,6 +89,7 @@ def scope_paths(graph: Graph, nodes: Sequence[Node], inputs: Sequence[Sequence[i
     after = [False] * len(nodes)
     for n, read in enumerate(inputs):
         after[n] = "backward" in scopes[n] or any(after[m] for m in read)
+    # A scope of which some nodes come after the backward pass is the update, its preparation before it included.
     updating = {s[0] for s, late in zip(scopes, after, strict=True) if late and s and "backward" not in s}
     found = []
     for scope, late in zip(scopes, after, strict=True):

@@ -10,7 +10,7 @@ from tracecomp.nn.module import Module
 class DataParallel(Module):
     """Calls ``module``; its parameters are named ``module.<name>``, as in checkpoints of several devices."""
 
-    def __init__(self, module: Module, device_ids: Any = None, output_device: Any = None, dim: int = 0) -> None:
+    def __init__(self, module: Module, device_ids: object = None, output_device: object = None, dim: int = 0) -> None:
         super().__init__()
         self.module = module
         self.device_ids: list[int] = []
@@ -21,7 +21,7 @@ class DataParallel(Module):
 
 
 def data_parallel(
-    module: Module, inputs: Any, device_ids: Any = None, output_device: Any = None, dim: int = 0,
+    module: Module, inputs: Any, device_ids: object = None, output_device: object = None, dim: int = 0,
     module_kwargs: dict[str, Any] | None = None,
 ) -> Any:  # fmt: skip
     """``module(*inputs, **module_kwargs)``: there is one device."""

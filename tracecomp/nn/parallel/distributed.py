@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,6 +23,7 @@ from tracecomp.nn.parallel.shards import ShardPlan, Shards, within
 from tracecomp.ops.prim import prim
 
 _MB = 1 << 20
+"""Bytes: ``bucket_cap_mb`` counts in these, as PyTorch does."""
 
 
 class DistributedDataParallel(Module):
@@ -39,17 +40,11 @@ class DistributedDataParallel(Module):
         broadcast_buffers: bool = True, init_sync: bool = True, process_group: Group | None = None,
         bucket_cap_mb: float | None = None, find_unused_parameters: bool = False, check_reduction: bool = False,
         gradient_as_bucket_view: bool = False, static_graph: bool = False,
-        delay_all_reduce_named_params: Any = None, param_to_hook_all_reduce: Any = None, mixed_precision: Any = None,
+        delay_all_reduce_named_params: Any = None, param_to_hook_all_reduce: Any = None, mixed_precision: object = None,
         device_mesh: Any = None, skip_all_reduce_unused_params: bool = False, shards: int | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
-        group = process_group or world.default
-        if group is None:
-            raise ValueError(
-                at_user_line(
-                    "Default process group has not been initialized, please make sure to call init_process_group."
-                )
-            )
+        group = _group(process_group)
         if mixed_precision is not None:
             raise NotImplementedError(
                 at_user_line("DistributedDataParallel: mixed_precision is not supported; use autocast")
@@ -91,7 +86,7 @@ class DistributedDataParallel(Module):
         yield from self.module.named_parameters()
         yield from self.module.named_buffers()
 
-    def _compared(self, what: str, value: Any) -> list[Any]:
+    def _compared(self, what: str, value: object) -> list[Any]:
         """``value`` of every process."""
         packed = np.frombuffer(pickle.dumps(value), np.uint8)
         bodies = self.process_group.worker.run(lambda: self.process_group.gather_bytes(packed, what))
@@ -178,11 +173,11 @@ class DistributedDataParallel(Module):
         if self.broadcast_buffers and self.require_forward_param_sync:
             self._same((b for n, b in self.module.named_buffers() if n not in self.parameters_to_ignore), root)
 
-    def _of_shards(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _of_shards(self, inputs: tuple[object, ...], kwargs: Mapping[str, object]) -> Any:
         """The module's results for each shard; without shards, in evaluation, the module's."""
         if grad_enabled() and not self.require_backward_grad_sync:
             raise RuntimeError(at_user_line("no_sync() does not go with shards: every pass gives the mean over all"))
-        given = next(within((inputs, kwargs)), None)
+        given = next(within((inputs, kwargs), Shards), None)
         if given is not None:
             with given.context.parameters():
                 return self.module(*inputs, **kwargs)
@@ -245,7 +240,7 @@ class DistributedDataParallel(Module):
 
     # ---- hooks and state
 
-    def register_comm_hook(self, state: Any, hook: Hook) -> None:
+    def register_comm_hook(self, state: object, hook: Hook) -> None:
         """Let ``hook(state, bucket)`` combine gradients; its future holds the bucket's new gradients."""
         if self._reducer is None:
             raise RuntimeError(at_user_line("register_comm_hook() does not go with shards"))
@@ -265,11 +260,11 @@ class DistributedDataParallel(Module):
         raise TypeError("DistributedDataParallel cannot be pickled: save model.module, or its state_dict()")
 
 
-def _unused(params: Sequence[Tensor], output: Any) -> list[Tensor]:
+def _unused(params: Sequence[Tensor], output: object) -> list[Tensor]:
     """Parameters from which no tensor of ``output`` comes."""
     found: set[int] = set()
     seen: set[int] = set()
-    stack = [t.grad_fn for t in _tensors(output) if t.grad_fn is not None]
+    stack = [t.grad_fn for t in within(output, Tensor, objects=True) if t.grad_fn is not None]
     while stack:
         node = stack.pop()
         if id(node) in seen:
@@ -282,17 +277,14 @@ def _unused(params: Sequence[Tensor], output: Any) -> list[Tensor]:
     return [p for p in params if id(p) not in found]
 
 
-def _tensors(value: Any) -> Iterator[Tensor]:
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, dict):
-        for v in value.values():
-            yield from _tensors(v)
-    elif isinstance(value, list | tuple):
-        for v in value:
-            yield from _tensors(v)
-    elif hasattr(value, "__dict__"):
-        yield from _tensors(vars(value))
+def _group(given: Group | None) -> Group:
+    """The group asked for, else the default one. ValueError where there is neither."""
+    found = given or world.default
+    if found is None:
+        raise ValueError(
+            at_user_line("Default process group has not been initialized, please make sure to call init_process_group.")
+        )
+    return found
 
 
 def _unfinished(module: Module, left: Sequence[Tensor]) -> str:

@@ -27,7 +27,7 @@ def scatter(inputs: Any, target_gpus: Sequence[Any], dim: int = 0) -> Any:
     return [inputs for _ in range(count)]
 
 
-def scatter_kwargs(inputs: Any, kwargs: Any, target_gpus: Sequence[Any], dim: int = 0) -> tuple[Any, Any]:
+def scatter_kwargs(inputs: Any, kwargs: Any, target_gpus: Sequence[object], dim: int = 0) -> tuple[Any, Any]:
     """Positional and keyword arguments for each target."""
     by_place = scatter(inputs, target_gpus, dim) if inputs else []
     by_name = scatter(kwargs, target_gpus, dim) if kwargs else []
@@ -36,7 +36,7 @@ def scatter_kwargs(inputs: Any, kwargs: Any, target_gpus: Sequence[Any], dim: in
     return tuple(by_place), (*by_name, *({} for _ in range(size - len(by_name))))
 
 
-def gather(outputs: Sequence[Any], target_device: Any, dim: int = 0) -> Any:
+def gather(outputs: Sequence[Any], target_device: object, dim: int = 0) -> Any:
     """Results of all targets joined along ``dim``."""
     first = outputs[0]
     if isinstance(first, Tensor):
@@ -48,13 +48,13 @@ def gather(outputs: Sequence[Any], target_device: Any, dim: int = 0) -> Any:
     return None
 
 
-def replicate(network: Module, devices: Sequence[Any], detach: bool = False) -> list[Module]:
+def replicate(network: Module, devices: Sequence[object], detach: bool = False) -> list[Module]:
     """``network`` once for each device; they share parameters."""
     return [copy(network) for _ in devices]
 
 
 def parallel_apply(
-    modules: Sequence[Module], inputs: Sequence[Any], kwargs_tup: Any = None, devices: Any = None
+    modules: Sequence[Module], inputs: Sequence[Any], kwargs_tup: Any = None, devices: object = None
 ) -> list[Any]:  # fmt: skip
     """Each module called with its inputs, one after the other."""
     named = kwargs_tup or [{}] * len(modules)

@@ -8,9 +8,9 @@ whose leaves are the shards.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from tracecomp.autograd.api import backward
 from tracecomp.autograd.function import Function
@@ -22,6 +22,7 @@ from tracecomp.eager.overrides import DisableTorchFunction, TorchFunctionMode
 from tracecomp.eager.rng import default_generator
 from tracecomp.eager.tensor import Tensor, own
 from tracecomp.functional import names as T
+from tracecomp.functional.indexing.indexing import Index
 from tracecomp.nn.parallel.reducer import Bucket, buckets_of, mean_over
 from tracecomp.ops.prim import prim
 
@@ -29,6 +30,8 @@ _STREAM = 0x2545F4914F6CDD1D
 """What the seeds of neighbouring shards differ by."""
 _DRAWS = 1 << 32
 """Blocks of random numbers that one pass may draw."""
+
+Found = TypeVar("Found")
 
 
 class ShardPlan:
@@ -89,7 +92,7 @@ class ShardPass:
                 self._views[id(p)] = [found[k * count + j] for k in self.plan.places]
         return self._views[id(param)][i]
 
-    def has(self, value: Any) -> bool:
+    def has(self, value: object) -> bool:
         """Whether parameters of the model, or shards, are among arguments."""
         if isinstance(value, dict):
             return any(map(self.has, value.values()))
@@ -97,7 +100,7 @@ class ShardPass:
             return any(map(self.has, value))
         return isinstance(value, Shards) or id(value) in self.plan.bucket_of
 
-    def each(self, func: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    def each(self, func: Callable[..., object], args: tuple[object, ...], named: Mapping[str, object]) -> Any:
         """``func`` for each shard, with what it sees of parameters and its random numbers."""
         found = []
         for i in self.plan.places:
@@ -174,7 +177,11 @@ class _Parameters(TorchFunctionMode):
         self._context = context
 
     def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        self,
+        func: Callable[..., object],
+        types: object,
+        args: tuple[object, ...] = (),
+        kwargs: Mapping[str, object] | None = None,
     ) -> Any:
         named = kwargs or {}
         if grad_enabled() and self._context.has((args, named)):
@@ -185,15 +192,19 @@ class _Parameters(TorchFunctionMode):
 class Shards:
     """One value for each shard of this process. Functions and methods of tensors act on each of them."""
 
-    def __init__(self, parts: Sequence[Any], context: ShardPass) -> None:
+    def __init__(self, parts: Sequence[Tensor], context: ShardPass) -> None:
         self.parts, self.context = list(parts), context
 
     @classmethod
     def __torch_function__(
-        cls, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        cls,
+        func: Callable[..., object],
+        types: object,
+        args: tuple[object, ...] = (),
+        kwargs: Mapping[str, object] | None = None,
     ) -> Any:
         named = kwargs or {}
-        return next(within((args, named))).context.each(func, args, named)
+        return next(within((args, named), Shards)).context.each(func, args, named)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -218,10 +229,10 @@ class Shards:
     def __repr__(self) -> str:
         return f"Shards({self.parts})"
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: Index) -> Any:
         return _by_operator(operator.getitem)(self, index)
 
-    def __setitem__(self, index: Any, value: Any) -> None:
+    def __setitem__(self, index: Index, value: object) -> None:
         _by_operator(operator.setitem)(self, index, value)
 
     def __iter__(self) -> Iterator[Any]:
@@ -234,7 +245,7 @@ class Shards:
         return id(self)
 
 
-def _by_operator(fn: Callable[..., Any], swapped: bool = False) -> Callable[..., Any]:
+def _by_operator(fn: Callable[..., object], swapped: bool = False) -> Callable[..., Any]:
     def run(self: Shards, *others: Any) -> Any:
         operands = (*others, self) if swapped else (self, *others)
         return Shards.__torch_function__(fn, (), operands)
@@ -250,19 +261,22 @@ for _name in ("neg", "invert", "abs", "lt", "le", "gt", "ge", "eq", "ne"):
     setattr(Shards, f"__{_name}__", _by_operator(getattr(operator, _name)))
 
 
-def within(value: Any) -> Iterator[Shards]:
-    """Shards in arguments."""
-    if isinstance(value, Shards):
+def within(value: object, kind: type[Found], objects: bool = False) -> Iterator[Found]:
+    """What is a ``kind`` in lists, tuples and dictionaries; with ``objects``, in attributes too."""
+    parts: Iterable[object] = ()
+    if isinstance(value, kind):
         yield value
     elif isinstance(value, dict):
-        for v in value.values():
-            yield from within(v)
+        parts = value.values()
     elif isinstance(value, list | tuple):
-        for v in value:
-            yield from within(v)
+        parts = value
+    elif objects and hasattr(value, "__dict__"):
+        parts = vars(value).values()
+    for part in parts:
+        yield from within(part, kind, objects)
 
 
-def _seen(value: Any, i: int, context: ShardPass) -> Any:
+def _seen(value: object, i: int, context: ShardPass) -> Any:
     """``value`` as the ``i``-th shard sees it."""
     if isinstance(value, Shards):
         if value.context is not context:

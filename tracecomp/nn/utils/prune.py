@@ -329,7 +329,7 @@ def _hook_of(module: Module, name: str) -> tuple[int, BasePruningMethod] | None:
     return None
 
 
-def _check_amount(amount: Any) -> None:
+def _check_amount(amount: object) -> None:
     if not isinstance(amount, int | float):
         raise TypeError(f"Invalid type for amount: {amount}. Must be int or float.")
     if amount < 0 or (isinstance(amount, float) and amount > 1.0):

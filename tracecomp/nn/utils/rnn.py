@@ -54,7 +54,7 @@ def _as_list(lengths: Any) -> list[int]:
 
 
 def pack_padded_sequence(
-    input: Tensor, lengths: Any, batch_first: bool = False, enforce_sorted: bool = True
+    input: Tensor, lengths: object, batch_first: bool = False, enforce_sorted: bool = True
 ) -> PackedSequence:
     """Pack (T, N, *) with the lengths of the N sequences.
 

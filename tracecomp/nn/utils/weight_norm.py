@@ -101,7 +101,7 @@ class SpectralNorm:
             u, v = u.clone(), v.clone()
         return weight / u.dot(matrix.mv(v))
 
-    def __call__(self, module: Module, inputs: Any) -> None:
+    def __call__(self, module: Module, inputs: object) -> None:
         setattr(module, self.name, self.compute_weight(module, iterate=module.training))
 
 

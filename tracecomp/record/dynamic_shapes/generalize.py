@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tracecomp.ir.graph import Graph, Value
+from tracecomp.ir.op import Attrs
 from tracecomp.record.binding import Binding
 from tracecomp.record.dynamic_shapes.padding import NotSized
 from tracecomp.record.dynamic_shapes.same_graph import check_same
 from tracecomp.record.guards.sizes import SizesGuard
+from tracecomp.record.pytree import Leaves
 from tracecomp.record.recording import Recording, Sizes, Split
 from tracecomp.record.results import Given, Seen
 from tracecomp.record.symbolic.sizes import LEAST, SizeSource
@@ -37,7 +39,7 @@ class Sized:
             found.append(f"of {owner} along axis {axis} {held.says()}")
         return ", ".join(found)
 
-    def settle(self, leaves: Sequence[Any], attrs: dict[str, Any]) -> dict[str, Any]:
+    def settle(self, leaves: Leaves, attrs: Attrs) -> dict[str, Any]:
         """``attrs`` for the sizes of a call."""
         sizes = self.guard.sizes(leaves)
         return {k: evaluated(x, sizes) for k, x in attrs.items()}
@@ -88,6 +90,7 @@ def _values(first: Recording, second: Recording, sizes: Sizes) -> tuple[int, ...
         for axis, (a, b) in enumerate(zip(before[holder], after[holder], strict=True)):
             if a != b and SizeSource(holder, axis) not in axes:
                 raise NotSized("sizes differ that are not followed")
+    # Axes that were one size in the second recording have to be one in the first: else they are two unknowns.
     values = [{before[source.holder][source.axis] for source in same} for same in sizes.sources]
     if any(len(found) > 1 for found in values):
         raise NotSized("sizes that were equal are not")
@@ -104,10 +107,10 @@ def _check_alike(first: Recording, second: Recording, values: Sequence[int]) -> 
         raise NotSized("the size changes what the call reads, returns or writes")
 
 
-def _facts(recording: Recording, plain: Callable[[Any], Any]) -> list[Any]:
+def _facts(recording: Recording, plain: Callable[[Any], object]) -> list[Any]:
     """What a recording is beside its graph; ``plain`` gives sizes as numbers."""
 
-    def shown(result: Any) -> Any:
+    def shown(result: object) -> Any:
         if isinstance(result, Given):
             return _bound(result.source)
         if isinstance(result, Seen):
@@ -137,7 +140,7 @@ def _bound(binding: Binding) -> Any:
     return (binding.kind, tuple(map(_identity, ref)) if isinstance(ref, tuple) else _identity(ref))
 
 
-def _identity(ref: Any) -> Any:
+def _identity(ref: object) -> Any:
     if isinstance(ref, Binding):
         return _bound(ref)
     return ref if isinstance(ref, int | str) else id(getattr(ref, "group", ref))

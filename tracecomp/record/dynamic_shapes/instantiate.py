@@ -58,7 +58,7 @@ class Instantiated:
     def _extent(self, n: Any) -> Extent:
         return self.padding.extent(n.form) if type(n) is SymInt else n
 
-    def _attr(self, x: Any) -> Any:
+    def _attr(self, x: object) -> Any:
         if type(x) is SymInt:
             return self.padding.extent(x.form)
         return tuple(map(self._attr, x)) if isinstance(x, tuple) else x

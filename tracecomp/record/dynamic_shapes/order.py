@@ -76,6 +76,7 @@ def vector_product(p: Padding, spec: str, operands: Sequence[Meant]) -> tuple[in
     sizes: dict[str, Extent] = {}
     for labels, meant in zip((left, right), operands, strict=True):
         sizes.update(zip(labels, meant, strict=True))
+    # Axes of one element decide nothing: with them gone, a product of a matrix and a vector is told by its labels.
     wide = [c for c in sizes if sizes[c] != 1]
     alone = [any(c not in other for c in own if c in wide) for own, other in ((left, right), (right, left))]
     if all(alone):

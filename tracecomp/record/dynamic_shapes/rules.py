@@ -37,7 +37,7 @@ def apply(p: Padding, op: Op, xs: Operands, attrs: Attrs, meant: Meant) -> Appli
         raise NotSized(f"{reason}: {op.name} of {types} at {p.graph.here.source}", reason.only) from None
 
 
-def _is_plain(attr: Any) -> bool:
+def _is_plain(attr: object) -> bool:
     if isinstance(attr, tuple):
         return all(map(_is_plain, attr))
     return not isinstance(attr, Form)

@@ -18,6 +18,7 @@ from tracecomp.eager.meta import MetaArray
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record.guards.reads import Rows as ReadRows
 from tracecomp.record.guards.snapshots import ById, freeze, short
+from tracecomp.record.pytree import Leaves
 from tracecomp.record.symbolic.sym_scalar import followed
 
 
@@ -29,16 +30,18 @@ class Rows(ReadRows, Protocol):
     def pair(self, one: int, other: int, same: bool) -> None:
         """Whether two arguments are one object."""
 
-    def tensor(self, kind: int, ref: Any, requires_grad: int, dtype: Any, shape: tuple[int, ...]) -> None:
+    def tensor(
+        self, kind: int, ref: object, requires_grad: int, dtype: np.dtype[np.generic], shape: tuple[int, ...]
+    ) -> None:
         """A tensor's dtype, shape, and whether it requires grad."""
 
-    def apart(self, argument: int, kind: int, ref: Any) -> None:
+    def apart(self, argument: int, kind: int, ref: object) -> None:
         """An argument shares no memory with another tensor."""
 
-    def item(self, mapping: Mapping[str, Any], key: str, snapshot: Any) -> bool:
+    def item(self, mapping: Mapping[str, object], key: str, snapshot: object) -> bool:
         """An entry of something like a dictionary, and what it holds, as in ``snapshot``."""
 
-    def mode(self, name: str, value: Any) -> None:
+    def mode(self, name: str, value: object) -> None:
         """A mode of the thread."""
 
     def grad(self, tensor: Tensor, present: bool) -> None:
@@ -48,7 +51,7 @@ class Rows(ReadRows, Protocol):
 class Guard(Protocol):
     """One condition of a recording."""
 
-    def check(self, leaves: Sequence[Any]) -> str | None:
+    def check(self, leaves: Leaves) -> str | None:
         """Why a call with these argument leaves does not fit, or None when it does."""
 
     def explain(self) -> str:
@@ -68,7 +71,7 @@ class TensorGuard:
     requires_grad: bool
     path: str
 
-    def check(self, leaves: Sequence[Any]) -> str | None:
+    def check(self, leaves: Leaves) -> str | None:
         t = leaves[self.leaf]
         if not isinstance(t, Tensor):
             return f"argument {self.path} was a tensor and is {short(t)}"
@@ -101,7 +104,7 @@ class ValueGuard:
     snapshot: Any
     path: str
 
-    def check(self, leaves: Sequence[Any]) -> str | None:
+    def check(self, leaves: Leaves) -> str | None:
         leaf, snapshot = leaves[self.leaf], self.snapshot
         if type(snapshot) is ById:
             if leaf is not snapshot.value:
@@ -125,7 +128,7 @@ class NumberGuard:
     kind: type
     path: str
 
-    def check(self, leaves: Sequence[Any]) -> str | None:
+    def check(self, leaves: Leaves) -> str | None:
         if type(leaves[self.leaf]) is not self.kind or not followed(leaves[self.leaf]):
             return f"argument {self.path} was {_article(self.kind)} and is {short(leaves[self.leaf])}"
         return None
@@ -147,7 +150,7 @@ class ArrayGuard:
     contents: np.ndarray[Any, Any] | None
     path: str
 
-    def check(self, leaves: Sequence[Any]) -> str | None:
+    def check(self, leaves: Leaves) -> str | None:
         a = leaves[self.leaf]
         if not isinstance(a, np.ndarray) or a.dtype != self.dtype or self.shape != a.shape:
             return f"argument {self.path} went from an array {self.dtype}{list(self.shape)} to {short(a)}"
@@ -166,15 +169,15 @@ class ArrayGuard:
 class SameTensors:
     """Which tensor arguments are one object."""
 
-    def __init__(self, leaves: Sequence[Any]) -> None:
+    def __init__(self, leaves: Leaves) -> None:
         self.same = sharing(leaves)
         self.numbers = [i for i, t in enumerate(leaves) if isinstance(t, Tensor | np.ndarray)]
         self.distinct = len(set(self.same)) == len(self.same)
 
-    def check(self, leaves: Sequence[Any]) -> str | None:
+    def check(self, leaves: Leaves) -> str | None:
         return None if self._alike(leaves) else "other arguments are the same tensor"
 
-    def _alike(self, leaves: Sequence[Any]) -> bool:
+    def _alike(self, leaves: Leaves) -> bool:
         if not self.distinct:
             return sharing(leaves) == self.same
         numbers = self.numbers
@@ -194,7 +197,7 @@ class SameTensors:
         return True
 
 
-def tensor_miss(what: str, t: Tensor, dtype: Any, shape: tuple[int, ...]) -> str:
+def tensor_miss(what: str, t: Tensor, dtype: np.dtype[np.generic], shape: tuple[int, ...]) -> str:
     """What differs in a tensor that was of ``dtype`` and ``shape``."""
     if type(t._data) is MetaArray:
         return f"{what} has no memory any more"
@@ -205,7 +208,7 @@ def tensor_miss(what: str, t: Tensor, dtype: Any, shape: tuple[int, ...]) -> str
     return f"requires_grad of {what} became {t.requires_grad}"
 
 
-def sharing(leaves: Sequence[Any]) -> tuple[int, ...]:
+def sharing(leaves: Leaves) -> tuple[int, ...]:
     """Which tensors and arrays among ``leaves`` are the same object."""
     first: dict[int, int] = {}
     return tuple([first.setdefault(id(t), i) for i, t in enumerate(leaves) if isinstance(t, Tensor | np.ndarray)])

@@ -39,6 +39,7 @@ from tracecomp.record.guards.state_guards import (
     SlotsApart,
     _optimizer_hooks,
 )
+from tracecomp.record.pytree import Leaves
 from tracecomp.record.size_range import Conditions
 from tracecomp.record.symbolic.sizes import Holder, SizeSource
 from tracecomp.record.symbolic.sym_scalar import followed
@@ -49,7 +50,7 @@ class Guards:
     """The conditions of one recording, in the order in which they are asked."""
 
     def __init__(
-        self, structure: Any, leaves: Sequence[Any], paths: Sequence[str], places: Sequence[StateSlot] = (),
+        self, structure: object, leaves: Leaves, paths: Sequence[str], places: Sequence[StateSlot] = (),
         follow: bool = False, numbers: Set[int] = frozenset(),
     ) -> None:  # fmt: skip
         self.structure = structure
@@ -139,7 +140,7 @@ class Guards:
             found |= held.shapes()
         return found
 
-    def shapes_now(self, leaves: Sequence[Any]) -> dict[Holder, tuple[int, ...]]:
+    def shapes_now(self, leaves: Leaves) -> dict[Holder, tuple[int, ...]]:
         """What the shapes of the same tensors and arrays are in a call; () for what is none."""
         found: dict[Holder, Any] = {("argument", n): x for n, x in enumerate(leaves)}
         for held in self.places:
@@ -174,7 +175,7 @@ class Guards:
         found.list = [*found.arguments, *found.places, guard, *rest]
         return found
 
-    def miss(self, structure: Any, leaves: Sequence[Any]) -> str | None:
+    def miss(self, structure: object, leaves: Leaves) -> str | None:
         """Why this call does not fit, or None when it does."""
         if structure != self.structure:
             return "the arguments have another structure"
@@ -190,7 +191,7 @@ class Guards:
         if found is not None:
             raise CheckError(f"guards did not notice: {found}")
 
-    def lines(self, leaves: Sequence[Any]) -> Set[int]:
+    def lines(self, leaves: Leaves) -> Set[int]:
         """The lines of the compiled function that read what does not fit."""
         if self.reads.check(leaves) is not None:
             return self.reads.missed
@@ -201,7 +202,7 @@ class Guards:
         """What must be as it is, one guard a line."""
         return "\n".join(f"    {guard.explain()}" for guard in self.list)
 
-    def moved_numbers(self, structure: Any, leaves: Sequence[Any]) -> Set[int]:
+    def moved_numbers(self, structure: object, leaves: Leaves) -> Set[int]:
         """The arguments that are other numbers than they were, when all else is the same."""
         if structure != self.structure:
             return set()
@@ -231,12 +232,12 @@ class Guards:
         return found
 
 
-def _moved(snapshot: Any, value: Any) -> bool:
+def _moved(snapshot: object, value: object) -> bool:
     now = freeze(value)
     return bool(now != snapshot) and alike(snapshot, now)
 
 
-def _argument(i: int, leaf: Any, path: str, is_number: bool) -> Any:
+def _argument(i: int, leaf: object, path: str, is_number: bool) -> Any:
     if isinstance(leaf, Tensor):
         return TensorGuard(i, leaf._data.dtype, leaf._data.shape, leaf.requires_grad, path)
     if isinstance(leaf, np.ndarray):

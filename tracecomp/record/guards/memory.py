@@ -15,6 +15,7 @@ from tracecomp.codegen.calls.call_tables import ARGUMENT, OBJECT
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record.binding import Binding, read
 from tracecomp.record.guards.guard import Rows
+from tracecomp.record.pytree import Leaves
 
 Array = np.ndarray[Any, Any]
 Strides = tuple[int, ...] | None
@@ -30,9 +31,7 @@ class MemoryGuard:
     row-major order without gaps: what is a view of them, and how results lie, follows from strides.
     """
 
-    def __init__(
-        self, inputs: Sequence[tuple[Binding, str]], written: Iterable[Binding], leaves: Sequence[object]
-    ) -> None:
+    def __init__(self, inputs: Sequence[tuple[Binding, str]], written: Iterable[Binding], leaves: Leaves) -> None:
         ids = {id(b) for b in written}
         known = [(b, name, _strides(read(b, leaves)), id(b) in ids) for b, name in inputs]
         self.given = [x for x in known if x[0].kind != "state"]
@@ -45,7 +44,7 @@ class MemoryGuard:
         self._written: list[Array] = []
         self._spans: tuple[_Spans, _Spans] = (_Spans(()), _Spans(()))
 
-    def check(self, leaves: Sequence[object]) -> str | None:
+    def check(self, leaves: Leaves) -> str | None:
         """Why this call does not fit, or None when it does."""
         arrays = [t._data for t in self._tensors]
         if len(self._known) != len(arrays) or any(a is not b() for a, b in zip(arrays, self._known, strict=True)):

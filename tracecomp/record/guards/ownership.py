@@ -1,4 +1,4 @@
-"""Whose code and whose classes: the program's own, a library's, or this package's."""
+"""Whose code and whose classes: the program's own with the libraries it uses, Python's, or this package's."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import enum
 import sys
 import sysconfig
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from types import CodeType, SimpleNamespace
@@ -13,24 +14,33 @@ from typing import Any
 
 from tracecomp.base.errors import is_user_file
 
-_LIBRARIES = tuple(
-    str(Path(sysconfig.get_path(name)).resolve()) for name in ("stdlib", "platstdlib", "purelib", "platlib")
-)
+_STANDARD = tuple(str(Path(sysconfig.get_path(name)).resolve()) for name in ("stdlib", "platstdlib"))
+_INSTALLED = frozenset({"site-packages", "dist-packages"})
+_AROUND = frozenset({
+    "numpy", "scipy", "llvmlite", "networkx", "_distutils_hack", "setuptools", "pkg_resources", "_pytest", "pytest",
+    "pluggy", "hypothesis", "IPython", "coverage",
+})  # fmt: skip
+"""Libraries that are no part of programs: what they do depends on what they are given, or they run programs."""
 _NAMESPACES = (argparse.Namespace, SimpleNamespace)  # of the standard library, but for values of the program
 _BUILTIN = (type, BaseException, enum.Enum)
 
 
 @cache
 def is_program_file(name: str) -> bool:
-    """Whether code in the file ``name`` is neither this package's nor a library's.
+    """Whether code in the file ``name`` is the program's: not this package's, Python's own, or what runs programs.
 
-    A user's own packages, those of the system, and those of other environments on the path are libraries too.
+    Other libraries are part of the program: they keep counters and settings as programs do.
     """
-    installed = {"site-packages", "dist-packages"} & set(Path(name).parts)
-    return is_user_file(name) and not name.startswith(_LIBRARIES) and not installed
+    if not is_user_file(name) or name.endswith((".so", ".pyd")):
+        return False
+    parts = Path(name).parts
+    places = [n for n, part in enumerate(parts) if part in _INSTALLED]
+    if places:
+        return not _AROUND & {Path(part).stem for part in parts[places[-1] + 1 : places[-1] + 2]}
+    return not name.startswith(_STANDARD)
 
 
-def is_program_code(code: CodeType, space: dict[str, Any]) -> bool:
+def is_program_code(code: CodeType, space: Mapping[str, object]) -> bool:
     """Whether the program's own code runs; what is generated at run time belongs to the module it is made for."""
     module = space.get("__file__")
     name = code.co_filename
@@ -52,10 +62,10 @@ def is_opened(kind: type) -> bool:
     """Whether objects of this class are values of the program, which are what their attributes are."""
     if kind in _NAMESPACES:
         return True
-    return is_program_class(kind) and not issubclass(kind, _BUILTIN) and not _of_package(kind)
+    return is_program_class(kind) and not issubclass(kind, _BUILTIN) and not of_package(kind)
 
 
-def _of_package(kind: type) -> bool:
+def of_package(kind: type) -> bool:
     """Whether a class is one of this package's with something added: a module, an optimizer, a tensor."""
     return any(k.__module__.split(".")[0] == __name__.split(".")[0] for k in kind.__mro__)
 

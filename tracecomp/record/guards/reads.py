@@ -7,9 +7,9 @@ fits is found out by taking the same steps again, so a list that was replaced by
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator, Set
-from typing import Any, Protocol
+from collections.abc import Callable, Collection, Iterator, Mapping, Set
+from types import CellType
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -18,41 +18,43 @@ from tracecomp.record.guards.class_versions import class_version
 from tracecomp.record.guards.ownership import is_opened, is_program_class
 from tracecomp.record.guards.slots import Contents, StateSlot
 from tracecomp.record.guards.snapshots import MISSING, PLAIN, ById, alike, freeze, plain_value, short
+from tracecomp.record.guards.visibility import CONTAINERS
 from tracecomp.record.pytree import Leaves
 
-CONTAINERS = (list, tuple, dict, set, frozenset, deque, np.ndarray)
+Owner = TypeVar("Owner")
+Key = TypeVar("Key")
 
 
 class Rows(Protocol):
     """Where guards write what native code is to compare."""
 
-    def entry(self, mapping: dict[str, Any], key: Any, value: Any) -> bool:
+    def entry(self, mapping: Mapping[str, object], key: object, value: object) -> bool:
         """``mapping[key]`` is ``value``, or not there when it is ``MISSING``."""
 
-    def word(self, owner: Any, what: str, value: Any) -> bool:
+    def word(self, owner: object, what: str, value: object) -> bool:
         """A field of ``owner`` that ``what`` names is, or holds, ``value``; False where its place is not known."""
 
-    def contents(self, value: Any) -> bool:
+    def contents(self, value: object) -> bool:
         """All that a container holds is as it is now; False when that is more than identities."""
 
 
-class Step:
-    """How a value is found from the one above it."""
+class Step(Generic[Owner, Key]):
+    """How a value is found from the one above it: ``key`` says where in an ``Owner``."""
 
     __slots__ = ("key",)
 
-    def __init__(self, key: Any = None) -> None:
+    def __init__(self, key: Key) -> None:
         self.key = key
 
-    def fetch(self, owner: Any) -> Any:
+    def fetch(self, owner: Owner) -> Any:
         """The value now, or ``MISSING``."""
         raise NotImplementedError
 
-    def row(self, rows: Rows, owner: Any, value: Any) -> bool:
+    def row(self, rows: Rows, owner: Owner, value: object) -> bool:
         """Have native code compare it; False where only Python can."""
         return False
 
-    def place(self, owner: Any, where: str) -> StateSlot | None:
+    def place(self, owner: Owner, where: str) -> StateSlot | None:
         """The place that holds the value, if programs can keep tensors there."""
         return None
 
@@ -61,66 +63,85 @@ class Step:
         return (type(self), (type(self.key), self.key))
 
 
-class Entry(Step):
+SomeStep: TypeAlias = Step[Any, Any]
+"""A step whichever it is: a read takes it from the value above, which was found to be of its kind."""
+
+
+class Entry(Step[dict[Any, object], Any]):
     """An entry of a dictionary, a namespace too."""
 
-    def fetch(self, owner: Any) -> Any:
+    def fetch(self, owner: dict[Any, object]) -> Any:
         return dict.get(owner, self.key, MISSING)
 
-    def row(self, rows: Rows, owner: Any, value: Any) -> bool:
+    def row(self, rows: Rows, owner: dict[Any, object], value: object) -> bool:
         return rows.entry(owner, self.key, value)
 
-    def place(self, owner: Any, where: str) -> StateSlot | None:
+    def place(self, owner: dict[Any, object], where: str) -> StateSlot | None:
         return StateSlot(owner, self.key, where)
 
 
-class Attribute(Step):
+class Attribute(Step[object, str]):
     """An attribute that an object has of its own."""
 
-    def fetch(self, owner: Any) -> Any:
+    def fetch(self, owner: object) -> Any:
         return attributes_of(owner).get(self.key, MISSING)
 
-    def row(self, rows: Rows, owner: Any, value: Any) -> bool:
+    def row(self, rows: Rows, owner: object, value: object) -> bool:
         return rows.entry(attributes_of(owner), self.key, value)
 
-    def place(self, owner: Any, where: str) -> StateSlot | None:
+    def place(self, owner: object, where: str) -> StateSlot | None:
         return StateSlot(attributes_of(owner), self.key, where, "_parameters" in attributes_of(owner))
 
 
-class Slot(Step):
+class Slot(Step[object, str]):
     """An attribute that stands in one of ``__slots__``."""
 
-    def fetch(self, owner: Any) -> Any:
+    def fetch(self, owner: object) -> Any:
         return getattr(owner, self.key, MISSING)
 
 
-class Held(Step):
+class Held(Step[CellType, str]):
     """What a closure cell holds."""
 
-    def fetch(self, owner: Any) -> Any:
+    def fetch(self, owner: CellType) -> Any:
         try:
             return owner.cell_contents
         except ValueError:
             return MISSING
 
-    def row(self, rows: Rows, owner: Any, value: Any) -> bool:
+    def row(self, rows: Rows, owner: CellType, value: object) -> bool:
         return value is not MISSING and rows.word(owner, "cell_contents", value)
 
-    def place(self, owner: Any, where: str) -> StateSlot | None:
+    def place(self, owner: CellType, where: str) -> StateSlot | None:
         return StateSlot(Contents(owner), self.key, where)
 
 
-class Field(Step):
+class Field(Step[object, str]):
     """A field of a function: its code and its defaults."""
 
-    def fetch(self, owner: Any) -> Any:
+    def fetch(self, owner: object) -> Any:
         return getattr(owner, self.key, MISSING)
 
-    def row(self, rows: Rows, owner: Any, value: Any) -> bool:
+    def row(self, rows: Rows, owner: object, value: object) -> bool:
         return rows.word(owner, self.key, value)
 
 
-class Element(Step):
+class Referent(Step[Callable[[], object], None]):
+    """What a weak reference leads to."""
+
+    def fetch(self, owner: Callable[[], object]) -> Any:
+        return owner()
+
+
+class Cached(Step[Callable[..., object], "tuple[tuple[object, ...], tuple[tuple[str, object], ...]]"]):
+    """What a cached function gives for ``key``, its arguments: while it has them it runs none of its code."""
+
+    def fetch(self, owner: Callable[..., object]) -> Any:
+        args, keywords = self.key
+        return owner(*args, **dict(keywords))
+
+
+class Element(Step[Any, object]):
     """An element of a list, tuple, deque or array."""
 
     def fetch(self, owner: Any) -> Any:
@@ -129,57 +150,57 @@ class Element(Step):
         except (IndexError, KeyError, TypeError):
             return MISSING
 
-    def row(self, rows: Rows, owner: Any, value: Any) -> bool:
+    def row(self, rows: Rows, owner: Any, value: object) -> bool:
         return type(owner) is tuple or (type(owner) is list and rows.contents(owner))
 
 
-class Size(Step):
+class Size(Step[Collection[object], None]):
     """How many elements a container has."""
 
-    def fetch(self, owner: Any) -> Any:
+    def fetch(self, owner: Collection[object]) -> Any:
         return owner.size if isinstance(owner, np.ndarray) else len(owner)
 
-    def row(self, rows: Rows, owner: Any, value: Any) -> bool:
+    def row(self, rows: Rows, owner: Collection[object], value: object) -> bool:
         return type(owner) is tuple or (type(owner) in (list, dict) and rows.word(owner, "length", value))
 
 
-class Member(Step):
+class Member(Step[Collection[object], object]):
     """Whether a container holds something."""
 
-    def fetch(self, owner: Any) -> Any:
+    def fetch(self, owner: Collection[object]) -> Any:
         return self.key in owner
 
-    def row(self, rows: Rows, owner: Any, value: Any) -> bool:
+    def row(self, rows: Rows, owner: Collection[object], value: object) -> bool:
         return type(owner) is dict and rows.word(owner, "version", None)
 
 
-class All(Step):
+class All(Step[object, None]):
     """Everything that a container holds, as a snapshot."""
 
-    def fetch(self, owner: Any) -> Any:
+    def fetch(self, owner: object) -> Any:
         return everything(owner)
 
-    def row(self, rows: Rows, owner: Any, value: Any) -> bool:
+    def row(self, rows: Rows, owner: object, value: object) -> bool:
         return rows.contents(owner)
 
 
-class Methods(Step):
+class Methods(Step[type, None]):
     """The functions that a class and its bases define, and the attributes that were read of it."""
 
-    def fetch(self, owner: Any) -> Any:
+    def fetch(self, owner: type) -> Any:
         return methods_of(owner)
 
-    def row(self, rows: Rows, owner: Any, value: Any) -> bool:
+    def row(self, rows: Rows, owner: type, value: object) -> bool:
         return rows.word(owner, "class_version", class_version(owner))
 
 
-class Inherited(Step):
+class Inherited(Step[type, str]):
     """An attribute of a class, its own or a base's."""
 
-    def fetch(self, owner: Any) -> Any:
+    def fetch(self, owner: type) -> Any:
         return inherited(owner, self.key)
 
-    def row(self, rows: Rows, owner: Any, value: Any) -> bool:
+    def row(self, rows: Rows, owner: type, value: object) -> bool:
         return rows.word(owner, "class_version", class_version(owner))
 
 
@@ -192,7 +213,7 @@ class Read:
 
     __slots__ = ("children", "frozen", "is_given", "kind", "line", "owner", "seen", "step", "value", "where")
 
-    def __init__(self, owner: Read | None, step: Step | None, value: Any, where: str, line: int = 0) -> None:
+    def __init__(self, owner: Read | None, step: SomeStep | None, value: object, where: str, line: int = 0) -> None:
         self.owner = owner
         self.step = step
         self.value = value
@@ -203,7 +224,7 @@ class Read:
         self.kind, self.seen = expected(value)
         self.frozen = freeze(value) if self.kind is type and isinstance(value, list | dict | tuple) else MISSING
 
-    def child(self, step: Step, value: Any, where: str, line: int = 0) -> Read:
+    def child(self, step: SomeStep, value: object, where: str, line: int = 0) -> Read:
         """The read one ``step`` from here, made when it is new; ``line`` is the compiled function's."""
         key = step.same()
         found = self.children.get(key)
@@ -216,11 +237,11 @@ class Read:
         if self.kind is type and self.step is not None and not self.is_given:
             self.kind, self.seen = ById, ById(self.value)
 
-    def fetch(self, owner: Any) -> Any:
+    def fetch(self, owner: object) -> Any:
         """The value at present, where ``owner`` is what the read above gives."""
         return self.value if self.step is None else self.step.fetch(owner)
 
-    def miss(self, owner: Any) -> str | None:
+    def miss(self, owner: object) -> str | None:
         """Why the value found at ``owner`` does not fit, or None."""
         now = self.fetch(owner)
         if not self.fits(now):
@@ -231,7 +252,7 @@ class Read:
                 return found
         return None
 
-    def missed(self, owner: Any) -> Iterator[int]:
+    def missed(self, owner: object) -> Iterator[int]:
         """The lines that read what does not fit any more."""
         now = self.fetch(owner)
         if self.step is not None and not self.fits(now):
@@ -240,12 +261,12 @@ class Read:
             for child in self.children.values():
                 yield from child.missed(now)
 
-    def difference(self, now: Any) -> str:
+    def difference(self, now: object) -> str:
         """In words, what ``now`` is instead of what was seen."""
         seen = self.frozen if self.frozen is not MISSING else self.seen
         return f"{self.where} changed from {short(seen)} to {short(now)}"
 
-    def fits(self, now: Any) -> bool:
+    def fits(self, now: object) -> bool:
         """Whether ``now`` is as good as what was seen, what was read of it aside."""
         if self.kind is ById:
             return now is self.seen.value
@@ -260,7 +281,7 @@ class Read:
             return given if self.is_given else self.value
         return self.fetch(self.owner.now(given))
 
-    def moved(self, owner: Any) -> Iterator[StateSlot]:
+    def moved(self, owner: object) -> Iterator[StateSlot]:
         """The places here and below that now hold other tensors and numbers, and are otherwise as they were."""
         now = self.fetch(owner)
         place = self.moved_place(owner, now)
@@ -270,7 +291,7 @@ class Read:
             for child in self.children.values():
                 yield from child.moved(now)
 
-    def moved_place(self, owner: Any, now: Any) -> StateSlot | None:
+    def moved_place(self, owner: object, now: object) -> StateSlot | None:
         """The place of ``now`` if it holds other tensors or numbers than were read, and is otherwise what was seen."""
         place = None if self.step is None or now is MISSING else self.step.place(owner, self.where)
         before = self.frozen if self.kind is type else self.seen
@@ -280,7 +301,7 @@ class Read:
         moved = bool(after != before) and alike(before, after)
         return place if moved and self.miss(owner) is not None else None
 
-    def native(self, rows: Rows, owner: Any) -> bool:
+    def native(self, rows: Rows, owner: object) -> bool:
         """Have native code compare this and all below; False where only Python can."""
         now = self.fetch(owner)
         if self.step is not None and not self.step.row(rows, owner, now):
@@ -308,7 +329,7 @@ class Reads:
         self.array_lines: set[int] = set()  # that look at the contents of arrays among the arguments
         self._roots: dict[int, Read] = {}
 
-    def root(self, value: Any, where: str) -> Read:
+    def root(self, value: object, where: str) -> Read:
         """What is read of ``value``, an object that stays."""
         found = self._roots.get(id(value))
         if found is None:
@@ -344,7 +365,7 @@ class Reads:
         return list(self._roots.values())
 
 
-def expected(value: Any) -> tuple[Any, Any]:
+def expected(value: object) -> tuple[Any, Any]:
     """What a value must be to count as the same: its identity, its type, or its type and value."""
     value = plain_value(value)
     if isinstance(value, PLAIN):
@@ -367,7 +388,7 @@ class Snapshot:
 
     __slots__ = ("parts",)
 
-    def __init__(self, parts: Any) -> None:
+    def __init__(self, parts: object) -> None:
         self.parts = parts
 
     def __eq__(self, other: object) -> bool:
@@ -383,14 +404,14 @@ def everything(value: Any) -> Any:
     """The contents of a container."""
     if isinstance(value, np.ndarray):
         return Snapshot((value.dtype, value.shape, value.tobytes()))
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return Snapshot([(_one(k), _one(v)) for k, v in value.items()])
-    if isinstance(value, set | frozenset):
+    if isinstance(value, Set):
         return Snapshot({_one(x) for x in value})
     return Snapshot([_one(x) for x in value])
 
 
-def _one(value: Any) -> Any:
+def _one(value: object) -> Any:
     """An element: a plain value with its type, or which object it is."""
     value = plain_value(value)
     return (type(value), value) if isinstance(value, PLAIN) else ById(value)
@@ -404,11 +425,11 @@ def inherited(kind: type, name: str) -> Any:
 def methods_of(kind: type) -> Any:
     """The functions that a user's class and its bases define."""
     classes = [k for k in kind.__mro__ if is_program_class(k)]
-    found = [(k, n, ById(f)) for k in classes for n, f in vars(k).items() if callable(f) or hasattr(f, "__func__")]
+    found = [(k, n, ById(f)) for k in classes for n, f in vars(k).items() if callable(f) or hasattr(type(f), "__get__")]
     return Snapshot((kind.__mro__, found))
 
 
-def attributes_of(value: Any) -> dict[str, Any]:
+def attributes_of(value: object) -> dict[str, Any]:
     """The attributes that an object has of its own, whatever its class makes of other names.
 
     An exception here would leave the trace function, and CPython 3.11 may crash when one does so within ``__del__``.

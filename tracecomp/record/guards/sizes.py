@@ -9,6 +9,7 @@ from typing import Any
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record.guards.reads import Rows
 from tracecomp.record.guards.slots import StateSlot
+from tracecomp.record.pytree import Leaves
 from tracecomp.record.size_range import Conditions
 from tracecomp.record.symbolic.sizes import SizeSource
 
@@ -42,17 +43,17 @@ class SizesGuard:
     sources: Sequence[Sequence[SizeSource]]
     places: Mapping[Any, StateSlot]
 
-    def read(self, source: SizeSource, leaves: Sequence[Any]) -> int:
+    def read(self, source: SizeSource, leaves: Leaves) -> int:
         """The size along an axis."""
         kind, *which = source.holder
-        x = leaves[which[0]] if kind == "argument" else self.places[which[0]].leaves()[which[1]]
+        x: Any = leaves[which[0]] if kind == "argument" else self.places[which[0]].leaves()[which[1]]
         return int((x._data if isinstance(x, Tensor) else x).shape[source.axis])
 
-    def sizes(self, leaves: Sequence[Any]) -> tuple[int, ...]:
+    def sizes(self, leaves: Leaves) -> tuple[int, ...]:
         """The sizes of a call."""
         return tuple(self.read(same[0], leaves) for same in self.sources)
 
-    def check(self, leaves: Sequence[Any]) -> str | None:
+    def check(self, leaves: Leaves) -> str | None:
         sizes = self.sizes(leaves)
         for size, same in zip(sizes, self.sources, strict=True):
             for source in same[1:]:

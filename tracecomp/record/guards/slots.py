@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping, Sequence
+from collections.abc import MutableMapping
 from dataclasses import dataclass
+from types import CellType
 from typing import Any
 
 from tracecomp.eager.modes import module_changes
 from tracecomp.eager.tensor import Tensor
-from tracecomp.record.pytree import flatten, unflatten
+from tracecomp.record.pytree import Leaves, flatten, unflatten
 
 
 class Contents(dict[str, Any]):
     """A closure cell in the form of a mapping with one entry."""
 
-    def __init__(self, cell: Any) -> None:
+    def __init__(self, cell: CellType) -> None:
         super().__init__()
         self.cell = cell
 
-    def get(self, key: str, default: Any = None) -> Any:
+    def get(self, key: str, default: object = None) -> Any:
         try:
             return self.cell.cell_contents
         except ValueError:
             return default
 
-    def __setitem__(self, key: str, value: Any) -> None:
+    def __setitem__(self, key: str, value: object) -> None:
         self.cell.cell_contents = value
 
 
@@ -56,7 +57,7 @@ class StateSlot:
         """The tensors held now."""
         return tensors_in(self.leaves())
 
-    def fill(self, leaves: Sequence[object]) -> None:
+    def fill(self, leaves: Leaves) -> None:
         """Hold ``leaves`` in the present tuples, lists and dicts."""
         self.put(unflatten(flatten(self.value(), []), leaves), True)
 
@@ -77,7 +78,7 @@ def leaves_of(value: object) -> list[Any]:
     return leaves
 
 
-def tensors_in(leaves: Sequence[object]) -> list[Tensor]:
+def tensors_in(leaves: Leaves) -> list[Tensor]:
     return [leaf for leaf in leaves if isinstance(leaf, Tensor)]
 
 

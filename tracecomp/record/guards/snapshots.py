@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Mapping, Set
 from functools import cache
 from typing import Any
 
@@ -34,7 +34,7 @@ class ById:
 
     __slots__ = ("value",)
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: object) -> None:
         self.value = value
 
     def __eq__(self, other: object) -> bool:
@@ -56,7 +56,7 @@ def plain_value(value: Any) -> Any:
     return value.value if type(value) in (SymScalar, SymInt) else value
 
 
-def freeze(value: Any) -> Any:
+def freeze(value: object) -> Any:
     """A snapshot that compares equal while ``value`` means the same; ``MISSING`` when it cannot be watched."""
     value = plain_value(value)
     if isinstance(value, PLAIN):
@@ -82,7 +82,7 @@ def _freeze_items(value: Any) -> Any:
     return (tuple([Key(k) if isinstance(k, Tensor) else k for k in value]), parts)
 
 
-def alike(before: Any, now: Any) -> bool:
+def alike(before: object, now: object) -> bool:
     """Whether two snapshots differ at most in which tensors and which numbers there are."""
     if type(before) is ById and type(now) is ById:
         return before == now or (isinstance(now.value, Tensor) and type(before.value) is type(now.value))
@@ -95,12 +95,12 @@ def alike(before: Any, now: Any) -> bool:
     return bool(before == now)
 
 
-def _closed(kind: Any) -> bool:
+def _closed(kind: object) -> bool:
     """Whether the contents of containers of this type cannot be read and set one by one."""
     return isinstance(kind, type) and issubclass(kind, _CONTAINERS) and not opened(kind)
 
 
-def short(value: Any) -> str:
+def short(value: object) -> str:
     """A value or a snapshot in a few words."""
     with unrecorded():
         text = "nothing" if value is MISSING else _shown(value)
@@ -130,7 +130,7 @@ def _shown(value: Any) -> str:
     return text if parts and len(text) <= _TEXT else f"{kind.__name__} of {count}"
 
 
-def module_snapshot(module: Any, known: Set[tuple[int, str]]) -> dict[str, Any]:
+def module_snapshot(module: object, known: Set[tuple[int, str]]) -> dict[str, Any]:
     """What this package reads of a module, except what stands in ``known`` places: its parts, hooks and options."""
     snapshot: dict[str, Any] = {}
     attributes = vars(module)
@@ -169,7 +169,7 @@ def _codes(code: Any) -> Iterator[Any]:
                 yield from _codes(inner)
 
 
-def module_change(module: Any, before: dict[str, Any], known: Set[tuple[int, str]]) -> str | None:
+def module_change(module: object, before: Mapping[str, object], known: Set[tuple[int, str]]) -> str | None:
     """Which attribute differs from the snapshot ``before``, in words."""
     now = module_snapshot(module, known)
     if now == before:

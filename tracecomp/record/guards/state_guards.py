@@ -15,6 +15,7 @@ from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import default_dtype as dtype_setting
 from tracecomp.functional.default_dtype import default_dtype
 from tracecomp.record.binding import Binding, tensor_of
+from tracecomp.record.context import OptimizerLike
 from tracecomp.record.guards.guard import Rows, sharing, tensor_miss
 from tracecomp.record.guards.sizes import AnySize
 from tracecomp.record.guards.slots import StateSlot, leaves_of, slot_id, tensors_in
@@ -28,6 +29,7 @@ from tracecomp.record.guards.snapshots import (
     module_snapshot,
     short,
 )
+from tracecomp.record.pytree import Leaves
 from tracecomp.record.symbolic.sizes import Holder
 from tracecomp.record.symbolic.sym_scalar import followed
 
@@ -40,7 +42,7 @@ class ModesGuard:
     def __init__(self) -> None:
         self.seen = _modes()
 
-    def check(self, leaves: Sequence[Any]) -> str | None:
+    def check(self, leaves: Leaves) -> str | None:
         now = _modes()
         if now == self.seen:
             return None
@@ -71,7 +73,7 @@ class CapturedTensor:
     requires_grad: bool
     name: str
 
-    def check(self, leaves: Sequence[Any]) -> str | None:
+    def check(self, leaves: Leaves) -> str | None:
         t, array = self.tensor, self.tensor._data
         other = array.shape != self.shape or (array.dtype is not self.dtype and array.dtype != self.dtype)
         if other or type(array) is MetaArray:
@@ -96,7 +98,7 @@ class NotCaptured:
     arguments: Sequence[int]
     tensors: dict[int, Tensor]
 
-    def check(self, leaves: Sequence[Any]) -> str | None:
+    def check(self, leaves: Leaves) -> str | None:
         if any(id(leaves[i]) in self.tensors for i in self.arguments):
             return "an argument is a tensor that the program reads by itself too"
         return None
@@ -120,7 +122,7 @@ class SameArgument:
     tensor: Tensor
     path: str
 
-    def check(self, leaves: Sequence[Any]) -> str | None:
+    def check(self, leaves: Leaves) -> str | None:
         if leaves[self.leaf] is self.tensor:
             return None
         return f"argument {self.path} is not the tensor that the program reads by itself any more"
@@ -140,7 +142,7 @@ class GradGuard:
     present: bool
     name: str
 
-    def check(self, leaves: Sequence[Any]) -> str | None:
+    def check(self, leaves: Leaves) -> str | None:
         if (tensor_of(self.holder, leaves)._grad is not None) != self.present:
             return f".grad of {self.name} was {'a tensor' if self.present else 'None'}"
         return None
@@ -165,7 +167,7 @@ class ModulesGuard:
         self.optimizers: list[tuple[Any, Any]] = []
         self.hooks = _global_hooks()
 
-    def add_module(self, module: Any) -> None:
+    def add_module(self, module: object) -> None:
         self.modules.append((module, module_snapshot(module, self.known)))
         for name in MODULE_INTERNALS:
             table = vars(module)[name]
@@ -176,7 +178,7 @@ class ModulesGuard:
         """Guard the hooks of a captured tensor."""
         self.tensors.append((t, tensor_hooks(t), name))
 
-    def check(self, leaves: Sequence[Any]) -> str | None:
+    def check(self, leaves: Leaves) -> str | None:
         same = all([*map(id, table.values())] == seen for table, seen in self.tables)
         if same and self.epoch == module_changes.epoch:
             return None
@@ -218,14 +220,14 @@ def tensor_hooks(t: Tensor) -> Any:
     return [{k: ById(f) for k, f in table.items()} for table in (t._hooks, t._post_hooks) if table]
 
 
-def _optimizer_hooks(optimizer: Any) -> Any:
+def _optimizer_hooks(optimizer: OptimizerLike) -> Any:
     return [list(map(ById, getattr(optimizer, table).values())) for table in ("_pre_hooks", "_post_hooks")]
 
 
 class OptimizerGuard:
     """The tensors that an optimizer moves, group by group, and those that are its state."""
 
-    def __init__(self, optimizer: Any) -> None:
+    def __init__(self, optimizer: OptimizerLike) -> None:
         self.optimizer = optimizer
         self.seen = _optimizer_ids(optimizer)
         self.kept = [*self._tensors()]
@@ -234,7 +236,7 @@ class OptimizerGuard:
         held = [v for state in self.optimizer.state.values() if isinstance(state, dict) for v in state.values()]
         return held + [t for group in self.optimizer.param_groups for t in group["params"]]
 
-    def check(self, leaves: Sequence[Any]) -> str | None:
+    def check(self, leaves: Leaves) -> str | None:
         if _optimizer_ids(self.optimizer) != self.seen:
             return f"the state of {type(self.optimizer).__name__} consists of other tensors"
         return None
@@ -254,7 +256,7 @@ class OptimizerGuard:
         return rows.word(groups, "length", len(groups)) and all(rows.word(d, "version", None) for d in dicts)
 
 
-def _optimizer_ids(optimizer: Any) -> tuple[Any, ...]:
+def _optimizer_ids(optimizer: OptimizerLike) -> tuple[Any, ...]:
     state = [(id(k), [(n, id(v)) for n, v in held.items()] if isinstance(held, dict) else id(held))
              for k, held in optimizer.state.items()]  # fmt: skip
     return state, [list(map(id, group["params"])) for group in optimizer.param_groups]
@@ -266,12 +268,12 @@ class Options:
     def __init__(self) -> None:
         self.entries: list[tuple[Mapping[str, Any], str, Any]] = []
 
-    def add(self, mapping: Mapping[str, Any], key: str) -> None:
+    def add(self, mapping: Mapping[str, object], key: str) -> None:
         snapshot = freeze(mapping.get(key, MISSING))
         if snapshot is not MISSING:
             self.entries.append((mapping, key, snapshot))
 
-    def check(self, leaves: Sequence[Any]) -> str | None:
+    def check(self, leaves: Leaves) -> str | None:
         for mapping, key, snapshot in self.entries:
             value = mapping.get(key, MISSING)
             if freeze(value) != snapshot:
@@ -297,7 +299,7 @@ class SlotGuard:
         self.tensors = tensors_in(self.leaves)
         self.types = [(t._data.dtype, t._data.shape, t.requires_grad) for t in self.tensors]
 
-    def check(self, leaves: Sequence[Any]) -> str | None:
+    def check(self, leaves: Leaves) -> str | None:
         now = freeze(self.place.value(MISSING))
         if not alike(self.snapshot, now) or not (self.follow or self._same_numbers()):
             return f"{self.place.where} changed from {short(self.snapshot)} to {short(now)}"
@@ -346,12 +348,12 @@ def _kind(kind: tuple[Any, tuple[int, ...], bool]) -> str:
 class SlotsApart:
     """Which tensors in places and among the arguments are the same."""
 
-    def __init__(self, places: Sequence[SlotGuard], leaves: Sequence[Any]) -> None:
+    def __init__(self, places: Sequence[SlotGuard], leaves: Leaves) -> None:
         self.places = places
         self.same = sharing([*leaves, *[t for held in places for t in held.tensors]])
         self.pinned: list[tuple[StateSlot, list[Tensor]]] = []
 
-    def check(self, leaves: Sequence[Any]) -> str | None:
+    def check(self, leaves: Leaves) -> str | None:
         for place, pinned in self.pinned:
             if any(a is not b for a, b in zip(place.tensors(), pinned, strict=True)):
                 return f"{place.where}, whose .grad or requires_grad the program uses, became another tensor"

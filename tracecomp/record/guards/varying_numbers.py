@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tracecomp.record.guards.guards import Guards
@@ -21,7 +21,7 @@ class VaryingNumbers:
     def __init__(self) -> None:
         self._follow: dict[tuple[Any, int], bool] = {}
 
-    def of_call(self, guards: Iterable[Guards], args: tuple[Any, ...], kwargs: dict[str, Any]) -> set[int]:
+    def of_call(self, guards: Iterable[Guards], args: tuple[object, ...], kwargs: Mapping[str, object]) -> set[int]:
         """The leaves to follow in a recording of this call, which none of ``guards`` fits."""
         guards = list(guards)
         if any(g.reads.asks_types for g in guards):

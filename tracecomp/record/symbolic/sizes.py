@@ -15,6 +15,7 @@ from tracecomp.ir.graph import Graph
 from tracecomp.ir.op import Attrs
 from tracecomp.ir.types import TensorType, int64
 from tracecomp.record.context import RecordingContext
+from tracecomp.record.pytree import Leaves
 from tracecomp.record.size_forms import Form
 from tracecomp.record.size_range import Conditions, SizeRange
 from tracecomp.record.symbolic.sym_int import SizedGraph, SymInt, without
@@ -77,11 +78,11 @@ class Varying:
             if differ:
                 self.axes.setdefault(holder, set()).update(differ)
 
-    def read_marks(self, leaves: Sequence[Any]) -> None:
+    def read_marks(self, leaves: Leaves) -> None:
         """Take over what arguments are marked with. ValueError for a size beyond its own limits."""
         for i, x in enumerate(leaves):
             marks = x.__dict__.get("_size_marks") if isinstance(x, Tensor) else None
-            if marks is None:
+            if marks is None or not isinstance(x, Tensor):
                 continue
             holder = ("argument", i)
             self.fixed[holder] = marks.fixed

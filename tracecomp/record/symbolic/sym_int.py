@@ -16,7 +16,7 @@ from typing import Any
 from tracecomp.base.errors import is_user_file
 from tracecomp.eager.modes import modes, no_grad
 from tracecomp.ir.graph import Graph, Node, Value
-from tracecomp.ir.op import Op
+from tracecomp.ir.op import Attrs, Op
 from tracecomp.ir.types import TensorType
 from tracecomp.record.context import RecordingContext
 from tracecomp.record.size_forms import Form
@@ -81,18 +81,18 @@ class SymInt:
     def __hash__(self) -> int:
         return hash(self.fix())
 
-    def __add__(self, other: Any) -> Any:
+    def __add__(self, other: object) -> Any:
         return _sum(self, other, 1, 1)
 
     __radd__ = __add__
 
-    def __sub__(self, other: Any) -> Any:
+    def __sub__(self, other: object) -> Any:
         return _sum(self, other, 1, -1)
 
-    def __rsub__(self, other: Any) -> Any:
+    def __rsub__(self, other: object) -> Any:
         return _sum(self, other, -1, 1)
 
-    def __mul__(self, other: Any) -> Any:
+    def __mul__(self, other: object) -> Any:
         if isinstance(other, float) and self.live:
             return self.number() * other
         found = self.form.times(form_of(other, self.recorder)) if isinstance(other, int) and self.live else None
@@ -106,28 +106,28 @@ class SymInt:
     def __abs__(self) -> Any:
         return -self if _compare("lt", self, 0) else self
 
-    def __floordiv__(self, other: Any) -> Any:
+    def __floordiv__(self, other: object) -> Any:
         return _divided(self, other)[0]
 
-    def __mod__(self, other: Any) -> Any:
+    def __mod__(self, other: object) -> Any:
         return _divided(self, other)[1]
 
-    def __divmod__(self, other: Any) -> Any:
+    def __divmod__(self, other: object) -> Any:
         return _divided(self, other)
 
-    def __rfloordiv__(self, other: Any) -> Any:
+    def __rfloordiv__(self, other: object) -> Any:
         return _divided_by(other, self)[0]
 
-    def __rmod__(self, other: Any) -> Any:
+    def __rmod__(self, other: object) -> Any:
         return _divided_by(other, self)[1]
 
-    def __rdivmod__(self, other: Any) -> Any:
+    def __rdivmod__(self, other: object) -> Any:
         return _divided_by(other, self)
 
-    def __truediv__(self, other: Any) -> Any:
+    def __truediv__(self, other: object) -> Any:
         return _quotient(self, other) if self.live else _plainly("truediv", self, other)
 
-    def __rtruediv__(self, other: Any) -> Any:
+    def __rtruediv__(self, other: object) -> Any:
         return _quotient(other, self) if self.live else _plainly("rtruediv", self, other)
 
     def __pos__(self) -> Any:
@@ -135,7 +135,7 @@ class SymInt:
 
     __ceil__ = __floor__ = __trunc__ = __pos__
 
-    def __round__(self, digits: Any = None) -> Any:
+    def __round__(self, digits: object = None) -> Any:
         return self
 
     def __bool__(self) -> bool:
@@ -154,11 +154,11 @@ class SymInt:
         return format(self._told(), spec)
 
 
-def _is_size(x: Any) -> bool:
+def _is_size(x: object) -> bool:
     return type(x) is SymInt
 
 
-def _plainly(name: str, x: SymInt, other: Any) -> Any:
+def _plainly(name: str, x: SymInt, other: object) -> Any:
     """What Python's operator gives for plain numbers, on which the recording depends from now on."""
     if not isinstance(other, int | float):
         return NotImplemented
@@ -174,17 +174,17 @@ _REFLECTED: dict[str, Any] = {
 }  # fmt: skip
 
 
-def plain(x: Any) -> Any:
+def plain(x: object) -> Any:
     """``x``, or the number that it stands for, on which the recording depends from now on."""
     return x.fix() if type(x) is SymInt else x
 
 
-def shown(x: Any) -> Any:
+def shown(x: object) -> Any:
     """``x``, or the number that it stands for."""
     return x.value if type(x) is SymInt else x
 
 
-def form_of(x: Any, recorder: RecordingContext) -> Form:
+def form_of(x: object, recorder: RecordingContext) -> Form:
     """The formula of a size of this recording, or of a plain number."""
     return x.form if type(x) is SymInt and x.recorder is recorder else Form.constant(shown(x))
 
@@ -194,7 +194,7 @@ def made(recorder: RecordingContext, form: Form) -> Any:
     return form.at(()) if form.is_constant else SymInt(recorder, form)
 
 
-def _sum(x: SymInt, other: Any, sign: int, of_other: int) -> Any:
+def _sum(x: SymInt, other: object, sign: int, of_other: int) -> Any:
     if isinstance(other, float) and x.live:
         return x.number() * sign + other * of_other
     if not isinstance(other, int):
@@ -204,13 +204,13 @@ def _sum(x: SymInt, other: Any, sign: int, of_other: int) -> Any:
     return made(x.recorder, Form.constant(0).plus(x.form, sign).plus(form_of(other, x.recorder), of_other))
 
 
-def _quotient(a: Any, b: Any) -> Any:
+def _quotient(a: object, b: object) -> Any:
     if not b:
         raise ZeroDivisionError("division by zero")
     return arithmetic(operator.truediv, a, b)
 
 
-def _divided(x: SymInt, other: Any) -> Any:
+def _divided(x: SymInt, other: object) -> Any:
     """Quotient and remainder."""
     if isinstance(other, int) and x.live and other > 0:
         exact = x.form.exactly_over(form_of(other, x.recorder))
@@ -231,7 +231,7 @@ def _divided_by(number: Any, x: SymInt) -> Any:
     return (quotient, remainder) if 0 <= remainder < x else divmod(number, x.fix())
 
 
-def _compare(name: str, x: SymInt, other: Any) -> Any:
+def _compare(name: str, x: SymInt, other: object) -> Any:
     """A comparison; the recording holds for the sizes that give the same answer."""
     if not isinstance(other, int):
         return getattr(operator, name)(x.fix(), other) if isinstance(other, float) else NotImplemented
@@ -273,9 +273,7 @@ class SizedGraph(Graph):
         """The shape of ``value``, with SymInts."""
         return self.shapes.get(value, value.shape)
 
-    def add(
-        self, op: Op, inputs: Any, attrs: dict[str, Any], types: Sequence[TensorType] | None = None
-    ) -> tuple[Value, ...]:
+    def add(self, op: Op, inputs: Any, attrs: Attrs, types: Sequence[TensorType] | None = None) -> tuple[Value, ...]:
         inputs = tuple(inputs)
         plain = {k: without(v) for k, v in attrs.items()}
         before = len(self._interned)
@@ -301,25 +299,25 @@ def _plain_type(t: TensorType) -> TensorType:
     return TensorType(t.dtype, without(t.shape))
 
 
-def _depends(x: Any) -> bool:
+def _depends(x: object) -> bool:
     return (type(x) is SymInt and x.live) or (isinstance(x, tuple) and any(map(_depends, x)))
 
 
-def without(x: Any) -> Any:
+def without(x: object) -> Any:
     """``x`` with plain ints in place of SymInts."""
     if type(x) is SymInt:
         return x.value
     return tuple(map(without, x)) if isinstance(x, tuple) else x
 
 
-def evaluated(x: Any, sizes: Sequence[int]) -> Any:
+def evaluated(x: object, sizes: Sequence[int]) -> Any:
     """``x`` with plain ints in place of SymInts, for ``sizes``."""
     if type(x) is SymInt:
         return x.form.at(sizes)
     return tuple(evaluated(item, sizes) for item in x) if isinstance(x, tuple) else x
 
 
-def forms(x: Any) -> Any:
+def forms(x: object) -> Any:
     """``x`` with something comparable in place of SymInts."""
     if type(x) is SymInt:
         return x.form

@@ -18,7 +18,7 @@ def _array(batch: Any, *, collate_fn_map: Rules | None = None) -> Any:
     return T.stack([T.as_tensor(x) for x in batch])
 
 
-def _scalar_array(batch: Any, *, collate_fn_map: Rules | None = None) -> Any:
+def _scalar_array(batch: object, *, collate_fn_map: Rules | None = None) -> Any:
     return T.as_tensor(np.asarray(batch))
 
 

@@ -15,9 +15,10 @@ from tracecomp.utils.data.dataset import Dataset, Item, IterableDataset
 from tracecomp.utils.data.sampler import BatchSampler, Endless, RandomSampler, SequentialSampler
 
 _POLL_SECONDS = 2.0
+"""Between two looks whether workers still live."""
 
 
-def _drawn(items: Iterator[Any]) -> Iterator[Any]:
+def _drawn(items: Iterator[object]) -> Iterator[Any]:
     """What ``items`` gives, without ever starting it again: a dataset may be its own iterator."""
     while True:
         try:
@@ -30,7 +31,7 @@ def _drawn(items: Iterator[Any]) -> Iterator[Any]:
 class Fetcher:
     """How items become a batch; ``start(dataset)`` gives the function from indices to a batch."""
 
-    def __init__(self, iterable: bool, batched: bool, drop_last: bool, collate: Callable[[Any], Any]) -> None:
+    def __init__(self, iterable: bool, batched: bool, drop_last: bool, collate: Callable[[Any], object]) -> None:
         self.iterable, self.batched, self.drop_last, self.collate = iterable, batched, drop_last, collate
 
     def start(self, dataset: Any) -> Callable[[Any], Any]:
@@ -64,7 +65,7 @@ class DataLoader(Generic[Item]):
 
     def __init__(
         self, dataset: Dataset[Item] | Sequence[Item], batch_size: int | None = 1, shuffle: bool | None = None,
-        sampler: Any = None, batch_sampler: Any = None, num_workers: int = 0,
+        sampler: object = None, batch_sampler: object = None, num_workers: int = 0,
         collate_fn: Callable[[Any], Any] | None = None, pin_memory: bool = False, drop_last: bool = False,
         timeout: float = 0, worker_init_fn: Callable[[int], None] | None = None, multiprocessing_context: Any = None,
         generator: Any = None, *, prefetch_factor: int | None = None, persistent_workers: bool = False,
@@ -200,7 +201,7 @@ class WorkerPool:
             process.start()
             self._processes.append(process)
 
-    def batches(self, indices: Iterator[Any]) -> Iterator[Any]:
+    def batches(self, indices: Iterator[object]) -> Iterator[Any]:
         """Batches in the order of ``indices`` (or, if the loader says so, as they arrive)."""
         numbers = itertools.count()
         active = set(range(len(self._tasks)))

@@ -116,7 +116,7 @@ class ChainDataset(IterableDataset[Any]):
 class Subset(Dataset[Any]):
     """The items of a dataset at given indices."""
 
-    def __init__(self, dataset: Any, indices: Sequence[int]) -> None:
+    def __init__(self, dataset: Dataset[Any], indices: Sequence[int]) -> None:
         self.dataset = dataset
         self.indices = indices
 

@@ -51,12 +51,13 @@ def _generator(given: Generator | None) -> Generator:
     return made
 
 
-def _check_count(name: str, value: Any) -> None:
+def _check_count(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
         raise ValueError(f"{name} should be a positive integer value, but got {name}={value}")
 
 
 _BLOCK = 32
+"""Indices drawn at once, as PyTorch does."""
 
 
 class RandomSampler(Sampler[int]):

@@ -46,7 +46,7 @@ class Failure:
         kind = self.kind or RuntimeError
         try:
             error = kind(self.text)
-        except Exception:
+        except Exception:  # classes of errors take what they please; the text is what matters
             raise RuntimeError(self.text) from None
         raise error
 
@@ -67,7 +67,7 @@ def run(worker: int, count: int, seed: int, dataset: Any, fetcher: Any, tasks: A
         if init is not None:
             init(worker)
         fetch = fetcher.start(dataset)
-    except Exception:
+    except Exception:  # of the program: sent to who loads, and raised there
         failure = Failure(f"in DataLoader worker process {worker}")
     while (task := tasks.get()) is not None:
         number, indices = task
@@ -77,6 +77,6 @@ def run(worker: int, count: int, seed: int, dataset: Any, fetcher: Any, tasks: A
                 answer = fetch(indices)
             except StopIteration:
                 answer = Exhausted()
-            except Exception:
+            except Exception:  # of the data set: sent to who loads, and raised there
                 answer = Failure(f"in DataLoader worker process {worker}")
         results.put((number, worker, answer))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tracecomp.communication.group import Group
 from tracecomp.distributed.collectives import all_reduce
 from tracecomp.distributed.processes import get_world_size
 from tracecomp.eager.tensor import Tensor
@@ -15,7 +16,7 @@ from tracecomp.nn.parallel.reducer import GradBucket
 Hook = Callable[[Any, GradBucket], Future[Tensor]]
 
 
-def _mean(group: Any, tensor: Tensor) -> Future[Tensor]:
+def _mean(group: Group | None, tensor: Tensor) -> Future[Tensor]:
     """The mean over processes: divided first, as PyTorch does, so that narrow numbers do not overflow."""
     tensor.div_(get_world_size(group))
     work = all_reduce(tensor, group=group, async_op=True)
@@ -24,22 +25,22 @@ def _mean(group: Any, tensor: Tensor) -> Future[Tensor]:
     return done
 
 
-def allreduce_hook(process_group: Any, bucket: GradBucket) -> Future[Tensor]:
+def allreduce_hook(process_group: Group | None, bucket: GradBucket) -> Future[Tensor]:
     """The mean over processes."""
     return _mean(process_group, bucket.buffer())
 
 
-def _compressed(process_group: Any, bucket: GradBucket, dtype: DType) -> Future[Tensor]:
+def _compressed(process_group: Group | None, bucket: GradBucket, dtype: DType) -> Future[Tensor]:
     buffer = bucket.buffer()
     return _mean(process_group, buffer.to(dtype)).then(lambda found: found.value().to(buffer.dtype))
 
 
-def fp16_compress_hook(process_group: Any, bucket: GradBucket) -> Future[Tensor]:
+def fp16_compress_hook(process_group: Group | None, bucket: GradBucket) -> Future[Tensor]:
     """The mean over processes of gradients rounded to float16."""
     return _compressed(process_group, bucket, float16)
 
 
-def bf16_compress_hook(process_group: Any, bucket: GradBucket) -> Future[Tensor]:
+def bf16_compress_hook(process_group: Group | None, bucket: GradBucket) -> Future[Tensor]:
     """The mean over processes of gradients rounded to bfloat16."""
     return _compressed(process_group, bucket, bfloat16)
 
@@ -47,7 +48,7 @@ def bf16_compress_hook(process_group: Any, bucket: GradBucket) -> Future[Tensor]
 def fp16_compress_wrapper(hook: Hook) -> Hook:
     """``hook`` on gradients rounded to float16."""
 
-    def run(state: Any, bucket: GradBucket) -> Future[Tensor]:
+    def run(state: object, bucket: GradBucket) -> Future[Tensor]:
         kind = bucket.buffer().dtype
         bucket.set_buffer(bucket.buffer().to(float16))
         return hook(state, bucket).then(lambda found: found.value().to(kind))

@@ -10,6 +10,6 @@ __all__ = ["record"]
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def record(fn: Function, error_handler: Any = None) -> Function:
+def record(fn: Function, error_handler: object = None) -> Function:
     """``fn`` itself: what a process raises reaches the launcher and the other ranks anyway."""
     return fn

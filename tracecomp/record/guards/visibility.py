@@ -1,0 +1,94 @@
+"""What can be seen of objects that are not the program's own: all that they hold, their attributes, or nothing."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import enum
+import functools
+import inspect
+import operator
+import re
+import struct
+import sys
+import threading
+import weakref
+from array import array
+from collections import deque
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from functools import cache
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    FunctionType,
+    GenericAlias,
+    MethodType,
+    MethodWrapperType,
+    ModuleType,
+    UnionType,
+    WrapperDescriptorType,
+)
+from typing import TypeGuard
+
+import numpy as np
+
+from tracecomp.record.guards.ownership import is_opened, of_package
+
+CONTAINERS = (list, tuple, dict, set, frozenset, deque, np.ndarray)
+_LISTED = (bytearray, memoryview, array, Mapping, Set, Sequence)
+_STATEFUL = tuple(f"{__name__.partition('.')[0]}.{room}" for room in ("distributions", "optim", "utils.data"))
+
+_UNCHANGING: tuple[type, ...] = (
+    type, ModuleType, FunctionType, BuiltinFunctionType, MethodType, MethodWrapperType, WrapperDescriptorType, CodeType,
+    GenericAlias, UnionType, property, staticmethod, classmethod, functools.partial, functools.cached_property,
+    BaseException, enum.Enum,
+    type(NotImplemented), re.Pattern, re.Match, datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo,
+    decimal.Decimal, struct.Struct, operator.itemgetter, operator.attrgetter, operator.methodcaller, inspect.Signature,
+    weakref.ref, np.ufunc, np.dtype, type(threading.Lock()), type(threading.RLock()), Iterator,
+    type(functools.lru_cache(len)),
+)  # fmt: skip
+"""Classes written in C whose objects are what they were made as, or which are followed or refused elsewhere."""
+
+
+def is_container(value: object) -> TypeGuard[Collection[object]]:
+    """Whether all that ``value`` holds can be listed by code that is not the program's."""
+    if isinstance(value, CONTAINERS):
+        return True
+    kind = type(value)
+    return isinstance(value, _LISTED) and not is_opened(kind) and not of_package(kind)
+
+
+def keeps_state(value: object) -> bool:
+    """Whether this package's own code reads what it does from attributes of ``value``: schedules, distributions, data.
+
+    What modules and optimizers do is guarded by itself.
+    """
+    return any(k.__module__.startswith(_STATEFUL) for k in type(value).__mro__) and not hasattr(value, "param_groups")
+
+
+def is_hidden(value: object) -> bool:
+    """Whether ``value`` may change without anybody seeing it: its class is written in C, and not known."""
+    kind: type = type(value)
+    return kind is not object and not isinstance(value, _UNCHANGING) and _is_in_c(kind)
+
+
+def is_foreign_function(fn: object) -> bool:
+    """Whether ``fn`` is a function in C of a library, which may do anything."""
+    module = getattr(fn, "__module__", None)
+    return isinstance(fn, BuiltinFunctionType) and isinstance(module, str) and not _is_known(module)
+
+
+@cache
+def _is_in_c(kind: type) -> bool:
+    """Whether no class among the bases is written in Python, and objects have no attributes that could be looked at."""
+    functions = any(isinstance(f, FunctionType) for k in kind.__mro__ for f in vars(k).values())
+    return not functions and (not kind.__dictoffset__ or not _is_known(kind.__module__))
+
+
+@cache
+def _is_known(module: str) -> bool:
+    """Whether a module is Python's own, this package's, the program's, or that of arrays."""
+    root = module.partition(".")[0]
+    if root in sys.stdlib_module_names or root in (__name__.partition(".")[0], "numpy", "scipy", "__main__"):
+        return True
+    return str(getattr(sys.modules.get(module), "__file__", "")).endswith(".py")
