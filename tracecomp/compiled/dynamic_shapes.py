@@ -14,13 +14,13 @@ from tracecomp.base.locks import Lock
 from tracecomp.compiled.backends import Backend, Interpreted, Make
 from tracecomp.compiled.checked import Checked
 from tracecomp.ir.graph import Graph, Input
-from tracecomp.passes.graph.split_reductions import block_length
 from tracecomp.record.dynamic_shapes.instantiate import Instantiated
 from tracecomp.record.dynamic_shapes.padding import NotSized
 from tracecomp.record.recording import Sizes
 from tracecomp.record.size_forms import Box, Form
 from tracecomp.record.symbolic.sizes import LEAST
 from tracecomp.record.symbolic.sym_int import evaluated
+from tracecomp_runtime.open_sizes import block_length
 
 Array = np.ndarray[Any, Any]
 MOST_EXACT = 16
