@@ -114,6 +114,44 @@ def broadcast_of_booleans(torch: Any, dist: Any, rank: int, size: int) -> Any:
 
 
 @program
+def scalars_travel(torch: Any, dist: Any, rank: int, size: int) -> Any:
+    sent, least = torch.tensor(float(rank + 3)), torch.tensor(rank + 3)
+    dist.broadcast(sent, src=1)
+    rows = [torch.tensor(0.0) for _ in range(size)]
+    dist.all_gather(rows, torch.tensor(float(rank)))
+    dist.reduce(least, 0, op=dist.ReduceOp.MIN)
+    got = torch.tensor(0.0)
+    dist.scatter(got, [torch.tensor(float(r * 2)) for r in range(size)] if rank == 0 else None, src=0)
+    gathered = [torch.tensor(0.0) for _ in range(size)] if rank == 0 else None
+    dist.gather(torch.tensor(float(rank)), gathered, dst=0)
+    if rank == 0:
+        dist.send(torch.tensor(7.0), 1)
+    elif rank == 1:
+        dist.recv(got, 0)
+    return sent, rows, least if rank == 0 else None, got, gathered
+
+
+@program
+def columns_travel(torch: Any, dist: Any, rank: int, size: int) -> Any:
+    x = mine(torch, rank, 4, 6)
+    dist.all_reduce(x[:, 1])
+    dist.broadcast(x.t()[2], src=1)
+    rows = [torch.zeros(3, 4).t() for _ in range(size)]
+    dist.all_gather(rows, mine(torch, rank, 3, 4).t().contiguous())
+    return x, rows
+
+
+@program
+def nothing_and_half_and_booleans(torch: Any, dist: Any, rank: int, size: int) -> Any:
+    half, flags, none = mine(torch, rank, 5, dtype=torch.bfloat16), mine(torch, rank, 5) > 4, torch.zeros(0, 3)
+    dist.all_reduce(half, op=dist.ReduceOp.MAX)
+    dist.broadcast(none, src=0)
+    rows = [torch.zeros(5, dtype=torch.bool) for _ in range(size)]
+    dist.all_gather(rows, flags)
+    return half, rows, none
+
+
+@program
 def all_gather_of_tensors(torch: Any, dist: Any, rank: int, size: int) -> Any:
     rows = [torch.zeros(2, 2) for _ in range(size)]
     dist.all_gather(rows, mine(torch, rank, 2, 2))
@@ -702,6 +740,32 @@ def fully_sharded_states_are_whole_on_demand(torch: Any, dist: Any, rank: int, s
     )  # fmt: skip
     moments = {k: gathered(torch, [v["exp_avg"]]) for k, v in sorted(state["state"].items())}
     return gathered(torch, weights.values()), moments, gathered(torch, other.parameters()), second.param_groups[0]["lr"]
+
+
+@program
+def fully_sharded_runs_when_it_is_unsharded(torch: Any, dist: Any, rank: int, size: int) -> Any:
+    model = sharded(torch, rank)
+    model.unshard()
+    model[0].unshard()
+    model(batch(torch, rank, 0, 5, 4)).square().mean().backward()
+    return gathered(torch, [p.grad for p in model.parameters()])
+
+
+@program
+def rows_are_made_of_whole_tensors(torch: Any, dist: Any, rank: int, size: int) -> Any:
+    tensors = importlib.import_module(f"{torch.__name__}.distributed.tensor")
+    model = sharded(torch, rank)
+    given = model.state_dict()["0.weight"]
+    whole = mine(torch, 0, 7, 4)
+    rows = tensors.distribute_tensor(whole, given.device_mesh, given.placements)
+    model.load_state_dict({"0.weight": torch.nn.Parameter(rows)}, strict=False, assign=True)
+    shown = (
+        gathered(torch, [model[0].weight]),
+        isinstance(given, tensors.DTensor),
+        given.placements == (tensors.Shard(0),),
+    )
+    model(batch(torch, rank, 0, 5, 4)).square().mean().backward()
+    return shown, tuple(rows.to_local().shape), gathered(torch, [model[0].weight.grad])
 
 
 @program

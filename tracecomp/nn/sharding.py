@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tracecomp.base.errors import at_user_line
@@ -14,6 +15,13 @@ from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.nn.parameter import Parameter
 from tracecomp.ops.prim import prim
+
+
+@dataclass(frozen=True)
+class Shard:
+    """The placement of a tensor whose axis ``dim`` is shared out."""
+
+    dim: int
 
 
 class Sharding:
@@ -54,6 +62,12 @@ class Sharding:
     def __deepcopy__(self, memo: Any) -> Sharding:
         return self
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sharding) and (self.shape, self.group) == (other.shape, other.group)
+
+    def __hash__(self) -> int:
+        return hash(self.shape)
+
 
 class ShardedTensor(Tensor):
     """The rows of this process: ``shape`` and all functions are those of the rows; ``full_tensor()`` is the whole."""
@@ -64,6 +78,20 @@ class ShardedTensor(Tensor):
     def full_tensor(self) -> Tensor:
         """The whole tensor, in every process; all of them call it."""
         return self.sharding.whole(self)
+
+    @property
+    def placements(self) -> tuple[Shard, ...]:
+        """That rows are shared out: ``(Shard(0),)``."""
+        return (Shard(0),)
+
+    @property
+    def device_mesh(self) -> Group:
+        """The processes that have rows."""
+        return self.sharding.group
+
+    def as_parameter(self, requires_grad: bool) -> ShardedParameter:
+        """The parameter that has these rows."""
+        return sharded_parameter(self.to_local(), self.sharding, requires_grad)
 
     def to_local(self) -> Tensor:
         """The rows as an ordinary tensor, in the same memory."""

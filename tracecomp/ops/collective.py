@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from tracecomp.communication import combine
 from tracecomp.communication.combine import ReduceOp
+from tracecomp.communication.messages import contiguous
 from tracecomp.communication.world import SELF, world
 from tracecomp.ir.op import External, Op, Sample, register
 from tracecomp.ir.types import TensorType
@@ -103,7 +102,7 @@ register(
 
 
 def _sent(x: Any, *, root: int, group: str) -> Any:
-    return _together(group, lambda g: g.broadcast(np.ascontiguousarray(x), root), x.copy)
+    return _together(group, lambda g: g.broadcast(contiguous(x), root), x.copy)
 
 
 def _sent_vjp(grads: Sequence[Any], outs: Sequence[Any], ins: Sequence[Any], *, root: int, group: str) -> Any:
@@ -126,7 +125,7 @@ register(
 
 
 def _gathered(x: Any, *, group: str, size: int) -> Any:
-    return _together(group, lambda g: tuple(g.all_gather(np.ascontiguousarray(x))), lambda: (x.copy(),))
+    return _together(group, lambda g: tuple(g.all_gather(contiguous(x))), lambda: (x.copy(),))
 
 
 def _gathered_vjp(grads: Sequence[Any], outs: Sequence[Any], ins: Sequence[Any], *, group: str, size: int) -> Any:
