@@ -48,6 +48,22 @@ def numpy_in_the_middle() -> Program:
 
 
 @program
+def two_breaks_that_are_found_one_after_the_other() -> Program:
+    seen: list[str] = []
+
+    def f(x: Any) -> Any:
+        y = x.exp()
+        total = y.sum()
+        seen.append(time.strftime("%Y") * 0)
+        mean = y.mean()
+        if len(seen) > 2:
+            seen.append(str(np.float64(random.random() * 0)))
+        return total, mean, x.numpy().sum(), total + mean
+
+    return f, vectors
+
+
+@program
 def numpy_in_a_branch_of_a_loop() -> Program:
     def f(x: Any) -> Any:
         kept = []

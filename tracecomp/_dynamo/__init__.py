@@ -24,9 +24,15 @@ from tracecomp.record.symbolic.sizes import marks_of
 
 __all__ = [
     "OptimizedModule", "allow_in_graph", "assume_constant_result", "config", "disable", "disallow_in_graph",
-    "eval_frame", "explain", "graph_break", "is_compiling", "list_backends", "mark_dynamic", "mark_static",
-    "mark_static_address", "maybe_mark_dynamic", "optimize", "reset", "run", "substitute_in_graph",
+    "eval_frame", "explain", "graph_break", "is_compiling", "is_dynamo_supported", "list_backends",
+    "mark_dynamic", "mark_static", "mark_static_address", "maybe_mark_dynamic", "optimize", "reset", "run",
+    "substitute_in_graph",
 ]  # fmt: skip
+
+
+def is_dynamo_supported() -> bool:
+    """True: ``compile`` is there wherever the package is."""
+    return True
 
 
 def disallow_in_graph(fn: Any) -> Any:

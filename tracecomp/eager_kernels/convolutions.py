@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache, reduce
+from functools import lru_cache
 from itertools import product
 from typing import Any, TypeAlias
 
@@ -139,12 +139,12 @@ class _Windows:
     @property
     def lines(self) -> list[_Line]:
         given = zip(self.kernel, self.out, self.sizes.stride, self.sizes.dilation, strict=True)
-        return [_Line(*numbers) for numbers in given]
+        return [_line(*numbers) for numbers in given]
 
     def tiles(self, images: slice) -> Array:
         """The transformed input: (products of a tile, groups, channels, images, tiles)."""
-        x = np.moveaxis(self.x[images], 0, 2)
         lines = self.lines
+        x = _filled(np.moveaxis(self.x[images], 0, 2), [line.length for line in lines])
         values = [_at(x, at) for at in product(*(line.seen for line in lines))]
         return self._stacked(_along([(n.form.seen, n.form.of_input) for n in lines if n.form], values))
 
@@ -161,21 +161,30 @@ class _Windows:
             made = made.reshape(*made.shape[:4], *(line.tiles for line in lines))
             found = _along([(n.form.places, n.form.to_results) for n in lines if n.form], list(made))
             for value, at in zip(found, product(*(line.results for line in lines)), strict=True):
-                there = [place < n for place, n in zip(at, self.out, strict=True)]
-                places: Any = np.ix_(*(place[t] for place, t in zip(at, there, strict=True)))
-                result[images][(..., *places)] = np.moveaxis(_at(value, there), 2, 0)
+                self._put(result[images], value, at)
         return result.reshape(len(self.x), groups * filters, *self.out)
 
     def gradients(self, images: slice) -> Array:
         """The transformed gradient of the result, zero behind the border: as ``tiles``, filters for channels."""
         given = np.moveaxis(self.other[images], 0, 2)
-        lines, values = self.lines, []
-        for at in product(*(line.results for line in lines)):
-            inside = [np.minimum(place, n - 1) for place, n in zip(at, self.out, strict=True)]
-            value = _at(given, inside)
-            there = reduce(np.logical_and.outer, (place < n for place, n in zip(at, self.out, strict=True)))
-            values.append(np.where(there, value, value.dtype.type(0)))
+        lines = self.lines
+        given = _filled(given, [1 + max(places.last for places in line.results) for line in lines])
+        values = [_at(given, at) for at in product(*(line.results for line in lines))]
         return self._stacked(_along([(2, n.form.of_results) for n in lines if n.form], values))
+
+    def _put(self, result: Array, value: Array, at: Sequence[_Places]) -> None:
+        """Store results of tiles where they are; those behind the border are dropped."""
+        along = range(3, 3 + len(at))
+        for axis, (places, size) in zip(along, zip(at, self.out, strict=True), strict=True):
+            kept, which = places.below(size)
+            value = value[(slice(None),) * axis + (which,)]
+            at = (*at[: axis - 3], kept, *at[axis - 2 :])
+        value = np.moveaxis(value, 2, 0)
+        if all(value.shape) and all(isinstance(p.index, slice) for p in at):
+            result[(..., *(p.index for p in at))] = value
+        elif all(value.shape):
+            crossed: Any = np.ix_(*(p.places for p in at))
+            result[(..., *crossed)] = value
 
     def _stacked(self, values: Sequence[Array]) -> Array:
         """Values by place, with tiles as one axis: those of axes without windows are the slower ones."""
@@ -205,34 +214,59 @@ class _Windows:
         return np.ascontiguousarray(result).reshape(groups * filters, channels, *self.kernel)
 
 
-AT_ONCE = 1 << 22
+AT_ONCE = 1 << 20
 """Bytes of what windows see, or of tiles, that are made at a time: they stay in a cache, and calls are few."""
 
 
 class _Line:
     """The tiles along an axis: pairs of neighbouring results, or single ones where windows have one place.
 
-    ``seen`` has, for each element of a tile, where it stands in the input; ``results``, for each result, its place.
+    ``seen`` says, for each element of a tile, where it stands in the input, which is ``length`` long then: beyond the
+    image there are zeros, from which no result is made. ``results`` says, for each result of a tile, where it is.
     """
 
     def __init__(self, window: int, out: int, stride: int, dilation: int) -> None:
         self.window, self.form = window, None
         if window == 1:
             self.tiles = out
-            self.seen, self.results = [np.arange(out) * stride], [np.arange(out)]
-            return
-        common = math.gcd(stride, dilation)
-        step, apart = stride // common, dilation // common
-        self.form = form_of(window, step)
-        pairs = Sizes(out, window, step, apart).pairs
-        first = (np.arange(pairs) * (2 * apart) + np.arange(apart)[:, None]).reshape(-1)
-        self.tiles = len(first)
-        self.seen = []
-        for n in range(self.form.seen):
-            later = n >= window  # elements behind a window belong to the window of the second result
-            place = np.minimum(first + apart * later, out - 1)
-            self.seen.append(place * stride + (n - step * later) * dilation)
-        self.results = [first, first + apart]
+            self.seen, self.results = [_Places(np.arange(out) * stride)], [_Places(np.arange(out))]
+        else:
+            common = math.gcd(stride, dilation)
+            step, apart = stride // common, dilation // common
+            self.form = form_of(window, step)
+            pairs = Sizes(out, window, step, apart).pairs
+            first = (np.arange(pairs) * (2 * apart) + np.arange(apart)[:, None]).reshape(-1)
+            self.tiles, self.seen = len(first), []
+            for n in range(self.form.seen):
+                later = n >= window  # elements behind a window belong to the window of the second result
+                self.seen.append(_Places((first + apart * later) * stride + (n - step * later) * dilation))
+            self.results = [_Places(first), _Places(first + apart)]
+        self.length = 1 + max(places.last for places in self.seen)
+
+
+_line = lru_cache(1024)(_Line)
+
+
+class _Places:
+    """Places along an axis, as a slice where their steps are even."""
+
+    def __init__(self, places: Array) -> None:
+        self.places, self.last = places, int(places.max())
+        steps = np.diff(places)
+        even = not len(steps) or bool((steps == steps[0]).all())
+        step = int(steps[0]) if len(steps) and even else 1
+        self.index: Any = slice(int(places[0]), self.last + 1, step) if even else places
+
+    def of(self, x: Array, axis: int) -> Array:
+        """The elements of ``x`` there."""
+        return np.asarray(x[(slice(None),) * axis + (self.index,)])
+
+    def below(self, size: int) -> tuple[_Places, Array | slice]:
+        """Those that are below ``size``, and which ones they are."""
+        there = self.places < size
+        if isinstance(self.index, slice):
+            return _Places(self.places[there]), slice(0, int(there.sum()))
+        return _Places(self.places[there]), np.flatnonzero(there)
 
 
 class _Arrays:
@@ -248,13 +282,21 @@ class _Arrays:
         return np.asarray(a * a.dtype.type(0.5))
 
 
+def _filled(x: Array, lengths: Sequence[int]) -> Array:
+    """``x`` with zeros behind its last axes, up to these lengths."""
+    lead = x.ndim - len(lengths)
+    more = [(0, max(n - have, 0)) for n, have in zip(lengths, x.shape[lead:], strict=True)]
+    return np.pad(x, [(0, 0)] * lead + more) if any(high for _, high in more) else x
+
+
 def _along(transforms: Iterable[tuple[int, Transform]], values: Sequence[Array]) -> list[Array]:
     """Arrays transformed along one axis after the other."""
     over_any: Any = along_each
     return list(over_any(_Arrays(), transforms, values))
 
 
-def _at(x: Array, places: Iterable[Array]) -> Array:
+def _at(x: Array, places: Sequence[_Places]) -> Array:
     """The elements of ``x`` at these places along its last axes."""
-    crossed: Any = np.ix_(*places)
-    return np.asarray(x[(..., *crossed)])
+    for axis, some in enumerate(places, x.ndim - len(places)):
+        x = some.of(x, axis)
+    return x

@@ -27,6 +27,7 @@ from tracecomp.ir.types import TensorType, float64, from_numpy_dtype
 from tracecomp.ops.autodiff import Sym, scalar_of
 from tracecomp.record.context import OptimizerLike
 from tracecomp.record.effects import Effect
+from tracecomp.record.guards.reads import Entry
 from tracecomp.record.guards.slots import StateSlot
 from tracecomp.record.pytree import Leaves
 from tracecomp.record.shared_memory import SharedMemory, views
@@ -68,6 +69,7 @@ class Recorder:
         self.blamed: set[int] = set()  # its lines that cannot be recorded
         self.quiet = False  # what asks for values now does so only to print them, which every call repeats
         self.stepped: set[int] = set()
+        self.set_by_call: set[tuple[int, Any]] = set()  # what the call has written itself: objects and steps
         self.watched: dict[tuple[int, str], tuple[Any, str]] = {}
         self.predicates: list[Predicate] = []
         self.modules: dict[int, Any] = {}
@@ -250,6 +252,8 @@ class Recorder:
             self.refuse(
                 f"reads {key}, at {user_source()}, after a schedule's step in the same call. Step the schedule last."
             )
+        if (id(getattr(owner, "group", owner)), Entry(key).same()) in self.set_by_call:
+            return value  # what the call has set itself: what that was made of is guarded
         if isinstance(value, bool) or not isinstance(value, int | float):
             self.watch(owner, key)
             return value
