@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from tracecomp.base.errors import at_user_line
@@ -17,18 +16,11 @@ from tracecomp.nn.parameter import Parameter
 from tracecomp.ops.prim import prim
 
 
-@dataclass(frozen=True)
-class Shard:
-    """The placement of a tensor whose axis ``dim`` is shared out."""
-
-    dim: int
-
-
 class Sharding:
     """How the rows of a tensor are shared out: equal parts of axis 0, of which the last ones may have fewer or none."""
 
-    def __init__(self, shape: Sequence[int], group: Group) -> None:
-        self.shape, self.group = tuple(shape), group
+    def __init__(self, shape: Sequence[int], group: Group, placements: tuple[object, ...]) -> None:
+        self.shape, self.group, self.placements = tuple(shape), group, placements
         rows = self.shape[0]
         self.each = -(-rows // group.size())
         self.start, self.stop = (min(r * self.each, rows) for r in (group.rank(), group.rank() + 1))
@@ -80,9 +72,9 @@ class ShardedTensor(Tensor):
         return self.sharding.whole(self)
 
     @property
-    def placements(self) -> tuple[Shard, ...]:
+    def placements(self) -> tuple[object, ...]:
         """That rows are shared out: ``(Shard(0),)``."""
-        return (Shard(0),)
+        return self.sharding.placements
 
     @property
     def device_mesh(self) -> Group:

@@ -18,6 +18,7 @@ from numpy.lib.stride_tricks import as_strided
 from tracecomp.autograd.function import Function
 from tracecomp.base.errors import at_user_line
 from tracecomp.communication.group import Group
+from tracecomp.distributed.tensor.placement_types import Shard
 from tracecomp.eager.modes import modes, no_grad
 from tracecomp.eager.tensor import Tensor, wrap
 from tracecomp.functional import names as T
@@ -67,7 +68,7 @@ class Bucket:
     ) -> None:
         self.group, self.policy, self.total = group, policy, total
         self.places = [places for _, places in params]
-        self.shardings = [Sharding(p.shape, group) for p, _ in params]
+        self.shardings = [Sharding(p.shape, group, (Shard(0),)) for p, _ in params]
         self.rows: Sequence[Any] = [_spread(p, s) for (p, _), s in zip(params, self.shardings, strict=True)]
         self.synchronised = True
         self.shown = False  # whether ``unshard`` has given modules whole parameters

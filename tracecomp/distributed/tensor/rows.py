@@ -1,4 +1,4 @@
-"""``torch.distributed.tensor`` as far as ``fully_shard`` uses it: tensors of which every process has some rows."""
+"""Tensors of which every process has some rows, under PyTorch's names."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ from collections.abc import Sequence
 from tracecomp.base.errors import at_user_line
 from tracecomp.communication.group import Group
 from tracecomp.distributed.processes import default_group
+from tracecomp.distributed.tensor.placement_types import Placement, Shard
 from tracecomp.eager.tensor import Tensor
-from tracecomp.nn.sharding import Shard, ShardedTensor, Sharding, marked
-
-__all__ = ["DTensor", "Shard", "distribute_tensor"]
+from tracecomp.nn.sharding import ShardedTensor, Sharding, marked
 
 DTensor = ShardedTensor
 
 
 def distribute_tensor(
-    tensor: Tensor, device_mesh: Group | None = None, placements: Sequence[Shard] | None = None
+    tensor: Tensor, device_mesh: Group | None = None, placements: Sequence[Placement] | None = None
 ) -> ShardedTensor:  # fmt: skip
     """This process's rows of ``tensor``, which all processes of the group have; no communication.
 
@@ -24,5 +23,5 @@ def distribute_tensor(
     """
     if placements is not None and tuple(placements) != (Shard(0),):
         raise NotImplementedError(at_user_line(f"distribute_tensor: {placements} is not supported, (Shard(0),) is"))
-    sharding = Sharding(tensor.shape, device_mesh or default_group())
+    sharding = Sharding(tensor.shape, device_mesh or default_group(), (Shard(0),))
     return marked(sharding.own(tensor).detach().clone(), sharding)
