@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -85,7 +86,7 @@ class SizedBackend:
         for k, n in enumerate(sizes):
             self._seen[k].add(n)
         box: Box = [self._class(k, n) for k, n in enumerate(sizes)]
-        if self._make is Interpreted:
+        if _interprets(self._make):
             box = [(n, n) for n in sizes]
         while True:
             try:
@@ -115,6 +116,12 @@ class SizedBackend:
                 return below + 1, high
             below = high
         raise AssertionError(n)
+
+
+def _interprets(make: Make) -> bool:
+    """Whether it makes interpreters, also such as note what they run: arrays must have the very shapes of the graph."""
+    made = make.func if isinstance(make, partial) else make
+    return isinstance(made, type) and issubclass(made, Interpreted)
 
 
 def _ends() -> Iterator[int]:

@@ -17,9 +17,10 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from tracecomp.eager_kernels.products import add_products, contract
+from tracecomp.eager_kernels.programs import served
 from tracecomp.ir.graph import Graph
 from tracecomp.ir.interpret import Interpreter
-from tracecomp.ir.op import Op
+from tracecomp.ir.op import Attrs, Op
 from tracecomp.ir.types import TensorType, compute_dtype, from_numpy_dtype
 from tracecomp.passes.cost.winograd import Convolution, Sizes
 from tracecomp.passes.graph.rule_sets import decompose
@@ -31,8 +32,16 @@ Array = np.ndarray[Any, Any]
 Ints: TypeAlias = tuple[int, ...]
 
 
-def convolve(op: Op, x: Array, y: Array, attrs: dict[str, Any]) -> Array:
+def convolve(op: Op, x: Array, y: Array, attrs: Attrs) -> Array:
     """``op``, one of the three convolutions, on arrays of floats."""
+
+    def eager(arrays: Sequence[Array]) -> tuple[Array, ...]:
+        return (_for_any_shape(op, arrays[0], arrays[1], attrs),)
+
+    return (served(op, (x, y), attrs, eager) or eager((x, y)))[0]
+
+
+def _for_any_shape(op: Op, x: Array, y: Array, attrs: dict[str, Any]) -> Array:
     wide = compute_dtype(from_numpy_dtype(x.dtype)).numpy
     a, b = (np.ascontiguousarray(v, wide) for v in (x, y))
     plain = _plain(op, a.dtype, a.shape, b.shape, tuple(attrs.items()))
@@ -52,7 +61,7 @@ def _plain(op: Op, dtype: Any, x: Ints, y: Ints, attrs: tuple[tuple[str, Any], .
     return None if len(nodes) == 1 and nodes[0].op is op and nodes[0].attrs == dict(attrs) else Interpreter(made)
 
 
-def _evaluated(op: Op, arrays: Sequence[Array], attrs: dict[str, Any]) -> Any:
+def _evaluated(op: Op, arrays: Sequence[Array], attrs: Attrs) -> Any:
     if op.name in ("conv", "conv_weight"):
         return _convolved(op, arrays, attrs)
     if op.name == "contract":
@@ -60,7 +69,7 @@ def _evaluated(op: Op, arrays: Sequence[Array], attrs: dict[str, Any]) -> Any:
     return op.impl(*arrays, **attrs)
 
 
-def _convolved(op: Op, arrays: Sequence[Array], attrs: dict[str, Any]) -> Array:
+def _convolved(op: Op, arrays: Sequence[Array], attrs: Attrs) -> Array:
     """A convolution without padding, or the gradient of its weights."""
     x, other = arrays
     weights = op.name == "conv_weight"
@@ -85,7 +94,7 @@ class _Windows:
         self.taps, self.places = math.prod(self.kernel), math.prod(self.out)
 
     @staticmethod
-    def of(x: Array, other: Array, attrs: dict[str, Any], gradient: bool) -> _Windows:
+    def of(x: Array, other: Array, attrs: Attrs, gradient: bool) -> _Windows:
         groups, stride, dilation = attrs["groups"], attrs["stride"], attrs["dilation"]
         kernel = attrs["kernel"] if gradient else other.shape[2:]
         out = tuple(

@@ -227,6 +227,7 @@ def _plan(a: str, x_shape: Shape, b: str, y_shape: Shape, out: str, itemsize: in
     rows, columns = ("".join(c for c in out if c in one and c not in other) for one, other in ((a, b), (b, a)))
     summed = "".join(sorted(c for c in a if c not in out))
     m, n, k = (math.prod(sizes[c] for c in labels) for labels in (rows, columns, summed))
+    # The kernel keeps lanes along columns: with hardly any, the transposed product fills more of them.
     swapped = n <= _FEW_COLUMNS < m and not into
     sides = (_Side.of(a, sizes, itemsize), _Side.of(b, sizes, itemsize))
     outer, inner = _halves(batch, sizes, sides)

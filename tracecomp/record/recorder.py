@@ -25,6 +25,7 @@ from tracecomp.ir.graph import Graph, Origin, Value
 from tracecomp.ir.op import Op
 from tracecomp.ir.types import TensorType, float64, from_numpy_dtype
 from tracecomp.ops.autodiff import Sym, scalar_of
+from tracecomp.record.binding import Array
 from tracecomp.record.context import OptimizerLike
 from tracecomp.record.effects import Effect
 from tracecomp.record.guards.reads import Entry
@@ -350,7 +351,7 @@ class Recorder:
             self.arguments[id(t)] = t
         return cell
 
-    def bind_array(self, leaf: int, array: np.ndarray[Any, Any], name: str) -> None:
+    def bind_array(self, leaf: int, array: Array, name: str) -> None:
         """Add an input for an array among the arguments: what Python makes into a tensor of it looks at its memory."""
         if all(t._data is not array for t in self.arrays.values()):
             self.arrays[leaf] = shared(array)
@@ -484,7 +485,7 @@ class Recorder:
         return slot
 
 
-def _same_elements(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> bool:
+def _same_elements(a: Array, b: Array) -> bool:
     """Whether two arrays show the same memory alike."""
     if a is b:
         return True
