@@ -132,16 +132,6 @@ def scalars_travel(torch: Any, dist: Any, rank: int, size: int) -> Any:
 
 
 @program
-def columns_travel(torch: Any, dist: Any, rank: int, size: int) -> Any:
-    x = mine(torch, rank, 4, 6)
-    dist.all_reduce(x[:, 1])
-    dist.broadcast(x.t()[2], src=1)
-    rows = [torch.zeros(3, 4).t() for _ in range(size)]
-    dist.all_gather(rows, mine(torch, rank, 3, 4).t().contiguous())
-    return x, rows
-
-
-@program
 def nothing_and_half_and_booleans(torch: Any, dist: Any, rank: int, size: int) -> Any:
     half, flags, none = mine(torch, rank, 5, dtype=torch.bfloat16), mine(torch, rank, 5) > 4, torch.zeros(0, 3)
     dist.all_reduce(half, op=dist.ReduceOp.MAX)
