@@ -189,9 +189,19 @@ def _connect(
         out._requires_grad = False
         out._linked = False
         out._grad_fn, out._output_nr = node, i
+        if out._base is not None:
+            out._unwritable = _WRITTEN_VIEW.format(number=i, name=node.name())
         results.append(out)
     ctx._saved = tuple(_pack(t, outs, results, node) for t in ctx._to_save)
     return tuple(results)
+
+
+_WRITTEN_VIEW = (
+    "Output {number} of {name} is a view and is being modified inplace. This view was created inside a custom Function "
+    "(or because an input was returned as-is) and the autograd logic to handle view+inplace would override the custom "
+    "backward associated with the custom Function, leading to incorrect gradients. This behavior is forbidden. You can "
+    "fix this by cloning the output of the custom Function."
+)
 
 
 def _check_dirty(out: Tensor) -> None:

@@ -38,9 +38,9 @@ class WeightNorm:
 
 
 def _hook_of(module: Module, kind: type, name: str) -> Any:
-    for key, entry in module._forward_pre_hooks.items():
-        if isinstance(entry.hook, kind) and entry.hook.name == name:  # type: ignore[attr-defined]
-            return key, entry.hook
+    for key, hook in module._forward_pre_hooks.items():
+        if isinstance(hook, kind) and hook.name == name:
+            return key, hook
     return None
 
 
