@@ -94,11 +94,8 @@ _LATER = {
     "save": "serialization", "scan": "func.control", "set_num_threads": "runtime.threads", "summary": "inspect",
     "vmap": "func", "while_loop": "func.control",
 }  # fmt: skip
-_LATER |= {f"sparse_{kind}_tensor": "sparse.creation" for kind in ("bsc", "bsr", "compressed", "coo", "csc", "csr")} | {
-    "smm": "sparse.functions",
-    "spmm": "sparse.functions",
-    "sspaddmm": "sparse.functions",
-}
+_LATER |= {f"sparse_{kind}_tensor": "sparse.creation" for kind in ("bsc", "bsr", "compressed", "coo", "csc", "csr")}
+_LATER |= dict.fromkeys(("dsmm", "hsmm", "hspmm", "smm", "spmm", "sspaddmm"), "sparse.functions")
 _LATER |= {
     module: module
     for module in (

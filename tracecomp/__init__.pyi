@@ -803,6 +803,7 @@ from tracecomp import cpu as cpu
 from tracecomp import cuda as cuda
 from tracecomp import distributed as distributed
 from tracecomp import distributions as distributions
+from tracecomp.sparse.functions import dsmm as dsmm
 from tracecomp.inspect import explain as explain
 from tracecomp import fft as fft
 from tracecomp import func as func
@@ -810,6 +811,8 @@ from tracecomp import futures as futures
 from tracecomp import fx as fx
 from tracecomp.amp import get_autocast_dtype as get_autocast_dtype
 from tracecomp.runtime.threads import get_num_threads as get_num_threads
+from tracecomp.sparse.functions import hsmm as hsmm
+from tracecomp.sparse.functions import hspmm as hspmm
 from tracecomp import hub as hub
 from tracecomp.amp import is_autocast_enabled as is_autocast_enabled
 from tracecomp import jit as jit

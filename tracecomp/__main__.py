@@ -6,14 +6,14 @@ from __future__ import annotations
 import argparse
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from tracecomp import __version__
 from tracecomp.base import config, topics
 from tracecomp.base.errors import TracecompError, is_user_file
 from tracecomp.demo import demo
-from tracecomp.inspect import cache_command, environment, measuring, scheduling
+from tracecomp.inspect import cache_command, dump_commands, environment, measuring, scheduling
 from tracecomp.inspect.command import UsageError, subcommands
 from tracecomp.torch_compat import command as torch_compat
 from tracecomp.torch_compat import doctor
@@ -44,6 +44,7 @@ def parser() -> argparse.ArgumentParser:
     subcommands(commands)
     measuring.add_commands(commands)
     scheduling.add_command(commands)
+    dump_commands.add_command(commands)
     torch_compat.subcommands(commands)
     doctor.add_command(commands)
     cache_command.add_command(commands)
@@ -61,14 +62,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         argcomplete.autocomplete(commands)
     given = sys.argv[1:] if argv is None else argv
     if given[:1] == ["run"] and given[1:] not in (["-h"], ["--help"]):
+        if given[1:] and given[1].endswith(".ir"):
+            return _done(lambda: dump_commands.run_file(given[1:]))
         return torch_compat.run(list(given[1:]))  # all that follows is the program's
     options, rest = commands.parse_known_args(argv)
     if "run" not in options:
         return demo(rest)
     if rest:
         commands.error(f"unrecognized arguments: {' '.join(rest)}")
+    return _done(lambda: int(options.run(options)))
+
+
+def _done(run: Callable[[], int]) -> int:
+    """What a command gives, or 2 and one line for a user's mistake."""
     try:
-        return int(options.run(options))
+        return run()
     except (UsageError, TracecompError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -1,7 +1,7 @@
 """The names of ``torch.compiler``: ``compile`` for functions and modules, and what programs ask or tell a compiler.
 
-A call is captured by running it, so the marks that keep PyTorch's capture out of a function (``disable``,
-``allow_in_graph``, ``assume_constant_result``) change nothing: the function runs, and what it computes is recorded.
+A call is captured by running it, so the marks that tell PyTorch's capture what it may take in (``allow_in_graph``,
+``assume_constant_result``) change nothing: the function runs, and what it computes is recorded.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Callable
-from functools import partial
+from functools import partial, wraps
 from importlib import import_module
 from typing import Any, TypeVar
 
@@ -87,8 +87,36 @@ def reset() -> None:
 
 
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
-    """``fn``: a function that is called by a compiled one is run, and what it computes is recorded."""
-    return _same if fn is None else fn
+    """``fn`` kept out of graphs: a compiled function that calls it is cut there, and runs it as Python; a decorator.
+
+    With ``fullgraph=True`` such a call is a CaptureError, which says ``reason``. Modules and classes stay as they are;
+    disable their ``forward``.
+
+    >>> import tracecomp as torch
+    >>> calls = []
+    >>> @torch.compiler.disable
+    ... def noted(x):
+    ...     calls.append(1)
+    ...     return x + 1
+    >>> f = torch.compile(lambda x: noted(x), fullgraph=True)
+    >>> f(torch.ones(1))
+    Traceback (most recent call last):
+    ...
+    tracecomp.base.errors.CaptureError: calls noted, which is kept out of graphs, ...
+    """
+    if fn is None:
+        return partial(disable, recursive=recursive, reason=reason)
+    if isinstance(fn, type) or hasattr(fn, "state_dict"):
+        return fn
+    name = getattr(fn, "__name__", type(fn).__name__)
+
+    @wraps(fn)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        if modes.recorder is not None:
+            modes.recorder.refuse_here(f"calls {name}, which is kept out of graphs{f' ({reason})' if reason else ''}")
+        return fn(*args, **kwargs)
+
+    return run
 
 
 def allow_in_graph(fn: F) -> F:

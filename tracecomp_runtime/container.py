@@ -3,7 +3,7 @@
 A file begins with ``MAGIC``, the format's version (4 bytes), the header's length (4 bytes) and the header's SHA-256,
 all integers little-endian. The header is JSON; its ``sections`` give offset, size and SHA-256 of each section. So the
 digest of the header, ``Container.digest``, stands for the whole file. Formats get a new number when an old reader would
-misunderstand them; every reader keeps reading the numbers before its own.
+misunderstand them; every reader keeps reading the numbers before its own. Since format 2 paths may have open sizes.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ import json
 import mmap
 import os
 import struct
+from collections.abc import Mapping
 from typing import Any
 
 MAGIC = b"\x93TCP\r\n\x1a\n"  # no text, and damaged by whoever converts the ends of lines
-FORMAT = 1
+FORMAT = 2
 ALIGNMENT = 64
 HERE = "this machine"
 """The level of code that was made for the machine it runs on."""
@@ -51,6 +52,8 @@ class Container:
         self._start = first(length)
         self.held: dict[str, bytes] = {}
         """Sections that are not from the file: what was made of it since."""
+        self.arrays: dict[str, Any] = {}
+        """The arrays of the file, once they were looked at."""
 
     @property
     def digest(self) -> str:
@@ -71,6 +74,10 @@ class Container:
         if check and hashlib.sha256(data).hexdigest() != place["sha256"]:
             raise self.error(f"is damaged: section {name!r} has another digest")
         return data
+
+    def code(self, told: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What is known of a piece of code that the file tells of; a file with graphs makes it then."""
+        return told
 
     def error(self, text: str) -> ProgramError:
         """An error about this file."""

@@ -48,6 +48,22 @@ def numpy_in_the_middle() -> Program:
 
 
 @program
+def two_breaks_that_are_found_one_after_the_other() -> Program:
+    seen: list[str] = []
+
+    def f(x: Any) -> Any:
+        y = x.exp()
+        total = y.sum()
+        seen.append(time.strftime("%Y") * 0)
+        mean = y.mean()
+        if len(seen) > 2:
+            seen.append(str(np.float64(random.random() * 0)))
+        return total, mean, x.numpy().sum(), total + mean
+
+    return f, vectors
+
+
+@program
 def numpy_in_a_branch_of_a_loop() -> Program:
     def f(x: Any) -> Any:
         kept = []
@@ -464,3 +480,39 @@ def test_many_kinds_of_calls_keep_their_recordings() -> None:
     for n in sizes:
         assert compiled(torch.ones(n)).tolist() == [3.0] * n
     assert compiled.recordings == 24 and compiled.parts is None
+
+
+def test_a_disabled_function_runs_as_python_at_every_call() -> None:
+    ran = []
+
+    @torch.compiler.disable(reason="it counts")
+    def counted(x: Any) -> Any:
+        ran.append(torch.compiler.is_compiling())
+        return x + len(ran)
+
+    def f(x: Any) -> Any:
+        y = x * 2
+        z = counted(y)
+        return z * 3
+
+    compiled = torch.compile(f)
+    assert [compiled(torch.ones(1)).item() for _ in range(4)] == [9, 12, 15, 18]
+    assert ran == [False] * 4 and compiled.parts.used()
+    with pytest.raises(CaptureError, match=r"calls counted, which is kept out of graphs \(it counts\)"):
+        torch.compile(f, fullgraph=True)(torch.ones(1))
+    assert counted(torch.ones(1)).item() == 6
+
+
+def test_a_graph_can_be_broken_by_hand_and_explained() -> None:
+    def f(x: Any) -> Any:
+        y = x * 2
+        torch._dynamo.graph_break("by hand")
+        return y + 1
+
+    found = torch._dynamo.explain(f)(torch.ones(2))
+    assert (found.graph_count, found.graph_break_count) == (2, 1)
+    assert ["mul" in ops for ops in found.ops_per_graph] == [True, False] and found.op_count >= 2
+    assert "by hand" in found.break_reasons[0].reason
+    with pytest.raises(CaptureError, match="graph_break"):
+        torch.compile(f, fullgraph=True)(torch.ones(2))
+    assert f(torch.ones(2)).tolist() == [3, 3]

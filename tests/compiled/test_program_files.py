@@ -236,9 +236,12 @@ def damage_graph_files(folder: Path, count: int, seed: int) -> Counter[str]:
     """What becomes of ``count`` files with graphs that were changed and given the digests of what they then hold."""
     (_, step, x, y), rng = training(), random.Random(seed)
     small, a, found = torch.compile(lambda a: (a @ a).relu().sum(0) + a[2]), torch.randn(4, 4), Counter[str]()
-    whole = [folder / "step.tcp", folder / "small.tcp"]
+    whole = [folder / "step.tcp", folder / "small.tcp", folder / "open.tcp"]
     step.save(whole[0], x, y, kind="graph")
     small.save(whole[1], a, kind="graph")
+    rows = torch.compile(lambda a: ((a * 2).softmax(0).t(), a.sum(0)))
+    torch._dynamo.mark_dynamic(a, 0, min=3, max=8)
+    rows.save(whole[2], a, kind="graph")
     originals, path = [p.read_bytes() for p in whole], folder / "damaged.tcp"
 
     def change(header: dict[str, Any], sections: dict[str, bytes]) -> None:
@@ -254,7 +257,7 @@ def damage_graph_files(folder: Path, count: int, seed: int) -> Counter[str]:
         sections[name] = bytes(data)
 
     for number in range(count):
-        which = number % 10 > 0  # most of them small, which compiles at once
+        which = 1 + number % 2 if number % 10 else 0  # most of them small, which compiles at once
         path.write_bytes(originals[which])
         remade(path, change)
         try:

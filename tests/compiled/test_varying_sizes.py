@@ -260,3 +260,29 @@ def test_a_size_marked_static_is_recorded_by_itself() -> None:
         torch._dynamo.mark_static(x, 0)
         compiled(x)
     assert compiled.recordings == 4
+
+
+RESULTS: dict[str, Program] = {
+    "its shape": lambda x: x.shape,
+    "shapes in containers": lambda x: ([x.shape], {"size": x.size()}, (x.shape[0], x * 2)),
+    "numbers made of sizes": lambda x: (x.numel(), x.shape[0] // 2, x.shape[1] * 3 + 1),
+    "strides": lambda x: (x.stride(), x.t().stride(0)),
+    "part of a shape": lambda x: (x.shape[1:], x.shape[:1] + x.shape, x.sum(0).shape),
+    "sizes and tensors": lambda x: (x.sum(0), x.shape, x[1:].shape[0]),
+}
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_sizes_are_results_as_plain_numbers(name: str) -> None:
+    fn, follows = RESULTS[name], torch.compile(RESULTS[name])
+
+    def said(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return value.tolist()
+        if isinstance(value, list | tuple | dict):
+            return type(value), [said(v) for v in (value.items() if isinstance(value, dict) else value)]
+        return type(value), value
+
+    for rows, columns in ((3, 4), (5, 4), (6, 9), (7, 2), (1, 3), (8, 8)):
+        x = torch.ones(rows, columns)
+        assert said(follows(x)) == said(fn(x))

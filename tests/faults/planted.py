@@ -54,7 +54,7 @@ def _rules() -> list[Fault]:
         rule("views:flip_of_flip", "^ set", "| set", "views", "flipped twice"),
         rule("views:slice_of_concat", "starts[axis] -= begin", "starts[axis] -= begin + 1", "views",
              "part of a concatenation"),
-        rule("views:slice_of_pad", "s - b for s, b", "s - b - 1 for s, b", "views", "part of what is padded"),
+        rule("views:slice_of_pad", "s - b for s, b", "s - b - (b > 0) for s, b", "views", "part of what is padded"),
         rule("pads:pad_of_pad", "inner.attrs[side], a.attrs[side], strict=True)) for side in (\"low\", \"high\")",
              "inner.attrs[side], a.attrs[side], strict=True)) for side in (\"high\", \"low\")", "views", "padded twice"),
         rule("reductions:reduction_of_permute", "reduce_before_permute(g, a, inner)",
@@ -68,10 +68,10 @@ def _rules() -> list[Fault]:
              "range(value.ndim)", "products", "product of a transposed", "simplify", "canonical"),
         rule("contractions:contract_with_vector", 'g.apply("mul", a.inputs[matrix], other)',
              'g.apply("add", a.inputs[matrix], other)', "products", "product with a vector", "canonical"),
-        rule("loop_invariants:_place", "rhs[::-1]", "rhs", "recurrent", "recurrent layer", "hoist"),
+        rule("loop_invariants:_place", "rhs[::-1]", "rhs", "recurrent", "recurrent layer", "loop_invariants"),
         rule("scan_accumulators:_total", 'g.apply("add", start, g.apply("contract"',
              'g.apply("sub", start, g.apply("contract"', "recurrent_training", "recurrent layer in training",
-             "scan_sums"),
+             "scan_accumulators"),
     ]  # fmt: skip
 
 
@@ -85,6 +85,8 @@ def _layout() -> list[Fault]:
                "convolution_derivatives", "d convolution"),
         layout("relayout:convolution", 'f"{group}oc{places}" if is_conv',
                'f"{group}oc{places[::-1]}" if is_conv', "convolutions", "first convolution", "second convolution"),
+        layout("relayout:_turned", 'order.index(attrs["axis"])', 'attrs["axis"]', "laid_out", "channels joined", "third convolution"),
+        layout("convolutions:pad_spatial", "*low)", "*low[::-1])", "laid_out", "padded unevenly"),
     ]  # fmt: skip
 
 
@@ -155,8 +157,6 @@ def _fusion() -> list[Fault]:
     return [
         fusion("fusion.access:broadcast_index", "len(position) - len(shape)", "0 * len(shape)", "mirrored",
                "before the mirror"),
-        fusion("fusion.fuse:Fuser._misaligned", "is_row else element):", "is_row else element) and False:",
-               "mirrored", "mirrored", "before the mirror"),
         fusion("fusion.fuse:Fuser._stored", "value in self.readers.wanted or needed", "needed", "chains", *products),
         fusion("fusion.concat_in_place:_outermost", "found[value] = place",
                "found[value] = BufferSlice(place.whole, tuple((r, a, 0) for r, a, _ in place.steps))", "joined", "joined",
@@ -183,7 +183,7 @@ def _memory() -> list[Fault]:
                *products, room="memory plan"),
         memory("program.arena:plan_arena", "size = max(size, start + need)", "size = max(size, need)", "chains",
                ("arena",), *products, room="memory plan"),
-        memory("program.lower:_lifetimes", "last[value] = n", "last[value] = first[value]", "chains", ("arena",),
+        memory("program.lower:lifetimes", "last[value] = n", "last[value] = first[value]", "chains", ("arena",),
                *products, room="memory plan"),
         memory("program.output_buffers:_Search._may_overwrite", "if self.last_read.get(target, -1) > self.place[group]:",
                "if False:", "aliases", ("output_buffers", "native", "second call"), "doubled in place", "raised in place",
@@ -192,12 +192,12 @@ def _memory() -> list[Fault]:
                "written_state", ("output_buffers", "native"), "state mixed", "state read", room="donation"),
         memory("program.output_buffers:_Search.copies", "found.append(self._copied(value, stage))", "pass", "swapped",
                ("output_buffers", "native"), "exchanged", room="donation"),
-        memory("program.prepacking:_moved", "if v in steady and name not in", "if name not in", "frozen",
+        memory("program.prepacking:_moved", "if v in frozen and name not in", "if name not in", "frozen",
                ("prepacking", "second call"), "prepared weight", "plain weight", room="prepacking"),
         Fault("prepacking", "frozen", Edit("compiled.replay:Plan._seen", "return None if None in counts else [*memories, *counts]",
                                            "return [*memories]"), ("prepacking", "native call"),
               ("prepared weight", "plain weight")),
-        Fault("prepacking", "frozen", Edit("runtime.executable:_Native.run", "seen is not None and seen == call.seen", "call.seen is not None"),
+        Fault("prepacking", "frozen", Edit("runtime.executable:Loaded.run", "seen is not None and seen == call.seen", "call.seen is not None"),
               ("prepacking", "native call", "second call"), ("prepared weight", "plain weight")),
     ]  # fmt: skip
 
@@ -231,8 +231,9 @@ def _schedules() -> list[Fault]:
               "sin", "sigmoid", "erf", "sqrt", "expm1", "pow", "atan2", "log1p"),
         edges("codegen.kernels.accumulate:total", "list(range(half, width))", "list(range(half))", "reductions",
               "long sum", "maximum twice", "variance", "sum of a permuted"),
-        edges("codegen.threads.sync:_share", "{extent}", "2", "large", *maps, room="barriers"),
-        edges("codegen.kernels.kernel:KernelEmitter._share_out", "i64 {loop.var.extent}", "i64 {loop.var.extent - 1}",
+        edges("codegen.kernels.kernel:_Part.text", "{', '.join(['ptr %mine', *given[1:], *span])}", "{', '.join(['ptr %mine', *given[1:], span[0], span[0].replace('start', 'thread')])}", "large",
+              *maps, room="barriers"),
+        edges("codegen.kernels.kernel:KernelEmitter._share_out", "else loop.var.extent", "else loop.var.extent - 1",
               "large", *maps, room="barriers"),
     ]  # fmt: skip
 
@@ -251,7 +252,7 @@ def _functions() -> list[Fault]:
         Fault("math functions", "mathematics", Entry("codegen.math.functions:_IN_LINE", "exp", "exp2"), ("codegen",), ("exp",)),
         function("kernels.operations:_floor_divide", "icmp ne", "icmp eq", "floor division", "selections"),
         function("kernels.operations:maximum", '"fcmp ogt"', '"fcmp olt"', "maximum", "selections"),
-        function("kernels.convert:narrow_half", "0x7FFF", "0xFFFF", "bfloat16", "selections"),
+        function("kernels.convert:narrow_half", 'e.const("i32", 0x7FFF)', 'e.const("i32", 0xFFFF)', "bfloat16", "selections"),
         function("kernels.convert:_float_to_int", "e.select(inside, value,", "e.select(inside, e.binary('fadd', value, e.const(value.elem, 0.5)),",
                  "to integers", "selections"),
         function("kernels.operations:compare", '"s" if signed', '"u" if signed', "below", "selections"),
@@ -309,7 +310,7 @@ def _guards() -> list[Fault]:
         return Fault("guards", program, Edit(f"record.{where}", old, new), stages, lines)
 
     return [
-        guard("guards.guard:TensorGuard.check", "shapes", "flattened", "by its length", old="array.shape != self.shape\n", new="False\n"),
+        guard("guards.guard:TensorGuard.check", "shapes", "flattened", "by its length", old="self.shape != array.shape", new="False"),
         guard("guards.guard:TensorGuard.check", "modes", "model in a mode", "after the model",
               old="(t._requires_grad or t._grad_fn is not None) is not self.requires_grad", new="False"),
         guard("guards.guard:ValueGuard.check", "reading", "argument", "flag",
@@ -328,7 +329,7 @@ def _guards() -> list[Fault]:
         guard("guards.memory:MemoryGuard.check", "aliases", "doubled in place", "raised in place", "product of both", "gathered in total",
               old="return self._shared(given) if self.writes else None", new="return None"),
         Fault("guards", "modes", Edit("eager.modes:ModuleChanges.note", "self.epoch += 1", "pass"), ("guards",), ("model in a mode",)),
-        Fault("guards", "simple", Edit("record.guards.reads:Read.native", "not self.step.row(rows, owner, now)", "False"), ("native call", "guards"), ("simple global",)),
+        Fault("guards", "flagged", Edit("record.guards.reads:Read.native", "not self.step.row(rows, owner, now)", "False"), ("native call", "guards"), ("simple flag", "doubled", "tripled")),
     ]  # fmt: skip
 
 
@@ -336,14 +337,16 @@ def _calls() -> list[Fault]:
     return [
         Fault("result memory", "large_branching", Edit("runtime.result_pool:Spare.take", "getrefcount(array) == 2 and", ""),
               ("native call", "results"), ("large result",)),
-        Fault("dynamic sizes", "dynamic", Edit("record.dynamic_shapes.padding:Padding.masked", "prim.where(prim.reshape(mask, shape=shape), x, fill)", "x"),
-              ("recorded", "dynamic", "guards"), ("over rows",)),
-        Fault("dynamic sizes", "dynamic", Edit("record.dynamic_shapes.padding:_reduction", "identity(_COMBINED_BY[op.name], x.dtype)", "x.dtype.python(1)"),
-              ("recorded", "dynamic", "guards"), ("over rows",)),
-        Fault("dynamic sizes", "dynamic", Edit("record.dynamic_shapes.padding:_contract", "if summed else xs", "if not summed else xs"),
-              ("recorded", "dynamic", "guards"), ("rows",)),
-        Fault("cache", "reading", Edit("compiled.program_cache:key_of", "print_graph(graph), lines", "len(graph.nodes), lines"),
-              ("cache",), ("global", "entry", "attribute", "variable", "argument", "flag")),
+        Fault("result memory", "simple", Edit("codegen.calls.call_stub:_CallStub._memory", 'a.need(a.same(a.load("i64", array, REFERENCES), "1", "i64"), other)', "pass"),
+              ("native call", "results"), ("simple global",)),
+        Fault("dynamic sizes", "dynamic", Edit("record.dynamic_shapes.padding:Padding.masked", "prim.where(mask, found, fill)", "found"),
+              ("dynamic sizes",), ("over rows", "against rows")),
+        Fault("dynamic sizes", "dynamic", Edit("record.dynamic_shapes.rules:_reduction", "identity(_COMBINED_BY[op.name], x.dtype)", "x.dtype.python(1)"),
+              ("dynamic sizes",), ("over rows",)),
+        Fault("dynamic sizes", "dynamic", Edit("record.dynamic_shapes.rules:_contract", "x.dtype.python(0)", "x.dtype.python(1)"),
+              ("dynamic sizes",), ("against rows",)),
+        Fault("cache", "flagged", Edit("compiled.program_cache:key_of", "print_graph(graph), lines", "__import__('re').sub('[0-9.]+:f32', '', print_graph(graph)), lines"),
+              ("cache",), ("simple flag", "doubled", "tripled")),
     ]  # fmt: skip
 
 

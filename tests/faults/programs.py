@@ -162,6 +162,25 @@ def convolutions() -> Made:
     return fn, (numbers(2, 3, 14, 14),)
 
 
+def laid_out() -> Made:
+    torch.manual_seed(0)
+    layers = [
+        nn.Conv2d(8, 16, 3, padding=1),
+        nn.Conv2d(8, 16, (3, 5), padding=(1, 2)),
+        nn.Conv2d(32, 24, 3, padding=(2, 1)),
+    ]
+
+    def fn(x: Any) -> Any:
+        with torch.no_grad():
+            a, b = (torch.relu(layer(x)) for layer in layers[:2])  # @ padded unevenly
+            c = torch.cat([a, b], 1)  # @ channels joined
+            d = layers[2](c)  # @ third convolution
+            e = torch.relu(d).sum((2, 3))  # @ sum over places
+            return d * 2, e
+
+    return fn, (numbers(4, 8, 14, 12),)
+
+
 def attention() -> Made:
     def fn(q: Any, k: Any, v: Any) -> Any:
         s = q @ k.transpose(-1, -2) * 0.125  # @ scores
@@ -272,6 +291,7 @@ def branching() -> Made:
     return fn, (torch.ones(3, 5) * torch.linspace(-1, 2, 5),)
 
 
+doubled = True
 scale = 1.5
 table = {"gain": 2.0}
 
@@ -399,7 +419,8 @@ def dynamic() -> Made:
 
     def fn(x: Any) -> Any:
         h = torch.exp(layer(x))  # @ rows
-        return h / h.sum(0), h.amax(0), h.mean()  # @ over rows
+        g = h.T @ x  # @ against rows
+        return g, h / h.sum(0), h.amax(0), h.mean()  # @ over rows
 
     return fn, (numbers(9, 6),)
 
@@ -580,6 +601,15 @@ def large_branching() -> Made:
         return h * 3  # @ large result
 
     return fn, (torch.ones(200, 210),)
+
+
+def flagged() -> Made:
+    def fn(x: Any) -> Any:
+        if doubled:  # @ simple flag
+            return x * 2.0  # @ doubled
+        return x * 3.0  # @ tripled
+
+    return fn, (numbers(4, 6),)
 
 
 def simple() -> Made:

@@ -1,4 +1,7 @@
-"""What becomes of a recorded graph, as digests: the loop program for two machines, and the bits of its outputs."""
+"""What becomes of a recorded graph, as digests: the loop program for two machines, and the bits of its outputs.
+
+On the way, every graph and program is printed, read back and printed again: not a line may differ.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,11 @@ from tests.replay.corpus import Recorded
 from tracecomp.base import config
 from tracecomp.ir.graph import Graph
 from tracecomp.ir.loop_printer import kernel_key, print_program
+from tracecomp.ir.loop_verify import verify_program
 from tracecomp.ir.parser import parse_graph
+from tracecomp.ir.printer import print_graph
 from tracecomp.ir.program import Program, call_steps
+from tracecomp.ir.program_parser import parse_program
 from tracecomp.ir.types import DType
 from tracecomp.passes import Built, build
 from tracecomp.passes.cost.machine import Machine
@@ -35,6 +41,7 @@ def of(recorded: Recorded, bits: bool) -> dict[str, str]:
     with config.override(**recorded.settings):
         for name, machine in MACHINES.items():
             built = _built(recorded, machine)
+            _reads_back(recorded, built)
             found[name] = _digest([program_key(built.program), *_constants(built)])
             if bits and name == "avx512" and _may_run(recorded):
                 found["bits"] = _bits(recorded, built)
@@ -44,6 +51,16 @@ def of(recorded: Recorded, bits: bool) -> dict[str, str]:
 def _built(recorded: Recorded, machine: Machine) -> Built:
     graph = parse_graph(recorded.graph)
     return build(graph, recorded.aliases, frozen=frozenset(recorded.frozen), machine=machine)
+
+
+def _reads_back(recorded: Recorded, built: Built) -> None:
+    """Refuse a graph or a program that is not well formed, or whose text, read and printed again, is another one."""
+    verify_program(built.program)
+    for stage in built.stages:
+        text = print_graph(stage.state)
+        assert print_graph(parse_graph(text)) == text, f"{recorded.name}: graph after {stage.name}"
+    text = print_program(built.program)
+    assert print_program(parse_program(text)) == text, f"{recorded.name}: loop program"
 
 
 def program_key(program: Program) -> str:

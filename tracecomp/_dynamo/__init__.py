@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from tracecomp import compiled
@@ -17,25 +19,62 @@ from tracecomp.compiler import (
     substitute_in_graph,
 )
 from tracecomp.compiler import compile as _compile
+from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional.dims import wrap_dim
+from tracecomp.ir.graph import Graph
 from tracecomp.nn.optimized_module import OptimizedModule
 from tracecomp.record.symbolic.sizes import marks_of
 
 __all__ = [
     "OptimizedModule", "allow_in_graph", "assume_constant_result", "config", "disable", "disallow_in_graph",
-    "eval_frame", "explain", "graph_break", "is_compiling", "list_backends", "mark_dynamic", "mark_static",
-    "mark_static_address", "maybe_mark_dynamic", "optimize", "reset", "run", "substitute_in_graph",
+    "eval_frame", "explain", "graph_break", "is_compiling", "is_dynamo_supported", "list_backends",
+    "mark_dynamic", "mark_static", "mark_static_address", "maybe_mark_dynamic", "optimize", "reset", "run",
+    "substitute_in_graph",
 ]  # fmt: skip
 
 
+def is_dynamo_supported() -> bool:
+    """True: ``compile`` is there wherever the package is."""
+    return True
+
+
 def disallow_in_graph(fn: Any) -> Any:
-    """``fn``; see ``disable``."""
-    return fn
+    """``disable(fn)``."""
+    return disable(fn)
 
 
 def graph_break(msg: str = "") -> None:
-    """Nothing: a recording need not end for Python to run."""
+    """Cut the compiled function that calls this here; nothing elsewhere. CaptureError with ``fullgraph=True``."""
+    if modes.recorder is not None:
+        modes.recorder.refuse_here(f"calls graph_break(){f' ({msg})' if msg else ''}")
+
+
+@dataclass(frozen=True)
+class GraphCompileReason:
+    """Why a function is no one graph."""
+
+    reason: str
+    user_stack: tuple[object, ...] = ()
+    graph_break: bool = True
+
+
+@dataclass(frozen=True)
+class ExplainOutput:
+    """What ``explain`` has found, under PyTorch's names; ``str`` of it says more."""
+
+    graphs: list[Graph]
+    graph_count: int
+    graph_break_count: int
+    break_reasons: list[GraphCompileReason]
+    op_count: int
+    ops_per_graph: list[list[str]]
+    out_guards: list[str]
+    compile_times: str
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
 
 
 Axes = int | list[int] | tuple[int, ...]
@@ -98,13 +137,36 @@ def optimize(backend: str = "inductor", *, nopython: bool = False, disable: bool
     return _compile(backend=backend, fullgraph=nopython or None, disable=disable, dynamic=options.get("dynamic"))
 
 
-def explain(f: Callable[..., Any], *extra_args: Any, **extra_kwargs: Any) -> Callable[..., str]:
-    """A function that compiles ``f`` for the arguments it is given, and says what was recorded and what fused."""
+def explain(f: Callable[..., Any], *extra_args: Any, **extra_kwargs: Any) -> Callable[..., ExplainOutput]:
+    """A function that compiles ``f`` for the arguments it is given, and says what was recorded and what fused.
 
-    def tell(*args: Any, **kwargs: Any) -> str:
+    >>> import tracecomp as torch
+    >>> found = torch._dynamo.explain(lambda x: (x * 2).sum())(torch.ones(3))
+    >>> found.graph_count, found.graph_break_count, found.ops_per_graph
+    (1, 0, [['full', 'mul', 'sum']])
+    """
+
+    def tell(*args: Any, **kwargs: Any) -> ExplainOutput:
         made = compiled.compile(f)
-        made(*args, **kwargs)
-        made(*args, **kwargs)
-        return str(made.explain(*args, **kwargs))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what they say is in the result
+            made(*args, **kwargs)
+            made(*args, **kwargs)
+        found = list(_with_parts(made))
+        graphs = [g for c in found for g in c.graphs]
+        reasons = [why for c in found if (why := c.eager_because or (c.parts and c.parts.reason))]
+        ops = [[node.op.name for node in g.nodes] for g in graphs]
+        guards = [e.recording.guards.explain() for c in found for e in c.entries]
+        return ExplainOutput(
+            graphs, len(graphs), len(reasons), list(map(GraphCompileReason, reasons)), sum(map(len, ops)), ops, guards,
+            compile_times="", text=str(made.explain(*args, **kwargs)),
+        )  # fmt: skip
 
     return tell(*extra_args, **extra_kwargs) if extra_args or extra_kwargs else tell  # type: ignore[return-value]
+
+
+def _with_parts(made: compiled.Compiled) -> Iterator[compiled.Compiled]:
+    """A compiled function and the compiled parts that it was cut into."""
+    yield made
+    for part in made.parts.used() if made.parts is not None else ():
+        yield from _with_parts(part)

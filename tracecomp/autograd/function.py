@@ -107,7 +107,7 @@ class FunctionNode(Node):
         return found[: self.inputs]
 
 
-def tensors_within(start: Any) -> list[Tensor]:
+def tensors_within(start: object) -> list[Tensor]:
     """Tensors that ``start`` leads to through containers, closures and attributes of objects that are no modules."""
     found: list[Tensor] = []
     seen: set[int] = set()
@@ -209,7 +209,7 @@ def _check_dirty(out: Tensor) -> None:
         raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
 
 
-def _pack(t: Tensor | None, outs: Sequence[Any], results: Sequence[Any], node: Node) -> Any:
+def _pack(t: Tensor | None, outs: Sequence[object], results: Sequence[Any], node: Node) -> Any:
     if t is None:
         return None
     if not isinstance(t, Tensor):
@@ -234,7 +234,7 @@ def _unpack(saved: Any) -> TensorBase | None:
     return tensor  # type: ignore[no-any-return]
 
 
-def _overwritten(saved: Any) -> bool:
+def _overwritten(saved: object) -> bool:
     if not isinstance(saved, tuple):
         return False
     return saved[0].overwritten() if isinstance(saved[0], SavedOut) else saved[0]._version != saved[1]
@@ -244,7 +244,7 @@ def _zeros(pair: tuple[Any, tuple[int, ...]]) -> Tensor:
     return create("full", value=0.0, shape=pair[1], dtype=from_numpy_dtype(pair[0]))
 
 
-def once_differentiable(fn: Callable[..., Any]) -> Callable[..., Any]:
+def once_differentiable(fn: Callable[..., object]) -> Callable[..., Any]:
     """For ``backward``: its result cannot be differentiated again, and says so when that is tried."""
 
     @functools.wraps(fn)

@@ -7,8 +7,11 @@ numbered in the order of the stages: ``01_recorded.ir``, ``02_simplify.ir``, ...
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from tracecomp.base import config
 from tracecomp.base.locks import Lock
@@ -36,3 +39,8 @@ class Dump:
         self._count += 1
         if self.folder is not None:
             (self.folder / f"{self._count:02d}_{stage}.{suffix}").write_text(text(), encoding="utf-8")
+
+    def write_arrays(self, name: str, arrays: Callable[[], Mapping[str, Any]]) -> None:
+        """Add a file ``name`` of arrays; ``arrays`` is asked for only when there is a folder."""
+        if self.folder is not None:
+            np.savez(self.folder / name, **arrays())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -14,13 +15,13 @@ from tracecomp.base.locks import Lock
 from tracecomp.compiled.backends import Backend, Interpreted, Make
 from tracecomp.compiled.checked import Checked
 from tracecomp.ir.graph import Graph, Input
-from tracecomp.passes.graph.split_reductions import block_length
 from tracecomp.record.dynamic_shapes.instantiate import Instantiated
 from tracecomp.record.dynamic_shapes.padding import NotSized
 from tracecomp.record.recording import Sizes
 from tracecomp.record.size_forms import Box, Form
 from tracecomp.record.symbolic.sizes import LEAST
 from tracecomp.record.symbolic.sym_int import evaluated
+from tracecomp_runtime.open_sizes import block_length
 
 Array = np.ndarray[Any, Any]
 MOST_EXACT = 16
@@ -85,7 +86,7 @@ class SizedBackend:
         for k, n in enumerate(sizes):
             self._seen[k].add(n)
         box: Box = [self._class(k, n) for k, n in enumerate(sizes)]
-        if self._make is Interpreted:
+        if _interprets(self._make):
             box = [(n, n) for n in sizes]
         while True:
             try:
@@ -115,6 +116,12 @@ class SizedBackend:
                 return below + 1, high
             below = high
         raise AssertionError(n)
+
+
+def _interprets(make: Make) -> bool:
+    """Whether it makes interpreters, also such as note what they run: arrays must have the very shapes of the graph."""
+    made = make.func if isinstance(make, partial) else make
+    return isinstance(made, type) and issubclass(made, Interpreted)
 
 
 def _ends() -> Iterator[int]:

@@ -22,9 +22,12 @@ from tracecomp.base.locks import Lock
 from tracecomp.compiled.backends import BACKENDS, Make, with_settings
 from tracecomp.compiled.kernel_profile import Profile
 from tracecomp.compiled.native_call import call_code, fast_record
+from tracecomp.compiled.open_sizes import OpenSizes, add_marked, argument_names, asked_for, bounded
 from tracecomp.compiled.parts import Parts
 from tracecomp.compiled.program_files.levels import chosen
+from tracecomp.compiled.program_files.open_sizes import LeftOpen, served
 from tracecomp.compiled.program_files.save import Case, save_code, save_graph
+from tracecomp.compiled.program_state import ProgramState
 from tracecomp.compiled.replay import Arguments, Plan
 from tracecomp.compiled.verified import Verifier
 from tracecomp.eager.modes import modes
@@ -37,7 +40,7 @@ from tracecomp.record.guards.slots import StateSlot
 from tracecomp.record.guards.varying_numbers import VaryingNumbers
 from tracecomp.record.pytree import Leaves, flatten_call
 from tracecomp.record.recording import Recording
-from tracecomp.record.symbolic.sizes import Varying
+from tracecomp.record.symbolic.sizes import SizeSource, Varying
 from tracecomp.record.symbolic.sym_scalar import followed
 from tracecomp.runtime.call import take_calls
 from tracecomp.runtime.malloc import return_unused
@@ -175,7 +178,7 @@ class Compiled:
 
     def save(
         self, path: str | os.PathLike[str], *args: Any, also: Sequence[tuple[Any, ...]] = (),
-        kind: str = "code", levels: Sequence[str] | None = None,
+        kind: str = "code", levels: Sequence[str] | None = None, dynamic_shapes: Any = None,
     ) -> str:  # fmt: skip
         """Write what calls with ``args`` run to a file, with the state that it has now; returns the file's digest.
 
@@ -183,8 +186,15 @@ class Compiled:
         without this function's code, and which is loaded by its digest only. ``levels`` are the processors that it is
         for (default: ``x86-64-v2``, ``-v3`` and ``-v4``). ``kind`` "graph" is text, checked and compiled where it is
         loaded. ``also`` are further tuples of arguments that the program takes, of other shapes. A call like these that
-        was not recorded yet is made, until it settles. CaptureError says what cannot be saved; ValueError for a
-        ``kind`` or level that does not exist.
+        was not recorded yet is made, until it settles.
+
+        ``dynamic_shapes`` leaves sizes open, by the arguments' names or in their order, as in
+        ``{"x": {0: Dim("batch", max=64)}}``; those that ``mark_dynamic`` has marked are open, too. Such a program takes
+        all sizes of the range (from 1 on, unless ``Dim`` has ``min``), and sizes of one name are equal. It is recorded
+        at some of them, on the elements of ``args`` again and again, and what these calls change is put back.
+
+        CaptureError says what cannot be saved; ValueError for a ``kind`` or level that does not exist, and for a size
+        without an end.
 
         >>> import tracecomp, tempfile, os
         >>> double = tracecomp.compile(lambda x: x * 2)
@@ -193,7 +203,11 @@ class Compiled:
         >>> tracecomp.load_program(path, digest=digest)(tracecomp.ones(3))
         tensor([2., 2., 2.])
         """
-        cases = [case for given in (args, *also) for case in self._cases(given)]
+        names = argument_names(self.fn, args)
+        asked = asked_for("save()", args, names, None, dynamic_shapes)
+        add_marked(asked, args, names)
+        cases = self._open_cases(args, asked) if asked.names else self._cases(args)
+        cases += [case for given in also for case in self._cases(given)]
         if kind == "graph":
             return save_graph(path, self._name, cases)
         if kind != "code":
@@ -209,6 +223,39 @@ class Compiled:
                 return [Case(r, structure[1], leaves) for r in fitting]
             self._general(*args)
         raise CaptureError(f"{self._name} is recorded anew at every call: {self.misses[-1]}")
+
+    def _open_cases(self, args: tuple[Any, ...], asked: OpenSizes) -> list[Case]:
+        """The recordings that serve calls with ``args`` and other sizes, made by a function that is compiled alike."""
+        ranges = bounded("save()", asked)
+        if not self.entries:
+            self._cases(args)  # state that the first calls make is there
+        before = ProgramState({"args": args, self._name: self.fn})
+        twin = Compiled(self.fn, fullgraph=True, backend="interpret", fast_math=self.fast_math)
+        first = [len(flatten_call(args[:k], {})[1]) for k in range(len(args))]
+        sources = {SizeSource(("argument", first[k]), axis): name for (k, axis), name in asked.names.items()}
+        for source, name in sources.items():
+            twin._sizes.axes.setdefault(source.holder, set()).add(source.axis)
+            twin._sizes.bounds[source] = ranges[name]
+
+        def fitting(given: tuple[Any, ...]) -> tuple[Recording, bool] | None:
+            structure, leaves = flatten_call(given, {})
+            fit = [e for e in twin.entries if e.recording.guards.miss(structure, leaves) is None]
+            best = next((e for e in fit if _is_sized(e)), fit[0] if fit else None)
+            return None if best is None else (best.recording, _is_sized(best))
+
+        left_open, cases = LeftOpen(sources, ranges), []
+        try:
+            for one in served(self._name, args, asked, left_open, fitting, twin._general):
+                if one.sized:
+                    structure, leaves = flatten_call(one.args, {})
+                    cases.append(Case(one.recording, structure[1], leaves, left_open))
+                else:
+                    cases += Compiled(self.fn, fullgraph=True, backend="interpret", dynamic=False)._cases(one.args)
+        except CaptureError as error:
+            raise CaptureError(". ".join([str(error), *twin.misses[-1:]])) from None
+        finally:
+            before.restore()
+        return cases
 
     def __get__(self, owner: object, kind: type | None = None) -> Any:
         return self if owner is None else MethodType(self, owner)

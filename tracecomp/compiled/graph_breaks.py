@@ -14,6 +14,7 @@ from typing import Any
 
 from tracecomp.compiled.source_trees import definition, function_of_tree, tree_of
 from tracecomp.compiled.variables import (
+    PICK,
     SCOPES,
     at_line,
     forget,
@@ -28,7 +29,7 @@ from tracecomp.compiled.variables import (
     without_conversion,
 )
 
-_HELPERS = ("__part", "__pick", "__unbound")
+_HELPERS = ("__part", PICK, "__unbound")
 _WORK = (ast.Call, ast.BinOp)
 
 
@@ -45,6 +46,9 @@ UNBOUND = Unbound()
 def pick(held: Mapping[str, object], names: Sequence[str]) -> list[Any]:
     """The values of variables."""
     return [held.get(name, UNBOUND) for name in names]
+
+
+pick.is_unwatched = True  # type: ignore[attr-defined]  # it is handed all variables, and looks at few
 
 
 def split(

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence, Set
 from typing import Any
 
+PICK = "__pick"
 SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _LOOPS = (ast.For, ast.While)
@@ -42,6 +43,8 @@ def loaded(node: ast.AST, without: Set[int] = frozenset()) -> set[str]:
             found.add(n.id)
         if isinstance(n, ast.AugAssign) and isinstance(n.target, ast.Name):
             found.add(n.target.id)
+        if isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id == PICK:
+            found |= {str(c.value) for c in ast.walk(n.args[1]) if isinstance(c, ast.Constant)}
         stack.extend(ast.iter_child_nodes(n))
     return found
 
@@ -95,7 +98,7 @@ def tuple_of(names: Sequence[str], how: Any) -> ast.Tuple:
 
 def picked(names: Sequence[str]) -> ast.Call:
     held = ast.Call(name_of("locals"), [], [])
-    return ast.Call(name_of("__pick"), [held, ast.Tuple([ast.Constant(n) for n in names], ast.Load())], [])
+    return ast.Call(name_of(PICK), [held, ast.Tuple([ast.Constant(n) for n in names], ast.Load())], [])
 
 
 def forget(name: str) -> ast.If:

@@ -10,6 +10,7 @@ from tracecomp.distributions import (
     constraints,
     continuous,
     counts,
+    derived,
     discrete,
     distribution,
     gamma,
@@ -23,10 +24,19 @@ from tracecomp.distributions import (
     transforms,
     utils,
 )
-from tracecomp.distributions.bounded import ContinuousBernoulli, Kumaraswamy, VonMises
+from tracecomp.distributions.bounded import ContinuousBernoulli, VonMises
 from tracecomp.distributions.constraint_registry import biject_to, transform_to
-from tracecomp.distributions.continuous import Cauchy, Exponential, Gumbel, HalfNormal, Laplace, Normal, Uniform
+from tracecomp.distributions.continuous import Cauchy, Exponential, Laplace, Normal, Uniform
 from tracecomp.distributions.counts import Multinomial, NegativeBinomial
+from tracecomp.distributions.derived import (
+    Gumbel,
+    HalfCauchy,
+    HalfNormal,
+    InverseGamma,
+    Kumaraswamy,
+    Pareto,
+    Weibull,
+)  # fmt: skip
 from tracecomp.distributions.discrete import (
     Bernoulli,
     Binomial,
@@ -53,14 +63,7 @@ from tracecomp.distributions.mappings import (
     StickBreakingTransform,
 )
 from tracecomp.distributions.matrices import LKJCholesky, LogisticNormal, Wishart
-from tracecomp.distributions.positive import (
-    FisherSnedecor,
-    GeneralizedPareto,
-    HalfCauchy,
-    InverseGamma,
-    Pareto,
-    Weibull,
-)
+from tracecomp.distributions.positive import FisherSnedecor, GeneralizedPareto
 from tracecomp.distributions.relaxed import RelaxedBernoulli, RelaxedOneHotCategorical
 from tracecomp.distributions.transformed import (
     Independent,
@@ -84,12 +87,12 @@ from tracecomp.distributions.transforms import (
 
 # torch's file names: ``torch.distributions.beta.Beta``.
 _FILES = {
-    "normal": continuous, "laplace": continuous, "cauchy": continuous, "gumbel": continuous, "uniform": continuous,
-    "exponential": continuous, "half_normal": continuous, "bernoulli": discrete, "binomial": discrete,
+    "normal": continuous, "laplace": continuous, "cauchy": continuous, "gumbel": derived, "uniform": continuous,
+    "exponential": continuous, "half_normal": derived, "bernoulli": discrete, "binomial": discrete,
     "categorical": discrete, "geometric": discrete, "one_hot_categorical": discrete, "poisson": discrete,
-    "multinomial": counts, "negative_binomial": counts, "half_cauchy": positive, "inverse_gamma": positive,
-    "pareto": positive, "weibull": positive, "fishersnedecor": positive, "generalized_pareto": positive,
-    "continuous_bernoulli": bounded, "kumaraswamy": bounded, "von_mises": bounded,
+    "multinomial": counts, "negative_binomial": counts, "half_cauchy": derived, "inverse_gamma": derived,
+    "pareto": derived, "weibull": derived, "fishersnedecor": positive, "generalized_pareto": positive,
+    "continuous_bernoulli": bounded, "kumaraswamy": derived, "von_mises": bounded,
     "lowrank_multivariate_normal": lowrank,
     "relaxed_bernoulli": relaxed, "relaxed_categorical": relaxed,
     "beta": gamma, "chi2": gamma, "dirichlet": gamma, "studentT": gamma, "independent": transformed,

@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 from tracecomp import special
 from tracecomp.distributions import constraints
 from tracecomp.distributions.constraints import Constraint
-from tracecomp.distributions.continuous import EULER
 from tracecomp.distributions.discrete import clamp_probs, softplus
 from tracecomp.distributions.distribution import Distribution
 from tracecomp.distributions.utils import broadcast_all
@@ -17,64 +16,6 @@ from tracecomp.eager.modes import no_grad
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.ir.types import bool_
-
-
-class Kumaraswamy(Distribution):
-    """Density ``a b x**(a-1) (1 - x**a)**(b-1)`` on [0, 1], ``a = concentration1``, ``b = concentration0``."""
-
-    arg_constraints: ClassVar[dict[str, Constraint]] = {
-        "concentration1": constraints.positive, "concentration0": constraints.positive,
-    }  # fmt: skip
-    has_rsample = True
-    concentration1: Any
-    concentration0: Any
-
-    def __init__(self, concentration1: Any, concentration0: Any, validate_args: bool | None = None) -> None:
-        self.concentration1, self.concentration0 = broadcast_all(concentration1, concentration0)
-        super().__init__(self.concentration1.shape, validate_args=validate_args)
-
-    @property
-    def support(self) -> Constraint:
-        return constraints.unit_interval
-
-    def _moment(self, n: int) -> Any:
-        over, b = 1 + n / self.concentration1, self.concentration0
-        return T.exp(T.log(b) + T.lgamma(over) + T.lgamma(b) - T.lgamma(over + b))
-
-    @property
-    def mean(self) -> Tensor:
-        return self._moment(1)
-
-    @property
-    def mode(self) -> Tensor:
-        a, b = self.concentration1, self.concentration0
-        return T.where((a >= 1) & (b >= 1), ((a - 1) / (a * b - 1)) ** a.reciprocal(), math.nan)
-
-    @property
-    def variance(self) -> Tensor:
-        return self._moment(2) - self._moment(1) ** 2
-
-    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        with no_grad():
-            uniform = clamp_probs(T.rand(self._extended_shape(sample_shape), dtype=self.concentration0.dtype))
-        return self.icdf(uniform)
-
-    def log_prob(self, value: Tensor) -> Tensor:
-        self._validate_sample(value)
-        a, b = self.concentration1, self.concentration0
-        return T.log(a) + T.log(b) + T.xlogy(a - 1, value) + special.xlog1py(b - 1, -(value**a))
-
-    def cdf(self, value: Tensor) -> Tensor:
-        self._validate_sample(value)
-        return 1 - (1 - value**self.concentration1) ** self.concentration0
-
-    def icdf(self, value: Tensor) -> Tensor:
-        return (1 - (1 - value) ** self.concentration0.reciprocal()) ** self.concentration1.reciprocal()
-
-    def entropy(self) -> Tensor:
-        a, b = self.concentration1, self.concentration0
-        harmonic = T.digamma(b + 1) + EULER
-        return 1 - b.reciprocal() + (1 - a.reciprocal()) * harmonic - T.log(a) - T.log(b)
 
 
 class ContinuousBernoulli(Distribution):

@@ -144,34 +144,6 @@ class Cauchy(LocationScale):
         return math.log(4 * math.pi) + T.log(self.scale)
 
 
-class Gumbel(LocationScale):
-    """Density ``exp(-z - exp(-z)) / scale``."""
-
-    @property
-    def mean(self) -> Tensor:
-        return self.loc + self.scale * EULER
-
-    @property
-    def variance(self) -> Tensor:
-        return math.pi**2 / 6 * self.scale**2
-
-    def _standard(self, shape: tuple[int, ...]) -> Tensor:
-        return -T.log(-T.log(self._uniform(shape)))
-
-    def log_prob(self, value: Tensor) -> Tensor:
-        z = self._place(value)
-        return -z - T.exp(-z) - T.log(self.scale)
-
-    def cdf(self, value: Tensor) -> Tensor:
-        return T.exp(-T.exp(-self._place(value)))
-
-    def icdf(self, value: Tensor) -> Tensor:
-        return self.loc - self.scale * T.log(-T.log(value))
-
-    def entropy(self) -> Tensor:
-        return T.log(self.scale) + (1 + EULER)
-
-
 class Uniform(Distribution):
     """Constant density on [low, high)."""
 
@@ -268,55 +240,3 @@ class Exponential(Distribution):
 
     def entropy(self) -> Tensor:
         return 1.0 - T.log(self.rate)
-
-
-class Half(Distribution):
-    """The absolute value of a number that ``base`` describes, of which either sign is as likely."""
-
-    arg_constraints: ClassVar[dict[str, Constraint]] = {"scale": constraints.positive}
-    has_rsample = True
-
-    def __init__(self, base: Any, validate_args: bool | None = None) -> None:
-        self.base = base
-        self.scale: Any = base.scale
-        super().__init__(base.batch_shape, validate_args=validate_args)
-
-    @property
-    def support(self) -> Constraint:
-        return constraints.nonnegative
-
-    @property
-    def mode(self) -> Tensor:
-        return T.zeros_like(self.scale)
-
-    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        return T.abs(self.base.rsample(sample_shape))
-
-    def log_prob(self, value: Tensor) -> Tensor:
-        self._validate_sample(value)
-        return T.where(value >= 0, self.base.log_prob(value) + math.log(2), -math.inf)
-
-    def cdf(self, value: Tensor) -> Tensor:
-        self._validate_sample(value)
-        return 2 * self.base.cdf(value) - 1
-
-    def icdf(self, value: Tensor) -> Tensor:
-        return self.base.icdf((value + 1) / 2)
-
-    def entropy(self) -> Tensor:
-        return self.base.entropy() - math.log(2)
-
-
-class HalfNormal(Half):
-    """The absolute value of a normal number of mean 0."""
-
-    def __init__(self, scale: Tensor | float, validate_args: bool | None = None) -> None:
-        super().__init__(Normal(0, scale, validate_args=False), validate_args)
-
-    @property
-    def mean(self) -> Tensor:
-        return self.scale * math.sqrt(2 / math.pi)
-
-    @property
-    def variance(self) -> Tensor:
-        return self.scale**2 * (1 - 2 / math.pi)

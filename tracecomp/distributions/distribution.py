@@ -113,18 +113,36 @@ class Distribution:
     def perplexity(self) -> Tensor:
         return T.exp(self.entropy())
 
-    def expand(self, batch_shape: Sequence[int]) -> Distribution:
-        """The same distributions with every parameter expanded to ``batch_shape``."""
-        new: Distribution = object.__new__(type(self))
-        new.__dict__.update(self.__dict__)
+    def expand(self, batch_shape: Sequence[int], _instance: Distribution | None = None) -> Distribution:
+        """The same distributions with every parameter expanded to ``batch_shape``.
+
+        A subclass that makes the new object itself gives it as ``_instance``; what it has set stays.
+        """
+        new: Distribution = object.__new__(type(self)) if _instance is None else _instance
         old = len(self._batch_shape)
         for name, value in self.__dict__.items():
+            if name in new.__dict__:
+                continue
             if isinstance(value, Tensor):
                 setattr(new, name, value.expand(tuple(batch_shape) + tuple(value.shape[old:])))
             elif isinstance(value, Distribution):
                 setattr(new, name, value.expand(tuple(batch_shape) + tuple(value.batch_shape[old:])))
+            else:
+                new.__dict__[name] = value
         new._batch_shape = Size(tuple(batch_shape))
         return new
+
+    def _get_checked_instance(self, cls: type, _instance: Distribution | None = None) -> Any:
+        """What ``expand`` of ``cls`` fills: ``_instance``, or a new object without parameters.
+
+        NotImplementedError where a subclass has an ``__init__`` of its own, which would not be run.
+        """
+        if _instance is None and type(self).__init__ is not cls.__init__:  # type: ignore[misc]
+            raise NotImplementedError(
+                f"Subclass {type(self).__name__} of {cls.__name__} that defines a custom __init__ method must also "
+                f"define a custom .expand() method."
+            )
+        return object.__new__(type(self)) if _instance is None else _instance
 
     def _extended_shape(self, sample_shape: Sequence[int] = ()) -> tuple[int, ...]:
         return (*tuple(sample_shape), *self._batch_shape, *self._event_shape)

@@ -13,7 +13,7 @@ from tracecomp.distributions.continuous import Normal
 from tracecomp.distributions.discrete import Categorical
 from tracecomp.distributions.distribution import Distribution
 from tracecomp.distributions.transforms import ComposeTransform, ExpTransform, Transform
-from tracecomp.distributions.utils import sum_rightmost
+from tracecomp.distributions.utils import lazy_property, sum_rightmost
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 
@@ -156,9 +156,11 @@ class Independent(Distribution):
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         return self.base_dist.rsample(sample_shape)
 
-    def expand(self, batch_shape: Sequence[int]) -> Distribution:
+    def expand(self, batch_shape: Sequence[int], _instance: Distribution | None = None) -> Distribution:
+        new: Any = object.__new__(type(self)) if _instance is None else _instance
         inner = tuple(self._event_shape[: self.reinterpreted_batch_ndims])
-        return Independent(self.base_dist.expand(tuple(batch_shape) + inner), self.reinterpreted_batch_ndims)
+        new.base_dist = self.base_dist.expand(tuple(batch_shape) + inner)
+        return super().expand(batch_shape, new)
 
     def _summed(self, x: Tensor) -> Tensor:
         n = self.reinterpreted_batch_ndims
@@ -196,25 +198,32 @@ class MultivariateNormal(Distribution):
         batch = T.broadcast_shapes(tuple(matrix.shape[:-2]), tuple(loc.shape[:-1]))
         n = loc.shape[-1]
         self.loc: Any = loc.expand(*batch, n)
-        self._given = name
-        self.__dict__[name] = matrix.expand(*batch, n, n)
+        setattr(self, name, matrix.expand(*batch, n, n))
         super().__init__(batch, (n,), validate_args)
-        self._tril: Any = self._factor()
+        # Factored before it is expanded: the same matrix need not be factored again for every mean.
+        if name == "precision_matrix":
+            matrix = linalg.inv(matrix)
+        self._unbroadcasted_scale_tril: Any = matrix if name == "scale_tril" else linalg.cholesky(matrix)
 
-    def _factor(self) -> Any:
-        matrix = self.__dict__[self._given]
-        if self._given == "covariance_matrix":
-            return linalg.cholesky(matrix)
-        return matrix if self._given == "scale_tril" else linalg.cholesky(linalg.inv(matrix))
+    def _expanded(self, matrix: Any) -> Any:
+        return matrix.expand(*self._batch_shape, *self._event_shape, *self._event_shape)
 
-    def __getattr__(self, name: str) -> Any:
-        if name == "scale_tril" and "_tril" in self.__dict__:
-            return self._tril
-        if name == "covariance_matrix" and "_tril" in self.__dict__:
-            return self._tril @ self._tril.mT
-        if name == "precision_matrix" and "_tril" in self.__dict__:
-            return linalg.inv(self._tril @ self._tril.mT)
-        raise AttributeError(name)
+    @lazy_property
+    def scale_tril(self) -> Any:
+        return self._expanded(self._unbroadcasted_scale_tril)
+
+    @lazy_property
+    def covariance_matrix(self) -> Any:
+        return self._expanded(self._unbroadcasted_scale_tril @ self._unbroadcasted_scale_tril.mT)
+
+    @lazy_property
+    def precision_matrix(self) -> Any:
+        return self._expanded(T.cholesky_inverse(self._unbroadcasted_scale_tril))
+
+    def expand(self, batch_shape: Sequence[int], _instance: Distribution | None = None) -> Distribution:
+        new: Any = object.__new__(type(self)) if _instance is None else _instance
+        new._unbroadcasted_scale_tril = self._unbroadcasted_scale_tril
+        return super().expand(batch_shape, new)
 
     @property
     def support(self) -> Constraint:
@@ -230,27 +239,30 @@ class MultivariateNormal(Distribution):
 
     @property
     def variance(self) -> Tensor:
-        return (self._tril**2).sum(-1)
+        found: Tensor = (self._unbroadcasted_scale_tril**2).sum(-1).expand(*self._batch_shape, *self._event_shape)
+        return found
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         z = T.randn(self._extended_shape(sample_shape), dtype=self.loc.dtype)
-        return self.loc + T.matmul(self._tril, z.unsqueeze(-1)).squeeze(-1)
+        return self.loc + T.matmul(self._unbroadcasted_scale_tril, z.unsqueeze(-1)).squeeze(-1)
 
     def _half_log_det(self) -> Any:
-        return T.log(T.diagonal(self._tril, dim1=-2, dim2=-1)).sum(-1)
+        return T.log(T.diagonal(self._unbroadcasted_scale_tril, dim1=-2, dim2=-1)).sum(-1)
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         away = (value - self.loc).unsqueeze(-1)
         batch = tuple(away.shape[:-2])
-        tril = self._tril.expand(*batch, *self._tril.shape[-2:])
+        tril = self._unbroadcasted_scale_tril
+        tril = tril.expand(*batch, *tril.shape[-2:])
         white = linalg.solve_triangular(tril, away, upper=False).squeeze(-1)
         n = self._event_shape[0]
         return -0.5 * (n * math.log(2 * math.pi) + (white**2).sum(-1)) - self._half_log_det()
 
     def entropy(self) -> Tensor:
         n = self._event_shape[0]
-        return 0.5 * n * (1 + math.log(2 * math.pi)) + self._half_log_det()
+        found = 0.5 * n * (1 + math.log(2 * math.pi)) + self._half_log_det()
+        return found.expand(self._batch_shape)
 
 
 class MixtureSameFamily(Distribution):

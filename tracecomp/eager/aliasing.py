@@ -10,7 +10,7 @@ import numpy as np
 
 from tracecomp.eager.grad_fn import NUMBERS, AccumulateGrad, CopySlices, OpNode, op_node
 from tracecomp.eager.modes import modes
-from tracecomp.eager.tensor_base import Edge, TensorBase, View, owner
+from tracecomp.eager.tensor_base import Array, Edge, TensorBase, View, owner
 from tracecomp.ir.op import OPS, Attrs, Op
 from tracecomp.ir.types import TensorType, from_numpy_dtype
 
@@ -32,9 +32,7 @@ def gradient_edge(t: TensorBase) -> Edge:
     return (node, 0)
 
 
-def track(
-    op: Op, operands: tuple[Any, ...], attrs: dict[str, Any], arrays: list[Any], outs: Sequence[TensorBase]
-) -> None:
+def track(op: Op, operands: tuple[Any, ...], attrs: Attrs, arrays: list[Any], outs: Sequence[TensorBase]) -> None:
     """Give the results a node when some operand requires grad."""
     edges: list[Edge] = []
     tracked = inference = False
@@ -129,7 +127,7 @@ def _rebase(target: TensorBase, value: TensorBase, before: Edge, edge: Edge) -> 
     base._requires_grad = False
 
 
-def _copy(target: np.ndarray[Any, Any], value: np.ndarray[Any, Any]) -> None:
+def _copy(target: Array, value: Array) -> None:
     try:
         np.copyto(target, value)
     except ValueError:
@@ -141,7 +139,7 @@ def _copy(target: np.ndarray[Any, Any], value: np.ndarray[Any, Any]) -> None:
         ) from None
 
 
-def check_places(array: np.ndarray[Any, Any]) -> None:
+def check_places(array: Array) -> None:
     """RuntimeError when ``array`` shows memory several times, so that it cannot be written."""
     if array.size and any(s == 0 and n > 1 for s, n in zip(array.strides, array.shape, strict=True)):
         raise RuntimeError(

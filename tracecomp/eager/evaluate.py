@@ -45,12 +45,22 @@ def evaluate(op: Op, arrays: Sequence[Any], attrs: Attrs) -> Any:
         if op.kind == "external" and modes.rehearsal:
             raise RuntimeError("what the host runs, other processes perhaps, is run for the program alone")
         return op.impl(*arrays, **attrs)
-    if op.name in INEXACT and config.current().eager == "native":
-        found = eager_kernels.evaluate_natively(op, arrays)
-        if found is not None:
-            return found
-    elif op.name in ORDERED and arrays[0].dtype.kind in "fV" and config.current().eager == "native":
-        return _quietly(partial(eager_kernels.reduce_in_order, op.name), arrays, attrs)
+    if config.current().eager == "native":
+        if op.name in INEXACT:
+            found = eager_kernels.evaluate_natively(op, arrays)
+            if found is not None:
+                return found
+        elif op.name in ORDERED:
+            if arrays[0].dtype.kind in "fV":
+                return _quietly(partial(eager_kernels.reduce_in_order, op.name), arrays, attrs)
+        elif op.kind == "contraction" and arrays[0].dtype.kind in "fVc":
+            found = _quietly(eager_kernels.contract, arrays, attrs)
+            if found is not None:
+                return found
+        elif op.kind == "control":
+            return eager_kernels.run_region(op, arrays, attrs, evaluate)
+        elif op.kind == "convolution" and arrays[0].dtype.kind in "fV":
+            return _quietly(partial(eager_kernels.convolve, op), (*arrays, attrs), {})
     return _quietly(op.impl, arrays, attrs)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from tracecomp.eager.device import META, check_device, device, use
 from tracecomp.eager.modes import modes
-from tracecomp.ir.op import Op
+from tracecomp.ir.op import Attrs, Op
 from tracecomp.ir.types import TensorType, from_numpy_dtype
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -140,7 +140,7 @@ def apply(op: Op, operands: Sequence[Any], attrs: dict[str, object], place: devi
     return found[0] if len(found) == 1 else tuple(found)
 
 
-def _viewed(op: Op, array: Array, attrs: dict[str, Any], result: TensorType, place: device) -> MetaArray:
+def _viewed(op: Op, array: Array, attrs: Attrs, result: TensorType, place: device) -> MetaArray:
     plain = array.view(np.ndarray)
     try:
         found = plain.reshape(attrs["shape"], copy=False) if op.name == "reshape" else op.impl(plain, **attrs)

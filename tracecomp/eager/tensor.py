@@ -44,7 +44,7 @@ from tracecomp.eager.modes import (
 from tracecomp.eager.size import Size
 from tracecomp.eager.storage import Storage
 from tracecomp.eager.tensor_base import Handle, Node, TensorBase, add_hook, blank, owner
-from tracecomp.ir.op import OPS, Op
+from tracecomp.ir.op import OPS, Attrs, Op
 from tracecomp.ir.types import DType, from_numpy_dtype
 
 __all__ = [
@@ -100,7 +100,7 @@ class Tensor(TensorMethods):
             return found.requires_grad_(require_grad)
 
     @staticmethod
-    def __tracecomp_apply__(op: Op, operands: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
+    def __tracecomp_apply__(op: Op, operands: tuple[Any, ...], attrs: Attrs) -> Any:
         """Run a primitive: numpy result, recorded node, autograd node, view relation."""
         recorder = modes.recorder
         given = attrs
@@ -598,7 +598,7 @@ def _recorded(
     return recorder.sizes.sized_operands(operands), attrs, recorder.sizes.without_sizes(attrs)
 
 
-def _checked(op: Op, operands: tuple[Any, ...], attrs: dict[str, Any], arrays: list[Any]) -> list[Any]:
+def _checked(op: Op, operands: tuple[Any, ...], attrs: Attrs, arrays: list[Any]) -> list[Any]:
     """Operands for numpy where some are complex or of a type that numpy does not know."""
     if op.parts is None and any(a.dtype.kind == "c" for a in arrays if type(a) is np.ndarray):
         check_types(op, operands, attrs)

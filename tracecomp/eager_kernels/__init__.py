@@ -4,4 +4,13 @@ from __future__ import annotations
 
 from tracecomp.base.lazy_names import later
 
-__getattr__ = later("tracecomp.eager_kernels", {"evaluate_natively": "elementwise", "reduce_in_order": "sums"})
+__getattr__ = later(
+    "tracecomp.eager_kernels",
+    {
+        "contract": "products",
+        "convolve": "convolutions",
+        "evaluate_natively": "elementwise",
+        "reduce_in_order": "sums",
+        "run_region": "regions",
+    },
+)

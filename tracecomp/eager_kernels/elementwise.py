@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from tracecomp.base.dump import Dump
 from tracecomp.base.errors import CompileError
 from tracecomp.base.locks import Lock
 from tracecomp.codegen.kernels.counted import block_of
@@ -53,7 +54,8 @@ class _Counted:
         ]
         result = graph.apply(op.name, *operands)
         graph.add_output(result)
-        program = build(graph, schedules=_SCHEDULE).program
+        # Not dumped: what is in the folder are the user's programs, under names that stay.
+        program = build(graph, dump=Dump("", enabled=False), schedules=_SCHEDULE).program
         self.block = block_of(program)
         self.dtype = result.dtype.numpy
         self._loaded = Loaded(Image.counted(program))

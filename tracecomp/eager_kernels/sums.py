@@ -20,11 +20,12 @@ from tracecomp.codegen.kernels.lane_sums import lane_sums_text
 from tracecomp.codegen.text import native
 from tracecomp.ir.types import DType, compute_dtype, float32, float64, from_numpy_dtype
 from tracecomp.passes.fusion.groups import lanes_for
-from tracecomp.passes.graph.split_reductions import COLUMN_BLOCK, COLUMN_LONG, ROW_BLOCK, SPLIT, block_length, runs_of
+from tracecomp.passes.graph.split_reductions import COLUMN_BLOCK, COLUMN_LONG, ROW_BLOCK, SPLIT, runs_of
 from tracecomp.passes.graph.split_reductions import stage as first_stage
 from tracecomp.runtime import object_cache
 from tracecomp.runtime.executable import Loaded
 from tracecomp.runtime.image import Image
+from tracecomp_runtime.open_sizes import block_length
 
 Array = np.ndarray[Any, Any]
 Shape: TypeAlias = tuple[int, ...]

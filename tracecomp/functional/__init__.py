@@ -64,6 +64,14 @@ __all__ = [
     "writing",
 ]
 
+# What torch.functional has, which is a place of functions there.
+_PUBLIC = (
+    "atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_shapes", "broadcast_tensors", "cartesian_prod",
+    "cdist", "chain_matmul", "einsum", "istft", "lu", "meshgrid", "norm", "pca_lowrank", "split", "stft", "svd_lowrank",
+    "tensordot", "unique", "unique_consecutive", "unravel_index",
+)  # fmt: skip
+globals().update({name: NAMESPACES["torch"][name] for name in _PUBLIC if name in NAMESPACES["torch"]})
+
 # The methods that Tensor has of its own are explained by the same tables.
 for _name, _method in vars(Tensor).items():
     if _name not in NAMESPACES["Tensor"]:

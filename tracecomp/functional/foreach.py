@@ -55,8 +55,8 @@ def _kind(value: object) -> str:
 def _by_value(fn: Fn) -> Fn:
     """``addcmul`` and ``addcdiv``, whose factor has a place of its own: a number for all, or one for each tensor."""
 
-    def run(t: Tensor, a: Tensor, b: Tensor, value: object = 1, **named: Any) -> Any:
-        return fn(t, a, b, value=named.get("scalars", value))
+    def run(t: Tensor, a: Tensor, b: Tensor, value: object = 1) -> Any:
+        return fn(t, a, b, value=value)
 
     return run
 
@@ -81,6 +81,10 @@ _OTHER_NAMES = {
 """Functions that take a number beside tensors, for those that do not."""
 
 
+_IN_ORDER = ("other", "tensors1", "tensor1", "tensor2", "scalar", "scalars", "tensor", "weight", "weights", "value")
+"""What PyTorch calls operands behind the first, which is by what they are: a number, several, a tensor."""
+
+
 def _function(name: str) -> Fn:
     """What is done with one tensor."""
     if name in _SPECIAL:
@@ -94,6 +98,7 @@ def _publish(name: str) -> None:
     public = f"_foreach_{name}"
 
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        args += tuple(kwargs.pop(argument) for argument in _IN_ORDER if argument in kwargs)
         if name == "pow" and not isinstance(self, list | tuple):  # a number to the power of every tensor
             return _each(public, lambda t: T.pow(self, t), args[0], (), {})
         if name.startswith("addc"):

@@ -29,6 +29,8 @@ from tracecomp.ir.types import type_word
 
 NAMESPACES: dict[str, dict[str, Any]] = {"torch": {}, "Tensor": {}}
 
+Prepare: TypeAlias = Callable[[tuple[Any, ...]], tuple[Any, ...]]
+
 _RENAMED = {"axis": "dim", "keepdims": "keepdim"}
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -42,6 +44,7 @@ def function(
     inplace: bool = False,
     composite: bool = False,
     primitive: str = "",
+    prepare: Prepare | None = None,
 ) -> Callable[[Function], Function]:
     """Publish a function under its name (one trailing underscore is dropped) and ``aliases``.
 
@@ -49,14 +52,15 @@ def function(
     ``takes`` are the kinds of elements that it has a meaning for. ``inplace`` adds ``name_`` to names without a dot;
     ``composite`` leaves the name as a scope on the nodes it records. Keyword arguments ``axis`` and ``keepdims`` are
     accepted for ``dim`` and ``keepdim``, and ``out`` receives the result. ``primitive`` names the operator that the
-    function is on floating tensors of one type, and on such a tensor and a Python float.
+    function is on floating tensors of one type, and on such a tensor and a Python float. ``prepare`` spells positional
+    arguments in one way before anybody is asked about them.
     """
 
     spaces = to.split()
 
     def decorate(fn: Function) -> Function:
         name = fn.__name__.removesuffix("_")
-        call = _callable(fn, name, takes, composite, primitive)
+        call = _callable(fn, name, takes, composite, primitive, prepare)
         call.__doc__ = _documented(fn, name, spaces, takes)
         for alias in (name, *aliases):
             if "." in alias:
@@ -147,7 +151,7 @@ def _as_primitive(name: str, signature: tuple[object, ...]) -> Callable[..., Any
     first, numbers = signature[0], signature[1:]
     if not name or not isinstance(first, np.dtype) or first.kind != "f":
         return None
-    if not all(x is first or x is float for x in numbers):
+    if not all(x is first or (x is float and first.itemsize > 2) for x in numbers):  # half types take numbers unrounded
         return None
     op = OPS[name]
     return lambda *operands: Tensor.__tracecomp_apply__(op, operands, {})
@@ -234,7 +238,9 @@ def _asked(public: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
     return NOT_OVERRIDDEN
 
 
-def _callable(fn: Callable[..., Any], name: str, takes: Kinds, composite: bool, primitive: str) -> Callable[..., Any]:
+def _callable(
+    fn: Callable[..., Any], name: str, takes: Kinds, composite: bool, primitive: str, prepare: Prepare | None
+) -> Callable[..., Any]:
     """What users call for ``fn``: arguments are looked at, what asks to be asked is, and keywords are made ours."""
     parameters = _Parameters(fn, name, takes)
     kinds, rest, makes = parameters.kinds, parameters.rest, parameters.makes
@@ -242,6 +248,7 @@ def _callable(fn: Callable[..., Any], name: str, takes: Kinds, composite: bool, 
 
     def check(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Look at every argument, and run."""
+        args = args if prepare is None else prepare(args)
         found = _asked(public, args, kwargs)
         if found is not NOT_OVERRIDDEN:
             return found

@@ -12,7 +12,7 @@ from typing import Any
 
 from tracecomp.base import config
 from tracecomp.base.errors import Source
-from tracecomp.compiled.checked_call import Call, Lockstep, Outcome, mismatches, outcome
+from tracecomp.compiled.checked_call import EARLIER, Call, Lockstep, Outcome, mismatches, outcome
 from tracecomp.compiled.function import Compiled, Entry
 from tracecomp.inspect.calls import CallFault, Calls, run_calls
 from tracecomp.inspect.changes import Change
@@ -43,9 +43,16 @@ class Blame:
         fault = calls.fault
         assert fault is not None
         observed = observe(self.fn, self.call, self.roots)
+        if EARLIER in fault.mismatches[0].place:
+            what = "the memory of an earlier result was written again"
+            return self._at(fault, "results", what, self._line(fault, observed))
         change = fault.step.change or _before(calls)
         if change is not None and not fault.recorded:
             return self._guard(fault, observed, change)
+        if change is None and not fault.recorded:
+            earlier, here = (self._after(n - 1) for n in (fault.made_in, fault.number))
+            if (parted := self._parted(fault, earlier, here)) is not None:
+                return parted
         if fault.step.change is not None:
             observed = self._changed(fault.step.change)
         if observed.wrong:
@@ -70,19 +77,37 @@ class Blame:
     def _guard(self, fault: CallFault, usual: Observed, change: Change) -> Divergence:
         """The recording of another call served this one: where what the two do first parts."""
         changed = self._changed(change)
-        for a, b in zip_longest(usual.events, changed.events):
+        line = self._line(fault, changed)
+        if changed.refused:
+            return self._at(fault, "recorded", f"the recording ends early: {changed.refused}", line)
+        parted = self._parted(fault, usual, changed)
+        return parted or self._at(fault, "guards", "an old recording served this call", line)
+
+    def _parted(self, fault: CallFault, usual: Observed, here: Observed) -> Divergence | None:
+        """Where the call that was recorded, and the one that the recording served, first do different things."""
+        for a, b in zip_longest(usual.events, here.events):
             if not _alike(a, b):
                 event = b or a
                 kind = "predicates" if event.kind == "value" else "guards"
                 what = "a value that Python looks at" if event.kind == "value" else f"{event.what[0]}"
                 return self._at(fault, kind, f"{what} is another one in this call", event.source)
-        return self._at(fault, "guards", "an old recording served this call", self._line(fault, changed))
+        return None
+
+    def _after(self, count: int) -> Observed:
+        """What the call does after so many of its kind; the state is put back."""
+        before = Lockstep(self.fn, self.fn).state(self.call)
+        try:
+            for _ in range(count):
+                outcome(self.fn, self.call, self.roots, differentiate=False)
+            return observe(self.fn, self.call, self.roots)
+        finally:
+            before.restore()
 
     def _line(self, fault: CallFault, observed: Observed) -> Source | None:
         """The line that makes or changes what differs."""
         places = [m.place for m in fault.mismatches]
         place = next((p for p in places if not p.startswith("gradient")), places[0])
-        known = observed.results.get(place.removesuffix(".requires_grad"))
+        known = observed.results.get(place.removesuffix(".requires_grad").partition(EARLIER)[0])
         if known is not None:
             return known
         given = self.call
@@ -131,23 +156,31 @@ class Blame:
 
     def _right(self, calls: Calls, run: Callable[[Callable[[Make], Calls]], Calls]) -> bool:
         def again(make: Make) -> Calls:
-            return run_calls(self.fn, make(), self.call, self.tolerance, steps=calls.steps)
+            return run_calls(self.fn, make(), self.call, self.tolerance, most=len(calls.steps))
 
         return run(again).fault is None
+
+    def _at_each_size(self) -> Compiled:
+        made = self.compiled()
+        made.dynamic = False
+        return made
 
     def _without(self) -> Iterator[tuple[str, Callable[[Callable[[Make], Calls]], Calls]]]:
         """Ways of making the same calls without one part of the library."""
 
         def fresh(again: Callable[[Make], Calls]) -> Calls:
-            with tempfile.TemporaryDirectory() as folder, config.override(cache_dir=folder):
+            # Where programs are verified, none is taken from the disk, not even one that these calls have left there.
+            with tempfile.TemporaryDirectory() as folder, config.override(cache_dir=folder, verify=True):
                 return again(self.compiled)
 
         yield "cache", fresh
-        yield "native call", lambda again: again(lambda: _through_python(self.compiled()))
-        yield "threads", lambda again: _overriding(again, self.compiled, num_threads=1)
+        yield "dynamic sizes", lambda again: again(self._at_each_size)
+        # Steps before what serves the calls: without native calls a preparation, too, is used less often.
         steps: list[Step[Any]] = [*PIPELINE, *LOWERING]
         for name in [s.name for s in reversed(steps) if not s.needed]:
             yield name, partial(_overriding, make=self.compiled, skip_passes=(name,))
+        yield "native call", lambda again: again(lambda: _through_python(self.compiled()))
+        yield "threads", lambda again: _overriding(again, self.compiled, num_threads=1)
 
 
 def _before(calls: Calls) -> Change | None:
@@ -173,4 +206,4 @@ def _through_python(compiled: Compiled) -> Compiled:
 
 
 def _alike(a: Event | None, b: Event | None) -> bool:
-    return a is not None and b is not None and a.kind == b.kind and bool(a.what == b.what)
+    return a is not None and b is not None and (a.kind, a.source) == (b.kind, b.source) and bool(a.what == b.what)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 
 from tracecomp.compiled.checked_call import Call, Lockstep, Mismatch
 from tracecomp.compiled.differences import Difference
@@ -25,12 +26,19 @@ class Step:
 
 @dataclass
 class CallFault:
-    """A call that compiled code answers differently. ``recorded``: it was recorded anew, so no guard is at fault."""
+    """A call that compiled code answers differently; ``made_in`` is the last that was recorded anew.
+
+    ``recorded``: that is this one, so no guard is at fault.
+    """
 
     number: int
     step: Step
     mismatches: list[Mismatch]
-    recorded: bool
+    made_in: int
+
+    @property
+    def recorded(self) -> bool:
+        return self.made_in == self.number
 
     def __str__(self) -> str:
         first = f"call {self.number} ({self.step.what})"
@@ -62,14 +70,16 @@ def steps_of(fn: Callable[..., object], call: Call, lockstep: Lockstep, changed:
 
 def run_calls(
     fn: Callable[..., object], compiled: Compiled, call: Call, tolerance: float | None = None, changed: bool = True,
-    steps: Sequence[Step] | None = None,
+    most: int | None = None,
 ) -> Calls:  # fmt: skip
-    """Make the calls in lockstep until one differs; the state is as before then."""
+    """Make the calls, or the first ``most``, in lockstep until one differs; the state is as before then."""
     lockstep = Lockstep(fn, compiled, tolerance)
     before = lockstep.state(call)
     result = Calls()
+    made_in = 0
     try:
-        for step in steps_of(fn, call, lockstep, changed) if steps is None else steps:
+        # Each time made anew: arguments that were given before might be known to guards.
+        for step in islice(steps_of(fn, call, lockstep, changed), most):
             result.steps.append(step)
             recordings = compiled.recordings
             found = make(lockstep, call, step)
@@ -81,9 +91,9 @@ def run_calls(
                 result.same += 1
             else:
                 result.changed += 1
+            made_in = len(result.steps) if compiled.recordings > recordings else made_in
             if found:
-                recorded = compiled.recordings > recordings
-                result.fault = CallFault(len(result.steps), step, found, recorded)
+                result.fault = CallFault(len(result.steps), step, found, made_in)
                 break
     finally:
         before.restore()

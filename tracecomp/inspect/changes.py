@@ -64,10 +64,6 @@ def _arguments(call: Call) -> Iterator[Change]:
     flatten(call, leaves)
     where = [p[3:] for p in paths(call)]
     rng = np.random.default_rng(0)
-    sizes = {len(x._data) for x in leaves if isinstance(x, Tensor) and x._data.ndim and len(x._data) > 1}
-    for size in sorted(sizes):
-        for new in sorted({size - 1, 1, size + 2}):
-            yield Change(f"arguments of size {size} have {new} rows", partial(_rows, size, new), again=True)
     for n, x in enumerate(leaves):
         if isinstance(x, Tensor):
             yield from _tensor_argument(n, where[n], x, rng)
@@ -79,6 +75,11 @@ def _arguments(call: Call) -> Iterator[Change]:
         if one._data.shape == two._data.shape and one._data.dtype == two._data.dtype:
             yield Change(f"{where[b]} is {where[a]}", partial(_with, b, one))
             yield Change(f"{where[b]} looks at the memory of {where[a]}", partial(_with, b, one.detach()))
+    # Sizes last: what then serves every size does not use the memory of results again.
+    sizes = {len(x._data) for x in leaves if isinstance(x, Tensor) and x._data.ndim and len(x._data) > 1}
+    for size in sorted(sizes):
+        for new in sorted({size - 1, 1, size + 2}):
+            yield Change(f"arguments of size {size} have {new} rows", partial(_rows, size, new), again=True)
 
 
 def _tensor_argument(n: int, name: str, t: Tensor, rng: np.random.Generator) -> Iterator[Change]:

@@ -16,6 +16,7 @@ import numpy as np
 
 from tracecomp.compiled.function import Compiled, trace
 from tracecomp.eager.tensor import Tensor
+from tracecomp.inspect.capture import capture
 from tracecomp.inspect.compare import compare
 from tracecomp.inspect.explain import explain
 from tracecomp.inspect.tensor_files import read_arrays
@@ -62,6 +63,9 @@ def subcommands(commands: Any) -> None:
         parser.set_defaults(run=run)
         if name == "trace":
             parser.add_argument("-o", "--output", metavar="FILE", help="write the graph there instead of printing it")
+            parser.add_argument(
+                "--save-inputs", metavar="FILE.npz", help="write the arrays it was recorded with, weights among them"
+            )
             parser.add_argument("--plain", action="store_true", help="leave out source lines and scopes")
         if name == "explain":
             parser.add_argument("--all", action="store_true", help="every guard, pass, refusal, kernel and schedule")
@@ -72,12 +76,20 @@ def subcommands(commands: Any) -> None:
             parser.add_argument("--loops", action="store_true", help="also interpret the loop program")
             parser.add_argument("--same", action="store_true", help="no calls with something changed")
             parser.add_argument("--check-finite", action="store_true", help="NaN and infinity that arise are faults")
+            parser.add_argument("--save", metavar="FILE.zip", help="write what shows a difference on another machine")
+            parser.add_argument("--save-inputs", action="store_true", help="with the arrays, weights among them, in it")
 
 
 def run_trace(options: argparse.Namespace) -> int:
     """Print or write the recorded graph."""
     fn, (args, kwargs) = program(options)
-    text = print_graph(trace(fn, *args, **kwargs), comments=not options.plain)
+    if options.save_inputs:
+        captured = capture(fn, tuple(args), kwargs)
+        graph = captured.graph
+        np.savez(options.save_inputs, *captured.arrays)
+    else:
+        graph = trace(fn, *args, **kwargs)
+    text = print_graph(graph, comments=not options.plain)
     if options.output:
         Path(options.output).write_text(text, encoding="utf-8")
         print(f"wrote {options.output}", file=sys.stderr)
@@ -94,6 +106,10 @@ def run_compare(options: argparse.Namespace) -> int:
         changed=not options.same, check_finite=options.check_finite, **kwargs,
     )  # fmt: skip
     print(result)
+    if options.save and result.at_fault is None:
+        print(f"{options.save} not written: no graph differs", file=sys.stderr)
+    elif options.save:
+        result.save(options.save, inputs=options.save_inputs)
     return 0 if result.ok else 1
 
 

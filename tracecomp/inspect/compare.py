@@ -15,6 +15,7 @@ from tracecomp.inspect.blame import Blame
 from tracecomp.inspect.calls import Calls, run_calls
 from tracecomp.inspect.comparison import WHOLE, Comparison, Divergence, StageResult, shown_source
 from tracecomp.inspect.derivatives import check_derivatives
+from tracecomp.inspect.eager_check import eager_fault
 from tracecomp.inspect.graph_runs import Noted
 from tracecomp.inspect.observed import Application, Observed, observe
 from tracecomp.inspect.stages import GraphComparison
@@ -82,6 +83,10 @@ class _Comparing:
     def run(self, loops: bool, changed: bool, check_finite: bool) -> Comparison:
         result = self.result
         self.report("recording")
+        observed = observe(self.fn, self.call, self.blame.roots)
+        result.divergence = next(filter(None, map(eager_fault, observed.applications)), None)
+        if result.divergence is not None:
+            return result
         noted = self._noted()
         calls = run_calls(self.fn, noted, self.call, result.tolerance, changed=False)
         if calls.error is not None:
@@ -92,7 +97,6 @@ class _Comparing:
         if calls.fault is not None:
             result.divergence = self.blame.recorded(calls)
             return result
-        observed = observe(self.fn, self.call, self.blame.roots)
         self._finite(observed, check_finite)
         self._graphs(noted, loops)
         if result.ok:
@@ -146,7 +150,7 @@ class _Comparing:
             return
         self.report(f"searching what makes call {calls.fault.number} wrong")
         noted = self._noted()
-        again = run_calls(self.fn, noted, self.call, result.tolerance, steps=calls.steps)
+        again = run_calls(self.fn, noted, self.call, result.tolerance, changed, len(calls.steps))
         if again.fault is not None and again.fault.number <= calls.fault.number:
             result.divergence = self.blame.recorded(again)
             return

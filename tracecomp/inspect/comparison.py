@@ -5,12 +5,14 @@ from __future__ import annotations
 import linecache
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tracecomp.base.errors import Source
 from tracecomp.compiled.differences import Difference, worst
+from tracecomp.inspect.archive import write_archive
 from tracecomp.inspect.calls import Calls
 from tracecomp.ir.graph import Graph, Node, Origin
 
@@ -72,6 +74,7 @@ class Comparison:
     """The outcome of ``compare``. ``print`` shows it; ``ok`` is whether everything agrees.
 
     ``notes`` are findings that are no fault of the library; ``checked_derivatives`` counts steps of backward passes.
+    ``at_fault`` is the graph that is not computed rightly, and the arrays that it was given.
     """
 
     name: str
@@ -84,7 +87,6 @@ class Comparison:
     calls: Calls = field(default_factory=Calls)
     checked_derivatives: int = 0
     notes: list[str] = field(default_factory=list)
-    replay: list[str] = field(default_factory=list)
     at_fault: tuple[Graph, list[Array]] | None = None
 
     @property
@@ -104,7 +106,18 @@ class Comparison:
             lines.append(f"calls compared: {self.calls.same} the same, {self.calls.changed} with something changed")
         lines += [f"note: {note}" for note in self.notes]
         lines.append("everything agrees" if self.ok else str(self.divergence or "outputs differ"))
-        return "\n".join([*lines, *self.replay])
+        return "\n".join(lines)
+
+    def save(self, path: str | Path, inputs: bool = False) -> None:
+        """Write a zip file that shows the difference on another machine: report, graph, and a script of a few lines.
+
+        ``inputs`` puts in the arrays that the graph was given: the program's own data, its weights among them. Without
+        them the script makes random ones. ValueError if no graph differs: a call that was recorded wrongly, or that a
+        recording should not have served, takes the program itself.
+        """
+        if self.at_fault is None:
+            raise ValueError(f"{self.name}: no graph differs, so there is none to save")
+        write_archive(path, str(self), *self.at_fault, inputs=inputs)
 
     def _mark(self, found: Difference) -> str:
         return "agrees " if found.agrees(self.tolerance) else "DIFFERS"

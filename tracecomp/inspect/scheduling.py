@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -105,6 +105,17 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser.set_defaults(run=run_schedule)
 
 
+def by_kernel(pairs: Sequence[str]) -> dict[str, str]:
+    """The texts of ``KERNEL=FILE`` by kernel; UsageError for another form, or where there is no such file."""
+    found = {}
+    for pair in pairs:
+        kernel, equals, file = pair.partition("=")
+        if not equals or not Path(file).is_file():
+            raise UsageError(f"{pair}: expected KERNEL=FILE")
+        found[kernel] = Path(file).read_text(encoding="utf8")
+    return found
+
+
 def run_schedule(options: argparse.Namespace) -> int:
     """Print the schedules, or the comparison; 1 if bits differ."""
     fn, (args, kwargs) = program(options)
@@ -112,13 +123,7 @@ def run_schedule(options: argparse.Namespace) -> int:
         for name, text in schedules(fn, *args, **kwargs).items():
             print(f"# {name}\n{text or '# loops of its own'}\n")
         return 0
-    by_hand = {}
-    for pair in options.use:
-        kernel, equals, file = pair.partition("=")
-        if not equals or not Path(file).is_file():
-            raise UsageError(f"--use {pair}: expected KERNEL=FILE")
-        by_hand[kernel] = Path(file).read_text(encoding="utf8")
-    tried = try_schedules(by_hand, fn, *args, threads=options.threads, **kwargs)
+    tried = try_schedules(by_kernel(options.use), fn, *args, threads=options.threads, **kwargs)
     print(tried.text, file=sys.stderr)
     print(tried)
     return 0 if tried.same_bits else 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -23,7 +23,9 @@ from tracecomp.compiled.locate import (
     run_native,
 )
 from tracecomp.compiled.program_state import same_bits
+from tracecomp.eager.evaluate import INEXACT
 from tracecomp.inspect.comparison import Comparison, Divergence, StageResult, around_worst, at_node
+from tracecomp.inspect.eager_check import FUNCTION_ULP, FUNCTIONS, last_places
 from tracecomp.inspect.graph_runs import GraphRun
 from tracecomp.inspect.wide import wide_array, witness
 from tracecomp.ir.graph import Graph, Node, Value
@@ -42,14 +44,8 @@ Report = Callable[[str], None]
 KERNEL_TOLERANCE = {"float16": 1e-3, "bfloat16": 8e-3, "float32": 1e-5, "float64": 1e-12}
 """Agreement of one kernel with the interpreter on the same operands, relative to the largest element."""
 
-FUNCTIONS = frozenset((
-    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "atan2",
-    "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "sigmoid", "erf", "erfc", "sqrt",
-))  # fmt: skip
-"""Operators that one function of the code computes, whose errors docs/numerics.md gives."""
-
-FUNCTION_ULP = 16.0
-"""Largest error of a function's results in units in the last place; those that are no normal numbers do not count."""
+_BITS = frozenset(("view", "creation", "gather", "pad", "concat", "random"))
+"""Kinds of operators that round nothing."""
 
 CHANGES = 3
 """How often operands are changed in their last place, before a difference is more than what rounding brings."""
@@ -183,9 +179,10 @@ class GraphComparison:
             wanted = partition.stored[group]
             part, given = part_of(graph, graph.name, wanted, cut)
             operands = [np.asarray(values[v], order="C") for v in given]
-            here, found = self._kernel(part, operands, [values[v] for v in wanted])
+            exact = all(map(_rounds_alike, group.nodes)) and not config.current().fast_math
+            here, found = self._kernel(part, operands, [values[v] for v in wanted], exact)
             differences += here
-            if not all(d.agrees(KERNEL_TOLERANCE.get(d.dtype)) for d in here):
+            if not all(d.agrees(0.0 if exact else KERNEL_TOLERANCE.get(d.dtype)) for d in here):
                 self.result.stages.append(StageResult(self.part + "kernels", differences))
                 node = first_bad_node(part, operands, run_native, KERNEL_TOLERANCE.get(worst(here).dtype))
                 step = self._kernel_step(part, operands, node)
@@ -193,10 +190,17 @@ class GraphComparison:
                 return False
         return self._agree("kernels", differences)
 
-    def _kernel(self, part: Graph, operands: list[Array], wanted: list[Array]) -> tuple[list[Difference], list[Array]]:
-        """One kernel on the operands that it has in the program: its differences, and what it gave."""
+    def _kernel(
+        self, part: Graph, operands: list[Array], wanted: list[Array], exact: bool
+    ) -> tuple[list[Difference], list[Array]]:
+        """One kernel on the operands that it has in the program: its differences, and what it gave.
+
+        ``exact``: both round alike, operator by operator, so there is nothing to weigh.
+        """
         found = run_native(part, operands)
         here = [difference(f, w) for f, w in zip(found, wanted, strict=True)]
+        if exact:
+            return here, found
         for seed in range(CHANGES):
             if all(d.agrees(KERNEL_TOLERANCE.get(d.dtype)) for d in here):
                 break
@@ -204,9 +208,9 @@ class GraphComparison:
             again = [difference(f, w, m) for f, w, m in zip(found, wanted, moved, strict=True)]
             here = [min(a, b, key=lambda d: d.relative) for a, b in zip(here, again, strict=True)]
         else:
-            exact = witness(part, operands)
-            if exact is not None:
-                here = [self._by_witness(d, *x) for d, *x in zip(here, found, wanted, exact, strict=True)]
+            wide = witness(part, operands)
+            if wide is not None:
+                here = [self._by_witness(d, *x) for d, *x in zip(here, found, wanted, wide, strict=True)]
         return here, found
 
     @staticmethod
@@ -238,7 +242,7 @@ class GraphComparison:
         known: set[tuple[str, Any]] = set()
         for node in graph.live_nodes():
             key = node.op.name, node.outputs[0].dtype
-            if key[0] not in FUNCTIONS or key[1].name != "float32" or key in known:
+            if key[0] not in FUNCTIONS or key[1].name not in ("float32", "float64") or key in known:
                 continue
             known.add(key)
             part, given = part_of(graph, graph.name, node.outputs, set(values))
@@ -249,8 +253,8 @@ class GraphComparison:
                 if exact is None:
                     break
                 with np.errstate(over="ignore"):
-                    [found], wanted = run_native(part, operands), exact[0].astype(np.float32)
-                if _last_places(found, wanted) <= FUNCTION_ULP:
+                    [found], wanted = run_native(part, operands), exact[0].astype(key[1].numpy)
+                if last_places(found, wanted) <= FUNCTION_ULP:
                     continue
                 self._agree("functions", [difference(found, wanted)])
                 step = f"codegen (the function {node.op.name})"
@@ -306,23 +310,22 @@ class GraphComparison:
         if len(graph.nodes) > MOST_UNFUSED:
             self.result.notes.append(f"{self.part}graph has {len(graph.nodes)} nodes: not compiled without fusion")
             return
+        self._without_fusion(graph, found)
+
+    def _without_fusion(self, graph: Graph, found: list[Array]) -> None:
         self.report("compiling without fusion")
-        if all(map(same_bits, _unfused(graph, self.arrays), found)):
+        aliases, steady = self.run_of.aliases, self.run_of.steady
+        unfused = _unfused(graph, self.arrays, steady)
+        if all(map(same_bits, unfused, found)):
             self._agree("without fusion", [difference(f, f) for f in found])
             return
+
+        def differs() -> bool:
+            fused = NativeProgram(graph, aliases, steady).run(self.arrays, 1)
+            return not all(map(same_bits, fused, _unfused(graph, self.arrays, steady)))
+
         node = first_bad_node(graph, self.arrays, run_native, None, _unfused)
-        step = first_bad_step(
-            lambda: (
-                not all(
-                    map(
-                        same_bits,
-                        NativeProgram(graph, self.run_of.aliases).run(self.arrays, 1),
-                        _unfused(graph, self.arrays),
-                    )
-                )
-            )
-        )
-        self._different_bits("without fusion", graph, node, step, _unfused(graph, self.arrays), found)
+        self._different_bits("without fusion", graph, node, first_bad_step(differs), unfused, found)
 
     def _same(self, name: str, have: list[Array], want: list[Array], step: str = "") -> bool:
         if all(map(same_bits, have, want)):
@@ -356,18 +359,18 @@ class GraphComparison:
 _MATH = frozenset(name for name, s in SCALARS.items() if name not in ("add", "sub", "mul", "div", "select"))
 
 
-def _last_places(found: Array, wanted: Array) -> float:
-    """The largest error of normal numbers, in units in the last place."""
-    normal = np.isfinite(wanted) & (np.abs(wanted) > np.finfo(np.float32).tiny)
-    with np.errstate(all="ignore"):
-        apart = np.abs(found.astype(np.float64) - wanted.astype(np.float64)) / np.spacing(np.abs(wanted))
-    return float(np.where(normal, apart, 0.0).max(initial=0.0))
+def _rounds_alike(node: Node) -> bool:
+    """Whether numpy and machine code give the same bits: what rounds once, or not at all."""
+    return node.op.kind in _BITS or (node.op.kind == "elementwise" and node.op.name not in INEXACT)
 
 
-def _unfused(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
-    """The outputs of the program made with the needed lowering steps only."""
+def _unfused(graph: Graph, arrays: Sequence[Array], steady: Set[int] = frozenset()) -> list[Array]:
+    """The outputs of the program made with the needed lowering steps only.
+
+    ``steady`` as in the program that it is held against: transformed weights that last may decide the order of a sum.
+    """
     with config.override(stop_after=len(PIPELINE)):
-        return NativeProgram(graph).run(arrays, 1)
+        return NativeProgram(graph, steady=steady).run(arrays, 1)
 
 
 def _right(part: Graph, operands: list[Array], tolerance: float | None) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.ir.graph import Graph, Value
+from tracecomp.ir.graph import Graph, Node, Value
 from tracecomp.ir.interpret import interpret
 from tracecomp.ir.op import OPS, Attrs, Op
 from tracecomp.ir.types import DType, TensorType, complex128, float64
@@ -54,6 +54,8 @@ def widened(graph: Graph) -> Graph:
         ins = [values[v] for v in node.inputs]
         if node.op.name == "bitcast":  # it looks at the bits of a narrow number
             ins = [wide.add(OPS["cast"], [v], {"dtype": o.dtype})[0] for v, o in zip(ins, node.inputs, strict=True)]
+        if node.op.name == "cast" and _narrows(node):  # what the cast rounds away is meant to be gone
+            ins = [wide.add(node.op, ins, node.attrs)[0]]
         outs = wide.add(node.op, ins, wide_attrs(node.op, node.attrs))
         for old, new in zip(node.outputs, outs, strict=True):
             values[old] = (
@@ -62,6 +64,12 @@ def widened(graph: Graph) -> Graph:
     for o in graph.outputs:
         wide.add_output(values[o.value], o.name, o.role)
     return wide
+
+
+def _narrows(cast: Node) -> bool:
+    """Whether a cast goes from a floating-point type to a narrower one."""
+    [source], target = cast.inputs, cast.outputs[0].dtype
+    return source.dtype.kind == target.kind == "float" and target.itemsize < source.dtype.itemsize
 
 
 def witness(graph: Graph, arrays: Sequence[Array]) -> list[Array] | None:

@@ -4,14 +4,17 @@ agree with."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 
+from tracecomp.ir.op import Op
 from tracecomp.ir.values import GraphData, Node, Value
 
 Array = np.ndarray[Any, Any]
 Observer = Callable[[Node, tuple[Array, ...]], None]
+Evaluate = Callable[[Op, Sequence[Array], dict[str, Any]], Any]
 
 
 class Interpreter:
@@ -30,15 +33,19 @@ class Interpreter:
         for value, number in last.items():
             self.dead[number].append(value)
 
-    def run(self, arrays: Sequence[Array], observer: Observer | None = None) -> list[Array]:
+    def run(
+        self, arrays: Sequence[Array], observer: Observer | None = None, evaluate: Evaluate | None = None
+    ) -> list[Array]:
         """The outputs, in order, for ``arrays``: one per graph input that is not a constant.
 
-        ``observer(node, results)`` sees every intermediate. TypeError when an array does not have its input's type.
+        ``observer(node, results)`` sees every intermediate; ``evaluate(op, operands, attrs)`` computes instead of
+        ``op.impl``. TypeError when an array does not have its input's type.
         """
         values = self._bind(arrays)
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore") if evaluate is None else nullcontext():
             for node, dead in zip(self.nodes, self.dead, strict=True):
-                found = node.op.impl(*(values[v] for v in node.inputs), **node.attrs)
+                operands = [values[v] for v in node.inputs]
+                found = evaluate(node.op, operands, node.attrs) if evaluate else node.op.impl(*operands, **node.attrs)
                 results = tuple(map(np.asarray, found)) if isinstance(found, tuple) else (np.asarray(found),)
                 values.update(zip(node.outputs, results, strict=True))
                 if observer is not None:

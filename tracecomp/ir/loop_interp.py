@@ -69,6 +69,9 @@ class _Programs:
     def __init__(self, program: Program, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         arena = np.zeros(program.arena_bytes, np.uint8)
         self.arena = Memory(arena, np.zeros(arena.size, bool))
+        if program.prepared is not None:
+            # There was no call before, so nothing is prepared; whoever calls says so.
+            self.arena.defined[program.prepared.position] = True
         self.slots = {(s.space, s.position): _bytes_of(a, s, True) for s, a in zip(program.inputs, inputs, strict=True)}
         for slot, array in zip(program.outputs, outputs, strict=True):
             self.slots.setdefault((slot.space, slot.position), _bytes_of(array, slot, False))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import re
+from collections.abc import Callable, Mapping
 
 from tracecomp.ir.index import Atom, Computed, FloorDiv, Index, Var
 from tracecomp.ir.loops import (
@@ -27,7 +29,18 @@ from tracecomp.ir.loops import (
     operands,
     roots,
 )
-from tracecomp.ir.program import CallStep, Kernel, Program, Ref, RepeatStep, Step, WhenStep, WhileStep, step_bodies
+from tracecomp.ir.program import (
+    CallStep,
+    Kernel,
+    Program,
+    Ref,
+    RepeatStep,
+    Slot,
+    Step,
+    WhenStep,
+    WhileStep,
+    step_bodies,
+)
 
 _INFIX = {
     "add": "+", "sub": "-", "mul": "*", "div": "/",
@@ -212,40 +225,67 @@ def kernel_key(kernel: Kernel) -> str:
 
 def print_program(program: Program) -> str:
     """A program as text: its slots, its steps, then every kernel that they call."""
-    lines = [f"program {program.name}: arena {program.arena_bytes} bytes{', fast math' if program.fast_math else ''}"]
-    lines += [f"  input {s.name}: {s.nbytes} bytes" for s in program.inputs]
-    lines += [f"  output {s.name}: {s.nbytes} bytes" for s in program.outputs]
+    marks = (", fast math" if program.fast_math else "") + (", checked" if program.checked else "")
+    lines = [f"program {_quoted(program.name)}: arena {program.arena_bytes} bytes{marks}"]
+    names = _slot_names(program)
+    lines += [f"  input {names[s]}: {s.nbytes} bytes" for s in program.inputs]
+    for s in program.outputs:
+        # A state that is updated in place is one slot, at two places of the call table.
+        same = f", input {s.position}" if s.space == "input" else ""
+        lines.append(f"  output {names[s]}: {s.nbytes} bytes{same}")
+    if program.prepared is not None:
+        lines.append(f"  prepared {_ref(Ref(program.prepared), names)}")
     kernels: dict[str, Kernel] = {}
-    _print_steps(program.steps, 1, lines, kernels)
+    _print_steps(program.steps, 1, lines, kernels, names)
     return "\n\n".join(["\n".join(lines), *map(print_kernel, kernels.values())])
 
 
-def _print_steps(steps: tuple[Step, ...], level: int, lines: list[str], kernels: dict[str, Kernel]) -> None:
+def _quoted(name: str) -> str:
+    """A name as it is, or as a JSON string where a reader could not see its end."""
+    return name if re.fullmatch(r"[^\s\"(),:+#@]*", name) else json.dumps(name)
+
+
+def _slot_names(program: Program) -> dict[Slot, str]:
+    """A name of its own for each slot of the call table: what it is called, with as many primes as it takes."""
+    names: dict[Slot, str] = {}
+    taken: set[str] = set()
+    for slot in dict.fromkeys((*program.inputs, *program.outputs)):
+        name = slot.name
+        while name in taken:
+            name += "'"
+        taken.add(name)
+        names[slot] = _quoted(name)
+    return names
+
+
+def _print_steps(
+    steps: tuple[Step, ...], level: int, lines: list[str], kernels: dict[str, Kernel], names: Mapping[Slot, str]
+) -> None:
     pad = "  " * level
     for step in steps:
         if isinstance(step, CallStep):
             kernels.setdefault(step.kernel.name, step.kernel)
             label = f"  # {step.label}" if step.label else ""
-            lines.append(f"{pad}call {step.kernel.name}({', '.join(map(_ref, step.args))}){label}")
-        for opening, body in zip(_openings(step), step_bodies(step), strict=True):
+            lines.append(f"{pad}call {step.kernel.name}({', '.join(_ref(a, names) for a in step.args)}){label}")
+        for opening, body in zip(_openings(step, names), step_bodies(step), strict=True):
             lines.append(f"{pad}{opening}:")
-            _print_steps(body, level + 1, lines, kernels)
+            _print_steps(body, level + 1, lines, kernels, names)
 
 
-def _openings(step: Step) -> tuple[str, ...]:
+def _openings(step: Step, names: Mapping[Slot, str]) -> tuple[str, ...]:
     """The line above each list of steps nested in ``step``."""
     match step:
         case RepeatStep(var, _):
             return (f"repeat {var.name} < {var.extent}",)
         case WhenStep(condition, _, _):
-            return (f"when {_ref(condition)}", "otherwise")
+            return (f"when {_ref(condition, names)}", "otherwise")
         case WhileStep(_, condition, _):
-            return (f"while {_ref(condition)} after", "do")
+            return (f"while {_ref(condition, names)} after", "do")
     return ()
 
 
-def _ref(ref: Ref) -> str:
-    where = ref.slot.name if ref.slot.space != "arena" else f"{ref.slot.name}@{ref.slot.position}"
+def _ref(ref: Ref, names: Mapping[Slot, str]) -> str:
+    where = names[ref.slot] if ref.slot.space != "arena" else f"{_quoted(ref.slot.name)}@{ref.slot.position}"
     return where if ref.offset.is_const and not ref.offset.const else f"{where} + {ref.offset}"
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -13,9 +12,9 @@ import onnx
 
 from tracecomp.base.atomic import write_file
 from tracecomp.base.errors import CaptureError
+from tracecomp.compiled.open_sizes import OpenSizes, argument_names, asked_for
 from tracecomp.eager.modes import no_grad
 from tracecomp.eager.tensor import Tensor
-from tracecomp.functional import names as T
 from tracecomp.ir.graph import Graph, Node, Value
 from tracecomp.nn.module import Module
 from tracecomp.onnx.check_export import check_results
@@ -57,14 +56,14 @@ def export(
     if version not in OPSETS:
         raise ValueError(f"onnx.export(): opset_version must be {OPSETS.start} to {OPSETS[-1]}, got {version}")
     given = args if isinstance(args, tuple) else (args,)
-    names = _names(model, given, input_names)
-    left_open = open_sizes(given, names, dynamic_axes, dynamic_shapes)
-    if left_open:
+    names = argument_names(model, given, input_names)
+    left_open = asked_for("onnx.export()", given, names, dynamic_axes, dynamic_shapes)
+    if left_open.names:
         recording, samples = _recorded_open(model, given, left_open)
     else:
         samples = [(given, *_recorded(model, given))]
         recording = samples[0][2]
-    writer = _Writer(recording, version, names, output_names, left_open)
+    writer = _Writer(recording, version, names, output_names, left_open.names)
     proto = writer.model()
     if check:
         onnx.checker.check_model(proto, full_check=True)
@@ -78,9 +77,9 @@ def export(
     return proto
 
 
-def _recorded_open(model: Module, args: tuple[Any, ...], left_open: Open) -> tuple[Recording, list[Any]]:
+def _recorded_open(model: Module, args: tuple[Any, ...], left_open: OpenSizes) -> tuple[Recording, list[Any]]:
     """The recording for all sizes, and arguments, results and recordings for some."""
-    example = {s: args[k].shape[axis] for (k, axis), s in left_open.items()}
+    example = left_open.of(args)
     own = (args, *_recorded(model, args))
     # Sizes of one make another program (nothing is expanded), which is only run and compared.
     known = [example] if min(example.values()) > 1 else []
@@ -88,7 +87,7 @@ def _recorded_open(model: Module, args: tuple[Any, ...], left_open: Open) -> tup
     for corners, checks in grids(example):
         chosen = [*corners, *checks, *known]
         try:
-            samples = [(a, *_recorded(model, a)) for a in (_resized(args, left_open, c) for c in chosen)]
+            samples = [(a, *_recorded(model, a)) for a in (left_open.resized(args, c) for c in chosen)]
         except (RuntimeError, ValueError, IndexError) as error:  # other sizes may be right: models take multiples only
             refused.append(error)
             continue
@@ -101,43 +100,6 @@ def _recorded_open(model: Module, args: tuple[Any, ...], left_open: Open) -> tup
             refused.insert(0, error)
             known += [*corners, *checks]
     raise refused[0]
-
-
-def _resized(args: tuple[Any, ...], left_open: Open, sizes: Mapping[str, int]) -> tuple[Any, ...]:
-    """``args`` with other sizes, their elements again and again."""
-    found = [*args]
-    for (k, axis), symbol in left_open.items():
-        found[k] = T.index_select(found[k], axis, T.arange(sizes[symbol]) % found[k].shape[axis])
-    return tuple(found)
-
-
-def open_sizes(args: tuple[Any, ...], names: Sequence[str], axes: Any, shapes: Any) -> Open:
-    """The name of each size that is left open, by argument and dimension."""
-    asked: dict[int, Any] = {}
-    for told in (axes or {}, shapes or {}):
-        by_name = told if isinstance(told, Mapping) else dict(zip(names, told, strict=False))
-        for name, sizes in by_name.items():
-            if name in names and sizes:
-                asked[names.index(name)] = sizes
-            elif name not in names and told is shapes:
-                raise ValueError(f"onnx.export(): dynamic_shapes has {name!r}; the inputs are {', '.join(names)}")
-    found: Open = {}
-    for k, sizes in asked.items():
-        pairs = sizes.items() if isinstance(sizes, Mapping) else _listed(sizes, names[k])
-        for axis, symbol in pairs:
-            if symbol is not None and not isinstance(symbol, int):
-                rank = args[k].ndim
-                if not -rank <= axis < rank:
-                    raise ValueError(f"onnx.export(): input {names[k]!r} has no dimension {axis}")
-                found[k, axis % rank] = str(getattr(symbol, "__name__", symbol))
-    return found
-
-
-def _listed(sizes: Sequence[Any], name: str) -> list[tuple[int, Any]]:
-    """Dimensions as ``dynamic_axes`` lists them ([0, 2]), or one entry for each as ``dynamic_shapes`` has them."""
-    if all(isinstance(x, int) for x in sizes):
-        return [(axis, f"{name}_{axis}") for axis in sizes]
-    return [*enumerate(sizes)]
 
 
 def _recorded(model: Module, args: tuple[object, ...]) -> tuple[Any, Recording]:
@@ -155,17 +117,6 @@ def _recorded(model: Module, args: tuple[object, ...]) -> tuple[Any, Recording]:
     if recording.updates or recording.predicates or recording.effects:
         raise CaptureError(f"{name} cannot be exported: it writes state, or takes a path that depends on values")
     return results, recording
-
-
-def _names(model: Module, args: tuple[object, ...], names: Sequence[str] | None) -> list[str]:
-    """The inputs' names: as given, else those of the function's parameters."""
-    fn = model.forward if isinstance(model, Module) else model
-    try:
-        found = [p.name for p in inspect.signature(fn).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
-    except (TypeError, ValueError):
-        found = []
-    found = [*(names or found)][: len(args)]
-    return found + [f"input{k}" for k in range(len(found), len(args))]
 
 
 class _Writer:

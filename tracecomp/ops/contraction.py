@@ -1,4 +1,7 @@
-"""``contract``: products of two operands summed over shared labels, written ``"bmk,bkn->bmn"``."""
+"""``contract``: products of two operands summed over shared labels, written ``"bmk,bkn->bmn"``.
+
+Summed labels go in alphabetical order, the last one fastest, however the operands lie.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +64,7 @@ def _plan(spec: str) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...],
     batch = "".join(c for c in out if c in a and c in b)
     m = "".join(c for c in out if c in a and c not in b)
     n = "".join(c for c in out if c in b and c not in a)
-    k = "".join(c for c in a if c in b and c not in out)
+    k = "".join(sorted(c for c in a if c in b and c not in out))
     left = tuple(a.index(c) for c in batch + m + k)
     right = tuple(b.index(c) for c in batch + k + n)
     back = tuple((batch + m + n).index(c) for c in out)
@@ -102,7 +105,7 @@ def _parts(a: Pair, b: Pair, *, spec: str) -> Pair:
 
 def _form(in_types: Types, out_type: TensorType, *, spec: str) -> BilinearForm:
     a, b, out = parse_spec(spec)
-    summed = tuple(c for c in a if c not in out)
+    summed = tuple(sorted(c for c in a if c not in out))
     return BilinearForm(
         extents=_sizes(spec, in_types[0].shape, in_types[1].shape),
         out=tuple(out),

@@ -11,7 +11,7 @@ import numpy as np
 
 from tracecomp.ir.arrays import Array
 from tracecomp.ir.graph import Graph, Value
-from tracecomp.ir.interpret import Interpreter
+from tracecomp.ir.interpret import Evaluate, Interpreter
 from tracecomp.ir.op import BadInput, Control, Op, Operand, Operands, Sample, register
 from tracecomp.ir.types import DType, TensorType, bool_, float32, float64, int64
 from tracecomp.ops import contraction, creation, elementwise_binary, elementwise_unary  # noqa: F401 - sample bodies use them
@@ -63,13 +63,15 @@ def _scan_infer(*types: TensorType, body: Graph, carries: int, xs: int, length: 
     return (*out[:carries], *(TensorType(t.dtype, (length, *t.shape)) for t in out[carries:]))
 
 
-def _scan_impl(*arrays: Array, body: Graph, carries: int, xs: int, length: int, reverse: bool) -> Any:
+def _scan_impl(
+    *arrays: Array, body: Graph, carries: int, xs: int, length: int, reverse: bool, evaluate: Evaluate | None = None
+) -> Any:
     run = _prepared(body).run
     state = list(arrays[:carries])
     inputs, consts = arrays[carries : carries + xs], arrays[carries + xs :]
     stacked = [np.empty((length, *t.shape), t.dtype.numpy) for t in output_types(body)[carries:]]
     for step in reversed(range(length)) if reverse else range(length):
-        results = run([*state, *(np.asarray(x[step]) for x in inputs), *consts])
+        results = run([*state, *(np.asarray(x[step]) for x in inputs), *consts], evaluate=evaluate)
         state = results[:carries]
         for whole, y in zip(stacked, results[carries:], strict=True):
             whole[step] = y
@@ -228,8 +230,8 @@ def _cond_infer(predicate: TensorType, *types: TensorType, then: Graph, orelse: 
     return output_types(then)
 
 
-def _cond_impl(predicate: Array, *arrays: Array, then: Graph, orelse: Graph) -> Any:
-    return tuple(_prepared(then if predicate else orelse).run(arrays))
+def _cond_impl(predicate: Array, *arrays: Array, then: Graph, orelse: Graph, evaluate: Evaluate | None = None) -> Any:
+    return tuple(_prepared(then if predicate else orelse).run(arrays, evaluate=evaluate))
 
 
 def _cond_vjp(grads: Operands, outs: Operands, ins: Operands, *, then: Graph, orelse: Graph) -> Any:
@@ -263,11 +265,11 @@ def _while_infer(*types: TensorType, test: Graph, body: Graph, carries: int) -> 
     return types[:carries]
 
 
-def _while_impl(*arrays: Array, test: Graph, body: Graph, carries: int) -> Any:
+def _while_impl(*arrays: Array, test: Graph, body: Graph, carries: int, evaluate: Evaluate | None = None) -> Any:
     state, consts = list(arrays[:carries]), arrays[carries:]
     goes_on, step = _prepared(test), _prepared(body)
-    while goes_on.run([*state, *consts])[0]:
-        state = step.run([*state, *consts])
+    while goes_on.run([*state, *consts], evaluate=evaluate)[0]:
+        state = step.run([*state, *consts], evaluate=evaluate)
     return tuple(np.array(s) for s in state)
 
 

@@ -134,11 +134,12 @@ def _stripe(
     names: Names, op: str, x: Buffer, out: Buffer, first: Const, start: Index, size: int, inner: int, width: int
 ) -> tuple[Stmt, ...]:
     """So many lines that begin at ``start`` and lie ``inner`` apart from step to step."""
-    totals, k, name = Buffer(names.let(), first.dtype, width), names.var(size), names.let()
+    totals, k = Buffer(names.let(), first.dtype, width), names.var(size)
     row = start + index(k) * inner
 
     def step(i: Index) -> list[Stmt]:
         total = call(op, Load(totals, i), cast(Load(x, row + i), first.dtype))
+        name = names.let()  # its own in whole chunks and in the rest
         known = Read(name, first.dtype, frozenset((row + i).vars()))
         return [Let(name, total), Store(totals, i, known), Store(out, row + i, cast(known, out.dtype))]
 
@@ -313,8 +314,12 @@ class _Extremes:
     def __init__(self, better: str, ins: Sequence[Buffer], outs: Sequence[Buffer], dtype: DType) -> None:
         self.better, self.dtype, self.names = better, dtype, Names()
         self.x, (self.values, self.places) = ins[0], outs
+        self.name()
+
+    def name(self) -> None:
+        """Names of their own for the extreme and its place: lines of whole chunks and of the rest are two."""
         self.value, self.place = self.names.let(), self.names.let()
-        self.best, self.found = Read(self.value, dtype), Read(self.place, int64)
+        self.best, self.found = Read(self.value, self.dtype), Read(self.place, int64)
 
     def takes(self, x: Expr) -> Expr:
         """Whether ``x`` is a new extreme."""
@@ -333,6 +338,7 @@ class _Extremes:
 
     def line(self, at: Callable[[Index], Index], size: int) -> list[Stmt]:
         """One line, step by step."""
+        self.name()
         k = self.names.var(size)
         x = Load(self.x, at(index(k)))
         step = (

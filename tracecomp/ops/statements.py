@@ -134,9 +134,10 @@ def written(
     """
     if base != out:
         return [*copy(names, base, out), *nest(names, shape, row, min(axis, len(shape)))]
-    given, good = names.let(), names.let()
+    good = names.let()
 
     def test(i: Index) -> list[Stmt]:
+        given = names.let()  # its own in whole chunks and in the rest
         value = Read(given, int64, frozenset(i.vars()))
         inside = call("and", call("ge", value, Const(0, int64)), call("lt", value, Const(limit, int64)))
         return [Let(given, Load(at, i)), Update(good, (inside,))]

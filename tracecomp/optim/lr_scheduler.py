@@ -15,6 +15,9 @@ from tracecomp.optim.cyclic import CosineAnnealingWarmRestarts, CyclicLR, OneCyc
 from tracecomp.optim.optimizer import Optimizer, Rates, State
 from tracecomp.optim.schedule import LRScheduler, host_step, set_lr, spread
 
+_LRScheduler = LRScheduler
+"""Its name in old programs."""
+
 __all__ = [
     "ChainedScheduler", "ConstantLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "CyclicLR", "ExponentialLR",
     "LRScheduler", "LambdaLR", "LinearLR", "MultiStepLR", "MultiplicativeLR", "OneCycleLR", "PolynomialLR",

@@ -23,7 +23,7 @@ def host_step(step: Callable[..., object]) -> Callable[..., Any]:
             return step(self, *args, **kwargs)
         return recorder.effect(step, self, args, kwargs, self.optimizer.param_groups)
 
-    run.is_effect = True  # type: ignore[attr-defined]
+    run.is_unwatched = True  # type: ignore[attr-defined]
     return run
 
 

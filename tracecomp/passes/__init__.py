@@ -55,10 +55,17 @@ def build(
     stages = pipeline.run(graph, dump)
     # The program that is run has schedules as chosen; handing some in lowers it a second time.
     chosen = lower(stages[-1].state, aliases, machine, frozen, dump)
+    dump.write_arrays("constants.npz", lambda: _constants(stages[-1].state, chosen))
     if not schedules:
         return Built(stages, chosen)
     given = handed_in(chosen.program, schedules)
     return Built(stages, lower(stages[-1].state, aliases, machine, frozen, dump, given))
+
+
+def _constants(graph: Graph, lowered: Lowered) -> dict[str, Any]:
+    """The inputs of the program that no call gives, by position: without them its text could not be run."""
+    own = {str(n): i.data for n, i in enumerate(graph.inputs) if i.role == "constant"}
+    return own | {str(n): array for n, array in enumerate(lowered.constants, len(graph.inputs))}
 
 
 def handed_in(program: Program, schedules: Mapping[str, str]) -> Given:

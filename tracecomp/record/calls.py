@@ -96,8 +96,8 @@ def _opaque(
     if is_foreign_function(callee):
         observer.recorder.refuse_here(f"calls {callee.__module__}.{callee.__name__}, a library's machine code")
         return
-    if hasattr(callee, "is_effect"):
-        return  # made again after the graph, with what it reads
+    if hasattr(callee, "is_unwatched"):
+        return  # what it reads does not matter, or is read again by every call
     if isinstance(getattr(callee, "__func__", callee), _CACHED):
         _cached(observer, callee, args, kwargs)
         return

@@ -93,6 +93,7 @@ class Finish:
         split_at = self._derive(roots) if roots else None
         kept_tensors = [*tensors, *[n.tensor for n in self.recorder.numbers]]
         kept_tensors += gradients
+        self.sources.update(self._size_sources())
         split = None if split_at is None else self._split(*split_at, updated, edges(roots))
         mapping: dict[Value, Value] = {}
         # From here on nothing may be added: the graph is rebuilt with its
@@ -135,9 +136,12 @@ class Finish:
             sources[t._value.value] = Binding("number", leaf)
         for owner, name, t in recorder.hosts.values():
             sources[t._value.value] = Binding("host", (owner, name))
-        for number, t in recorder.sizes.tensors.items():
-            sources[t._value.value] = Binding("size", self._size_reader(number))
         return sources
+
+    def _size_sources(self) -> dict[Value, Binding]:
+        """Where the sizes are read from that the graph has as inputs: results may have asked for more."""
+        tensors = self.recorder.sizes.tensors
+        return {t._value.value: Binding("size", self._size_reader(n)) for n, t in tensors.items()}
 
     def _size_reader(self, number: int) -> tuple[Binding, int]:
         """What has a size, and along which axis."""

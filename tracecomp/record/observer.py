@@ -71,7 +71,7 @@ class Observer:
         self.known: dict[int, Read] = {}  # objects that were there before the call, by identity
         self.made: dict[int, Any] = {}  # objects that were not
         self.changed: dict[int, Any] = {}  # containers that the call changes, as they were before
-        self.written: set[tuple[int, Any]] = set()  # what the call has written itself
+        self.written = recorder.set_by_call
         self._cells: dict[int, Read] = {}
         self._handlers: dict[int, tuple[CodeType, Handlers | None]] = {}
         self._functions: dict[int, Any] = {}

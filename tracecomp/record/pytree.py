@@ -8,7 +8,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, TypeAlias
 
+from tracecomp.eager.size import Size
+
 LEAF = "*"
+_SEQUENCES = (tuple, list, Size)
 _MAPPINGS = (dict, OrderedDict, defaultdict)
 _leaf_kinds: set[type] = set()  # types found to be leaves, to answer for them at once
 
@@ -31,7 +34,7 @@ def flatten(value: Any, leaves: list[object], is_leaf: Callable[[Any], bool] | N
     if kind in _leaf_kinds:
         leaves.append(value)
         return LEAF
-    if kind is tuple or kind is list:
+    if kind in _SEQUENCES:
         return (kind, *[flatten(v, leaves, is_leaf) for v in value])
     if kind in _MAPPINGS:
         # A defaultdict without its factory would be another object.
@@ -53,7 +56,7 @@ def flatten(value: Any, leaves: list[object], is_leaf: Callable[[Any], bool] | N
 
 def opened(kind: type) -> bool:
     """Whether ``flatten`` takes containers of this type apart."""
-    return kind in (tuple, list, *_MAPPINGS) or (issubclass(kind, tuple) and hasattr(kind, "_fields"))
+    return kind in (*_SEQUENCES, *_MAPPINGS) or (issubclass(kind, tuple) and hasattr(kind, "_fields"))
 
 
 def flatten_call(args: tuple[object, ...], kwargs: Mapping[str, object]) -> tuple[Any, Sequence[Any]]:
@@ -95,7 +98,7 @@ def _build(structure: Any, leaves: Iterator[Any]) -> Any:
     if structure is LEAF:
         return next(leaves)
     kind, *parts = structure
-    if kind is tuple or kind is list:
+    if kind in _SEQUENCES:
         return kind([_build(p, leaves) for p in parts])
     kind, *options = kind if isinstance(kind, tuple) else (kind,)
     if issubclass(kind, tuple):
@@ -123,7 +126,7 @@ def paths(value: Any, prefix: str = "") -> list[str]:
         items = [(f"{prefix}[{k!r}]", v) for k, v in value.items()]
     elif isinstance(value, tuple) and hasattr(value, "_fields"):
         items = [(f"{prefix}.{k}", v) for k, v in zip(value._fields, value, strict=True)]
-    elif kind is tuple or kind is list:
+    elif kind in _SEQUENCES:
         items = [(f"{prefix}[{i}]", v) for i, v in enumerate(value)]
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         items = [(f"{prefix}.{f.name}", getattr(value, f.name)) for f in dataclasses.fields(value)]

@@ -25,8 +25,10 @@ from tracecomp.ir.graph import Graph, Origin, Value
 from tracecomp.ir.op import Op
 from tracecomp.ir.types import TensorType, float64, from_numpy_dtype
 from tracecomp.ops.autodiff import Sym, scalar_of
+from tracecomp.record.binding import Array
 from tracecomp.record.context import OptimizerLike
 from tracecomp.record.effects import Effect
+from tracecomp.record.guards.reads import Entry
 from tracecomp.record.guards.slots import StateSlot
 from tracecomp.record.pytree import Leaves
 from tracecomp.record.shared_memory import SharedMemory, views
@@ -68,6 +70,7 @@ class Recorder:
         self.blamed: set[int] = set()  # its lines that cannot be recorded
         self.quiet = False  # what asks for values now does so only to print them, which every call repeats
         self.stepped: set[int] = set()
+        self.set_by_call: set[tuple[int, Any]] = set()  # what the call has written itself: objects and steps
         self.watched: dict[tuple[int, str], tuple[Any, str]] = {}
         self.predicates: list[Predicate] = []
         self.modules: dict[int, Any] = {}
@@ -250,6 +253,8 @@ class Recorder:
             self.refuse(
                 f"reads {key}, at {user_source()}, after a schedule's step in the same call. Step the schedule last."
             )
+        if (id(getattr(owner, "group", owner)), Entry(key).same()) in self.set_by_call:
+            return value  # what the call has set itself: what that was made of is guarded
         if isinstance(value, bool) or not isinstance(value, int | float):
             self.watch(owner, key)
             return value
@@ -346,7 +351,7 @@ class Recorder:
             self.arguments[id(t)] = t
         return cell
 
-    def bind_array(self, leaf: int, array: np.ndarray[Any, Any], name: str) -> None:
+    def bind_array(self, leaf: int, array: Array, name: str) -> None:
         """Add an input for an array among the arguments: what Python makes into a tensor of it looks at its memory."""
         if all(t._data is not array for t in self.arrays.values()):
             self.arrays[leaf] = shared(array)
@@ -480,7 +485,7 @@ class Recorder:
         return slot
 
 
-def _same_elements(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> bool:
+def _same_elements(a: Array, b: Array) -> bool:
     """Whether two arrays show the same memory alike."""
     if a is b:
         return True

@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from tracecomp.eager.aliasing import NO_GRAD_VIEW
 from tracecomp.eager.grad_fn import OpNode
 from tracecomp.eager.tensor import Tensor, gradient_edge
@@ -20,7 +18,7 @@ from tracecomp.eager.views import look
 from tracecomp.ir.graph import Value
 from tracecomp.ir.op import OPS
 from tracecomp.ops.autodiff import Sym
-from tracecomp.record.binding import Binding
+from tracecomp.record.binding import Array, Binding
 from tracecomp.record.guards.reads import Read
 from tracecomp.record.recorder import Recorder
 
@@ -282,7 +280,7 @@ class Results:
             self.moved = "changes the shape or memory of a tensor that a result looks at. Make a new tensor instead."
 
 
-def _address(array: np.ndarray[Any, Any]) -> int:
+def _address(array: Array) -> int:
     return int(array.__array_interface__["data"][0])
 
 
@@ -292,7 +290,7 @@ def _only_looks(node: Any) -> bool:
     return isinstance(node, OpNode) and node.op.kind == "view" and not hooked
 
 
-def memory_order(array: np.ndarray[Any, Any]) -> tuple[int, ...] | None:
+def memory_order(array: Array) -> tuple[int, ...] | None:
     """The axes of a dense ``array`` in the order of memory; None when that is row-major, or it is not dense."""
     if array.flags.c_contiguous:
         return None

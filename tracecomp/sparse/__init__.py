@@ -16,9 +16,12 @@ from tracecomp.sparse.creation import (
 )
 from tracecomp.sparse.functions import addmm, bmm, log_softmax, mm, sampled_addmm, softmax
 from tracecomp.sparse.functions import sparse_sum as sum
+from tracecomp.sparse.typed import TYPED as _TYPED
 
 __all__ = [
     "addmm", "bmm", "check_sparse_tensor_invariants", "from_scipy", "log_softmax", "mm", "sampled_addmm", "softmax",
     "sparse_bsc_tensor", "sparse_bsr_tensor", "sparse_compressed_tensor", "sparse_coo_tensor", "sparse_csc_tensor",
     "sparse_csr_tensor", "spdiags", "sum", "to_scipy",
 ]  # fmt: skip
+
+globals().update(_TYPED)

@@ -97,7 +97,7 @@ def _repr(x: SparseTensor, *_: Any, **__: Any) -> str:
         names = ("crow_indices", "col_indices") if rows else ("ccol_indices", "row_indices")
         stored = [(names[0], x._compressed), (names[1], x._plain)]
     stored.append(("values", x._stored.detach()))
-    texts = [str(t) for _, t in stored]
+    texts = [str(t) if t.numel() else f"tensor([], size={tuple(t.shape)})" for _, t in stored]
     said = f", dtype={x.dtype}"
     kind = said if isinstance(x, CooTensor) and texts[-1].endswith(said + ")") else ""
     texts[-1] = texts[-1].removesuffix(kind + ")") + ")"  # COO tensors say their type behind the size
@@ -371,7 +371,7 @@ def mm(a: Any, b: Any, reduce: str = "sum") -> Any:
     return multiplied(a, b)
 
 
-smm = spmm = mm
+smm = spmm = dsmm = mm
 HANDLERS["rmatmul"] = lambda a, b: mm(b, a)
 
 
@@ -402,6 +402,15 @@ def _reduced(a: SparseTensor, b: Tensor, reduce: str) -> Tensor:
     kind = {"mean": "mean", "amax": "amax", "amin": "amin"}[reduce]
     base = T.zeros((a.shape[0], b.shape[1]), dtype=b.dtype)
     return base.index_reduce(0, rows, scaled, kind, include_self=False)
+
+
+def hspmm(mat1: SparseTensor, mat2: Tensor) -> CooTensor:
+    """The product of a sparse matrix and a dense one, of which the rows that are not empty are stored, dense."""
+    rows = T.unique(coo_of(mat1)._places[0])
+    return coo(rows[None], multiplied(mat1, mat2)[rows], (mat1.shape[0], mat2.shape[1]), True)
+
+
+hsmm = hspmm
 
 
 @handles("bmm")

@@ -19,7 +19,9 @@ _ACTIONS: dict[str, Callable[[Path | None], str]] = {
 
 def subcommands(commands: Any) -> None:
     """Add both to the parser's ``commands``."""
-    program = commands.add_parser("run", help="run a program written for PyTorch, with its arguments")
+    program = commands.add_parser(
+        "run", help="run a program written for PyTorch, with its arguments; or a dump, file.ir"
+    )
     program.add_argument("-m", action="store_true", help="the program is a module")
     program.add_argument("program")
     torch = commands.add_parser("torch", help="make 'import torch' give tracecomp in this environment, or undo it")

@@ -66,7 +66,9 @@ class SummaryWriter:
         new_style: bool = False, double_precision: bool = False,
     ) -> None:  # fmt: skip
         """A number at a step."""
-        value = float(_array(scalar_value).reshape(()))
+        values = _array(scalar_value)
+        assert values.size == 1, "scalar should be 0D"
+        value = float(values.reshape(()))
         self._add(self._t.Summary(value=[self._t.Summary.Value(tag=tag, simple_value=value)]), global_step, walltime)
 
     def add_scalars(

@@ -387,3 +387,10 @@ def test_rests_are_shared_like_the_rest(name: str) -> None:
         results = [compiled(f, x, threads=n).numpy() for n in (1, 2, 3)]
     np.testing.assert_allclose(results[0], f(x).numpy(), rtol=1e-4, atol=1e-4)
     assert all(np.array_equal(r, results[0]) for r in results)
+
+
+@pytest.mark.parametrize("shape", [(19, 257), (16, 300), (257, 19), (40, 600)])
+def test_a_transpose_that_is_one_panel_asks_for_no_next_one(shape: tuple[int, int]) -> None:
+    x = normal(*shape)
+    with on(Machine(vector_bytes=32, registers=16, l2_bytes=8000, l3_bytes=1 << 18)):
+        assert np.array_equal(compiled(lambda x: x.t() * 2, x).numpy(), x.numpy().T * 2)

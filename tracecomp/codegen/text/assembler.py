@@ -125,6 +125,23 @@ class Assembler:
         self.go(head)
         self.block(done)
 
+    @contextmanager
+    def count(self, first: str, end: str, step: int | str = 1) -> Iterator[str]:
+        """What is written inside runs for ``first``, ``first + step``, ... below ``end``, unsigned."""
+        before, head, body = self.current, self.name("head"), self.name("body")
+        latch, done, number = self.name("latch"), self.name("done"), "%" + self.name("number")
+        self.go(head)
+        self.block(head)
+        self.lines.append(f"  {number} = phi i64 [ {first}, %{before} ], [ {number}.next, %{latch} ]")
+        self.choose(self.let(f"icmp ult i64 {number}, {end}"), body, done)
+        self.block(body)
+        yield number
+        self.go(latch)
+        self.block(latch)
+        self.lines.append(f"  {number}.next = add i64 {number}, {step}")
+        self.go(head)
+        self.block(done)
+
     def text(self, head: str) -> str:
         """The function whose first line, without the brace, is ``head``."""
         return "\n".join([f"{head} {{", *self.lines, "}"])

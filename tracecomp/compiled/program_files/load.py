@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from tracecomp.base import config
 from tracecomp.base.errors import FAILURES
 from tracecomp.codegen.text import native
 from tracecomp.compiled.program_files.levels import Level
+from tracecomp.compiled.program_files.open_sizes import checked_sizes
 from tracecomp.compiled.program_files.save import code_of, error_name
 from tracecomp.eager.tensor import Tensor
 from tracecomp.ir.graph import Graph
@@ -78,53 +80,79 @@ class _GraphFile(Container):
     """A file with graphs."""
 
     def compiled(self) -> Container:
-        """The file with code for this machine beside its graphs."""
+        """The file, checked, with graphs for the code that this machine makes of them when it is needed first."""
         if self.header.get("kind") != "graph":
             raise self.error(f"is of an unknown kind, {self.header.get('kind')!r}")
-        try:
-            return self._compiled()
-        except ProgramError:
-            raise
-        except (ArithmeticError, AttributeError, LookupError, RecursionError, RuntimeError, TypeError, ValueError) as e:
-            raise self.error(f"is damaged: {type(e).__name__}: {e}") from e
-
-    def _compiled(self) -> Container:
-        arrays = dict(tensors.arrays(self.section("tensors"), self))
-        level = Level("", host(), native.host_target())
-        described: list[dict[str, Any]] = []
-        for one, path in zip(self.header["graphs"], self.header["paths"], strict=True):
-            graph = parse_graph(bytes(self.section(one["section"])).decode())
-            verify(graph)
-            given = [(kind, what) for kind, what in one["inputs"]]
-            aliases = self._aliases(graph, path, given, arrays)
-            with config.override(verify=True):  # the loops, too: no access lies outside of its array
-                code = code_of(graph, aliases, frozenset(map(int, one["frozen"])), level)
-
-            def constant(array: Array) -> str:
-                arrays[f"constant:{len(arrays)}"] = array
-                return str(len(arrays) - 1)
-
-            image = {"section": f"code/{len(described)}", "inputs": code.inputs(given, constant), **code.described()}
-            self.held[image["section"]] = code.linked.contents
-            described.append(image)
-            path["failures"] = [(error_name(kind), text) for kind, text in FAILURES.values()]
-        self.held["tensors"] = tensors.to_bytes(arrays)
-        self.header["levels"] = {container.HERE: described}
+        with self._believing_nothing():
+            self.arrays = dict(tensors.arrays(self.section("tensors"), self))
+            codes = []
+            for one, path in zip(self.header["graphs"], self.header["paths"], strict=True):
+                sizes = path.get("sizes")
+                codes.append([self._graph(g, path) for g in one] if sizes else self._graph(one, path))
+                if sizes:
+                    checked_sizes(path, one)
+                path["failures"] = [(error_name(kind), text) for kind, text in FAILURES.values()]
+            self.header["levels"] = {container.HERE: codes}
         return self
 
+    def code(self, told: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The code of a graph, and what is known of it."""
+        level, found = Level("", host(), native.host_target()), dict(told)
+        graph, inputs = found.pop("graph"), found["inputs"]
+        with self._believing_nothing():
+            with config.override(verify=True):  # the loops, too: no access lies outside of its array
+                code = code_of(graph, found.pop("aliases"), frozenset(map(int, told["frozen"])), level)
+            found |= {"section": f"code/{told['section']}", "inputs": code.inputs(inputs, self._constant)}
+        self.held[found["section"]] = code.linked.contents
+        return {**found, **code.described()}
+
+    @contextmanager
+    def _believing_nothing(self) -> Iterator[None]:
+        try:
+            yield
+        except ProgramError:
+            raise
+        except FAULTS as e:
+            raise self.error(f"is damaged: {type(e).__name__}: {e}") from e
+
+    def _constant(self, array: Array) -> str:
+        self.arrays[f"constant:{len(self.arrays)}"] = array
+        return str(len(self.arrays) - 1)
+
+    def _graph(self, one: Mapping[str, Any], path: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What ``one`` tells of a graph, with the graph and its outputs over inputs; only what is known is kept."""
+        graph = parse_graph(bytes(self.section(one["section"])).decode())
+        verify(graph)
+        given = [(kind, what) for kind, what in one["inputs"]]
+        found: dict[str, Any] = {"section": one["section"], "inputs": given, "frozen": one["frozen"], "graph": graph}
+        if not path.get("sizes"):
+            return {**found, "aliases": self._aliases(graph, path, given)}
+        # What a graph for several sizes works on has its own room, whatever a call or the file says of sizes.
+        opened = [i.value.shape for i in graph.inputs if i.role != "constant"]
+        room = {str(slot): shape for slot, ((kind, _), shape) in enumerate(zip(given, opened, strict=True))
+                if kind == "argument"}  # fmt: skip
+        outputs = [[*o.value.shape] for o in graph.outputs]
+        aliases = self._aliases(graph, path, given, len(one["box"]))
+        return {**found, "box": one["box"], "blocks": one["blocks"], "room": room, "outputs": outputs,
+                "aliases": aliases}  # fmt: skip
+
     def _aliases(
-        self, graph: Graph, path: Mapping[str, Any], given: Sequence[tuple[str, Any]], arrays: Mapping[str, Array]
+        self, graph: Graph, path: Mapping[str, Any], given: Sequence[tuple[str, Any]], before: int = 0
     ) -> dict[int, int]:
-        """Outputs over inputs, as the header says; ProgramError unless all it says goes with the graph."""
+        """Outputs over inputs, as the header says; ProgramError unless all it says goes with the graph.
+
+        ``before`` is the number of sizes that are inputs before those of the path. Numbers that follow from open sizes
+        are not compared.
+        """
         inputs = [i.value.type for i in graph.inputs if i.role != "constant"]
         kinds = [(o.value.dtype.numpy, o.value.shape) for o in graph.outputs]
-        told = [(tensors.dtype_of(dtype), tuple(shape)) for dtype, shape, *_ in path["outputs"]]
-        wanted = [self._kind(kind, what, path, arrays) for kind, what in given]
+        told = [(tensors.dtype_of(dtype), _shape(shape)) for dtype, shape, *_ in path["outputs"]]
+        wanted = [self._kind(kind, what, path) for kind, what in given]
         # Each is a way for a damaged or hostile file to write where nobody expects
         # it, so all of it is checked before a program is linked.
-        if told != kinds or [(t.dtype.numpy, t.shape) for t in inputs] != wanted:
+        if not _same_kinds(told, kinds) or not _same_kinds(wanted, [(t.dtype.numpy, t.shape) for t in inputs]):
             raise self.error("is damaged: its header and its graphs are about other arrays")
-        found = {k: int(what) for k, (*_, how, what) in enumerate(path["outputs"]) if how == "in_place"}
+        found = {k: int(what) + before for k, (*_, how, what) in enumerate(path["outputs"]) if how == "in_place"}
         written = [given[i] for i in found.values()]
         if any(kinds[k] != wanted[i] for k, i in found.items()) or len({*map(repr, written)}) < len(written):
             raise self.error("is damaged: it writes results over arrays of other kinds")
@@ -133,14 +161,33 @@ class _GraphFile(Container):
             raise self.error("is damaged: it writes what it says it does not")
         return found
 
-    def _kind(self, kind: str, what: Any, path: Mapping[str, Any], arrays: Mapping[str, Array]) -> Any:
+    def _kind(self, kind: str, what: Any, path: Mapping[str, Any]) -> Any:
         if kind == "argument":
             dtype, shape = path["arguments"][what]
-            return tensors.dtype_of(dtype), tuple(shape)
+            return tensors.dtype_of(dtype), _shape(shape)
         if kind == "number":
             return np.dtype(np.float64), ()
-        array = arrays[f"{kind}:{what}"]
+        if kind in ("size", "block") and path.get("sizes"):
+            return np.dtype(np.int64), ()
+        array = self.arrays[f"{kind}:{what}"]
         return array.dtype, array.shape
+
+
+FAULTS = (
+    ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, RuntimeError, TypeError, ValueError,
+)  # fmt: skip
+"""What reading something damaged may raise."""
+
+
+def _shape(told: Sequence[Any]) -> tuple[int, ...] | None:
+    """A shape; None of one with numbers that follow from open sizes."""
+    return tuple(told) if all(type(n) is int for n in told) else None
+
+
+def _same_kinds(told: Sequence[Any], there: Sequence[Any]) -> bool:
+    return len(told) == len(there) and all(
+        dtype == other and shape in (None, own) for (dtype, shape), (other, own) in zip(told, there, strict=True)
+    )
 
 
 def _arrays(value: object) -> Any:

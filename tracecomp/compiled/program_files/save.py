@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import chain, count
 from typing import Any
@@ -16,24 +16,32 @@ from tracecomp.codegen.calls import array_call, program_call
 from tracecomp.codegen.kernels.program import ENTRY
 from tracecomp.codegen.text.assembler import module_text
 from tracecomp.codegen.threads import sync
+from tracecomp.compiled.dynamic_shapes import grown_outputs
 from tracecomp.compiled.inputs import aliases_of, frozen_inputs
 from tracecomp.compiled.program_files.container import write
 from tracecomp.compiled.program_files.levels import Level
+from tracecomp.compiled.program_files.open_sizes import LeftOpen, covering, terms, told_number
 from tracecomp.eager.tensor import Tensor
 from tracecomp.eager.tensor_base import View
-from tracecomp.ir.graph import Graph
+from tracecomp.ir.graph import Graph, Input, Value
 from tracecomp.ir.printer import print_graph
 from tracecomp.passes import Built, build
 from tracecomp.passes.cost.machine import on
 from tracecomp.passes.graph.host_segments import has_external
 from tracecomp.record.binding import Binding
+from tracecomp.record.dynamic_shapes.generalize import size_inputs
+from tracecomp.record.dynamic_shapes.instantiate import Instantiated
+from tracecomp.record.dynamic_shapes.padding import NotSized
 from tracecomp.record.pytree import LEAF, Leaves
 from tracecomp.record.recording import Recording
 from tracecomp.record.results import Followed, Found, Given, Held, Made, Passed, Plain, Result, Seen, bottoms
+from tracecomp.record.size_forms import Form
+from tracecomp.record.symbolic.sym_int import without
 from tracecomp.runtime import object_cache
 from tracecomp.runtime.image import Image
 from tracecomp.runtime.linker import Linked, link
 from tracecomp_runtime import tensors
+from tracecomp_runtime.path import VIEWS
 
 Array = np.ndarray[Any, Any]
 Json = Any
@@ -41,11 +49,15 @@ Json = Any
 
 @dataclass(frozen=True)
 class Case:
-    """A recording to save, and the arguments (leaves and how they are nested) that it was made for."""
+    """A recording to save, and the arguments (leaves and how they are nested) that it was made for.
+
+    With ``left_open`` it serves other sizes, too.
+    """
 
     recording: Recording
     structure: Any
     leaves: Leaves
+    left_open: LeftOpen | None = None
 
 
 def save_code(path: str | os.PathLike[str], name: str, cases: Sequence[Case], levels: Mapping[str, Level]) -> str:
@@ -54,28 +66,55 @@ def save_code(path: str | os.PathLike[str], name: str, cases: Sequence[Case], le
     CaptureError for what only a Python process can do: tensors in other places, effects, routines of the host.
     """
     file = _File(name)
-    found = [_Path(file, case.recording, case.leaves) for case in cases]
+    found = [_Path(file, case) for case in cases]
     header, sections = file.header("code", found, cases), {}
     for level, how in levels.items():
         header["levels"][level] = []
         for k, p in enumerate(found):
-            code, section = code_of(p.recording.graph, p.aliases, frozen_inputs(p.recording), how), f"code/{level}/{k}"
-            sections[section] = code.linked.contents
-            inputs = code.inputs(p.inputs, file.constant)
-            header["levels"][level].append({"section": section, "inputs": inputs, **code.described()})
+            pieces = []
+            for j, piece in enumerate(p.pieces):
+                code, section = code_of(piece.graph, piece.aliases, piece.frozen, how), f"code/{level}/{k}/{j}"
+                sections[section] = code.linked.contents
+                inputs = code.inputs(piece.inputs, file.constant)
+                pieces.append({"section": section, "inputs": inputs, **piece.described(), **code.described()})
+            header["levels"][level].append(pieces if p.left_open else pieces[0])
     return write(path, header, {**sections, "tensors": tensors.to_bytes(file.arrays)})
 
 
 def save_graph(path: str | os.PathLike[str], name: str, cases: Sequence[Case]) -> str:
     """Write the recordings of one function as text, which is compiled where it is loaded; returns the file's digest."""
     file = _File(name)
-    found = [_Path(file, case.recording, case.leaves) for case in cases]
+    found = [_Path(file, case) for case in cases]
     header, sections = file.header("graph", found, cases), {}
     for k, p in enumerate(found):
-        sections[f"graph/{k}"] = print_graph(p.recording.graph).encode()
-        inputs, frozen = [*p.inputs], sorted(frozen_inputs(p.recording))
-        header["graphs"].append({"section": f"graph/{k}", "inputs": inputs, "frozen": frozen})
+        pieces = []
+        for j, piece in enumerate(p.pieces):
+            section = f"graph/{k}/{j}"
+            sections[section] = print_graph(piece.graph).encode()
+            told = {"section": section, "inputs": piece.inputs, "frozen": sorted(piece.frozen)}
+            pieces.append({**told, **piece.described()})
+        header["graphs"].append(pieces if p.left_open else pieces[0])
     return write(path, header, {**sections, "tensors": tensors.to_bytes(file.arrays)})
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """A graph to save: that of a path, or of a path and a box of its sizes."""
+
+    graph: Graph
+    aliases: Mapping[int, int]
+    frozen: Set[int]
+    inputs: Sequence[tuple[str, Any]]
+    made: Instantiated | None = None
+
+    def described(self) -> dict[str, Json]:
+        """Which sizes it serves, and what its outputs have room for."""
+        if self.made is None:
+            return {}
+        return {
+            "box": self.made.box, "blocks": [(terms(form), target) for form, target in self.made.blocks],
+            "outputs": [[*o.value.shape] for o in self.graph.outputs],
+        }  # fmt: skip
 
 
 @dataclass
@@ -170,22 +209,46 @@ class _File:
 class _Path:
     """One recording, described for the loader."""
 
-    def __init__(self, file: _File, recording: Recording, leaves: Leaves) -> None:
+    def __init__(self, file: _File, case: Case) -> None:
         self.file = file
-        self.recording = recording
-        self.leaves = leaves
-        self.places = [k for k, x in enumerate(leaves) if isinstance(x, Tensor | np.ndarray)]
+        self.recording = recording = case.recording
+        self.left_open = case.left_open
+        self.leaves: Sequence[object] = case.leaves
+        self.places = [k for k, x in enumerate(case.leaves) if isinstance(x, Tensor | np.ndarray)]
         self._argument = {leaf: k for k, leaf in enumerate(self.places)}
+        self._sizes = recording.sizes if case.left_open else None
+        self._size_of = size_inputs(recording, recording.graph, self._sizes) if self._sizes else {}
         self.copies: list[tuple[int, str]] = []
         self.overwrites: list[int] = []
         self.new_gradients: list[tuple[str, int]] = []
-        names = [i.name for i in recording.graph.inputs if i.role != "constant"]
-        self.inputs = [self._input(name, b) for name, b in zip(names, recording.inputs, strict=True)]
+        given = [i for i in recording.graph.inputs if i.role != "constant"]
+        self.inputs = [self._input(i, b) for i, b in zip(given, recording.inputs, strict=True)]
         self.outputs: list[list[Json]] = [
-            [_dtype(o.value.dtype.numpy), [*o.value.shape], "new", None] for o in recording.graph.outputs
+            [_dtype(o.value.dtype.numpy), self._shape(o.value), "new", None] for o in recording.graph.outputs
         ]
         self._updates()
         self._gradients()
+        self.pieces = [*self._pieces()]
+
+    def _shape(self, value: Value) -> Json:
+        shape = self._sizes.shapes.get(value, value.shape) if self._sizes else value.shape
+        return told_number(tuple(shape))
+
+    def _pieces(self) -> Iterator[_Piece]:
+        frozen, recording = frozen_inputs(self.recording), self.recording
+        if self.left_open is None or self._sizes is None:
+            yield _Piece(recording.graph, self.aliases, frozen, self.inputs)
+            return
+        try:
+            found = covering(recording.graph, self._sizes, self.left_open.box(self._sizes))
+        except NotSized as reason:
+            raise self.refusal(f"cannot be compiled for every size: {reason}") from None
+        for made in found:
+            before = len(made.box)
+            inputs = [("size", k) for k in range(before)] + self.inputs
+            inputs += [("block", k) for k in range(len(made.blocks))]
+            aliases = {out: i + before for out, i in self.aliases.items()}
+            yield _Piece(made.graph, aliases, frozenset(i + before for i in frozen), inputs, made)
 
     def described(self) -> Json:
         """Everything but the code."""
@@ -195,7 +258,8 @@ class _Path:
         if has_external(recording.graph):
             raise self.refusal("calls routines of the host (LAPACK)")
         return {
-            "arguments": [_kind(self.leaves[k]) for k in self.places], "places": self.places,
+            "arguments": [self._kind(k) for k in self.places], "places": self.places,
+            "sizes": self.left_open.described(self._sizes, self._argument) if self.left_open and self._sizes else None,
             "plain": [(k, _plain(self, x)) for k, x in enumerate(self.leaves) if k not in self._argument],
             "flat": self.places == [*range(len(self.leaves))], "outputs": self.outputs, "copies": self.copies,
             "overwrites": self.overwrites, "new_gradients": self.new_gradients,
@@ -208,7 +272,19 @@ class _Path:
         """Why the program cannot be saved."""
         return CaptureError(f"{self.file.name} cannot be saved as machine code: it {text}")
 
-    def _input(self, name: str, binding: Binding) -> tuple[str, Any]:
+    def _kind(self, leaf: int) -> Json:
+        """The dtype and shape of an argument."""
+        dtype, shape = _kind(self.leaves[leaf])
+        for number, same in enumerate(self._sizes.sources if self._sizes else ()):
+            for holder, axis in same:
+                if holder == ("argument", leaf):
+                    shape[axis] = terms(Form.of_size(number))
+        return [dtype, shape]
+
+    def _input(self, given: Input, binding: Binding) -> tuple[str, Any]:
+        name = given.name
+        if binding.kind == "size" and given.value in self._size_of:
+            return "size", self._size_of[given.value]
         if binding.kind == "argument":
             return "argument", self._argument[binding.ref]
         if binding.kind == "state":
@@ -226,14 +302,15 @@ class _Path:
         return name
 
     def _updates(self) -> None:
-        in_place = self.aliases = aliases_of(self.recording)
+        grown = grown_outputs(self.recording.graph, self._sizes) if self._sizes else ()
+        in_place = self.aliases = {k: i for k, i in aliases_of(self.recording).items() if k not in grown}
         for target, number in self.recording.updates:
             if number in in_place:
                 self.outputs[number][2:] = ["in_place", in_place[number]]
             if target.kind == "argument":
                 self.overwrites.append(self._argument[target.ref])
                 if number not in in_place:
-                    raise self.refusal("overwrites an argument and has several paths")
+                    raise self.refusal("overwrites an argument and has several paths or open sizes")
             elif target.kind == "state":
                 name = self.file.tensor(target.ref, self.recording.graph.outputs[number].name)
                 self.file.written.add(name)
@@ -281,13 +358,22 @@ class _Path:
             t = self.leaves[self.places[what]] if kind == "argument" else base.source.ref
             looked = probe = np.empty(t.shape if isinstance(t, np.ndarray) else t._data.shape, _array(t).dtype)
         for op, attrs in steps:
-            looked = op.impl(looked, **attrs)
+            looked = op.impl(looked, **{k: without(v) for k, v in attrs.items()})
         if steps:
             if looked.dtype != probe.dtype or not np.may_share_memory(looked, probe):
                 raise self.refusal("returns a view of another dtype")
+            if self._sizes is not None:
+                return [*spec[:3], self._steps(steps)]
             start = (looked.ctypes.data - probe.ctypes.data) // probe.itemsize if looked.size else 0
             spec[2:] = [None, [looked.shape, looked.strides, start]]
         return spec
+
+    def _steps(self, steps: Sequence[View]) -> Json:
+        """How a result of open sizes looks at its array."""
+        unknown = [op.name for op, _ in steps if op.name not in VIEWS]
+        if unknown:
+            raise self.refusal(f"returns a view by {unknown[0]} of open sizes")
+        return [(op.name, {key: told_number(value) for key, value in attrs.items()}) for op, attrs in steps]
 
     def _given(self, r: Given) -> tuple[str, Any]:
         if r.source.kind == "argument":

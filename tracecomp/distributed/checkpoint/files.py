@@ -265,6 +265,7 @@ def _filled(value: Any, at: Key, values: _Values) -> Any:
             value.copy_(own(values[at] if sharding is None else values.rows(at, sharding.start, sharding.stop)))
         return value
     if isinstance(value, dict):
+        # An empty one says nothing of what it wants: it gets all that the checkpoint has there.
         if not value:
             return values.below(at) if any(key[: len(at)] == at for key in values.places) else value
         return {key: _filled(inner, (*at, key), values) for key, inner in value.items()}

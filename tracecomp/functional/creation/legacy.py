@@ -9,11 +9,12 @@ import numpy as np
 from tracecomp.eager.size import Size
 from tracecomp.eager.tensor import Tensor, wrap
 from tracecomp.functional.creation.creation import array_of, constant
+from tracecomp.functional.default_dtype import default_dtype
 from tracecomp.functional.dims import new_shape
 from tracecomp.functional.promotion import cast
 from tracecomp.functional.publish import publish
 from tracecomp.ir import types
-from tracecomp.ir.types import DType, float32
+from tracecomp.ir.types import DType
 
 
 def legacy_tensor(dtype: DType, args: tuple[object, ...]) -> Tensor:
@@ -31,7 +32,7 @@ def legacy_tensor(dtype: DType, args: tuple[object, ...]) -> Tensor:
 
 
 def _new(cls: type[Tensor], *args: Any, **kwargs: Any) -> Tensor:
-    made = legacy_tensor(float32, args)
+    made = legacy_tensor(default_dtype(), args)
     made.__class__ = cls
     return made
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeGuard
+
+import numpy as np
 
 from tracecomp.eager.overrides import overrides
 from tracecomp.eager.tensor import Tensor, create
@@ -27,7 +29,7 @@ from tracecomp.functional.promotion import (
     with_zero_gradient,
 )
 from tracecomp.functional.publish import function, in_place, publish
-from tracecomp.ir.types import bool_, complex128, float64
+from tracecomp.ir.types import DType, bool_, complex128, compute_dtype, float32, float64
 
 
 def two(name: str, a: Operand, b: Operand, numbers: bool = False) -> tuple[Operand, Operand]:
@@ -48,16 +50,31 @@ def _scaled(name: str, other: Operand, alpha: Any, *operands: Operand) -> Operan
         raise RuntimeError("Boolean alpha only supported for Boolean results.")
     if not isinstance(other, Tensor):
         return other * factor
-    return prim.mul(cast(other, dtype), bring(factor, dtype))
+    return prim.mul(wide(cast(other, dtype)), in_half(bring(factor, dtype), dtype))
+
+
+def _with_alpha(name: str, a: Operand, b: Operand, alpha: Any) -> Tensor:
+    """``a + alpha * b`` or ``a - alpha * b``; half types round ``alpha``, and then the result alone, as in PyTorch."""
+    dtype, scaled, by = result_dtype(a, b), _scaled(name, b, alpha, a, b), getattr(prim, name)
+    if isinstance(scaled, Tensor) and scaled.dtype is not dtype:
+        found: Tensor = cast(by(in_half(bring(a, dtype), dtype), scaled), dtype)
+        return found
+    result: Tensor = by(*common(a, scaled))
+    return result
+
+
+def in_half(x: Operand, dtype: DType) -> Operand:
+    """``x`` rounded to ``dtype`` and in the type that is computed in: they differ for half types."""
+    if compute_dtype(dtype) is dtype:
+        return x
+    return wide(x) if isinstance(x, Tensor) else float(np.asarray(x, dtype.numpy))
 
 
 @function(takes=ALL, inplace=True, primitive="add")
 def add(input: Operand, other: Operand, *, alpha: Number = 1) -> Tensor:
     """``input + alpha * other``, broadcast."""
     a, b = two("add", input, other, numbers=True)
-    if alpha != 1:
-        b = _scaled("add", b, alpha, a, b)
-    return prim.add(*common(a, b))
+    return prim.add(*common(a, b)) if alpha == 1 else _with_alpha("add", a, b, alpha)
 
 
 @function("subtract", takes=ALL, inplace=True, primitive="sub")
@@ -69,9 +86,7 @@ def sub(input: Operand, other: Operand, *, alpha: Number = 1) -> Tensor:
             "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a mask, "
             "use the `~` or `logical_not()` operator instead; for two masks use `^` or `logical_xor()`."
         )
-    if alpha != 1:
-        b = _scaled("sub", b, alpha, a, b)
-    return prim.sub(*common(a, b))
+    return prim.sub(*common(a, b)) if alpha == 1 else _with_alpha("sub", a, b, alpha)
 
 
 @function(takes=ALL)
@@ -87,7 +102,22 @@ def _is_bool(x: Operand) -> bool:
 @function("multiply", takes=ALL, inplace=True, primitive="mul")
 def mul(input: Operand, other: Operand) -> Tensor:
     """``input * other``, broadcast."""
-    return prim.mul(*common(*two("mul", input, other, numbers=True)))
+    a, b = two("mul", input, other, numbers=True)
+    if not isinstance(a, Tensor) and _is_number_to_half(b, a):
+        a, b = b, a
+    if _is_number_to_half(a, b):
+        return rounded(prim.mul(wide(a), bring(b, float32)), a)
+    return prim.mul(*common(a, b))
+
+
+def _is_number_to_half(a: Operand, b: Operand) -> TypeGuard[Any]:
+    """Whether ``b`` is a number beside ``a`` of a half type, which products and quotients do not round to that type.
+
+    PyTorch takes it in float32 there, and nowhere else: sums round it first.
+    """
+    if not isinstance(a, Tensor) or compute_dtype(a.dtype) is a.dtype or result_dtype(a, b) is not a.dtype:
+        return False
+    return not isinstance(b, Tensor) or (b.ndim == 0 and b.dtype is not a.dtype)
 
 
 @function("divide", takes=ALL, inplace=True, primitive="div")
@@ -95,6 +125,10 @@ def div(input: Operand, other: Operand, *, rounding_mode: str | None = None) -> 
     """True division; with ``rounding_mode`` ``"trunc"`` or ``"floor"`` in the promoted dtype."""
     a, b = two("div", input, other, numbers=True)
     if rounding_mode is None:
+        if _is_number_to_half(a, b):
+            return rounded(prim.div(wide(a), bring(b, float32)), a)
+        if not isinstance(a, Tensor) and _is_number_to_half(b, a):
+            return mul(prim.div(1.0, b), a)  # rounded twice, as in PyTorch
         return prim.div(*common_float(a, b))
     if rounding_mode == "floor":
         return with_zero_gradient(floor_divide(a, b), a, b)
@@ -257,7 +291,7 @@ def _fitting(name: str, value: Number, kind: str) -> Number:
     return value
 
 
-@function(takes=FLOATS, inplace=True, composite=True)
+@function(takes=FLOATS + COMPLEX, inplace=True, composite=True)
 def lerp(input: Tensor, end: Tensor, weight: Tensor | Number) -> Tensor:
     """``input + weight * (end - input)``, accurate at both ends."""
     if input.dtype is not end.dtype:
@@ -268,7 +302,7 @@ def lerp(input: Tensor, end: Tensor, weight: Tensor | Number) -> Tensor:
         if w.dtype is not input.dtype and w.ndim:
             raise RuntimeError(f"expected dtype {input.dtype} for `weight` but got dtype {w.dtype}")
         w = wide(cast(w, input.dtype))
-        near = prim.lt(prim.abs(w), 0.5)
+        near = prim.lt(w.abs(), 0.5)
         first, second = prim.mul(w, difference), prim.mul(difference, prim.sub(1.0, w))
         return rounded(prim.where(near, prim.add(x, first), prim.sub(y, second)), input)
     if abs(w) < 0.5:

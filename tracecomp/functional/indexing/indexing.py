@@ -7,9 +7,10 @@ tensors for some dimensions of that view, with masks already turned into positio
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from types import EllipsisType
-from typing import Any, Literal, TypeAlias, overload
+from typing import Any, Literal, TypeAlias, TypeGuard, overload
 
 import numpy as np
 
@@ -25,6 +26,8 @@ from tracecomp.functional.shape.shaping import row_major, to_shape
 from tracecomp.ir.types import bool_, broadcast_shapes, int64, type_word, uint8
 
 Advanced = list[tuple[int, Tensor]]
+_LONG = 32
+"""The length from which on a list is positions, whatever is in it."""
 OneIndex: TypeAlias = Tensor | int | slice | EllipsisType | np.ndarray[Any, Any] | Sequence[Any] | None
 Index: TypeAlias = OneIndex | tuple[OneIndex, ...]
 
@@ -97,9 +100,27 @@ def _consumed(item: object) -> int:
     return 1
 
 
+def _is_tuple(key: object) -> TypeGuard[Sequence[Any]]:
+    """Whether the parts of ``key`` index a dimension each, as those of short lists of other things than numbers do."""
+    if isinstance(key, tuple):
+        return True
+    if not isinstance(key, list) or len(key) >= _LONG or not any(_indexes_alone(part) for part in key):
+        return False
+    warnings.warn(
+        "Using a non-tuple sequence for multidimensional indexing is deprecated: it is taken as x[tuple(seq)]; write "
+        "that, or x[torch.tensor(seq)] for positions of the first dimension",
+        UserWarning, stacklevel=2,
+    )  # fmt: skip
+    return True
+
+
+def _indexes_alone(part: object) -> bool:
+    return part is None or part is Ellipsis or isinstance(part, slice | Tensor | Sequence | np.ndarray)
+
+
 def _entries(key: object, ndim: int) -> list[Any]:
     """The index as one entry per dimension (None and masks aside): Ellipsis is spelled out."""
-    items = list(key) if isinstance(key, tuple) else [key]
+    items = list(key) if _is_tuple(key) else [key]
     items = [x if _is_basic(x) else _index_tensor(x) for x in items]
     items = [bool(x) if isinstance(x, Tensor) and x.dtype is bool_ and not x.ndim else x for x in items]
     used = sum(map(_consumed, items))

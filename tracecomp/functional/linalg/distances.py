@@ -8,7 +8,7 @@ from tracecomp.eager.tensor import Tensor
 from tracecomp.functional.dtype_support import FLOATS
 from tracecomp.functional.linalg.matmul import matmul
 from tracecomp.functional.primitives import prim
-from tracecomp.functional.promotion import cast, common, with_zero_gradient
+from tracecomp.functional.promotion import cast, common, rounded, wide, with_zero_gradient
 from tracecomp.functional.publish import function
 from tracecomp.functional.reductions.reduction import safe_sqrt
 from tracecomp.functional.shape.shaping import matrix_transpose, to_shape
@@ -54,7 +54,11 @@ def _euclidean(x1: Tensor, x2: Tensor) -> Tensor:
 
 
 def _norm(difference: Tensor, p: float) -> Tensor:
-    """The p-norm over the last dimension; its gradient at zero is zero."""
+    """The p-norm over the last dimension, of half types in float32; its gradient at zero is zero."""
+    return rounded(_wide_norm(wide(difference), p), difference)
+
+
+def _wide_norm(difference: Tensor, p: float) -> Tensor:
     size = prim.abs(difference)
     axes = (difference.ndim - 1,)
     if p == 0:

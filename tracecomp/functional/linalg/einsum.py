@@ -116,7 +116,13 @@ def _sum_out(x: Tensor, term: str, needed: str) -> tuple[Tensor, str]:
     return (prim.sum(x, axes=axes), "".join(c for c in term if c in needed)) if axes else (x, term)
 
 
-@function(to="torch", takes=ALL, composite=True)
+def _one_by_one(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Operands that were given as one sequence."""
+    listed_ones = len(args) == 2 and isinstance(args[0], str) and isinstance(args[1], list | tuple)
+    return (args[0], *args[1]) if listed_ones else args
+
+
+@function(to="torch", takes=ALL, composite=True, prepare=_one_by_one)
 def einsum(*args: str | Tensor | Sequence[Tensor] | Sequence[int]) -> Tensor:
     """Sums of products by Einstein's convention: ``einsum("bij,bjk->bik", x, y)`` or with lists of labels."""
     if not args:

@@ -126,6 +126,9 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
         return dot(input, other)
     if pair == (2, 1):
         return mv(input, other)
+    if pair == (1, 2) and input.shape[0] == other.shape[0] and input.dtype is other.dtype:
+        # A row, whose products are summed as those of several rows are.
+        return to_shape(mm(to_shape(input, (1, input.shape[0])), other), other.shape[1:])
     return _batched(input, other)
 
 

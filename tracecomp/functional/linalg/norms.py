@@ -10,7 +10,7 @@ from tracecomp.functional.dims import Dim, Shape, keep_dims, reduce_axes, wrap_d
 from tracecomp.functional.dtype_support import ALL, COMPLEX, FLOATS
 from tracecomp.functional.linalg.factors import singular_values
 from tracecomp.functional.primitives import prim
-from tracecomp.functional.promotion import cast, common, not_implemented, with_zero_gradient
+from tracecomp.functional.promotion import cast, common, not_implemented, rounded, wide, with_zero_gradient
 from tracecomp.functional.publish import function
 from tracecomp.functional.reductions.reduction import any_zero, reduced, safe_sqrt
 from tracecomp.functional.shape.shaping import cut_range, movedim, to_shape
@@ -18,7 +18,14 @@ from tracecomp.ir.types import DType, broadcast_shapes, type_word
 
 
 def power_norm(x: Tensor, p: float, axes: Shape, keepdim: bool) -> Tensor:
-    """(sum |x|^p)^(1/p) with its limits at 0 and infinity; the gradient at zero is zero."""
+    """(sum |x|^p)^(1/p) with its limits at 0 and infinity; the gradient at zero is zero.
+
+    Of half types it is computed in float32: squares of 300 are no number of float16.
+    """
+    return rounded(_power_norm(wide(x), p, axes, keepdim), x)
+
+
+def _power_norm(x: Tensor, p: float, axes: Shape, keepdim: bool) -> Tensor:
     if p == 2:
         return safe_sqrt(reduced(prim.sum, prim.mul(x, x), axes, keepdim))
     size = prim.abs(x)

@@ -79,7 +79,7 @@ def mean(input: Tensor, dim: Dim = None, keepdim: bool = False, *, dtype: DType 
     """Mean over ``dim``; RuntimeError for integers without a floating ``dtype``."""
     x = _need_float("mean", input, dtype)
     axes = reduce_axes(dim, x.ndim)
-    return prim.div(reduced(prim.sum, x, axes, keepdim), count_of(x, axes))
+    return rounded(prim.div(reduced(prim.sum, wide(x), axes, keepdim), count_of(x, axes)), x)
 
 
 @function(composite=True)
@@ -278,14 +278,15 @@ def safe_sqrt(x: Tensor) -> Tensor:
 
 
 def _moments(input: Tensor, dim: Dim, correction: Number, keepdim: bool, name: str) -> tuple[Tensor, Tensor]:
-    """Variance and mean."""
+    """Variance and mean, of half types in float32."""
     if not input.dtype.is_floating_point:
         raise RuntimeError(f"{name} only support floating point and complex dtypes")
     axes = reduce_axes(dim, input.ndim)
     count = count_of(input, axes)
     kept = keep_dims(input.shape, axes)
-    center = to_shape(prim.div(prim.sum(input, axes=axes), count), kept)
-    deviation = prim.sub(input, center)
+    x = wide(input)
+    center = to_shape(prim.div(prim.sum(x, axes=axes), count), kept)
+    deviation = prim.sub(x, center)
     total = reduced(prim.sum, prim.mul(deviation, deviation), axes, keepdim)
     average = center if keepdim else to_shape(center, tuple(total.shape))
     return prim.div(total, builtins.max(count - correction, 0)), average
@@ -307,8 +308,8 @@ def _publish_moments(name: str, root: bool, with_mean: bool) -> None:
     ) -> Any:  # fmt: skip
         axes, n = _correction(dim, unbiased, correction, name)
         spread, average = _moments(input, axes, n, keepdim, name)
-        spread = safe_sqrt(spread) if root else spread
-        return (spread, average) if with_mean else spread
+        spread = rounded(safe_sqrt(spread) if root else spread, input)
+        return (spread, rounded(average, input)) if with_mean else spread
 
     run.__name__ = name
     run.__annotations__["return"] = "tuple[Tensor, Tensor]" if with_mean else "Tensor"

@@ -18,7 +18,9 @@ from tracecomp.functional.promotion import (
     common,
     common_float,
     not_implemented,
+    rounded,
     scalar,
+    wide,
 )
 from tracecomp.functional.publish import function
 from tracecomp.functional.special.series import polynomial
@@ -42,12 +44,14 @@ def _log_add(input: Tensor, other: Tensor, power: Any, log1p: Any, scale: float,
     a, b = common(*two(name, input, other))
     if not a.dtype.is_floating_point:
         raise not_implemented(f"{name}_cpu", a.dtype)
+    like, a, b = a, wide(a), wide(b)
     greater = prim.ge(a, b)
     top = prim.where(greater, a, b)
     same = prim.bitwise_and(prim.eq(a, b), prim.eq(prim.abs(a), math.inf))
     gap = prim.where(same, 0.0, prim.where(greater, prim.sub(a, b), prim.sub(b, a)))
     tail = log1p(power(prim.neg(gap)))
-    return prim.where(same, a, prim.add(top, tail if scale == 1.0 else prim.mul(tail, scale)))
+    found = prim.where(same, a, prim.add(top, tail if scale == 1.0 else prim.mul(tail, scale)))
+    return rounded(found, like)
 
 
 def _zero_times(x: Tensor, y: Any, log: Any, safe: float) -> Tensor:

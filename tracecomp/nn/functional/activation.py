@@ -216,7 +216,8 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """``x`` moved towards 0 by ``lambd``; RuntimeError if ``lambd`` is negative."""
     if lambd < 0:
         raise RuntimeError(f"lambda must be greater or equal to 0, but found to be {lambd}.")
-    return T.where(input > lambd, input - lambd, T.where(input < -lambd, input + lambd, input * 0.0))
+    x = wide(input)
+    return rounded(T.where(x > lambd, x - lambd, T.where(x < -lambd, x + lambd, x * 0.0)), input)
 
 
 @function(to="nn.functional torch", takes=FLOATS)

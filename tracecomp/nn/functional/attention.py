@@ -8,6 +8,7 @@ from typing import Any
 from tracecomp.eager.modes import scope
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
+from tracecomp.functional.promotion import rounded, wide
 from tracecomp.functional.publish import function
 from tracecomp.ir.types import bool_
 from tracecomp.nn.functional.linear import dropout, linear
@@ -31,15 +32,21 @@ def scaled_dot_product_attention(
                 "scaled_dot_product_attention: Expected query, key, and value to all be at least 2 dimensional, "
                 f"but got shapes {list(query.shape)}, {list(key.shape)}, {list(value.shape)}"
             )
+    if not query.dtype is key.dtype is value.dtype:
+        raise RuntimeError(
+            f"Expected query, key, and value to have the same dtype, but got query.dtype: {query.dtype} key.dtype: "
+            f"{key.dtype} and value.dtype: {value.dtype} instead."
+        )
     with scope("attention"):
         if enable_gqa:
             key = key.repeat_interleave(query.shape[-3] // key.shape[-3], -3)
             value = value.repeat_interleave(query.shape[-3] // value.shape[-3], -3)
-        scores = (query * _scale(query, scale)) @ key.transpose(-2, -1)
+        # Scores of half types stay in float32 until they are weights, as in PyTorch: float16 has none above 65504.
+        scores = (wide(query) * _scale(query, scale)) @ wide(key).transpose(-2, -1)
         if is_causal:
             lengths = query.shape[-2], key.shape[-2]
             attn_mask = T.arange(lengths[0]).unsqueeze(1) >= T.arange(lengths[1])
-        weights = _masked_softmax(scores, attn_mask)
+        weights = rounded(_masked_softmax(scores, attn_mask), query)
         return dropout(weights, dropout_p, training=True) @ value if dropout_p else weights @ value
 
 

@@ -11,6 +11,7 @@ from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.functional.dtype_support import FLOATS
 from tracecomp.functional.elementwise.pointwise import magnitude
+from tracecomp.functional.promotion import rounded, wide
 from tracecomp.functional.publish import function
 from tracecomp.ir.types import type_word
 from tracecomp.nn.functional.activation import logsigmoid
@@ -106,8 +107,8 @@ def smooth_l1_loss(
         return l1_loss(input, target, reduction=reduction)
     with scope("smooth_l1_loss"):
         input, target = _same_size("smooth_l1_loss", input, target)
-        d = magnitude(input - target)
-        return _reduced(T.where(d < beta, d * d * 0.5 / beta, d - 0.5 * beta), reduction)
+        d = magnitude(wide(input) - wide(target))
+        return _reduced(rounded(T.where(d < beta, d * d * 0.5 / beta, d - 0.5 * beta), input), reduction)
 
 
 @function(to="nn.functional", takes=FLOATS)
@@ -119,8 +120,9 @@ def huber_loss(
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
     with scope("huber_loss"):
         input, target = _same_size("huber_loss", input, target)
-        d = magnitude(input - target)
-        return _weighted(T.where(d < delta, d * d * 0.5, (d - 0.5 * delta) * delta), weight, reduction)
+        d = magnitude(wide(input) - wide(target))
+        found = T.where(d < delta, d * d * 0.5, (d - 0.5 * delta) * delta)
+        return _weighted(rounded(found, input), weight, reduction)
 
 
 def _log(x: Tensor, inside: Tensor, logarithm: Callable[[Tensor], Tensor]) -> Tensor:

@@ -13,7 +13,7 @@ from tracecomp.functional.dims import Sizes
 from tracecomp.functional.dtype_support import FLOATS, NUMBERS
 from tracecomp.functional.linalg.factors import differentiated
 from tracecomp.functional.primitives import prim
-from tracecomp.functional.promotion import not_implemented
+from tracecomp.functional.promotion import not_implemented, rounded, wide
 from tracecomp.functional.publish import function
 from tracecomp.ir.types import DType, bool_, int32
 from tracecomp.nn.functional.conv import batched, ntuple
@@ -220,10 +220,10 @@ def avg_pool(
     x, single = batched(input, n, name)
     with scope(name):
         geometry = _Geometry(name, x.shape[2:], kernel_size, stride, padding, 1, ceil_mode)
-        windows = geometry.windows(x, 0)
+        windows = wide(geometry.windows(x, 0))
         total = prim.sum(windows, axes=tuple(range(2, 2 + n)))
-        count = divisor_override or divisor(geometry.divisors(count_include_pad), x)
-        result = total / count if x.is_floating_point() else T.div(total, count, rounding_mode="trunc")
+        count = divisor_override or divisor(geometry.divisors(count_include_pad), total)
+        result = rounded(total / count, x) if x.is_floating_point() else T.div(total, count, rounding_mode="trunc")
     return result.squeeze(0) if single else result
 
 

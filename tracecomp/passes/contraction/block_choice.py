@@ -105,15 +105,18 @@ class _Blocks:
         self.b_operand = nest.b_operand(tiles.vector)
         # Judged with the epilogue, which threads share as well.
         self.threads = parallel_kind_of_products(nest.work, machine)
-        inner = self._block_vars(tiles) if tiles.k_blocks else []
         whole = nest.plain or nest
         # The rest of the program must not decide what is left out of a padded sum, so the plain nest is asked.
-        padded_out = written_out(whole) if nest.padded else bool(tiles.window)
+        out = tiles.tile is not None and (written_out(whole) if nest.padded else bool(tiles.window))
+        # Terms that are written out are not cut.
+        k_blocks = None if out else tiles.k_blocks
+        inner = self._block_vars(tiles) if k_blocks else []
         self.tiles = replace(
             tiles,
+            k_blocks=k_blocks,
             threads=self.threads,
             block_vars=tuple(inner),
-            written_out=tiles.tile is not None and padded_out,
+            written_out=out,
             unrolled_terms=self.tuning.unrolled_terms,
             written_terms=self.tuning.sliding_updates,
         )

@@ -1,15 +1,15 @@
 """The choice of a register tile: which variable becomes SIMD lanes, how large the tile is, whether to pack, k-blocks.
 
-Made from shapes, strides and a model of the machine; which form a sum takes depends on shapes and strides alone.
+Made from shapes, strides and a model of the machine.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import gcd
 
 from tracecomp.ir.index import Var
-from tracecomp.passes.contraction.dot_products import dot_cost, filled
 from tracecomp.passes.contraction.tile_schedule import TileSchedule
 from tracecomp.passes.cost.machine import Machine
 from tracecomp.passes.cost.reference import (
@@ -17,8 +17,8 @@ from tracecomp.passes.cost.reference import (
     FAR_APART_BYTES,
     FAR_CYCLES,
     FAR_LINES,
-    GATHER_CYCLES,
     NEAR_STORES,
+    NOMINAL_LANES,
     PACKED_CYCLES,
     REFERENCE,
     SHUFFLED_CYCLES,
@@ -30,13 +30,6 @@ from tracecomp.passes.nests.contraction_nest import BilinearNest, Operand, produ
 from tracecomp.passes.schedule.k_blocking import KBlocks, k_blocks_of
 
 
-def sums_in_lanes(nest: BilinearNest) -> bool:
-    """Whether sums in lanes are cheaper than any choice of an output variable as lanes."""
-    # Sizes and strides alone: which of the two orders a sum has is part of
-    # the result (docs/numerics.md, Order of sums, 4).
-    return dot_cost(nest) < min((_lane_cost(nest, v) for v in nest.out), default=float("inf"))
-
-
 def _reuse(nest: BilinearNest, operand: Operand, vector: Var) -> int:
     """How often one lane vector of the operand is used."""
     # Outer loops count, too: a vector that is loaded (or packed) serves all
@@ -44,10 +37,15 @@ def _reuse(nest: BilinearNest, operand: Operand, vector: Var) -> int:
     return product_of(v for v in (*nest.outside, *nest.out) if v != vector and not operand.depends(v))
 
 
-def _lane_cost(nest: BilinearNest, vector: Var, packing: bool = False) -> float:
+def filled(extent: int) -> float:
+    """The share of lanes that so many elements fill."""
+    return extent / (-(-extent // NOMINAL_LANES) * NOMINAL_LANES)
+
+
+def _lane_cost(nest: BilinearNest, vector: Var) -> float:
     """Cycles per vector of multiply-adds, by strides and extents only; an ordering, not a prediction.
 
-    ``packing``: elements that lie apart in memory are packed into vectors, once for many calls if they are frozen.
+    Elements that lie apart in memory are packed into vectors, once for many calls if they are frozen.
     """
     # ``alone``: nothing else moves the operand, so that every element is packed once.
     cost, alone = 1.0, all(map(nest.b_operand(vector).depends, nest.out))
@@ -56,14 +54,13 @@ def _lane_cost(nest: BilinearNest, vector: Var, packing: bool = False) -> float:
             # What a vector costs to load is shared by all multiply-adds that use it.
             reuse = _reuse(nest, operand, vector)
             stride = operand.stride(vector) or 0
-            apart = GATHER_CYCLES if not packing else 1.0 if nest.is_frozen(operand) else PACKED_CYCLES
-            shuffled = packing and alone and 1 < stride <= SHUFFLED_STRIDE
+            apart = 1.0 if nest.is_frozen(operand) else PACKED_CYCLES
+            shuffled = alone and 1 < stride <= SHUFFLED_STRIDE
             cost += (1.0 if stride == 1 else SHUFFLED_CYCLES if shuffled else apart) / reuse
     # A scalar of the other operand is spread over the lanes by the instruction itself; two vectors are two loads.
     if nest.one_sided(vector):
         cost -= 0.5
-    # Judged for packing only, where tiles are chosen. The comparison with sums in lanes leaves it out, on both sides.
-    if packing and _far_apart(nest, nest.a_operand(vector)):
+    if _far_apart(nest, nest.a_operand(vector)):
         cost += FAR_CYCLES
     # Stores come once for all terms, so a long sum hardly feels them.
     if nest.store_stride(vector) != 1:
@@ -85,7 +82,7 @@ def _far_apart(nest: BilinearNest, a_operand: Operand) -> bool:
 
 def _vector(nest: BilinearNest) -> Var:
     # Reversed, as of equal costs the last variable wins: its neighbours are nearer in memory.
-    costs = {v: _lane_cost(nest, v, packing=True) for v in reversed(nest.out)}
+    costs = {v: _lane_cost(nest, v) for v in reversed(nest.out)}
     # What is nearly as cheap counts as equal. Then results that are stored side by side decide.
     cheap = sorted((v for v in costs if costs[v] <= AS_GOOD * min(costs.values())), key=costs.__getitem__)
     near = [v for v in cheap if 0 < abs(nest.store_stride(v) or 0) <= NEAR_STORES]
@@ -247,9 +244,14 @@ def rows_apart(nest: BilinearNest, vector: Var, tile: Var, within: Var) -> int:
 def _packed(nest: BilinearNest, b_operand: Operand, vector: Var, machine: Machine) -> bool:
     """Whether the operand that moves with the lanes is worth copying into a contiguous panel."""
     reuse, frozen = _reuse(nest, b_operand, vector), nest.is_frozen(b_operand)
+    if not (nest.one_sided(vector) and b_operand.depends(vector)) or not nest.reduce:
+        return False
+    # Lanes that lie apart while terms lie together are turned in squares, which is faster than one by one.
+    if abs(b_operand.stride(vector) or 0) > SHUFFLED_STRIDE and _dense(b_operand, nest.reduce):
+        return True
     # A panel pays if each vector is used often enough to make up for being written and
     # read again: four times, or twice if it lasts over many calls.
-    if not (nest.one_sided(vector) and b_operand.depends(vector)) or reuse < (2 if frozen else 4) or not nest.reduce:
+    if reuse < (2 if frozen else 4):
         return False
     # Lanes that lie apart would be gathered for each use, half precision converted for each use.
     if b_operand.stride(vector) != 1 or once_computed(nest, b_operand, machine):
@@ -265,6 +267,11 @@ def _packed(nest: BilinearNest, b_operand: Operand, vector: Var, machine: Machin
     # Memory that no cache holds comes in whole lines only when terms lie together. Or terms share few sets
     # of the cache, so that they push each other out before their neighbours are used.
     return cold(b_operand, machine) or reuse * max(terms / lines_held(row, machine), 2) >= tuning.crowded_reads
+
+
+def _dense(operand: Operand, summed: Sequence[Var]) -> bool:
+    """Whether so many terms as a square has lie together."""
+    return any(abs(operand.stride(v) or 0) == 1 and v.extent >= NOMINAL_LANES for v in summed)
 
 
 def cold(operand: Operand, machine: Machine) -> bool:

@@ -16,34 +16,16 @@ REFERENCE = Machine(
 )
 """The machine for which choices that decide bits are made. Its lanes are a number in a formula: any machine has 64."""
 
-# ---- sums in lanes, or in order with lanes along the result (passes/contraction)
+# ---- which variable of a result is the lanes (passes/contraction)
 
 NOMINAL_LANES = 16
-"""Lanes that a sum is dealt out to where a tile of results shares its vectors: one register of float32."""
+"""Lanes of a vector: one register of float32."""
 
 SHUFFLED_STRIDE = 4
 """Elements up to so far apart are loaded together and shuffled, as one line holds several vectors of them."""
 
-LEAST_LANES = 5
-"""Elements of the innermost summed variable from which on sums in lanes are tried: fewer leave most lanes empty."""
-
-TILED_RESULTS = 8
-"""Results that share vectors, from which on a tile of them keeps the multipliers busy with one vector for each."""
-
-DOT_CYCLES, DOT_SHARED_CYCLES, DOT_TILED_CYCLES = 2.0, 1.4, 0.65
-"""Cycles per vector of multiply-adds of sums in lanes: two loads for each; one; many results for every load."""
-
-DOT_SHUFFLE_CYCLES = 2.0
-"""Cycles more for each operand whose elements lie up to ``SHUFFLED_STRIDE`` apart."""
-
-DOT_TOTAL_CYCLES = 24.0
-"""Cycles of adding up the lanes of one sum, spread over its vectors: four halvings with their latency."""
-
-GATHER_CYCLES = 20.0
-"""Cycles of a vector whose 16 elements are loaded one by one: two loads a cycle, and putting them together."""
-
 PACKED_CYCLES = 8.0
-"""Cycles of such a vector where a packed panel holds it: made once by moving squares of elements."""
+"""Cycles of a vector whose elements lie apart: made once, in a packed panel, by moving squares of elements."""
 
 SHUFFLED_CYCLES = 3.0
 """Cycles of a packed vector whose elements lie up to ``SHUFFLED_STRIDE`` apart."""
@@ -109,8 +91,8 @@ TRANSFORM_COST = 5.5
 TRANSFORM_COST_FAR = 20.0
 """The same for weights that leave the caches once they are transformed."""
 
-READ_COST_FAR = 4.0
-"""Multiply-adds that reading a transformed weight takes the time of, where it lasts and is transformed once."""
+NOMINAL_IMAGES = 8
+"""Images for which a convolution's form is chosen, so that an image's result does not depend on how many there are."""
 
 FAR_WEIGHTS = 3 << 20
 """Transformed weights that leave the caches: 12 MB of float32."""

@@ -95,16 +95,12 @@ class Tuning:
     near_result_bytes: int = 256
     """Bytes between lanes of a result up to which what lies between them is worth storing together."""
 
-    # ---- contractions: k-blocks, sums in lanes
+    # ---- contractions: k-blocks
 
     k_block_terms: int = 512
     """Terms of a k-block at most: its panel of 64 lanes takes 128 KB, and stays in a second cache of 256 KB."""
     k_block_least: int = 64
     """Terms of a k-block at least, as each block loads and stores all totals once."""
-    sliding_lanes: int = 64
-    """Elements of a summed row up to which results that slide over rows are summed together."""
-    sliding_rows: int = 4
-    """Summed rows at a time then: their terms of all results fit the registers."""
 
     # ---- Winograd
 

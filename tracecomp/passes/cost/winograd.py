@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
+from math import gcd, prod
 
 from tracecomp.passes.cost.reference import (
     FAR_WEIGHTS,
     LEAST_SPEED,
     LONGEST_PIECE,
     MOST_PLACES,
-    READ_COST_FAR,
+    NOMINAL_IMAGES,
     TRANSFORM_COST,
     TRANSFORM_COST_FAR,
 )
@@ -42,21 +42,55 @@ class Sizes:
         return -(-self.out // (2 * self.dilation))
 
 
-def speed(channels: int, filters: int, images: int, axes: Sequence[Sizes], frozen: bool = False) -> float:
+@dataclass(frozen=True)
+class Convolution:
+    """The sizes of a convolution, or of the gradient of its weights: ``channels`` and ``filters`` of a group."""
+
+    channels: int
+    filters: int
+    images: int
+    kernel: Sequence[int]
+    out: Sequence[int]
+    stride: Sequence[int]
+    dilation: Sequence[int]
+    gradient: bool
+
+    @property
+    def transformed(self) -> bool:
+        """Whether it is computed by transformed tiles."""
+        axes = self.axes
+        whole = len(axes) == sum(k > 1 for k in self.kernel)
+        return bool(axes) and whole and min(self.channels, self.filters) > 1 and self.speed > 1
+
+    @property
+    def axes(self) -> list[Sizes]:
+        """The axes along which windows overlap."""
+        found = []
+        for k, n, s, d in zip(self.kernel, self.out, self.stride, self.dilation, strict=True):
+            stride, dilation = s // gcd(s, d), d // gcd(s, d)
+            if stride < k and dilation < n:
+                found.append(Sizes(n, k, stride, dilation))
+        return found
+
+    @property
+    def speed(self) -> float:
+        """About how many times as fast transformed tiles are; 1 where they do not pay."""
+        # A window of one place moves over its axis like another batch.
+        images = self.images * prod(n for k, n in zip(self.kernel, self.out, strict=True) if k == 1)
+        return speed(self.channels, self.filters, images if self.gradient else NOMINAL_IMAGES, self.axes)
+
+
+def speed(channels: int, filters: int, images: int, axes: Sequence[Sizes]) -> float:
     """About how many times as fast as window by window this form is; 1 where it does not pay.
 
-    A convolution and the gradient of its weights transform matrices of the same sizes. ``frozen``: the weights are the
-    same in many calls.
+    A convolution and the gradient of its weights transform matrices of the same sizes.
     """
     places = prod(axis.places for axis in axes)
     # A dilated convolution is ``dilation`` interleaved ones without dilation, so pairs are counted per remainder.
     pairs = prod(axis.pairs * axis.dilation for axis in axes)
     if places > MOST_PLACES or 0 in (channels, filters, images * pairs):
         return 1.0
-    # Weights that last are transformed in the first call alone. Reading them is then the cost, and only
-    # where they left the caches: Winograd has more weights than the plain form.
-    near, far = (0, READ_COST_FAR) if frozen else (TRANSFORM_COST, TRANSFORM_COST_FAR)
-    of_weights = far if places * channels * filters > FAR_WEIGHTS else near
+    of_weights = TRANSFORM_COST_FAR if places * channels * filters > FAR_WEIGHTS else TRANSFORM_COST
     # Transforming the image is shared by all filters, transforming the results back by all
     # channels, and transforming weights by all tiles of the batch.
     transforming = TRANSFORM_COST * (1 / channels + 1 / filters) + of_weights / (images * pairs)

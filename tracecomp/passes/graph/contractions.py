@@ -45,7 +45,12 @@ class Spec:
 
     @property
     def summed(self) -> str:
-        return "".join(c for c in self.lhs if c not in self.out)
+        """The summed labels in the order of the sum."""
+        return "".join(sorted(c for c in self.lhs if c not in self.out))
+
+    def own(self, side: int) -> str:
+        """The labels of an operand that the other one lacks."""
+        return "".join(c for c in self.terms[side] if c not in self.terms[1 - side])
 
     @property
     def terms(self) -> tuple[str, str, str]:
@@ -116,7 +121,8 @@ def permute_of_contract(g: Rewriter, a: Application) -> Replacement:
     for operand, old, new in zip(node.inputs, (spec.lhs, spec.rhs), terms, strict=False):
         whole = dict(zip(old, operand.shape, strict=True))
         operands.append(g.reshape(operand, tuple(sizes.get(c, whole.get(c, 1)) for c in new)))
-    out = "".join(axes[d] for d in a.attrs["dims"])
+    # Labels of size 1 belong to no axis in particular.
+    out = "".join(c for c in spec.out if c not in parts) + "".join(axes[d] for d in a.attrs["dims"])
     return g.reshape(contract(g, operands[0], operands[1], Spec(terms[0], terms[1], out)), a.type.shape)
 
 
@@ -173,14 +179,16 @@ def contract_of_expanded(g: Rewriter, a: Application) -> Replacement:
 
 @RULES.on("contract")
 def contract_without_ones(g: Rewriter, a: Application) -> Replacement:
-    """Labels of size 1 go; of the summed ones, one stays"""
+    """Labels of size 1 go; of the summed ones, and of those that one operand alone has, one stays"""
     spec, sizes = spec_of(a), extents(a)
     # A window of one place is still a window; its position is needed where windows are read.
     windowed = {c for v, term in zip(a.inputs, (spec.lhs, spec.rhs), strict=True) for c in _windowed(v, term)}
     ones = [c for c in sizes if sizes[c] == 1 and c not in windowed]
-    # One summed label stays, so that it remains a sum with its own rounding.
-    if spec.summed and all(c in ones for c in spec.summed):
-        ones.remove(spec.summed[0])
+    # One summed label stays, so that it remains a sum with its own rounding. A matrix of one row
+    # stays a matrix: its products are summed as those of several rows are.
+    for labels in (spec.summed, spec.own(0), spec.own(1)):
+        if labels and all(c in ones for c in labels):
+            ones.remove(labels[0])
     if not ones:
         return None
     terms = ["".join(c for c in term if c not in ones) for term in spec.terms]
@@ -220,9 +228,11 @@ def _windowed(value: Value, labels: str) -> str:
 
 def _mergeable(spec: Spec, fixed: str) -> tuple[str, str] | None:
     """A pair of neighbours, neither of them among the ``fixed`` labels."""
+    summed = spec.summed
     for term in spec.terms:
         for first, second in pairwise(term):
-            if first in fixed or second in fixed:
+            # Summed labels are joined in the order of the sum.
+            if first in fixed or second in fixed or (first in summed and first + second not in summed):
                 continue
             # Joined only if they stand together wherever one of them stands: then they count as one index.
             if all((first + second in t) or (first not in t and second not in t) for t in spec.terms):
@@ -245,8 +255,7 @@ def contract_without_sum(g: Rewriter, a: Application) -> Replacement:
 def contract_with_vector(g: Rewriter, a: Application) -> Replacement:
     """ "mk,k->m" -> sum(x * y, axis of k). Not in half precision, where a contraction sums without rounding"""
     spec = spec_of(a)
-    lonely_left = any(c not in spec.rhs for c in spec.lhs)
-    lonely_right = any(c not in spec.lhs for c in spec.rhs)
+    lonely_left, lonely_right = spec.own(0), spec.own(1)
     # A product of half precisions rounds before the sum, which the contraction does not.
     if (lonely_left and lonely_right) or a.type.dtype not in (float32, float64):
         return None
@@ -290,11 +299,18 @@ def contract_with_standard_labels(g: Rewriter, a: Application) -> Replacement:
     for c in spec.out + spec.summed:
         # Three bits: in the left operand, in the right one, in the result.
         role = (c in spec.lhs) + 2 * (c in spec.rhs) + 4 * (c in spec.out)
-        names[c] = next(pools[role])
+        letter = next(pools[role], None)
+        # So many labels of a role are rare enough to stand as they are.
+        if letter is None:
+            return None
+        names[c] = letter
     renamed = Spec(*("".join(names[c] for c in term) for term in spec.terms))
     # Equal contractions become one kernel, and one spelling means fewer loop nests to schedule.
     return None if renamed == spec else contract(g, a.inputs[0], a.inputs[1], renamed)
 
 
-_LETTERS = {7: "bcdefBCDEF", 5: "mopqrMOPQR", 6: "nuvwxNUVWX", 3: "klhijKLHIJ"}
-"""Letters for labels, by a set of three bits: that they stand in the first operand, the second, the result."""
+_LETTERS = {7: "bcdefBCDEF", 5: "mopqrMOPQR", 6: "nuvwxNUVWX", 3: "klstyz"}
+"""Letters for labels, by a set of three bits: that they stand in the first operand, the second, the result.
+
+Those of summed labels are in alphabetical order, which is the order of the sum.
+"""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from math import gcd
+from math import prod
 
 from tracecomp.ir.graph import Graph, Node, Origin, Value
 from tracecomp.passes.cost.reference import (
@@ -22,10 +22,9 @@ from tracecomp.passes.cost.reference import (
     STRIDED_EFFICIENCY,
     VECTOR_BYTES,
 )
-from tracecomp.passes.cost.winograd import Sizes, speed
 from tracecomp.passes.graph import axis_orders
 from tracecomp.passes.graph.axis_orders import CONVOLUTIONS, Order, channels_last
-from tracecomp.passes.graph.relayout import Placed, convolution, in_order, rebuild
+from tracecomp.passes.graph.relayout import Placed, convolution, in_order, rebuild, sizes_of
 from tracecomp.passes.graph.rewrite import Rewriter, has_node
 from tracecomp.passes.graph.rule_sets import SIMPLIFICATION
 from tracecomp.passes.steps import Log
@@ -95,18 +94,17 @@ def regions(live: list[Node]) -> list[Region]:
 
 def _cycles(node: Node, last: bool) -> float:
     """Estimated time of a convolution, by how well its vectors are filled."""
-    kernel, out = _sizes(node)
+    out = node.outputs[0] if node.op.name == "conv" else node.inputs[1]
     width = VECTOR_BYTES // out.dtype.itemsize
     groups = node.attrs["groups"]
     channels = node.inputs[0].shape[1] // groups
     work = float(out.type.numel * channels)
-    for n in kernel:
-        work *= n
+    work *= prod(sizes_of(node).kernel)
     if last:
         # Depthwise convolutions have one channel in a group; their lanes go over the groups.
         per_group = out.shape[1] // groups
         efficiency = _filled(per_group if per_group > 1 else groups, width)
-        efficiency *= _speed(node)
+        efficiency *= sizes_of(node).speed
     elif node.op.name == "conv":
         efficiency = CHANNELS_FIRST_EFFICIENCY * _filled(out.shape[-1], width)
         # Windows that move by several places are loaded with a stride, and packed once for all filters of a group.
@@ -116,29 +114,6 @@ def _cycles(node: Node, last: bool) -> float:
         efficiency = STRIDED_EFFICIENCY
     # Two multiply-adds a cycle.
     return work / (2 * width * efficiency)
-
-
-def _speed(node: Node) -> float:
-    """How much faster the convolution or gradient is by transformed tiles, once its channels are last."""
-    kernel, result = _sizes(node)
-    x, groups = node.inputs[0], node.attrs["groups"]
-    images, axes = x.shape[0], []
-    for out, window, stride, dilation in zip(
-        result.shape[2:], kernel, node.attrs["stride"], node.attrs["dilation"], strict=True
-    ):
-        # A window of one place moves over the axis like another batch.
-        if window == 1:
-            images *= out
-        else:
-            axes.append(Sizes(out, window, stride // gcd(stride, dilation), dilation // gcd(stride, dilation)))
-    return speed(x.shape[1] // groups, result.shape[1] // groups, images, axes)
-
-
-def _sizes(node: Node) -> tuple[tuple[int, ...], Value]:
-    """The kernel of a convolution or weight gradient, and its result or the gradient of that."""
-    if node.op.name == "conv":
-        return node.inputs[1].shape[2:], node.outputs[0]
-    return tuple(node.attrs["kernel"]), node.inputs[1]
 
 
 def _filled(extent: int, width: int) -> float:

@@ -7,7 +7,8 @@ from typing import Any
 
 from tracecomp.ir.graph import Node, Value
 from tracecomp.ir.op import Attrs
-from tracecomp.passes.graph.axis_orders import REDUCTIONS, Order, identity, reshaped
+from tracecomp.passes.cost.winograd import Convolution
+from tracecomp.passes.graph.axis_orders import REDUCTIONS, Order, channels_last, identity, reshaped
 from tracecomp.passes.graph.rewrite import Rewriter
 
 
@@ -95,11 +96,37 @@ def _fold(g: Rewriter, node: Node, operand: Placed, order: Order) -> Placed:
     return Placed(g.apply("fold", spread, shape=tuple(shape[d] for d in order), **attrs), order)
 
 
+def sizes_of(node: Node) -> Convolution:
+    """The sizes of a convolution or of a weight gradient."""
+    gradient, groups = node.op.name == "conv_weight", node.attrs["groups"]
+    x, other, result = node.inputs[0].shape, node.inputs[1].shape, node.outputs[0].shape
+    out, kernel = (other, result) if gradient else (result, other)
+    stride, dilation = node.attrs["stride"], node.attrs["dilation"]
+    return Convolution(
+        x[1] // groups, out[1] // groups, x[0], tuple(kernel[2:]), tuple(out[2:]), stride, dilation, gradient
+    )
+
+
 def convolution(g: Rewriter, node: Node, operands: list[Placed], order: Order) -> Placed:
     """``conv`` and ``conv_weight`` as a contraction of windows, the result in ``order``.
 
+    What is computed by transformed tiles is so in any order: it takes channels last, and its result is turned.
+    """
+    if not sizes_of(node).transformed:
+        return _windowed(g, node, operands, order)
+    last = channels_last(node.outputs[0].ndim)
+    images = operands if node.op.name == "conv_weight" else operands[:1]
+    turned = [Placed(in_order(g, p, last), last) for p in images]
+    made = _windowed(g, node, [*turned, *operands[len(turned) :]], order if len(turned) == 2 else last)
+    return Placed(in_order(g, made, order), order)
+
+
+def _windowed(g: Rewriter, node: Node, operands: list[Placed], order: Order) -> Placed:
+    """The contraction.
+
     A weight gradient from channels-last operands is made with output channels last, which is how its vectors run.
-    A convolution of them sums channels innermost, the order in which they lie.
+    Of channels-last operands windows have channels innermost, as they lie; whatever the layout, sums go channel by
+    channel, place by place.
     """
     groups, rank = node.attrs["groups"], node.outputs[0].ndim - 2
     is_conv = node.op.name == "conv"
@@ -107,7 +134,7 @@ def convolution(g: Rewriter, node: Node, operands: list[Placed], order: Order) -
     result = node.outputs[0]
     group = "g" if groups > 1 else ""
     windows, places = "uvw"[:rank], "xyz"[:rank] if set(kernel) != {1} else ""
-    # Channels innermost, if the image lies so and there is more than one: then terms of a sum are neighbours.
+    # Channels innermost, if the image lies so and there is more than one.
     inside = is_conv and bool(places) and operands[0].order[-1] == 1 and node.inputs[0].shape[1] > groups
     x = _windows(g, split_channels(g, operands[0], 1, groups), node.attrs, kernel, inside)
     other = split_channels(g, operands[1], 0 if is_conv else 1, groups)
@@ -115,7 +142,6 @@ def convolution(g: Rewriter, node: Node, operands: list[Placed], order: Order) -
         other = g.reshape(other, other.shape[: other.ndim - rank])
     second = f"{group}oc{places}" if is_conv else f"n{group}o{windows}"
     seen = f"n{group}{windows}p{places}c" if inside else f"n{group}c{windows}{places}"
-    # The spec's summed labels stand in the order of the sum.
     spec = f"{seen},{second}->" + "p" * inside
     # Vectors of a weight's gradient run over output channels.
     if not is_conv and operands[1].order[-1] == 1:

@@ -146,8 +146,7 @@ def _total(g: Rewriter, total: Total, start: Value, stacks: _Stacks, ys: tuple[V
         # Added to what the carry began with, as each step would have.
         return g.apply("add", start, g.apply("sum", operands[0], axes=axes))
     spec = Spec.parse(total.term.attrs["spec"])
-    # A label that neither operand has.
-    step = next(c for c in "tsTSzyZY" if c not in spec.lhs + spec.rhs)
-    # The step is the slowest summed dimension: step by step, in order.
+    # The step is the slowest summed dimension, step by step: its label stands before all others.
+    step = "A"
     whole = Spec(step + spec.lhs, step + spec.rhs, spec.out)
     return g.apply("add", start, g.apply("contract", *operands, spec=str(whole)))

@@ -18,6 +18,7 @@ from tracecomp.ir.types import Shape
 from tracecomp.passes.graph.reductions import EXACT_REDUCTIONS
 from tracecomp.passes.graph.rewrite import Application, Replacement, Rewriter, Rules, has_node, rewrite
 from tracecomp.passes.steps import Log
+from tracecomp_runtime.open_sizes import block_length
 
 LONG = 16384
 """Reductions over more elements are cut."""
@@ -151,19 +152,6 @@ def _in_blocks(g: Rewriter, op: str, x: Value, axis: int, target: int) -> Value:
     # The rest is one shorter block.
     tail = _reduced_blocks(g, op, _part(g, x, axis, whole, extent), axis, extent - whole)
     return g.apply(op, g.apply("concat", main, tail, axis=axis), axes=(axis,))
-
-
-def block_length(extent: int, target: int) -> int:
-    """The largest divisor of ``extent`` up to ``target`` if it is not much smaller, else ``target``.
-
-    One that makes an even number of blocks is taken first: of three, one of two threads would have two.
-    """
-    for count in (2, 1):
-        divisor = next((b for b in range(min(target, extent), 0, -1) if extent % (count * b) == 0), 1)
-        # A divisor much smaller than wanted would make many short blocks.
-        if divisor * 4 >= target:
-            return divisor
-    return target
 
 
 def _part(g: Rewriter, x: Value, axis: int, start: int, stop: int) -> Value:

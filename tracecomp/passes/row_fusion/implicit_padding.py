@@ -12,7 +12,7 @@ from dataclasses import replace
 from tracecomp.ir.graph import Graph, Value
 from tracecomp.ir.op import Bilinear
 from tracecomp.passes.contraction.sliding_windows import written_out
-from tracecomp.passes.contraction.tile_choice import sums_in_lanes, tiles_of
+from tracecomp.passes.contraction.tile_choice import tiles_of
 from tracecomp.passes.cost.reference import REFERENCE
 from tracecomp.passes.fusion.groups import Group, Partition
 from tracecomp.passes.fusion.members import values_read
@@ -59,8 +59,7 @@ def _slides(group: Group, partition: Partition, nests: Nests) -> bool:
     if root.outputs[0].type.numel == 0:
         return False
     nest = tidied(nests.contraction(group, partition))
-    # Sums in lanes read padding like other elements; without a stored pad each vector would need a mask.
-    if not nest.out or sums_in_lanes(nest.plain or nest):
+    if not nest.out:
         return False
     # The reference machine's tile, as leaving terms out decides bits with infinite weights.
     tile = tiles_of(nest, REFERENCE).tile

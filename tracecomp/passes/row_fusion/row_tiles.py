@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from tracecomp.ir.graph import Value
 from tracecomp.ir.index import Index, Var, index, linear, unravel
 from tracecomp.ir.loops import Buffer, Const, Let, Load, Stmt, Store
-from tracecomp.passes.contraction.tile_choice import sums_in_lanes
 from tracecomp.passes.fusion.groups import Group, Partition
 from tracecomp.passes.nests.contraction_nest import ACCUMULATOR, BilinearNest, Operand, without_ones
 from tracecomp.passes.nests.loop_nest import Nest
@@ -144,7 +143,7 @@ class RowBlock:
         last = labels[-1]
         one_outer = last.extent == self.rows.count and all(v in nest.out for v in labels[:-1])
         # Outermost: a block then adds its terms to each total after those of the blocks before, as the whole sum does.
-        if nest.reduce[0] != last or not one_outer or nest.plain is None or sums_in_lanes(nest.plain):
+        if nest.reduce[0] != last or not one_outer or nest.plain is None:
             raise Misaligned
         own, mapping = self._numbered(labels)
         out = [v for v in nest.out if v not in labels]

@@ -190,6 +190,8 @@ class _Panels:
         """One loop over the panels."""
         shape = tuple(v.extent for v in self._names())
         number = Var("panel", prod(shape))
+        if number.extent == 1:  # the loop goes with its variable, and no panel follows
+            return Loop("serial", number, self._panel([Index()] * len(shape)))
         # The place after this panel in the same order: past the end it wraps to
         # addresses that are not used, which a prefetch may name.
         return Loop("serial", number, self._panel(unravel(index(number), shape), unravel(index(number) + 1, shape)))
@@ -204,7 +206,10 @@ class _Panels:
         for some in self._blocks():
             block, lane = Var(f"{self.load.name}cb", some.count), Var(f"{self.load.name}cv", some.length)
             column = self._column(some, block)
-            copier = Copier(self._places(here, column + index(lane), index(row)), f"{self.suffix}{len(result) or ''}")
+            copier = Copier(
+                self._places(here, column + index(lane), index(row)),
+                f"{self.suffix}{f'_{len(result)}' if result else ''}",
+            )
             # Lanes read along ``load`` while tiles step along ``store``: code
             # generation turns such a square in registers.
             turned = Loop("vector", lane, tiles(row, BLOCK, copier.stmts(self.stmts)))

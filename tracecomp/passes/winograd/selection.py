@@ -1,7 +1,7 @@
 """Convolutions by small windows, and gradients of their weights: which are Winograd convolutions
 (computed by transformed tiles), and how fast.
 
-That depends on sizes alone, and on whether weights last from call to call.
+That depends on sizes alone: for convolutions not on how many images there are.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from tracecomp.ir.index import Index, Var, computed, index
 from tracecomp.ir.loop_copy import Copier
 from tracecomp.ir.loops import Call, Const, IndexValue
 from tracecomp.ir.types import float32, float64, int64
+from tracecomp.passes.cost.reference import NOMINAL_IMAGES
 from tracecomp.passes.cost.winograd import Sizes, speed
 from tracecomp.passes.nests.contraction_nest import BilinearNest, Operand, product_of
 from tracecomp.passes.winograd.transforms import Form, form_of
@@ -65,7 +66,7 @@ class Windows:
 
     ``x`` moves along the axes and over ``images``, ``groups`` and ``channel``. ``other`` are the weights, which move
     over the windows, ``groups``, ``channel`` and ``filter``; or the result's gradient, which moves over ``images``,
-    places, ``groups`` and ``filter``. ``frozen``: the weights are the same in many calls.
+    places, ``groups`` and ``filter``.
     """
 
     images: list[Var]
@@ -76,17 +77,12 @@ class Windows:
     x: Operand
     other: Operand
     gradient: bool
-    frozen: bool
-
-    @property
-    def in_lanes(self) -> bool:
-        """Whether the channels of the input lie side by side."""
-        return self.x.stride(self.channel) == 1
 
     @property
     def speed(self) -> float:
         sizes = [axis.sizes for axis in self.axes]
-        return speed(self.channel.extent, self.filter.extent, product_of(self.images), sizes, self.frozen)
+        images = product_of(self.images) if self.gradient else NOMINAL_IMAGES
+        return speed(self.channel.extent, self.filter.extent, images, sizes)
 
 
 def windows_of(nest: BilinearNest) -> Windows | None:
@@ -98,9 +94,8 @@ def windows_of(nest: BilinearNest) -> Windows | None:
         # First as a convolution, then as a gradient of weights: both are a product summed over what the other leaves.
         for gradient in (False, True):
             found = _windows(nest, x, other, gradient)
-            # Lanes are filters (or channels, for the gradient's input), so these must
-            # be innermost; else every vector would be gathered.
-            if found and (found.in_lanes if gradient else nest.out[-1] == found.filter) and found.speed > 1:
+            # Lanes of results are filters, so these are innermost; of what a gradient reads they may lie apart.
+            if found and (gradient or nest.out[-1] == found.filter) and found.speed > 1:
                 return found
     return None
 
@@ -118,8 +113,7 @@ def _windows(nest: BilinearNest, x: Operand, other: Operand, gradient: bool) -> 
     if not axes or len(set(moved)) != len(moved) or len(filters) != 1 or len(channels) != 1:
         return None
     images = [v for v in places if v not in moved]
-    frozen = not gradient and nest.is_frozen(other)
-    return Windows(images, groups, axes, filters[0], channels[0], x, other, gradient, frozen)
+    return Windows(images, groups, axes, filters[0], channels[0], x, other, gradient)
 
 
 def _axis(x: Operand, place: Var, within: Var) -> list[Axis]:

@@ -15,8 +15,8 @@ from tracecomp.ir.index import Index, Var, index, unravel
 from tracecomp.ir.loop_copy import Copier
 from tracecomp.ir.loops import Acc, Accumulate, Const, Let, Load, Local, Loop, Stmt, Store, Update, both, in_range
 from tracecomp.ir.pieces import Pieces, pieces
-from tracecomp.passes.contraction.dot_products import filled
 from tracecomp.passes.contraction.operand_copies import copied
+from tracecomp.passes.contraction.tile_choice import filled
 from tracecomp.passes.cost.reference import GRADIENT_PART_TILES, GRADIENT_PARTS, GRADIENT_PARTS_WEIGHTS
 from tracecomp.passes.nests.contraction_nest import ACCUMULATOR, BilinearNest, product_of
 from tracecomp.passes.schedule.records import Chooser
@@ -30,6 +30,20 @@ WELL_FILLED = 0.75
 """Share of the other side's filling with which lanes are still preferred for results that are stored side by side."""
 
 
+def _parts(tiles: int, weights: int) -> tuple[Pieces, ...]:
+    """The tiles in parts that are summed apart, for so many weights."""
+    # Parts follow from sizes alone, as they decide the order of the sum; the blocks inside do not.
+    wanted = max(min(GRADIENT_PARTS, GRADIENT_PARTS_WEIGHTS // weights, tiles // GRADIENT_PART_TILES), 1)
+    # Equal parts if a number of them above half of the wanted one allows it.
+    return pieces(tiles, -(-tiles // piece(tiles, wanted)))
+
+
+def parts_of(tiles: int, weights: int) -> list[tuple[int, int]]:
+    """Where each part begins and ends."""
+    found = [(p.first + n * p.length, p.length) for p in _parts(tiles, weights) for n in range(p.count)]
+    return [(start, start + length) for start, length in found]
+
+
 class WeightGradient(TileProducts):
     """Parts of all tiles summed, each in blocks, then their totals added and transformed back."""
 
@@ -39,11 +53,7 @@ class WeightGradient(TileProducts):
         # Of rows and lanes the choice is free, as each weight is a sum of its own.
         self.row, self.lane = self._sides(windows.channel, windows.filter)
         rows, width = self.row.extent, self.lane.extent
-        # Parts follow from sizes alone, as they decide the order of the sum; the blocks inside do not.
-        parts = GRADIENT_PARTS, GRADIENT_PARTS_WEIGHTS // weights, self.tiles // GRADIENT_PART_TILES
-        wanted = max(min(parts), 1)
-        # Equal parts if a number of them above half of the wanted one allows it.
-        self.parts = pieces(self.tiles, -(-self.tiles // piece(self.tiles, wanted)))
+        self.parts = _parts(self.tiles, weights)
         self.schedule = made_with(self._chosen(rows, self.wide(width)), chooser)
         self.runs = pieces(rows, min(self.schedule.run, rows))
         self.columns = pieces(width, min(self.schedule.width, width))

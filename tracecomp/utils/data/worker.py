@@ -80,3 +80,9 @@ def run(worker: int, count: int, seed: int, dataset: Any, fetcher: Any, tasks: A
             except Exception:  # of the data set: sent to who loads, and raised there
                 answer = Failure(f"in DataLoader worker process {worker}")
         results.put((number, worker, answer))
+
+
+def _generate_state(base_seed: int, worker_id: int) -> list[int]:
+    """Four words to seed numpy's generator with in a worker, by numpy's own mixing of seeds."""
+    words = [worker_id, base_seed & 0xFFFFFFFF, base_seed >> 32, 0]
+    return [int(word) for word in np.random.SeedSequence(words).generate_state(4)]

@@ -1,0 +1,1 @@
+"""Scripts as users write them: each runs with and without compilation and must give the same."""

@@ -1,0 +1,277 @@
+"""Products of floats summed over shared labels, with the bits of compiled programs, for any shape.
+
+A product of matrices is a native routine that sums terms in order (``codegen/kernels/products.py``). Where one operand
+has no label of its own, it is a product and a sum; without a summed label it is a product.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from itertools import pairwise
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tracecomp.base.errors import CompileError
+from tracecomp.codegen.kernels.products import SIZES, panel_bytes, products_text
+from tracecomp.codegen.text import native
+from tracecomp.eager_kernels.sums import reduce_in_order
+from tracecomp.ir.types import DType, compute_dtype, from_numpy_dtype
+from tracecomp.ops.contraction import parse_spec
+from tracecomp.runtime import object_cache
+from tracecomp.runtime.aligned import maker
+from tracecomp.runtime.executable import Loaded
+from tracecomp.runtime.image import Image
+
+Array = np.ndarray[Any, Any]
+Shape: TypeAlias = tuple[int, ...]
+
+_SHARED_FROM = 1 << 22
+"""Multiply-adds from which on threads share the work."""
+_JOBS = 16
+"""Blocks that threads should find."""
+_COLUMNS, _ROWS, _TILE = 96, 64, 8
+"""Columns of a block at least, a multiple of a panel's; rows at least, as fewer would pack a panel for little; a
+tile's."""
+_PACKED_ROWS, _NEAR_BYTES = 24, 512
+"""Rows from which on a panel is packed whose terms lie farther apart than so many bytes."""
+_GOES_ON = SIZES.index("goes_on")
+_FEW_COLUMNS = 4
+"""So few columns leave most lanes empty: then rows are the lanes."""
+
+
+@cache
+def _routine(dtype: DType) -> Loaded | None:
+    """The native routine; None where this Python and numpy have none."""
+    target = native.host_target()
+    objects = (object_cache.object_code(products_text(dtype, target), target),)
+    try:
+        return Loaded(Image(objects, 4, 4, 0, panel_bytes(target), ("contract",), parallel=True))
+    except CompileError:
+        return None
+
+
+def contract(x: Array, y: Array, spec: str) -> Array | None:
+    """``spec`` of two arrays of floats, or of complex numbers, of one type; None where numpy has to do."""
+    if x.dtype.kind == "c":
+        return _of_complex(x, y, spec)
+    dtype = from_numpy_dtype(x.dtype)
+    kind, wide = _kind(spec), compute_dtype(dtype)
+    if wide is not dtype:
+        x, y = x.astype(wide.numpy), y.astype(wide.numpy)
+        found = _product(x, y, spec) if kind == "product" else _of_matrices(x, y, spec, wide)
+        return None if found is None else found.astype(dtype.numpy)
+    if kind == "product":
+        return _product(x, y, spec)
+    return _with_vector(x, y, spec) if kind == "vector" else _of_matrices(x, y, spec, dtype)
+
+
+def _of_complex(x: Array, y: Array, spec: str) -> Array | None:
+    """Four products of real parts, as ``ops/parts.py`` says."""
+    found = [contract(a, b, spec) for a in (x.real, x.imag) for b in (y.real, y.imag)]
+    parts = [p for p in found if p is not None]
+    if len(parts) < len(found):
+        return None
+    out = np.empty(parts[0].shape, x.dtype)
+    out.real, out.imag = parts[0] - parts[3], parts[1] + parts[2]
+    return out
+
+
+def _product(x: Array, y: Array, spec: str) -> Array:
+    """The product, where there is nothing to sum."""
+    a, b, out = parse_spec(spec)
+    return np.asarray(_aligned(x, a, out) * _aligned(y, b, out))
+
+
+@lru_cache(4096)
+def _kind(spec: str) -> str:
+    a, b, out = parse_spec(spec)
+    if set(a) | set(b) == set(out):
+        return "product"
+    return "matrices" if set(a) - set(b) and set(b) - set(a) else "vector"
+
+
+def _aligned(x: Array, labels: str, target: str) -> Array:
+    """``x`` with its axes in the order of ``target``, and axes of size 1 for labels it lacks."""
+    order = sorted(range(len(labels)), key=lambda d: target.index(labels[d]))
+    sizes = dict(zip(labels, x.shape, strict=True))
+    return x.transpose(order).reshape([sizes.get(c, 1) for c in target])
+
+
+def _with_vector(x: Array, y: Array, spec: str) -> Array:
+    """A product and a sum, as ``passes/graph/contractions.py`` makes of it."""
+    a, b, out = parse_spec(spec)
+    matrix, labels, vector, few = (x, a, y, b) if set(a) - set(b) else (y, b, x, a)
+    axes = tuple(d for d, c in enumerate(labels) if c not in out)
+    total = reduce_in_order("sum", matrix * _aligned(vector, few, labels), axes)
+    return _aligned(total, "".join(c for c in labels if c in out), out)
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What a product of matrices is for the routine, ``sizes`` for sums that begin, and for those that go on.
+
+    ``x_order`` and ``y_order`` are axes of operands that have to be copied in this order. ``swapped``: y is the
+    routine's left operand. ``out`` is the result's shape as it is written, ``back`` its axes as they are meant.
+    """
+
+    x_order: Shape | None
+    y_order: Shape | None
+    swapped: bool
+    out: Shape
+    back: Shape | None
+    bytes: int
+    empty: bool
+    sizes: tuple[Array, Array]
+    threads: int | None
+
+    def add(self, x: Array, y: Array, routine: Loaded, out: Array, goes_on: bool) -> None:
+        """Compute into ``out``."""
+        sizes = self.sizes[goes_on]
+        if self.x_order is not None:
+            x = np.ascontiguousarray(x.transpose(self.x_order))
+        if self.y_order is not None:
+            y = np.ascontiguousarray(y.transpose(self.y_order))
+        routine.run((y, x, out, sizes) if self.swapped else (x, y, out, sizes), self.threads)
+
+    def run(self, x: Array, y: Array, routine: Loaded) -> Array:
+        if self.empty:
+            out = np.zeros(self.out, x.dtype)
+        else:
+            out = maker(self.bytes)(self.out, x.dtype)
+            self.add(x, y, routine, out, False)
+        if self.back is None:
+            return out
+        out = out.transpose(self.back)
+        return np.ascontiguousarray(out) if self.swapped else out
+
+
+def _of_matrices(x: Array, y: Array, spec: str, dtype: DType) -> Array | None:
+    routine = _routine(dtype)
+    if routine is None:
+        return None
+    a, b, out = parse_spec(spec)
+    if not x.flags.c_contiguous:
+        x, a = _lying(x, a)
+    if not y.flags.c_contiguous:
+        y, b = _lying(y, b)
+    return _plan(a, x.shape, b, y.shape, out, x.itemsize, False).run(x, y, routine)
+
+
+def add_products(x: Array, y: Array, spec: str, out: Array, goes_on: bool = False) -> None:
+    """Compute ``spec`` of two arrays into ``out``, which is contiguous; ``goes_on``: go on with the sums there.
+
+    Its labels stand in the order of a product of matrices: those of both operands, of the left, of the right one.
+    """
+    routine = _routine(from_numpy_dtype(x.dtype))
+    if routine is None:
+        found = np.einsum(spec, x, y)
+        out += found if goes_on else found - out
+        return
+    a, b, labels = parse_spec(spec)
+    x, a = (x, a) if x.flags.c_contiguous else _lying(x, a)
+    y, b = (y, b) if y.flags.c_contiguous else _lying(y, b)
+    plan = _plan(a, x.shape, b, y.shape, labels, x.itemsize, True)
+    assert plan.back is None and plan.out == out.shape
+    plan.add(x, y, routine, out, goes_on)
+
+
+def _lying(x: Array, labels: str) -> tuple[Array, str]:
+    """``x`` and its labels in the order in which they lie in memory without gaps; else a copy."""
+    order = sorted(range(x.ndim), key=lambda axis: -x.strides[axis])
+    turned = x.transpose(order)
+    return (turned, "".join(labels[d] for d in order)) if turned.flags.c_contiguous else (x.copy(order="C"), labels)
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """An operand: how far apart the elements of each label are, in bytes."""
+
+    labels: str
+    steps: dict[str, int]
+
+    @staticmethod
+    def of(labels: str, sizes: dict[str, int], itemsize: int) -> _Side:
+        """One that lies in memory as its labels stand."""
+        steps, step = {}, itemsize
+        for c in reversed(labels):
+            steps[c], step = step, step * sizes[c]
+        return _Side(labels, steps)
+
+    def even(self, labels: str, sizes: dict[str, int]) -> bool:
+        """Whether these labels count as one index of even steps."""
+        moving = [c for c in labels if sizes[c] != 1]
+        return all(self.steps[first] == self.steps[second] * sizes[second] for first, second in pairwise(moving))
+
+    def step(self, labels: str, sizes: dict[str, int]) -> int:
+        """The step of that index."""
+        moving = [c for c in labels if sizes[c] != 1]
+        return self.steps[moving[-1]] if moving else 0
+
+    def arranged(self, groups: Sequence[str], sizes: dict[str, int], itemsize: int) -> tuple[_Side, Shape | None]:
+        """The operand with each group of labels in even steps, and the order of axes in which it is copied for that."""
+        if all(self.even(group, sizes) for group in groups):
+            return self, None
+        labels = "".join(groups)
+        return _Side.of(labels, sizes, itemsize), tuple(self.labels.index(c) for c in labels)
+
+
+@lru_cache(8192)
+def _plan(a: str, x_shape: Shape, b: str, y_shape: Shape, out: str, itemsize: int, into: bool) -> _Plan:
+    """The plan for contiguous operands with these labels; ``into`` memory that is given."""
+    sizes = dict(zip(a, x_shape, strict=True)) | dict(zip(b, y_shape, strict=True))
+    batch = "".join(c for c in out if c in a and c in b)
+    rows, columns = ("".join(c for c in out if c in one and c not in other) for one, other in ((a, b), (b, a)))
+    summed = "".join(sorted(c for c in a if c not in out))
+    m, n, k = (math.prod(sizes[c] for c in labels) for labels in (rows, columns, summed))
+    # The kernel keeps lanes along columns: with hardly any, the transposed product fills more of them.
+    swapped = n <= _FEW_COLUMNS < m and not into
+    sides = (_Side.of(a, sizes, itemsize), _Side.of(b, sizes, itemsize))
+    outer, inner = _halves(batch, sizes, sides)
+    x, x_order = sides[0].arranged((outer, inner, rows, summed), sizes, itemsize)
+    y, y_order = sides[1].arranged((outer, inner, summed, columns), sizes, itemsize)
+    left, right, own, others = (y, x, columns, rows) if swapped else (x, y, rows, columns)
+    written = batch + own + others
+    shape = tuple(sizes[c] for c in written)
+    back = None if written == out else tuple(written.index(c) for c in out)
+    steps = [side.step(g, sizes) for side, groups in ((left, (own, summed)), (right, (summed, others))) for g in groups]
+    count = [math.prod(sizes[c] for c in labels) for labels in (outer, inner)]
+    work, size = math.prod(count) * m * n * k, math.prod(shape)
+    beyond = [side.step(g, sizes) for side in (left, right) for g in (outer, inner)]
+    moved = (*beyond[:2], *steps[:2], *beyond[2:], *steps[2:])
+    shared = work >= _SHARED_FROM
+    table = _table(count, (n, m, k) if swapped else (m, n, k), moved, itemsize, shared)
+    again = table.copy()
+    again[_GOES_ON] = 1
+    sizes_of_both = (table, again)
+    return _Plan(
+        x_order, y_order, swapped, shape, back, size * itemsize, not work, sizes_of_both, None if shared else 1
+    )
+
+
+def _halves(batch: str, sizes: dict[str, int], sides: Sequence[_Side]) -> tuple[str, str]:
+    """The labels of the matrices as two indices that are even in both operands, if there are such."""
+    for cut in range(len(batch), -1, -1):
+        if all(side.even(part, sizes) for side in sides for part in (batch[:cut], batch[cut:])):
+            return batch[:cut], batch[cut:]
+    return batch, ""
+
+
+def _table(count: Sequence[int], size: Shape, steps: Shape, itemsize: int, shared: bool) -> Array:
+    """What the routine reads of the sizes, with blocks for threads where these share the work."""
+    matrices = math.prod(count)
+    m, n, k = size
+    rows, columns = max(m, 1), max(n, 1)
+    if shared and matrices < _JOBS:
+        columns = min(n, max(_COLUMNS, -(-n * matrices // _JOBS // _COLUMNS) * _COLUMNS))
+        blocks = matrices * -(-n // columns)
+        if blocks < _JOBS:
+            rows = min(m, max(_ROWS, -(-m * blocks // _JOBS // _TILE) * _TILE))
+    row_blocks, column_blocks = -(-m // rows), -(-n // columns)
+    side_by_side = steps[7] == itemsize or n == 1
+    packed = not side_by_side or (rows >= _PACKED_ROWS and n * itemsize > _NEAR_BYTES)
+    values = (count[1], m, n, k, *steps, rows, row_blocks, columns, column_blocks, packed, 0)
+    return np.array([*values, matrices * row_blocks * column_blocks], np.int64)

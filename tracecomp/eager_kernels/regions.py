@@ -1,0 +1,47 @@
+"""Operators with regions, whose bodies run operator by operator as eager programs do.
+
+What a program adds up after a scan instead of in every step (``passes/graph/scan_accumulators.py``) is added up after
+it here too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tracecomp.ir.graph import Graph
+from tracecomp.ir.interpret import Evaluate, Interpreter
+from tracecomp.ir.op import Attrs, Op
+from tracecomp.ir.types import TensorType, from_numpy_dtype
+from tracecomp.passes.graph.scan_accumulators import sum_after_scans
+from tracecomp.passes.steps import Log
+
+Array = np.ndarray[Any, Any]
+Kinds: TypeAlias = tuple[tuple[Any, tuple[int, ...]], ...]
+
+
+def run_region(op: Op, arrays: Sequence[Array], attrs: Attrs, evaluate: Evaluate) -> Any:
+    """``op``, with ``evaluate`` for all operators of its bodies."""
+    if op.name == "scan":
+        kinds = tuple([(x.dtype, x.shape) for x in arrays])
+        apart = _summed_after(op, kinds, tuple(attrs.items()))
+        if apart is not None:
+            return tuple(apart.run(arrays, evaluate=evaluate))
+    return op.impl(*arrays, **attrs, evaluate=evaluate)
+
+
+@lru_cache(256)
+def _summed_after(op: Op, kinds: Kinds, attrs: tuple[tuple[str, Any], ...]) -> Interpreter | None:
+    """The scan and the sums after it; None where there are none."""
+    graph = Graph(op.name)
+    types = [TensorType(from_numpy_dtype(dtype), shape) for dtype, shape in kinds]
+    operands = [graph.add_input(t, f"in{n}") for n, t in enumerate(types)]
+    results = graph.add(op, operands, dict(attrs))
+    for value in results:
+        graph.add_output(value)
+    log = Log()
+    made = sum_after_scans(graph, log)
+    return Interpreter(made) if log.hits["sum_over_steps"] else None
