@@ -92,7 +92,7 @@ class ModuleState:
 
     def _save_to_state_dict(self, destination: StateDict, prefix: str, keep_vars: bool) -> None:
         for name, value in self._persistent_tensors():
-            destination[prefix + name] = value if keep_vars else value.detach()
+            destination[prefix + name] = value if keep_vars or is_lazy(value) else value.detach()
         if self._has_extra_state("get_extra_state"):
             destination[prefix + EXTRA_STATE] = self.get_extra_state()
 
@@ -159,6 +159,8 @@ class ModuleState:
             )
             return
         given = of_whole(own, given)
+        if is_lazy(given) and is_lazy(own):
+            return
         if not is_lazy(own) and tuple(given.shape) != tuple(own.shape):
             errors.append(
                 f"size mismatch for {key}: copying a param with shape {given.shape} from checkpoint, "

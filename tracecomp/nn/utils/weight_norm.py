@@ -10,7 +10,7 @@ from tracecomp.functional import names as T
 from tracecomp.functional.linalg.norms import vector_norm
 from tracecomp.nn import functional as F
 from tracecomp.nn.module import Module
-from tracecomp.nn.parameter import Parameter
+from tracecomp.nn.parameter import Parameter, is_lazy
 
 
 def norm_except(v: Tensor, dim: int | None) -> Tensor:
@@ -44,12 +44,21 @@ def _hook_of(module: Module, kind: type, name: str) -> Any:
     return None
 
 
+def _check_shape(weight: Tensor, what: str) -> None:
+    if is_lazy(weight):
+        raise ValueError(
+            f"The module passed to `{what}` can't have uninitialized parameters. Make sure to run the dummy forward "
+            f"before applying {what}"
+        )
+
+
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
     """Replace a parameter by its length ``name_g`` and direction ``name_v``. RuntimeError if that was done before."""
     if _hook_of(module, WeightNorm, name):
         raise RuntimeError(f"Cannot register two weight_norm hooks on the same parameter {name}")
     hook = WeightNorm(name, dim)
     weight = getattr(module, name)
+    _check_shape(weight, "WeightNorm")
     del module._parameters[name]
     module.register_parameter(name + "_g", Parameter(norm_except(weight, hook.dim).data))
     module.register_parameter(name + "_v", Parameter(weight.data))
@@ -117,6 +126,7 @@ def spectral_norm(
     weight = module._parameters[name]
     if weight is None:
         raise ValueError(f"`SpectralNorm` cannot be applied as parameter `{name}` is None")
+    _check_shape(weight, "SpectralNorm")
     with no_grad():
         rows, columns = hook.matrix(weight).shape
         u = F.normalize(T.randn(rows, dtype=weight.dtype), dim=0, eps=eps)
