@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from types import FunctionType, ModuleType
 from typing import Any
 
+from tracecomp.eager.aliasing import attach
 from tracecomp.eager.grad_fn import FREED, Packed, SavedOut, modified
 from tracecomp.eager.modes import modes, no_grad
 from tracecomp.eager.tensor import Tensor, create, gradient_edge
@@ -185,7 +186,8 @@ def _connect(
             _check_dirty(out)
             out._shared_storage().wrote()
         elif any(out is a for a in args) or out.requires_grad:
-            out = out.detach()
+            given, out = out, out.detach()
+            attach(out, given, (), False)
         out._requires_grad = False
         out._linked = False
         out._grad_fn, out._output_nr = node, i

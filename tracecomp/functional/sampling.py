@@ -334,7 +334,8 @@ def _uniform(
 def _normal(x: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None) -> Tensor:
     if std < 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
-    return prim.add(prim.mul(_drawn(gaussian, tuple(x.shape), x.dtype, "normal_cpu", generator), float(std)), float(mean))
+    drawn = _drawn(gaussian, tuple(x.shape), x.dtype, "normal_cpu", generator)
+    return prim.add(prim.mul(drawn, float(std)), float(mean))
 
 
 def _open_log(x: Tensor, generator: Generator | None) -> Tensor:

@@ -144,13 +144,8 @@ class _BackwardHooks:
         size = self.count = len(args)
 
         def seen(grads: tuple[Any, ...]) -> tuple[Any, ...]:
-            if self.grad_output is None:
-                raise RuntimeError(
-                    "Module backward hook for grad_input is called before the grad_output one. This happens because "
-                    "the gradient in your nn.Module flows to the Module's input without passing through the Module's "
-                    "output. Make sure that the output depends on the input and that the loss is computed based on "
-                    "the output."
-                )
+            if self.grad_output is None:  # what came did not pass through the outputs
+                return grads
             result = self._run_after(_spread(grads, where, size))
             self.grad_output = None
             return tuple(result[i] for i in where)
