@@ -74,7 +74,7 @@ def named_result(T: Any) -> Any:
 
     Pair = namedtuple("Pair", "a b")
 
-    class Two(T.nn.Module):  # type: ignore[misc]
+    class Two(T.nn.Module):
         def forward(self, x: Any) -> Any:
             return Pair(x * 2, x * 3)
 
@@ -86,7 +86,7 @@ def named_result(T: Any) -> Any:
 
 
 def list_result(T: Any) -> Any:
-    class Listed(T.nn.Module):  # type: ignore[misc]
+    class Listed(T.nn.Module):
         def forward(self, x: Any) -> Any:
             return [x * 2]
 
@@ -137,7 +137,7 @@ def registration(T: Any) -> Any:
 
 
 def returned_as_it_is(T: Any) -> Any:
-    class Same(T.autograd.Function):  # type: ignore[misc]
+    class Same(T.autograd.Function):
         @staticmethod
         def forward(ctx: Any, x: Any) -> Any:
             return x
@@ -159,11 +159,11 @@ def hook_of_a_node(T: Any) -> Any:
 def lazy(T: Any) -> Any:
     """A mixin of the user's own."""
 
-    class Plain(T.nn.Module):  # type: ignore[misc]
+    class Plain(T.nn.Module):
         def forward(self, x: Any) -> Any:
             return x @ self.w
 
-    class Lazy(T.nn.modules.lazy.LazyModuleMixin, Plain):  # type: ignore[misc]
+    class Lazy(T.nn.modules.lazy.LazyModuleMixin, Plain):
         cls_to_become = Plain
 
         def __init__(self) -> None:

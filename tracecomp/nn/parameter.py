@@ -75,7 +75,8 @@ class _Uninitialized:
         made = T.empty(sizes, dtype=dtype or self.dtype)  # type: ignore[attr-defined]
         with no_grad():
             self.data = made
-        self.__class__ = Parameter if isinstance(self, Parameter) else Tensor  # type: ignore[assignment]
+        plain: type[Tensor] = Parameter if issubclass(type(self), Parameter) else Tensor
+        self.__class__ = plain  # type: ignore[assignment]
 
     def share_memory_(self) -> Any:
         raise RuntimeError(
@@ -95,7 +96,7 @@ class _Uninitialized:
         return f"<{type(self).__name__}>"
 
 
-class UninitializedParameter(_Uninitialized, Parameter):
+class UninitializedParameter(_Uninitialized, Parameter):  # type: ignore[misc]
     """A parameter whose shape is not known yet."""
 
     def __new__(cls, requires_grad: bool = True, device: Device = None, dtype: DType | None = None) -> Any:

@@ -39,7 +39,7 @@ class WeightNorm:
 
 def _hook_of(module: Module, kind: type, name: str) -> Any:
     for key, hook in module._forward_pre_hooks.items():
-        if isinstance(hook, kind) and hook.name == name:
+        if isinstance(hook, kind) and hook.name == name:  # type: ignore[attr-defined]
             return key, hook
     return None
 
