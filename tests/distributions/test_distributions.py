@@ -340,3 +340,62 @@ def test_compiled_bounds_that_are_tensors_are_not_printed(recwarn: pytest.Warnin
     assert not recwarn.list
     assert repr(D.constraints.interval(0, 1)) == "Interval(lower_bound=0, upper_bound=1)"
     assert repr(D.constraints.real_vector) == "IndependentConstraint(Real(), 1)"
+
+
+@pytest.mark.parametrize("name", ["HalfNormal", "HalfCauchy", "Normal", "Exponential"])
+def test_parameters_are_checked_wherever_they_are_kept(name: str) -> None:
+    with pytest.raises(ValueError, match=r"scale|rate"):
+        getattr(D, name)(**({"loc": 0.0} if name == "Normal" else {}), **{
+            "rate" if name == "Exponential" else "scale": tracecomp.tensor(-1.0)
+        })  # fmt: skip
+
+
+def test_values_of_another_shape_are_a_value_error() -> None:
+    with pytest.raises(ValueError, match="not broadcastable"):
+        D.Normal(tracecomp.zeros(2), tracecomp.ones(2)).log_prob(tracecomp.zeros(3))
+
+
+def test_a_subclass_with_its_own_init_says_how_it_is_expanded() -> None:
+    class Scaled(D.Normal):
+        kept: str
+
+        def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
+            super().__init__(tracecomp.zeros_like(scale), scale, validate_args)
+
+        def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+            new: Any = self._get_checked_instance(Scaled, _instance)
+            new.kept = "own"
+            return super().expand(batch_shape, _instance=new)
+
+    class Unaware(Scaled):
+        def __init__(self) -> None:
+            super().__init__(tracecomp.ones(()))
+
+    wide: Any = Scaled(tracecomp.tensor(2.0)).expand((3,))
+    assert type(wide) is Scaled and wide.kept == "own" and wide.scale.tolist() == [2.0] * 3
+    assert wide.batch_shape == (3,)
+    with pytest.raises(NotImplementedError, match=r"must also define a custom .expand\(\) method"):
+        Unaware().expand((3,))
+
+
+def test_families_that_torch_has_as_transformed_are_transformed() -> None:
+    one = tracecomp.tensor([1.5, 0.5])
+    families = [
+        D.HalfNormal(one), D.HalfCauchy(one), D.Gumbel(one, one), D.Weibull(one, one), D.Pareto(one, one),
+        D.InverseGamma(one, one), D.Kumaraswamy(one, one),
+    ]  # fmt: skip
+    for family in families:
+        assert isinstance(family, D.TransformedDistribution)
+        wide = family.expand((3, 2))
+        value = wide.sample()
+        assert value.shape == (3, 2) and wide.log_prob(value).shape == (3, 2)
+        if not isinstance(family, D.HalfNormal | D.HalfCauchy):  # of which the transform knows one of two inverses
+            general = D.TransformedDistribution.log_prob(family, value)
+            assert tracecomp.allclose(family.log_prob(value), general, atol=1e-4, rtol=1e-3)
+
+
+def test_a_factor_of_a_multivariate_normal_is_not_expanded_before_it_is_made() -> None:
+    d: Any = D.MultivariateNormal(tracecomp.zeros(5, 2), covariance_matrix=tracecomp.tensor([[2.0, 0.5], [0.5, 1.0]]))
+    assert d._unbroadcasted_scale_tril.shape == (2, 2)
+    assert d.scale_tril.shape == d.precision_matrix.shape == (5, 2, 2)
+    assert d.expand((4, 5)).covariance_matrix.shape == (4, 5, 2, 2)

@@ -120,20 +120,6 @@ def torchvision_features(kit: Kit) -> None:
     kit.keep(low=found["low"], high=found["high"])
 
 
-@program("pytorch_optimizer")
-def pytorch_optimizer_trains(kit: Kit) -> None:
-    from pytorch_optimizer import AdaBelief, Lion
-
-    for kind in (Lion, AdaBelief):
-        model = kit.fill(kit.torch.nn.Linear(4, 2))
-        optimizer = kind(model.parameters(), lr=1e-2)
-        for _ in range(5):
-            optimizer.zero_grad()
-            (kit.call(model, kit.normal(8, 4)) ** 2).mean().backward()
-            optimizer.step()
-        kit.keep(**{kind.__name__: model.weight})
-
-
 @program("transformers")
 def transformers_bert(kit: Kit) -> None:
     from transformers import BertConfig, BertModel

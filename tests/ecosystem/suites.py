@@ -63,7 +63,6 @@ SUITES = {
         "tests/test_input_conv.py tests/test_checkpoint_loading.py tests/test_data.py",
     ),
     "skorch": Suite("skorch", "skorch/tests/callbacks skorch/tests/test_dataset.py skorch/tests/test_setter.py"),
-    "nflows": Suite("nflows", "tests"),
     "vit_pytorch": Suite("vit-pytorch", "tests"),
     "local_attention": Suite("local-attention", "tests"),
     "e3nn": Suite("e3nn", "tests/math tests/o3 tests/nn tests/util"),

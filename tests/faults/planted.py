@@ -245,7 +245,7 @@ def _functions() -> list[Fault]:
     return [
         function("math.exponential:_exp_reduced", "+ 1.0", "+ 1.001", "exp"),
         function("math.exponential:tanh", "* -2.0", "* -1.99", "tanh"),
-        function("math.exponential:log1p", "lost / u", "lost * 0.0", "log1p"),
+        function("math.exponential:log1p", "lost / u", "lost * 0.0", "log1p of doubles", "doubles"),
         function("math.exponential:sigmoid", "-x.abs()", "x.abs() * -0.99", "sigmoid"),
         function("math.trigonometric:_of_float", "(q & 2) << 30", "(q & 4) << 29", "sin"),
         function("math.special:erf", "-3.93", "-1.93", "erf"),

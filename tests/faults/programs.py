@@ -115,6 +115,13 @@ def mathematics() -> Made:
     return fn, (numbers(13, 9) * 3,)
 
 
+def doubles() -> Made:
+    def fn(x: Any) -> Any:
+        return torch.log1p(x.abs())  # @ log1p of doubles
+
+    return fn, (numbers(13, 9).double(),)
+
+
 def selections() -> Made:
     def fn(x: Any, y: Any, n: Any) -> Any:
         a = torch.maximum(x, y)  # @ maximum

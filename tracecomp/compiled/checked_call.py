@@ -238,7 +238,9 @@ class Lockstep:
         if self.calls % 3 and latest.result is not None and not isinstance(latest.result, PLAIN):
             held = ProgramState({"result": latest.result})
             results = [t._data for place, t in held.tensors.items() if place.startswith("result")]
-            others = [t._data for t in self.state(call).tensors.values()]
+            state = self.state(call)
+            others = [t._data for t in state.tensors.values()]
+            others += [x for x in state.objects.values() if isinstance(x, np.ndarray)]
             if not any(np.may_share_memory(r, a) for r in results for a in others):
                 self.held.append((self.calls, held))
         return found

@@ -14,6 +14,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
@@ -46,7 +47,7 @@ REST = 2.0
 """The second thread rests so much longer than it has worked, because it slows down the program."""
 
 Array = np.ndarray[Any, Any]
-Call = tuple[Warm, Statics, list[Tensor], bool]
+Call = tuple[str, Callable[[], None]]
 
 
 class Unfit(Exception):
@@ -54,7 +55,7 @@ class Unfit(Exception):
 
 
 class _Maker:
-    """The second thread and what waits for it. A forked child begins with none."""
+    """The second thread and what waits for it, with names. A forked child begins with none."""
 
     def __init__(self) -> None:
         self.waiting: SimpleQueue[Call | None] = SimpleQueue()
@@ -95,11 +96,12 @@ class _Maker:
         modes.rehearsal = True
         while (call := self.waiting.get()) is not None and not self._ending:
             began = time.perf_counter()
+            name, work = call
             try:
-                self.make(*call)
+                work()
             except Exception as error:  # the function's own, on copies: the program meets it itself
-                self.refused.append((getattr(call[0].run, "__name__", "?"), f"{type(error).__name__}: {error}"))
-            del call
+                self.refused.append((name, f"{type(error).__name__}: {error}"))
+            del call, work
             self._done += 1
             self._rest(REST * (time.perf_counter() - began))
 
@@ -156,7 +158,14 @@ def consider(warm: Warm, args: tuple[Any, ...]) -> None:
     if modes.grad and any(t.requires_grad for t in given):
         return
     if sum(t._data.nbytes for t in given) <= MOST_BYTES:
-        _maker.add((warm, warm.statics(args), [_like(t, t._data.copy()) for t in given], modes.grad))
+        copies = [_like(t, t._data.copy()) for t in given]
+        name = getattr(warm.run, "__name__", "?")
+        in_background(name, partial(_maker.make, warm, warm.statics(args), copies, modes.grad))
+
+
+def in_background(name: str, work: Callable[[], None]) -> None:
+    """Have ``work`` done on the second thread, where what it raises is a reason why ``name`` stays eager."""
+    _maker.add((name, work))
 
 
 def _with(warm: Warm, statics: Statics) -> Callable[..., Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from inspect import getattr_static
 from typing import Any, ClassVar
 
 from tracecomp.autograd import grad
@@ -40,7 +41,8 @@ class Distribution:
             self._validate_args = validate_args
         if self._validate_args:
             for name, constraint in self.arg_constraints.items():
-                if name in self.__dict__ and not is_dependent(constraint):
+                given = name in self.__dict__ or isinstance(getattr_static(type(self), name, None), property)
+                if given and not is_dependent(constraint):
                     self._check_parameter(name, constraint)
 
     @staticmethod
@@ -152,7 +154,11 @@ class Distribution:
             return
         if not isinstance(value, Tensor):
             raise ValueError("The value argument to log_prob must be a Tensor")
-        T.broadcast_shapes(tuple(value.shape), self._extended_shape())
+        whole = self._extended_shape()
+        if any(1 not in (m, n) and m != n for m, n in zip(value.shape[::-1], whole[::-1], strict=False)):
+            raise ValueError(
+                f"Value is not broadcastable with batch_shape+event_shape: {value.shape} vs {Size(whole)}."
+            )
         if not _holds(self.support, value):
             raise ValueError(
                 f"Expected value argument (Tensor of shape {tuple(value.shape)}) to be within the support "

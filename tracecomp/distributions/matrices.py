@@ -14,6 +14,7 @@ from tracecomp.distributions.distribution import Distribution
 from tracecomp.distributions.gamma import Beta, Chi2
 from tracecomp.distributions.mappings import StickBreakingTransform
 from tracecomp.distributions.transformed import TransformedDistribution
+from tracecomp.distributions.utils import lazy_property
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 
@@ -123,11 +124,11 @@ class Wishart(Distribution):
     def support(self) -> Constraint:
         return constraints.positive_definite
 
-    @property
+    @lazy_property
     def covariance_matrix(self) -> Any:
         return self.scale_tril @ self.scale_tril.mT
 
-    @property
+    @lazy_property
     def precision_matrix(self) -> Any:
         return linalg.inv(self.covariance_matrix)
 

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from tracecomp.eager_kernels.products import add_products, contract
+from tracecomp.eager_kernels.programs import served
 from tracecomp.ir.graph import Graph
 from tracecomp.ir.interpret import Interpreter
 from tracecomp.ir.op import Attrs, Op
@@ -33,6 +34,14 @@ Ints: TypeAlias = tuple[int, ...]
 
 def convolve(op: Op, x: Array, y: Array, attrs: Attrs) -> Array:
     """``op``, one of the three convolutions, on arrays of floats."""
+
+    def eager(arrays: Sequence[Array]) -> tuple[Array, ...]:
+        return (_for_any_shape(op, arrays[0], arrays[1], attrs),)
+
+    return (served(op, (x, y), attrs, eager) or eager((x, y)))[0]
+
+
+def _for_any_shape(op: Op, x: Array, y: Array, attrs: dict[str, Any]) -> Array:
     wide = compute_dtype(from_numpy_dtype(x.dtype)).numpy
     a, b = (np.ascontiguousarray(v, wide) for v in (x, y))
     plain = _plain(op, a.dtype, a.shape, b.shape, tuple(attrs.items()))

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from tracecomp.eager_kernels.programs import served
 from tracecomp.ir.graph import Graph
 from tracecomp.ir.interpret import Evaluate, Interpreter
 from tracecomp.ir.op import Attrs, Op
@@ -25,12 +26,16 @@ Kinds: TypeAlias = tuple[tuple[Any, tuple[int, ...]], ...]
 
 def run_region(op: Op, arrays: Sequence[Array], attrs: Attrs, evaluate: Evaluate) -> Any:
     """``op``, with ``evaluate`` for all operators of its bodies."""
-    if op.name == "scan":
-        kinds = tuple([(x.dtype, x.shape) for x in arrays])
+    if op.name != "scan":
+        return op.impl(*arrays, **attrs, evaluate=evaluate)
+
+    def eager(given: Sequence[Array]) -> tuple[Array, ...]:
+        kinds = tuple([(x.dtype, x.shape) for x in given])
         apart = _summed_after(op, kinds, tuple(attrs.items()))
-        if apart is not None:
-            return tuple(apart.run(arrays, evaluate=evaluate))
-    return op.impl(*arrays, **attrs, evaluate=evaluate)
+        found = op.impl(*given, **attrs, evaluate=evaluate) if apart is None else apart.run(given, evaluate=evaluate)
+        return tuple(found)
+
+    return served(op, arrays, attrs, eager) or eager(arrays)
 
 
 @lru_cache(256)

@@ -174,11 +174,11 @@ class Blame:
                 return again(self.compiled)
 
         yield "cache", fresh
-        yield "dynamic sizes", lambda again: again(self._at_each_size)
         # Steps before what serves the calls: without native calls a preparation, too, is used less often.
         steps: list[Step[Any]] = [*PIPELINE, *LOWERING]
         for name in [s.name for s in reversed(steps) if not s.needed]:
             yield name, partial(_overriding, make=self.compiled, skip_passes=(name,))
+        yield "dynamic sizes", lambda again: again(self._at_each_size)
         yield "native call", lambda again: again(lambda: _through_python(self.compiled()))
         yield "threads", lambda again: _overriding(again, self.compiled, num_threads=1)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tracecomp as torch
@@ -129,3 +130,30 @@ def test_filling_an_expanded_tensor_writes_its_memory_once() -> None:
     assert wide.tolist() == [[5, 0, 5], [5, 0, 5]]
     wide.sum().backward()
     assert base.grad.tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        [slice(0, 1), slice(0, 2)], [slice(0, 1), 0], [[0, 1], [1, 0]], [None, 0], [..., 0], [0, [1, 0]],
+        [np.array([0, 1]), 1],
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_short_list_of_more_than_numbers_indexes_as_the_tuple_does(key: Any) -> None:
+    x = torch.arange(24.0).reshape(2, 3, 4)
+    with pytest.warns(UserWarning, match="non-tuple sequence"):
+        found = x[key]
+    assert torch.equal(found, x[tuple(key)])
+    target = x.clone()
+    with pytest.warns(UserWarning, match="non-tuple sequence"):
+        target[key] = 0.0
+    expected = x.clone()
+    expected[tuple(key)] = 0.0
+    assert torch.equal(target, expected)
+
+
+def test_a_list_of_numbers_or_a_long_list_is_positions() -> None:
+    x = torch.arange(12.0).reshape(3, 4)
+    assert x[[0, 2]].shape == (2, 4)
+    assert x[[[0, 1]] * 40].shape == (40, 2, 4)

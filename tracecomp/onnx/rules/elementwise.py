@@ -16,11 +16,17 @@ from tracecomp.nn import functional as F
 from tracecomp.onnx.registry import Call, Value, rule
 from tracecomp.onnx.small_types import SMALL, dtype_of_small, to_float8, to_small
 
+
+def _sign(x: Tensor) -> Tensor:
+    """What is not a number has a sign that is none either; PyTorch's has 0."""
+    return T.where(T.isnan(x), x, T.sign(x)) if x.is_floating_point() else T.sign(x)
+
+
 _UNARY: dict[str, Callable[[Tensor], Tensor]] = {
     "Abs": T.abs, "Acos": T.acos, "Acosh": T.acosh, "Asin": T.asin, "Asinh": T.asinh, "Atan": T.atan, "Atanh": T.atanh,
     "BitwiseNot": T.bitwise_not, "Ceil": T.ceil, "Cos": T.cos, "Cosh": T.cosh, "Erf": T.erf, "Exp": T.exp,
     "Floor": T.floor, "IsNaN": T.isnan, "Log": T.log, "Neg": T.neg, "Not": T.logical_not, "Reciprocal": T.reciprocal,
-    "Relu": T.relu, "Round": T.round, "Sigmoid": T.sigmoid, "Sign": T.sign, "Sin": T.sin, "Sinh": T.sinh,
+    "Relu": T.relu, "Round": T.round, "Sigmoid": T.sigmoid, "Sign": _sign, "Sin": T.sin, "Sinh": T.sinh,
     "Softplus": F.softplus, "Softsign": F.softsign, "Sqrt": T.sqrt, "Tan": T.tan, "Tanh": T.tanh, "Mish": F.mish,
     "HardSwish": F.hardswish,
 }  # fmt: skip

@@ -112,7 +112,7 @@ def slice_(
     axes = range(len(starts)) if axes is None else ints(axes)
     strides = [1] * len(starts) if steps is None else ints(steps)
     for start, end, axis, step in zip(starts, ends, axes, strides, strict=True):
-        places = range(*slice(start, _end(end, step), step).indices(x.shape[axis]))
+        places = _reach(start, end, step, x.shape[axis])
         if step > 0:
             x = x[tuple([slice(None)] * (axis % x.dim()) + [slice(places.start, places.stop, step)])]
         else:
@@ -120,9 +120,12 @@ def slice_(
     return x
 
 
-def _end(end: int, step: int) -> int | None:
-    """Python takes -1 for the last element; here, going backwards, the least number means "to the first"."""
-    return None if step < 0 and end <= -(2**31) else end
+def _reach(start: int, end: int, step: int, count: int) -> range:
+    """The elements of a slice. Backwards, a start before the first element is the first, where Python has none."""
+    if step > 0:
+        return range(*slice(start, end, step).indices(count))
+    start, end = (n + count if n < 0 else n for n in (start, end))
+    return range(min(max(start, 0), count - 1), min(max(end, -1), count - 1), step)
 
 
 @rule("Pad", static=(1, 2, 3))

@@ -1,0 +1,52 @@
+"""Convolutions and scans that are called often are served by programs, with the same bits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import tracecomp as tc
+from tests.eager_kernels.test_bits import same_bits
+from tracecomp import nn
+from tracecomp.compiled import hot_calls
+from tracecomp.eager_kernels import programs
+from tracecomp.eager_kernels.convolutions import _for_any_shape
+from tracecomp.ir.op import OPS
+
+
+def steps(layer: nn.Module, x: tc.Tensor) -> list[list[tc.Tensor]]:
+    """Results and gradients of some calls; before the last ones programs are ready."""
+    found = []
+    for number in range(programs.AFTER + 3):
+        if number == programs.AFTER:
+            hot_calls.finish()
+        out = layer(x)
+        out = out[0] if isinstance(out, tuple) else out
+        found.append([out.detach(), *tc.autograd.grad((out * out).sum(), [x, *layer.parameters()])])
+    return found
+
+
+def test_calls_have_the_same_bits_before_and_after_there_is_a_program() -> None:
+    cases = (
+        (nn.Conv2d(12, 16, 3, padding=1), tc.randn(2, 12, 11, 13, requires_grad=True), "conv_weight"),
+        (nn.GRU(9, 11), tc.randn(6, 3, 9, requires_grad=True), "scan"),
+    )
+    for layer, x, name in cases:
+        first, *others = steps(layer, x)
+        assert any(key[0] == name and program.run for key, program in programs._programs.items())
+        assert all(same_bits(a.numpy(), b.numpy()) for found in others for a, b in zip(first, found, strict=True))
+
+
+def test_a_program_with_other_bits_is_not_put_to_use() -> None:
+    x, w = np.ones((1, 2, 5), np.float32), np.ones((3, 2, 2), np.float32)
+    attrs: dict[str, Any] = {"stride": (1,), "padding": ((0, 0),), "dilation": (1,), "groups": 1}
+    right, wrong = programs._Program(), programs._Program()
+
+    def eager(given: Sequence[Any]) -> tuple[Any, ...]:
+        return (_for_any_shape(OPS["conv"], given[0], given[1], attrs),)
+
+    right.make(OPS["conv"], [x, w], attrs, eager)
+    wrong.make(OPS["conv"], [x, w], attrs, lambda given: (np.nextafter(eager(given)[0], np.float32(9)),))
+    assert right.run is not None and wrong.run is None
