@@ -6,7 +6,9 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,10 +19,11 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass(frozen=True)
 class Ended:
-    """How one process ended, and what it wrote."""
+    """How one process ended, what it wrote, and when that was (``time.monotonic()``)."""
 
     status: int
     text: str
+    at: float
 
 
 def gang(size: int, *command: str, more: Mapping[str, str] | None = None, seconds: float = 120.0) -> Sequence[Ended]:
@@ -38,14 +41,19 @@ def gang(size: int, *command: str, more: Mapping[str, str] | None = None, second
         )
         for rank in range(size)
     ]  # fmt: skip
+
+    def end(process: subprocess.Popen[str]) -> Ended:
+        text = process.communicate(timeout=seconds)[0]
+        return Ended(process.returncode, text, time.monotonic())
+
     try:
-        texts = [process.communicate(timeout=seconds)[0] for process in started]
+        with ThreadPoolExecutor(size) as threads:
+            return [*threads.map(end, started)]
     finally:
         for process in started:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-    return [Ended(process.returncode, text) for process, text in zip(started, texts, strict=True)]
 
 
 def succeed(ended: Sequence[Ended]) -> None:

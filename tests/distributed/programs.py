@@ -114,6 +114,34 @@ def broadcast_of_booleans(torch: Any, dist: Any, rank: int, size: int) -> Any:
 
 
 @program
+def scalars_travel(torch: Any, dist: Any, rank: int, size: int) -> Any:
+    sent, least = torch.tensor(float(rank + 3)), torch.tensor(rank + 3)
+    dist.broadcast(sent, src=1)
+    rows = [torch.tensor(0.0) for _ in range(size)]
+    dist.all_gather(rows, torch.tensor(float(rank)))
+    dist.reduce(least, 0, op=dist.ReduceOp.MIN)
+    got = torch.tensor(0.0)
+    dist.scatter(got, [torch.tensor(float(r * 2)) for r in range(size)] if rank == 0 else None, src=0)
+    gathered = [torch.tensor(0.0) for _ in range(size)] if rank == 0 else None
+    dist.gather(torch.tensor(float(rank)), gathered, dst=0)
+    if rank == 0:
+        dist.send(torch.tensor(7.0), 1)
+    elif rank == 1:
+        dist.recv(got, 0)
+    return sent, rows, least if rank == 0 else None, got, gathered
+
+
+@program
+def nothing_and_half_and_booleans(torch: Any, dist: Any, rank: int, size: int) -> Any:
+    half, flags, none = mine(torch, rank, 5, dtype=torch.bfloat16), mine(torch, rank, 5) > 4, torch.zeros(0, 3)
+    dist.all_reduce(half, op=dist.ReduceOp.MAX)
+    dist.broadcast(none, src=0)
+    rows = [torch.zeros(5, dtype=torch.bool) for _ in range(size)]
+    dist.all_gather(rows, flags)
+    return half, rows, none
+
+
+@program
 def all_gather_of_tensors(torch: Any, dist: Any, rank: int, size: int) -> Any:
     rows = [torch.zeros(2, 2) for _ in range(size)]
     dist.all_gather(rows, mine(torch, rank, 2, 2))
@@ -530,6 +558,74 @@ def ddp_in_a_group(torch: Any, dist: Any, rank: int, size: int) -> Any:
     return trained(torch, torch.nn.parallel.DistributedDataParallel(inner, process_group=group), rank, (4, 3))
 
 
+def joined(torch: Any, rank: int, *layers: Any, **options: Any) -> Any:
+    """A model trained on more batches by higher ranks."""
+    model = torch.nn.parallel.DistributedDataParallel(net(torch, 0, *layers), find_unused_parameters=len(layers) > 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    with model.join(**options):
+        for step in range(2 + 2 * rank):
+            optimizer.zero_grad()
+            model(batch(torch, rank, step, 5, 4)).square().mean().backward()
+            optimizer.step()
+    return rounded(torch, [*model.parameters(), *model.buffers()])
+
+
+@program
+def ddp_joins_uneven_inputs(torch: Any, dist: Any, rank: int, size: int) -> Any:
+    return joined(torch, rank, torch.nn.Linear(4, 2))
+
+
+@program
+def ddp_joins_with_buffers_and_unused_parameters(torch: Any, dist: Any, rank: int, size: int) -> Any:
+    return joined(torch, rank, torch.nn.Linear(4, 6), torch.nn.BatchNorm1d(6), torch.nn.Linear(6, 2))
+
+
+@program
+def ddp_joins_and_divides_by_those_with_inputs(torch: Any, dist: Any, rank: int, size: int) -> Any:
+    return joined(torch, rank, torch.nn.Linear(4, 2), divide_by_initial_world_size=False)
+
+
+@program
+def ddp_joins_at_once_when_all_have_as_many(torch: Any, dist: Any, rank: int, size: int) -> Any:
+    return joined(torch, 0, torch.nn.Linear(4, 2))
+
+
+@program
+def ddp_ends_all_when_the_first_has_no_inputs(torch: Any, dist: Any, rank: int, size: int) -> Any:
+    return joined(torch, rank, torch.nn.Linear(4, 2), throw_on_early_termination=True)
+
+
+@program
+def ddp_with_views_of_buckets_keeps_gradients_in_place(torch: Any, dist: Any, rank: int, size: int) -> Any:
+    inner = net(torch, rank, torch.nn.Linear(3, 4), torch.nn.Linear(4, 2))
+    model = torch.nn.parallel.DistributedDataParallel(inner, gradient_as_bucket_view=True)
+    found = []
+    for step in range(3):
+        model.zero_grad(set_to_none=step == 1)
+        model(batch(torch, rank, step, 4, 3)).square().mean().backward()
+        found.append(rounded(torch, [p.grad for p in model.parameters()]))
+    return found
+
+
+@program
+def ddp_with_a_hook_in_small_buckets(torch: Any, dist: Any, rank: int, size: int) -> Any:
+    hooks = importlib.import_module(f"{torch.__name__}.distributed.algorithms.ddp_comm_hooks.default_hooks")
+    inner = net(torch, rank, torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 2))
+    model = torch.nn.parallel.DistributedDataParallel(inner, bucket_cap_mb=0.00001)
+    model.register_comm_hook(None, hooks.allreduce_hook)
+    for step in range(2):
+        model(batch(torch, rank, step, 4, 3)).square().mean().backward()
+    return rounded(torch, [p.grad for p in model.parameters()])
+
+
+@program
+def a_second_hook_is_an_error(torch: Any, dist: Any, rank: int, size: int) -> Any:
+    hooks = importlib.import_module(f"{torch.__name__}.distributed.algorithms.ddp_comm_hooks.default_hooks")
+    model = torch.nn.parallel.DistributedDataParallel(net(torch, rank, torch.nn.Linear(3, 4)))
+    model.register_comm_hook(None, hooks.allreduce_hook)
+    model.register_comm_hook(None, hooks.allreduce_hook)
+
+
 @program
 def zero_redundancy_trains_as_the_optimizer_alone(torch: Any, dist: Any, rank: int, size: int) -> Any:
     optim = importlib.import_module(f"{torch.__name__}.distributed.optim")
@@ -634,6 +730,32 @@ def fully_sharded_states_are_whole_on_demand(torch: Any, dist: Any, rank: int, s
     )  # fmt: skip
     moments = {k: gathered(torch, [v["exp_avg"]]) for k, v in sorted(state["state"].items())}
     return gathered(torch, weights.values()), moments, gathered(torch, other.parameters()), second.param_groups[0]["lr"]
+
+
+@program
+def fully_sharded_runs_when_it_is_unsharded(torch: Any, dist: Any, rank: int, size: int) -> Any:
+    model = sharded(torch, rank)
+    model.unshard()
+    model[0].unshard()
+    model(batch(torch, rank, 0, 5, 4)).square().mean().backward()
+    return gathered(torch, [p.grad for p in model.parameters()])
+
+
+@program
+def rows_are_made_of_whole_tensors(torch: Any, dist: Any, rank: int, size: int) -> Any:
+    tensors = importlib.import_module(f"{torch.__name__}.distributed.tensor")
+    model = sharded(torch, rank)
+    given = model.state_dict()["0.weight"]
+    whole = mine(torch, 0, 7, 4)
+    rows = tensors.distribute_tensor(whole, given.device_mesh, given.placements)
+    model.load_state_dict({"0.weight": torch.nn.Parameter(rows)}, strict=False, assign=True)
+    shown = (
+        gathered(torch, [model[0].weight]),
+        isinstance(given, tensors.DTensor),
+        given.placements == (tensors.Shard(0),),
+    )
+    model(batch(torch, rank, 0, 5, 4)).square().mean().backward()
+    return shown, tuple(rows.to_local().shape), gathered(torch, [model[0].weight.grad])
 
 
 @program

@@ -53,6 +53,11 @@ def as_bytes(array: Array) -> Array:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
+def contiguous(array: Array) -> Array:
+    """The array in one piece, in its shape: numpy's function makes one axis of none."""
+    return np.ascontiguousarray(array).reshape(array.shape)
+
+
 class Transport(Protocol):
     """Moves bytes between the processes of one program. ``pump`` is called by one thread at a time, ``send`` by any.
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence, Set
 from contextvars import copy_context
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
 from typing import Any
@@ -15,13 +17,14 @@ from tracecomp.base import config, logs, progress
 from tracecomp.base.dump import Dump
 from tracecomp.compiled import program_cache
 from tracecomp.compiled.checked import Checked
-from tracecomp.ir.graph import Graph, Value
+from tracecomp.ir.graph import Graph, Node, Value
 from tracecomp.ir.interpret import Interpreter
+from tracecomp.ir.op import External
 from tracecomp.ir.program import CallStep, call_steps
 from tracecomp.passes import Built, build
 from tracecomp.passes.explain import describe_partition, describe_schedules
 from tracecomp.passes.graph.complex_to_real import in_parts, split_complex
-from tracecomp.passes.graph.host_segments import has_external, segments
+from tracecomp.passes.graph.host_segments import has_external, segments, started
 from tracecomp.passes.steps import Log
 from tracecomp.record.gc_pause import without_collecting
 from tracecomp.runtime.executable import Executable
@@ -150,6 +153,57 @@ def _dense(array: object) -> Array:
     return np.ascontiguousarray(array)
 
 
+def _span(node: Node, reads: tuple[int, ...]) -> Span:
+    return Span(node.op.name, sum(v.type.nbytes for v in node.inputs), reads)
+
+
+def _at_once(run: Callable[[], Any], attrs: Mapping[str, Any]) -> Callable[[], Any]:
+    found = run()
+    return lambda: found
+
+
+@dataclass
+class Span:
+    """When a part of a call ran, in seconds: code (``name`` is empty), or an operator that the host ran.
+
+    ``waited`` is how long the call stood still for it; ``reads`` are numbers of the parts whose results it read.
+    """
+
+    name: str
+    nbytes: int
+    reads: tuple[int, ...]
+    begin: float = 0.0
+    end: float = 0.0
+    waited: float = 0.0
+
+
+class _Coming:
+    """A node that the host runs, at once or beside code, and its results."""
+
+    def __init__(self, node: Node, given: Sequence[Array], beside: bool, span: Span) -> None:
+        self._node, self._span = node, span
+        start = node.op.loop.start if beside and isinstance(node.op.loop, External) else None
+        begin = time.perf_counter()
+        self._result: Callable[[], Any] = (start or _at_once)(lambda: self._run(given), node.attrs)
+        span.waited = 0.0 if start else time.perf_counter() - begin
+
+    def _run(self, given: Sequence[Array]) -> Any:
+        self._span.begin = time.perf_counter()
+        try:
+            return self._node.op.impl(*given, **self._node.attrs)
+        finally:
+            self._span.end = time.perf_counter()
+
+    def wait(self, known: dict[Value, Array]) -> None:
+        """Put the results where they are read."""
+        begin = time.perf_counter()
+        with profiler.record_function(f"waiting for {self._node.op.name}"):
+            result = self._result()
+        self._span.waited += time.perf_counter() - begin
+        found = [*map(np.asarray, result)] if isinstance(result, tuple) else [np.asarray(result)]
+        known.update(zip(self._node.outputs, found, strict=True))
+
+
 class Hosted:
     """A graph some of whose operators the host runs, between parts compiled to machine code."""
 
@@ -161,31 +215,55 @@ class Hosted:
         self._open = [i.value for i in split.inputs if i.role != "constant"]
         self._constants = {i.value: _dense(i.data) for i in split.inputs if i.role == "constant"}
         self._outputs = [o.value for o in split.outputs]
+        parts = segments(split)
+        self._started = started(parts)
         self._parts = [
             (Native(s.work, {}, threads, frozenset()) if isinstance(s.work, Graph) else s.work, s.reads, s.writes)
-            for s in segments(split)
+            for s in parts
         ]
+        made = {v: number for number, part in enumerate(parts) for v in part.writes}
+        self._reads = [tuple({made[v]: None for v in part.reads if v in made}) for part in parts]
+        self.last: list[Span] = []
+        self.seconds = 0.0
+        """The parts of the last call that has ended, and what it took."""
 
     def run(self, arrays: Sequence[Array], outputs: Sequence[Array], seen: object = None) -> None:
         """Compute ``outputs`` from ``arrays``."""
+        begin = time.perf_counter()
         arrays = [*map(in_parts, arrays)]
         known: dict[Value, Array] = {**self._constants, **dict(zip(self._open, arrays, strict=True))}
-        for work, reads, writes in self._parts:
-            given = [known[v] for v in reads]
+        coming: dict[Value, _Coming] = {}  # results of communication that may be under way
+
+        def value(v: Value) -> Array:
+            if v not in known:
+                coming[v].wait(known)
+            return known[v]
+
+        spans: list[Span] = []
+        for (work, reads, writes), of in zip(self._parts, self._reads, strict=True):
+            given = [value(v) for v in reads]
+            spans.append(Span("", 0, of) if isinstance(work, Native) else _span(work, of))
             if isinstance(work, Native):
                 found = [np.empty(v.shape, v.dtype.numpy) for v in writes]
+                spans[-1].begin = time.perf_counter()
                 work.run(given, found)
+                spans[-1].end = time.perf_counter()
+                known.update(zip(writes, found, strict=True))
             else:
-                result = work.op.impl(*given, **work.attrs)
-                found = [*map(np.asarray, result)] if isinstance(result, tuple) else [np.asarray(result)]
-            known.update(zip(writes, found, strict=True))
-        _write([*map(in_parts, outputs)], [known[v] for v in self._outputs], arrays)
+                coming.update(dict.fromkeys(writes, _Coming(work, given, work in self._started, spans[-1])))
+        _write([*map(in_parts, outputs)], [value(v) for v in self._outputs], arrays)
+        self.last, self.seconds = spans, time.perf_counter() - begin
 
     @property
     def says(self) -> str:
         """Which operators the host runs."""
         names = dict.fromkeys(work.op.name for work, *_ in self._parts if not isinstance(work, Native))
         return f"run by the host, between compiled parts: {', '.join(names)}"
+
+    @property
+    def between_bytes(self) -> int:
+        """Bytes of what parts leave for later ones."""
+        return sum(v.type.nbytes for _, _, writes in self._parts for v in writes)
 
     @property
     def compiled(self) -> list[Native]:

@@ -93,6 +93,6 @@ __all__ = [
     "scatter", "scatter_object_list", "send", "send_object_list",
 ]  # fmt: skip
 
-_LATER = ("algorithms", "checkpoint", "distributed_c10d", "elastic", "fsdp", "launch", "nn", "optim", "run")
+_LATER = ("algorithms", "checkpoint", "distributed_c10d", "elastic", "fsdp", "launch", "nn", "optim", "run", "tensor")
 _HOMES = {name: name for name in _LATER} | {"GradBucket": "gradients"}
 __getattr__ = later(__name__, _HOMES)

@@ -10,6 +10,7 @@ import numpy as np
 from tracecomp.base.errors import at_user_line
 from tracecomp.communication.combine import ReduceOp
 from tracecomp.communication.group import Group
+from tracecomp.communication.messages import contiguous
 from tracecomp.communication.work import Work
 from tracecomp.distributed.processes import get_global_rank, get_group_rank, member_of
 from tracecomp.eager.modes import modes, no_grad
@@ -91,7 +92,7 @@ def _real(t: Tensor) -> Tensor:
 
 def contents(t: Tensor) -> Array:
     """The elements, for the host to read."""
-    return np.ascontiguousarray(t._read("a communication"))
+    return contiguous(t._read("a communication"))
 
 
 # ---- running

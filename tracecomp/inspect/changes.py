@@ -118,7 +118,7 @@ def _rows(size: int, count: int, call: Call) -> Call:
 
 
 def _like(t: Tensor, array: Array) -> Tensor:
-    found = Tensor._wrap(array)
+    found = Tensor._wrap(np.asarray(array))
     found._requires_grad = t._requires_grad
     return found
 

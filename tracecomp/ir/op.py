@@ -5,7 +5,7 @@ Records are written under ``tracecomp/ops``; this module holds their form and th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -152,7 +152,13 @@ class Composed:
 
 @immutable
 class External:
-    """No loop meaning: the host runs ``impl`` (LAPACK through numpy)."""
+    """No loop meaning: the host runs ``impl`` (LAPACK through numpy).
+
+    ``start(run, attrs)``, where there is one, lets ``run()`` go on beside code, and gives the function that waits for
+    its result (communication). Such operators run in the order in which they are started.
+    """
+
+    start: Callable[[Callable[[], Any], Mapping[str, Any]], Callable[[], Any]] | None = None
 
 
 @immutable

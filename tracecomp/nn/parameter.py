@@ -20,6 +20,9 @@ class Parameter(Tensor):
     def __new__(cls, data: Any = None, requires_grad: bool = True) -> Parameter:
         if data is None:
             data = T.empty(0)
+        if cls is Parameter and hasattr(data, "as_parameter"):  # rows of a sharded tensor
+            found: Parameter = data.as_parameter(requires_grad)
+            return found
         return as_kind(cls, data, requires_grad)
 
     def __repr__(self) -> str:

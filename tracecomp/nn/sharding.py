@@ -19,8 +19,8 @@ from tracecomp.ops.prim import prim
 class Sharding:
     """How the rows of a tensor are shared out: equal parts of axis 0, of which the last ones may have fewer or none."""
 
-    def __init__(self, shape: Sequence[int], group: Group) -> None:
-        self.shape, self.group = tuple(shape), group
+    def __init__(self, shape: Sequence[int], group: Group, placements: tuple[object, ...]) -> None:
+        self.shape, self.group, self.placements = tuple(shape), group, placements
         rows = self.shape[0]
         self.each = -(-rows // group.size())
         self.start, self.stop = (min(r * self.each, rows) for r in (group.rank(), group.rank() + 1))
@@ -54,6 +54,12 @@ class Sharding:
     def __deepcopy__(self, memo: Any) -> Sharding:
         return self
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sharding) and (self.shape, self.group) == (other.shape, other.group)
+
+    def __hash__(self) -> int:
+        return hash(self.shape)
+
 
 class ShardedTensor(Tensor):
     """The rows of this process: ``shape`` and all functions are those of the rows; ``full_tensor()`` is the whole."""
@@ -64,6 +70,20 @@ class ShardedTensor(Tensor):
     def full_tensor(self) -> Tensor:
         """The whole tensor, in every process; all of them call it."""
         return self.sharding.whole(self)
+
+    @property
+    def placements(self) -> tuple[object, ...]:
+        """That rows are shared out: ``(Shard(0),)``."""
+        return self.sharding.placements
+
+    @property
+    def device_mesh(self) -> Group:
+        """The processes that have rows."""
+        return self.sharding.group
+
+    def as_parameter(self, requires_grad: bool) -> ShardedParameter:
+        """The parameter that has these rows."""
+        return sharded_parameter(self.to_local(), self.sharding, requires_grad)
 
     def to_local(self) -> Tensor:
         """The rows as an ordinary tensor, in the same memory."""

@@ -6,13 +6,12 @@ same nodes in the same order. Derivatives are those of a program whose loss is t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from tracecomp.communication import combine
 from tracecomp.communication.combine import ReduceOp
+from tracecomp.communication.messages import contiguous
 from tracecomp.communication.world import SELF, world
 from tracecomp.ir.op import External, Op, Sample, register
 from tracecomp.ir.types import TensorType
@@ -29,6 +28,17 @@ def _together(group: str, run: Callable[[Group], Any], alone: Callable[[], objec
         return alone()
     found = world.named(group)
     return found.worker.run(lambda: run(found))
+
+
+def _start(run: Callable[[], Any], attrs: Mapping[str, Any]) -> Callable[[], Any]:
+    """Let the group's thread ``run`` a collective; what is returned waits for it."""
+    if attrs["group"] == SELF or world.named(attrs["group"]).size() == 1:
+        found = run()
+        return lambda: found
+    return world.named(attrs["group"]).worker.submit(run).result
+
+
+_BESIDE = External(start=_start)
 
 
 def _one_type(name: str, types: Sequence[TensorType]) -> TensorType:
@@ -71,7 +81,7 @@ register(
     Op(
         name="all_reduce", kind="external",
         doc="operands of all processes combined along one binary tree over `total` leaves, of which each has its share",
-        infer=_reduced_infer, impl=_reduced, vjp=_reduced_vjp, saves=(), loop=External(),
+        infer=_reduced_infer, impl=_reduced, vjp=_reduced_vjp, saves=(), loop=_BESIDE,
         attrs={"op": str, "group": str, "total": int},
         samples=tuple(
             Sample(args, {"op": op, "group": SELF, "total": len(args)})
@@ -92,7 +102,7 @@ register(
 
 
 def _sent(x: Any, *, root: int, group: str) -> Any:
-    return _together(group, lambda g: g.broadcast(np.ascontiguousarray(x), root), x.copy)
+    return _together(group, lambda g: g.broadcast(contiguous(x), root), x.copy)
 
 
 def _sent_vjp(grads: Sequence[Any], outs: Sequence[Any], ins: Sequence[Any], *, root: int, group: str) -> Any:
@@ -104,7 +114,7 @@ def _sent_vjp(grads: Sequence[Any], outs: Sequence[Any], ins: Sequence[Any], *, 
 register(
     Op(
         name="broadcast_from", kind="external", doc="the operand of process `root`",
-        infer=lambda x, *, root, group: x, impl=_sent, vjp=_sent_vjp, saves=(), loop=External(),
+        infer=lambda x, *, root, group: x, impl=_sent, vjp=_sent_vjp, saves=(), loop=_BESIDE,
         attrs={"root": int, "group": str},
         samples=tuple(Sample((of(t, 3, 2),), {"root": 0, "group": SELF}) for t in ("f32", "f64")),
     )
@@ -115,7 +125,7 @@ register(
 
 
 def _gathered(x: Any, *, group: str, size: int) -> Any:
-    return _together(group, lambda g: tuple(g.all_gather(np.ascontiguousarray(x))), lambda: (x.copy(),))
+    return _together(group, lambda g: tuple(g.all_gather(contiguous(x))), lambda: (x.copy(),))
 
 
 def _gathered_vjp(grads: Sequence[Any], outs: Sequence[Any], ins: Sequence[Any], *, group: str, size: int) -> Any:
@@ -171,7 +181,7 @@ def _swapped_vjp(grads: Sequence[Any], outs: Sequence[Any], ins: Sequence[Any], 
 register(
     Op(
         name="all_gather", kind="external", doc="the operands of all `size` processes, one result each",
-        infer=lambda x, *, group, size: (x,) * size, impl=_gathered, vjp=_gathered_vjp, saves=(), loop=External(),
+        infer=lambda x, *, group, size: (x,) * size, impl=_gathered, vjp=_gathered_vjp, saves=(), loop=_BESIDE,
         attrs={"group": str, "size": int},
         samples=tuple(Sample((of(t, 3, 2),), {"group": SELF, "size": 1}) for t in ("f32", "f64")),
     )
@@ -181,7 +191,7 @@ register(
         name="reduce_scatter", kind="external",
         doc="leaf by leaf, one operand for each of `size` processes; those for this one combined along one "
             "binary tree over `total` leaves",
-        infer=_scattered_infer, impl=_scattered, vjp=_scattered_vjp, saves=(), loop=External(),
+        infer=_scattered_infer, impl=_scattered, vjp=_scattered_vjp, saves=(), loop=_BESIDE,
         attrs={"op": str, "group": str, "size": int, "total": int},
         samples=tuple(
             Sample(args, {"op": op, "group": SELF, "size": 1, "total": len(args)})
@@ -197,7 +207,7 @@ register(
     Op(
         name="all_to_all", kind="external", doc="one operand for each process; what all processes have for this one",
         infer=lambda *types, group, size: (_pieces("all_to_all", types, size),) * size, impl=_swapped,
-        vjp=_swapped_vjp, saves=(), loop=External(), attrs={"group": str, "size": int},
+        vjp=_swapped_vjp, saves=(), loop=_BESIDE, attrs={"group": str, "size": int},
         samples=tuple(Sample((of(t, 3, 2),), {"group": SELF, "size": 1}) for t in ("f32", "f64")),
         errors=(bad(RuntimeError, "one operand for each", of("f32", 2), of("f32", 2), group="", size=1),),
     )

@@ -96,8 +96,7 @@ class Finish:
         self.sources.update(self._size_sources())
         split = None if split_at is None else self._split(*split_at, updated, edges(roots))
         mapping: dict[Value, Value] = {}
-        # From here on nothing may be added: the graph is rebuilt with its
-        # dead nodes gone, and ``mapping`` leads to it.
+        # From here on nothing may be added: the graph is rebuilt without dead nodes, and ``mapping`` leads to it.
         graph, inputs = self._graph(mapping)
         self._close_guards(inputs, updates)
         shared = self._shared_memory(updates)

@@ -12,7 +12,7 @@ import tracecomp
 from tracecomp.base.errors import CompileError
 from tracecomp.ir.graph import Graph
 from tracecomp.ir.parser import parse_graph
-from tracecomp.passes.graph.host_segments import has_external, segments
+from tracecomp.passes.graph.host_segments import has_external, segments, started
 
 TEXT = """\
 graph "step" {
@@ -37,6 +37,37 @@ def test_segments_are_few_and_in_order() -> None:
     parts = segments(parse_graph(TEXT))
     kinds = [f"{len(p.work.nodes)} native" if isinstance(p.work, Graph) else p.work.op.name for p in parts]
     assert kinds == ["3 native", "eigvalsh", "svdvals", "pinv", "2 native"]
+
+
+TWO_SUMS = """\
+graph "step" {
+  %x: f64[3] = argument "x"
+  %y: f64[3] = argument "y"
+  %0 = exp(%x) : f64[3]
+  %1 = all_reduce(%0) {op="SUM", group="", total=1} : f64[3]
+  %2 = sin(%y) : f64[3]
+  %3 = mul(%2, %0) : f64[3]
+  %4 = all_reduce(%3) {op="SUM", group="", total=1} : f64[3]
+  %5 = cos(%2) : f64[3]
+  %6 = add(%1, %4) : f64[3]
+  result "a" = %5
+  result "b" = %6
+}
+"""
+
+
+def test_communication_begins_when_its_operands_are_there_and_goes_on_beside_code() -> None:
+    parts = segments(parse_graph(TWO_SUMS))
+    kinds = [[n.op.name for n in p.work.nodes] if isinstance(p.work, Graph) else p.work.op.name for p in parts]
+    assert kinds == [["exp"], "all_reduce", ["sin", "mul"], "all_reduce", ["cos"], ["add"]]
+    assert started(parts) == {p.work for p in parts if not isinstance(p.work, Graph)}
+
+
+def test_communication_whose_result_is_read_at_once_is_waited_for() -> None:
+    text = TWO_SUMS.replace("sin(%y)", "sin(%1)")
+    parts = segments(parse_graph(text))
+    first, second = (p.work for p in parts if not isinstance(p.work, Graph))
+    assert started(parts) == {second} and first is not second
 
 
 def test_a_body_cannot_call_the_host() -> None:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 from tracecomp.distributed.collectives import broadcast
 from tracecomp.distributed.objects import broadcast_object_list
 from tracecomp.distributed.processes import get_rank, is_initialized
+from tracecomp.eager.modes import no_grad
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.nn.module import Module
@@ -110,9 +111,10 @@ def get_model_state_dict(
 def set_model_state_dict(
     model: Module, model_state_dict: Mapping[str, Any], *, options: StateDictOptions | None = None
 ) -> Any:  # fmt: skip
-    """Load what ``get_model_state_dict`` gave."""
+    """Load what ``get_model_state_dict`` gave; parameters without memory become what is loaded."""
     strict = True if options is None else options.strict
-    return _plain(model).load_state_dict(_taken(dict(model_state_dict), options), strict=strict)
+    without = any(p.is_meta for p in _plain(model).parameters())
+    return _plain(model).load_state_dict(_taken(dict(model_state_dict), options), strict=strict, assign=without)
 
 
 def _listed(optimizers: Optimizers) -> list[Optimizer]:
@@ -173,3 +175,20 @@ def set_state_dict(
     found = set_model_state_dict(model, model_state_dict, options=options)
     set_optimizer_state_dict(model, optimizers, optim_state_dict, options=options)
     return found
+
+
+def _init_optim_state(optim: Optimizer) -> None:
+    """Let an optimizer that has made no step have state: a step with gradients and learning rates of zero."""
+    if optim.state:
+        return
+    rates = [group["lr"] for group in optim.param_groups]
+    with no_grad():
+        for group in optim.param_groups:
+            group["lr"] = 0.0
+            for p in group["params"]:
+                if p.requires_grad:
+                    p.grad = T.zeros_like(p)
+    optim.step()
+    for group, rate in zip(optim.param_groups, rates, strict=True):
+        group["lr"] = rate
+    optim.zero_grad()

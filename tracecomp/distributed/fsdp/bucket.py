@@ -18,6 +18,7 @@ from numpy.lib.stride_tricks import as_strided
 from tracecomp.autograd.function import Function
 from tracecomp.base.errors import at_user_line
 from tracecomp.communication.group import Group
+from tracecomp.distributed.tensor.placement_types import Shard
 from tracecomp.eager.modes import modes, no_grad
 from tracecomp.eager.tensor import Tensor, wrap
 from tracecomp.functional import names as T
@@ -67,18 +68,22 @@ class Bucket:
     ) -> None:
         self.group, self.policy, self.total = group, policy, total
         self.places = [places for _, places in params]
-        self.shardings = [Sharding(p.shape, group) for p, _ in params]
+        self.shardings = [Sharding(p.shape, group, (Shard(0),)) for p, _ in params]
         self.rows: Sequence[Any] = [_spread(p, s) for (p, _), s in zip(params, self.shardings, strict=True)]
         self.synchronised = True
+        self.shown = False  # whether ``unshard`` has given modules whole parameters
         self.pending: list[Tensor | None] | None = None  # gradients that are not combined yet
         self._whole: _Whole | None = None
         self.install(self.rows)
 
     def find(self) -> None:
         """Take the parameters that modules have now: ``to_empty`` and the like make other ones."""
+        if self.shown:
+            self.shown = False
+            self.install(self.rows)
         self.rows = [module._parameters[name] for (module, name), *_ in self.places]
         for (module, name), row, sharding in zip((p[0] for p in self.places), self.rows, self.shardings, strict=True):
-            if not isinstance(row, ShardedParameter) or row.sharding is not sharding:
+            if not isinstance(row, ShardedParameter) or row.sharding != sharding:
                 kind = type(module).__name__
                 raise RuntimeError(
                     at_user_line(f"{kind}.{name} was replaced after fully_shard: it is not sharded any more")

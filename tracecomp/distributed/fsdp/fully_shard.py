@@ -89,12 +89,14 @@ class FSDPModule:
         for bucket in self._fsdp.buckets:
             bucket.find()
             bucket.install([Parameter(t, r.requires_grad) for t, r in zip(bucket.gathered(), bucket.rows, strict=True)])
+            bucket.shown = True
         return _Done() if async_op else None
 
     def reshard(self) -> None:
         """Give the module its rows back; what was written to whole parameters is lost."""
         for bucket in self._fsdp.buckets:
             bucket.install(bucket.rows)
+            bucket.shown = False
             bucket.drop()
 
     def shard(self, *tensors: Tensor) -> Any:

@@ -17,6 +17,7 @@ from tracecomp.eager.rng import get_rng_state
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.nn.module import Module
+from tracecomp.nn.parallel.join import Joining
 from tracecomp.nn.parallel.reducer import Hook, Reducer
 from tracecomp.nn.parallel.shards import ShardPlan, Shards, within
 from tracecomp.ops.prim import prim
@@ -72,6 +73,7 @@ class DistributedDataParallel(Module):
         cap = int((25 if bucket_cap_mb is None else bucket_cap_mb) * _MB)
         self.shards = shards
         self._plan: ShardPlan | None = None
+        self._joining: Joining | None = None
         self._reducer: Reducer | None = None
         if shards is not None:
             self._check_for_shards()
@@ -130,8 +132,8 @@ class DistributedDataParallel(Module):
                 )
             )
 
-    def _same(self, tensors: Iterable[Tensor]) -> None:
-        """Make tensors those of rank 0."""
+    def _same(self, tensors: Iterable[Tensor], root: int = 0) -> None:
+        """Make tensors those of rank ``root``."""
         if self.process_group.size() == 1:
             return
         by_dtype: dict[Any, list[Tensor]] = {}
@@ -140,7 +142,7 @@ class DistributedDataParallel(Module):
         with no_grad():
             for row in by_dtype.values():
                 flat = T.cat([(T.view_as_real(t) if t.dtype.is_complex else t).reshape(-1) for t in row])
-                sent = prim.broadcast_from(flat.detach(), root=0, group=self.process_group.group_name)
+                sent = prim.broadcast_from(flat.detach(), root=root, group=self.process_group.group_name)
                 sizes = [t.numel() * (2 if t.dtype.is_complex else 1) for t in row]
                 for t, piece in zip(row, sent.split(sizes), strict=True):
                     t.copy_(
@@ -158,12 +160,18 @@ class DistributedDataParallel(Module):
         if training and modes.recorder is None and reducer.unfinished:
             raise RuntimeError(at_user_line(_unfinished(self.module, reducer.unfinished)))
         reducer.enabled = training
-        if self.broadcast_buffers and self.require_forward_param_sync and grad_enabled():
-            self._same(b for n, b in self.module.named_buffers() if n not in self.parameters_to_ignore)
+        root = self._joining.begin(training) if self._joining is not None else 0
+        if grad_enabled():
+            self._same_buffers(root)
         output = self.module(*inputs, **kwargs)
         if training and reducer.find_unused:
             reducer.ready_without(_unused(self._params, output))
         return output
+
+    def _same_buffers(self, root: int) -> None:
+        """Make buffers those of rank ``root``, where the model was made so."""
+        if self.broadcast_buffers and self.require_forward_param_sync:
+            self._same((b for n, b in self.module.named_buffers() if n not in self.parameters_to_ignore), root)
 
     def _of_shards(self, inputs: tuple[object, ...], kwargs: Mapping[str, object]) -> Any:
         """The module's results for each shard; without shards, in evaluation, the module's."""
@@ -186,6 +194,31 @@ class DistributedDataParallel(Module):
             yield
         finally:
             self.require_backward_grad_sync = before
+
+    @contextmanager
+    def join(
+        self, divide_by_initial_world_size: bool = True, enable: bool = True, throw_on_early_termination: bool = False
+    ) -> Iterator[None]:  # fmt: skip
+        """Inside, processes may have different numbers of inputs: those that have none left answer for zeros.
+
+        Gradients are divided by the number of processes, or by that of those that have inputs. In the end the model is
+        that of the last process with inputs. With ``throw_on_early_termination``, RuntimeError in all processes when
+        the first one has none left.
+        """
+        if not enable:
+            yield
+            return
+        if self._reducer is None:
+            raise RuntimeError(at_user_line("join() does not go with shards: global batches have one size"))
+        joining = self._joining = Joining(
+            self._reducer, self.process_group, divide_by_initial_world_size, throw_on_early_termination
+        )
+        try:
+            yield
+            joining.finish(self._same_buffers, lambda root: self._same((t for _, t in self._everything()), root))
+        finally:
+            self._joining = None
+            self._reducer.divisor = None
 
     def shard(self, *tensors: Tensor) -> Any:
         """Tensors of this process's part of the global batch as its logical shards, for a model with ``shards=S``.

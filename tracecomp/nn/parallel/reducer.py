@@ -96,6 +96,7 @@ class Reducer:
         self.find_unused = False
         self.hook: tuple[Any, Hook] | None = None
         self._of = {id(p): b for b in self.buckets for p in b.params}
+        self.divisor: int | None = None  # what a mean is divided by, if not by the number of processes
         self._started: list[Callable[[], Tensor]] = []
         self._unused: set[int] = set()
         for p in params:
@@ -126,20 +127,31 @@ class Reducer:
         bucket = self._of[id(param)]
         bucket.waiting.discard(id(param))
         while len(self._started) < len(self.buckets) and not self.buckets[len(self._started)].waiting:
-            self._started.append(self._start(len(self._started)))
+            index = len(self._started)
+            self._started.append(self._start(index, [p.grad for p in self.buckets[index].params]))
         if len(self._started) == len(self.buckets):
             self._finish()
 
-    def _start(self, index: int) -> Callable[[], Tensor]:
+    def answer(self) -> None:
+        """Take part in a pass of the others, with zeros."""
+        started = [self._start(i, [None] * len(b.params)) for i, b in enumerate(self.buckets)]
+        self._unused = {*self._of}
+        self._used_somewhere()
+        for get in started:
+            get()
+        self.restart()
+
+    def _start(self, index: int, grads: Sequence[Tensor | None]) -> Callable[[], Tensor]:
         """Send a bucket; what is returned waits for the mean."""
         bucket = self.buckets[index]
         with no_grad():
-            flat = bucket.joined([p.grad for p in bucket.params])
+            flat = bucket.joined(grads)
         if self.hook is not None:
             state, hook = self.hook
             future = hook(state, GradBucket(bucket, index, len(self.buckets), flat))
             return lambda: _first(future.wait() if hasattr(future, "wait") else future.result())
-        return mean_over(self.group, [flat], self.group.size())
+        get, factor = mean_over(self.group, [flat], self.group.size()), self.group.size() / (self.divisor or 1)
+        return get if self.divisor is None else lambda: get() * factor
 
     def _finish(self) -> None:
         """All buckets are on their way: wait for them, and write gradients."""

@@ -1,8 +1,12 @@
-"""Cuts a graph at operators that the host runs (LAPACK), so that what lies between them becomes machine code."""
+"""Cuts a graph at operators that the host runs (LAPACK, communication): what lies between becomes machine code.
+
+Communication goes on beside code. So a compiled part is cut again where the operands of a communication are complete:
+it is started there, and what follows in the part is computed while bytes move.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tracecomp.base.errors import CompileError
@@ -37,7 +41,8 @@ def has_external(graph: Graph) -> bool:
 def segments(graph: Graph) -> list[Segment]:
     """Parts to run one after another: as few graphs as the order of external nodes allows, and those nodes.
 
-    Complex types have been split up. A stage is a compiled part, then nodes of the host.
+    Complex types have been split up. A stage is a compiled part, then nodes of the host; what can be started among
+    these stands as early in the part as its operands allow.
     """
     native: dict[int, list[Node]] = {}
     external: dict[int, list[Node]] = {}
@@ -51,17 +56,73 @@ def segments(graph: Graph) -> list[Segment]:
         (external if host else native).setdefault(at, []).append(node)
         by_host.update(dict.fromkeys(node.outputs, at))
         by_code.update(dict.fromkeys(node.outputs, at + host))
-    # Backwards, so that each part knows which of its results later parts read.
+    pieces: list[tuple[int, list[Node] | Node]] = []
+    for at in sorted({*native, *external}):
+        pieces += [(at, piece) for piece in _stage(native.get(at, []), external.get(at, []))]
+    return _with_reads(graph, pieces)
+
+
+def _stage(nodes: Sequence[Node], hosted: Sequence[Node]) -> Iterator[list[Node] | Node]:
+    """The pieces of one stage in their order."""
+    made_by = {v: node for node in nodes for v in node.outputs}
+    left = dict.fromkeys(nodes)
+    late: list[Node] = []
+    for host in hosted:
+        if not can_start(host) or any(v in n.outputs for n in late for v in host.inputs):
+            late.append(host)
+            continue
+        needed = _ancestors(host, made_by)
+        piece = [node for node in left if node in needed]
+        if piece:
+            yield piece
+        for node in piece:
+            del left[node]
+        yield host
+    if left:
+        yield [*left]
+    yield from late
+
+
+def can_start(node: Node) -> bool:
+    """Whether the host can start a node and go on."""
+    return isinstance(node.op.loop, External) and node.op.loop.start is not None
+
+
+def started(parts: Sequence[Segment]) -> set[Node]:
+    """Nodes of the host that can go on beside a compiled part, which does not read their results."""
+    found, waiting = set(), set[Node]()
+    for part in parts:
+        waiting = {n for n in waiting if not {*n.outputs} & {*part.reads}}
+        if isinstance(part.work, Graph):
+            found |= waiting
+        elif can_start(part.work):
+            waiting.add(part.work)
+    return found
+
+
+def _ancestors(host: Node, made_by: Mapping[Value, Node]) -> set[Node]:
+    """The nodes of a stage that an external node needs."""
+    found: set[Node] = set()
+    stack = [made_by[v] for v in host.inputs if v in made_by]
+    while stack:
+        node = stack.pop()
+        if node not in found:
+            found.add(node)
+            stack.extend(made_by[v] for v in node.inputs if v in made_by)
+    return found
+
+
+def _with_reads(graph: Graph, pieces: Sequence[tuple[int, list[Node] | Node]]) -> list[Segment]:
+    """Parts of ``pieces``, made backwards, so that each knows which of its results later ones read."""
     needed = {o.value for o in graph.outputs}
     found: list[Segment] = []
-    for at in range(max((*native, *external), default=-1), -1, -1):
-        after = [Segment(node, node.inputs, node.outputs) for node in external.get(at, [])]
-        needed |= {v for part in after for v in part.reads}
-        nodes = native.get(at, [])
-        before = [_native(graph, nodes, needed, at)] if nodes else []
-        needed |= {v for part in before for v in part.reads}
-        found = [*before, *after, *found]
-    return found
+    for at, piece in reversed(pieces):
+        if isinstance(piece, Node):
+            found.append(Segment(piece, piece.inputs, piece.outputs))
+        else:
+            found.append(_native(graph, piece, needed, at))
+        needed |= {*found[-1].reads}
+    return found[::-1]
 
 
 def _native(graph: Graph, nodes: Sequence[Node], needed: set[Value], number: int) -> Segment:

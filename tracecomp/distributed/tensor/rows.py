@@ -1,0 +1,27 @@
+"""Tensors of which every process has some rows, under PyTorch's names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tracecomp.base.errors import at_user_line
+from tracecomp.communication.group import Group
+from tracecomp.distributed.processes import default_group
+from tracecomp.distributed.tensor.placement_types import Placement, Shard
+from tracecomp.eager.tensor import Tensor
+from tracecomp.nn.sharding import ShardedTensor, Sharding, marked
+
+DTensor = ShardedTensor
+
+
+def distribute_tensor(
+    tensor: Tensor, device_mesh: Group | None = None, placements: Sequence[Placement] | None = None
+) -> ShardedTensor:  # fmt: skip
+    """This process's rows of ``tensor``, which all processes of the group have; no communication.
+
+    NotImplementedError for placements other than ``(Shard(0),)``.
+    """
+    if placements is not None and tuple(placements) != (Shard(0),):
+        raise NotImplementedError(at_user_line(f"distribute_tensor: {placements} is not supported, (Shard(0),) is"))
+    sharding = Sharding(tensor.shape, device_mesh or default_group(), (Shard(0),))
+    return marked(sharding.own(tensor).detach().clone(), sharding)
