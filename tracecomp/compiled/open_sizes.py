@@ -64,6 +64,7 @@ def asked_for(caller: str, args: Sequence[Any], names: Sequence[str], axes: Any,
         for name, sizes in by_name.items():
             if name in names and sizes:
                 asked[names.index(name)] = sizes
+            # Of ``dynamic_axes`` PyTorch lets names of outputs pass, which have no sizes to open.
             elif name not in names and told is shapes:
                 raise ValueError(f"{caller}: dynamic_shapes has {name!r}; the inputs are {', '.join(names)}")
     found = OpenSizes()

@@ -96,8 +96,7 @@ class Finish:
         self.sources.update(self._size_sources())
         split = None if split_at is None else self._split(*split_at, updated, edges(roots))
         mapping: dict[Value, Value] = {}
-        # From here on nothing may be added: the graph is rebuilt with its
-        # dead nodes gone, and ``mapping`` leads to it.
+        # From here on nothing may be added: the graph is rebuilt without dead nodes, and ``mapping`` leads to it.
         graph, inputs = self._graph(mapping)
         self._close_guards(inputs, updates)
         shared = self._shared_memory(updates)
@@ -108,8 +107,8 @@ class Finish:
             writes=self._writes(updates), grads=grads, requires_grad=self._flags(), predicates=predicates, split=split,
             rebased=[Rebased(self._origin(t), self.found.place(t)) for t in rebased],
             rebound=rebound, effects=repeated, sizes=self._sizes(mapping), shared=shared,
-            unsettled=self._changed_values() or self._made_objects(left) or self.found.moved or self._told(shared)
-            or self._history_outside() or new_state(self.recorder, kept_tensors),
+            unsettled=self.recorder.kept or self._changed_values() or self._made_objects(left) or self.found.moved
+            or self._told(shared) or self._history_outside() or new_state(self.recorder, kept_tensors),
         )  # fmt: skip
 
     # ---- inputs

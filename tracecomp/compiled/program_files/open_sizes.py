@@ -176,6 +176,7 @@ def checked_sizes(path: Mapping[str, Any], pieces: Sequence[Mapping[str, Any]]) 
     ]
     if any(len(piece["box"]) != count for piece in pieces) or any(type(n) is not int for pair in pairs for n in pair):
         raise ValueError("the sizes of a graph are not numbers")
+    # Whatever says a size is a number, or a form of the sizes: all are gathered, so that none is left unchecked.
     views = [attrs for *_, view in path["results"] for _, attrs in view or ()]
     told = [shape for _, shape, *_ in (*arguments, *path["outputs"])] + [v for a in views for v in a.values()]
     told += [sizes[name] for name in ("zero", "other", "positive")]
