@@ -22,6 +22,7 @@ Storage: TypeAlias = Any
 _int, _float, _bool, _complex, _str = builtins.int, builtins.float, builtins.bool, builtins.complex, builtins.str
 _Number = (int, float, bool)
 _TensorOrTensors: TypeAlias = Tensor | Sequence[Tensor]
+_TensorOrOptionalTensors: TypeAlias = Tensor | Sequence[Tensor | None]
 _size: TypeAlias = Size | list[int] | tuple[int, ...]
 _device_t: TypeAlias = Device
 _symsize: TypeAlias = Size | Sequence[int]

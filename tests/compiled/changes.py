@@ -10,7 +10,7 @@ from __future__ import annotations
 LIBRARY = """
 (tmp / 'site-packages').mkdir(exist_ok=True)
 (tmp / 'site-packages' / 'lib.py').write_text('''
-TICKS, SETTINGS, LOG = 0, {'scale': 1.0}, []
+TICKS, SETTINGS, LOG, METERS = 0, {'scale': 1.0}, [], {}
 
 class Meter:
     rate = 1.0
@@ -39,6 +39,11 @@ def scaled(x):
 
 def log(value):
     LOG.append(value)
+
+def meter(key):
+    if key not in METERS:
+        METERS[key] = Meter()
+    return METERS[key]
 ''')
 spec = importlib.util.spec_from_file_location(f'lib{id(tmp)}', tmp / 'site-packages' / 'lib.py')
 lib = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
@@ -364,6 +369,7 @@ CHANGES: list[tuple[str, str, str, str]] = [
     ("method of a library replaced", LIBRARY, "return x * m.count()", "lib.Meter.count = lambda m: 5.0 * n"),
     ("list of a library that grows", LIBRARY + "seen = lib.LOG", "lib.log(x.sum().item())\nreturn x", "pass"),
     ("meter of a library with the call's number", LIBRARY + "seen = m", "m.add(x.sum().item())\nreturn x * m.k", "pass"),
+    ("object that a library keeps in a cache", LIBRARY, "return x * lib.meter(x.dtype).k", "lib.METERS.clear() if n % 2 else None"),
     ("UserDict", "S = collections.UserDict(a=1.0)", "return x * S['a']", "S['a'] = 2.0 + n"),
     ("UserList", "S = collections.UserList([1.0])", "return x * S[0]", "S[0] = 2.0 + n"),
     ("ChainMap", "T = {'b': 2.0}; S = collections.ChainMap({'a': 1.0}, T)", "return x * S['b']", "T['b'] = 3.0 + n"),

@@ -212,7 +212,12 @@ def _run_hooks(hooks: dict[int, Any], grads: list[Tensor | None], number: int) -
 def _replaced(result: Any, old: Sequence[Tensor | None]) -> list[Tensor | None]:
     if result is None:
         return list(old)
-    return list(result) if isinstance(result, tuple | list) else [result]
+    found = list(result) if isinstance(result, tuple | list) else [result]
+    if len(found) != len(old):
+        raise RuntimeError(
+            f"a hook has returned an incorrect number of values: got {len(found)}, but expected {len(old)}"
+        )
+    return found
 
 
 def _validated(node: Node, grads: Sequence[Tensor | None]) -> list[Tensor | None]:

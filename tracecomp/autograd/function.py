@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from types import FunctionType, ModuleType
 from typing import Any
 
+from tracecomp.eager.aliasing import attach
 from tracecomp.eager.grad_fn import FREED, Packed, SavedOut, modified
 from tracecomp.eager.modes import modes, no_grad
 from tracecomp.eager.tensor import Tensor, create, gradient_edge
@@ -185,13 +186,24 @@ def _connect(
             _check_dirty(out)
             out._shared_storage().wrote()
         elif any(out is a for a in args) or out.requires_grad:
-            out = out.detach()
+            given, out = out, out.detach()
+            attach(out, given, (), False)
         out._requires_grad = False
         out._linked = False
         out._grad_fn, out._output_nr = node, i
+        if out._base is not None:
+            out._unwritable = _WRITTEN_VIEW.format(number=i, name=node.name())
         results.append(out)
     ctx._saved = tuple(_pack(t, outs, results, node) for t in ctx._to_save)
     return tuple(results)
+
+
+_WRITTEN_VIEW = (
+    "Output {number} of {name} is a view and is being modified inplace. This view was created inside a custom Function "
+    "(or because an input was returned as-is) and the autograd logic to handle view+inplace would override the custom "
+    "backward associated with the custom Function, leading to incorrect gradients. This behavior is forbidden. You can "
+    "fix this by cloning the output of the custom Function."
+)
 
 
 def _check_dirty(out: Tensor) -> None:

@@ -35,15 +35,24 @@ def node_count() -> int:
 
 
 class Handle:
-    """Removes a hook; usable as a context manager."""
+    """Removes a hook; usable as a context manager.
 
-    def __init__(self, hooks: dict[int, Any]) -> None:
-        self._hooks = hooks
+    ``extra_dict`` are tables (one, or a list) with what else is known of the hook under its ``id``.
+    """
+
+    def __init__(self, hooks_dict: dict[int, Any], *, extra_dict: Any = None) -> None:
+        self._hooks = hooks_dict
+        self._extra = [extra_dict] if isinstance(extra_dict, dict) else list(extra_dict or ())
         self.id = next(_hook_ids)
+
+    def hooks_dict_ref(self) -> dict[int, Any]:
+        """The table that the hook is in."""
+        return self._hooks
 
     def remove(self) -> None:
         module_changes.note()
-        self._hooks.pop(self.id, None)
+        for table in (self._hooks, *self._extra):
+            table.pop(self.id, None)
 
     def __enter__(self) -> Handle:
         return self
@@ -52,10 +61,10 @@ class Handle:
         self.remove()
 
 
-def add_hook(hooks: dict[int, Any], fn: Callable[..., object]) -> Handle:
+def add_hook(hooks: dict[int, Any], fn: Callable[..., object], extra: Any = None) -> Handle:
     """Put ``fn`` among ``hooks``, which recordings made without it are to find out."""
     module_changes.note()
-    handle = Handle(hooks)
+    handle = Handle(hooks, extra_dict=extra)
     hooks[handle.id] = fn
     return handle
 

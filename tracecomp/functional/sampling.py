@@ -300,7 +300,7 @@ def _publish_inplace(name: str, draw: Any, doc: str, floats: bool = True) -> Non
 
     @functools.wraps(draw)
     def run(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        if floats:
+        if floats and not (name in ("uniform", "normal") and input.dtype.is_complex):
             _need_float(input.dtype, f"{name}_cpu")
         with no_grad(), placed(place_of_call(name, False, (input,), {}) if use.begun else None):
             drawn = cast(draw(input, *args, **kwargs), input.dtype)
@@ -325,13 +325,17 @@ def _uniform(
     low = named.get("from", from_)
     if low > to:
         raise RuntimeError(f"uniform_ expects to return a [from, to) range, but found from={low} > to={to}")
+    if x.dtype.is_complex:  # both parts, each from the same range
+        pair = uniform((*x.shape, 2), x.dtype.to_real(), generator)
+        return prim.view_as_complex(prim.add(prim.mul(pair, to - low), low))
     return prim.add(prim.mul(uniform(tuple(x.shape), x.dtype, generator), to - low), low)
 
 
 def _normal(x: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None) -> Tensor:
     if std < 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
-    return prim.add(prim.mul(gaussian(tuple(x.shape), x.dtype, generator), float(std)), float(mean))
+    drawn = _drawn(gaussian, tuple(x.shape), x.dtype, "normal_cpu", generator)
+    return prim.add(prim.mul(drawn, float(std)), float(mean))
 
 
 def _open_log(x: Tensor, generator: Generator | None) -> Tensor:

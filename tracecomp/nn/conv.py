@@ -14,7 +14,7 @@ from tracecomp.ir.types import DType
 from tracecomp.nn import functional as F
 from tracecomp.nn import init
 from tracecomp.nn.functional.conv import ntuple
-from tracecomp.nn.lazy import LazyModule
+from tracecomp.nn.lazy import LazyModuleMixin
 from tracecomp.nn.module import Module
 from tracecomp.nn.parameter import Parameter, UninitializedParameter
 
@@ -186,7 +186,7 @@ class ConvTranspose3d(_ConvTransposeNd):
     rank = 3
 
 
-class _LazyConvNd(LazyModule, _ConvNd):
+class _LazyConvNd(LazyModuleMixin, _ConvNd):
     """A convolution that learns ``in_channels`` from its first input."""
 
     def _wait(self, out_channels: int, bias: bool, dtype: DType | None) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from tracecomp.autograd import Function, grad_enabled
@@ -13,46 +14,87 @@ from tracecomp.utils.hooks import RemovableHandle, register
 
 Hook = Callable[..., Any]
 
-_global_forward_pre: OrderedDict[int, Hook] = OrderedDict()
-_global_forward: OrderedDict[int, Hook] = OrderedDict()
-_global_backward_pre: OrderedDict[int, Hook] = OrderedDict()
-_global_backward: OrderedDict[int, Hook] = OrderedDict()
-module_changes.global_hooks += [_global_forward_pre, _global_forward, _global_backward_pre, _global_backward]
+_BOTH_KINDS = "Cannot use both regular backward hooks and full backward hooks {}. Please use only one of them."
+_KWARGS, _ALWAYS, _FULL = "with_kwargs", "always_called", "full"
 
 
-def register_module_forward_pre_hook(hook: Hook) -> RemovableHandle:
-    """``hook(module, args)`` before every module's forward."""
-    return register(_global_forward_pre, hook)
+class _Global:
+    """The hooks of all modules of one kind, and which of them were registered with which option."""
+
+    def __init__(self, *options: str) -> None:
+        self.hooks: OrderedDict[int, Hook] = OrderedDict()
+        self.marked: dict[str, OrderedDict[int, bool]] = {name: OrderedDict() for name in options}
+
+    def add(self, hook: Hook, **options: bool) -> RemovableHandle:
+        return register(self.hooks, hook, marks=options, tables=self.marked)
 
 
-def register_module_forward_hook(hook: Hook) -> RemovableHandle:
-    """``hook(module, args, output)`` after every module's forward."""
-    return register(_global_forward, hook)
+global_forward_pre, global_forward = _Global(_KWARGS), _Global(_KWARGS, _ALWAYS)
+global_backward_pre, global_backward = _Global(), _Global(_FULL)
+_parameters, _buffers, _modules = _Global(), _Global(), _Global()
+_ALL = (global_forward_pre, global_forward, global_backward_pre, global_backward)
+module_changes.global_hooks += [each.hooks for each in (*_ALL, _parameters, _buffers, _modules)]
+
+
+def register_module_forward_pre_hook(hook: Hook, *, with_kwargs: bool = False) -> RemovableHandle:
+    """``hook(module, args[, kwargs])`` before every module's forward."""
+    return global_forward_pre.add(hook, with_kwargs=with_kwargs)
+
+
+def register_module_forward_hook(
+    hook: Hook, *, with_kwargs: bool = False, always_call: bool = False
+) -> RemovableHandle:
+    """``hook(module, args[, kwargs], output)`` after every module's forward; ``always_call`` if that raises, too."""
+    return global_forward.add(hook, with_kwargs=with_kwargs, always_called=always_call)
 
 
 def register_module_full_backward_pre_hook(hook: Hook) -> RemovableHandle:
     """``hook(module, grad_output)`` before every module's backward."""
-    return register(_global_backward_pre, hook)
+    return global_backward_pre.add(hook)
 
 
 def register_module_full_backward_hook(hook: Hook) -> RemovableHandle:
-    """``hook(module, grad_input, grad_output)`` after every module's backward."""
-    return register(_global_backward, hook)
+    """``hook(module, grad_input, grad_output)`` after every module's backward. RuntimeError beside older ones."""
+    _check_kind(True)
+    return global_backward.add(hook, full=True)
 
 
-class _WithOptions:
-    """A hook and the options under which it was registered."""
-
-    __slots__ = ("always", "hook", "kwargs")
-
-    def __init__(self, hook: Hook, kwargs: bool = False, always: bool = False) -> None:
-        self.hook, self.kwargs, self.always = hook, kwargs, always
-
-    def __call__(self, *args: Any) -> Any:
-        return self.hook(*args)
+def register_module_backward_hook(hook: Hook) -> RemovableHandle:
+    """The older form: ``hook`` sees what the last operation of every module gives. RuntimeError beside full ones."""
+    _check_kind(False)
+    return global_backward.add(hook, full=False)
 
 
-class _Boundary(Function):
+def register_module_parameter_registration_hook(hook: Hook) -> RemovableHandle:
+    """``hook(module, name, parameter)`` when a parameter is registered; what it returns takes its place."""
+    return _parameters.add(hook)
+
+
+def register_module_buffer_registration_hook(hook: Hook) -> RemovableHandle:
+    """``hook(module, name, buffer)`` when a buffer is registered; what it returns takes its place."""
+    return _buffers.add(hook)
+
+
+def register_module_module_registration_hook(hook: Hook) -> RemovableHandle:
+    """``hook(module, name, child)`` when a module is registered; what it returns takes its place."""
+    return _modules.add(hook)
+
+
+def registered(kind: str, module: Any, name: str, value: Any) -> Any:
+    """What the hooks make of a parameter, buffer or module that is registered under ``name``."""
+    for hook in {"parameter": _parameters, "buffer": _buffers, "module": _modules}[kind].hooks.values():
+        replaced = hook(module, name, value)
+        value = value if replaced is None else replaced
+    return value
+
+
+def _check_kind(full: bool) -> None:
+    """Full backward hooks and the older ones see other gradients: there is one kind at a time."""
+    if any((key in global_backward.marked[_FULL]) is not full for key in global_backward.hooks):
+        raise RuntimeError(_BOTH_KINDS.format("as a global Module hook"))
+
+
+class BackwardHookFunction(Function):
     """The identity whose backward shows the gradients that pass a module's border to ``seen``."""
 
     @staticmethod
@@ -67,18 +109,23 @@ class _Boundary(Function):
         return (None, *(grads if replaced is None else replaced))
 
 
-def _as_tuple(value: object) -> tuple[Any, ...]:
+def _as_tuple(value: Any) -> tuple[Any, ...]:
     return value if isinstance(value, tuple) else (value,)
+
+
+def _rebuilt(like: Any, items: list[Any]) -> Any:
+    """``items`` as a tuple of the kind of ``like``, a named one too."""
+    return type(like)(*items) if hasattr(like, "_fields") else type(like)(items)
 
 
 class _BackwardHooks:
     """Full backward hooks of one call: gradients are seen at the module's outputs, then at its inputs."""
 
-    def __init__(self, module: ModuleHooks) -> None:
+    def __init__(self, module: ModuleHooks, after: list[Hook]) -> None:
         self.module = module
-        self.before = (*_global_backward_pre.values(), *module._backward_pre_hooks.values())
-        self.after = (*_global_backward.values(), *module._backward_hooks.values())
-        self.grad_output: tuple[Any, ...] = ()
+        self.before = (*global_backward_pre.hooks.values(), *module._backward_pre_hooks.values())
+        self.after = after
+        self.grad_output: tuple[Any, ...] | None = None
         self.count = 0
         self.tracks_inputs = False
 
@@ -87,50 +134,72 @@ class _BackwardHooks:
         where = [i for i, v in enumerate(items) if isinstance(v, Tensor) and v.requires_grad]
         if not where or not grad_enabled():
             return values, []
-        wrapped = _as_tuple(_Boundary.apply(seen, *(items[i] for i in where)))
+        wrapped = _as_tuple(BackwardHookFunction.apply(seen, *(items[i] for i in where)))
         for i, value in zip(where, wrapped, strict=True):
             items[i] = value
-        return type(values)(items), where
+        return _rebuilt(values, items), where
 
-    def inputs(self, args: tuple[object, ...]) -> tuple[Any, ...]:
+    def inputs(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """``args`` behind a boundary that runs the backward hooks."""
         size = self.count = len(args)
 
-        def seen(grads: tuple[object, ...]) -> tuple[Any, ...]:
-            full: list[Any] = [None] * size
-            for i, grad in zip(where, grads, strict=True):
-                full[i] = grad
-            result = self._run_after(tuple(full))
+        def seen(grads: tuple[Any, ...]) -> tuple[Any, ...]:
+            if self.grad_output is None:  # what came did not pass through the outputs
+                return grads
+            result = self._run_after(_spread(grads, where, size))
+            self.grad_output = None
             return tuple(result[i] for i in where)
 
         wrapped, where = self._wrap(args, seen)
         self.tracks_inputs = bool(where)
         return wrapped
 
-    def _run_after(self, grad_input: tuple[object, ...]) -> tuple[Any, ...]:
+    def _run_after(self, grad_input: tuple[Any, ...]) -> tuple[Any, ...]:
         for hook in self.after:
             replaced = hook(self.module, grad_input, self.grad_output)
-            if replaced is not None:
-                grad_input = _as_tuple(replaced)
+            if replaced is None:
+                continue
+            found = _as_tuple(replaced)
+            if len(found) != len(grad_input):
+                raise RuntimeError(
+                    f"Backward hook returned an invalid number of grad_input, got {len(found)}, but expected "
+                    f"{len(grad_input)}"
+                )
+            if not self.tracks_inputs and any(g is not None for g in found):
+                raise RuntimeError(
+                    "Backward hook for Modules where no input requires gradient should always return None or None for "
+                    "all gradients."
+                )
+            grad_input = found
         return grad_input
 
-    def outputs(self, output: object) -> Any:
+    def outputs(self, output: Any) -> Any:
         """``output`` behind a boundary that runs the pre hooks and keeps the output gradient."""
-        if not isinstance(output, Tensor | tuple | list):
+        if not isinstance(output, Tensor | tuple):
+            warnings.warn(
+                "For backward hooks to be called, module output should be a Tensor or a tuple of Tensors but received "
+                f"{type(output)}",
+                stacklevel=5,
+            )
             return output
 
-        def seen(grads: tuple[object, ...]) -> tuple[Any, ...]:
-            full: list[Any] = [None] * size
-            for i, grad in zip(where, grads, strict=True):
-                full[i] = grad
-            self.grad_output = tuple(full)
+        def seen(grads: tuple[Any, ...]) -> tuple[Any, ...]:
+            found = _spread(grads, where, size)
             for hook in self.before:
-                replaced = hook(self.module, self.grad_output)
-                if replaced is not None:
-                    self.grad_output = _as_tuple(replaced)
+                replaced = hook(self.module, found)
+                if replaced is None:
+                    continue
+                if len(_as_tuple(replaced)) != size:
+                    raise RuntimeError(
+                        "Backward pre hook returned an invalid number of grad_output, got "
+                        f"{len(_as_tuple(replaced))}, but expected {size}"
+                    )
+                found = _as_tuple(replaced)
+            self.grad_output = found
             if not self.tracks_inputs:
                 self._run_after((None,) * self.count)
-            return tuple(self.grad_output[i] for i in where)
+                self.grad_output = None
+            return tuple(found[i] for i in where)
 
         values = (output,) if isinstance(output, Tensor) else output
         size = len(values)
@@ -138,51 +207,125 @@ class _BackwardHooks:
         return wrapped[0] if isinstance(output, Tensor) else wrapped
 
 
+def _spread(grads: tuple[Any, ...], where: list[int], size: int) -> tuple[Any, ...]:
+    """``grads`` at the places ``where`` of a tuple of ``size``, None elsewhere."""
+    full: list[Any] = [None] * size
+    for i, grad in zip(where, grads, strict=True):
+        full[i] = grad
+    return tuple(full)
+
+
+class _OlderBackwardHook:
+    """A hook on the operation that gave a module's result, as ``register_backward_hook`` defines it."""
+
+    def __init__(self, module: ModuleHooks, hook: Hook) -> None:
+        self.module, self.hook = module, hook
+
+    def __call__(self, *grads: Any) -> Any:
+        return self.hook(self.module, *grads)
+
+
+def _attach_older(module: ModuleHooks, hooks: list[Hook], args: Any, result: Any) -> None:
+    """Have ``hooks`` see the gradients of the operation that ``result`` comes from."""
+    found: Any = result
+    while not isinstance(found, Tensor):
+        within = [v for v in found.values() if isinstance(v, Tensor)] if isinstance(found, dict) else found
+        found = within[0]
+    node = found.grad_fn
+    if node is None:
+        return
+    for hook in hooks:
+        node.register_hook(_OlderBackwardHook(module, hook))
+    trouble = _what_is_missed(args, result, node)
+    if trouble:
+        warnings.warn(
+            f"Using {trouble}. Please use register_full_backward_hook to get the documented behavior.",
+            FutureWarning,
+            stacklevel=6,
+        )
+
+
+def _what_is_missed(args: Any, result: Any, node: Any) -> str:
+    """Which gradients a hook on ``node`` does not see, in PyTorch's words."""
+    end = "is deprecated and will be removed in future versions. This hook will be missing some"
+    results, inputs = _as_tuple(result), _as_tuple(args)
+    if not all(isinstance(r, Tensor) for r in results):
+        what = "does not return a single Tensor or a tuple of Tensors"
+        return f"non-full backward hooks on a Module that {what} {end} of the grad_output"
+    if not all(isinstance(a, Tensor) for a in inputs):
+        what = "does not take as input a single Tensor or a tuple of Tensors"
+        return f"non-full backward hooks on a Module that {what} {end} of the grad_input"
+    made = {r.grad_fn for r in results if r.grad_fn is not None}
+    if made == {node}:
+        wanted = {a.grad_fn for a in inputs if a.grad_fn is not None}
+        if wanted != {n for n, _ in node.next_functions}:
+            return f"a non-full backward hook when the forward contains multiple autograd Nodes {end} grad_input"
+        return ""
+    if len(made) > 1:
+        return f"a non-full backward hook when outputs are generated by different autograd Nodes {end} grad_output"
+    return f"a non-full backward hook when outputs are nested in python data structure {end} grad_output"
+
+
 class ModuleHooks:
     """Registration of hooks, and the call that runs them."""
 
     forward: Callable[..., Any]
-    _forward_pre_hooks: OrderedDict[int, _WithOptions]
-    _forward_hooks: OrderedDict[int, _WithOptions]
+    _forward_pre_hooks: OrderedDict[int, Hook]
+    _forward_pre_hooks_with_kwargs: OrderedDict[int, bool]
+    _forward_hooks: OrderedDict[int, Hook]
+    _forward_hooks_with_kwargs: OrderedDict[int, bool]
+    _forward_hooks_always_called: OrderedDict[int, bool]
     _backward_pre_hooks: OrderedDict[int, Hook]
     _backward_hooks: OrderedDict[int, Hook]
+    _is_full_backward_hook: bool | None
 
     def register_forward_pre_hook(
         self, hook: Hook, *, prepend: bool = False, with_kwargs: bool = False
     ) -> RemovableHandle:
         """``hook(module, args[, kwargs])`` before forward; what it returns replaces the arguments."""
-        return register(self._forward_pre_hooks, _WithOptions(hook, with_kwargs), prepend)
+        tables = {_KWARGS: self._forward_pre_hooks_with_kwargs}
+        return register(self._forward_pre_hooks, hook, prepend, {_KWARGS: with_kwargs}, tables)
 
     def register_forward_hook(
         self, hook: Hook, *, prepend: bool = False, with_kwargs: bool = False, always_call: bool = False
     ) -> RemovableHandle:
         """``hook(module, args[, kwargs], output)`` after forward; what it returns replaces the output."""
-        return register(self._forward_hooks, _WithOptions(hook, with_kwargs, always_call), prepend)
+        tables = {_KWARGS: self._forward_hooks_with_kwargs, _ALWAYS: self._forward_hooks_always_called}
+        return register(self._forward_hooks, hook, prepend, {_KWARGS: with_kwargs, _ALWAYS: always_call}, tables)
 
     def register_full_backward_pre_hook(self, hook: Hook, prepend: bool = False) -> RemovableHandle:
         """``hook(module, grad_output)`` before the gradient of the outputs enters the module."""
         return register(self._backward_pre_hooks, hook, prepend)
 
     def register_full_backward_hook(self, hook: Hook, prepend: bool = False) -> RemovableHandle:
-        """``hook(module, grad_input, grad_output)`` once the gradient of the inputs is known."""
+        """``hook(module, grad_input, grad_output)`` once the gradient of the inputs is known.
+
+        RuntimeError where the module has hooks of ``register_backward_hook``.
+        """
+        self._set_kind_of_backward_hooks(True)
         return register(self._backward_hooks, hook, prepend)
 
     def register_backward_hook(self, hook: Hook) -> RemovableHandle:
-        """The older name of ``register_full_backward_hook``."""
+        """The older form: ``hook`` sees the gradients of the module's last operation, whatever its operands are.
+
+        RuntimeError where the module has hooks of ``register_full_backward_hook``.
+        """
+        self._set_kind_of_backward_hooks(False)
         return register(self._backward_hooks, hook)
 
-    def _run_pre_hooks(
-        self, args: tuple[Any, ...], kwargs: dict[str, object]
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        for plain in _global_forward_pre.values():
-            replaced = plain(self, args)
-            args = args if replaced is None else _as_tuple(replaced)
-        for entry in tuple(self._forward_pre_hooks.values()):
-            if not entry.kwargs:
-                replaced = entry.hook(self, args)
+    def _set_kind_of_backward_hooks(self, full: bool) -> None:
+        if self._is_full_backward_hook is not None and self._is_full_backward_hook is not full:
+            raise RuntimeError(_BOTH_KINDS.format("on a single Module"))
+        self._is_full_backward_hook = full
+
+    def _run_pre_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        marked = self._forward_pre_hooks_with_kwargs, global_forward_pre.marked[_KWARGS]
+        for key, hook in [*global_forward_pre.hooks.items(), *self._forward_pre_hooks.items()]:
+            if not any(key in table for table in marked):
+                replaced = hook(self, args)
                 args = args if replaced is None else _as_tuple(replaced)
                 continue
-            replaced = entry.hook(self, args, kwargs)
+            replaced = hook(self, args, kwargs)
             if replaced is None:
                 continue
             if not (isinstance(replaced, tuple) and len(replaced) == 2):
@@ -192,38 +335,65 @@ class ModuleHooks:
             args, kwargs = replaced
         return args, kwargs
 
-    def _run_forward_hook(self, entry: _WithOptions, args: object, kwargs: Mapping[str, object], output: object) -> Any:
-        given = (args, kwargs, output) if entry.kwargs else (args, output)
-        replaced = entry.hook(self, *given)
-        return output if replaced is None else replaced
+    def _hooks_after(self) -> list[tuple[int, Hook, bool, bool]]:
+        """Key, hook, whether it takes keyword arguments, whether it is always called."""
+        marked = global_forward.marked
+        everywhere = [(k, h, k in marked[_KWARGS], k in marked[_ALWAYS]) for k, h in global_forward.hooks.items()]
+        kwargs, always = self._forward_hooks_with_kwargs, self._forward_hooks_always_called
+        return everywhere + [(k, h, k in kwargs, k in always) for k, h in self._forward_hooks.items()]
 
-    def _call_with_hooks(self, args: tuple[Any, ...], kwargs: dict[str, object]) -> Any:
+    def _backward_hooks_of(self, full: bool) -> Iterator[Hook]:
+        """The backward hooks of all modules and of this one that are of one kind."""
+        marked = global_backward.marked[_FULL]
+        yield from (hook for key, hook in global_backward.hooks.items() if (key in marked) is full)
+        if self._is_full_backward_hook is full:
+            yield from self._backward_hooks.values()
+
+    def _call_with_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Pre hooks, forward, forward hooks; the module's border is marked when backward hooks wait for it."""
-        pending = dict(self._forward_hooks)
+        called: set[int] = set()
         output = None
         try:
             args, kwargs = self._run_pre_hooks(args, kwargs)
-            backward = self._backward_hooks or self._backward_pre_hooks or _global_backward or _global_backward_pre
-            border = _BackwardHooks(self) if backward else None
-            if border:
+            after = list(self._backward_hooks_of(True))
+            border = None
+            if after or self._backward_pre_hooks or global_backward_pre.hooks:
+                border = _BackwardHooks(self, after)
                 args = border.inputs(args)
             output = self.forward(*args, **kwargs)
-            for plain in _global_forward.values():
-                replaced = plain(self, args, output)
+            for key, hook, with_kwargs, _ in self._hooks_after():
+                called.add(key)
+                replaced = hook(self, args, kwargs, output) if with_kwargs else hook(self, args, output)
                 output = output if replaced is None else replaced
-            for key, entry in tuple(self._forward_hooks.items()):
-                pending.pop(key, None)
-                output = self._run_forward_hook(entry, args, kwargs, output)
-            return border.outputs(output) if border else output
-        except Exception:  # of the program: hooks that always run do, and then it is raised
-            for entry in pending.values():
-                if entry.always:
-                    output = self._run_forward_hook(entry, args, kwargs, output)
+            if border is not None:
+                output = border.outputs(output)
+            older = list(self._backward_hooks_of(False))
+            if older:
+                _attach_older(self, older, args, output)
+            return output
+        except Exception:
+            self._call_what_is_left(called, args, kwargs, output)
             raise
+
+    def _call_what_is_left(self, called: set[int], args: Any, kwargs: dict[str, Any], output: Any) -> None:
+        """Call the hooks that are always called, when forward or another hook has raised."""
+        for key, hook, with_kwargs, always in self._hooks_after():
+            if key in called or not always:
+                continue
+            try:
+                replaced = hook(self, args, kwargs, output) if with_kwargs else hook(self, args, output)
+                output = output if replaced is None else replaced
+            except Exception as error:  # the first one is what the caller is to see
+                which = "global module" if key in global_forward.hooks else "module"
+                warnings.warn(
+                    f"{which} forward hook with ``always_call=True`` raised an exception that was silenced as another "
+                    f"error was raised in forward: {error}",
+                    stacklevel=5,
+                )
 
     @property
     def _has_hooks(self) -> bool:
         return bool(
             self._forward_pre_hooks or self._forward_hooks or self._backward_hooks or self._backward_pre_hooks
-            or _global_forward_pre or _global_forward or _global_backward or _global_backward_pre
+            or global_forward_pre.hooks or global_forward.hooks or global_backward.hooks or global_backward_pre.hooks
         )  # fmt: skip

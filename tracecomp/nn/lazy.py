@@ -8,15 +8,19 @@ from tracecomp.nn.module import Module
 from tracecomp.nn.parameter import is_lazy
 
 
-class LazyModule(Module):
-    """Mixin: ``initialize_parameters(*args)`` gives shapes at the first call, then the class becomes the plain one."""
+class LazyModuleMixin(Module):
+    """Mixin: ``initialize_parameters(*args)`` gives shapes at the first call, then the class becomes the plain one.
+
+    A class derives from it and from the plain module, which ``cls_to_become`` names, and gives itself parameters of
+    ``UninitializedParameter`` and buffers of ``UninitializedBuffer``.
+    """
 
     cls_to_become: type[Module] | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._load_state_dict_pre_hooks.clear()
-        self._register_load_state_dict_pre_hook(self._take_shapes)
+        self._load_hook = self._register_load_state_dict_pre_hook(self._lazy_load_hook)
+        self._initialize_hook = self.register_forward_pre_hook(self._infer_parameters, with_kwargs=True)
 
     def initialize_parameters(self, *args: Any, **kwargs: Any) -> None:
         """Give every uninitialized parameter and buffer a shape that fits the arguments of ``forward``."""
@@ -26,17 +30,18 @@ class LazyModule(Module):
         """Whether some parameter or buffer of this module still waits for its shape."""
         return any(is_lazy(v) for v in (*self._parameters.values(), *self._buffers.values()))
 
-    def _take_shapes(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+    def _lazy_load_hook(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         for name, value in (*self._parameters.items(), *self._buffers.items()):
             given = state_dict.get(prefix + name)
             if is_lazy(value) and given is not None and not is_lazy(given):
                 value.materialize(tuple(given.shape))  # type: ignore[union-attr]
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        self.initialize_parameters(*args, **kwargs)
-        if self.has_uninitialized_params():
+    def _infer_parameters(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
+        module.initialize_parameters(*args, **(kwargs or {}))
+        if module.has_uninitialized_params():
             raise RuntimeError(f"module {self._get_name()} has not been fully initialized")
-        self._load_state_dict_pre_hooks.clear()
-        if self.cls_to_become is not None:
-            self.__class__ = self.cls_to_become  # type: ignore[assignment]
-        return self(*args, **kwargs)
+        module._initialize_hook.remove()
+        module._load_hook.remove()
+        del module._initialize_hook, module._load_hook
+        if module.cls_to_become is not None:
+            module.__class__ = module.cls_to_become

@@ -11,7 +11,7 @@ from tracecomp.functional import names as T
 from tracecomp.ir.types import DType
 from tracecomp.nn import functional as F
 from tracecomp.nn import init
-from tracecomp.nn.lazy import LazyModule
+from tracecomp.nn.lazy import LazyModuleMixin
 from tracecomp.nn.module import Module
 from tracecomp.nn.parameter import Parameter, UninitializedParameter
 
@@ -57,7 +57,7 @@ class NonDynamicallyQuantizableLinear(Linear):
     """``Linear`` under the name that PyTorch gives to attention's output projection."""
 
 
-class LazyLinear(LazyModule, Linear):
+class LazyLinear(LazyModuleMixin, Linear):
     """``Linear`` that learns ``in_features`` from its first input."""
 
     cls_to_become = Linear

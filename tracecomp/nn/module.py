@@ -13,11 +13,33 @@ from tracecomp.eager.meta import NO_DATA
 from tracecomp.eager.modes import modes, module_changes, no_grad, scope
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
-from tracecomp.nn.hooks import ModuleHooks
+from tracecomp.nn.hooks import (
+    ModuleHooks,
+    global_backward,
+    global_backward_pre,
+    global_forward,
+    global_forward_pre,
+    register_module_backward_hook,
+    register_module_buffer_registration_hook,
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+    register_module_full_backward_hook,
+    register_module_full_backward_pre_hook,
+    register_module_module_registration_hook,
+    register_module_parameter_registration_hook,
+    registered,
+)
 from tracecomp.nn.parameter import Buffer, Parameter, is_lazy
 from tracecomp.nn.sharding import remade
 from tracecomp.nn.state import EXTRA_STATE, IncompatibleKeys, ModuleState
 from tracecomp.nn.tree import ModuleTree
+
+__all__ = [
+    "Module", "register_module_backward_hook", "register_module_buffer_registration_hook",
+    "register_module_forward_hook", "register_module_forward_pre_hook", "register_module_full_backward_hook",
+    "register_module_full_backward_pre_hook", "register_module_module_registration_hook",
+    "register_module_parameter_registration_hook",
+]  # fmt: skip
 
 Self = TypeVar("Self", bound="Module")
 
@@ -65,6 +87,7 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
         set_plain("_non_persistent_buffers_set", set())
         for name in _HOOK_TABLES:
             set_plain(name, OrderedDict())
+        set_plain("_is_full_backward_hook", None)
         if self.call_super_init:
             super().__init__(*args, **kwargs)
 
@@ -118,7 +141,7 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
         if isinstance(value, Module):
             self._check_initialized("module")
             self._forget(name, "_modules")
-            own["_modules"][name] = value
+            own["_modules"][name] = registered("module", self, name, value)
             module_changes.epoch += 1
             return
         for table, kind, word in _KINDS:
@@ -174,6 +197,7 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
         self.__dict__.update(state)
         for name in _HOOK_TABLES:
             self.__dict__.setdefault(name, OrderedDict())
+        self.__dict__.setdefault("_is_full_backward_hook", None)
 
     def _check_name(self, kind: str, name: object, table: Mapping[str, object]) -> None:
         if not isinstance(name, str):
@@ -199,6 +223,7 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
                 raise ValueError(
                     f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must be created explicitly."
                 )
+            param = registered("parameter", self, name, param)
         self._parameters[name] = param
         module_changes.epoch += 1
 
@@ -210,7 +235,7 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
             raise TypeError(
                 f"cannot assign '{typename(tensor)}' object to buffer '{name}' (torch Tensor or None required)"
             )
-        self._buffers[name] = tensor
+        self._buffers[name] = registered("buffer", self, name, tensor)
         (self._non_persistent_buffers_set.discard if persistent else self._non_persistent_buffers_set.add)(name)
         module_changes.epoch += 1
 
@@ -219,7 +244,7 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
         if module is not None and not isinstance(module, Module):
             raise TypeError(f"{typename(module)} is not a Module subclass")
         self._check_name("module", name, self._modules)
-        self._modules[name] = module
+        self._modules[name] = registered("module", self, name, module)
         module_changes.epoch += 1
 
     register_module = add_module
@@ -358,9 +383,16 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
         return f"{self._get_name()}(" + ("\n  " + "\n  ".join(lines) + "\n" if lines else "") + ")"
 
 
-_IncompatibleKeys = IncompatibleKeys  # under its name in torch.nn.modules.module
+# Under their names in torch.nn.modules.module.
+_IncompatibleKeys = IncompatibleKeys
+_global_backward_pre_hooks, _global_backward_hooks = global_backward_pre.hooks, global_backward.hooks
+_global_forward_pre_hooks, _global_forward_hooks = global_forward_pre.hooks, global_forward.hooks
+_global_forward_pre_hooks_with_kwargs = global_forward_pre.marked["with_kwargs"]
+_global_forward_hooks_with_kwargs = global_forward.marked["with_kwargs"]
+_global_forward_hooks_always_called = global_forward.marked["always_called"]
 _EXTRA_STATE_KEY_SUFFIX = EXTRA_STATE
 _HOOK_TABLES = (
-    "_backward_pre_hooks", "_backward_hooks", "_forward_hooks", "_forward_pre_hooks", "_state_dict_hooks",
+    "_backward_pre_hooks", "_backward_hooks", "_forward_hooks", "_forward_hooks_with_kwargs",
+    "_forward_hooks_always_called", "_forward_pre_hooks", "_forward_pre_hooks_with_kwargs", "_state_dict_hooks",
     "_state_dict_pre_hooks", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks",
 )  # fmt: skip

@@ -10,6 +10,7 @@ from tracecomp.nn import (
     conv,
     dropout,
     embedding,
+    lazy,
     linear,
     loss,
     module,
@@ -24,8 +25,8 @@ from tracecomp.nn import (
 
 _FILES = {
     "activation": activation, "batchnorm": norm, "container": containers, "conv": conv, "dropout": dropout,
-    "instancenorm": norm, "linear": linear, "loss": loss, "module": module, "normalization": norm, "padding": padding,
-    "pooling": pooling, "rnn": rnn, "sparse": embedding, "flatten": shape, "pixelshuffle": shape,
+    "instancenorm": norm, "lazy": lazy, "linear": linear, "loss": loss, "module": module, "normalization": norm,
+    "padding": padding, "pooling": pooling, "rnn": rnn, "sparse": embedding, "flatten": shape, "pixelshuffle": shape,
     "transformer": transformer, "utils": sizes,
 }  # fmt: skip
 

@@ -15,7 +15,7 @@ from tracecomp.functional import names as T
 from tracecomp.ir.types import DType, bfloat16, float16, float32, int64
 from tracecomp.nn import functional as F
 from tracecomp.nn import init
-from tracecomp.nn.lazy import LazyModule
+from tracecomp.nn.lazy import LazyModuleMixin
 from tracecomp.nn.module import Module
 from tracecomp.nn.parallel.shards import ShardPass, Shards
 from tracecomp.nn.parameter import Parameter, UninitializedBuffer, UninitializedParameter
@@ -254,7 +254,7 @@ class InstanceNorm3d(_InstanceNorm):
     ranks = (4, 5)
 
 
-class _LazyNorm(LazyModule, _NormBase):
+class _LazyNorm(LazyModuleMixin, _NormBase):
     """A normalisation that learns ``num_features`` from its first input."""
 
     def __init__(

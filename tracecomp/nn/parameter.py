@@ -50,15 +50,42 @@ class Buffer(Tensor):
         return self
 
 
+_WITHOUT_ELEMENTS = {
+    "__get__", "__set__", "__hash__", "__deepcopy__", "__reduce_ex__", "__repr__", "size", "copy_", "is_complex",
+    "is_floating_point", "half", "float", "double", "bfloat16", "char", "short", "int", "long", "cuda", "cpu", "to",
+    "get_device", "requires_grad_", "detach",
+}  # fmt: skip
+"""What may be asked of a tensor that has no shape yet."""
+
+
 class _Uninitialized:
     """A parameter or buffer without a shape; ``materialize`` gives it one in place."""
 
-    def materialize(self, shape: tuple[int, ...], device: Device = None, dtype: DType | None = None) -> None:
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+        """ValueError for all that needs elements."""
+        if getattr(func, "__name__", "") in _WITHOUT_ELEMENTS:
+            return disabled(func, types, args, kwargs or {})
+        raise ValueError(
+            f"Attempted to use an uninitialized parameter in {func}. This error happens when you are using a "
+            "`LazyModule` or explicitly manipulating `torch.nn.parameter.UninitializedParameter` objects. When using "
+            "LazyModules call `forward` with a dummy batch to initialize the parameters before calling torch functions"
+        )
+
+    def materialize(self, shape: int | tuple[int, ...], device: Device = None, dtype: DType | None = None) -> None:
         """Become an ordinary tensor of ``shape`` with unspecified contents."""
-        made = T.empty(tuple(shape), dtype=dtype or self.dtype)  # type: ignore[attr-defined]
+        sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+        made = T.empty(sizes, dtype=dtype or self.dtype)  # type: ignore[attr-defined]
         with no_grad():
             self.data = made
-        self.__class__ = Parameter if isinstance(self, Parameter) else Tensor  # type: ignore[assignment]
+        plain: type[Tensor] = Parameter if issubclass(type(self), Parameter) else Tensor
+        self.__class__ = plain  # type: ignore[assignment]
+
+    def share_memory_(self) -> Any:
+        raise RuntimeError(
+            "Can't share memory on an uninitialized parameter or buffer. Call `forward` to initialize the parameters "
+            "before calling `module.share_memory()`."
+        )
 
     @property
     def shape(self) -> Any:
@@ -72,7 +99,7 @@ class _Uninitialized:
         return f"<{type(self).__name__}>"
 
 
-class UninitializedParameter(_Uninitialized, Parameter):
+class UninitializedParameter(_Uninitialized, Parameter):  # type: ignore[misc]
     """A parameter whose shape is not known yet."""
 
     def __new__(cls, requires_grad: bool = True, device: Device = None, dtype: DType | None = None) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -43,6 +44,23 @@ class IncompatibleKeys(_Keys):
     __str__ = __repr__
 
 
+class _WithModule:
+    """A hook that is called with its module, which it does not keep alive."""
+
+    def __init__(self, hook: Callable[..., Any], module: Any) -> None:
+        self.hook, self.module = hook, weakref.ref(module)
+
+    def __call__(self, *args: Any) -> Any:
+        return self.hook(self.module(), *args)
+
+    def __getstate__(self) -> tuple[Callable[..., Any], Any]:
+        return self.hook, self.module()
+
+    def __setstate__(self, state: tuple[Callable[..., Any], Any]) -> None:
+        self.hook, module = state
+        self.module = weakref.ref(module)
+
+
 class ModuleState:
     """Saving and loading, by the layout and the rules of PyTorch's Module."""
 
@@ -74,7 +92,7 @@ class ModuleState:
 
     def _save_to_state_dict(self, destination: StateDict, prefix: str, keep_vars: bool) -> None:
         for name, value in self._persistent_tensors():
-            destination[prefix + name] = value if keep_vars else value.detach()
+            destination[prefix + name] = value if keep_vars or is_lazy(value) else value.detach()
         if self._has_extra_state("get_extra_state"):
             destination[prefix + EXTRA_STATE] = self.get_extra_state()
 
@@ -101,14 +119,19 @@ class ModuleState:
         for hook in self._state_dict_hooks.values():
             replaced = hook(self, destination, prefix, local_metadata)
             if replaced is not None:
+                if getattr(hook, "_from_public_api", False):
+                    raise RuntimeError("state_dict post-hook must return None")
                 destination = replaced
         return destination
 
     def _register_state_dict_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        if getattr(hook, "_from_public_api", False):
+            raise RuntimeError(f"{hook} was previously registered via register_state_dict_post_hook")
         return register(self._state_dict_hooks, hook)
 
     def register_state_dict_post_hook(self, hook: Callable[..., None]) -> RemovableHandle:
-        """``hook(module, state_dict, prefix, local_metadata)`` after ``state_dict()``."""
+        """``hook(module, state_dict, prefix, local_metadata)`` after ``state_dict()``; it returns None."""
+        hook._from_public_api = True  # type: ignore[attr-defined]
         return register(self._state_dict_hooks, hook)
 
     def register_state_dict_pre_hook(self, hook: Callable[..., None]) -> RemovableHandle:
@@ -118,8 +141,7 @@ class ModuleState:
     def _register_load_state_dict_pre_hook(
         self, hook: Callable[..., Any], with_module: bool = False
     ) -> RemovableHandle:
-        chosen = (lambda *args: hook(self, *args)) if with_module else hook
-        return register(self._load_state_dict_pre_hooks, chosen)
+        return register(self._load_state_dict_pre_hooks, _WithModule(hook, self) if with_module else hook)
 
     def register_load_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """``hook(module, state_dict, prefix, local_metadata, strict, missing, unexpected, errors)`` before loading."""
@@ -137,6 +159,8 @@ class ModuleState:
             )
             return
         given = of_whole(own, given)
+        if is_lazy(given) and is_lazy(own):
+            return
         if not is_lazy(own) and tuple(given.shape) != tuple(own.shape):
             errors.append(
                 f"size mismatch for {key}: copying a param with shape {given.shape} from checkpoint, "

@@ -107,8 +107,8 @@ class Finish:
             writes=self._writes(updates), grads=grads, requires_grad=self._flags(), predicates=predicates, split=split,
             rebased=[Rebased(self._origin(t), self.found.place(t)) for t in rebased],
             rebound=rebound, effects=repeated, sizes=self._sizes(mapping), shared=shared,
-            unsettled=self._changed_values() or self._made_objects(left) or self.found.moved or self._told(shared)
-            or self._history_outside() or new_state(self.recorder, kept_tensors),
+            unsettled=self.recorder.kept or self._changed_values() or self._made_objects(left) or self.found.moved
+            or self._told(shared) or self._history_outside() or new_state(self.recorder, kept_tensors),
         )  # fmt: skip
 
     # ---- inputs

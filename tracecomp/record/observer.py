@@ -22,12 +22,13 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.base.errors import CaptureError, is_user_file
+from tracecomp.base.errors import CaptureError, is_user_file, user_source
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record import calls
 from tracecomp.record.effects import Effect
 from tracecomp.record.frames import function_of, stack_is_known
 from tracecomp.record.guards.ownership import (
+    is_installed,
     is_module,
     is_opened,
     is_program_class,
@@ -504,7 +505,13 @@ class Observer:
             for item in value.values() if isinstance(value, dict) else value:
                 self._check_repeatable(item)
             return
-        self.recorder.refuse_here(f"keeps an object of class {type(value).__name__} that is made in the call")
+        what = f"keeps an object of class {type(value).__name__} that is made in the call"
+        source = user_source()
+        if source is not None and is_installed(source.file):  # most often a cache, which the next call finds filled
+            self.recorder.kept = self.recorder.kept or f"{what}, at {source}"
+            self.recorder.blame(self.recorder.line())
+        else:
+            self.recorder.refuse_here(what)
 
 
 def _raised_at(error: Exception) -> tuple[str, int]:

@@ -83,6 +83,7 @@ class Recorder:
         self.flags: dict[int, tuple[Tensor, bool]] = {}
         self.edges: dict[int, tuple[Node, int]] = {}
         self.stopped: str | None = None
+        self.kept: str | None = None  # what a library has kept that every call would have to make anew
         self.started = node_count()
         self.foreign: str | None = None
         self.backward_of: Origin | None = None

@@ -66,6 +66,12 @@ class TorchModule(ModuleType):
     def __getattr__(self, name: str) -> Any:
         return missing(torch_name(self.__name__), name, while_importing(inspect.currentframe()))
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        # The import of ``torch.autograd.gradcheck`` would put the module in the place of the function of that name.
+        own = isinstance(value, ModuleType) and value.__name__.endswith(f".{name}")
+        if not (own and name in vars(self) and not isinstance(vars(self)[name], ModuleType)):
+            super().__setattr__(name, value)
+
 
 def missing(module: str, name: str, importing: bool) -> Any:
     """What reading ``module.name``, which is not there, gives: a stand-in, or AttributeError."""

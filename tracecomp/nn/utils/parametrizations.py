@@ -72,8 +72,11 @@ class _SpectralNorm(Module):
 class _Orthogonal(Module):
     """Matrices with orthonormal rows or columns: a map from lower triangles, times a base if ``use_trivialization``."""
 
-    def __init__(self, orthogonal_map: str, use_trivialization: bool) -> None:
+    def __init__(self, weight: Tensor, orthogonal_map: str, use_trivialization: bool) -> None:
         super().__init__()
+        if weight.is_complex() and orthogonal_map == "householder":
+            raise ValueError("The householder parametrization does not support complex tensors.")
+        self.shape = weight.shape
         self.orthogonal_map = orthogonal_map
         if use_trivialization:
             self.register_buffer("base", None)
@@ -104,6 +107,8 @@ class _Orthogonal(Module):
         return q.transpose(-2, -1) if wide else q
 
     def right_inverse(self, Q: Tensor) -> Tensor:
+        if Q.shape != self.shape:
+            raise ValueError(f"Expected a matrix or batch of matrices of shape {self.shape}. Got {Q.shape}.")
         wide = Q.shape[-2] < Q.shape[-1]
         q = Q.transpose(-2, -1) if wide else Q
         if "base" in self._buffers:
@@ -141,12 +146,24 @@ def orthogonal(
         raise ValueError(
             f'orthogonal_map has to be one of "matrix_exp", "cayley", "householder". Got: {orthogonal_map}'
         )
-    return register_parametrization(module, name, _Orthogonal(chosen, use_trivialization), unsafe=True)
+    return register_parametrization(module, name, _Orthogonal(weight, chosen, use_trivialization), unsafe=True)
 
 
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
-    """Length and direction of a weight as separate parameters (Salimans and Kingma 2016)."""
-    return register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
+    """Length and direction of a weight as separate parameters (Salimans and Kingma 2016).
+
+    Loads what ``nn.utils.weight_norm`` saved, too.
+    """
+
+    def older_names(state: dict[str, Any], prefix: str, *rest: Any) -> None:
+        for number, letter in enumerate("gv"):
+            older = f"{prefix}{name}_{letter}"
+            if older in state:
+                state[f"{prefix}parametrizations.{name}.original{number}"] = state.pop(older)
+
+    register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
+    module._register_load_state_dict_pre_hook(older_names)
+    return module
 
 
 def spectral_norm(

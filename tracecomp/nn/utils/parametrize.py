@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from tracecomp.eager.modes import no_grad
@@ -30,6 +30,25 @@ def cached() -> Iterator[None]:
             _cache.clear()
 
 
+def _check_like(before: Tensor, after: Any, what: str, unsafe: bool, shape: bool = True) -> None:
+    """ValueError when ``what`` does not give a tensor, or, unless ``unsafe``, one of another dtype or shape."""
+    if not isinstance(after, Tensor):
+        raise ValueError(f"A {what} must return a tensor. Got {type(after).__name__}.")
+    if unsafe:
+        return
+    wrong = "dtype" if after.dtype is not before.dtype else "shape" if shape and after.shape != before.shape else ""
+    if wrong and what == "right_inverse":
+        raise ValueError(
+            f"When `right_inverse` outputs one tensor, it may not change the {wrong}.\noriginal {wrong}: "
+            f"{getattr(before, wrong)}\nright_inverse {wrong}: {getattr(after, wrong)}"
+        )
+    if wrong:
+        raise ValueError(
+            f"Registering a parametrization may not change the {wrong} of the tensor, unless `unsafe` flag is enabled."
+            f"\nunparametrized {wrong}: {getattr(before, wrong)}\nparametrized {wrong}: {getattr(after, wrong)}"
+        )
+
+
 class ParametrizationList(ModuleList):
     """The parametrisations of one tensor and what they start from (``original``, or ``original0``, ...)."""
 
@@ -42,17 +61,31 @@ class ParametrizationList(ModuleList):
         with no_grad():
             for module in reversed(list(self)):
                 if hasattr(module, "right_inverse"):
-                    start = module.right_inverse(start)
+                    with suppress(NotImplementedError):
+                        start = module.right_inverse(start)
         self.is_tensor = isinstance(start, Tensor)
+        if not self.is_tensor and not isinstance(start, Sequence):
+            raise ValueError(
+                "'right_inverse' must return a Tensor or a Sequence of tensors (list, tuple...). Got "
+                f"{type(start).__name__}"
+            )
+        for i, part in enumerate([start] if self.is_tensor else start):
+            if not isinstance(part, Tensor):
+                raise ValueError(
+                    "When 'right_inverse' outputs a sequence of tensors, it must be a sequence of Tensor. Got element "
+                    f"{i} of the sequence with type {type(part).__name__}."
+                )
         self.ntensors = 1 if self.is_tensor else len(start)
         if self.is_tensor:
+            _check_like(original, start, "right_inverse", unsafe)
             if start is not original:
                 original.data = start.data
             start = [original]
         for i, part in enumerate(start):
             self._set_original("original" if self.is_tensor else f"original{i}", part, original)
         if not unsafe:
-            self._check(original)
+            with no_grad():
+                _check_like(original, self(), "parametrization", unsafe, shape=not hasattr(self[0], "right_inverse"))
 
     def _set_original(self, name: str, value: Tensor, like: Tensor) -> None:
         if isinstance(like, Parameter):
@@ -60,22 +93,6 @@ class ParametrizationList(ModuleList):
             self.register_parameter(name, kept)
         else:
             self.register_buffer(name, value)
-
-    def _check(self, original: Tensor) -> None:
-        with no_grad():
-            result = self()
-        if not isinstance(result, Tensor):
-            raise ValueError(f"A parametrization must return a tensor. Got {type(result).__name__}.")
-        if result.dtype is not original.dtype:
-            raise ValueError(
-                "Registering a parametrization may not change the dtype of the tensor, unless `unsafe` flag is enabled."
-                f"\nunparametrized dtype: {original.dtype}\nparametrized dtype: {result.dtype}"
-            )
-        if self.is_tensor and result.shape != original.shape and not hasattr(self[0], "right_inverse"):
-            raise ValueError(
-                "Registering a parametrization may not change the shape of the tensor, unless `unsafe` flag is enabled."
-                f"\nunparametrized shape: {original.shape}\nparametrized shape: {result.shape}"
-            )
 
     def originals(self) -> list[Tensor]:
         """The tensors that the first parametrisation takes."""
@@ -91,6 +108,10 @@ class ParametrizationList(ModuleList):
                 if not hasattr(module, "right_inverse"):
                     raise RuntimeError(f"parametrization {type(module).__name__} does not implement right_inverse.")
                 start = module.right_inverse(start)
+            if self.is_tensor:
+                _check_like(self.originals()[0], start, "right_inverse", self.unsafe)
+            elif not isinstance(start, Sequence) or len(start) != self.ntensors:
+                raise ValueError(f"'right_inverse' must return a sequence of {self.ntensors} tensors.")
             for own, new in zip(self.originals(), [start] if self.is_tensor else start, strict=True):
                 own.data = new.data
 
@@ -114,7 +135,14 @@ def _inject(module: Module, name: str) -> None:
             made.__dict__.update({k: copy.deepcopy(v, memo) for k, v in self.__dict__.items()})
             return made
 
-        module.__class__ = cls = type(f"Parametrized{cls.__name__}", (cls,), {"__deepcopy__": deepcopy})
+        def getstate(self: Any) -> Any:
+            raise RuntimeError(
+                "Serialization of parametrized modules is only supported through state_dict(): its class was made by "
+                "register_parametrization and cannot be imported"
+            )
+
+        own = {"__deepcopy__": deepcopy, "__getstate__": getstate}
+        module.__class__ = cls = type(f"Parametrized{cls.__name__}", (cls,), own)
         module.parametrizations = ModuleDict()
 
     def get(self: Any) -> Tensor:
@@ -137,6 +165,14 @@ def register_parametrization(
     """Let ``module.tensor_name`` be ``parametrization(original)``. ValueError when there is no such tensor."""
     parametrization.train(module.training)
     if is_parametrized(module, tensor_name):
+        if not unsafe:
+            with no_grad():
+                before: Tensor = getattr(module, tensor_name)
+                after = parametrization(before)
+                _check_like(before, after, "parametrization", unsafe)
+                if hasattr(parametrization, "right_inverse"):
+                    with suppress(NotImplementedError):
+                        _check_like(before, parametrization.right_inverse(after), "right_inverse", unsafe)
         module.parametrizations[tensor_name].append(parametrization)
         return module
     if tensor_name not in module._parameters and tensor_name not in module._buffers:

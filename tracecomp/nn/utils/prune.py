@@ -317,15 +317,13 @@ def remove(module: Module, name: str) -> Module:
 
 def is_pruned(module: Module) -> bool:
     """Whether a parameter of ``module`` or of what it holds is pruned."""
-    return any(
-        isinstance(entry.hook, BasePruningMethod) for m in module.modules() for entry in m._forward_pre_hooks.values()
-    )
+    return any(isinstance(hook, BasePruningMethod) for m in module.modules() for hook in m._forward_pre_hooks.values())
 
 
 def _hook_of(module: Module, name: str) -> tuple[int, BasePruningMethod] | None:
-    for key, entry in module._forward_pre_hooks.items():
-        if isinstance(entry.hook, BasePruningMethod) and entry.hook._tensor_name == name:
-            return key, entry.hook
+    for key, hook in module._forward_pre_hooks.items():
+        if isinstance(hook, BasePruningMethod) and hook._tensor_name == name:
+            return key, hook
     return None
 
 

@@ -10,7 +10,7 @@ from tracecomp.functional import names as T
 from tracecomp.functional.linalg.norms import vector_norm
 from tracecomp.nn import functional as F
 from tracecomp.nn.module import Module
-from tracecomp.nn.parameter import Parameter
+from tracecomp.nn.parameter import Parameter, is_lazy
 
 
 def norm_except(v: Tensor, dim: int | None) -> Tensor:
@@ -38,10 +38,18 @@ class WeightNorm:
 
 
 def _hook_of(module: Module, kind: type, name: str) -> Any:
-    for key, entry in module._forward_pre_hooks.items():
-        if isinstance(entry.hook, kind) and entry.hook.name == name:  # type: ignore[attr-defined]
-            return key, entry.hook
+    for key, hook in module._forward_pre_hooks.items():
+        if isinstance(hook, kind) and hook.name == name:  # type: ignore[attr-defined]
+            return key, hook
     return None
+
+
+def _check_shape(weight: Tensor, what: str) -> None:
+    if is_lazy(weight):
+        raise ValueError(
+            f"The module passed to `{what}` can't have uninitialized parameters. Make sure to run the dummy forward "
+            f"before applying {what}"
+        )
 
 
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
@@ -50,6 +58,7 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
         raise RuntimeError(f"Cannot register two weight_norm hooks on the same parameter {name}")
     hook = WeightNorm(name, dim)
     weight = getattr(module, name)
+    _check_shape(weight, "WeightNorm")
     del module._parameters[name]
     module.register_parameter(name + "_g", Parameter(norm_except(weight, hook.dim).data))
     module.register_parameter(name + "_v", Parameter(weight.data))
@@ -117,6 +126,7 @@ def spectral_norm(
     weight = module._parameters[name]
     if weight is None:
         raise ValueError(f"`SpectralNorm` cannot be applied as parameter `{name}` is None")
+    _check_shape(weight, "SpectralNorm")
     with no_grad():
         rows, columns = hook.matrix(weight).shape
         u = F.normalize(T.randn(rows, dtype=weight.dtype), dim=0, eps=eps)

@@ -40,6 +40,11 @@ def is_program_file(name: str) -> bool:
     return not name.startswith(_STANDARD)
 
 
+def is_installed(name: str) -> bool:
+    """Whether the file ``name`` lies where libraries are installed."""
+    return bool(_INSTALLED & set(Path(name).parts))
+
+
 def is_program_code(code: CodeType, space: Mapping[str, object]) -> bool:
     """Whether the program's own code runs; what is generated at run time belongs to the module it is made for."""
     module = space.get("__file__")
