@@ -28,7 +28,7 @@ def transcript(graph: Graph, folder: Path) -> str:
     with config.override(dump=str(folder)), on(MACHINE):
         build(graph, dump=Dump(graph.name))
     stages, before = [], set[str]()
-    for path in sorted((folder / graph.name).iterdir()):
+    for path in sorted((folder / graph.name).glob("*.ir")):
         text = re.sub(r"  # .*programs\.py:.*", "", path.read_text())  # lines of source files, which move
         parts = text.strip().split("\n\n")
         shown = [f"{part.splitlines()[0]} ... as before" if part in before else part for part in parts]

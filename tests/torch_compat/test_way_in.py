@@ -49,7 +49,7 @@ def test_metadata_and_specs_tell_that_torch_is_there() -> None:
     said = as_torch(
         "import importlib.metadata as m, importlib.util as u\n"
         "print(m.version('torch'), u.find_spec('torch') is not None, u.find_spec('torch.nn.functional') is not None,\n"
-        "      u.find_spec('torch.distributed.fsdp'), u.find_spec('torch.no_such_module'))"
+        "      u.find_spec('torch.distributed.rpc'), u.find_spec('torch.no_such_module'))"
     )
     assert said == f"{TORCH_VERSION} True True None None"
 

@@ -316,7 +316,7 @@ class ModuleHooks:
     def _set_kind_of_backward_hooks(self, full: bool) -> None:
         if self._is_full_backward_hook is not None and self._is_full_backward_hook is not full:
             raise RuntimeError(_BOTH_KINDS.format("on a single Module"))
-        self._is_full_backward_hook = full
+        self.__dict__["_is_full_backward_hook"] = full  # its own, also where attributes are another module's
 
     def _run_pre_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         marked = self._forward_pre_hooks_with_kwargs, global_forward_pre.marked[_KWARGS]
