@@ -37,6 +37,7 @@ from tracecomp.eager.modes import (
     inference_mode,
     is_inference_mode_enabled,
     modes,
+    module_changes,
     no_grad,
     scope,
     set_grad_enabled,
@@ -269,6 +270,7 @@ class Tensor(TensorMethods):
             )
         if modes.recorder is not None:
             modes.recorder.replace(self, value)
+        module_changes.note()  # recordings look again at what is a view of what
         storage = self._shared_storage()
         storage.share()  # views keep the old memory, and this storage
         storage.memory = value._shared_storage().memory

@@ -48,6 +48,7 @@ class Met(Protocol):
 
     leaves: Leaves
     arguments: dict[int, Tensor]
+    outside: dict[int, Tensor]
     state: dict[int, Tensor]
     flags: dict[int, tuple[Tensor, bool]]
     requires_grad: dict[int, bool]
@@ -56,3 +57,6 @@ class Met(Protocol):
     modules: dict[int, Any]
     optimizers: dict[int, OptimizerLike]
     grads: dict[int, GradSlot]
+
+    def above(self, t: Tensor) -> Tensor | None:
+        """The tensor that ``t``, which comes from outside, is a view or an alias of."""

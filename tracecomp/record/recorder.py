@@ -459,7 +459,10 @@ class Recorder:
 
     def above(self, t: Tensor) -> Tensor | None:
         """The tensor that ``t``, which comes from outside, is a view or an alias of."""
-        return None if id(t) in self.arguments or id(t) in self.places else cast("Tensor | None", above(t))
+        base = None if id(t) in self.arguments or id(t) in self.places else cast("Tensor | None", above(t))
+        if base is None or t.is_meta or not t._data.size or np.may_share_memory(t._data, base._data):
+            return base
+        return None  # the base has got other memory since (``.data = other``); its views keep the old one
 
     def root(self, t: Tensor) -> tuple[Tensor, tuple[View, ...]]:
         """The tensor whose cell the memory of ``t`` has, and the views that lead from there to ``t``."""

@@ -89,6 +89,10 @@ class Guards:
             name = used.get(key) or met.names.get(key, "a tensor")
             state.append(CapturedTensor(t, t._data.dtype, t._data.shape, before, name))
             self.modules.add_tensor(t, name)
+        for t in met.outside.values():
+            base = met.above(t)
+            if base is not None and not t.is_meta:
+                self.modules.add_view(t, base)
         present: list[Guard] = [
             GradGuard(holder, slot.initial is not None, used.get(id(slot.tensor), "a tensor"))
             for holder, slot in grads if slot.read or (slot.initial is not None and id(slot.initial) in used)

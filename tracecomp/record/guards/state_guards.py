@@ -12,6 +12,7 @@ from tracecomp.eager.aliasing import refresh
 from tracecomp.eager.meta import MetaArray
 from tracecomp.eager.modes import modes, module_changes
 from tracecomp.eager.tensor import Tensor
+from tracecomp.eager.tensor_base import above
 from tracecomp.functional import default_dtype as dtype_setting
 from tracecomp.functional.default_dtype import default_dtype
 from tracecomp.record.binding import Binding, tensor_of
@@ -164,6 +165,7 @@ class ModulesGuard:
         self.modules: list[tuple[Any, dict[str, Any]]] = []
         self.tables: list[tuple[dict[str, Any], list[int]]] = []
         self.tensors: list[tuple[Tensor, Any, str]] = []
+        self.views: list[tuple[Tensor, Tensor, int]] = []
         self.optimizers: list[tuple[Any, Any]] = []
         self.hooks = _global_hooks()
 
@@ -177,6 +179,10 @@ class ModulesGuard:
     def add_tensor(self, t: Tensor, name: str) -> None:
         """Guard the hooks of a captured tensor."""
         self.tensors.append((t, tensor_hooks(t), name))
+
+    def add_view(self, view: Tensor, base: Tensor) -> None:
+        """Guard that a tensor from outside looks at the memory of another, which ``.data = other`` ends."""
+        self.views.append((view, base, _distance(view, base)))
 
     def check(self, leaves: Leaves) -> str | None:
         same = all([*map(id, table.values())] == seen for table, seen in self.tables)
@@ -196,6 +202,9 @@ class ModulesGuard:
         for t, hooks, name in self.tensors:
             if tensor_hooks(t) != hooks:
                 return f"the hooks of {name} changed"
+        for view, base, distance in self.views:
+            if above(view) is not base or _distance(view, base) != distance:
+                return "a captured tensor is no longer a view of the memory that it was a view of"
         for optimizer, hooks in self.optimizers:
             if _optimizer_hooks(optimizer) != hooks:
                 return f"the hooks of {type(optimizer).__name__} changed"
@@ -209,6 +218,12 @@ class ModulesGuard:
         if not rows.entry(vars(module_changes), "epoch", self.epoch):
             return False
         return all(rows.word(table, "version", None) for table, _ in self.tables)
+
+
+def _distance(view: Tensor, base: Tensor) -> int:
+    """How far the first element of a view lies from that of its base, in bytes; both views hold memory alive."""
+    a, b = (t._data.__array_interface__["data"][0] for t in (view, base))
+    return int(a) - int(b)
 
 
 def _global_hooks() -> list[dict[int, ById]]:
