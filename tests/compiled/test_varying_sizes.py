@@ -157,18 +157,37 @@ def test_decoding_with_a_cache_that_grows_takes_few_recordings(keeps: bool) -> N
     assert compiled.recordings <= (4 if keeps else 3), compiled.misses
 
 
-def test_sums_of_a_long_cache_have_the_stages_of_its_length() -> None:
-    def weighted(k: Any, p: Any) -> Any:
-        return (p @ k)[:, 0], (k * p.transpose(1, 2)).sum(1)
+LONG_SUMS: dict[str, Program] = {
+    "a matrix of one row": lambda k, p: (p @ k)[:, 0],
+    "a matrix of one column": lambda k, p: k.transpose(1, 2) @ p.transpose(1, 2),
+    "columns": lambda k, p: (k * p.transpose(1, 2)).sum(1),
+    "a vector on the left": lambda k, p: p[0, 0] @ k[0],
+    "a vector without labels": lambda k, p: torch.einsum("bnk,bn->bk", k, p[0]),
+    "a matrix that lies the other way": lambda k, p: k[0].t() @ p[0, 0],
+    "a reshaped permutation": lambda k, p: k.permute(2, 0, 1).reshape(80, -1) @ p[0, 0],
+    "rows that lie as columns": lambda k, p: k.transpose(1, 2).sum(2),
+    "products of rows that lie as columns": lambda k, p: (k.transpose(1, 2) * p).sum(2),
+    "a copy": lambda k, p: k[0].t().contiguous() @ p[0, 0],
+}  # fmt: skip
 
-    compiled, exact = torch.compile(weighted), torch.compile(weighted, dynamic=False)
+
+@pytest.mark.parametrize("name", LONG_SUMS)
+def test_sums_of_a_long_cache_have_the_stages_of_its_length(name: str) -> None:
+    f = LONG_SUMS[name]
+    compiled, exact = torch.compile(f), torch.compile(f, dynamic=False)
     generator = np.random.default_rng(0)
-    for n in (1030, 1100, 1200, 1283, 1500):
+    for n in (1030, 1100, 1200, 1500):
         k, p = (torch.tensor(generator.standard_normal(s).astype(np.float32)) for s in ((1, n, 80), (1, 1, n)))
         compiled(k, p), exact(k, p)
-        for a, b in zip(compiled(k, p), exact(k, p), strict=True):
-            np.testing.assert_array_equal(a.numpy(), b.numpy())
+        np.testing.assert_array_equal(compiled(k, p).numpy(), exact(k, p).numpy())
     assert compiled.recordings == 2, compiled.misses
+
+
+def test_repeated_operands_of_a_product_are_multiplied_as_they_are() -> None:
+    x, y = torch.randn(1, 30, 40), torch.randn(1, 40, 20)
+    found = torch.compile(lambda x, y: x.expand(3, -1, -1) @ y.expand(3, -1, -1))(x, y)
+    want = np.repeat(x.numpy().astype(np.float64) @ y.numpy().astype(np.float64), 3, 0)
+    np.testing.assert_allclose(found.numpy(), want, rtol=1e-4, atol=1e-4)
 
 
 def test_lengths_of_batches_in_training_give_the_losses_of_eager_mode() -> None:

@@ -21,10 +21,10 @@ from tracecomp.passes.schedule.records import parse_records
 Ints = tuple[int, ...]
 
 WEIGHT_GRADIENTS: dict[str, tuple[Ints, Ints, Ints, dict[str, Any]]] = {
-    "rows in pieces": ((2, 20, 69, 67), (2, 13, 67, 65), (3, 3), {}),
+    "rows in pieces": ((2, 20, 69, 67), (2, 6, 67, 65), (3, 3), {}),
     "one long sum": ((3, 24, 61, 53), (3, 40, 61, 53), (1, 1), {}),
-    "neighbours stored together": ((2, 40, 9, 9), (2, 70, 7, 7), (3, 3), {}),
-    "groups": ((2, 48, 58, 40), (2, 32, 56, 38), (3, 3), {"groups": 2}),
+    "neighbours stored together": ((2, 6, 9, 9), (2, 70, 7, 7), (3, 3), {}),
+    "groups": ((2, 48, 58, 40), (2, 12, 56, 38), (3, 3), {"groups": 2}),
     "stride": ((2, 33, 45, 37), (2, 20, 22, 18), (3, 3), {"stride": (2, 2)}),
     "channel by channel": ((3, 6, 16, 16), (3, 6, 14, 14), (3, 3), {"groups": 6}),
     "rows of 9": ((2, 6, 15, 13), (2, 6, 11, 9), (5, 5), {"groups": 6}),

@@ -91,13 +91,24 @@ def test_blocks_and_threads_do_not_show(sizes: Sizes) -> None:
         ((2, 32, 12, 12, 32), {"dilations": (1, 5)}),
         ((2, 6, 12, 12, 32), {}),
         ((2, 32, 12, 12, 6), {}),
-        ((1, 16, 4, 4, 16), {}),
+        ((1, 16, 3, 3, 16), {}),
         ((9, 16, 5, 5, 32), {}),
         ((99, 32, 3, 3, 32), {}),
     ],
 )
 def test_other_convolutions_are_computed_window_by_window(sizes: Sizes, steps: dict[str, Any]) -> None:
     assert not transforms(graph_of(sizes, **steps))
+
+
+def test_the_number_of_images_does_not_show() -> None:
+    """An image's result has the same bits alone, where there are few tiles, as among many."""
+    many = operands((9, 16, 4, 4, 16))
+    have = run_native(graph_of((9, 16, 4, 4, 16)), many)[0]
+    x, w, b, z = many
+    for n in range(9):
+        assert transforms(graph_of((1, 16, 4, 4, 16)))
+        alone = run_native(graph_of((1, 16, 4, 4, 16)), [x[n : n + 1], w, b, z[:, n : n + 1]])[0]
+        assert same_bits(alone, have[:, n : n + 1])
 
 
 def test_blocks_of_tiles_are_no_blocks_of_rows() -> None:

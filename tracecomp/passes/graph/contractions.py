@@ -165,7 +165,7 @@ def contract_of_expanded(g: Rewriter, a: Application) -> Replacement:
             continue
         x = node.inputs[0]
         source = (1,) * (value.ndim - x.ndim) + x.shape
-        other = (spec.rhs, spec.lhs)[side]
+        other = terms[1 - side]
         gone = [d for d, n in enumerate(source) if n != value.shape[d]]
         # A label that the other operand has as well, and that is not summed: repeating over it is
         # what a missing label means. A summed one would have to be multiplied.

@@ -22,7 +22,7 @@ from tracecomp.passes.graph.split_reductions import (
     runs_of,
     stage,
 )
-from tracecomp.record.dynamic_shapes.padding import Extent, Meant, NotSized, Padding
+from tracecomp.record.dynamic_shapes.padding import Meant, NotSized, Padding
 from tracecomp.record.size_forms import Form
 
 
@@ -33,8 +33,9 @@ def fix(p: Padding, meant: Meant, why: str) -> None:
         raise NotSized(why, sizes)
 
 
-def in_blocks(p: Padding, meant: Meant, axes: Sequence[int], name: str) -> bool:
+def in_blocks(p: Padding, x: Sym, axes: Sequence[int], name: str) -> bool:
     """Whether a reduction along axes that vary is made in blocks; NotSized if that differs within the box."""
+    meant = p.meant(x)
     if name in EXACT_REDUCTIONS or name in ("argmax", "argmin"):
         return False
     sizes = {size for e in meant if isinstance(e, Form) for size in e.sizes()}
@@ -43,10 +44,41 @@ def in_blocks(p: Padding, meant: Meant, axes: Sequence[int], name: str) -> bool:
     first, last = (_decided(shape, tuple(axes)) for shape in _corners(p, meant))
     if first != last or first.stage != first.stage_in_steps:
         raise NotSized("the order of a sum depends on its size", sizes)
-    if first.stage is None or not any(isinstance(meant[axis], Form) for axis in axes):
+    varies = any(isinstance(meant[axis], Form) for axis in axes)
+    if _is_reordered(x) and not _same_in_any_order(p, meant, axes, varies):
+        raise NotSized("the order of a sum depends on the order of axes in memory", sizes)
+    if first.stage is None or not varies:
         return False
     if name != "sum" or first.runs > 1 or first.lanes > 1:
         raise NotSized("the order of a sum depends on its size", sizes)
+    return True
+
+
+def _is_reordered(x: Sym) -> bool:
+    """Whether the elements of ``x`` may lie in another order of axes: graph passes sum them as they lie in memory."""
+    left, seen = [x.value], {x.value}
+    while left:
+        node = left.pop().node
+        if node is None or node.op.kind not in ("elementwise", "view"):
+            continue
+        if node.op.name == "permute":
+            # Axes of one element have no place in memory.
+            wide = [d for d in node.attrs["dims"] if node.inputs[0].shape[d] != 1]
+            if wide != sorted(wide):
+                return True
+        left += [v for v in node.inputs if v not in seen]
+        seen.update(node.inputs)
+    return False
+
+
+def _same_in_any_order(p: Padding, meant: Meant, axes: Sequence[int], varies: bool) -> bool:
+    """Whether padding shows in no sum along ``axes``, be they the first or the last ones in memory."""
+    kept = [axis for axis in range(len(meant)) if axis not in axes]
+    for turned in ([*axes, *kept], [*kept, *axes]):
+        places = tuple(turned.index(axis) for axis in axes)
+        first, last = (_decided(shape, places) for shape in _corners(p, tuple(meant[axis] for axis in turned)))
+        if first != last or (varies and (first.stage, first.stage_in_steps) != (None, None)):
+            return False
     return True
 
 
@@ -67,26 +99,22 @@ def sum_in_blocks(p: Padding, x: Sym, axis: int) -> Sym:
     return found
 
 
-def vector_product(p: Padding, spec: str, operands: Sequence[Meant]) -> tuple[int, list[int]] | None:
+def vector_product(p: Padding, spec: str, operands: Sequence[Sym]) -> tuple[int, list[int]] | None:
     """Of a contraction that is a product and a sum in blocks: which operand has all labels, and the summed axes.
 
     NotSized if that differs within the box.
     """
     left, right, out = parse_spec(spec)
-    sizes: dict[str, Extent] = {}
-    for labels, meant in zip((left, right), operands, strict=True):
-        sizes.update(zip(labels, meant, strict=True))
-    # Axes of one element decide nothing: with them gone, a product of a matrix and a vector is told by its labels.
-    wide = [c for c in sizes if sizes[c] != 1]
-    alone = [any(c not in other for c in own if c in wide) for own, other in ((left, right), (right, left))]
+    # An operand with a label of its own is a matrix, also of one row, and its products are added one after the other.
+    alone = [not set(left) <= set(right), not set(right) <= set(left)]
     if all(alone):
         return None
     matrix = 0 if alone[0] else 1
-    meant = operands[matrix]
+    meant = p.meant(operands[matrix])
     axes = [k for k, c in enumerate((left, right)[matrix]) if c not in out]
     if _runs_to_join(meant, axes):
         fix(p, tuple(meant[axis] for axis in axes), "the order of a sum over several axes depends on their sizes")
-    if not in_blocks(p, meant, axes, "sum"):
+    if not in_blocks(p, operands[matrix], axes, "sum"):
         return None
     wide_axes = [axis for axis in axes if meant[axis] != 1]
     if len(wide_axes) != 1 or not isinstance(meant[wide_axes[0]], Form):

@@ -76,14 +76,14 @@ def _reduction(p: Padding, op: Op, xs: Operands, attrs: Attrs, meant: Meant) -> 
     axes = attrs["axes"]
     own = p.meant(x)
     if all(isinstance(own[axis], int) for axis in axes):
-        order.in_blocks(p, own, axes, op.name)
+        order.in_blocks(p, x, axes, op.name)
         (found,) = _as_is(p, op, xs, attrs, meant)
         if op.name == "sum":
             kept = tuple(k for k in range(x.ndim) if k not in axes)
             p.came(found, Origin(x, kept, lambda y: prim.sum(y, **attrs), x.dtype.python(0)))
         return (found,)
     x, axes = order.in_one_run(p, x, axes)
-    if order.in_blocks(p, p.meant(x), axes, op.name):
+    if order.in_blocks(p, x, axes, op.name):
         return (_in_blocks(p, x, axes),)
     if op.name in ("argmax", "argmin"):
         _expect(len(axes) == 1 or all(isinstance(e, int) for e in own[1:]), "places are counted along several axes")
@@ -104,7 +104,7 @@ def _in_blocks(p: Padding, x: Sym, axes: Sequence[int]) -> Sym:
 
 def _contract(p: Padding, op: Op, xs: Operands, attrs: Attrs, meant: Meant) -> Applied:
     *ins, out = parse_spec(attrs["spec"])
-    lone = order.vector_product(p, attrs["spec"], [p.meant(x) for x in xs])
+    lone = order.vector_product(p, attrs["spec"], xs)
     if lone is not None:
         return (_product_and_sum(p, attrs["spec"], xs, *lone),)
     summed = [[k for k, label in enumerate(own) if label not in out] for own in ins]
@@ -113,20 +113,16 @@ def _contract(p: Padding, op: Op, xs: Operands, attrs: Attrs, meant: Meant) -> A
 
 
 def _product_and_sum(p: Padding, spec: str, xs: Operands, matrix: int, axes: Sequence[int]) -> Sym:
-    """A contraction with a vector: operand ``matrix`` has all labels that are not of size 1."""
+    """A contraction with a vector: operand ``matrix`` has all labels."""
     *ins, out = parse_spec(spec)
-    labels = ins[matrix]
-    other = [c for c in ins[1 - matrix] if c in labels]  # others have one element
+    labels, other = ins[matrix], ins[1 - matrix]
     x, y = xs[matrix], xs[1 - matrix]
-    sizes = dict(zip(ins[1 - matrix], y.shape, strict=True))
-    y = prim.reshape(y, shape=tuple(sizes[c] for c in other))
+    sizes = dict(zip(other, y.shape, strict=True))
     y = prim.permute(y, dims=tuple(sorted(range(len(other)), key=lambda k: labels.index(other[k]))))
-    y = prim.reshape(y, shape=tuple(sizes.get(c, 1) if c in other else 1 for c in labels))
+    y = prim.reshape(y, shape=tuple(sizes.get(c, 1) for c in labels))
     total = _in_blocks(p, p.note(prim.mul(x, y), p.meant(x)), axes)
     kept = [c for c in labels if c in out]
-    total = prim.permute(total, dims=tuple(kept.index(c) for c in out if c in kept))
-    left = dict(zip([c for c in out if c in kept], total.shape, strict=True))
-    found: Sym = prim.reshape(total, shape=tuple(left.get(c, 1) for c in out))
+    found: Sym = prim.permute(total, dims=tuple(kept.index(c) for c in out))
     return found
 
 
