@@ -72,7 +72,7 @@ REFUSED = [
     "{z} < 1", "{z}.max()", "{z}.sort()", "{z}.argmax()", "T.clamp({z}, 0., 1.)", "T.relu({z})", "T.floor({z})",
     "T.maximum({z}, {z})", "{z} // 2", "{z} % 2", "T.nn.functional.mse_loss({z}, input={z})", "T.atan2({z}, {z})",
     "T.median({z})", "T.softmax({z}, 0)", "T.erf({z})", "T.unique({z})", "{z}.topk(1)", "T.round({z})",
-    "T.nn.functional.gelu({z})", "T.sign({z})", "T.lerp({z}, {z}, 0.5)",
+    "T.nn.functional.gelu({z})", "T.sign({z})",
 ]  # fmt: skip
 
 

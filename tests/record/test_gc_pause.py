@@ -66,3 +66,25 @@ def test_a_forked_child_collects() -> None:
 
     without_collecting(work)
     assert gc.isenabled()
+
+
+def test_finalizers_of_others_are_no_part_of_a_recording() -> None:
+    """A cycle that dies while a program runs does what it does afterwards."""
+    done: list[str] = []
+
+    class Other:
+        def __del__(self) -> None:
+            done.append(os.environ.get("HOME", ""))  # from a program this would be a value from outside
+
+    def program(x: tracecomp.Tensor) -> tracecomp.Tensor:
+        kept = [[n] for n in range(3000)]  # enough for the collector to begin
+        return x + len(kept)
+
+    compiled = tracecomp.compile(program)
+    for _ in range(3):
+        other: Any = Other()
+        other.itself = other
+        del other
+        assert compiled(tracecomp.ones(2)).tolist() == [3001.0, 3001.0]
+    gc.collect()
+    assert len(done) == 3 and compiled.recordings == 1

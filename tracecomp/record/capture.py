@@ -16,6 +16,7 @@ from tracecomp.eager.tensor import Tensor
 from tracecomp.record.binding import Binding
 from tracecomp.record.effects import put_plain
 from tracecomp.record.finish import Finish, plain
+from tracecomp.record.gc_pause import without_collecting
 from tracecomp.record.guards.guards import Guards
 from tracecomp.record.guards.ownership import is_module
 from tracecomp.record.guards.slots import StateSlot
@@ -82,7 +83,8 @@ def record(
         for place in places:
             recorder.bind_place(place)
         given = _bind_numbers(recorder, args, kwargs, numbers, where)
-        result = observer.call(fn, *given)
+        # Without collecting: what finalizers of objects do that have nothing to do with the program is not part of it.
+        result = without_collecting(partial(observer.call, fn, *given))
         del given  # followed numbers are looked for below
         finish = partial(Finish, recorder, guards, leaves, result, observer)
         recording = _finished(recorder, strict, derive, finish)
