@@ -3,8 +3,7 @@
 A call is recorded there on copies of its arguments, and compiled like any function. The program goes on eagerly until
 it is done, and is then served by native code alone. Both ways give the same bits, so results do not depend on when
 that is; it is made sure of: machine code is put to use only when it gives the bits of the eager call, on the arguments
-themselves and on random numbers. Where it does not (products of matrices, which numpy's library adds in another order),
-calls stay eager for good.
+themselves and on random numbers. Where it does not (some sums over several axes, docs/eager.md), calls stay eager.
 """
 
 from __future__ import annotations
