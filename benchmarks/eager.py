@@ -22,7 +22,7 @@ import torch
 import tracecomp
 from benchmarks import machine
 from tracecomp.base import config
-from tracecomp.compiled import hot_calls
+from tracecomp.eager_kernels import background
 
 SIZES = {"tiny": 16, "10k": 10_000, "1M": 1_000_000}
 TURN = 0.02
@@ -199,7 +199,7 @@ def _heat(call: Call) -> None:
         call()
         if time.perf_counter() > end:
             break
-    hot_calls.finish()
+    background.finish()
 
 
 def measure(classes: list[str], turns: int) -> Iterator[dict[str, Any]]:

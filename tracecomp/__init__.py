@@ -47,7 +47,6 @@ from tracecomp.eager.rng import (
 )
 from tracecomp.eager.size import Size
 from tracecomp.eager.tensor import Tensor
-from tracecomp.eager_kernels.background import set_background as _set_background
 from tracecomp.functional import NAMESPACES as _NAMESPACES
 from tracecomp.functional.warm import set_consider as _set_consider
 from tracecomp.interop import einops as _einops
@@ -123,13 +122,7 @@ def _consider(warm: object, args: tuple[object, ...]) -> None:
     _import_module("tracecomp.compiled.hot_calls").consider(warm, args)
 
 
-def _in_background(name: str, work: object) -> None:
-    """The same for other work."""
-    _import_module("tracecomp.compiled.hot_calls").in_background(name, work)
-
-
 _set_consider(_consider)
-_set_background(_in_background)
 
 
 def _assert(condition: Any, message: str) -> None:

@@ -17,7 +17,7 @@ from tests.fuzz import loop_programs
 from tracecomp.base import config
 from tracecomp.base.errors import CheckError
 from tracecomp.codegen.kernels import address, operations, program, storing
-from tracecomp.compiled import hot_calls
+from tracecomp.eager_kernels import background
 from tracecomp.ir.scalars import call
 from tracecomp.ir.types import float32
 from tracecomp.nn import functional as F
@@ -28,7 +28,7 @@ from tracecomp.runtime.executable import Executable
 @pytest.fixture(autouse=True)
 def apart(tmp_path: Path) -> Iterator[None]:
     """Faulty code stays out of the cache that other tests use, and out of what eager mode compiles by itself."""
-    hot_calls.finish()
+    background.finish()
     with config.override(cache_dir=str(tmp_path), check=True, eager="numpy"):
         yield
 

@@ -14,8 +14,8 @@ import pytest
 
 import tracecomp as torch
 from tracecomp.base import config
-from tracecomp.compiled import hot_calls
 from tracecomp.eager.overrides import TorchFunctionMode
+from tracecomp.eager_kernels import background
 from tracecomp.functional.warm import EVERY
 from tracecomp.nn import functional as F
 
@@ -25,15 +25,15 @@ CALLS = 3 * EVERY
 
 @pytest.fixture(autouse=True)
 def _without_rests(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(hot_calls, "REST", 0.0)
+    monkeypatch.setattr(background, "REST", 0.0)
     yield
-    hot_calls.finish()
+    background.finish()
 
 
 def heated(call: Callable[[], Any]) -> list[Any]:
     """Results of many calls: of the first, of some while machine code is made, and of one that it serves."""
     found = [call() for _ in range(CALLS)]
-    hot_calls.finish()
+    background.finish()
     return [found[0], found[-1], call(), call()]
 
 
@@ -130,7 +130,7 @@ def test_random_numbers_are_those_of_the_program_alone() -> None:
     def draws() -> list[bytes]:
         torch.manual_seed(3)
         found = [bits(F.dropout(x, 0.5)) for _ in range(CALLS)]
-        hot_calls.finish()
+        background.finish()
         return [b for one in found for b in one]
 
     assert draws() == draws()

@@ -10,8 +10,7 @@ import numpy as np
 import tracecomp as tc
 from tests.eager_kernels.test_bits import same_bits
 from tracecomp import nn
-from tracecomp.compiled import hot_calls
-from tracecomp.eager_kernels import programs
+from tracecomp.eager_kernels import background, programs
 from tracecomp.eager_kernels.convolutions import _for_any_shape
 from tracecomp.ir.op import OPS
 
@@ -21,7 +20,7 @@ def steps(layer: nn.Module, x: tc.Tensor) -> list[list[tc.Tensor]]:
     found = []
     for number in range(programs.AFTER + 3):
         if number == programs.AFTER:
-            hot_calls.finish()
+            background.finish()
         out = layer(x)
         out = out[0] if isinstance(out, tuple) else out
         found.append([out.detach(), *tc.autograd.grad((out * out).sum(), [x, *layer.parameters()])])

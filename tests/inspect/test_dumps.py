@@ -14,7 +14,7 @@ import pytest
 import tracecomp as torch
 from tracecomp.__main__ import main
 from tracecomp.base import config
-from tracecomp.compiled.hot_calls import finish
+from tracecomp.eager_kernels.background import finish
 from tracecomp.inspect import compare
 from tracecomp.ir.graph import Graph, Node, Value
 from tracecomp.passes.graph import rule_sets

@@ -14,11 +14,11 @@ from tracecomp.runtime.malloc import aligned_bytes
 
 FAULTS = """
 import resource, numpy as np, tracecomp
-from tracecomp.compiled import hot_calls
+from tracecomp.eager_kernels import background
 x = tracecomp.ones(1_000_000)
 for _ in range(200):
     if _ == 100:
-        hot_calls.finish()  # a second thread compiles what is called often
+        background.finish()  # a second thread compiles what is called often
     if _ == 170:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     y = ((x + 1) * (x + 2)) / (x + 3)

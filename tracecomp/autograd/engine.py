@@ -103,6 +103,7 @@ class _Run:
             slots[number] = grad if have is None else add(have, grad)
 
     def _step(self, node: Node) -> Sequence[Tensor | None]:
+        """The gradients of a node's operands; hooks, captures and checks in the order that PyTorch's hooks can see."""
         # The gradient is complete: all that lead here have arrived (``run``).
         grads = self.buffers.pop(node)
         if node not in self.borders:

@@ -8,26 +8,23 @@ themselves and on random numbers. Where it does not (some sums over several axes
 
 from __future__ import annotations
 
-import atexit
 import os
-import threading
-import time
 from collections.abc import Callable
 from functools import partial
-from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
 
 from tracecomp.base import config
-from tracecomp.base.locks import Lock
 from tracecomp.compiled.backends import BACKENDS
 from tracecomp.compiled.native_call import call_code, fast_record
 from tracecomp.compiled.replay import Plan
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor
 from tracecomp.eager.tensor_base import blank
+from tracecomp.eager_kernels import background
 from tracecomp.functional.warm import Statics, Warm
+from tracecomp.ir.arrays import same_bits
 from tracecomp.record.capture import record
 from tracecomp.record.recording import Recording
 from tracecomp.record.results import Made
@@ -40,109 +37,40 @@ MOST_KEPT = 2**16
 """Bytes of results whose memory is used again once nobody holds them."""
 MOST_SHAPES = 16
 """Shapes of one function that native code tries in turn."""
-MOST_WAITING = 64
-"""Calls that wait for machine code, each with a copy of its arguments; more are not added."""
-REST = 2.0
-"""The second thread rests so much longer than it has worked, because it slows down the program."""
 
 Array = np.ndarray[Any, Any]
-Call = tuple[str, Callable[[], None]]
 
 
 class Unfit(Exception):
     """Why a call is not served by machine code."""
 
 
-class _Maker:
-    """The second thread and what waits for it, with names. A forked child begins with none."""
-
-    def __init__(self) -> None:
-        self.waiting: SimpleQueue[Call | None] = SimpleQueue()
-        self.chains: dict[tuple[int, Statics], list[Any]] = {}
-        self.refused: list[tuple[str, str]] = []
-        self._thread: threading.Thread | None = None
-        self._ending = False
-        self._added = self._done = 0
-        self._adding = Lock()
-
-    def add(self, call: Call) -> None:
-        """Have machine code made for ``call``, if not too many wait."""
-        if self.waiting.qsize() >= MOST_WAITING or self._ending:
-            return
-        with self._adding:
-            self._added += 1
-        self.waiting.put(call)
-        if self._thread is None or not self._thread.is_alive():
-            self._thread = threading.Thread(target=self._work, name="tracecomp hot calls", daemon=True)
-            try:
-                self._thread.start()
-            except RuntimeError:  # the system gives none, or the interpreter is ending
-                self._thread = None
-
-    def finish(self) -> None:
-        """Wait until nothing waits."""
-        while self._done < self._added:
-            time.sleep(0.005)
-
-    def end(self) -> None:
-        """Finish what is being made: a thread that is ended inside of LLVM takes the process with it."""
-        self._ending = True
-        self.waiting.put(None)
-        if self._thread is not None:
-            self._thread.join()
-
-    def _work(self) -> None:
-        modes.rehearsal = True
-        while (call := self.waiting.get()) is not None and not self._ending:
-            began = time.perf_counter()
-            name, work = call
-            try:
-                work()
-            except Exception as error:  # the function's own, on copies: the program meets it itself
-                self.refused.append((name, f"{type(error).__name__}: {error}"))
-            del call, work
-            self._done += 1
-            self._rest(REST * (time.perf_counter() - began))
-
-    def _rest(self, seconds: float) -> None:
-        end = time.monotonic() + seconds
-        while not self._ending and (left := end - time.monotonic()) > 0:
-            time.sleep(min(left, 0.02))
-
-    def make(self, warm: Warm, statics: Statics, tensors: list[Tensor], grad_mode: bool) -> None:
-        """Serve calls like this one, in this gradient mode; Unfit when that cannot be."""
-        modes.grad = grad_mode
-        eager = _with(warm, statics)
-        plan = _plan(eager, tensors)
-        code = call_code()
-        if code is None:
-            raise Unfit("objects of this Python are laid out in an unknown way")
-        chain = self.chains.setdefault((id(warm), statics), [])
-        if len(chain) >= MOST_SHAPES:
-            raise Unfit("there are too many shapes")
-        _compare(plan, eager, tensors)
-        _compare(plan, eager, [_random(t) for t in tensors])
-        if sum(np.dtype(dtype).itemsize * int(np.prod(shape)) for shape, dtype in plan.types) > MOST_KEPT:
-            plan.kept = frozenset()
-        found = fast_record(plan, tensors, code)
-        if found is None:
-            raise Unfit("a guard needs Python")
-        chain.append(found)
-        if len(chain) == 1:
-            warm.serve(statics, code.builtin(eager, chain))
+_chains: dict[tuple[int, Statics], list[Any]] = {}
+"""The machine code that serves a function, shape by shape. A forked child begins with none."""
 
 
-_maker = _Maker()
-
-
-def finish() -> None:
-    """Wait until machine code is made for all calls that were made often; for tests and measurements."""
-    _maker.finish()
-
-
-def refused() -> list[tuple[str, str]]:
-    """The functions that are called often and stay eager, with reasons."""
-    return list(_maker.refused)
+def _make(warm: Warm, statics: Statics, tensors: list[Tensor], grad_mode: bool) -> None:
+    """Serve calls like this one, in this gradient mode; Unfit when that cannot be."""
+    modes.rehearsal = True
+    modes.grad = grad_mode
+    eager = _with(warm, statics)
+    plan = _plan(eager, tensors)
+    code = call_code()
+    if code is None:
+        raise Unfit("objects of this Python are laid out in an unknown way")
+    chain = _chains.setdefault((id(warm), statics), [])
+    if len(chain) >= MOST_SHAPES:
+        raise Unfit("there are too many shapes")
+    _compare(plan, eager, tensors)
+    _compare(plan, eager, [_random(t) for t in tensors])
+    if sum(np.dtype(dtype).itemsize * int(np.prod(shape)) for shape, dtype in plan.types) > MOST_KEPT:
+        plan.kept = frozenset()
+    found = fast_record(plan, tensors, code)
+    if found is None:
+        raise Unfit("a guard needs Python")
+    chain.append(found)
+    if len(chain) == 1:
+        warm.serve(statics, code.builtin(eager, chain))
 
 
 def consider(warm: Warm, args: tuple[Any, ...]) -> None:
@@ -159,12 +87,7 @@ def consider(warm: Warm, args: tuple[Any, ...]) -> None:
     if sum(t._data.nbytes for t in given) <= MOST_BYTES:
         copies = [_like(t, t._data.copy()) for t in given]
         name = getattr(warm.run, "__name__", "?")
-        in_background(name, partial(_maker.make, warm, warm.statics(args), copies, modes.grad))
-
-
-def in_background(name: str, work: Callable[[], None]) -> None:
-    """Have ``work`` done on the second thread, where what it raises is a reason why ``name`` stays eager."""
-    _maker.add((name, work))
+        background.begin(name, partial(_make, warm, warm.statics(args), copies, modes.grad))
 
 
 def _with(warm: Warm, statics: Statics) -> Callable[..., Any]:
@@ -226,24 +149,9 @@ def _tensors(value: object) -> list[Tensor]:
 
 def _same(found: list[Array], wanted: list[Array]) -> None:
     for a, b in zip(found, wanted, strict=True):
-        if a.dtype != b.dtype or a.shape != b.shape or a.strides != b.strides or not _same_bits(a, b):
+        if a.strides != b.strides or not same_bits(a, b, any_nan=True):
             raise Unfit("eager results have other bits")
 
 
-def _same_bits(a: Array, b: Array) -> bool:
-    """Whether all elements but NaNs, whose bits mean nothing, have the same bits."""
-    if a.dtype.kind not in "fV":
-        return np.array_equal(a, b)
-    bits = np.dtype(f"u{a.dtype.itemsize}")
-    same = np.ascontiguousarray(a).view(bits) == np.ascontiguousarray(b).view(bits)
-    return bool(np.all(same | (np.isnan(a) & np.isnan(b))))
-
-
-def _after_fork() -> None:
-    global _maker
-    _maker = _Maker()
-
-
-atexit.register(lambda: _maker.end())
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    os.register_at_fork(after_in_child=_chains.clear)

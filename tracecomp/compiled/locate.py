@@ -9,7 +9,7 @@ import numpy as np
 
 from tracecomp.base import config
 from tracecomp.compiled.differences import changed_in_the_last_place, difference
-from tracecomp.compiled.program_state import same_bits
+from tracecomp.ir.arrays import same_bits
 from tracecomp.ir.graph import Graph, Input, Node, Output, Value
 from tracecomp.ir.interpret import interpret
 from tracecomp.ir.loop_interp import interpret_program

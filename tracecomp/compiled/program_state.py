@@ -21,6 +21,7 @@ from tracecomp.eager.modes import module_changes
 from tracecomp.eager.rng import Generator, default_generator
 from tracecomp.eager.tensor import Tensor
 from tracecomp.eager.tensor_base import FIELDS, Node
+from tracecomp.ir.arrays import same_bits
 from tracecomp.ir.types import DType
 from tracecomp.record.guards.ownership import is_program_class, is_program_code
 
@@ -326,13 +327,3 @@ def _put_slot(owner: object, name: str, value: object) -> None:
             setattr(owner, name, value)
         except (AttributeError, TypeError):  # it was set once and for all
             return
-
-
-def same_bits(a: Array, b: Array) -> bool:
-    """Whether two arrays are equal to the last bit, NaNs included."""
-    if a.dtype != b.dtype or a.shape != b.shape:
-        return False
-    if a.dtype.kind in "biu":
-        return bool(np.array_equal(a, b))
-    whole = np.dtype(f"V{a.dtype.itemsize}") if a.dtype.itemsize > 8 else np.dtype(f"u{a.dtype.itemsize}")
-    return bool(np.array_equal(np.ascontiguousarray(a).view(whole), np.ascontiguousarray(b).view(whole)))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from tracecomp.base.errors import WrongResult
-from tracecomp.compiled.checked_call import Lockstep
+from tracecomp.compiled.lockstep import Lockstep
 
 MISMATCHES = ("raise", "warn")
 

@@ -1,26 +1,107 @@
-"""Where work is handed to that a second thread may do; what has one says so (``compiled/hot_calls.py``)."""
+"""The second thread, on which machine code is made for what eager programs call often.
+
+The program goes on meanwhile, without it. A thread of its own starts with the first work and ends with the process; a
+forked child begins without one.
+"""
 
 from __future__ import annotations
 
+import atexit
+import os
+import threading
+import time
 from collections.abc import Callable
+from queue import SimpleQueue
 from typing import TypeAlias
+
+from tracecomp.base.locks import Lock
 
 Work: TypeAlias = Callable[[], None]
 
+MOST_WAITING = 64
+"""Pieces of work that wait, each with a copy of what it is for; more are not added."""
+REST = 2.0
+"""The second thread rests so much longer than it has worked, because it slows down the program."""
 
-def _never(name: str, work: Work) -> None:
-    """Without a second thread nothing is made."""
+
+class _Background:
+    """The thread and what waits for it, with names."""
+
+    def __init__(self) -> None:
+        self.waiting: SimpleQueue[tuple[str, Work] | None] = SimpleQueue()
+        self.refused: list[tuple[str, str]] = []
+        self._thread: threading.Thread | None = None
+        self._ending = False
+        self._added = self._done = 0
+        self._adding = Lock()
+
+    def add(self, name: str, work: Work) -> None:
+        """Have ``work`` done, if not too much waits."""
+        if self.waiting.qsize() >= MOST_WAITING or self._ending:
+            return
+        with self._adding:
+            self._added += 1
+        self.waiting.put((name, work))
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(target=self._work, name="tracecomp background", daemon=True)
+            try:
+                self._thread.start()
+            except RuntimeError:  # the system gives none, or the interpreter is ending
+                self._thread = None
+
+    def finish(self) -> None:
+        """Wait until nothing waits."""
+        while self._done < self._added:
+            time.sleep(0.005)
+
+    def end(self) -> None:
+        """Finish what is being made: a thread that is ended inside of LLVM takes the process with it."""
+        self._ending = True
+        self.waiting.put(None)
+        if self._thread is not None:
+            self._thread.join()
+
+    def _work(self) -> None:
+        while (given := self.waiting.get()) is not None and not self._ending:
+            began = time.perf_counter()
+            name, work = given
+            try:
+                work()
+            except Exception as error:  # the function's own, on copies: the program meets it itself
+                self.refused.append((name, f"{type(error).__name__}: {error}"))
+            del given, work
+            self._done += 1
+            self._rest(REST * (time.perf_counter() - began))
+
+    def _rest(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while not self._ending and (left := end - time.monotonic()) > 0:
+            time.sleep(min(left, 0.02))
 
 
-_begin: Callable[[str, Work], None] = _never
+_background = _Background()
 
 
 def begin(name: str, work: Work) -> None:
     """Have ``work`` done some time; what it raises is a reason why ``name`` stays as it is."""
-    _begin(name, work)
+    _background.add(name, work)
 
 
-def set_background(fn: Callable[[str, Work], None]) -> None:
-    """Have work done by ``fn``."""
-    global _begin
-    _begin = fn
+def finish() -> None:
+    """Wait until all work is done; for tests and measurements."""
+    _background.finish()
+
+
+def refused() -> list[tuple[str, str]]:
+    """What stays as it is, by name, with reasons."""
+    return list(_background.refused)
+
+
+def _after_fork() -> None:
+    global _background
+    _background = _Background()
+
+
+atexit.register(lambda: _background.end())
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -12,8 +12,8 @@ from typing import Any
 
 from tracecomp.base import config
 from tracecomp.base.errors import Source
-from tracecomp.compiled.checked_call import EARLIER, Call, Lockstep, Outcome, mismatches, outcome
 from tracecomp.compiled.function import Compiled, Entry
+from tracecomp.compiled.lockstep import EARLIER, Call, Lockstep, Outcome, mismatches, outcome
 from tracecomp.inspect.calls import CallFault, Calls, run_calls
 from tracecomp.inspect.changes import Change
 from tracecomp.inspect.comparison import Divergence, shown_source

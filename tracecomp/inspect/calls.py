@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
-from tracecomp.compiled.checked_call import Call, Lockstep, Mismatch
 from tracecomp.compiled.differences import Difference
 from tracecomp.compiled.function import Compiled
+from tracecomp.compiled.lockstep import Call, Lockstep, Mismatch
 from tracecomp.inspect.changes import Change, changes
 
 SAME = 4

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from tracecomp.base.errors import CaptureError
-from tracecomp.compiled.checked_call import Call, Lockstep, outcome
 from tracecomp.compiled.function import Compiled
+from tracecomp.compiled.lockstep import Call, Lockstep, outcome
 from tracecomp.inspect.blame import Blame
 from tracecomp.inspect.calls import Calls, run_calls
 from tracecomp.inspect.comparison import WHOLE, Comparison, Divergence, StageResult, shown_source

@@ -8,7 +8,8 @@ from types import FrameType
 from typing import Any
 
 from tracecomp.base.errors import Source
-from tracecomp.compiled.program_state import ProgramState, TensorState, same_bits
+from tracecomp.compiled.program_state import ProgramState, TensorState
+from tracecomp.ir.arrays import same_bits
 from tracecomp.record.guards.ownership import is_program_code
 
 _MOST_LINES = 20_000

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from tracecomp.base.errors import Source, user_source
-from tracecomp.compiled.checked_call import Call, gradients
-from tracecomp.compiled.program_state import ProgramState, same_bits
+from tracecomp.compiled.lockstep import Call, gradients
+from tracecomp.compiled.program_state import ProgramState
 from tracecomp.eager.grad_fn import AccumulateGrad
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor
 from tracecomp.eager.tensor_base import Edge, Node, node_count
+from tracecomp.ir.arrays import same_bits
 from tracecomp.ir.graph import Graph, Value, attrs_key
 from tracecomp.ir.op import Attrs, Op
 from tracecomp.record.capture import bind_arguments

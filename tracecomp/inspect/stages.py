@@ -22,12 +22,12 @@ from tracecomp.compiled.locate import (
     part_of,
     run_native,
 )
-from tracecomp.compiled.program_state import same_bits
 from tracecomp.eager.evaluate import INEXACT
 from tracecomp.inspect.comparison import Comparison, Divergence, StageResult, around_worst, at_node
 from tracecomp.inspect.eager_check import FUNCTION_ULP, FUNCTIONS, last_places
 from tracecomp.inspect.graph_runs import GraphRun
 from tracecomp.inspect.wide import wide_array, witness
+from tracecomp.ir.arrays import same_bits
 from tracecomp.ir.graph import Graph, Node, Value
 from tracecomp.ir.interpret import interpret
 from tracecomp.ir.scalars import SCALARS

@@ -26,14 +26,14 @@ class _Global:
         self.marked: dict[str, OrderedDict[int, bool]] = {name: OrderedDict() for name in options}
 
     def add(self, hook: Hook, **options: bool) -> RemovableHandle:
-        return register(self.hooks, hook, marks=options, tables=self.marked)
+        return register(self.hooks, hook, options=[(self.marked[name], chosen) for name, chosen in options.items()])
 
 
 global_forward_pre, global_forward = _Global(_KWARGS), _Global(_KWARGS, _ALWAYS)
 global_backward_pre, global_backward = _Global(), _Global(_FULL)
-_parameters, _buffers, _modules = _Global(), _Global(), _Global()
-_ALL = (global_forward_pre, global_forward, global_backward_pre, global_backward)
-module_changes.global_hooks += [each.hooks for each in (*_ALL, _parameters, _buffers, _modules)]
+_registration = {kind: _Global() for kind in ("parameter", "buffer", "module")}
+_CALLED = (global_forward_pre, global_forward, global_backward_pre, global_backward)
+module_changes.global_hooks += [each.hooks for each in (*_CALLED, *_registration.values())]
 
 
 def register_module_forward_pre_hook(hook: Hook, *, with_kwargs: bool = False) -> RemovableHandle:
@@ -67,22 +67,22 @@ def register_module_backward_hook(hook: Hook) -> RemovableHandle:
 
 def register_module_parameter_registration_hook(hook: Hook) -> RemovableHandle:
     """``hook(module, name, parameter)`` when a parameter is registered; what it returns takes its place."""
-    return _parameters.add(hook)
+    return _registration["parameter"].add(hook)
 
 
 def register_module_buffer_registration_hook(hook: Hook) -> RemovableHandle:
     """``hook(module, name, buffer)`` when a buffer is registered; what it returns takes its place."""
-    return _buffers.add(hook)
+    return _registration["buffer"].add(hook)
 
 
 def register_module_module_registration_hook(hook: Hook) -> RemovableHandle:
     """``hook(module, name, child)`` when a module is registered; what it returns takes its place."""
-    return _modules.add(hook)
+    return _registration["module"].add(hook)
 
 
 def registered(kind: str, module: Any, name: str, value: Any) -> Any:
     """What the hooks make of a parameter, buffer or module that is registered under ``name``."""
-    for hook in {"parameter": _parameters, "buffer": _buffers, "module": _modules}[kind].hooks.values():
+    for hook in _registration[kind].hooks.values():
         replaced = hook(module, name, value)
         value = value if replaced is None else replaced
     return value
@@ -283,15 +283,14 @@ class ModuleHooks:
         self, hook: Hook, *, prepend: bool = False, with_kwargs: bool = False
     ) -> RemovableHandle:
         """``hook(module, args[, kwargs])`` before forward; what it returns replaces the arguments."""
-        tables = {_KWARGS: self._forward_pre_hooks_with_kwargs}
-        return register(self._forward_pre_hooks, hook, prepend, {_KWARGS: with_kwargs}, tables)
+        return register(self._forward_pre_hooks, hook, prepend, [(self._forward_pre_hooks_with_kwargs, with_kwargs)])
 
     def register_forward_hook(
         self, hook: Hook, *, prepend: bool = False, with_kwargs: bool = False, always_call: bool = False
     ) -> RemovableHandle:
         """``hook(module, args[, kwargs], output)`` after forward; what it returns replaces the output."""
-        tables = {_KWARGS: self._forward_hooks_with_kwargs, _ALWAYS: self._forward_hooks_always_called}
-        return register(self._forward_hooks, hook, prepend, {_KWARGS: with_kwargs, _ALWAYS: always_call}, tables)
+        options = [(self._forward_hooks_with_kwargs, with_kwargs), (self._forward_hooks_always_called, always_call)]
+        return register(self._forward_hooks, hook, prepend, options)
 
     def register_full_backward_pre_hook(self, hook: Hook, prepend: bool = False) -> RemovableHandle:
         """``hook(module, grad_output)`` before the gradient of the outputs enters the module."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 from tracecomp.eager.tensor_base import Handle as RemovableHandle
@@ -13,20 +13,17 @@ __all__ = ["RemovableHandle", "register"]
 
 
 def register(
-    hooks: OrderedDict[int, Any], hook: Any, prepend: bool = False, marks: Mapping[str, bool] | None = None,
-    tables: Mapping[str, OrderedDict[int, bool]] | None = None,
+    hooks: OrderedDict[int, Any], hook: Any, prepend: bool = False,
+    options: Sequence[tuple[OrderedDict[int, bool], bool]] = (),
 ) -> RemovableHandle:  # fmt: skip
     """Add ``hook`` to ``hooks``, in front of the others if ``prepend``; ``remove()`` of the result takes it away.
 
-    It is entered into those of ``tables`` whose name is true in ``marks``.
+    ``options`` are tables of hooks that have an option, each with whether this one has it.
     """
-    tables = tables or {}
-    handle = add_hook(hooks, hook, list(tables.values()))
+    handle = add_hook(hooks, hook, [table for table, _ in options])
     if prepend:
         hooks.move_to_end(handle.id, last=False)
-    for name, marked in (marks or {}).items():
-        if marked:
-            tables[name][handle.id] = True
-            if prepend:
-                tables[name].move_to_end(handle.id, last=False)
+    for table, chosen in options:
+        if chosen:
+            table[handle.id] = True
     return handle

@@ -201,6 +201,8 @@ class Elements:
         return e.binary("lshr", nbytes, e.const("i64", buffer.dtype.itemsize.bit_length() - 1))
 
     def _load(self, load: Load) -> Value:
+        """A load in the cheapest form that touches nothing outside of the buffer: its stride, its condition and what is
+        known of its position decide."""
         e, buffer = self.e, load.buffer
         # A buffer of no elements has no address that may be read.
         if buffer.size == 0:

@@ -30,7 +30,7 @@ are in bytes. ``goes_on``: sums begin with what the results hold. A job is ``row
 there are so many blocks in a matrix."""
 
 TERMS = 128
-"""Terms at a time: a packed panel of so many rows stays in the first cache."""
+"""Terms at a time: a packed panel of so many rows of three 64-byte vectors, 24 KB, stays in a first cache of 32 KB."""
 
 _TALL, _FLAT = (8, 4, 2, 1), (4, 2, 1)
 """Rows of tiles in a narrow column, and in a wide one, which is for few rows."""

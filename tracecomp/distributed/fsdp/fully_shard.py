@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from tracecomp.autograd.graph import saved_tensors_hooks
@@ -73,11 +73,10 @@ class FSDPModule:
         state = self._fsdp
         args, kwargs = _cast_inputs(state.policy, args, kwargs)
         with state.whole(next(within((args, kwargs), Shards), None)):
-            if modes.recorder is not None:
-                found = super()._call_impl(*args, **kwargs)  # type: ignore[misc]
-            else:
-                with saved_tensors_hooks(*saving(state.buckets)):
-                    found = super()._call_impl(*args, **kwargs)  # type: ignore[misc]
+            # A recorded call keeps what its own derivative wants: there is nothing to swap for a note.
+            notes = saved_tensors_hooks(*saving(state.buckets)) if modes.recorder is None else nullcontext()
+            with notes:
+                found = super()._call_impl(*args, **kwargs)  # type: ignore[misc]  # of the module's own class
         return found if state.policy.output_dtype is None else _cast(found, state.policy.output_dtype)
 
     def _states(self, recurse: bool = True) -> Iterator[_State]:

@@ -35,6 +35,7 @@ def whole(types: Sequence[TensorType], apart: bool) -> TensorType:
 def _infer(
     *types: TensorType, form: str, forward: bool, scale: float, apart_in: bool, apart_out: bool
 ) -> TensorType | tuple[TensorType, TensorType]:
+    """A real end has half as many points, and none of its parts apart: hence the cases by ``form``."""
     dtype = check_dtype("dft", types, "wide")
     right = form == "c2c" or (forward, apart_in and form == "r2c", apart_out and form == "c2r") == (
         form == "r2c", False, False,

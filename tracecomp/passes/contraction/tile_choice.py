@@ -105,6 +105,10 @@ def tiles_of(nest: BilinearNest, machine: Machine) -> TileSchedule:
 
 
 def _tiles(nest: BilinearNest, machine: Machine) -> TileSchedule:
+    """The tile that fills the registers with totals and shares vectors; then what is packed, and k-blocks.
+
+    Each step narrows the next one: windows exclude a second unrolled variable, both exclude k-blocks.
+    """
     vector = _vector(nest)
     b_operand = nest.b_operand(vector)
     # Rows of a tile should share B's vectors. Only if no variable leaves B alone, rows may be those that share A.

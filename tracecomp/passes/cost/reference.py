@@ -92,7 +92,9 @@ TRANSFORM_COST_FAR = 20.0
 """The same for weights that leave the caches once they are transformed."""
 
 NOMINAL_IMAGES = 8
-"""Images for which a convolution's form is chosen, so that an image's result does not depend on how many there are."""
+"""Images for which a convolution's form is chosen, so that an image's result does not depend on how many there are.
+
+A small batch: fewer would charge one image with every transform of weights, many with next to none."""
 
 FAR_WEIGHTS = 3 << 20
 """Transformed weights that leave the caches: 12 MB of float32."""

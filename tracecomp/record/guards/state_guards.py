@@ -157,7 +157,7 @@ class GradGuard:
 
 
 class ModulesGuard:
-    """What this package reads of the modules that ran, and hooks: compared when the epoch of changes has moved."""
+    """The modules that ran, hooks, and what is a view of what: compared when the epoch of changes has moved."""
 
     def __init__(self, known: Set[tuple[int, str]]) -> None:
         self.known = known
@@ -221,7 +221,7 @@ class ModulesGuard:
 
 
 def _distance(view: Tensor, base: Tensor) -> int:
-    """How far the first element of a view lies from that of its base, in bytes; both views hold memory alive."""
+    """How far the first element of a view lies from that of its base, in bytes."""
     a, b = (t._data.__array_interface__["data"][0] for t in (view, base))
     return int(a) - int(b)
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Generic
 
+from tracecomp._utils import ExceptionWrapper
 from tracecomp.functional import names as T
 from tracecomp.utils.data import worker
 from tracecomp.utils.data.collate import default_collate, default_convert
@@ -229,7 +230,7 @@ class WorkerPool:
                 expected += 1
                 if isinstance(answer, worker.Exhausted):
                     continue
-                if isinstance(answer, worker.Failure):
+                if isinstance(answer, ExceptionWrapper):
                     self.close()
                     answer.reraise()
                 yield answer

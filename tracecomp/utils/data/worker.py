@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-import traceback
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from tracecomp._utils import ExceptionWrapper
 from tracecomp.eager.rng import manual_seed
 
 
@@ -30,33 +30,12 @@ def get_worker_info() -> WorkerInfo | None:
     return _info
 
 
-class Failure:
-    """An exception on its way from a worker to the user, with its traceback as text."""
-
-    def __init__(self, where: str) -> None:
-        import sys
-
-        kind, error, _ = sys.exc_info()
-        self.kind = kind
-        self.key = error.args[0] if isinstance(error, KeyError) and error.args else None
-        self.text = f"Caught {kind.__name__ if kind else 'error'} {where}.\nOriginal {traceback.format_exc()}"
-
-    def reraise(self) -> None:
-        """Raise the same type with the original traceback in its message."""
-        kind = self.kind or RuntimeError
-        try:
-            error = kind(self.text)
-        except Exception:  # classes of errors take what they please; the text is what matters
-            raise RuntimeError(self.text) from None
-        raise error
-
-
 class Exhausted:
     """Tells that an iterable dataset has no more items in this worker."""
 
 
 def run(worker: int, count: int, seed: int, dataset: Any, fetcher: Any, tasks: Any, results: Any, init: Any) -> None:
-    """Serve tasks (number, indices) until None arrives; every answer is (number, worker, batch or Failure)."""
+    """Serve tasks (number, indices) until None arrives; every answer is (number, worker, batch or ExceptionWrapper)."""
     global _info
     failure = None
     try:
@@ -68,7 +47,7 @@ def run(worker: int, count: int, seed: int, dataset: Any, fetcher: Any, tasks: A
             init(worker)
         fetch = fetcher.start(dataset)
     except Exception:  # of the program: sent to who loads, and raised there
-        failure = Failure(f"in DataLoader worker process {worker}")
+        failure = ExceptionWrapper(where=f"in DataLoader worker process {worker}")
     while (task := tasks.get()) is not None:
         number, indices = task
         answer: Any = failure
@@ -78,7 +57,7 @@ def run(worker: int, count: int, seed: int, dataset: Any, fetcher: Any, tasks: A
             except StopIteration:
                 answer = Exhausted()
             except Exception:  # of the data set: sent to who loads, and raised there
-                answer = Failure(f"in DataLoader worker process {worker}")
+                answer = ExceptionWrapper(where=f"in DataLoader worker process {worker}")
         results.put((number, worker, answer))
 
 
