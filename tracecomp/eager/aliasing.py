@@ -224,8 +224,10 @@ def refresh(view: TensorBase) -> None:
     assert base is not None and storage is not None
     if view._seen == storage.version:
         return
-    view._seen = storage.version
     edge = gradient_edge(base)
+    if edge is not None and view._unwritable is not None:
+        raise RuntimeError(view._unwritable.replace("is being modified", "its memory has been modified"))
+    view._seen = storage.version
     if edge is None:
         return
     dtype, shape = base._data.dtype, base._data.shape
