@@ -17,15 +17,15 @@ import numpy as np
 from tracecomp.base.reference import examples, reference
 from tracecomp.eager.device import use
 from tracecomp.eager.meta import place_of_call, placed
-from tracecomp.eager.modes import grad_enabled, modes, no_grad, scope
+from tracecomp.eager.modes import modes, scope
 from tracecomp.eager.overrides import NOT_OVERRIDDEN, PLAIN, override
 from tracecomp.eager.tensor import Tensor, assign_, before_write
 from tracecomp.functional.autocast import casts
 from tracecomp.functional.dtype_support import REAL, Kinds, accepting, refuse_complex
-from tracecomp.functional.promotion import can_cast, dtype_argument
+from tracecomp.functional.out import Out, check_castable
+from tracecomp.functional.promotion import dtype_argument
 from tracecomp.functional.warm import Warm
 from tracecomp.ir.op import OPS
-from tracecomp.ir.types import type_word
 
 NAMESPACES: dict[str, dict[str, Any]] = {"torch": {}, "Tensor": {}}
 
@@ -60,7 +60,7 @@ def function(
 
     def decorate(fn: Function) -> Function:
         name = fn.__name__.removesuffix("_")
-        call = _callable(fn, name, takes, composite, primitive, prepare)
+        call = _callable(fn, Out(name, spaces[0]), takes, composite, primitive, prepare)
         call.__doc__ = _documented(fn, name, spaces, takes)
         for alias in (name, *aliases):
             if "." in alias:
@@ -75,13 +75,6 @@ def function(
         return cast("Function", call)
 
     return decorate
-
-
-_OUT_AS_IT_IS = frozenset({"aminmax", "complex", "gather", "index_select", "multinomial", "take"})
-"""Functions whose ``out`` has to have the dtype of the result."""
-
-_OUT_APART = frozenset({"cat", "gather", "index_select", "kthvalue", "masked_select", "stack", "take", "topk"})
-"""Functions that read an operand after they have begun to write ``out``, which therefore cannot be the operand."""
 
 
 def _put(value: object, name: str, spaces: Iterable[str]) -> None:
@@ -227,7 +220,7 @@ class _Parameters:
         if self.beside:
             refuse_complex(self.name, args)
         if kwargs and self.real:
-            refuse_complex(self.name, kwargs.values())
+            refuse_complex(self.name, [x for key, x in kwargs.items() if key != "out"])
 
 
 def _asked(public: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -239,9 +232,10 @@ def _asked(public: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
 
 
 def _callable(
-    fn: Callable[..., Any], name: str, takes: Kinds, composite: bool, primitive: str, prepare: Prepare | None
+    fn: Callable[..., Any], out: Out, takes: Kinds, composite: bool, primitive: str, prepare: Prepare | None
 ) -> Callable[..., Any]:
     """What users call for ``fn``: arguments are looked at, what asks to be asked is, and keywords are made ours."""
+    name = out.name
     parameters = _Parameters(fn, name, takes)
     kinds, rest, makes = parameters.kinds, parameters.rest, parameters.makes
     run = accepting(_scoped(fn, name) if composite else fn, name, takes)
@@ -257,8 +251,8 @@ def _callable(
             args = (*args, kwargs.pop(rest))
         if use.begun or (makes and "device" in kwargs):
             with placed(place_of_call(name, makes, args, kwargs)):
-                return _with_keywords(run, kinds, name, args, kwargs)
-        return _with_keywords(run, kinds, name, args, kwargs) if kwargs else run(*args)
+                return _with_keywords(run, kinds, out, args, kwargs)
+        return _with_keywords(run, kinds, out, args, kwargs) if kwargs else run(*args)
 
     call = _remembering(check, run, _by_position(fn, parameters.positional, bool(rest)), primitive)
     call.__name__ = call.__qualname__ = name
@@ -318,70 +312,20 @@ def _refuse(name: str, argument: str, place: int, value: object) -> None:
 
 
 def _with_keywords(
-    run: Callable[..., object], kinds: Mapping[str, object], name: str, args: tuple[object, ...], kwargs: dict[str, Any]
+    run: Callable[..., object], kinds: Mapping[str, object], out: Out, args: tuple[object, ...], kwargs: dict[str, Any]
 ) -> Any:
     for other, ours in _RENAMED.items():
         if other in kwargs and other not in kinds:
             kwargs[ours] = kwargs.pop(other)
     if kwargs.get("dtype") is not None:
-        kwargs["dtype"] = dtype_argument(kwargs["dtype"], name)
+        kwargs["dtype"] = dtype_argument(kwargs["dtype"], out.name)
     if "out" not in kwargs or "out" in kinds:
         return run(*args, **kwargs)
-    out = kwargs.pop("out")
-    if isinstance(out, Tensor) and "layout" in kinds:  # a factory makes what fits
-        kwargs.setdefault("dtype", out.dtype)
-    for target in out if isinstance(out, tuple | list) else (out,):
-        check_apart(target, (*args, *kwargs.values()), name)
-    result = run(*args, **kwargs)
-    return result if out is None else store(out, result, name)
-
-
-def store(out: Any, result: Any, name: str) -> Any:
-    """Write ``result`` into ``out`` (a tensor, or as many as there are results) and return ``out``."""
-    if isinstance(out, tuple | list) and isinstance(result, tuple | list):
-        for target, value in zip(out, result, strict=True):
-            store(target, value, name)
-        return type(result)(*out) if hasattr(result, "_fields") else tuple(out)
-    if not isinstance(out, Tensor):
-        raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
-    if grad_enabled() and (out.requires_grad or result.requires_grad):
-        raise RuntimeError(
-            f"{name}(): functions with out=... arguments don't support automatic differentiation, "
-            "but one of the arguments requires grad."
-        )
-    if name in _OUT_AS_IT_IS and out.dtype is not result.dtype:
-        raise RuntimeError(
-            f"{name}(): Expected out tensor to have dtype {type_word(result.dtype).lower()}, but got "
-            f"{type_word(out.dtype).lower()} instead"
-        )
-    check_castable(result, out)
-    with no_grad():
-        if out.shape != result.shape:
-            out.resize_(result.shape)
-        assign_(out, result)
-    return out
-
-
-def check_apart(out: object, given: Iterable[object], name: str) -> None:
-    """RuntimeError when ``out`` is memory that operands also show, other than element by element."""
-    for x in given:
-        if isinstance(x, tuple | list):
-            check_apart(out, x, name)
-        elif isinstance(x, Tensor) and isinstance(out, Tensor) and np.may_share_memory(x._data, out._data):
-            a, b = x._data, out._data
-            same = (a.shape, a.strides, x._address()) == (b.shape, b.strides, out._address())
-            if (name in _OUT_APART or (a.shape == b.shape and not same)) and np.shares_memory(a, b):
-                raise RuntimeError(
-                    "unsupported operation: some elements of the input tensor and the written-to tensor refer to a "
-                    "single memory location. Please clone() the tensor before performing the operation."
-                )
-
-
-def check_castable(result: Tensor, target: Tensor) -> None:
-    if not can_cast(result.dtype, target.dtype):
-        raise RuntimeError(
-            f"result type {type_word(result.dtype)} can't be cast to the desired output type {type_word(target.dtype)}"
-        )
+    target = kwargs.pop("out")
+    if target is None:
+        return run(*args, **kwargs)
+    out.prepare(target, args, kwargs, kinds)
+    return out.store(target, run(*args, **kwargs))
 
 
 def store_inplace(target: Tensor, result: Tensor) -> Tensor:
