@@ -24,7 +24,8 @@ def lengths(text: str) -> Iterator[tuple[int, int, str]]:
 
 
 def test_the_reader_counts_from_def_to_the_last_line() -> None:
-    code = '@wrap(\n    1,\n)\ndef f(\n    a,\n):\n    """Text."""\n\n    # why\n    def g(): return (\n        a\n    )\n    return g\n'
+    body = '    """Text."""\n\n    # why\n    def g(): return (\n        a\n    )\n    return g\n'
+    code = "@wrap(\n    1,\n)\ndef f(\n    a,\n):\n" + body
     assert list(lengths(code)) == [(10, 4, "f"), (3, 10, "g")]
     assert list(lengths("class C:\n    async def m(self):\n        pass\n")) == [(2, 2, "m")]
 
