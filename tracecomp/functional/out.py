@@ -38,20 +38,19 @@ special.shifted_chebyshev_polynomial_w special.spherical_bessel_j0 special.xlog1
 """
 _SAME = """
 abs addbmm addmm addmv alias_copy amax amin aminmax arange argmax argmin as_strided_copy baddbmm bitwise_not bmm
-bucketize ceil chain_matmul complex conj_physical cross cummax cummin diag diagonal_copy diff dot empty
-expand_copy eye fft.ihfft float_power floor frac frexp full gather heaviside histc histogram index_add index_copy index_reduce
+bucketize ceil chain_matmul complex conj_physical cross cummax cummin diag diagonal_copy diff dot empty expand_copy
+eye fft.ihfft float_power floor frac frexp full gather heaviside histc histogram index_add index_copy index_reduce
 index_select inner inverse isin isneginf isposinf kthvalue linspace log_softmax logcumsumexp logspace lu_solve
 lu_unpack masked_select matmul median mm mode msort multinomial mv nan_to_num nanmedian nanquantile narrow_copy neg
 nonzero nonzero_static norm ones ormqr permute_copy polar qr quantile rand randint randn randperm range renorm round
 scatter scatter_add scatter_reduce searchsorted sgn sign signbit slice_scatter slogdet softmax sort
 split_with_sizes_copy squeeze_copy svd t_copy take take_along_dim tensordot topk transpose_copy triangular_solve tril
-triu trunc unbind_copy unfold_copy unsqueeze_copy vdot view_copy where zeros
-linalg.cholesky linalg.cholesky_ex linalg.cross linalg.det linalg.eigh linalg.eigvalsh linalg.inv linalg.inv_ex
-linalg.ldl_factor linalg.ldl_factor_ex linalg.ldl_solve linalg.lu linalg.lu_factor linalg.lu_factor_ex
-linalg.lu_solve linalg.matmul linalg.matrix_norm linalg.multi_dot linalg.norm linalg.qr linalg.slogdet linalg.solve
-linalg.solve_ex linalg.solve_triangular linalg.svd linalg.svdvals linalg.vecdot linalg.vector_norm
-nn.functional.gelu nn.functional.hardshrink nn.functional.linear nn.functional.logsigmoid nn.functional.softplus
-nn.functional.softshrink
+triu trunc unbind_copy unfold_copy unsqueeze_copy vdot view_copy where zeros linalg.cholesky linalg.cholesky_ex
+linalg.cross linalg.det linalg.eigh linalg.eigvalsh linalg.inv linalg.inv_ex linalg.ldl_factor linalg.ldl_factor_ex
+linalg.ldl_solve linalg.lu linalg.lu_factor linalg.lu_factor_ex linalg.lu_solve linalg.matmul linalg.matrix_norm
+linalg.multi_dot linalg.norm linalg.qr linalg.slogdet linalg.solve linalg.solve_ex linalg.solve_triangular linalg.svd
+linalg.svdvals linalg.vecdot linalg.vector_norm nn.functional.gelu nn.functional.hardshrink nn.functional.linear
+nn.functional.logsigmoid nn.functional.softplus nn.functional.softshrink
 """
 
 
