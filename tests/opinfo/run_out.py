@@ -76,12 +76,12 @@ def outs(results: list[torch.Tensor]) -> Iterator[tuple[str, Make]]:
 
         return made
 
+    def of_type(name: str) -> Callable[[Any, torch.Tensor, Any], Any]:
+        return lambda t, r, d: t.zeros(tuple(r.shape), dtype=getattr(t, name))
+
     for n in range(len(results)):
         for name in DTYPES:
-            yield (
-                f"{name} for result {n}",
-                each(lambda t, r, d, name=name: t.zeros(tuple(r.shape), dtype=getattr(t, name)), n),
-            )
+            yield f"{name} for result {n}", each(of_type(name), n)
     yield "no elements", each(lambda t, r, d: t.zeros(0, dtype=d))
     yield "other elements", each(lambda t, r, d: t.zeros((2, *r.shape), dtype=d))
     yield "fewer elements", each(lambda t, r, d: t.zeros((1,) * (r.ndim + 1), dtype=d))

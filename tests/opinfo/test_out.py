@@ -44,6 +44,7 @@ def test_compiled_functions_take_and_refuse_out_alike(name: str) -> None:
 
 def test_functions_that_take_no_out_say_so() -> None:
     x = tracecomp.ones(2, 2)
-    for call in (tracecomp.ravel, tracecomp.tile, tracecomp.nn.functional.silu):
+    calls: tuple[Any, ...] = (tracecomp.ravel, tracecomp.tile, tracecomp.nn.functional.silu)
+    for call in calls:
         with pytest.raises(TypeError, match="unexpected keyword argument 'out'"):
-            call(x, out=x)  # type: ignore[operator]
+            call(x, out=x)

@@ -125,6 +125,7 @@ COUNTERPARTS: dict[str, Callable[..., Any]] = {
     "slice": lambda x, *, starts, stops, steps: x[(*map(slice, starts, stops, steps), ...)],
     "flip": lambda x, *, axes: x.flip(axes),
     "windows": _windows,
+    "diagonal": lambda x: x.diagonal(0, -2, -1),
     "concat": lambda *xs, axis: torch.cat(xs, axis),
     "contract": lambda x, y, *, spec: torch.einsum(spec, x, y),
     "conv": _conv(False, False),

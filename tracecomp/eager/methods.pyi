@@ -467,7 +467,7 @@ class TensorMethods(TensorBase):
     def diagflat(self, offset: _int = 0) -> Tensor:
         """A matrix with the flattened elements on a diagonal."""
     def diagonal(self, offset: _int = 0, dim1: _int = 0, dim2: _int = 1) -> Tensor:
-        """The diagonal of the plane of ``dim1`` and ``dim2``, as the last dimension; a view when the plane is dense."""
+        """A view of the diagonal of the plane of ``dim1`` and ``dim2``, as the last dimension."""
     def diagonal_scatter(self, src: Tensor, offset: _int = 0, dim1: _int = 0, dim2: _int = 1) -> Tensor:
         """A copy of ``input`` with ``src`` on a diagonal."""
     def diff(self, n: _int = 1, dim: _int = -1, prepend: Tensor | None = None, append: Tensor | None = None) -> Tensor:
@@ -1051,7 +1051,7 @@ class TensorMethods(TensorBase):
         """Radians to degrees."""
     def random_(self, from_: _int | None = None, to: _int | None = None, *, generator: Generator | None = None, **named: _int) -> Tensor: ...
     def ravel(self) -> Tensor:
-        """All elements in one dimension."""
+        """All elements in one dimension, dense: a view of ``input`` when it is."""
     @property
     def real(self) -> Tensor:
         """The real part, as a view; of real tensors themselves."""

@@ -257,7 +257,8 @@ _BY_NAME: dict[str, Rule] = {
     "conv_weight": _convolution_weight, "take": _take, "put": _put, "gather": _along_axis, "scatter": _along_axis,
     "scan": _scan, "cond": _cond,
     **dict.fromkeys(
-        ("real", "imag", "view_as_real", "view_as_complex", "reinterpret", "searchsorted", "dft"), _every_operand
+        ("diagonal", "real", "imag", "view_as_real", "view_as_complex", "reinterpret", "searchsorted", "dft"),
+        _every_operand,
     ),
     **dict.fromkeys(("fft_c2c", "fft_r2c", "fft_c2r"), _over_axes),
 }  # fmt: skip

@@ -561,9 +561,9 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1, *
 def diagflat(input: Tensor, offset: int = 0, *, out: Tensor | None = None) -> Tensor:
     """A matrix with the flattened elements on a diagonal."""
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1, *, out: Tensor | None = None) -> Tensor:
-    """The diagonal of the plane of ``dim1`` and ``dim2``, as the last dimension; a view when the plane is dense."""
+    """A view of the diagonal of the plane of ``dim1`` and ``dim2``, as the last dimension."""
 def diagonal_copy(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1, *, out: Tensor | None = None) -> Tensor:
-    """The diagonal of the plane of ``dim1`` and ``dim2``, as the last dimension; a view when the plane is dense."""
+    """A view of the diagonal of the plane of ``dim1`` and ``dim2``, as the last dimension."""
 def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1, *, out: Tensor | None = None) -> Tensor:
     """A copy of ``input`` with ``src`` on a diagonal."""
 def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
@@ -1126,7 +1126,7 @@ def randperm(n: int, *, generator: Generator | None = None, dtype: DType = ..., 
 def range(start: Number, end: Number | None = None, step: Number = 1, *, dtype: DType | None = None, out: Tensor | None = None) -> Tensor:
     """Like :func:`arange` but including ``end``."""
 def ravel(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """All elements in one dimension."""
+    """All elements in one dimension, dense: a view of ``input`` when it is."""
 def real(input: Tensor) -> Tensor:
     """The real part, as a view; of real tensors themselves.
 

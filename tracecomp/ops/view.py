@@ -312,3 +312,53 @@ view(
     errors=[((3,), {"sizes": (4,), "strides": (1,), "dilations": (1,)}, RuntimeError, "larger than"),
             ((3,), {"sizes": (0,), "strides": (1,), "dilations": (1,)}, RuntimeError, "must be positive")],
 )  # fmt: skip
+
+
+def _diagonal_infer(x: TensorType) -> TensorType:
+    require(x.ndim > 1 and x.shape[-1] == x.shape[-2], RuntimeError, f"diagonal: the last two axes differ: {x}")
+    return TensorType(x.dtype, x.shape[:-1])
+
+
+def _rows(x: Operand, n: int, lead: Shape) -> Operand:
+    """Elements of n rows of n as n rows of n + 1, so that those on the diagonal lie below each other."""
+    flat = prim.reshape(x, shape=(*lead, n * n))
+    zeros = (0,) * len(lead)
+    return prim.reshape(
+        prim.pad(flat, value=0, low=(*zeros, 0), high=(*zeros, n), interior=(*zeros, 0)), shape=(*lead, n, n + 1)
+    )
+
+
+def _square(rows: Operand, n: int, lead: Shape) -> Operand:
+    """What ``_rows`` made, as it was."""
+    flat = prim.reshape(rows, shape=(*lead, n * (n + 1)))
+    cut = prim.slice(flat, starts=(0,) * (len(lead) + 1), stops=(*lead, n * n), steps=(1,) * (len(lead) + 1))
+    return prim.reshape(cut, shape=(*lead, n, n))
+
+
+def _diagonal_vjp(g: Operand, base: Shape) -> Operand:
+    *lead, n, _ = base
+    zeros = (0,) * (len(lead) + 1)
+    column = prim.reshape(g, shape=(*lead, n, 1))
+    return _square(prim.pad(column, value=0, low=(*zeros, 0), high=(*zeros, n), interior=(*zeros, 0)), n, tuple(lead))
+
+
+def _diagonal_write(base: Operand, new: Operand) -> Operand:
+    *lead, n, _ = base.shape
+    rank = len(lead) + 2
+    column = prim.reshape(new, shape=(*lead, n, 1))
+    rows = _rows(base, n, tuple(lead))
+    rows = prim.slice_update(rows, column, starts=(0,) * rank, stops=(*lead, n, 1), steps=(1,) * rank)
+    return _square(rows, n, tuple(lead))
+
+
+view(
+    "diagonal", "the elements of the last two axes, of one size, at equal positions",
+    infer=_diagonal_infer,
+    impl=lambda x: as_strided(x, x.shape[:-1], (*x.strides[:-2], x.strides[-2] + x.strides[-1])),
+    source=lambda at, x: [*at, at[-1]],
+    vjp=_diagonal_vjp,
+    write=_diagonal_write,
+    attrs={},
+    cases=[((3, 3), {}), ((2, 4, 4), {}), ((1, 1), {}), ((0, 2, 2), {}), ((2, 0, 0), {})],
+    errors=[((2, 3), {}, RuntimeError, "the last two axes differ")],
+)  # fmt: skip

@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 import typing
 from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
 
 from tracecomp.base.errors import warn_user
 from tracecomp.eager.device import MemoryFormat
@@ -108,8 +111,8 @@ def reshape_as(input: Tensor, other: Tensor) -> Tensor:
 
 @function(takes=ALL)
 def ravel(input: Tensor) -> Tensor:
-    """All elements in one dimension."""
-    return to_shape(input, (input.numel(),))
+    """All elements in one dimension, dense: a view of ``input`` when it is."""
+    return to_shape(row_major(input), (input.numel(),))
 
 
 @function(takes=ALL)
@@ -361,7 +364,7 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
 
 @function(takes=ALL, composite=True)
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
-    """The diagonal of the plane of ``dim1`` and ``dim2``, as the last dimension; a view when the plane is dense."""
+    """A view of the diagonal of the plane of ``dim1`` and ``dim2``, as the last dimension."""
     a, b = wrap_dim(dim1, input.ndim), wrap_dim(dim2, input.ndim)
     if a == b:
         raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
@@ -375,8 +378,16 @@ def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Te
     if count == 0:
         return prim.reshape(cut_range(plane, len(lead), 0, 0), shape=(*lead, 0))
     band = cut_range(plane, len(lead), first_row, first_row + count)
+    if not _rows_follow(band._data):
+        return prim.diagonal(cut_range(band, len(lead) + 1, first_column, first_column + count))
     flat = prim.reshape(band, shape=(*lead, count * columns))
     return cut_range(flat, len(lead), first_column, first_column + (count - 1) * (columns + 1) + 1, columns + 1)
+
+
+def _rows_follow(plane: np.ndarray[Any, Any]) -> bool:
+    """Whether the rows of the last two axes lie one behind the other, so that both can be one axis."""
+    rows, columns = plane.shape[-2:]
+    return 1 in (rows, columns) or plane.strides[-2] == columns * plane.strides[-1]
 
 
 @function(to="Tensor", takes=ALL)

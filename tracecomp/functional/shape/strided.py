@@ -18,7 +18,7 @@ from tracecomp.functional.dims import Sizes, as_shape
 from tracecomp.functional.dtype_support import ALL
 from tracecomp.functional.primitives import prim
 from tracecomp.functional.publish import function, publish
-from tracecomp.functional.shape.shaping import row_major, squeeze, t, transpose, unsqueeze
+from tracecomp.functional.shape.shaping import row_major, squeeze, t, to_shape, transpose, unsqueeze, view
 from tracecomp.ir.arrays import memory_order
 
 
@@ -93,8 +93,11 @@ def _memory_for(x: Tensor, offset: int, extent: int) -> tuple[Tensor, int]:
     for base in (x, x._base if x._linked else None, alias(cast("Tensor", owner(x)[0]))):
         if base is None:
             continue
+        if base.dtype is not x.dtype and base._data.flags.c_contiguous:
+            base = view(to_shape(base, (base.numel(),)), x.dtype)
         start = offset - base.storage_offset()
         dense = base._data.flags.c_contiguous or memory_order(base._data) is not None
+        dense = dense and base.dtype is x.dtype
         if dense and start >= 0 and start + extent <= base.numel():
             return base, start
         if recorder is not None and x._base is not None and recorder.above(x) is None:
@@ -114,7 +117,7 @@ def _checked_offset(x: Tensor, size: Sequence[int], stride: Sequence[int], stora
         raise RuntimeError(f"as_strided: negative sizes are not supported, got sizes: {list(size)}")
     if any(s < 0 for s in stride):
         raise RuntimeError(f"as_strided: Negative strides are not supported at the moment, got strides: {list(stride)}")
-    have, extent = owner(x)[0]._data.size, _extent(size, stride)
+    have, extent = owner(x)[0]._data.nbytes // x.element_size(), _extent(size, stride)
     if offset < 0 or (extent and offset + extent > have):
         raise RuntimeError(
             f"setStorage: sizes {list(size)}, strides {list(stride)}, storage offset {offset} are out of bounds for "

@@ -45,6 +45,13 @@ def flip(e: Emitter, node: Node, x: str) -> str:
     return e.node("Slice", [x, starts, ends, e.ints(*axes), steps])
 
 
+@rule("diagonal")
+def diagonal(e: Emitter, node: Node, x: str) -> str:
+    *lead, n, _ = node.inputs[0].shape
+    flat = e.node("Reshape", [x, e.ints(*lead, n * n)])
+    return e.node("Slice", [flat, e.ints(0), e.ints(n * n), e.ints(len(lead)), e.ints(n + 1)])
+
+
 @rule("windows")
 def windows(e: Emitter, node: Node, x: str) -> str:
     sizes, strides, dilations = (node.attrs[n] for n in ("sizes", "strides", "dilations"))
