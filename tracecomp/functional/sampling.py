@@ -20,6 +20,7 @@ from tracecomp.functional.default_dtype import default_dtype
 from tracecomp.functional.dims import Shape, Sizes, new_shape
 from tracecomp.functional.dtype_support import ALL, FLOATS
 from tracecomp.functional.elementwise.arithmetic import add, mul
+from tracecomp.functional.memory_formats import copied
 from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import cast, not_implemented, with_zero_gradient
 from tracecomp.functional.publish import function, publish
@@ -104,7 +105,7 @@ def _publish_sampler(name: str) -> None:
         memory_format: MemoryFormat = None,
     ) -> Tensor:  # fmt: skip
         found = _drawn(draw, tuple(input.shape), dtype or input.dtype, kernel, generator)
-        return finish(found, requires_grad, device)
+        return finish(copied(input, found, memory_format), requires_grad, device)
 
     for fn, public in ((sized, name), (like, f"{name}_like")):
         fn.__name__ = public
@@ -170,6 +171,7 @@ def randint_like(input: Tensor, *args: Any, dtype: DType | None = None, **kwargs
     """Uniform integers of [low, high) in the shape and dtype of ``input``."""
     low, high, _ = _bounds(args, kwargs, "randint_like")
     drawn = cast(integers(tuple(input.shape), low, high, kwargs.get("generator")), dtype or input.dtype)
+    drawn = copied(input, drawn, kwargs.get("memory_format"))
     return finish(drawn, kwargs.get("requires_grad", False), kwargs.get("device"))
 
 
