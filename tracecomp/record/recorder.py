@@ -251,8 +251,13 @@ class Recorder:
     def set_requires_grad(self, t: Tensor, before: bool) -> None:
         """Note that leaf ``t``, which comes from outside, had ``before`` as its ``requires_grad``."""
         self.flags.setdefault(id(t), (t, before))
+        if id(t) in self.outside:
+            self._note_edge(t)
+
+    def _note_edge(self, t: Tensor) -> None:
+        """Note where the gradient of ``t``, which comes from outside, goes."""
         edge = gradient_edge(t)
-        if edge is not None and id(t) in self.initial:
+        if edge is not None and (t._grad_fn is None or t._grad_fn.number < self.started):
             self.edges[id(t)] = edge
 
     def note_number(self, number: SymScalar) -> None:
@@ -363,10 +368,6 @@ class Recorder:
         if holder is not None and isinstance(self.graph, SizedGraph):
             self.graph.set_shape(value, self.sizes.shape_for(holder, value.shape))
         self.initial[id(t)] = value
-        edge = gradient_edge(t)
-        self.requires_grad[id(t)] = edge is not None
-        if edge is not None:
-            self.edges[id(t)] = edge
         cell = TracedValue(self, value)
         self._keep(t, cell)
         if role == "argument":
@@ -451,7 +452,10 @@ class Recorder:
             t._value = cell
         else:
             self.cells[id(t)] = cell
-            self.outside[id(t)] = t
+            if id(t) not in self.outside:
+                self.outside[id(t)] = t
+                self.requires_grad[id(t)] = t.requires_grad
+                self._note_edge(t)
 
     def look(self, t: Tensor) -> Look | None:
         """What ``t`` looks at, if it was made in this recording as a view or an alias."""
