@@ -3,36 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch as reference
 
 import tracecomp as tc
 
+Made = tuple[Callable[[Any], Any], list[Any]]
 
-def _view_of_a_leaf(t):
+
+def _view_of_a_leaf(t: Any) -> Made:
     w = t.arange(24.0).reshape(4, 6).requires_grad_()
     turned = w.t()
     return lambda x: (x @ turned) ** 2, [w]
 
 
-def _leaf_that_is_a_view(t):
+def _leaf_that_is_a_view(t: Any) -> Made:
     w = t.arange(24.0).reshape(4, 6)
     turned = w.t().requires_grad_()
     return lambda x: (x @ turned) ** 2, [turned]
 
 
-def _alias_with_its_own_gradient(t):
+def _alias_with_its_own_gradient(t: Any) -> Made:
     w = t.arange(24.0).reshape(4, 6).requires_grad_()
     turned = w.detach().t().requires_grad_()
     return lambda x: (x @ turned + x @ w.t()) ** 2, [w, turned]
 
 
-def _memory_written_under_no_grad(t):
+def _memory_written_under_no_grad(t: Any) -> Made:
     w = t.arange(24.0).reshape(4, 6)
     turned = w.t().requires_grad_()
 
-    def program(x):
+    def program(x: Any) -> Any:
         with t.no_grad():
             w.add_(1)
         return (x @ turned + w.sum()) ** 2
@@ -40,13 +43,13 @@ def _memory_written_under_no_grad(t):
     return program, [turned]
 
 
-def _view_and_what_it_looks_at(t):
+def _view_and_what_it_looks_at(t: Any) -> Made:
     w = t.arange(24.0).reshape(4, 6).requires_grad_()
     turned = w.t()
     return lambda x: (x @ turned + (w * w).sum(1)) ** 2, [w]
 
 
-def _views_of_a_result(t):
+def _views_of_a_result(t: Any) -> Made:
     p = t.arange(24.0).requires_grad_()
     h = p * 2
     v = h[:6]
@@ -54,7 +57,7 @@ def _views_of_a_result(t):
     return lambda x: (x * v * p[:6]) ** 2 + u * h[3:9], [p]
 
 
-def _view_that_was_written(t):
+def _view_that_was_written(t: Any) -> Made:
     p = t.arange(24.0).requires_grad_()
     h = p * 2
     v = h[:6]
@@ -63,13 +66,17 @@ def _view_that_was_written(t):
     return lambda x: (x * v * p[:6]) ** 2 + h[3:9] * u, [p]
 
 
-PROGRAMS = [v for k, v in list(globals().items()) if k.startswith("_") and isinstance(v, Callable) and k[1] != "_"]
+PROGRAMS: tuple[Callable[[Any], Made], ...] = (
+    _view_of_a_leaf, _leaf_that_is_a_view, _alias_with_its_own_gradient, _memory_written_under_no_grad,
+    _view_and_what_it_looks_at, _views_of_a_result, _view_that_was_written,
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("make", PROGRAMS, ids=lambda f: f.__name__.strip("_"))
-def test_gradients_reach_captured_views_and_what_is_behind_them(make):
+def test_gradients_reach_captured_views_and_what_is_behind_them(make: Callable[[Any], Made]) -> None:
     """As PyTorch gives them, in the recorded call and in those that it serves."""
-    wanted, found = [], []
+    wanted: list[Any] = []
+    found: list[Any] = []
     for library, results in ((reference, wanted), (tc, found)):
         program, leaves = make(library)
         call = tc.compile(program) if library is tc else program
@@ -82,7 +89,7 @@ def test_gradients_reach_captured_views_and_what_is_behind_them(make):
 
 
 @pytest.mark.parametrize("how", [lambda w: w.t(), lambda w: w.detach(), lambda w: w[1:]])
-def test_a_captured_view_that_requires_grad_from_now_on_is_noticed(how):
+def test_a_captured_view_that_requires_grad_from_now_on_is_noticed(how: Callable[[Any], Any]) -> None:
     """Also where the native call alone would look."""
     w = tc.arange(36.0).reshape(6, 6)
     view = how(w)
@@ -98,14 +105,13 @@ def test_a_captured_view_that_requires_grad_from_now_on_is_noticed(how):
     assert not call(tc.ones(3)).requires_grad
 
 
-def test_hooks_of_a_captured_leaf_that_is_a_view_are_noticed():
+def test_hooks_of_a_captured_leaf_that_is_a_view_are_noticed() -> None:
     turned = tc.ones(2, 3).t().requires_grad_()
 
     @tc.compile
-    def step(x):
-        turned.grad = None
-        (x @ turned).sum().backward()
-        return turned.grad.clone()
+    def step(x: Any) -> Any:
+        (gradient,) = tc.autograd.grad((x @ turned).sum(), turned)
+        return gradient
 
     for _ in range(3):
         assert step(tc.ones(1, 3)).sum() == 6
@@ -113,7 +119,7 @@ def test_hooks_of_a_captured_leaf_that_is_a_view_are_noticed():
     assert step(tc.ones(1, 3)).sum() == 12
 
 
-def test_an_argument_that_a_captured_view_looks_at_may_be_another_one_later():
+def test_an_argument_that_a_captured_view_looks_at_may_be_another_one_later() -> None:
     w = tc.arange(6.0)
     view, alias = w[:3], w.detach()
     call = tc.compile(lambda x: x[:3] * 10 + view + alias[3:])
@@ -121,11 +127,11 @@ def test_an_argument_that_a_captured_view_looks_at_may_be_another_one_later():
         assert call(x).tolist() == (x[:3] * 10 + w[:3] + w[3:]).tolist()
 
 
-def test_a_written_argument_that_a_captured_view_looks_at_may_be_another_one_later():
+def test_a_written_argument_that_a_captured_view_looks_at_may_be_another_one_later() -> None:
     w = tc.arange(6.0)
     view = w[:3]
 
-    def program(x):
+    def program(x: Any) -> Any:
         x.add_(1)
         return x[:3] * 10 + view
 
@@ -138,7 +144,7 @@ def test_a_written_argument_that_a_captured_view_looks_at_may_be_another_one_lat
         assert call(x).tolist() == expected, n
 
 
-def test_a_captured_view_of_what_an_attribute_holds_keeps_its_memory():
+def test_a_captured_view_of_what_an_attribute_holds_keeps_its_memory() -> None:
     """The attribute gets another tensor at every call."""
 
     class Holder:
@@ -149,7 +155,7 @@ def test_a_captured_view_of_what_an_attribute_holds_keeps_its_memory():
     view = holder.value[:3]
 
     @tc.compile
-    def program():
+    def program() -> Any:
         found = holder.value[:3] * 10 + view
         holder.value = holder.value + 1
         return found
