@@ -82,12 +82,12 @@ class Guards:
             for g in self.arguments
         ]
         flags = {key: before for key, (_, before) in met.flags.items()}
-        flagged = {key: t for key, (t, _) in met.flags.items() if key not in met.arguments}
+        flagged = {key: t for key, (t, _) in met.flags.items() if key not in met.inputs.arguments}
         state: list[CapturedTensor] = []
-        for key, t in (met.state | flagged).items():
+        for key, t in (met.inputs.state | flagged).items():
             # Also one that the graph does not read in the end: whether it requires grad, and its hooks, have their say.
-            before = flags[key] if key in flags else met.requires_grad[key]
-            name = used.get(key) or met.names.get(key, "a tensor")
+            before = flags[key] if key in flags else met.values.requires_grad[key]
+            name = used.get(key) or met.inputs.names.get(key, "a tensor")
             state.append(CapturedTensor(t, t._data.dtype, t._data.shape, before, name))
             self.modules.add_tensor(t, name)
         views, behind = self._views(met, flagged)
@@ -120,7 +120,7 @@ class Guards:
         """Guards on captured views and aliases, and the tensors that they look at."""
         found: list[Guard] = []
         behind: dict[int, Tensor] = {}
-        for key, t in met.outside.items():
+        for key, t in met.values.outside.items():
             base = met.above(t)
             if base is None:
                 continue
@@ -128,7 +128,7 @@ class Guards:
             if not t.is_meta:
                 self.modules.add_view(t, base)
             if key not in flagged:
-                found.append(CapturedView(t, met.requires_grad[key]))
+                found.append(CapturedView(t, met.values.requires_grad[key]))
                 self.modules.add_tensor(t, "a captured view")
         return found, behind
 
@@ -140,7 +140,7 @@ class Guards:
             own.update({id(t): t for t in (*module._parameters.values(), *module._buffers.values()) if t is not None})
         for o in met.optimizers.values():
             own.update({id(t): t for group in o.param_groups for t in group["params"]})
-        for key, t in met.arguments.items():
+        for key, t in met.inputs.arguments.items():
             if key in own:
                 (leaf, *_) = [i for i, x in enumerate(met.leaves) if x is t]
                 found.append(SameArgument(leaf, t, self.paths[leaf]))
