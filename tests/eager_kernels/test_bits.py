@@ -118,7 +118,7 @@ def test_operands_broadcast_and_numbers_are_operands() -> None:
 
 SHAPES = [
     (3,), (8,), (9,), (40,), (64,), (65,), (1000,), (16384,), (16385,), (100_003,), (17, 20), (20, 17), (2000, 3),
-    (600, 200), (1200, 70), (5, 6, 7), (3, 100, 2), (8, 3, 40, 10), (1, 7), (7, 1), (40, 1, 3), (16, 2000), (2, 20000),
+    (600, 200), (1200, 70), (5, 6, 7), (3, 100, 2), (8, 3, 40, 10), (1, 7), (7, 1), (40, 1, 3), (16, 2000), (2, 20000), (2, 300_007), (270_000, 2),
 ]  # fmt: skip
 
 
@@ -128,6 +128,30 @@ def test_a_sum_has_the_order_of_its_program(shape: tuple[int, ...]) -> None:
     for count in range(1, len(shape) + 1):
         for axes in itertools.combinations(range(len(shape)), count):
             assert same_bits(evaluate(OPS["sum"], [x], {"axes": axes}), compiled("sum", [x], axes=axes)), axes
+
+
+BATCHES = [
+    (600, 1),
+    (1200, 1, 2),
+    (10, 1, 100),
+    (3, 1, 70, 1),
+    (15, 20_000),
+    (1, 600, 100),
+    (1, 270_000),
+    (8, 1, 40, 50),
+]
+
+
+@pytest.mark.parametrize("shape", BATCHES, ids=str)
+def test_a_sum_does_not_depend_on_how_many_others_are_made(shape: tuple[int, ...]) -> None:
+    """Eagerly and compiled, along every choice of axes, beside once more as many along every kept axis."""
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    for axes in (a for n in range(1, len(shape)) for a in itertools.combinations(range(len(shape)), n)):
+        alone = evaluate(OPS["sum"], [x], {"axes": axes})
+        for place, axis in enumerate(axis for axis in range(len(shape)) if axis not in axes):
+            many = np.concatenate([x, 3 * x], axis)
+            for found in (evaluate(OPS["sum"], [many], {"axes": axes}), compiled("sum", [many], axes=axes)):
+                assert same_bits(np.take(found, range(shape[axis]), place), alone), (axes, axis)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float16"])
