@@ -36,8 +36,8 @@ _COMBINE = {"sum": np.add, "prod": np.multiply}
 class _Stage:
     """A reduction in one go: of an array of ``shape`` over the axes ``over``, which gives ``kept``.
 
-    With ``lanes``, the innermost axis is reduced, or stands before a single column; ``order`` brings reduced axes behind the others, and ``sizes`` are
-    rows, segments of a row, and elements of a segment.
+    With ``lanes``, the innermost axis is reduced, or stands before a single column; ``order`` brings reduced axes
+    behind the others, and ``sizes`` are rows, segments of a row, and elements of a segment.
     """
 
     shape: Shape
@@ -166,7 +166,10 @@ class _Blocks:
 
 @lru_cache(4096)
 def _stages(shape: Shape, axes: Shape, split: bool, windows: bool) -> tuple[_Stage | _Blocks, ...]:
-    """The stages of a reduction, as ``passes/graph/split_reductions.py`` makes them; what is long still, in stages too."""
+    """The stages of a reduction, as ``passes/graph/split_reductions.py`` makes them.
+
+    What is long still after a stage has stages too.
+    """
     runs = runs_of(shape, axes)
     flat = tuple(r.extent for r in runs)
     over = tuple(d for d, r in enumerate(runs) if r.reduced)

@@ -13,7 +13,6 @@ from tracecomp.passes.graph import (
     rule_sets,
     split_reductions,
 )
-from tracecomp.passes.steps import Log
 
 CASES = [
     Case(

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from math import prod
 
 from tracecomp.ir.graph import Graph, Node, Value
+from tracecomp.ir.types import Shape
 from tracecomp.passes.graph.reductions import EXACT_REDUCTIONS
 from tracecomp.passes.graph.rewrite import Application, Replacement, Rewriter, Rules, has_node, rewrite
 from tracecomp.passes.steps import Log
@@ -59,7 +60,7 @@ class Run:
 
 
 def runs_of(shape: Shape, axes: tuple[int, ...]) -> list[Run]:
-    """The runs of ``shape``: reduced axes of size 1 left out, and kept ones that part no reduced axis from what follows.
+    """The runs of ``shape``, without reduced axes of size 1, and without kept ones that follow no reduced axis.
 
     A kept axis of size 1 counts where it stands, as it would with more: one of a batch has the order of many.
     """
