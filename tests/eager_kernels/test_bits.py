@@ -15,6 +15,7 @@ from tracecomp.eager.evaluate import INEXACT, evaluate
 from tracecomp.ir.graph import Graph
 from tracecomp.ir.op import OPS
 from tracecomp.ir.types import TensorType, from_numpy_dtype
+from tracecomp.ops.random import philox
 
 Array = np.ndarray[Any, Any]
 SPECIAL = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 0.5, 1e-40, 2.0, -2.0, 3.0, 88.8, 1e30]
@@ -195,3 +196,14 @@ def test_numpy_can_be_asked_for() -> None:
     with config.override(eager="numpy"), np.errstate(all="ignore"):
         assert same_bits(evaluate(OPS["erf"], [x], {}), OPS["erf"].impl(x))
         assert evaluate(OPS["sum"], [x[:7]], {"axes": (0,)}) == x[:7].sum() or np.isnan(x[:7].sum())
+
+
+def test_random_bits_are_those_of_the_generator_s_definition_for_any_number_of_elements() -> None:
+    """Seeds and offsets whose halves carry, and numbers of elements that leave some words of the last blocks out."""
+    for seed, offset in ((0, 0), (67280421310721, 5), (-7, (1 << 40) + 3), (1 << 62, (1 << 32) - 5)):
+        state = np.array([seed, offset], np.int64)
+        for count in (0, 1, 2, 3, 4, 5, 7, 63, 64, 65, 66, 67, 68, 1000, 4099):
+            blocks = -(-count // 4)
+            words = np.array([philox(np.array([offset + n]), seed) for n in range(blocks)], np.uint32)
+            wanted = words.reshape(blocks, 4).T.reshape(-1)[:count].view(np.int32)
+            assert np.array_equal(evaluate(OPS["random_bits"], [state], {"shape": (count,)}), wanted)
