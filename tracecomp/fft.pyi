@@ -15,7 +15,7 @@ def fftfreq(n: int, d: float = ..., *, dtype: DType | None = None, requires_grad
     """Frequencies of a transform of ``n`` samples at distance ``d``."""
 def fftn(input: Tensor, s: Sequence[int] | None = None, dim: Sequence[int] | None = None, norm: str | None = None, *, out: Tensor | None = None) -> Tensor:
     """Discrete Fourier transform, in several dimensions."""
-def fftshift(input: Tensor, dim: Dim = None, *, out: Tensor | None = None) -> Tensor:
+def fftshift(input: Tensor, dim: Dim = None) -> Tensor:
     """The zero frequency moved to the middle."""
 def hfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Tensor | None = None) -> Tensor:
     """The real transform of a signal of which ``input`` is one half, in one dimension."""
@@ -29,7 +29,7 @@ def ifft2(input: Tensor, s: Sequence[int] | None = None, dim: Sequence[int] = ..
     """Inverse discrete Fourier transform, in the last two dimensions."""
 def ifftn(input: Tensor, s: Sequence[int] | None = None, dim: Sequence[int] | None = None, norm: str | None = None, *, out: Tensor | None = None) -> Tensor:
     """Inverse discrete Fourier transform, in several dimensions."""
-def ifftshift(input: Tensor, dim: Dim = None, *, out: Tensor | None = None) -> Tensor:
+def ifftshift(input: Tensor, dim: Dim = None) -> Tensor:
     """The inverse of :func:`fftshift`."""
 def ihfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Tensor | None = None) -> Tensor:
     """Half of the inverse transform of a real tensor, in one dimension."""

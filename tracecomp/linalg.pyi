@@ -31,7 +31,7 @@ def cross(input: Tensor, other: Tensor, *, dim: int = -1, out: Tensor | None = N
     """Cross product of 3-vectors along ``dim``."""
 def det(A: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Determinants of square matrices."""
-def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1, out: Tensor | None = None) -> Tensor:
+def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """The diagonal of the last two dimensions, as a view."""
 def eig(A: Tensor) -> Eigen:
     """Eigenvalues, in no order, and eigenvectors of length 1, both complex, of general matrices.
@@ -41,7 +41,7 @@ def eig(A: Tensor) -> Eigen:
     """
 def eigh(A: Tensor, UPLO: str = 'L') -> Eigen:
     """Eigenvalues, ascending, and eigenvectors of symmetric matrices, read from one triangle."""
-def eigvals(A: Tensor, *, out: Tensor | None = None) -> Tensor:
+def eigvals(A: Tensor) -> Tensor:
     """Eigenvalues, complex and in no order, of general matrices."""
 def eigvalsh(A: Tensor, UPLO: str = 'L', *, out: Tensor | None = None) -> Tensor:
     """Eigenvalues, ascending, of symmetric matrices."""
@@ -73,7 +73,7 @@ def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoin
     """The solution of A X = B from :func:`lu_factor` of A."""
 def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """:func:`torch.matmul`."""
-def matrix_exp(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def matrix_exp(input: Tensor) -> Tensor:
     """Exponential of square matrices: a Taylor polynomial of a halved matrix, squared back."""
 def matrix_norm(A: Tensor, ord: float | str = 'fro', dim: Sequence[int] = ..., keepdim: bool = False, *, dtype: DType | None = None, out: Tensor | None = None) -> Tensor:
     """Matrix norms: "fro", "nuc", inf, -inf, 1, -1, 2, -2 over two dimensions."""
@@ -105,7 +105,7 @@ def tensorinv(A: Tensor, ind: int = 2, *, out: Tensor | None = None) -> Tensor:
     """Inverse of the map from the last to the first ``ind`` dimensions."""
 def tensorsolve(A: Tensor, B: Tensor, dims: Sequence[int] | None = None, *, out: Tensor | None = None) -> Tensor:
     """X with tensordot(A, X, X.ndim) = B."""
-def vander(x: Tensor, *, N: int | None = None, out: Tensor | None = None) -> Tensor:
+def vander(x: Tensor, *, N: int | None = None) -> Tensor:
     """Powers 0 ... N - 1 of each element along a new last dimension."""
 def vecdot(x: Tensor, y: Tensor, *, dim: int = -1, out: Tensor | None = None) -> Tensor:
     """Sum of products along ``dim``, broadcast."""

@@ -110,7 +110,7 @@ class Stub:
             found[0] = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
         elif fn.__name__.endswith("_"):
             found[0] = found[0].replace(annotation="Tensor")
-        elif hasattr(fn, "__takes__") and fn.__module__ != "tracecomp.nn.functional":
+        elif getattr(fn, "__out__", False):
             found = _with_out(found, form.__annotations__["return"])
         return ", ".join(self._separated(found, form.__module__))
 

@@ -295,7 +295,7 @@ def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Number = 1, alpha: 
     """beta * input + alpha * outer(vec1, vec2)."""
 def addr_(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
     """beta * input + alpha * outer(vec1, vec2)."""
-def adjoint(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def adjoint(input: Tensor) -> Tensor:
     """The last two dimensions swapped, and the conjugate of complex tensors."""
 def alias_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """A view of everything."""
@@ -354,11 +354,11 @@ def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out:
     """The first position of the largest element, in the flattened order without ``dim``."""
 def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
     """The first position of the smallest element, in the flattened order without ``dim``."""
-def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *, out: Tensor | None = None) -> Tensor:
+def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Tensor:
     """The indices that sort ``input`` along ``dim``."""
-def argwhere(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def argwhere(input: Tensor) -> Tensor:
     """:func:`nonzero` as a matrix."""
-def as_strided(input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None, *, out: Tensor | None = None) -> Tensor:
+def as_strided(input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Tensor:
     """A view of ``input``'s memory: element i lies at ``storage_offset`` + i * ``stride``.
 
     RuntimeError for a negative size or stride, and for places outside of the memory.
@@ -368,11 +368,11 @@ def as_strided_copy(input: Tensor, size: Sequence[int], stride: Sequence[int], s
 
     RuntimeError for a negative size or stride, and for places outside of the memory.
     """
-def as_strided_scatter(input: Tensor, src: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None, *, out: Tensor | None = None) -> Tensor:
+def as_strided_scatter(input: Tensor, src: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Tensor:
     """A copy of ``input`` with the elements :func:`as_strided` sees replaced by ``src``."""
-def as_tensor(data: object, dtype: DType | None = None, device: Device = None, *, copy: bool | None = None, requires_grad: bool = False, out: Tensor | None = None) -> Tensor:
+def as_tensor(data: object, dtype: DType | None = None, device: Device = None, *, copy: bool | None = None, requires_grad: bool = False) -> Tensor:
     """``data`` as a tensor, sharing memory with arrays and tensors where the dtype allows."""
-def asarray(data: object, dtype: DType | None = None, device: Device = None, *, copy: bool | None = None, requires_grad: bool = False, out: Tensor | None = None) -> Tensor:
+def asarray(data: object, dtype: DType | None = None, device: Device = None, *, copy: bool | None = None, requires_grad: bool = False) -> Tensor:
     """``data`` as a tensor, sharing memory with arrays and tensors where the dtype allows."""
 def asin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elementwise asin; integers and bools become the default float dtype."""
@@ -404,13 +404,13 @@ def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, 
     """beta * input + alpha * bmm(batch1, batch2)."""
 def baddbmm_(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
     """beta * input + alpha * bmm(batch1, batch2)."""
-def bartlett_window(window_length: int, periodic: bool = True, *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, out: Tensor | None = None) -> Tensor:
+def bartlett_window(window_length: int, periodic: bool = True, *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False) -> Tensor:
     """Bartlett window, symmetric unless ``periodic``."""
 def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | None = None, out: Tensor | None = None) -> Tensor:
     """1 with the probabilities of ``input`` (or with ``p``), else 0."""
-def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0, *, out: Tensor | None = None) -> Tensor:
+def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
     """How often each non-negative integer occurs, or the sums of ``weights`` there."""
-def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None, *, out: Tensor | None = None) -> Tensor:
+def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) -> Tensor:
     """Binomial numbers; drawn by numpy from a key of the generator."""
 def bitwise_and(input: Operand, other: Operand, *, out: Tensor | None = None) -> Tensor:
     """Elementwise bitwise and of integers or bools."""
@@ -436,27 +436,27 @@ def bitwise_xor(input: Operand, other: Operand, *, out: Tensor | None = None) ->
     """Elementwise bitwise xor of integers or bools."""
 def bitwise_xor_(input: Tensor, other: Operand) -> Tensor:
     """Elementwise bitwise xor of integers or bools."""
-def blackman_window(window_length: int, periodic: bool = True, *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, out: Tensor | None = None) -> Tensor:
+def blackman_window(window_length: int, periodic: bool = True, *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False) -> Tensor:
     """Blackman window, symmetric unless ``periodic``."""
-def block_diag(*tensors: Tensor | Sequence[Tensor], out: Tensor | None = None) -> Tensor:
+def block_diag(*tensors: Tensor | Sequence[Tensor]) -> Tensor:
     """Matrices placed along the diagonal of a matrix of zeros."""
 def bmm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Products of two batches of matrices, without broadcasting."""
 def broadcast_shapes(*shapes: Sizes) -> Size:
     """The shape that all broadcast to; RuntimeError when there is none."""
-def broadcast_tensors(*tensors: Tensor | Sequence[Tensor], out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
+def broadcast_tensors(*tensors: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:
     """All tensors expanded to their common shape."""
-def broadcast_to(input: Tensor, size: Sequence[int], *, out: Tensor | None = None) -> Tensor:
+def broadcast_to(input: Tensor, size: Sequence[int]) -> Tensor:
     """:func:`expand` to ``size``."""
 def bucketize(input: Tensor | Number, boundaries: Tensor, *, out_int32: bool = False, right: bool = False, out: Tensor | None = None) -> Tensor:
     """:func:`searchsorted` of ``input`` in 1-d ``boundaries``."""
 def can_cast(from_: DType, to: DType) -> bool:
     """Whether in-place results of ``from_`` may be stored in ``to``."""
-def cartesian_prod(*tensors: Tensor | Sequence[Tensor], out: Tensor | None = None) -> Tensor:
+def cartesian_prod(*tensors: Tensor | Sequence[Tensor]) -> Tensor:
     """Every combination of one element of each tensor, as rows."""
 def cat(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -> Tensor:
     """Joined along an existing dimension, in the promoted dtype; 1-d empty tensors are skipped."""
-def cdist(x1: Tensor, x2: Tensor, p: float = ..., compute_mode: str = 'use_mm_for_euclid_dist_if_necessary', *, out: Tensor | None = None) -> Tensor:
+def cdist(x1: Tensor, x2: Tensor, p: float = ..., compute_mode: str = 'use_mm_for_euclid_dist_if_necessary') -> Tensor:
     """Distances in the p-norm between every row of ``x1`` and every row of ``x2``.
 
     Euclidean ones of more than 25 rows come from products of matrices, as in PyTorch (``compute_mode`` says when):
@@ -474,7 +474,7 @@ def cholesky_inverse(input: Tensor, upper: bool = False, *, out: Tensor | None =
     """Inverse of L L', or of U' U."""
 def cholesky_solve(input: Tensor, L: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
     """X with (L L') X = input, or (U' U) X = input."""
-def chunk(input: Tensor, chunks: int, dim: int = 0, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
+def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """At most ``chunks`` pieces of equal size (the last may be smaller), as views."""
 def clamp(input: Tensor, min: Operand | None = None, max: Operand | None = None, *, out: Tensor | None = None) -> Tensor:
     """``input`` limited to [min, max], which are numbers or tensors. Gradients are zero outside; NaN propagates."""
@@ -492,11 +492,11 @@ def clip(input: Tensor, min: Operand | None = None, max: Operand | None = None, 
     """``input`` limited to [min, max], which are numbers or tensors. Gradients are zero outside; NaN propagates."""
 def clip_(input: Tensor, min: Operand | None = None, max: Operand | None = None) -> Tensor:
     """``input`` limited to [min, max], which are numbers or tensors. Gradients are zero outside; NaN propagates."""
-def clone(input: Tensor, *, memory_format: MemoryFormat = None, out: Tensor | None = None) -> Tensor:
-    """A copy; gradients flow through it."""
+def clone(input: Tensor, *, memory_format: MemoryFormat = None) -> Tensor:
+    """A copy, in ``memory_format`` or in the order of ``input``; gradients flow through it."""
 def column_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """1-d tensors become columns, then joined along columns."""
-def combinations(input: Tensor, r: int = 2, with_replacement: bool = False, *, out: Tensor | None = None) -> Tensor:
+def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
     """Combinations of ``r`` elements of a 1-d tensor, as rows."""
 def complex(real: Tensor, imag: Tensor, *, out: Tensor | None = None) -> Tensor:
     """real + i imag, of float32 or float64 tensors, broadcast."""
@@ -504,7 +504,7 @@ def concat(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None
     """Joined along an existing dimension, in the promoted dtype; 1-d empty tensors are skipped."""
 def concatenate(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -> Tensor:
     """Joined along an existing dimension, in the promoted dtype; 1-d empty tensors are skipped."""
-def conj(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def conj(input: Tensor) -> Tensor:
     """The conjugate, computed at once; real tensors themselves."""
 def conj_physical(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The conjugate, a copy also of real tensors."""
@@ -514,7 +514,7 @@ def copysign(input: Tensor, other: Operand, *, out: Tensor | None = None) -> Ten
     """The magnitude of ``input`` with the sign of ``other``."""
 def copysign_(input: Tensor, other: Operand) -> Tensor:
     """The magnitude of ``input`` with the sign of ``other``."""
-def corrcoef(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def corrcoef(input: Tensor) -> Tensor:
     """Correlation of the rows."""
 def cos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elementwise cos; integers and bools become the default float dtype."""
@@ -524,9 +524,9 @@ def cosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elementwise cosh; integers and bools become the default float dtype."""
 def cosh_(input: Tensor) -> Tensor:
     """Elementwise cosh; integers and bools become the default float dtype."""
-def count_nonzero(input: Tensor, dim: Dim = None, *, out: Tensor | None = None) -> Tensor:
+def count_nonzero(input: Tensor, dim: Dim = None) -> Tensor:
     """How many elements are nonzero."""
-def cov(input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None, out: Tensor | None = None) -> Tensor:
+def cov(input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None) -> Tensor:
     """Covariance of the rows, with integer repetitions ``fweights`` and observation weights ``aweights``."""
 def cross(input: Tensor, other: Tensor, dim: int | None = None, *, out: Tensor | None = None) -> Tensor:
     """Cross product of 3-vectors along ``dim`` (the first dimension of size 3 by default)."""
@@ -542,29 +542,29 @@ def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None, out: Tensor |
     """Running sums along ``dim``."""
 def cumsum_(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
     """Running sums along ``dim``."""
-def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Number | Tensor = ..., dim: int = -1, out: Tensor | None = None) -> Tensor:
+def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Number | Tensor = ..., dim: int = -1) -> Tensor:
     """Running integrals along ``dim`` by the trapezoidal rule."""
 def deg2rad(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Degrees to radians."""
 def deg2rad_(input: Tensor) -> Tensor:
     """Degrees to radians."""
-def det(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def det(input: Tensor) -> Tensor:
     """:func:`linalg.det`."""
-def detach(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def detach(input: Tensor) -> Tensor:
     """``input`` without history, sharing its memory."""
-def detach_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def detach_copy(input: Tensor) -> Tensor:
     """``input`` without history."""
 def diag(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
     """A matrix with a vector on a diagonal, or the diagonal of a matrix."""
-def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1, *, out: Tensor | None = None) -> Tensor:
+def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """The last dimension spread on a diagonal of two new dimensions."""
-def diagflat(input: Tensor, offset: int = 0, *, out: Tensor | None = None) -> Tensor:
+def diagflat(input: Tensor, offset: int = 0) -> Tensor:
     """A matrix with the flattened elements on a diagonal."""
-def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1, *, out: Tensor | None = None) -> Tensor:
+def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """A view of the diagonal of the plane of ``dim1`` and ``dim2``, as the last dimension."""
 def diagonal_copy(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1, *, out: Tensor | None = None) -> Tensor:
     """A view of the diagonal of the plane of ``dim1`` and ``dim2``, as the last dimension."""
-def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1, *, out: Tensor | None = None) -> Tensor:
+def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """A copy of ``input`` with ``src`` on a diagonal."""
 def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
     """Differences of neighbours along ``dim``, ``n`` times."""
@@ -572,7 +572,7 @@ def digamma(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elementwise digamma; integers and bools become the default float dtype."""
 def digamma_(input: Tensor) -> Tensor:
     """Elementwise digamma; integers and bools become the default float dtype."""
-def dist(input: Tensor, other: Tensor, p: float = 2, *, out: Tensor | None = None) -> Tensor:
+def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
     """The p-norm of ``input - other``."""
 def div(input: Operand, other: Operand, *, rounding_mode: str | None = None, out: Tensor | None = None) -> Tensor:
     """True division; with ``rounding_mode`` ``"trunc"`` or ``"floor"`` in the promoted dtype."""
@@ -584,19 +584,19 @@ def divide_(input: Tensor, other: Operand, *, rounding_mode: str | None = None) 
     """True division; with ``rounding_mode`` ``"trunc"`` or ``"floor"`` in the promoted dtype."""
 def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Inner product of two vectors of one size."""
-def dsplit(input: Tensor, *indices_or_sections: Sizes, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
+def dsplit(input: Tensor, *indices_or_sections: Sizes) -> tuple[Tensor, ...]:
     """Pieces along the third dimension, as views."""
 def dstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Joined along the third dimension."""
-def einsum(*args: str | Tensor | Sequence[Tensor] | Sequence[int], out: Tensor | None = None) -> Tensor:
+def einsum(*args: str | Tensor | Sequence[Tensor] | Sequence[int]) -> Tensor:
     """Sums of products by Einstein's convention: ``einsum("bij,bjk->bik", x, y)`` or with lists of labels."""
 def empty(*size: Sizes, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: MemoryFormat = None, names: None = None, out: Tensor | None = None) -> Tensor:
     """A tensor of empty."""
-def empty_like(input: Tensor, *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: MemoryFormat = None, out: Tensor | None = None) -> Tensor:
+def empty_like(input: Tensor, *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: MemoryFormat = None) -> Tensor:
     """A tensor of empty."""
-def empty_permuted(size: Sequence[int], physical_layout: Sequence[int], *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, out: Tensor | None = None) -> Tensor:
+def empty_permuted(size: Sequence[int], physical_layout: Sequence[int], *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
     """Zeros whose memory order of dimensions is ``physical_layout``."""
-def empty_strided(size: Sequence[int], stride: Sequence[int], *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, out: Tensor | None = None) -> Tensor:
+def empty_strided(size: Sequence[int], stride: Sequence[int], *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
     """Zeros with the given strides, in elements."""
 def eq(input: Tensor, other: Operand, *, out: Tensor | None = None) -> Tensor:
     """Elementwise comparison eq, as bools."""
@@ -630,18 +630,18 @@ def expm1_(input: Tensor) -> Tensor:
     """Elementwise expm1; integers and bools become the default float dtype."""
 def eye(n: int, m: int | None = None, *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, out: Tensor | None = None) -> Tensor:
     """The identity matrix, ``n`` x ``m``."""
-def fake_quantize_per_channel_affine(input: Tensor, scale: Tensor, zero_point: Tensor, axis: int, quant_min: int, quant_max: int, *, out: Tensor | None = None) -> Tensor:
+def fake_quantize_per_channel_affine(input: Tensor, scale: Tensor, zero_point: Tensor, axis: int, quant_min: int, quant_max: int) -> Tensor:
     """:func:`fake_quantize_per_tensor_affine` with a scale and a zero point for every index of ``axis``."""
-def fake_quantize_per_tensor_affine(input: Tensor, scale: float | Tensor, zero_point: int | Tensor, quant_min: int, quant_max: int, *, out: Tensor | None = None) -> Tensor:
+def fake_quantize_per_tensor_affine(input: Tensor, scale: float | Tensor, zero_point: int | Tensor, quant_min: int, quant_max: int) -> Tensor:
     """``input`` in steps of ``scale`` from ``quant_min`` to ``quant_max`` around ``zero_point``.
 
     Gradients pass where nothing is clamped. RuntimeError for integers and when ``quant_min > quant_max``.
     """
-def fill(input: Tensor, value: Operand, *, out: Tensor | None = None) -> Tensor:
+def fill(input: Tensor, value: Operand) -> Tensor:
     """A copy with every element ``value``."""
 def fill_(input: Tensor, value: Operand) -> Tensor:
     """Every element becomes ``value``."""
-def fill_diagonal(input: Tensor, fill_value: Number, wrap: bool = False, *, out: Tensor | None = None) -> Tensor:
+def fill_diagonal(input: Tensor, fill_value: Number, wrap: bool = False) -> Tensor:
     """A copy with ``fill_value`` on the main diagonal."""
 def fill_diagonal_(input: Tensor, fill_value: Number, wrap: bool = False) -> Tensor:
     """A copy with ``fill_value`` on the main diagonal."""
@@ -649,13 +649,13 @@ def fix(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Rounded towards zero."""
 def fix_(input: Tensor) -> Tensor:
     """Rounded towards zero."""
-def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1, *, out: Tensor | None = None) -> Tensor:
+def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Dimensions ``start_dim`` to ``end_dim`` merged into one."""
-def flip(input: Tensor, *dims: Sizes, out: Tensor | None = None) -> Tensor:
+def flip(input: Tensor, *dims: Sizes) -> Tensor:
     """The order of elements reversed along ``dims``, as a copy."""
-def fliplr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def fliplr(input: Tensor) -> Tensor:
     """Columns reversed."""
-def flipud(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def flipud(input: Tensor) -> Tensor:
     """Rows reversed."""
 def float_power(input: Operand, exponent: Operand, *, out: Tensor | None = None) -> Tensor:
     """:func:`pow` computed in float64."""
@@ -683,16 +683,16 @@ def frac_(input: Tensor) -> Tensor:
     """The part after the point, with the sign of ``input``."""
 def frexp(input: Tensor) -> MantissaExponent:
     """(mantissa in [0.5, 1), exponent) with input = mantissa * 2**exponent."""
-def from_dlpack(ext_tensor: _HasDLPack, *, out: Tensor | None = None) -> Tensor:
+def from_dlpack(ext_tensor: _HasDLPack) -> Tensor:
     """A tensor over the memory of any object with ``__dlpack__``."""
-def from_numpy(ndarray: np.ndarray[Any, Any], *, out: Tensor | None = None) -> Tensor:
+def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
     """A tensor over ``ndarray``'s own memory; TypeError for element types without a dtype."""
-def frombuffer(buffer: bytes | bytearray | memoryview | np.ndarray[Any, Any], *, dtype: DType, count: int = -1, offset: int = 0, requires_grad: bool = False, out: Tensor | None = None) -> Tensor:
+def frombuffer(buffer: bytes | bytearray | memoryview | np.ndarray[Any, Any], *, dtype: DType, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:
     """A 1-d tensor over the memory of a buffer."""
 def full(size: Sequence[int], fill_value: Number, *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, out: Tensor | None = None) -> Tensor:
     """A tensor of ``fill_value``, in its own dtype unless given."""
-def full_like(input: Tensor, fill_value: Number, *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, memory_format: MemoryFormat = None, out: Tensor | None = None) -> Tensor:
-    """A tensor of ``fill_value`` with the shape and dtype of ``input``."""
+def full_like(input: Tensor, fill_value: Number, *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, memory_format: MemoryFormat = None) -> Tensor:
+    """A tensor of ``fill_value`` with the shape, dtype and order in memory of ``input``."""
 def gammainc(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Lower regularised incomplete gamma function."""
 def gammainc_(input: Tensor, other: Tensor) -> Tensor:
@@ -734,7 +734,7 @@ def get_float32_matmul_precision() -> str:
         >>> torch.get_float32_matmul_precision()
         'highest'
     """
-def gradient(input: Tensor, *, spacing: Number | Sequence[Number] | Sequence[Tensor] = 1, dim: int | Sequence[int] | None = None, edge_order: int = 1, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
+def gradient(input: Tensor, *, spacing: Number | Sequence[Number] | Sequence[Tensor] = 1, dim: int | Sequence[int] | None = None, edge_order: int = 1) -> tuple[Tensor, ...]:
     """Slopes by central differences inside and one-sided ones (of order 1 or 2) at the edges."""
 def greater(input: Tensor, other: Operand, *, out: Tensor | None = None) -> Tensor:
     """Elementwise comparison gt, as bools."""
@@ -742,9 +742,9 @@ def greater_equal(input: Tensor, other: Operand, *, out: Tensor | None = None) -
     """Elementwise comparison ge, as bools."""
 def gt(input: Tensor, other: Operand, *, out: Tensor | None = None) -> Tensor:
     """Elementwise comparison gt, as bools."""
-def hamming_window(window_length: int, periodic: bool = True, *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, out: Tensor | None = None) -> Tensor:
+def hamming_window(window_length: int, periodic: bool = True, *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False) -> Tensor:
     """Hamming window, symmetric unless ``periodic``."""
-def hann_window(window_length: int, periodic: bool = True, *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, out: Tensor | None = None) -> Tensor:
+def hann_window(window_length: int, periodic: bool = True, *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False) -> Tensor:
     """Hann window, symmetric unless ``periodic``."""
 def heaviside(input: Tensor, values: Tensor, *, out: Tensor | None = None) -> Tensor:
     """0 below zero, 1 above, ``values`` at zero."""
@@ -756,7 +756,7 @@ def histogram(input: Tensor, bins: int | Tensor, *, range: Sequence[float] | Non
     """(counts, edges) of bins given by their number and range, or by their edges."""
 def histogramdd(input: Tensor, bins: int | Sequence[int] | Sequence[Tensor], *, range: Sequence[float] | None = None, weight: Tensor | None = None, density: bool = False) -> CountsAllEdges:
     """(counts, list of edges) over the last dimension's coordinates."""
-def hsplit(input: Tensor, *indices_or_sections: Sizes, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
+def hsplit(input: Tensor, *indices_or_sections: Sizes) -> tuple[Tensor, ...]:
     """Pieces along columns, as views."""
 def hstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Joined along columns (along the only dimension of 1-d tensors)."""
@@ -795,11 +795,11 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor, *, out: T
     """A copy of ``input`` with ``source`` at the positions ``index`` of a dimension."""
 def index_copy_(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """A copy of ``input`` with ``source`` at the positions ``index`` of a dimension."""
-def index_fill(input: Tensor, dim: int, index: Tensor, value: Operand, *, out: Tensor | None = None) -> Tensor:
+def index_fill(input: Tensor, dim: int, index: Tensor, value: Operand) -> Tensor:
     """A copy of ``input`` with ``value`` at the positions ``index`` of a dimension."""
 def index_fill_(input: Tensor, dim: int, index: Tensor, value: Operand) -> Tensor:
     """A copy of ``input`` with ``value`` at the positions ``index`` of a dimension."""
-def index_put(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False, *, out: Tensor | None = None) -> Tensor:
+def index_put(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:
     """A copy of ``input`` with ``values`` set (or added) at the index tensors."""
 def index_put_(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:
     """In-place form of :func:`index_put`."""
@@ -836,25 +836,25 @@ def is_storage(obj: object) -> bool:
     """False: storages are not objects of their own."""
 def is_tensor(obj: object) -> bool:
     """Whether ``obj`` is a tensor."""
-def isclose(input: Tensor, other: Tensor, rtol: float = ..., atol: float = ..., equal_nan: bool = False, *, out: Tensor | None = None) -> Tensor:
+def isclose(input: Tensor, other: Tensor, rtol: float = ..., atol: float = ..., equal_nan: bool = False) -> Tensor:
     """|input - other| <= atol + rtol * |other|, infinities equal to themselves."""
-def isfinite(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def isfinite(input: Tensor) -> Tensor:
     """Whether each is neither infinite nor NaN."""
 def isin(elements: Tensor | Number, test_elements: Tensor | Number, *, assume_unique: bool = False, invert: bool = False, out: Tensor | None = None) -> Tensor:
     """Whether each element is among ``test_elements``."""
-def isinf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def isinf(input: Tensor) -> Tensor:
     """Whether each element is infinite."""
-def isnan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def isnan(input: Tensor) -> Tensor:
     """Whether each element is NaN."""
 def isneginf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Whether each element is negative infinity."""
 def isposinf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Whether each element is positive infinity."""
-def isreal(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def isreal(input: Tensor) -> Tensor:
     """Whether the imaginary part is 0."""
-def istft(input: Tensor, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Tensor | None = None, center: bool = True, normalized: bool = False, onesided: bool | None = None, length: int | None = None, return_complex: bool = False, *, out: Tensor | None = None) -> Tensor:
+def istft(input: Tensor, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Tensor | None = None, center: bool = True, normalized: bool = False, onesided: bool | None = None, length: int | None = None, return_complex: bool = False) -> Tensor:
     """The signal of which :func:`stft` gives ``input``, by least squares (Griffin and Lim 1984)."""
-def kaiser_window(window_length: int, periodic: bool = True, beta: float = ..., *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, out: Tensor | None = None) -> Tensor:
+def kaiser_window(window_length: int, periodic: bool = True, beta: float = ..., *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False) -> Tensor:
     """Kaiser window, symmetric unless ``periodic``."""
 def kron(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Kronecker product."""
@@ -908,7 +908,7 @@ def logaddexp2(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Te
     """log2(2**input + 2**other) without overflow."""
 def logcumsumexp(input: Tensor, dim: int, *, out: Tensor | None = None) -> Tensor:
     """log of the running sum of exp(x): of exponentials relative to the running maximum, rescaled where it grows."""
-def logdet(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def logdet(input: Tensor) -> Tensor:
     """log of determinants; NaN for negative ones."""
 def logical_and(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Whether both are nonzero."""
@@ -934,11 +934,11 @@ def lu_solve(input: Tensor, LU_data: Tensor, LU_pivots: Tensor, *, out: Tensor |
     """:func:`linalg.lu_solve` with the right-hand side first."""
 def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True) -> PLU:
     """(P, L, U) of :func:`linalg.lu_factor`'s results."""
-def masked_fill(input: Tensor, mask: Tensor, value: Operand, *, out: Tensor | None = None) -> Tensor:
+def masked_fill(input: Tensor, mask: Tensor, value: Operand) -> Tensor:
     """``value`` where ``mask`` (broadcast) is true."""
 def masked_fill_(input: Tensor, mask: Tensor, value: Operand) -> Tensor:
     """``value`` where ``mask`` (broadcast) is true."""
-def masked_scatter(input: Tensor, mask: Tensor, source: Tensor, *, out: Tensor | None = None) -> Tensor:
+def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """Elements of ``source``, in order, where ``mask`` (broadcast) is true."""
 def masked_scatter_(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """Elements of ``source``, in order, where ``mask`` (broadcast) is true."""
@@ -946,7 +946,7 @@ def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> 
     """The elements where ``mask`` (broadcast) is true, in one dimension."""
 def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Matrix product: vectors, matrices, and batches of matrices with broadcast batch dimensions."""
-def matrix_exp(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def matrix_exp(input: Tensor) -> Tensor:
     """Exponential of square matrices: a Taylor polynomial of a halved matrix, squared back."""
 def matrix_power(input: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
     """``input`` multiplied ``n`` times with itself (n >= 0), by squaring."""
@@ -966,7 +966,7 @@ def median(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The lower median; with ``dim``, (values, indices). NaN if there is any."""
 @overload
 def median(input: Tensor, dim: int, keepdim: bool = False) -> ValuesIndices: ...
-def meshgrid(*tensors: Tensor | Sequence[Tensor], indexing: str | None = None, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
+def meshgrid(*tensors: Tensor | Sequence[Tensor], indexing: str | None = None) -> tuple[Tensor, ...]:
     """Coordinate grids of 1-d tensors; ``indexing`` is ``"ij"`` (default) or ``"xy"``."""
 @overload
 def min(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -981,9 +981,9 @@ def mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Product of two matrices, without broadcasting."""
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
     """The most frequent value along ``dim`` (the smallest of several) and the position of its last occurrence."""
-def moveaxis(input: Tensor, source: int | Sequence[int], destination: int | Sequence[int], *, out: Tensor | None = None) -> Tensor:
+def moveaxis(input: Tensor, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
     """Dimensions ``source`` moved to positions ``destination``, the others in order."""
-def movedim(input: Tensor, source: int | Sequence[int], destination: int | Sequence[int], *, out: Tensor | None = None) -> Tensor:
+def movedim(input: Tensor, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
     """Dimensions ``source`` moved to positions ``destination``, the others in order."""
 def msort(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Sorted along the first dimension."""
@@ -1022,7 +1022,7 @@ def nanquantile(input: Tensor, q: float | Tensor, dim: int | None = None, keepdi
     """:func:`quantile` of what is not NaN."""
 def nansum(input: Tensor, dim: Dim = None, keepdim: bool = False, *, dtype: DType | None = None, out: Tensor | None = None) -> Tensor:
     """:func:`sum` with NaN as zero."""
-def narrow(input: Tensor, dim: int, start: int | Tensor, length: int, *, out: Tensor | None = None) -> Tensor:
+def narrow(input: Tensor, dim: int, start: int | Tensor, length: int) -> Tensor:
     """``length`` positions of ``dim`` from ``start`` on, as a view."""
 def narrow_copy(input: Tensor, dim: int, start: int | Tensor, length: int, *, out: Tensor | None = None) -> Tensor:
     """``length`` positions of ``dim`` from ``start`` on, as a view."""
@@ -1057,7 +1057,7 @@ def numel(input: Tensor) -> int:
     """How many elements ``input`` has."""
 def ones(*size: Sizes, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: MemoryFormat = None, names: None = None, out: Tensor | None = None) -> Tensor:
     """A tensor of ones."""
-def ones_like(input: Tensor, *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: MemoryFormat = None, out: Tensor | None = None) -> Tensor:
+def ones_like(input: Tensor, *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: MemoryFormat = None) -> Tensor:
     """A tensor of ones."""
 def orgqr(A: Tensor, tau: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The first columns of the product of reflections I - tau v v' given below the diagonal of ``A``."""
@@ -1065,15 +1065,15 @@ def ormqr(input: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpos
     """Q other, Q' other, other Q or other Q' for the reflections of :func:`geqrf`."""
 def outer(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Every product of an element of each vector."""
-def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int = 2, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, Tensor, Tensor]:
+def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int = 2) -> tuple[Tensor, Tensor, Tensor]:
     """(U, S, V) of the columns' principal components, ``q`` of them."""
-def permute(input: Tensor, *dims: Sizes, out: Tensor | None = None) -> Tensor:
+def permute(input: Tensor, *dims: Sizes) -> Tensor:
     """Dimensions in the given order, as a view."""
 def permute_copy(input: Tensor, *dims: Sizes, out: Tensor | None = None) -> Tensor:
     """Dimensions in the given order, as a view."""
-def pinverse(input: Tensor, rcond: float = ..., *, out: Tensor | None = None) -> Tensor:
+def pinverse(input: Tensor, rcond: float = ...) -> Tensor:
     """:func:`linalg.pinv`."""
-def poisson(input: Tensor, generator: Generator | None = None, *, out: Tensor | None = None) -> Tensor:
+def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     """Poisson numbers with the rates ``input``; drawn by numpy from a key of the generator."""
 def polar(abs: Tensor, angle: Tensor, *, out: Tensor | None = None) -> Tensor:
     """abs * (cos(angle) + i sin(angle)), broadcast."""
@@ -1081,7 +1081,7 @@ def polygamma(input: int | Tensor, other: int | Tensor, *, out: Tensor | None = 
     """The n-th derivative of digamma: ``polygamma(n, x)`` or ``x.polygamma(n)``."""
 def polygamma_(input: Tensor, other: int | Tensor) -> Tensor:
     """The n-th derivative of digamma: ``polygamma(n, x)`` or ``x.polygamma(n)``."""
-def positive(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def positive(input: Tensor) -> Tensor:
     """``input`` itself; RuntimeError on bools."""
 def pow(input: Operand, exponent: Operand, *, out: Tensor | None = None) -> Tensor:
     """``input ** exponent``; RuntimeError for an integer to a negative Python power."""
@@ -1091,7 +1091,7 @@ def prod(input: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype:
     """Product over ``dim`` (all dimensions by default); integers and bools multiply in int64."""
 def promote_types(type1: DType, type2: DType) -> DType:
     """The smallest dtype that holds both."""
-def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False, *, out: Tensor | None = None) -> Tensor:
+def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
     """A copy of ``input`` with ``source`` set (or added) by position in the flattened order."""
 def put_(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
     """A copy of ``input`` with ``source`` set (or added) by position in the flattened order."""
@@ -1105,7 +1105,7 @@ def rad2deg_(input: Tensor) -> Tensor:
     """Radians to degrees."""
 def rand(*size: Sizes, dtype: DType | None = None, generator: Generator | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, names: None = None, out: Tensor | None = None) -> Tensor:
     """Uniform numbers of [0, 1)."""
-def rand_like(input: Tensor, *, dtype: DType | None = None, generator: Generator | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: MemoryFormat = None, out: Tensor | None = None) -> Tensor:
+def rand_like(input: Tensor, *, dtype: DType | None = None, generator: Generator | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: MemoryFormat = None) -> Tensor:
     """Uniform numbers of [0, 1)."""
 @overload
 def randint(high: int, size: Sequence[int], *, dtype: DType | None = None, generator: Generator | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, out: Tensor | None = None) -> Tensor:
@@ -1113,19 +1113,19 @@ def randint(high: int, size: Sequence[int], *, dtype: DType | None = None, gener
 @overload
 def randint(low: int, high: int, size: Sequence[int], *, dtype: DType | None = None, generator: Generator | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, out: Tensor | None = None) -> Tensor: ...
 @overload
-def randint_like(input: Tensor, high: int | Tensor, *, dtype: DType | None = None, generator: Generator | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: MemoryFormat = None, out: Tensor | None = None) -> Tensor:
+def randint_like(input: Tensor, high: int | Tensor, *, dtype: DType | None = None, generator: Generator | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: MemoryFormat = None) -> Tensor:
     """Uniform integers of [low, high) in the shape and dtype of ``input``."""
 @overload
-def randint_like(input: Tensor, low: int, high: int, *, dtype: DType | None = None, generator: Generator | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: MemoryFormat = None, out: Tensor | None = None) -> Tensor: ...
+def randint_like(input: Tensor, low: int, high: int, *, dtype: DType | None = None, generator: Generator | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: MemoryFormat = None) -> Tensor: ...
 def randn(*size: Sizes, dtype: DType | None = None, generator: Generator | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, names: None = None, out: Tensor | None = None) -> Tensor:
     """Standard normal numbers."""
-def randn_like(input: Tensor, *, dtype: DType | None = None, generator: Generator | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: MemoryFormat = None, out: Tensor | None = None) -> Tensor:
+def randn_like(input: Tensor, *, dtype: DType | None = None, generator: Generator | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: MemoryFormat = None) -> Tensor:
     """Standard normal numbers."""
 def randperm(n: int, *, generator: Generator | None = None, dtype: DType = ..., layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, out: Tensor | None = None) -> Tensor:
     """A random permutation of 0 ... n - 1: the order of random keys."""
 def range(start: Number, end: Number | None = None, step: Number = 1, *, dtype: DType | None = None, out: Tensor | None = None) -> Tensor:
     """Like :func:`arange` but including ``end``."""
-def ravel(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def ravel(input: Tensor) -> Tensor:
     """All elements in one dimension, dense: a view of ``input`` when it is."""
 def real(input: Tensor) -> Tensor:
     """The real part, as a view; of real tensors themselves.
@@ -1142,7 +1142,7 @@ def reciprocal(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """1 / x."""
 def reciprocal_(input: Tensor) -> Tensor:
     """1 / x."""
-def relu(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def relu(input: Tensor) -> Tensor:
     """max(0, input); the gradient at 0 is 0."""
 def relu_(input: Tensor) -> Tensor:
     """max(0, input); the gradient at 0 is 0."""
@@ -1154,21 +1154,21 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float, *, out: Tensor | N
     """Slices along ``dim`` scaled down where their p-norm exceeds ``maxnorm``."""
 def renorm_(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     """Slices along ``dim`` scaled down where their p-norm exceeds ``maxnorm``."""
-def repeat_interleave(input: Tensor, repeats: int | Tensor | None = None, dim: int | None = None, *, output_size: int | None = None, out: Tensor | None = None) -> Tensor:
+def repeat_interleave(input: Tensor, repeats: int | Tensor | None = None, dim: int | None = None, *, output_size: int | None = None) -> Tensor:
     """Every position of a dimension repeated ``repeats`` times (a number, or one per position)."""
-def reshape(input: Tensor, *shape: Sizes, out: Tensor | None = None) -> Tensor:
+def reshape(input: Tensor, *shape: Sizes) -> Tensor:
     """The same elements under another shape (one -1 is inferred); a view when strides allow, else a copy."""
 def resize_as_(input: Tensor, other: Tensor, memory_format: MemoryFormat = None) -> Tensor:
     """:func:`resize_` to the size of ``other``."""
-def resolve_conj(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def resolve_conj(input: Tensor) -> Tensor:
     """``input`` itself: neither conjugation nor negation is lazy."""
-def resolve_neg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def resolve_neg(input: Tensor) -> Tensor:
     """``input`` itself: neither conjugation nor negation is lazy."""
 def result_type(tensor1: Operand, tensor2: Operand) -> DType:
     """The dtype that arithmetic on both has."""
-def roll(input: Tensor, shifts: Sizes, dims: Dim = None, *, out: Tensor | None = None) -> Tensor:
+def roll(input: Tensor, shifts: Sizes, dims: Dim = None) -> Tensor:
     """Elements moved around by ``shifts`` along ``dims``; without dims, in the flattened order."""
-def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = ..., *, out: Tensor | None = None) -> Tensor:
+def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = ...) -> Tensor:
     """Turned by 90 degrees ``k`` times in the plane of ``dims``, from the first towards the second."""
 def round(input: Tensor, *, decimals: int = 0, out: Tensor | None = None) -> Tensor:
     """Rounded half to even, at ``decimals`` digits after the point."""
@@ -1180,9 +1180,9 @@ def rsqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elementwise rsqrt; integers and bools become the default float dtype."""
 def rsqrt_(input: Tensor) -> Tensor:
     """Elementwise rsqrt; integers and bools become the default float dtype."""
-def rsub(input: Tensor, other: Operand, *, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
+def rsub(input: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
     """``other - alpha * input``."""
-def scalar_tensor(s: Number, *, dtype: DType | None = None, device: Device = None, layout: Layout = None, requires_grad: bool = False, out: Tensor | None = None) -> Tensor:
+def scalar_tensor(s: Number, *, dtype: DType | None = None, device: Device = None, layout: Layout = None, requires_grad: bool = False) -> Tensor:
     """A 0-d tensor of one number, float unless ``dtype`` says otherwise."""
 def scatter(input: Tensor, dim: int, index: Tensor, src: Tensor | Number | None = None, *, value: Number | None = None, reduce: str | None = None, out: Tensor | None = None) -> Tensor:
     """A copy of ``input`` with out[index[i, j], j] = src[i, j] for dim 0 (``reduce``: add or multiply)."""
@@ -1198,11 +1198,11 @@ def scatter_reduce_(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce:
     """Scatter combined by sum, prod, mean, amax or amin; ``include_self``: with the elements of ``input``."""
 def searchsorted(sorted_sequence: Tensor, input: Tensor | Number, *, out_int32: bool = False, right: bool = False, side: str | None = None, sorter: Tensor | None = None, out: Tensor | None = None) -> Tensor:
     """Where to insert values so that the last axis of ``sorted_sequence`` stays sorted."""
-def select(input: Tensor, dim: int, index: int, *, out: Tensor | None = None) -> Tensor:
+def select(input: Tensor, dim: int, index: int) -> Tensor:
     """The slice at ``index`` of ``dim``, without the dimension, as a view."""
-def select_copy(input: Tensor, dim: int, index: int, *, out: Tensor | None = None) -> Tensor:
+def select_copy(input: Tensor, dim: int, index: int) -> Tensor:
     """The slice at ``index`` of ``dim``, without the dimension, as a view."""
-def select_scatter(input: Tensor, src: Tensor, dim: int, index: int, *, out: Tensor | None = None) -> Tensor:
+def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     """A copy of ``input`` with ``src`` at ``index`` of ``dim``."""
 def set_default_device(device: Device) -> None:
     """Factories that name no device make tensors there, outside of ``with torch.device(...)``; None: on the CPU.
@@ -1293,7 +1293,7 @@ def sinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elementwise sinh; integers and bools become the default float dtype."""
 def sinh_(input: Tensor) -> Tensor:
     """Elementwise sinh; integers and bools become the default float dtype."""
-def slice_copy(input: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1, *, out: Tensor | None = None) -> Tensor:
+def slice_copy(input: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Tensor:
     """``input[start:end:step]`` along ``dim``, as a view."""
 def slice_scatter(input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1, *, out: Tensor | None = None) -> Tensor:
     """A copy of ``input`` with ``src`` in the slice start:end:step of ``dim``."""
@@ -1306,11 +1306,11 @@ def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool | 
     """``sort(dim=-1, descending=False, stable=False)``: (values, indices), equal elements in their old order."""
 @overload
 def sort(input: Tensor, stable: bool | None = None, dim: int = -1, descending: bool = False) -> ValuesIndices: ...
-def split(tensor: Tensor, split_size_or_sections: Sizes, dim: int = 0, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
+def split(tensor: Tensor, split_size_or_sections: Sizes, dim: int = 0) -> tuple[Tensor, ...]:
     """Pieces of a size (the last may be smaller), or of the listed sizes, as views."""
-def split_copy(tensor: Tensor, split_size_or_sections: Sizes, dim: int = 0, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
+def split_copy(tensor: Tensor, split_size_or_sections: Sizes, dim: int = 0) -> tuple[Tensor, ...]:
     """Pieces of a size (the last may be smaller), or of the listed sizes, as views."""
-def split_with_sizes(tensor: Tensor, split_sizes: Sequence[int], dim: int = 0, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
+def split_with_sizes(tensor: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
     """Pieces of the listed sizes, which must add up to the extent, as views."""
 def split_with_sizes_copy(tensor: Tensor, split_sizes: Sequence[int], dim: int = 0, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
     """Pieces of the listed sizes, which must add up to the extent, as views."""
@@ -1322,7 +1322,7 @@ def square(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """input * input."""
 def square_(input: Tensor) -> Tensor:
     """input * input."""
-def squeeze(input: Tensor, dim: int | Sequence[int] | None = None, *, out: Tensor | None = None) -> Tensor:
+def squeeze(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
     """Dimensions of size 1 removed: all, or those named."""
 def squeeze_copy(input: Tensor, dim: int | Sequence[int] | None = None, *, out: Tensor | None = None) -> Tensor:
     """Dimensions of size 1 removed: all, or those named."""
@@ -1330,9 +1330,9 @@ def stack(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None)
     """Tensors of one shape joined along a new dimension."""
 def std(input: Tensor, dim: Dim | bool = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None, out: Tensor | None = None) -> Tensor:
     """Standard deviation over ``dim``."""
-def std_mean(input: Tensor, dim: Dim | bool = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, Tensor]:
+def std_mean(input: Tensor, dim: Dim | bool = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None) -> tuple[Tensor, Tensor]:
     """Standard deviation and mean over ``dim``."""
-def stft(input: Tensor, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Tensor | None = None, center: bool = True, pad_mode: str = 'reflect', normalized: bool = False, onesided: bool | None = None, return_complex: bool | None = None, align_to_window: bool | None = None, *, out: Tensor | None = None) -> Tensor:
+def stft(input: Tensor, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Tensor | None = None, center: bool = True, pad_mode: str = 'reflect', normalized: bool = False, onesided: bool | None = None, return_complex: bool | None = None, align_to_window: bool | None = None) -> Tensor:
     """Transforms of windows of a signal (B?, T), ``hop_length`` apart: (B?, frequencies, windows)."""
 def sub(input: Operand, other: Operand, *, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
     """``input - alpha * other``, broadcast; RuntimeError for bools."""
@@ -1346,11 +1346,11 @@ def sum(input: Tensor, dim: Dim = None, keepdim: bool = False, *, dtype: DType |
     """Sum over ``dim`` (all dimensions by default); integers and bools add up in int64."""
 def svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> OldSVD:
     """(U, singular values, V), reduced if ``some``; U and V are zero unless ``compute_uv``."""
-def svd_lowrank(A: Tensor, q: int | None = 6, niter: int = 2, M: Tensor | None = None, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, Tensor, Tensor]:
+def svd_lowrank(A: Tensor, q: int | None = 6, niter: int = 2, M: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
     """(U, S, V) of rank ``q``, approximately, of ``A`` (minus ``M``)."""
-def swapaxes(input: Tensor, dim0: int, dim1: int, *, out: Tensor | None = None) -> Tensor:
+def swapaxes(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """Two dimensions swapped, as a view."""
-def swapdims(input: Tensor, dim0: int, dim1: int, *, out: Tensor | None = None) -> Tensor:
+def swapdims(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """Two dimensions swapped, as a view."""
 def sym_float(a: Any) -> float: ...
 def sym_int(a: Any) -> int: ...
@@ -1360,7 +1360,7 @@ def sym_min(a: Any, b: Any) -> Any: ...
 def sym_not(a: Any) -> bool: ...
 def sym_sqrt(a: Any) -> float: ...
 def sym_sum(args: Any) -> Any: ...
-def t(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def t(input: Tensor) -> Tensor:
     """The transpose of a tensor of at most two dimensions."""
 def t_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The transpose of a tensor of at most two dimensions."""
@@ -1376,25 +1376,25 @@ def tanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elementwise tanh; integers and bools become the default float dtype."""
 def tanh_(input: Tensor) -> Tensor:
     """Elementwise tanh; integers and bools become the default float dtype."""
-def tensor(data: object, *, dtype: DType | None = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, out: Tensor | None = None) -> Tensor:
+def tensor(data: object, *, dtype: DType | None = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
     """A new tensor that copies ``data`` (nested sequences, scalars, arrays, tensors)."""
-def tensor_split(input: Tensor, indices_or_sections: Sizes | Tensor, dim: int = 0, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
+def tensor_split(input: Tensor, indices_or_sections: Sizes | Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """So many pieces of nearly equal size, or pieces cut at the listed indices, as views."""
 def tensordot(a: Tensor, b: Tensor, dims: int | Sequence[Sequence[int] | int] | Tensor = 2, *, out: Tensor | None = None) -> Tensor:
     """Sum of products over ``dims``: a number of last and first dimensions, or two lists of dimensions."""
-def tile(input: Tensor, *dims: Sizes, out: Tensor | None = None) -> Tensor:
+def tile(input: Tensor, *dims: Sizes) -> Tensor:
     """Repeated as often as ``dims`` says, missing leading entries being 1."""
 def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> ValuesIndices:
     """The ``k`` largest (or smallest) elements along ``dim``, in order, and their positions."""
-def trace(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def trace(input: Tensor) -> Tensor:
     """Sum of the diagonal of a matrix."""
-def transpose(input: Tensor, dim0: int, dim1: int, *, out: Tensor | None = None) -> Tensor:
+def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """Two dimensions swapped, as a view."""
 def transpose_copy(input: Tensor, dim0: int, dim1: int, *, out: Tensor | None = None) -> Tensor:
     """Two dimensions swapped, as a view."""
-def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Number | Tensor = ..., dim: int = -1, out: Tensor | None = None) -> Tensor:
+def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Number | Tensor = ..., dim: int = -1) -> Tensor:
     """Integral along ``dim`` by the trapezoidal rule."""
-def trapz(y: Tensor, x: Tensor | None = None, *, dx: Number | Tensor = ..., dim: int = -1, out: Tensor | None = None) -> Tensor:
+def trapz(y: Tensor, x: Tensor | None = None, *, dx: Number | Tensor = ..., dim: int = -1) -> Tensor:
     """Integral along ``dim`` by the trapezoidal rule."""
 def triangular_solve(input: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False) -> SolutionCoefficient:
     """(X, A) with A X = input for triangular A."""
@@ -1402,13 +1402,13 @@ def tril(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tens
     """The lower triangle of matrices, the rest zero."""
 def tril_(input: Tensor, diagonal: int = 0) -> Tensor:
     """The lower triangle of matrices, the rest zero."""
-def tril_indices(row: int, col: int, offset: int = 0, *, dtype: DType = ..., device: Device = None, layout: Layout = None, out: Tensor | None = None) -> Tensor:
+def tril_indices(row: int, col: int, offset: int = 0, *, dtype: DType = ..., device: Device = None, layout: Layout = None) -> Tensor:
     """Row and column indices of the lower triangle, shape (2, k)."""
 def triu(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
     """The upper triangle of matrices, the rest zero."""
 def triu_(input: Tensor, diagonal: int = 0) -> Tensor:
     """The upper triangle of matrices, the rest zero."""
-def triu_indices(row: int, col: int, offset: int = 0, *, dtype: DType = ..., device: Device = None, layout: Layout = None, out: Tensor | None = None) -> Tensor:
+def triu_indices(row: int, col: int, offset: int = 0, *, dtype: DType = ..., device: Device = None, layout: Layout = None) -> Tensor:
     """Row and column indices of the upper triangle, shape (2, k)."""
 def true_divide(input: Operand, other: Operand, *, out: Tensor | None = None) -> Tensor:
     """:func:`div` without rounding."""
@@ -1428,33 +1428,33 @@ def typename(obj: object) -> str:
         >>> torch.typename(torch.ones(2))
         'torch.FloatTensor'
     """
-def unbind(input: Tensor, dim: int = 0, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
+def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """Every slice along a dimension, without it, as views."""
 def unbind_copy(input: Tensor, dim: int = 0, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
     """Every slice along a dimension, without it, as views."""
-def unflatten(input: Tensor, dim: int, sizes: Sizes, *, out: Tensor | None = None) -> Tensor:
+def unflatten(input: Tensor, dim: int, sizes: Sizes) -> Tensor:
     """Dimension ``dim`` split into ``sizes`` (one may be -1)."""
 def unfold_copy(input: Tensor, dimension: int, size: int, step: int, *, out: Tensor | None = None) -> Tensor:
     """Windows of ``size`` every ``step`` positions of ``dimension``; the place in the window is the last dimension."""
 @overload
-def unique(input: Tensor, sorted: bool = True, return_inverse: Literal[False] = False, return_counts: Literal[False] = False, dim: int | None = None, *, out: Tensor | None = None) -> Tensor:
+def unique(input: Tensor, sorted: bool = True, return_inverse: Literal[False] = False, return_counts: Literal[False] = False, dim: int | None = None) -> Tensor:
     """Distinct elements (or slices along ``dim``), sorted; with their inverse indices and counts if asked."""
 @overload
-def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]: ...
+def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None) -> tuple[Tensor, ...]: ...
 @overload
-def unique_consecutive(input: Tensor, return_inverse: Literal[False] = False, return_counts: Literal[False] = False, dim: int | None = None, *, out: Tensor | None = None) -> Tensor:
+def unique_consecutive(input: Tensor, return_inverse: Literal[False] = False, return_counts: Literal[False] = False, dim: int | None = None) -> Tensor:
     """Runs of equal elements (or slices along ``dim``) reduced to one each."""
 @overload
-def unique_consecutive(input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]: ...
-def unravel_index(indices: Tensor, shape: int | Sequence[int], *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
+def unique_consecutive(input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None) -> tuple[Tensor, ...]: ...
+def unravel_index(indices: Tensor, shape: int | Sequence[int]) -> tuple[Tensor, ...]:
     """Flat positions as one index tensor per dimension of ``shape``."""
-def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
+def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """At most ``chunks`` pieces of equal size (the last may be smaller), as views."""
-def unsafe_split(tensor: Tensor, split_size_or_sections: Sizes, dim: int = 0, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
+def unsafe_split(tensor: Tensor, split_size_or_sections: Sizes, dim: int = 0) -> tuple[Tensor, ...]:
     """Pieces of a size (the last may be smaller), or of the listed sizes, as views."""
-def unsafe_split_with_sizes(tensor: Tensor, split_sizes: Sequence[int], dim: int = 0, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
+def unsafe_split_with_sizes(tensor: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
     """Pieces of the listed sizes, which must add up to the extent, as views."""
-def unsqueeze(input: Tensor, dim: int, *, out: Tensor | None = None) -> Tensor:
+def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """A dimension of size 1 inserted at ``dim``."""
 def unsqueeze_copy(input: Tensor, dim: int, *, out: Tensor | None = None) -> Tensor:
     """A dimension of size 1 inserted at ``dim``."""
@@ -1471,24 +1471,24 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
         True
         >>> torch.use_deterministic_algorithms(False)
     """
-def vander(x: Tensor, N: int | None = None, increasing: bool = False, *, out: Tensor | None = None) -> Tensor:
+def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     """Powers of a vector's elements as columns, falling unless ``increasing``."""
 def var(input: Tensor, dim: Dim | bool = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None, out: Tensor | None = None) -> Tensor:
     """Variance over ``dim``."""
-def var_mean(input: Tensor, dim: Dim | bool = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, Tensor]:
+def var_mean(input: Tensor, dim: Dim | bool = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None) -> tuple[Tensor, Tensor]:
     """Variance and mean over ``dim``."""
 def vdot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """:func:`dot` with the conjugate of the first vector."""
-def view_as_complex(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def view_as_complex(input: Tensor) -> Tensor:
     """The same memory as complex numbers; the last dimension, of size 2, holds their parts."""
-def view_as_real(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def view_as_real(input: Tensor) -> Tensor:
     """The same memory as real numbers: real and imaginary part along a new last dimension of size 2."""
 def view_copy(input: Tensor, *size: Sizes | DType, dtype: DType | None = None, out: Tensor | None = None) -> Tensor:
     """A view under another shape or, with a dtype, of the same bytes. RuntimeError when memory does not allow it.
 
     A view of the bytes has no derivative, except between complex numbers and their parts.
     """
-def vsplit(input: Tensor, *indices_or_sections: Sizes, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
+def vsplit(input: Tensor, *indices_or_sections: Sizes) -> tuple[Tensor, ...]:
     """Pieces along rows, as views."""
 def vstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Joined along rows."""
@@ -1505,5 +1505,5 @@ def zero_(input: Tensor) -> Tensor:
     """Every element becomes 0."""
 def zeros(*size: Sizes, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: MemoryFormat = None, names: None = None, out: Tensor | None = None) -> Tensor:
     """A tensor of zeros."""
-def zeros_like(input: Tensor, *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: MemoryFormat = None, out: Tensor | None = None) -> Tensor:
+def zeros_like(input: Tensor, *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: MemoryFormat = None) -> Tensor:
     """A tensor of zeros."""

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.eager.memory_formats import preserved
+from tracecomp.eager.meta import in_order
 from tracecomp.eager.modes import grad_enabled, no_grad
 from tracecomp.eager.tensor import Tensor, assign_
 from tracecomp.functional.promotion import can_cast, not_implemented
@@ -155,6 +157,7 @@ def _write(out: Tensor, result: Tensor) -> Tensor:
                     stacklevel=2,
                 )
             out.resize_(result.shape)
+            out._data = in_order(out._data, preserved(result._data.shape, [result._data]))
         assign_(out, result)
     return out
 

@@ -77,6 +77,11 @@ def function(
     return decorate
 
 
+def often(fn: Function) -> Function:
+    """A function that is no user's and is called often: machine code serves it as it does public ones."""
+    return cast("Function", _callable(fn, Out(fn.__name__, "torch"), REAL, False, "", None))
+
+
 def _put(value: object, name: str, spaces: Iterable[str]) -> None:
     for space in spaces:
         NAMESPACES.setdefault(space, {})[name] = value
@@ -258,6 +263,7 @@ def _callable(
     call.__name__ = call.__qualname__ = name
     call.__annotations__, call.__module__ = kinds, fn.__module__
     call.__wrapped__, call.__takes__ = fn, takes  # type: ignore[attr-defined]
+    call.__out__ = out.rule is not None  # type: ignore[attr-defined]
     public = casts(call)
     return public
 

@@ -130,7 +130,7 @@ def fractional_max_pool3d(input: Tensor, kernel_size: Sizes, output_size: Target
 def fractional_max_pool3d(input: Tensor, kernel_size: Sizes, output_size: Target = None, output_ratio: float | Sequence[float] | None = None, return_indices: bool = False, _random_samples: Tensor | None = None) -> Tensor | tuple[Tensor, Tensor]: ...
 def gaussian_nll_loss(input: Tensor, target: Tensor, var: Tensor | float, full: bool = False, eps: float = ..., reduction: str = 'mean') -> Tensor:
     """Negative log likelihood of a Gaussian target with mean ``input`` and variance ``var``, at least ``eps``."""
-def gelu(input: Tensor, approximate: str = 'none') -> Tensor:
+def gelu(input: Tensor, approximate: str = 'none', *, out: Tensor | None = None) -> Tensor:
     """``x * Phi(x)``, by erf or (``approximate="tanh"``) by the tanh formula of Hendrycks and Gimpel 2016."""
 def glu(input: Tensor, dim: int = -1) -> Tensor:
     """First half times sigmoid of the second half along ``dim``; RuntimeError if it cannot be halved."""
@@ -140,7 +140,7 @@ def group_norm(input: Tensor, num_groups: int, weight: Tensor | None = None, bia
     """Normalise each of ``num_groups`` groups of channels of each sample (Wu and He 2018)."""
 def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: float = ..., dim: int = -1) -> Tensor:
     """A sample of the Gumbel-softmax distribution (Jang et al. 2017); one-hot with a soft gradient if ``hard``."""
-def hardshrink(input: Tensor, lambd: float = ...) -> Tensor:
+def hardshrink(input: Tensor, lambd: float = ..., *, out: Tensor | None = None) -> Tensor:
     """``x``, or 0 where ``|x| <= lambd``."""
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     """``min(max(x + 3, 0), 6) / 6``."""
@@ -168,7 +168,7 @@ def leaky_relu(input: Tensor, negative_slope: float = ..., inplace: bool = False
     """``x`` where positive, else ``negative_slope * x``."""
 def leaky_relu_(input: Tensor, negative_slope: float = ..., inplace: bool = False) -> Tensor:
     """``x`` where positive, else ``negative_slope * x``."""
-def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
     """``x @ weight.T + bias``: (*, in), (out, in), (out) -> (*, out). RuntimeError when sizes do not fit."""
 def linear_cross_entropy(input: Tensor, linear_weight: Tensor, target: Tensor, *, linear_bias: Tensor | None = None, weight: Tensor | None = None, reduction: str = 'mean', ignore_index: int | None = None, label_smoothing: float = ..., options: None = None) -> Tensor:
     """Cross entropy of the logits ``linear(input, linear_weight, linear_bias)``.
@@ -181,7 +181,7 @@ def local_response_norm(input: Tensor, size: int, alpha: float = ..., beta: floa
     """``x / (k + alpha * mean of x^2 over size neighbouring channels) ** beta`` (Krizhevsky et al. 2012)."""
 def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: DType | None = None) -> Tensor:
     """Logarithm of ``softmax``."""
-def logsigmoid(input: Tensor) -> Tensor:
+def logsigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """``log(sigmoid(x))`` without overflow: ``min(x, 0) - log1p(exp(-|x|))``."""
 def lp_pool1d(input: Tensor, norm_type: float, kernel_size: Sizes, stride: Sizes | None = None, ceil_mode: bool = False) -> Tensor:
     """``(sum of x ** p) ** (1 / p)`` of every window of (N, C, L)."""
@@ -299,9 +299,9 @@ def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: 
     """``exp(x)`` over its sum along ``dim``."""
 def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: DType | None = None) -> Tensor:
     """``softmax`` of ``-x``."""
-def softplus(input: Tensor, beta: float = ..., threshold: float = ...) -> Tensor:
+def softplus(input: Tensor, beta: float = ..., threshold: float = ..., *, out: Tensor | None = None) -> Tensor:
     """``log(1 + exp(beta * x)) / beta``; ``x`` itself where ``beta * x > threshold``."""
-def softshrink(input: Tensor, lambd: float = ...) -> Tensor:
+def softshrink(input: Tensor, lambd: float = ..., *, out: Tensor | None = None) -> Tensor:
     """``x`` moved towards 0 by ``lambd``; RuntimeError if ``lambd`` is negative."""
 def softsign(input: Tensor) -> Tensor:
     """``x / (1 + |x|)``."""
