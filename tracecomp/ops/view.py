@@ -319,7 +319,7 @@ def _diagonal_infer(x: TensorType) -> TensorType:
     return TensorType(x.dtype, x.shape[:-1])
 
 
-def _rows(x: Operand, n: int, lead: Shape) -> Operand:
+def _rows(x: Operand, n: int, lead: Shape) -> Any:
     """Elements of n rows of n as n rows of n + 1, so that those on the diagonal lie below each other."""
     flat = prim.reshape(x, shape=(*lead, n * n))
     zeros = (0,) * len(lead)
@@ -328,7 +328,7 @@ def _rows(x: Operand, n: int, lead: Shape) -> Operand:
     )
 
 
-def _square(rows: Operand, n: int, lead: Shape) -> Operand:
+def _square(rows: Operand, n: int, lead: Shape) -> Any:
     """What ``_rows`` made, as it was."""
     flat = prim.reshape(rows, shape=(*lead, n * (n + 1)))
     cut = prim.slice(flat, starts=(0,) * (len(lead) + 1), stops=(*lead, n * n), steps=(1,) * (len(lead) + 1))
