@@ -90,6 +90,7 @@ def test_scopes_and_gradients() -> None:
 
 def test_every_listed_function_exists() -> None:
     here = {*functional.NAMESPACES["torch"], *dir(nn.functional), *functional.NAMESPACES["linalg"]}
+    here |= {*functional.NAMESPACES["fft"]}
     assert set(RULES) - here == {"convolution", "transposed"}  # what all convolutions of nn.functional go through
 
 
@@ -207,3 +208,59 @@ def test_functions_marked_for_autocast(cast_inputs: str | None) -> None:
         return [*seen, str(y.dtype), x.grad.tolist()]
 
     assert run(tracecomp) == run(torch)
+
+
+RECURRENT = ("LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "RNNCell")
+
+
+def recurrent(lib: Any, name: str, compiled: bool) -> tuple[list[str], list[float]]:
+    """Types and sums of what a recurrent layer gives under autocast."""
+    layer = getattr(lib.nn, name)(4, 5)
+    for p in layer.parameters():
+        p.data.fill_(0.1)
+    x = lib.ones(2, 4) if name.endswith("Cell") else lib.ones(3, 2, 4)
+    run = lib.compile(lambda x: layer(x)) if compiled else layer
+    found: Any = None
+    for _ in range(3):
+        with lib.autocast("cpu", lib.bfloat16):
+            found = run(x)
+    flat = [t for part in (found if isinstance(found, tuple) else (found,)) for t in _tensors(part)]
+    sum(t.float().sum() for t in flat).backward()
+    assert all(p.grad is not None for p in layer.parameters())
+    return [str(t.dtype).removeprefix("torch.") for t in flat], [float(t.float().sum().detach()) for t in flat]
+
+
+def _tensors(x: Any) -> list[Any]:
+    return list(x) if isinstance(x, tuple) else [x]
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("name", RECURRENT)
+def test_recurrent_layers_under_autocast_are_those_of_torch(name: str, compiled: bool) -> None:
+    torch = pytest.importorskip("torch")
+    (dtypes, sums), (want, expected) = recurrent(tracecomp, name, compiled), recurrent(torch, name, False)
+    assert dtypes == want
+    np.testing.assert_allclose(sums, expected, rtol=1e-2)
+
+
+LISTED = {
+    "max_pool3d": lambda t, x: t.nn.functional.max_pool3d(x, 2),
+    "adaptive_avg_pool3d": lambda t, x: t.nn.functional.adaptive_avg_pool3d(x, 1),
+    "adaptive_max_pool3d": lambda t, x: t.nn.functional.adaptive_max_pool3d(x, 1),
+    "rfft": lambda t, x: t.fft.rfft(x).real,
+    "fftn": lambda t, x: t.fft.fftn(x).real,
+    "polar": lambda t, x: t.polar(x, x).real,
+    "stft": lambda t, x: t.stft(x.reshape(-1), 8, return_complex=True).real,
+    "prod": lambda t, x: t.prod(x),
+}
+
+
+@pytest.mark.parametrize("name", LISTED)
+def test_operators_that_autocast_runs_in_float32(name: str) -> None:
+    torch = pytest.importorskip("torch")
+    found = []
+    for lib in (tracecomp, torch):
+        x = lib.ones(1, 2, 4, 4, 4, dtype=lib.bfloat16)
+        with lib.autocast("cpu", lib.bfloat16):
+            found.append(str(LISTED[name](lib, x).dtype).removeprefix("torch."))
+    assert found[0] == found[1] == "float32"

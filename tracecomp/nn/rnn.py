@@ -10,6 +10,7 @@ from tracecomp.eager.device import Device
 from tracecomp.eager.modes import scope
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
+from tracecomp.functional.autocast import FULL, LOWER, casts
 from tracecomp.ir.types import DType
 from tracecomp.nn import functional as F
 from tracecomp.nn import init
@@ -20,6 +21,27 @@ from tracecomp.nn.utils.rnn import PackedSequence, pack_padded_sequence, unpack
 
 State = tuple[Tensor, ...]
 _GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
+
+
+def _layer(
+    mode: str, x: Tensor, mask: Tensor | None, state: State, weights: list[Any], recurrent: list[Any], reverse: bool
+) -> tuple[State, Tensor]:
+    """One layer in one direction over (T, N, *), by the weights of its input and of its state."""
+    weight, bias, out = recurrent
+    return scan(mode, F.linear(x, *weights), mask, state, weight, bias, out, reverse)
+
+
+# PyTorch's GRU ends in float32 under autocast, the others in the lower type.
+_lower, _full = casts(_layer, LOWER), casts(_layer, FULL)
+
+
+def _one_step(mode: str, x: Tensor, states: State, weights: list[Any], recurrent: list[Any]) -> State:
+    """The next state of a cell, by the weights of its input and of its state."""
+    weight, bias = recurrent
+    return step(mode, F.linear(x, *weights), states, weight, bias, None)
+
+
+_lower_step, _full_step = casts(_one_step, LOWER), casts(_one_step, FULL)
 
 
 class RNNBase(Module):
@@ -119,12 +141,10 @@ class RNNBase(Module):
 
     def _direction(self, x: Tensor, state: State, suffix: str, mask: Tensor | None) -> tuple[State, Tensor]:
         """One layer in one direction over (T, N, *)."""
-        projected = F.linear(x, getattr(self, "weight_ih" + suffix), getattr(self, "bias_ih" + suffix, None))
-        return scan(
-            self.mode, projected, mask, state, getattr(self, "weight_hh" + suffix),
-            getattr(self, "bias_hh" + suffix, None), getattr(self, "weight_hr" + suffix, None),
-            reverse=suffix.endswith("_reverse"),
-        )  # fmt: skip
+        weights = [getattr(self, f"{name}{suffix}", None) for name in ("weight_ih", "bias_ih")]
+        recurrent = [getattr(self, f"{name}{suffix}", None) for name in ("weight_hh", "bias_hh", "weight_hr")]
+        run = _full if self.mode == "GRU" else _lower
+        return run(self.mode, x, mask, state, weights, recurrent, suffix.endswith("_reverse"))
 
     def _layers(self, x: Tensor, states: State, mask: Tensor | None) -> tuple[Tensor, State]:
         """All layers over (T, N, *); ``states`` hold (layers * directions, N, *)."""
@@ -281,7 +301,8 @@ class RNNCellBase(Module):
                         f"{type(self).__name__}: Expected hidden to be 1D or 2D, got {state.ndim}D instead"
                     )
             states = tuple(s.unsqueeze(0) if single else s for s in given)
-        new = step(mode, F.linear(x, self.weight_ih, self.bias_ih), states, self.weight_hh, self.bias_hh, None)
+        run = _lower_step if mode.startswith("RNN") else _full_step
+        new = run(mode, x, states, [self.weight_ih, self.bias_ih], [self.weight_hh, self.bias_hh])
         return tuple(s.squeeze(0) for s in new) if single else new
 
 

@@ -335,14 +335,14 @@ def _square(rows: Operand, n: int, lead: Shape) -> Any:
     return prim.reshape(cut, shape=(*lead, n, n))
 
 
-def _diagonal_vjp(g: Operand, base: Shape) -> Operand:
+def _diagonal_vjp(g: Operand, base: Shape) -> Any:
     *lead, n, _ = base
     zeros = (0,) * (len(lead) + 1)
     column = prim.reshape(g, shape=(*lead, n, 1))
     return _square(prim.pad(column, value=0, low=(*zeros, 0), high=(*zeros, n), interior=(*zeros, 0)), n, tuple(lead))
 
 
-def _diagonal_write(base: Operand, new: Operand) -> Operand:
+def _diagonal_write(base: Operand, new: Operand) -> Any:
     *lead, n, _ = base.shape
     rank = len(lead) + 2
     column = prim.reshape(new, shape=(*lead, n, 1))
