@@ -15,18 +15,21 @@ from tracecomp.ir.types import TensorType
 from tracecomp.ops.linalg.matrix import (
     OBLONG,
     SQUARES,
+    adjoint,
+    as_type,
     columns,
     decomposition,
     given,
     matrices,
     mm,
     rows,
+    rows_minus_columns,
     scale_columns,
     scale_rows,
     square,
-    turned,
     unit,
 )
+from tracecomp.ops.parts import imaginary
 from tracecomp.ops.prim import prim
 
 # ---- eigenvalues and singular values
@@ -39,15 +42,19 @@ def _differences(s: Operand) -> Any:
 
 
 def _as_diagonal(s: Operand, like: Operand) -> Any:
-    return prim.mul(unit(like), prim.reshape(s, shape=(*s.shape, 1)))
+    return scale_rows(unit(like), s)
 
 
 def _skew(x: Operand) -> Any:
-    return prim.sub(x, turned(x))
+    return prim.sub(x, adjoint(x))
+
+
+def _over(x: Operand, gap: Operand) -> Any:
+    return prim.div(x, as_type(gap, x))
 
 
 def _eigh_infer(x: TensorType, *, uplo: str) -> tuple[TensorType, TensorType]:
-    return TensorType(x.dtype, square("eigh")(x).shape[:-1]), x
+    return TensorType(x.dtype.to_real(), square("eigh")(x).shape[:-1]), x
 
 
 def _eigh_impl(x: Array, *, uplo: Literal["L", "U"]) -> Any:
@@ -59,15 +66,15 @@ def _eigh_vjp(grads: Gradients, outs: Operands, ins: Operands, *, uplo: str) -> 
     values, vectors = outs
     inner = None
     if grads[1] is not None:
-        inner = prim.div(prim.mul(_skew(mm(turned(vectors), grads[1])), 0.5), _differences(values))
+        inner = _over(prim.mul(_skew(mm(adjoint(vectors), grads[1])), 0.5), _differences(values))
     if grads[0] is not None:
         diagonal = _as_diagonal(grads[0], vectors)
         inner = diagonal if inner is None else prim.add(inner, diagonal)
     assert inner is not None  # a rule runs where some result is used
-    return (mm(mm(vectors, inner), turned(vectors)),)
+    return (mm(mm(vectors, inner), adjoint(vectors)),)
 
 
-decomposition("eigh", "eigenvalues, ascending, and eigenvectors of symmetric matrices", _eigh_infer, _eigh_impl,
+decomposition("eigh", "eigenvalues, ascending, and eigenvectors of Hermitian matrices", _eigh_infer, _eigh_impl,
               _eigh_vjp, ("outs",), attrs={"uplo": str},
               samples=matrices(*SQUARES, domain="definite", uplo="L"))  # fmt: skip
 
@@ -75,13 +82,18 @@ decomposition("eigh", "eigenvalues, ascending, and eigenvectors of symmetric mat
 def _svd_infer(x: TensorType, *, full: bool) -> tuple[TensorType, ...]:
     m, n = x.shape[-2:]
     k, lead = min(m, n), x.shape[:-2]
-    shapes = ((*lead, m, m if full else k), (*lead, k), (*lead, n if full else k, n))
-    return tuple(TensorType(x.dtype, s) for s in shapes)
+    u, v = ((*lead, m, m if full else k), (*lead, n if full else k, n))
+    return TensorType(x.dtype, u), TensorType(x.dtype.to_real(), (*lead, k)), TensorType(x.dtype, v)
 
 
 def _svd_impl(x: Array, *, full: bool) -> Any:
     u, s, v = np.linalg.svd(x, full_matrices=full)
     return u, s, v
+
+
+def _angles(x: Operand) -> Any:
+    """The imaginary part of the diagonal."""
+    return imaginary(prim.where(prim.eq(rows_minus_columns(x), 0), prim.imag(x), 0.0))
 
 
 def _svd_vjp(grads: Gradients, outs: Operands, ins: Operands, *, full: bool) -> Any:
@@ -90,24 +102,27 @@ def _svd_vjp(grads: Gradients, outs: Operands, ins: Operands, *, full: bool) -> 
     u, s, v = columns(outs[0], 0, k), outs[1], rows(outs[2], 0, k)
     gu = None if grads[0] is None else columns(grads[0], 0, k)
     gv = None if grads[2] is None else rows(grads[2], 0, k)
-    inner = _as_diagonal(given(grads[1], s), mm(turned(u), u))
+    inner = _as_diagonal(given(grads[1], s), mm(adjoint(u), u))
     gap = _differences(prim.mul(s, s))
-    if gu is not None:
-        inner = prim.add(inner, scale_columns(prim.div(_skew(mm(turned(u), gu)), gap), s))
-    if gv is not None:
-        inner = prim.add(inner, scale_rows(prim.div(_skew(mm(v, turned(gv))), gap), s))
-    total = mm(mm(u, inner), v)
     inverse = prim.div(1.0, prim.where(prim.eq(s, 0.0), float("inf"), s))
+    if gu is not None:
+        turning = mm(adjoint(u), gu)
+        inner = prim.add(inner, scale_columns(_over(_skew(turning), gap), s))
+        if turning.dtype.is_complex:  # a phase that a column of U and a row of V share
+            inner = prim.add(inner, scale_columns(_angles(turning), inverse))
+    if gv is not None:
+        inner = prim.add(inner, scale_rows(_over(_skew(mm(v, adjoint(gv))), gap), s))
+    total = mm(mm(u, inner), v)
     if gu is not None and m > k:
-        outside = prim.sub(gu, mm(u, mm(turned(u), gu)))
+        outside = prim.sub(gu, mm(u, mm(adjoint(u), gu)))
         total = prim.add(total, mm(scale_columns(outside, inverse), v))
     if gv is not None and n > k:
-        outside = prim.sub(gv, mm(mm(gv, turned(v)), v))
+        outside = prim.sub(gv, mm(mm(gv, adjoint(v)), v))
         total = prim.add(total, mm(u, scale_rows(outside, inverse)))
     return (total,)
 
 
-decomposition("svd", "U, singular values descending, V transposed", _svd_infer, _svd_impl, _svd_vjp,
+decomposition("svd", "U, singular values descending, V's adjoint", _svd_infer, _svd_impl, _svd_vjp,
               attrs={"full": bool}, samples=matrices(*OBLONG, full=False))  # fmt: skip
 
 
@@ -115,7 +130,7 @@ def _eigvalsh_vjp(grads: Operands, outs: Operands, ins: Operands, *, uplo: str) 
     return _eigh_vjp((grads[0], None), prim.eigh(ins[0], uplo=uplo), ins, uplo=uplo)
 
 
-decomposition("eigvalsh", "eigenvalues, ascending, of symmetric matrices, when nobody wants their vectors",
+decomposition("eigvalsh", "eigenvalues, ascending, of Hermitian matrices, when nobody wants their vectors",
               lambda x, *, uplo: _eigh_infer(x, uplo=uplo)[0], lambda x, *, uplo: np.linalg.eigvalsh(x, UPLO=uplo),
               _eigvalsh_vjp, ("ins",), attrs={"uplo": str},
               samples=matrices(*SQUARES, domain="definite", uplo="L"))  # fmt: skip
