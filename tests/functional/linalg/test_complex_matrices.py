@@ -111,6 +111,20 @@ def test_bad_inputs_are_refused(call: Callable[[], Any], error: type[Exception],
         call()
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("name, vectors", [("eigh", 1), ("svd", 0), ("svd", 2)])
+def test_losses_by_the_phase_of_vectors_have_no_gradient(name: str, vectors: int, compiled: bool) -> None:
+    def step(a: Any) -> Any:
+        a = a.detach().requires_grad_(True)
+        getattr(L, name)(hermitian(a))[vectors].real.sum().backward()
+        return a.grad
+
+    call = tracecomp.compile(step) if compiled else step
+    for _ in range(3):
+        with pytest.raises(RuntimeError, match="specified up to multiplication by"):
+            call(tracecomp.tensor(numbers(3, 3)))
+
+
 def test_singular_matrices_of_programs_are_errors_too() -> None:
     compiled = tracecomp.compile(L.inv)
     for _ in range(2):

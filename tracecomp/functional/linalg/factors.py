@@ -35,6 +35,9 @@ class Eigen(NamedTuple):
 EighResult = result_type("linalg_eigh", Eigen)
 
 
+EigResult = result_type("linalg_eig", Eigen)
+
+
 class SVD(NamedTuple):
     U: Tensor
     S: Tensor
@@ -184,6 +187,23 @@ def _symmetric(A: Tensor, uplo: str) -> Tensor:
 def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
     """Eigenvalues, ascending, of symmetric (Hermitian) matrices."""
     return eigh(A, UPLO)[0] if differentiated(A) else prim.eigvalsh(_symmetric(A, UPLO), uplo=UPLO.upper())
+
+
+@function(to="linalg", takes=FLOATS + COMPLEX, composite=True)
+def eig(A: Tensor) -> Eigen:
+    """Eigenvalues, in no order, and eigenvectors of length 1, both complex, of general matrices.
+
+    Eigenvectors are determined up to a factor of absolute value 1. Gradients of what depends on it, or by vectors of
+    equal eigenvalues, do not exist: RuntimeError for the former, infinite or NaN for the latter.
+    """
+    return EigResult(*prim.eig(matrices(A, "linalg.eig", square=True)))
+
+
+@function(to="linalg", takes=FLOATS + COMPLEX, composite=True)
+def eigvals(A: Tensor) -> Tensor:
+    """Eigenvalues, complex and in no order, of general matrices."""
+    checked = matrices(A, "linalg.eigvals", square=True)
+    return prim.eig(checked)[0] if differentiated(A) else prim.eigvals(checked)
 
 
 def singular_values(x: Tensor) -> Tensor:

@@ -278,8 +278,8 @@ def safe_sqrt(x: Tensor) -> Tensor:
 
 
 def _moments(input: Tensor, dim: Dim, correction: Number, keepdim: bool, name: str) -> tuple[Tensor, Tensor]:
-    """Variance and mean, of half types in float32."""
-    if not input.dtype.is_floating_point:
+    """Variance and mean, of half types in float32; complex numbers vary in both parts."""
+    if not (input.dtype.is_floating_point or input.dtype.is_complex):
         raise RuntimeError(f"{name} only support floating point and complex dtypes")
     axes = reduce_axes(dim, input.ndim)
     count = count_of(input, axes)
@@ -322,7 +322,7 @@ def _publish_moments(name: str, root: bool, with_mean: bool) -> None:
     run.__name__ = name
     run.__annotations__["return"] = "tuple[Tensor, Tensor]" if with_mean else "Tensor"
     run.__doc__ = f"{'Standard deviation' if root else 'Variance'}{' and mean' if with_mean else ''} over ``dim``."
-    function(composite=True)(run)
+    function(takes=ALL, composite=True)(run)
 
 
 for _name, _root, _with_mean in (

@@ -147,9 +147,9 @@ def _cleared(names: Names, x: Matrix, n: int, above: bool) -> list[Stmt]:
     return [Loop("serial", row, tuple(result))]
 
 
-decomposition("cholesky", "lower, or upper if ``above``, triangular factor of Hermitian positive-definite matrices, read "
-              "from that triangle, and the orders of the first leading minors that are not (0: none; an error if "
-              "``strict``)", _infer, _impl, _vjp, ("outs",),
+decomposition("cholesky", "lower (upper if ``above``) triangular factor of Hermitian positive-definite matrices, read "
+              "from it, and the orders of the first leading minors that are not (0: none; an error if ``strict``)",
+              _infer, _impl, _vjp, ("outs",),
               attrs={"strict": bool, "above": bool}, loop=Imperative(_loop),
               samples=(*matrices(*SQUARES, domain="definite", strict=True, above=False),
                        *matrices((3, 3), domain="definite", strict=True, above=True),

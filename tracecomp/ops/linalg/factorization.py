@@ -5,13 +5,16 @@ Derivatives are written with differentiable primitives, after Giles, "Collected 
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any, Literal
 
 import numpy as np
 
+from tracecomp.base.errors import at_user_line
 from tracecomp.ir.arrays import Array
-from tracecomp.ir.op import Gradients, Operand, Operands
+from tracecomp.ir.op import Gradients, Operand, Operands, Sample
 from tracecomp.ir.types import TensorType
+from tracecomp.ops.define import of
 from tracecomp.ops.linalg.matrix import (
     OBLONG,
     SQUARES,
@@ -45,12 +48,50 @@ def _as_diagonal(s: Operand, like: Operand) -> Any:
     return scale_rows(unit(like), s)
 
 
+# ---- vectors without a phase of their own
+
+_PHASE = 1e-2
+"""What counts as no dependence on the phase of vectors, as in PyTorch."""
+
+
+def _phase_free(re: Array, im: Array, *, message: str) -> Any:
+    if not (np.abs(im) <= _PHASE).all():
+        raise RuntimeError(at_user_line(message))
+    return re
+
+
+decomposition("phase_free", "``re``, if ``im``, on which a loss with a gradient by vectors does not depend, is zero; "
+              "else the error ``message``", lambda re, im, *, message: re, _phase_free,
+              lambda g, o, i, *, message: (g[0], None), (), attrs={"message": str},
+              samples=tuple(Sample((of(d, *s), of(d, *s, domain="zero")), {"message": "phase"})
+                            for d in ("f32", "f64") for s in ((1, 3), (2, 1, 3), (0, 1, 2))))  # fmt: skip
+
+
+def _diagonal_angles(x: Operand) -> Any:
+    """The imaginary part of the diagonal, as a row."""
+    im = prim.where(prim.eq(rows_minus_columns(x), 0), prim.imag(x), 0.0)
+    return prim.sum(im, axes=(len(x.shape) - 1,))
+
+
+def _checked(weights: Operand, angles: Operand, message: str) -> Any:
+    """``weights`` of values, if the vectors' phases, whose derivatives are ``angles``, change nothing."""
+    row = (*weights.shape[:-1], 1, weights.shape[-1])
+    parts = (prim.reshape(x, shape=row) for x in (weights, angles))
+    return prim.reshape(prim.phase_free(*parts, message=message), shape=tuple(weights.shape))
+
+
 def _skew(x: Operand) -> Any:
     return prim.sub(x, adjoint(x))
 
 
 def _over(x: Operand, gap: Operand) -> Any:
     return prim.div(x, as_type(gap, x))
+
+
+_EIGENVECTORS = (
+    "linalg_eigh_backward: The eigenvectors in the complex case are specified up to multiplication by e^{i phi}. The "
+    "specified loss function depends on this quantity, so it is ill-defined."
+)
 
 
 def _eigh_infer(x: TensorType, *, uplo: str) -> tuple[TensorType, TensorType]:
@@ -64,11 +105,14 @@ def _eigh_impl(x: Array, *, uplo: Literal["L", "U"]) -> Any:
 
 def _eigh_vjp(grads: Gradients, outs: Operands, ins: Operands, *, uplo: str) -> Any:
     values, vectors = outs
-    inner = None
+    inner, weights = None, grads[0]
     if grads[1] is not None:
-        inner = _over(prim.mul(_skew(mm(adjoint(vectors), grads[1])), 0.5), _differences(values))
-    if grads[0] is not None:
-        diagonal = _as_diagonal(grads[0], vectors)
+        turning = mm(adjoint(vectors), grads[1])
+        inner = _over(prim.mul(_skew(turning), 0.5), _differences(values))
+        if turning.dtype.is_complex:
+            weights = _checked(given(weights, values), _diagonal_angles(turning), _EIGENVECTORS)
+    if weights is not None:
+        diagonal = _as_diagonal(weights, vectors)
         inner = diagonal if inner is None else prim.add(inner, diagonal)
     assert inner is not None  # a rule runs where some result is used
     return (mm(mm(vectors, inner), adjoint(vectors)),)
@@ -91,9 +135,35 @@ def _svd_impl(x: Array, *, full: bool) -> Any:
     return u, s, v
 
 
-def _angles(x: Operand) -> Any:
-    """The imaginary part of the diagonal."""
-    return imaginary(prim.where(prim.eq(rows_minus_columns(x), 0), prim.imag(x), 0.0))
+_SINGULAR_VECTORS = (
+    "svd_backward: The singular vectors in the complex case are specified up to multiplication by e^{i phi}. The "
+    "specified loss function depends on this phase term, making it ill-defined."
+)
+
+
+def _svd_inner(u: Operand, s: Operand, v: Operand, gu: Operand | None, gs: Operand | None, gv: Operand | None) -> Any:
+    """What stands between U and V in the gradient."""
+    gap = _differences(prim.mul(s, s))
+    weights = given(gs, s)
+    found, angles = list[Any](), list[Any]()
+    if gu is not None:
+        turning = mm(adjoint(u), gu)
+        found.append(scale_columns(_over(_skew(turning), gap), s))
+        if turning.dtype.is_complex:  # a phase that a column of U and a row of V share
+            angles.append(_diagonal_angles(turning))
+            found.append(_as_diagonal(imaginary(prim.mul(angles[0], _inverse(s))), turning))
+    if gv is not None:
+        turning = mm(v, adjoint(gv))
+        found.append(scale_rows(_over(_skew(turning), gap), s))
+        if turning.dtype.is_complex:
+            angles.append(_diagonal_angles(turning))
+    if angles:
+        weights = _checked(weights, reduce(prim.add, angles), _SINGULAR_VECTORS)
+    return reduce(prim.add, found, _as_diagonal(weights, mm(adjoint(u), u)))
+
+
+def _inverse(s: Operand) -> Any:
+    return prim.div(1.0, prim.where(prim.eq(s, 0.0), float("inf"), s))
 
 
 def _svd_vjp(grads: Gradients, outs: Operands, ins: Operands, *, full: bool) -> Any:
@@ -102,23 +172,13 @@ def _svd_vjp(grads: Gradients, outs: Operands, ins: Operands, *, full: bool) -> 
     u, s, v = columns(outs[0], 0, k), outs[1], rows(outs[2], 0, k)
     gu = None if grads[0] is None else columns(grads[0], 0, k)
     gv = None if grads[2] is None else rows(grads[2], 0, k)
-    inner = _as_diagonal(given(grads[1], s), mm(adjoint(u), u))
-    gap = _differences(prim.mul(s, s))
-    inverse = prim.div(1.0, prim.where(prim.eq(s, 0.0), float("inf"), s))
-    if gu is not None:
-        turning = mm(adjoint(u), gu)
-        inner = prim.add(inner, scale_columns(_over(_skew(turning), gap), s))
-        if turning.dtype.is_complex:  # a phase that a column of U and a row of V share
-            inner = prim.add(inner, scale_columns(_angles(turning), inverse))
-    if gv is not None:
-        inner = prim.add(inner, scale_rows(_over(_skew(mm(v, adjoint(gv))), gap), s))
-    total = mm(mm(u, inner), v)
+    total = mm(mm(u, _svd_inner(u, s, v, gu, grads[1], gv)), v)
     if gu is not None and m > k:
         outside = prim.sub(gu, mm(u, mm(adjoint(u), gu)))
-        total = prim.add(total, mm(scale_columns(outside, inverse), v))
+        total = prim.add(total, mm(scale_columns(outside, _inverse(s)), v))
     if gv is not None and n > k:
         outside = prim.sub(gv, mm(mm(gv, adjoint(v)), v))
-        total = prim.add(total, mm(u, scale_rows(outside, inverse)))
+        total = prim.add(total, mm(u, scale_rows(outside, _inverse(s))))
     return (total,)
 
 
