@@ -105,7 +105,7 @@ def decomposition(
     Operands of int32 are pivots.
     """
 
-    def run(*arrays: Operand, **attrs: Any) -> Any:
+    def run(*arrays: Array, **attrs: Any) -> Any:
         # Products of numpy choose their order by strides, which are others in a program.
         result = impl(*map(_dense, arrays), **attrs)
         return tuple(map(_dense, result)) if isinstance(result, tuple) else _dense(result)
