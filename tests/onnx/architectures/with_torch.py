@@ -32,8 +32,9 @@ def trained(torch: Any, model: Any, arguments: Any) -> list[float]:
 def main() -> None:
     torch = import_module("torch")
     torch.set_num_threads(1)
-    # torchvision's own operators are built for one PyTorch; without them it only wants this one to be declared.
-    torch.library.define("torchvision::nms", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    # torchvision's own operators are built for one PyTorch; without them it only wants these to be declared.
+    for name in ("nms", "qnms"):
+        torch.library.define(f"torchvision::{name}", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
     warnings.simplefilter("ignore")
     from tests.onnx.architectures.models import build
 
