@@ -18,8 +18,8 @@ from tracecomp.onnx import load
 def imported(place: Path, kind: str) -> dict[str, Any]:
     """How far answers and losses are from PyTorch's, relative to the largest."""
     with np.load(f"{place}.npz") as held:
-        arguments = [tc.from_numpy(held[k]) for k in held.files if k != "answer"]
-        answer = held["answer"]
+        arguments = [tc.from_numpy(held[k]) for k in held.files if k != "wanted"]
+        answer = held["wanted"]
     model = load(f"{place} {kind}.onnx")
     with tc.no_grad():
         found = model(*arguments).numpy()
