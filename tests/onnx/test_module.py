@@ -198,7 +198,8 @@ def test_what_pytorchs_exporters_have_computed_of_constants_is_not_trained() -> 
     weights = {"fc.weight": (3, 2), "val_1": (2, 2), "val_2": (), "running": (2,), "onnx::MatMul_3": (2, 2)}
     told = {"fc.weight": "PARAMETER", "running": "BUFFER"}
     nodes = [
-        onnx.helper.make_node("MatMul", ["x", "fc.weight"], ["a"]), onnx.helper.make_node("MatMul", ["a", "val_1"], ["b"]),
+        onnx.helper.make_node("MatMul", ["x", "fc.weight"], ["a"]),
+        onnx.helper.make_node("MatMul", ["a", "val_1"], ["b"]),
         onnx.helper.make_node("Mul", ["b", "val_2"], ["c"]), onnx.helper.make_node("Add", ["c", "running"], ["d"]),
         onnx.helper.make_node("MatMul", ["d", "onnx::MatMul_3"], ["y"]),
     ]  # fmt: skip

@@ -127,7 +127,7 @@ def _not_trained(proto: Any, nodes: Sequence[Node]) -> frozenset[str]:
 
     Those have no names of their own, and may be transposed parameters, too: which they are when products read them.
     """
-    kinds = {v.name: p.value for v in proto.value_info for p in v.metadata_props if p.key == _KIND}
+    kinds: dict[str, str] = {v.name: p.value for v in proto.value_info for p in v.metadata_props if p.key == _KIND}
     multiplied = {name for node in nodes if node.op in _PRODUCTS for name in node.inputs}
 
     def fixed(weight: Any) -> bool:
