@@ -29,11 +29,9 @@ _LISTS = {
         "mse_loss cosine_embedding_loss nll_loss hinge_embedding_loss poisson_nll_loss smooth_l1_loss cross_entropy "
         "l1_loss huber_loss margin_ranking_loss soft_margin_loss triplet_margin_loss multi_margin_loss ctc_loss kl_div "
         "multilabel_margin_loss binary_cross_entropy_with_logits cond matrix_rank solve cholesky_ex svdvals eigh "
-        "eigvalsh inv inv_ex tensorinv tensorsolve max_pool3d max_unpool1d max_unpool2d "
-        "max_unpool3d adaptive_avg_pool3d adaptive_max_pool3d adaptive_fractional_max_pool2d "
-        "fractional_max_pool3d fractional_polar stft fft "
-        "ifft fft2 ifft2 fftn ifftn rfft irfft rfft2 irfft2 rfftn irfftn hfft ihfft view_as_complex eigvals "
-        "householder_product"
+        "eigvalsh inv inv_ex tensorinv tensorsolve eigvals householder_product max_pool3d max_unpool1d max_unpool2d "
+        "max_unpool3d adaptive_avg_pool3d adaptive_max_pool3d fractional_max_pool2d fractional_max_pool3d polar stft "
+        "view_as_complex fft ifft fft2 ifft2 fftn ifftn rfft irfft rfft2 irfft2 rfftn irfftn hfft ihfft"
     ),
     WIDEST: "stack cat concat concatenate index_copy",
 }

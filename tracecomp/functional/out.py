@@ -26,15 +26,15 @@ copysign cos cosh deg2rad digamma div dstack eq erf erfc erfinv exp exp2 expm1 f
 geqrf gt hstack hypot i0 igamma igammac kron lcm ldexp le lerp lgamma log log10 log1p log2 logaddexp logaddexp2
 logical_and logical_not logical_or logical_xor logit logsumexp lt matrix_power maximum mean minimum mul mvlgamma ne
 nextafter outer polygamma pow rad2deg reciprocal remainder rsqrt sigmoid sin sinc sinh sqrt square stack std sub tan
-tanh true_divide var vstack xlogy multigammaln fft.fft fft.fft2 fft.fftn fft.ifft fft.ifft2 fft.ifftn 
-fft.ihfft2 fft.ihfftn fft.rfft fft.rfft2 fft.rfftn fft.fftfreq fft.rfftfreq linalg.cond linalg.householder_product
-linalg.lstsq linalg.matrix_power linalg.matrix_rank linalg.pinv linalg.tensorinv linalg.tensorsolve special.airy_ai
-special.bessel_j0 special.bessel_j1 special.bessel_y0 special.bessel_y1 special.chebyshev_polynomial_t
-special.chebyshev_polynomial_u special.chebyshev_polynomial_v special.chebyshev_polynomial_w special.entr
-special.erfcx special.hermite_polynomial_h special.hermite_polynomial_he special.i0e special.i1 special.i1e
-special.laguerre_polynomial_l special.legendre_polynomial_p special.log_ndtr special.modified_bessel_i0
-special.modified_bessel_i1 special.modified_bessel_k0 special.modified_bessel_k1 special.ndtr special.ndtri
-special.polygamma special.scaled_modified_bessel_k0 special.scaled_modified_bessel_k1
+tanh true_divide var vstack xlogy multigammaln fft.fft fft.fft2 fft.fftn fft.ifft fft.ifft2 fft.ifftn fft.ihfft2
+fft.ihfftn fft.rfft fft.rfft2 fft.rfftn fft.fftfreq fft.rfftfreq linalg.cond linalg.eig linalg.eigvals
+linalg.householder_product linalg.lstsq linalg.matrix_power linalg.matrix_rank linalg.pinv linalg.tensorinv
+linalg.tensorsolve special.airy_ai special.bessel_j0 special.bessel_j1 special.bessel_y0 special.bessel_y1
+special.chebyshev_polynomial_t special.chebyshev_polynomial_u special.chebyshev_polynomial_v
+special.chebyshev_polynomial_w special.entr special.erfcx special.hermite_polynomial_h special.hermite_polynomial_he
+special.i0e special.i1 special.i1e special.laguerre_polynomial_l special.legendre_polynomial_p special.log_ndtr
+special.modified_bessel_i0 special.modified_bessel_i1 special.modified_bessel_k0 special.modified_bessel_k1
+special.ndtr special.ndtri special.polygamma special.scaled_modified_bessel_k0 special.scaled_modified_bessel_k1
 special.shifted_chebyshev_polynomial_t special.shifted_chebyshev_polynomial_u special.shifted_chebyshev_polynomial_v
 special.shifted_chebyshev_polynomial_w special.spherical_bessel_j0 special.xlog1py special.zeta
 """
