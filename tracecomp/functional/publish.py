@@ -78,6 +78,11 @@ def function(
     return decorate
 
 
+def often(fn: Function) -> Function:
+    """A function that is no user's and is called often: machine code serves it as it does public ones."""
+    return cast("Function", _callable(fn, fn.__name__, REAL, False, "", None))
+
+
 _OUT_AS_IT_IS = frozenset({"aminmax", "complex", "gather", "index_select", "multinomial", "take"})
 """Functions whose ``out`` has to have the dtype of the result."""
 
