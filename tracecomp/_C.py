@@ -15,8 +15,8 @@ from tracecomp.eager.rng import Generator, default_generator
 from tracecomp.eager.tensor import Tensor
 
 __all__ = [
-    "DisableTorchFunction", "DisableTorchFunctionSubclass", "Generator", "_DisableTorchDispatch", "_disabled_torch_dispatch_impl",
-    "_disabled_torch_function_impl", "_nn",
+    "DisableTorchFunction", "DisableTorchFunctionSubclass", "Generator", "_DisableTorchDispatch",
+    "_disabled_torch_dispatch_impl", "_disabled_torch_function_impl", "_nn",
     "default_generator",
 ]  # fmt: skip
 _GLIBCXX_USE_CXX11_ABI = True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -121,7 +121,7 @@ def wrapper(P: Any, pytree: Any) -> Any:
     class Wrapped(P.Tensor):  # type: ignore[misc, name-defined]
         elem: Any
         __torch_function__ = P._C._disabled_torch_function_impl
-        calls: list[str] = []
+        calls: ClassVar[list[str]] = []
 
         @staticmethod
         def __new__(cls, elem: Any) -> Any:

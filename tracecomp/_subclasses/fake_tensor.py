@@ -60,7 +60,9 @@ class FakeTensorMode:
     def __exit__(self, *error: object) -> None:
         modes.place, modes.without_memory = self._before.pop()
 
-    def from_tensor(self, tensor: Tensor, *, static_shapes: bool | None = None, source: Any = None, **options: Any) -> Any:
+    def from_tensor(
+        self, tensor: Tensor, *, static_shapes: bool | None = None, source: Any = None, **options: Any
+    ) -> Any:
         """A fake tensor of the shape, type and strides of ``tensor``, as a leaf."""
         if isinstance(tensor, FakeTensor):
             return tensor

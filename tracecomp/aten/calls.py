@@ -94,7 +94,7 @@ def _binary(name: str) -> Rule:
             return _number_first(name, a, b)
         if name in _SCALARS and not isinstance(b, Tensor):
             return call(f"{name}.{_SCALARS[name]}", a, b)
-        return call(f"{name}.{'Tensor' if name not in _TENSOR else _TENSOR[name]}", a, b)
+        return call(f"{name}.{_TENSOR.get(name, 'Tensor')}", a, b)
 
     return rule
 
@@ -238,18 +238,18 @@ def _take_along(operands: Operands, attrs: Attrs) -> Any:
     return call("gather", operands[0], attrs["axis"], operands[1])
 
 
-_UNARY = (
-    "neg abs sign relu exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh "
-    "erf erfc erfinv lgamma digamma sqrt rsqrt sigmoid floor ceil trunc round logical_not bitwise_not isnan real imag "
-    "view_as_real view_as_complex complex"
-).split()
-_BINARY = (
-    "add sub mul div floor_divide remainder fmod pow atan2 hypot maximum minimum eq ne lt le gt ge bitwise_and "
-    "bitwise_or bitwise_xor copysign nextafter"
-).split()
+_UNARY = """
+    neg abs sign relu exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh
+    erf erfc erfinv lgamma digamma sqrt rsqrt sigmoid floor ceil trunc round logical_not bitwise_not isnan real imag
+    view_as_real view_as_complex complex
+"""
+_BINARY = """
+    add sub mul div floor_divide remainder fmod pow atan2 hypot maximum minimum eq ne lt le gt ge bitwise_and bitwise_or
+    bitwise_xor copysign nextafter
+"""
 _RULES: dict[str, Rule] = {
-    **{name: _plain(name) for name in _UNARY},
-    **{name: _binary(name) for name in _BINARY},
+    **{name: _plain(name) for name in _UNARY.split()},
+    **{name: _binary(name) for name in _BINARY.split()},
     "where": _plain("where.self"), "conj": _plain("_conj"), "cast": _cast, "full": _full,
     "sum": _sum, "prod": _one_axis("prod.dim_int"), "any": _one_axis("any.dim"), "all": _one_axis("all.dim"),
     "argmax": _one_axis("argmax"), "argmin": _one_axis("argmin"),

@@ -1,6 +1,6 @@
 """``torch.utils._python_dispatch``: modes and classes of tensors that see every operator below autograd.
 
-Operators are named as in ``torch.ops.aten``; which arrive is said in ``docs/extending.md``.
+Operators are named as in ``torch.ops.aten``; which arrive is said in ``docs/dispatch.md``.
 """
 
 from __future__ import annotations
