@@ -56,7 +56,7 @@ class SavedOut:
         self.make = tensor._wrap
         if type(tensor) in dispatch.CLASSES:
             bare = dispatch.without_history(tensor)
-            self.make = lambda _: dispatch.without_history(bare)
+            self.make = lambda array: dispatch.without_history(bare)
 
     def rebind(self, tensor: TensorBase) -> None:
         self.array = tensor._data

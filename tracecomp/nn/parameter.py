@@ -36,7 +36,7 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
         if cls is Parameter and type(data) in dispatch.CLASSES:
             data = data.detach().requires_grad_(requires_grad)
             data._is_param = True
-            return data  # type: ignore[no-any-return]
+            return data
         return as_kind(cls, data, requires_grad)
 
     def __repr__(self) -> str:

@@ -62,9 +62,10 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         if func in self._decompositions:
             with self:
                 return self._decompositions[func](*args, **(kwargs or {}))
-        given = tree_map(self.node_of, (args, kwargs or {}))
+        given_args, given_kwargs = tree_map(self.node_of, (args, kwargs or {}))
         result = func(*args, **(kwargs or {}))
-        node = self.graph.create_node("call_function", func, *given, name=func.overloadpacket.__name__)
+        name = func.overloadpacket.__name__
+        node = self.graph.create_node("call_function", func, given_args, given_kwargs, name=name)
         self.bind(result, node)
         return result
 
