@@ -21,7 +21,7 @@ CALLBACKS: dict[str, Callable[[Any], int]] = {
 
 
 def network(P: Any) -> Any:
-    class Network(P.nn.Module):  # type: ignore[misc]
+    class Network(P.nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.first, self.second = P.nn.Linear(3, 4), P.nn.Linear(4, 3)
