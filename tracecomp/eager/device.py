@@ -106,7 +106,7 @@ class layout(_Name):
 
 
 class memory_format(_Name):
-    """Requested order of dimensions in memory; accepted and kept logical: it never changes values or shapes."""
+    """An order of dimensions in memory. It changes strides, never values or shapes."""
 
 
 strided = layout("strided")
