@@ -71,3 +71,31 @@ def test_every_number_gives_what_it_gives_eagerly(case: str) -> None:
         assert torch.equal(x, y)
         assert torch.equal(i, j)
     assert f"recordings {recordings}," in str(compiled.explain()).splitlines()[0]
+
+
+def put(x: Any, i: Any) -> Any:
+    x[i] = x.sum()
+    return x * 1
+
+
+NUMBERED: dict[str, tuple[Program, int]] = {
+    "put": (put, 2),
+    "reading": (PROGRAMS["reading"][0], 2),
+    "of a value": (PROGRAMS["of a value"][0], 2),
+    **{name: (PROGRAMS[name][0], 5) for name in ("writing", "adding", "chained", "memory written later", "returned")},
+}
+"""Programs, and how many recordings seven calls with five numbers make: views of memory hold for one place."""
+
+
+@pytest.mark.parametrize("case", NUMBERED)
+def test_numbers_among_the_arguments_index_as_tensors_do(case: str) -> None:
+    program, most = NUMBERED[case]
+    compiled = torch.compile(program, backend="interpret")
+    for i in (0, 2, 1, -1, 2, 0, -3):
+        x = torch.arange(9.0).reshape(3, 3)
+        y = x.clone()
+        assert compiled(x, i).tolist() == program(y, i).tolist()
+        assert x.tolist() == y.tolist()
+    assert int(str(compiled.explain()).split("recordings ")[1].split(",")[0]) <= most
+    with pytest.raises(IndexError):
+        compiled(torch.zeros(3, 3), 3)

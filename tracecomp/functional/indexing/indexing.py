@@ -105,6 +105,14 @@ def _is_basic(item: object) -> bool:
     return not isinstance(item, Tensor | np.ndarray | list | tuple | range) and is_index(item)
 
 
+def _followed(item: Any) -> Any:
+    """An index entry, as a tensor if it is a number that the present recording follows."""
+    follow = getattr(type(item), "__tracecomp_tensor__", None)
+    sized = hasattr(type(item), "number")  # a size keeps its formula
+    tensor = None if follow is None or sized or not isinstance(item, int) else follow(item)
+    return item if tensor is None else tensor
+
+
 def _consumed(item: object) -> int:
     """How many dimensions an index entry uses up."""
     if item is None or item is Ellipsis or isinstance(item, bool):
@@ -134,7 +142,7 @@ def _indexes_alone(part: object) -> bool:
 def _entries(key: object, ndim: int) -> list[Any]:
     """The index as one entry per dimension (None and masks aside): Ellipsis is spelled out."""
     items = list(key) if _is_tuple(key) else [key]
-    items = [x if _is_basic(x) else _index_tensor(x) for x in items]
+    items = [_followed(x) if _is_basic(x) else _index_tensor(x) for x in items]
     items = [bool(x) if isinstance(x, Tensor) and x.dtype is bool_ and not x.ndim else x for x in items]
     # A recording keeps the tensor: another call may have another number.
     if modes.recorder is None:
@@ -354,26 +362,51 @@ def _value_tensor(value: object, like: Tensor) -> Tensor:
     return wrap(array_of(value, None))
 
 
+def _write_masked(x: Tensor, key: object, values: Tensor) -> bool:
+    """Write where one mask among basic indices holds, if ``values`` are the same for all its places: so their number is
+    not asked for, and a recording serves every mask."""
+    items = _entries(key, x.ndim) if x.ndim else []
+    tensors = [n for n, item in enumerate(items) if isinstance(item, Tensor)]
+    if len(tensors) != 1 or items[tensors[0]].dtype is not bool_ or any(isinstance(item, bool) for item in items):
+        return False
+    (at,), mask = tensors, items[tensors[0]]
+    axis = sum(item is None or isinstance(item, slice) for item in items[:at])
+    view, _ = _resolve(x, (*items[:at], *[slice(None)] * mask.ndim, *items[at + 1 :]))
+    behind = view.ndim - axis - mask.ndim
+    same = values.ndim <= behind or values.shape[values.ndim - behind - 1] == 1
+    if tuple(mask.shape) != tuple(view.shape[axis : axis + mask.ndim]) or not same or values.ndim > axis + 1 + behind:
+        return False
+    if values.ndim > behind:  # one dimension stands for all of the mask's
+        cut = values.ndim - behind - 1
+        values = to_shape(values, (*values.shape[:cut], *[1] * mask.ndim, *values.shape[cut + 1 :]))
+    _check_put(x, values)
+    wide = prim.expand(to_shape(mask, (*mask.shape, *[1] * behind)), shape=tuple(view.shape))
+    assign_(view, prim.where(wide, fit(cast(values, x.dtype), tuple(view.shape)), view))
+    return True
+
+
+def _check_put(x: Tensor, values: Tensor) -> None:
+    """RuntimeError for values of another type, unless they are one number."""
+    if values.dtype is not x.dtype and values.ndim:
+        raise RuntimeError(
+            "Index put requires the source and destination dtypes match, got "
+            f"{type_word(x.dtype)} for the destination and {type_word(values.dtype)} for the source."
+        )
+
+
 def setitem(self: Tensor, key: Index, value: Operand | np.ndarray[Any, Any] | Sequence[Any]) -> None:
     """``self[key] = value``, broadcast."""
     values = _value_tensor(value, self)
     if isinstance(key, Tensor) and key.dtype is uint8:
         key = _byte_mask(key)
-    mask = key if isinstance(key, Tensor) and key.dtype is bool_ else None
-    if mask is not None and values.numel() == 1 and tuple(mask.shape) == tuple(self.shape[: mask.ndim]):
-        wide = to_shape(mask, (*mask.shape, *(1 for _ in self.shape[mask.ndim :])))
-        assign_(self, prim.where(wide, to_shape(cast(values, self.dtype), ()), self))
+    if _write_masked(self, key, values):
         return
     view, advanced = _resolve(self, key)
     if not advanced:
         target = view if view is not self else self
         assign_(target, fit(cast(values, self.dtype), tuple(target.shape)))
         return
-    if values.dtype is not self.dtype and values.ndim:
-        raise RuntimeError(
-            "Index put requires the source and destination dtypes match, got "
-            f"{type_word(self.dtype)} for the destination and {type_word(values.dtype)} for the source."
-        )
+    _check_put(self, values)
     assign_(view, _Plan(view, advanced).written(cast(values, self.dtype), "set"))
 
 
