@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tracecomp.eager.modes import no_grad, scope
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
-from tracecomp.functional.dtype_support import FLOATS, NUMBERS
+from tracecomp.functional.dtype_support import COMPLEX, FLOATS, NUMBERS
 from tracecomp.functional.promotion import rounded, wide
 from tracecomp.functional.publish import function
 from tracecomp.nn.functional.padding import constant_pad
@@ -127,7 +127,7 @@ def layer_norm(
         return rounded(_affine(x, weight, bias, shape), input)
 
 
-@function(to="nn.functional torch", takes=FLOATS)
+@function(to="nn.functional torch", takes=FLOATS + COMPLEX)
 def rms_norm(
     input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
