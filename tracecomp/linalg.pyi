@@ -33,8 +33,16 @@ def det(A: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Determinants of square matrices."""
 def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1, out: Tensor | None = None) -> Tensor:
     """The diagonal of the last two dimensions, as a view."""
+def eig(A: Tensor) -> Eigen:
+    """Eigenvalues, in no order, and eigenvectors of length 1, both complex, of general matrices.
+
+    Eigenvectors are determined up to a factor of absolute value 1. Gradients of what depends on it, or by vectors of
+    equal eigenvalues, do not exist: RuntimeError for the former, infinite or NaN for the latter.
+    """
 def eigh(A: Tensor, UPLO: str = 'L') -> Eigen:
     """Eigenvalues, ascending, and eigenvectors of symmetric matrices, read from one triangle."""
+def eigvals(A: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Eigenvalues, complex and in no order, of general matrices."""
 def eigvalsh(A: Tensor, UPLO: str = 'L', *, out: Tensor | None = None) -> Tensor:
     """Eigenvalues, ascending, of symmetric matrices."""
 def householder_product(A: Tensor, tau: Tensor, *, out: Tensor | None = None) -> Tensor:

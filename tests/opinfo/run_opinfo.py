@@ -64,6 +64,7 @@ ORDER: dict[str, Callable[..., Any]] = {
     "svd": lambda fn: lambda *args, **kw: svd_signs(fn(*args, **kw)),
     "linalg.svd": lambda fn: lambda *args, **kw: svd_signs(fn(*args, **kw)),
     "linalg.eigh": lambda fn: lambda *args, **kw: eigh_signs(fn(*args, **kw)),
+    "linalg.eig": lambda fn: lambda *args, **kw: eig_phases(fn(*args, **kw)),
     "index_put": lambda fn: lambda x, indices, values, **kw: fn(x, indices, values, **kw),
 }
 
@@ -87,7 +88,13 @@ def eigh_signs(result: Any) -> Any:
     return values, fixed(vectors, -2)
 
 
-SIGNS = {"svd": svd_signs, "linalg.svd": svd_signs, "linalg.eigh": eigh_signs}
+def eig_phases(result: Any) -> Any:
+    """Eigenvectors are free up to a factor of absolute value 1."""
+    values, vectors = result
+    return values, vectors.abs()
+
+
+SIGNS = {"svd": svd_signs, "linalg.svd": svd_signs, "linalg.eigh": eigh_signs, "linalg.eig": eig_phases}
 
 
 class Unsupported(Exception):

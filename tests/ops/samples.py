@@ -49,7 +49,7 @@ def concrete(op: Op, sample: Sample, number: int = 0) -> Case:
 
 
 def draw(rng: np.random.Generator, shape: tuple[int, ...], short: str, domain: str) -> Any:
-    """An array of ``shape`` from ``domain``: any, positive, nonzero, unit, above_one, small, special, index:n, ..."""
+    """An array of ``shape`` from ``domain``: any, zero, positive, nonzero, unit, small, special, index:n, ..."""
     dtype = dtype_named(short)
     if ":" in domain:
         return _integers(rng, shape, dtype, domain)
@@ -85,6 +85,8 @@ def _whole(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType, domai
 def _real(rng: np.random.Generator, shape: tuple[int, ...], domain: str) -> Any:
     if domain == "special":
         return rng.choice(np.array(SPECIAL), shape)
+    if domain == "zero":
+        return np.zeros(shape)
     x = rng.standard_normal(shape) * 2
     if domain in ("regular", "definite") and len(shape) >= 2:
         square = x @ np.swapaxes(x, -1, -2) if domain == "definite" else x

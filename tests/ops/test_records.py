@@ -66,6 +66,8 @@ def test_bad_inputs_are_refused(op: Op) -> None:
 def test_composed_loop_meaning_is_impl(op: Op) -> None:
     assert isinstance(op.loop, Composed)
     for case in samples_of(op):
+        if op.parts is not None and any(t.dtype.is_complex for t in case.types):
+            continue
         graph = Graph("composed")
         operands = [Sym(graph, graph.add_input(t, f"x{i}")) for i, t in enumerate(case.types)]
         found = op.loop.fn(*operands, **case.attrs)

@@ -99,6 +99,11 @@ def _recurrence(a: Any, b: Any, *, axis: int) -> Any:
     return torch.stack(found[1:], axis) if found else a + b
 
 
+def _eigvals_parts(*parts: Any) -> Any:
+    values = torch.linalg.eigvals(parts[0] if len(parts) == 1 else torch.complex(*parts))
+    return values.real, values.imag
+
+
 COUNTERPARTS: dict[str, Callable[..., Any]] = {
     **{op.name: getattr(torch, op.name) for op in OPS.values() if op.kind == "elementwise" and hasattr(torch, op.name)},
     "shift_left": torch.bitwise_left_shift,
@@ -156,6 +161,8 @@ COUNTERPARTS: dict[str, Callable[..., Any]] = {
     ),
     "svdvals": torch.linalg.svdvals,
     "eigvalsh": lambda x, uplo: torch.linalg.eigvalsh(x, UPLO=uplo),
+    "eigvals": torch.linalg.eigvals,
+    "eigvals_parts": _eigvals_parts,
     "complex": torch.complex,
     "conj": torch.conj,
     "real": torch.real,
@@ -175,7 +182,7 @@ COUNTERPARTS: dict[str, Callable[..., Any]] = {
 # No counterpart of the same meaning: checked by numpy (tests below), by their adjoint, or by their own tests.
 # Eigenvectors, singular vectors and Q are unique up to signs, which LAPACK implementations choose differently.
 WITHOUT = {"pad", "slice_update", "fold", "iota", "random_bits", "scan", "cond", "while_loop", "pivot_order"}
-WITHOUT |= {"qr", "eigh", "svd", "dft"}
+WITHOUT |= {"qr", "eigh", "svd", "dft", "eig", "eig_parts", "phase_free"}
 # Of several processes: tests/distributed compares them with gloo.
 WITHOUT |= {"all_gather", "all_reduce", "all_to_all", "broadcast_from", "reduce_scatter"}
 

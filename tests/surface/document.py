@@ -38,9 +38,9 @@ are not torch's; names of `grad_fn` are those of primitives; memory formats are 
 order in memory. Writing in place to part of an expanded tensor (`masked_fill_`, `index_put_`, `index_fill_`), which
 torch deprecates, is refused.
 
-Of the 668 entries of torch 2.13's operator database (OpInfo) that concern dense tensors on the CPU, 666 have their
-function here; `eig` and `eigvals` of `linalg` have not. Six differ in value by intent:
-`tests/opinfo/test_opinfo.py` lists both and runs the others on torch's own samples.
+Each of the 668 entries of torch 2.13's operator database (OpInfo) that concern dense tensors on the CPU has its
+function here. Six differ in value by intent: `tests/opinfo/test_opinfo.py` lists them and runs the others on torch's
+own samples.
 """
 
 assert aten  # publishes into torch what is listed

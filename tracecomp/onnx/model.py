@@ -45,6 +45,8 @@ class GraphRecord:
     nodes: list[Node]
     weights: dict[str, Array]
     types: dict[str, Any] = field(default_factory=dict)
+    buffers: frozenset[str] = frozenset()
+    """Weights that say that they are not trained."""
 
     def captured(self) -> list[str]:
         """The values of graphs around this one that it reads."""
@@ -64,6 +66,10 @@ class GraphRecord:
             for value in node.attrs.values():
                 if isinstance(value, GraphRecord):
                     yield from value.walk()
+
+
+BUFFER = "buffer"
+"""What an exported initializer's ``doc_string`` says when it is not trained."""
 
 
 @dataclass
@@ -107,7 +113,8 @@ def graph_of(proto: Any, folder: Path | None = None) -> GraphRecord:
     inputs = [i.name for i in proto.input if i.name not in weights]
     types = {i.name: i.type for i in (*proto.input, *proto.output, *proto.value_info)}
     nodes = [node_of(n, folder) for n in proto.node]
-    return GraphRecord(proto.name, inputs, [o.name for o in proto.output], nodes, weights, types)
+    buffers = frozenset(t.name for t in proto.initializer if t.doc_string == BUFFER)
+    return GraphRecord(proto.name, inputs, [o.name for o in proto.output], nodes, weights, types, buffers)
 
 
 def node_of(proto: Any, folder: Path | None = None) -> Node:

@@ -86,7 +86,7 @@ class OnnxModule(Module):
     # ---- building
 
     def _take_weights(self, graph: GraphRecord) -> None:
-        moving = {n for node in graph.nodes if node.op in _BUFFERS for n in node.inputs[3:5]}
+        moving = {n for node in graph.nodes if node.op in _BUFFERS for n in node.inputs[3:5]} | graph.buffers
         for name, array in graph.weights.items():
             if array.dtype.kind not in "fV" or array.dtype.name not in ("float16", "float32", "float64", "bfloat16"):
                 self._static[name] = array

@@ -21,7 +21,7 @@ from tracecomp.ops import (
     window,
 )
 from tracecomp.ops.fourier import dft, fourier
-from tracecomp.ops.linalg import cholesky, factorization, indefinite, linalg, orthogonal, triangular
+from tracecomp.ops.linalg import cholesky, eigenvalues, factorization, indefinite, linalg, orthogonal, triangular
 
 __all__ = [
     "bits",
@@ -34,6 +34,7 @@ __all__ = [
     "creation",
     "cumulative",
     "dft",
+    "eigenvalues",
     "elementwise_binary",
     "elementwise_unary",
     "factorization",

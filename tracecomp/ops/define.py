@@ -28,7 +28,9 @@ _KINDS: dict[str, tuple[str, ...]] = {
 # "field", "ring" and "every" are "float", "number" and "any" with complex numbers.
 CLASSES: dict[str, frozenset[DType]] = {
     name: frozenset(t for t in DTYPES if t.kind in kinds) for name, kinds in _KINDS.items()
-} | {"wide": frozenset((float32, float64))}
+}
+CLASSES["wide"] = frozenset((float32, float64))
+CLASSES["wide field"] = CLASSES["wide"] | CLASSES["complex"]
 
 # One element type per kind, plus the ones whose handling differs, stands for a class in samples.
 _SAMPLE_DTYPES: dict[str, tuple[str, ...]] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tracecomp.eager.modes import grad_enabled
 from tracecomp.eager.tensor import Tensor, create
 from tracecomp.functional.creation.creation import constant
-from tracecomp.functional.dtype_support import FLOATS
+from tracecomp.functional.dtype_support import COMPLEX, FLOATS
 from tracecomp.functional.linalg.matmul import identity
 from tracecomp.functional.named_results import NamedTuple, result_type
 from tracecomp.functional.primitives import prim
@@ -33,6 +33,9 @@ class Eigen(NamedTuple):
 
 
 EighResult = result_type("linalg_eigh", Eigen)
+
+
+EigResult = result_type("linalg_eig", Eigen)
 
 
 class SVD(NamedTuple):
@@ -112,8 +115,8 @@ class Reflections(NamedTuple):
 GeqrfResult = result_type("geqrf", Reflections)
 
 
-def matrices(x: Tensor, name: str, square: bool = False) -> Tensor:
-    """A floating tensor of at least two dimensions, square if asked; PyTorch's errors otherwise."""
+def matrices(x: Tensor, name: str, square: bool = False, complex: bool = False) -> Tensor:
+    """A floating tensor of at least two dimensions, square or ``complex`` if asked; PyTorch's errors otherwise."""
     if not isinstance(x, Tensor):
         raise TypeError(f"{name}(): argument 'A' (position 1) must be Tensor, not {type(x).__name__}")
     if x.ndim < 2:
@@ -122,7 +125,7 @@ def matrices(x: Tensor, name: str, square: bool = False) -> Tensor:
         raise RuntimeError(
             f"{name}: A must be batches of square matrices, but they are {x.shape[-2]} by {x.shape[-1]} matrices"
         )
-    if not x.dtype.is_floating_point:
+    if not (x.dtype.is_floating_point or (complex and x.dtype.is_complex)):
         raise RuntimeError(f"{name}: Expected a floating point or complex tensor as input. Got {x.dtype.name}")
     return x
 
@@ -184,6 +187,23 @@ def _symmetric(A: Tensor, uplo: str) -> Tensor:
 def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
     """Eigenvalues, ascending, of symmetric matrices."""
     return eigh(A, UPLO)[0] if differentiated(A) else prim.eigvalsh(_symmetric(A, UPLO), uplo=UPLO.upper())
+
+
+@function(to="linalg", takes=FLOATS + COMPLEX, composite=True)
+def eig(A: Tensor) -> Eigen:
+    """Eigenvalues, in no order, and eigenvectors of length 1, both complex, of general matrices.
+
+    Eigenvectors are determined up to a factor of absolute value 1. Gradients of what depends on it, or by vectors of
+    equal eigenvalues, do not exist: RuntimeError for the former, infinite or NaN for the latter.
+    """
+    return EigResult(*prim.eig(matrices(A, "linalg.eig", square=True, complex=True)))
+
+
+@function(to="linalg", takes=FLOATS + COMPLEX, composite=True)
+def eigvals(A: Tensor) -> Tensor:
+    """Eigenvalues, complex and in no order, of general matrices."""
+    checked = matrices(A, "linalg.eigvals", square=True, complex=True)
+    return prim.eig(checked)[0] if differentiated(A) else prim.eigvals(checked)
 
 
 def singular_values(x: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from typing import Any
 from tracecomp.base.errors import LinAlgError
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional.creation.creation import constant
-from tracecomp.functional.dtype_support import ALL, COMPLEX, NUMBERS
+from tracecomp.functional.dtype_support import ALL, COMPLEX, FLOATS, NUMBERS
 from tracecomp.functional.linalg.factors import matrices, svdvals
 from tracecomp.functional.linalg.matmul import identity, matmul, multi_dot
 from tracecomp.functional.linalg.norms import matrix_norm
@@ -19,7 +19,7 @@ from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import cast
 from tracecomp.functional.publish import function, publish
 from tracecomp.functional.shape.shaping import diagonal, matrix_transpose, to_shape
-from tracecomp.ir.types import float64, int64
+from tracecomp.ir.types import complex128, float64, int64
 
 publish(LinAlgError, "linalg.LinAlgError")
 
@@ -168,14 +168,14 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
     return LstsqResult(solution, residuals, rank, values)
 
 
-@function("linalg.matrix_exp", composite=True)
+@function("linalg.matrix_exp", takes=FLOATS + COMPLEX, composite=True)
 def matrix_exp(input: Tensor) -> Tensor:
     """Exponential of square matrices: a Taylor polynomial of a halved matrix, squared back."""
-    matrices(input, "linalg.matrix_exp", square=True)
+    matrices(input, "linalg.matrix_exp", square=True, complex=True)
     if input.numel() == 0:
         return input.clone()
-    x = cast(input, float64)
-    size = prim.max(prim.sum(prim.abs(x.detach()), axes=(x.ndim - 2,)).reshape(-1), axes=(0,))
+    x = cast(input, complex128 if input.dtype.is_complex else float64)
+    size = prim.max(prim.sum(x.detach().abs(), axes=(x.ndim - 2,)).reshape(-1), axes=(0,))
     finite = prim.bitwise_and(prim.gt(size, 2.0), prim.lt(size, math.inf))
     halvings = int(prim.sub(prim.ceil(prim.log2(prim.where(finite, size, 2.0))), 1.0))
     scaled = prim.mul(x, 0.5**halvings)

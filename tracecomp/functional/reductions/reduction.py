@@ -310,8 +310,8 @@ def safe_sqrt(x: Tensor) -> Tensor:
 
 
 def _moments(input: Tensor, dim: Dim, correction: Number, keepdim: bool, name: str) -> tuple[Tensor, Tensor]:
-    """Variance and mean, of half types in float32."""
-    if not input.dtype.is_floating_point:
+    """Variance and mean, of half types in float32; complex numbers vary in both parts."""
+    if not (input.dtype.is_floating_point or input.dtype.is_complex):
         raise RuntimeError(f"{name} only support floating point and complex dtypes")
     axes = reduce_axes(dim, input.ndim)
     count = count_of(input, axes)
@@ -319,9 +319,17 @@ def _moments(input: Tensor, dim: Dim, correction: Number, keepdim: bool, name: s
     x = wide(input)
     center = to_shape(prim.div(prim.sum(x, axes=axes), count), kept)
     deviation = prim.sub(x, center)
-    total = reduced(prim.sum, prim.mul(deviation, deviation), axes, keepdim)
+    total = reduced(prim.sum, _squared(deviation), axes, keepdim)
     average = center if keepdim else to_shape(center, tuple(total.shape))
     return prim.div(total, builtins.max(count - correction, 0)), average
+
+
+def _squared(x: Tensor) -> Tensor:
+    """Squares of absolute values."""
+    if not x.dtype.is_complex:
+        return prim.mul(x, x)
+    re, im = prim.real(x), prim.imag(x)
+    return prim.add(prim.mul(re, re), prim.mul(im, im))
 
 
 def _correction(dim: Any, unbiased: Any, correction: Any, name: str) -> tuple[Dim, Any]:
@@ -346,7 +354,7 @@ def _publish_moments(name: str, root: bool, with_mean: bool) -> None:
     run.__name__ = name
     run.__annotations__["return"] = "tuple[Tensor, Tensor]" if with_mean else "Tensor"
     run.__doc__ = f"{'Standard deviation' if root else 'Variance'}{' and mean' if with_mean else ''} over ``dim``."
-    function(composite=True)(run)
+    function(takes=ALL, composite=True)(run)
 
 
 for _name, _root, _with_mean in (

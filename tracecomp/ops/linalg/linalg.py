@@ -12,10 +12,21 @@ import numpy as np
 
 from tracecomp.base.errors import failure
 from tracecomp.ir.arrays import Array
-from tracecomp.ir.op import Composed, Gradients, Operand, Operands, Sample
+from tracecomp.ir.op import Composed, Gradients, Operand, Operands, Pair, Sample
 from tracecomp.ir.types import TensorType, int32, int64
 from tracecomp.ops.define import of, require
-from tracecomp.ops.linalg.matrix import OBLONG, SQUARES, decomposition, matrices, mm, scale_columns, square, turned
+from tracecomp.ops.linalg.matrix import (
+    OBLONG,
+    SQUARES,
+    adjoint,
+    decomposition,
+    matrices,
+    mm,
+    rows,
+    scale_columns,
+    square,
+    turned,
+)
 from tracecomp.ops.prim import prim
 
 # ---- solving
@@ -51,15 +62,25 @@ def _solve_composed(a: Operand, b: Operand) -> Any:
 
 
 def _solve_vjp(grads: Operands, outs: Operands, ins: Operands) -> Any:
-    gb = prim.matrix_solve(turned(ins[0]), grads[0])
-    return (prim.neg(mm(gb, turned(outs[0]))), gb)
+    gb = prim.matrix_solve(adjoint(ins[0]), grads[0])
+    return (prim.neg(mm(gb, adjoint(outs[0]))), gb)
+
+
+def _solve_parts(a: Pair, b: Pair) -> Pair:
+    """By real matrices of twice as many rows: [[re, -im], [im, re]] [x.re, x.im] = [b.re, b.im]."""
+    n, down, across = a.re.shape[-1], len(a.re.shape) - 2, len(a.re.shape) - 1
+    above = prim.concat(a.re, prim.neg(a.im), axis=across)
+    whole = prim.concat(above, prim.concat(a.im, a.re, axis=across), axis=down)
+    found = prim.matrix_solve(whole, prim.concat(b.re, b.im, axis=down))
+    return Pair(rows(found, 0, n), rows(found, n, 2 * n))
 
 
 decomposition("matrix_solve", "X with A X = B, batches of equal leading axes", _solve_infer, _solve_impl, _solve_vjp,
-              loop=Composed(_solve_composed),
+              loop=Composed(_solve_composed), parts=_solve_parts, dtypes="wide field",
               samples=tuple(Sample((of(d, *a, domain="regular"), of(d, *b)))
-                            for d in ("f32", "f64") for a, b in (((3, 3), (3, 2)), ((2, 4, 4), (2, 4, 1)),
-                                                                 ((0, 2, 2), (0, 2, 3)))))  # fmt: skip
+                            for d in ("f32", "f64", "c64", "c128")
+                            for a, b in (((3, 3), (3, 2)), ((2, 4, 4), (2, 4, 1)), ((0, 2, 2), (0, 2, 3)))
+              ))  # fmt: skip
 
 
 def _inverse_impl(x: Array) -> Any:

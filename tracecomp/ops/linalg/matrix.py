@@ -9,9 +9,23 @@ from typing import Any
 import numpy as np
 
 from tracecomp.ir.arrays import Array
-from tracecomp.ir.op import BadInput, External, Impl, Infer, LoopMeaning, Op, Operand, Sample, Vjp, register
+from tracecomp.ir.op import (
+    BadInput,
+    External,
+    Impl,
+    Infer,
+    LoopMeaning,
+    Op,
+    Operand,
+    Paired,
+    Parts,
+    Sample,
+    Vjp,
+    register,
+)
 from tracecomp.ir.types import TensorType, int32, int64
 from tracecomp.ops.define import check_dtype, of, require
+from tracecomp.ops.parts import conj
 from tracecomp.ops.prim import prim
 
 _LETTERS = "abcdefgh"
@@ -27,6 +41,11 @@ def turned(x: Operand) -> Any:
     """The last two axes swapped."""
     n = len(x.shape)
     return prim.permute(x, dims=(*range(n - 2), n - 1, n - 2))
+
+
+def adjoint(x: Operand) -> Any:
+    """The last two axes swapped, of complex matrices conjugated."""
+    return turned(conj(x))
 
 
 def rows_minus_columns(x: Operand) -> Any:
@@ -87,10 +106,12 @@ def decomposition(
     samples: Sequence[Sample],
     attrs: Mapping[str, type] = MappingProxyType({}),
     loop: LoopMeaning | None = None,
+    parts: Parts | None = None,
+    dtypes: str = "wide",
 ) -> Op:
-    """Register an operator on batches of matrices; the host runs it unless it has a ``loop`` meaning.
+    """Register an operator on batches of matrices; the host runs it, or what its ``parts`` are, unless it has a loop.
 
-    Operands of int32 are pivots.
+    Operands of int32 are pivots. ``dtypes``: "wide field" where matrices may be complex.
     """
 
     def run(*arrays: Operand, **attrs: Any) -> Any:
@@ -98,7 +119,7 @@ def decomposition(
         return tuple(map(_dense, result)) if isinstance(result, tuple) else _dense(result)
 
     def checked(*types: TensorType, **attrs: Any) -> Any:
-        check_dtype(name, [t for t in types if t.dtype is not int32] or types, "wide")
+        check_dtype(name, [t for t in types if t.dtype is not int32] or types, dtypes)
         at_least_two = types[0].ndim >= 2
         require(
             at_least_two,
@@ -107,11 +128,12 @@ def decomposition(
         )
         return infer(*types, **attrs)
 
+    kind = "external" if loop is None or isinstance(loop, Paired) else "elimination"
     vector = Sample((of("f32", 3), *samples[0].args[1:]), samples[0].attrs)
     return register(
         Op(
-            name=name, kind="elimination" if loop else "external", doc=doc, infer=checked, impl=run, vjp=vjp,
-            saves=saves, loop=loop or External(), attrs=dict(attrs), samples=tuple(samples),
+            name=name, kind=kind, doc=doc, infer=checked, impl=run, vjp=vjp,
+            saves=saves, loop=loop or External(), parts=parts, attrs=dict(attrs), samples=tuple(samples),
             errors=(BadInput(vector, RuntimeError, "must have at least 2 dimensions"),),
         )
     )  # fmt: skip

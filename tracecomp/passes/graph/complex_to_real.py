@@ -152,7 +152,7 @@ def _apply(new: Graph, node: Node, operands: list[Known], in_memory: set[Value],
         return [_Complex(memory=_MOVES[node.op.name](*map(_memory, operands), **node.attrs))]
     # The operator's own rule on real and imaginary parts.
     found = node.op.parts(*(x.as_pair() if isinstance(x, _Complex) else x for x in operands), **node.attrs)
-    return [_Complex(found) if isinstance(found, Pair) else found]
+    return [_Complex(x) if isinstance(x, Pair) else x for x in (found if isinstance(found, tuple) else (found,))]
 
 
 def _complex(x: object) -> _Complex:
