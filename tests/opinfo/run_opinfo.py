@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import dataclasses
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -41,7 +42,6 @@ OUT_OF_SCOPE = (
     "hash_tensor", "_batch_norm_with_update", "_native_batch_norm_legit", "_softmax_backward_data",
     "_unsafe_masked_index",
     "_upsample_bilinear2d_aa", "max_pool2d_with_indices_backward", "native_",
-    "nn.functional.linear_cross_entropy/chunked",
 )  # fmt: skip
 RANDOM = (
     "rand", "normal", "bernoulli", "multinomial", "uniform", "exponential", "geometric", "cauchy", "log_normal",
@@ -121,6 +121,8 @@ def convert(x: Any, memo: dict[int, Any]) -> Any:
         return type(x)(convert(v, memo) for v in x)
     if isinstance(x, dict):
         return {k: convert(v, memo) for k, v in x.items()}
+    if isinstance(x, torch.nn.LinearCrossEntropyOptions):
+        return tracecomp.nn.LinearCrossEntropyOptions(**convert(dataclasses.asdict(x), memo))
     if isinstance(x, torch.nn.Module):
         return getattr(tracecomp.nn, type(x).__name__)()
     if callable(x) and getattr(x, "__module__", "").startswith("torch"):

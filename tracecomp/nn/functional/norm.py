@@ -76,8 +76,9 @@ def batch_norm(
         if count == 1:
             raise ValueError(f"Expected more than 1 value per channel when training, got input size {_size(input)}")
         x, mean, var = _standardize(wide(input), [0, *range(2, input.ndim)], eps)
-        _update(running_mean, mean.reshape(-1), momentum)
-        _update(running_var, var.reshape(-1) * (count / max(count - 1, 1)), momentum)
+        if count:  # an empty batch has no statistics
+            _update(running_mean, mean.reshape(-1), momentum)
+            _update(running_var, var.reshape(-1) * (count / max(count - 1, 1)), momentum)
         return rounded(_affine(x, weight, bias, shape), input)
 
 
