@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tracecomp.eager.tensor import Tensor
-from tracecomp.eager.tensor_base import above
+from tracecomp.eager.tensor_base import above, node_count
 from tracecomp.ir.graph import Graph, Value
 from tracecomp.ir.interpret import interpret
 from tracecomp.ir.op import OPS
@@ -24,6 +24,7 @@ class Capturing:
     def __init__(self) -> None:
         self.graph = Graph("g")
         self.predicates: list[Predicate] = []
+        self.started = node_count()
         self.values = ValueTable(self, self.graph)
         self.captured: list[Tensor] = []
 

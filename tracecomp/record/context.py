@@ -48,6 +48,7 @@ class Capturing(Protocol):
     """What the table of traced values asks of the recorder that it belongs to."""
 
     predicates: list[Predicate]
+    started: int
 
     def above(self, t: Tensor) -> Tensor | None:
         """The tensor that ``t``, which comes from outside, is a view or an alias of."""
@@ -70,7 +71,6 @@ class MetInputs(Protocol):
     """Tensors from outside, by identity, with what is known of them."""
 
     names: dict[int, str]
-    requires_grad: dict[int, bool]
     arguments: dict[int, Tensor]
     state: dict[int, Tensor]
 
@@ -79,6 +79,7 @@ class MetTensors(Protocol):
     """The tensors from outside that a program has used."""
 
     outside: dict[int, Tensor]
+    requires_grad: dict[int, bool]
 
 
 class Met(Protocol):

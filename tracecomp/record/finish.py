@@ -373,7 +373,7 @@ class Finish:
             if isinstance(recorder.graph, SizedGraph):
                 recorder.graph.set_shape(cotangents[-1], recorder.sizes.shape_of(root))
             seeds.append(seed)
-        inputs = [(key, edge) for key, edge in met.edges.items() if met.initial[key] in self.sources]
+        inputs = [(end, edge) for key, edge in recorder.values.edges.items() if (end := self._end(key)) is not None]
         ends = [edge for _, edge in inputs]
         found = run_backward(
             edges(roots), seeds, keep_graph=True, create_graph=False, targets=ends, accumulate=False, inside=True
@@ -381,10 +381,15 @@ class Finish:
         for key, t in met.state.items():  # hooks may have met more
             self.sources.setdefault(met.initial[key], Binding("state", t))
         wanted: list[tuple[Binding, Value | None]] = []
-        for key, edge in inputs:
+        for end, edge in inputs:
             grad = found.get(edge)
-            wanted.append((self.sources[met.initial[key]], None if grad is None else recorder.value(grad)))
+            wanted.append((end, None if grad is None else recorder.value(grad)))
         return cotangents, wanted, ends
+
+    def _end(self, key: int) -> Binding | None:
+        """What a gradient is for that ends at a tensor from outside: an input, or what looks at the memory of one."""
+        value = self.recorder.inputs.initial.get(key)
+        return self._holder(self.recorder.values.outside[key]) if value is None else self.sources.get(value)
 
     def _history(
         self, roots: Sequence[tuple[Node, int]], ends: Sequence[tuple[Node, int]], saved: dict[Value, Binding | int]

@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tracecomp.eager.tensor import Tensor, gradient_edge, shared
-from tracecomp.eager.tensor_base import Node
+from tracecomp.eager.tensor import Tensor, shared
 from tracecomp.ir.graph import Graph, Value
 from tracecomp.ir.types import DType, TensorType, float64, from_numpy_dtype
 from tracecomp.record.binding import Array
@@ -47,8 +46,6 @@ class Inputs:
         self._follow = follow
         self.names: dict[int, str] = {}  # of tensors that modules have, before they are met
         self.initial: dict[int, Value] = {}  # what tensors from outside are worth when the program starts
-        self.requires_grad: dict[int, bool] = {}  # whether they do then
-        self.edges: dict[int, tuple[Node, int]] = {}  # where their gradients go
         self.arguments: dict[int, Tensor] = {}
         self.argument_numbers: dict[int, Tensor] = {}  # by leaf, as the next
         self.arrays: dict[int, Tensor] = {}
@@ -70,10 +67,6 @@ class Inputs:
         if holder is not None and isinstance(self._graph, SizedGraph):
             self._graph.set_shape(value, self._sizes.shape_for(holder, value.shape))
         self.initial[id(t)] = value
-        edge = gradient_edge(t)
-        self.requires_grad[id(t)] = edge is not None
-        if edge is not None:
-            self.edges[id(t)] = edge
         cell = TracedValue(self._recorder, value)
         self._values.keep(t, cell)
         if role == "argument":

@@ -16,7 +16,7 @@ import numpy as np
 
 from tracecomp.base.errors import Source, user_source
 from tracecomp.eager.modes import modes, no_grad, unrecorded
-from tracecomp.eager.tensor import Size, Tensor, gradient_edge
+from tracecomp.eager.tensor import Size, Tensor
 from tracecomp.eager.tensor_base import Edge, Node, View, above, node_count
 from tracecomp.ir.graph import Graph, Origin, Value
 from tracecomp.ir.op import Op
@@ -208,9 +208,8 @@ class Recorder:
     def set_requires_grad(self, t: Tensor, before: bool) -> None:
         """Note that leaf ``t``, which comes from outside, had ``before`` as its ``requires_grad``."""
         self.flags.setdefault(id(t), (t, before))
-        edge = gradient_edge(t)
-        if edge is not None and id(t) in self.inputs.initial:
-            self.inputs.edges[id(t)] = edge
+        if id(t) in self.values.outside:
+            self.values.note_edge(t)
 
     def note_number(self, number: SymScalar) -> None:
         """Note a number that is followed."""

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tracecomp.base.errors import Source
-from tracecomp.eager.tensor import Tensor
-from tracecomp.eager.tensor_base import View
+from tracecomp.eager.tensor import Tensor, gradient_edge
+from tracecomp.eager.tensor_base import Node, View
 from tracecomp.eager.views import look, write
 from tracecomp.ir.graph import Graph, Value
 from tracecomp.ops.autodiff import Sym
@@ -49,6 +49,8 @@ class ValueTable:
         self._cells: dict[int, TracedValue] = {}
         self._shared: dict[int, Shared] = {}
         self.outside: dict[int, Tensor] = {}  # those that ``_cells`` is about, so that their ids stay theirs
+        self.requires_grad: dict[int, bool] = {}  # whether these did when they were met
+        self.edges: dict[int, tuple[Node, int]] = {}  # where their gradients go
         self.made: list[MadeTensor] = []
 
     # ---- entries
@@ -73,7 +75,16 @@ class ValueTable:
             t._value = cell
         else:
             self._cells[id(t)] = cell
-            self.outside[id(t)] = t
+            if id(t) not in self.outside:
+                self.outside[id(t)] = t
+                self.requires_grad[id(t)] = t.requires_grad
+                self.note_edge(t)
+
+    def note_edge(self, t: Tensor) -> None:
+        """Note where the gradient of ``t``, which comes from outside, goes. What the call itself made leads there."""
+        edge = gradient_edge(t)
+        if edge is not None and (t._grad_fn is None or t._grad_fn.number < self._recorder.started):
+            self.edges[id(t)] = edge
 
     def share(self, t: Tensor, root: Tensor, chain: tuple[View, ...]) -> None:
         """Note that ``t``, from outside, is a view of ``root``."""
