@@ -49,6 +49,7 @@ def pairs(info: Any, training: bool) -> Any:
 
 
 def different(theirs: Any, ours: Any, call: Any, random: bool) -> str | None:
+    """What is different after a call, in words."""
     memo: dict[int, Any] = {}
     args, kwargs = arguments(call, memo)
     want, got = theirs(*call.args, **call.kwargs), ours(*args, **kwargs)
@@ -79,7 +80,7 @@ def test_first_samples(info: Any, training: bool) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for theirs, ours, call in pairs(info, training):
-            drops = training and ("Dropout" in info.name or getattr(theirs, "dropout", 0))
+            drops = training and ("Dropout" in info.name or bool(getattr(theirs, "dropout", False)))
             try:
                 text = different(theirs, ours, call, bool(random or drops))
             except Unsupported:

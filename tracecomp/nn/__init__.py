@@ -50,6 +50,7 @@ from tracecomp.nn.conv import (
 )
 from tracecomp.nn.dropout import AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d, FeatureAlphaDropout
 from tracecomp.nn.embedding import Embedding, EmbeddingBag
+from tracecomp.nn.functional.classification import LinearCrossEntropyOptions
 from tracecomp.nn.linear import Bilinear, Identity, LazyLinear, Linear
 from tracecomp.nn.loss import (
     BCELoss,
@@ -63,7 +64,6 @@ from tracecomp.nn.loss import (
     KLDivLoss,
     L1Loss,
     LinearCrossEntropyLoss,
-    LinearCrossEntropyOptions,
     MarginRankingLoss,
     MSELoss,
     MultiLabelMarginLoss,
