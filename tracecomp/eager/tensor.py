@@ -29,7 +29,7 @@ from tracecomp.eager.aliasing import (
 from tracecomp.eager.device import CPU, MemoryFormat, check_device, contiguous_format, device, preserve_format, use
 from tracecomp.eager.evaluate import evaluate
 from tracecomp.eager.grad_fn import NUMBERS
-from tracecomp.eager.memory_formats import lies_in, preserved
+from tracecomp.eager.memory_formats import lies_in, result_strides
 from tracecomp.eager.methods import TensorMethods
 from tracecomp.eager.modes import (
     enable_grad,
@@ -635,8 +635,9 @@ def _result(op: Op, array: object) -> Tensor:
 
 def _in_order_of(operands: list[Any], result: Any) -> Any:
     """What numpy made of ``operands``, in the order that PyTorch gives it: the two differ where operands do."""
-    order = preserved(result.shape, [a for a in operands if isinstance(a, np.ndarray)])
-    return meta.in_order(result, order)
+    layouts = tuple([(a.shape, a.strides) for a in operands if isinstance(a, np.ndarray)])
+    strides = result_strides(result.shape, layouts, result.itemsize)
+    return result if result.strides == strides else meta.with_strides(result, strides)
 
 
 def _recorded(
