@@ -221,7 +221,7 @@ def test_refusals(call: str) -> None:
 
 
 def test_programs_from_files_ask_for_formats_too(tmp_path: Any) -> None:
-    class Turned(torch.nn.Module):
+    class Turned(torch.nn.Module):  # type: ignore[name-defined]
         def forward(self, x):  # type: ignore[no-untyped-def]
             last = x.contiguous(memory_format=torch.channels_last)
             return last, last.clone(memory_format=torch.contiguous_format), x.to(memory_format=torch.channels_last) * 2
