@@ -233,8 +233,8 @@ class Case:
         for n, (shape, dtype, grad) in enumerate(self.p.bases):
             size = int(np.prod(shape))
             data = ((np.arange(size) * (n + 2) + k) % 7 - 2).astype(dtype).reshape(shape)
-            self.memories.append(data)
             leaf = self.torch.from_numpy(data) if not grad else self.torch.tensor(data)
+            self.memories.append(leaf.detach().numpy())
             leaves.append((leaf.requires_grad_(grad), data))
         return leaves
 
