@@ -10,8 +10,10 @@ from tracecomp.eager.tensor import Tensor
 from tracecomp.functional.autocast import casts
 from tracecomp.functional.dims import Sizes
 from tracecomp.functional.dtype_support import NUMBERS
+from tracecomp.functional.memory_formats import following
 from tracecomp.functional.primitives import prim
 from tracecomp.functional.publish import function
+from tracecomp.ir.types import float64
 from tracecomp.nn.functional.padding import constant_pad
 
 Size: TypeAlias = int | Sequence[int]
@@ -121,10 +123,10 @@ def convolution(
         )
     with scope(name):
         out = prim.conv(x, weight, stride=strides, padding=pads, dilation=dilations, groups=groups)
-        return _finish(out, bias, n, single)
+        return _finish(out, bias, n, single, (x, weight))
 
 
-def _finish(out: Tensor, bias: Tensor | None, n: int, single: bool) -> Tensor:
+def _finish(out: Tensor, bias: Tensor | None, n: int, single: bool, operands: Sequence[Tensor]) -> Tensor:
     if bias is not None:
         if bias.shape != out.shape[1:2]:
             raise RuntimeError(
@@ -132,6 +134,8 @@ def _finish(out: Tensor, bias: Tensor | None, n: int, single: bool) -> Tensor:
                 f"but got bias of size {list(bias.shape)} instead"
             )
         out = out + bias.reshape(-1, *[1] * n)
+    if n == 2 or out.dtype is not float64:  # PyTorch's way: there is no such kernel for volumes of doubles
+        out = following(out, *operands)
     return out.squeeze(0) if single else out
 
 
@@ -196,7 +200,7 @@ def transposed(
         )
         if any(after):
             out = constant_pad(out, [v for zeros in reversed(after) for v in (0, zeros)])
-        return _finish(out, bias, n, single)
+        return _finish(out, bias, n, single, (x, weight))
 
 
 @function(to="nn.functional torch", takes=NUMBERS)

@@ -204,7 +204,7 @@ class ModulesGuard:
         self.tensors.append((t, tensor_hooks(t), name))
 
     def add_view(self, view: Tensor, base: Tensor) -> None:
-        """Guard whether a tensor from outside looks at the memory of another, which ``.data = other`` ends and begins."""
+        """Guard whether a tensor from outside looks at the memory of another: ``.data = other`` ends or begins that."""
         self.views.append((view, base, _distance(view, base)))
 
     def check(self, leaves: Leaves) -> str | None:
