@@ -306,7 +306,7 @@ def samples(op: Any, dtype: torch.dtype, limit: int) -> Iterator[Any]:
 
 def takes(op: Any, dtype: torch.dtype) -> bool:
     """Whether torch's operator and ours work on ``dtype``: not all functions take complex tensors here."""
-    known = "complex" in getattr(function(op.name), "__takes__", ()) and not op.name.startswith("masked.")
+    known = "complex" in getattr(_lookup(op.name), "__takes__", ()) and not op.name.startswith("masked.")
     return (known or not dtype.is_complex) and dtype in op.supported_dtypes("cpu")
 
 
