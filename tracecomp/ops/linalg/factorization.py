@@ -132,11 +132,13 @@ def _svd_infer(x: TensorType, *, full: bool) -> tuple[TensorType, ...]:
 
 def _svd_impl(x: Array, *, full: bool, vectors: bool = True) -> Any:
     try:
-        found = np.linalg.svd(x, full_matrices=full, compute_uv=vectors)
+        if vectors:
+            u, s, v = np.linalg.svd(x, full_matrices=full)
+            return u, s, v
+        return np.linalg.svd(x, compute_uv=False)
     except np.linalg.LinAlgError:
         why = "" if np.isfinite(x).all() else " because the input matrix contained non-finite values"
         raise LinAlgError(at_user_line(f"linalg.svd: The algorithm failed to converge{why}.")) from None
-    return tuple(found) if vectors else found
 
 
 _SINGULAR_VECTORS = (
