@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -98,11 +98,10 @@ class _Writer:
             e.write(graph, node)
             self.written.append(e.names[node.outputs[0]])
         outputs = [self._output(k, r) for k, r in enumerate(self.recording.results)]
-        used = _used(e.nodes)
-        weights = [w for w in e.weights if w.name in used]
-        made = onnx.helper.make_graph(
-            [*e.fixed, *e.nodes], graph.name, [i for i in inputs if i is not None], outputs, weights
-        )
+        nodes = _live([*e.fixed, *e.nodes], {o.name for o in outputs})
+        read = set().union(*map(_reads, nodes))
+        weights = [w for w in e.weights if w.name in read]
+        made = onnx.helper.make_graph(nodes, graph.name, [i for i in inputs if i is not None], outputs, weights)
         opsets = [onnx.helper.make_opsetid("", e.version)]
         return onnx.helper.make_model(
             made, opset_imports=opsets, ir_version=min(onnx.IR_VERSION, 10), producer_name="tracecomp",
@@ -139,12 +138,17 @@ def _open(graph: Graph) -> list[Any]:
     return [i for i in graph.inputs if i.role != "constant"]
 
 
-def _used(nodes: Iterable[Any]) -> set[str]:
-    """What nodes read, and those of their bodies."""
-    found: set[str] = set()
-    for node in nodes:
-        found.update(node.input)
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                found |= _used(attribute.g.node)
-    return found
+def _live(nodes: Sequence[Any], wanted: set[str]) -> list[Any]:
+    """The nodes that ``wanted`` results need: some rules look through what was written before them."""
+    found = []
+    for node in reversed(nodes):
+        if not wanted.isdisjoint(node.output):
+            found.append(node)
+            wanted |= _reads(node)
+    return found[::-1]
+
+
+def _reads(node: Any) -> set[str]:
+    """What a node reads, and its bodies."""
+    bodies = [a.g for a in node.attribute if a.HasField("g")]
+    return {*node.input}.union(*[_reads(inner) for body in bodies for inner in body.node])
