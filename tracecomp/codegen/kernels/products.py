@@ -251,10 +251,10 @@ def _dots(w: _Words, rows: int) -> str:
         w.store(a, column, a.at(square, k * w.width))
     for out, total in zip(outs, totals, strict=True):
         w.store(a, total, out, mask)
-    with a.count("0", rest) as k:
+    with a.count("0", rest) as left:
         kept = [w.load(a, out, mask) for out in outs]
-        column = w.load(a, a.at(square, a.let(f"mul i64 {k}, {w.width}")))
-        kept = _with_term(a, w, kept, a.at(x, a.let(f"mul i64 {k}, %x_k")), column, [""] * rows)
+        column = w.load(a, a.at(square, a.let(f"mul i64 {left}, {w.width}")))
+        kept = _with_term(a, w, kept, a.at(x, a.let(f"mul i64 {left}, %x_k")), column, [""] * rows)
         for out, total in zip(outs, kept, strict=True):
             w.store(a, total, out, mask)
     a.do("ret void")
