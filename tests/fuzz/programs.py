@@ -233,8 +233,8 @@ class Case:
         for n, (shape, dtype, grad) in enumerate(self.p.bases):
             size = int(np.prod(shape))
             data = ((np.arange(size) * (n + 2) + k) % 7 - 2).astype(dtype).reshape(shape)
-            self.memories.append(data)
             leaf = self.torch.from_numpy(data) if not grad else self.torch.tensor(data)
+            self.memories.append(leaf.detach().numpy())
             leaves.append((leaf.requires_grad_(grad), data))
         return leaves
 
@@ -269,10 +269,10 @@ class Case:
             warnings.simplefilter("ignore")
             try:
                 results = list(self.fn(*given))
-                tensors = [*results, *given, *self.captured.values()]
-                seen.append([shown(t) for t in tensors])
             except Exception as error:
                 return type(error), str(error)
+            tensors = [*results, *given, *self.captured.values()]
+            seen.append([shown(t) for t in tensors])
             seen.append(sharing(tensors, self.memories))
             seen.append([version(t) - v for t, v in zip((*given, *self.captured.values()), before, strict=True)])
             seen.append(self._derived(results, leaves))
@@ -306,12 +306,9 @@ class Case:
             found = [None if g is None else array(g) for g in grads]
             if p.derive > 1:
                 again = [g.double().pow(2).sum() for g in grads if g is not None and g.requires_grad]
-                second = torch.autograd.grad(sum(again), ends, allow_unused=True) if again else (None,) * len(ends)
-                # Of what is zero everywhere a derivative may be a constant.
-                found += [
-                    np.zeros(tuple(t.shape)) if g is None else array(g).astype(float)
-                    for g, t in zip(second, ends, strict=True)
-                ]
+                if again:
+                    second = torch.autograd.grad(sum(again), ends, allow_unused=True)
+                    found += [None if g is None else array(g) for g in second]
             return found
         except RuntimeError as error:
             return "RuntimeError", str(error).split(".")[0]
@@ -333,38 +330,41 @@ def shown(t: Any) -> Any:
     return array(t), layout, t.requires_grad, t.is_leaf, t._version
 
 
-def place(t: Any, memories: list[Any]) -> tuple[range, int]:
-    """The memory that ``t`` looks into, and where it begins."""
-    data = t if isinstance(t, np.ndarray) else getattr(t, "_data", None)
-    at = t.data_ptr() if data is None else address(data)
-    owner = t if data is None else data
-    while getattr(owner, "base", None) is not None:  # numpy puts objects of other classes between strided views
-        owner = owner.base
-    for memory in (*memories, owner):
-        if isinstance(memory, np.ndarray):
-            found = range(address(memory), address(memory) + memory.nbytes)
-        else:
-            storage = memory.untyped_storage()
-            found = range(storage.data_ptr(), storage.data_ptr() + storage.nbytes())
-        if at in found:
-            return found, at
-    return range(at, at + 1), at
+def memory(t: Any) -> np.ndarray[Any, Any]:
+    """The array that shows the memory of ``t``."""
+    if isinstance(t, np.ndarray):
+        return t
+    shown: np.ndarray[Any, Any] = t.detach().numpy()
+    return shown
 
 
-def address(array: np.ndarray[Any, Any]) -> int:
-    return int(array.__array_interface__["data"][0])
+def place(array: Any, memories: list[Any]) -> tuple[int | None, int]:
+    """Which of the ``memories`` an array looks into, and where it begins."""
+    at = int(array.__array_interface__["data"][0])
+    for n, known in enumerate(memories):
+        start = int(known.__array_interface__["data"][0])
+        if start <= at < start + known.nbytes:
+            return n, at
+    return None, at
 
 
 def sharing(tensors: list[Any], memories: list[Any]) -> list[Any]:
-    """Which tensors are one object, which share memory, and how far apart they begin."""
+    """Which tensors are one object, which share memory, and how far apart they begin.
+
+    Of memory that is not among the ``memories``, those share that have bytes in common.
+    """
     found: list[Any] = []
-    places = [place(t, memories) if (t.size if isinstance(t, np.ndarray) else t.numel()) else None for t in tensors]
-    for n, (t, where) in enumerate(zip(tensors, places, strict=True)):
-        # Whether ``numpy()`` makes a new array each time is not promised.
-        same = n if isinstance(t, np.ndarray) else next(k for k, o in enumerate(tensors) if o is t)
-        if where is None:
+    arrays = list(map(memory, tensors))
+    places = [place(a, memories) for a in arrays]
+    for n, t in enumerate(tensors):
+        same = next(k for k, o in enumerate(tensors) if o is t)
+        if not arrays[n].size:
             found.append((same, None))
             continue
-        first, start = next((k, p[1]) for k, p in enumerate(places) if p and (where[1] in p[0] or p[1] in where[0]))
-        found.append((same, first, where[1] - start))
+        where, at = places[n]
+        first = next(
+            k for k, (other, _) in enumerate(places)
+            if other == where and arrays[k].size and (where is not None or np.may_share_memory(arrays[k], arrays[n]))
+        )  # fmt: skip
+        found.append((same, first, at - places[first][1]))
     return found
