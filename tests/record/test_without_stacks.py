@@ -87,7 +87,7 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "dictionary": lambda x: model(x),
     "nested": lambda x: model(x),
     "class": lambda x: x + Options.shift,
-    "module": lambda x: x * settings.scale,  # type: ignore[attr-defined]
+    "module": lambda x: x * settings.scale,
     "function": lambda x: helped(x),
     "container": lambda x: dispatch["model"](x),
 }
