@@ -145,13 +145,9 @@ class Tensor(TensorMethods):
             else:
                 arrays.append(x)
         if use.begun:
-            if modes.watch is not None:
-                modes.watch(op, arrays, attrs)
-            if dispatch.asked(operands):
-                return _dispatched(op, operands, arrays, attrs)
-            place = meta.place_of_results(op, arrays)
-            if place is not None:
-                return _without_memory(op, operands, arrays, attrs, place)
+            found = _elsewhere(op, operands, arrays, attrs)
+            if found is not NotImplemented:
+                return found
         # Types are checked only where numpy might go on quietly; other mistakes make it raise, as explained below.
         if odd:
             arrays = _checked(op, operands, attrs, arrays)
@@ -559,6 +555,16 @@ def _dispatched(op: Op, operands: tuple[Any, ...], arrays: list[Any], attrs: Att
     if modes.grad and op.vjp is not None:
         track(op, operands, attrs, arrays, outs)
     return tuple(outs) if several else outs[0]
+
+
+def _elsewhere(op: Op, operands: tuple[Any, ...], arrays: list[Any], attrs: Attrs) -> Any:
+    """What a dispatcher of the program makes of an application, or what has no memory; else NotImplemented."""
+    if modes.watch is not None:
+        modes.watch(op, arrays, attrs)
+    if dispatch.asked(operands):
+        return _dispatched(op, operands, arrays, attrs)
+    place = meta.place_of_results(op, arrays)
+    return NotImplemented if place is None else _without_memory(op, operands, arrays, attrs, place)
 
 
 def _without_memory(
