@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from tracecomp.eager.modes import scope
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional.autocast import casts
 from tracecomp.functional.dims import Sizes
-from tracecomp.functional.dtype_support import NUMBERS
+from tracecomp.functional.dtype_support import COMPLEX, NUMBERS
+from tracecomp.functional.elementwise.complexes import parts
 from tracecomp.functional.primitives import prim
 from tracecomp.functional.publish import function
 from tracecomp.nn.functional.padding import constant_pad
 
 Size: TypeAlias = int | Sequence[int]
+_NUMERIC = NUMBERS + COMPLEX
 
 
 def ntuple(value: Any, n: int, name: str = "size") -> tuple[int, ...]:
@@ -120,8 +122,19 @@ def convolution(
             f"Kernel size: ({' x '.join(map(str, spans))}). Kernel size can't be greater than actual input size"
         )
     with scope(name):
-        out = prim.conv(x, weight, stride=strides, padding=pads, dilation=dilations, groups=groups)
+        out = _of_parts(prim.conv, x, weight, stride=strides, padding=pads, dilation=dilations, groups=groups)
         return _finish(out, bias, n, single)
+
+
+def _of_parts(by: Callable[..., Tensor], x: Tensor, weight: Tensor, **how: Any) -> Tensor:
+    """``by(x, weight)``; that of complex numbers follows from their parts, for it is bilinear."""
+    if not x.dtype.is_complex:
+        return by(x, weight, **how)
+    (a, b), (c, d) = parts(x), parts(weight)
+    re = prim.sub(by(a, c, **how), by(b, d, **how))
+    im = prim.add(by(a, d, **how), by(b, c, **how))
+    made: Tensor = prim.complex(re, im)
+    return made
 
 
 def _finish(out: Tensor, bias: Tensor | None, n: int, single: bool) -> Tensor:
@@ -135,7 +148,7 @@ def _finish(out: Tensor, bias: Tensor | None, n: int, single: bool) -> Tensor:
     return out.squeeze(0) if single else out
 
 
-@function(to="nn.functional torch", takes=NUMBERS)
+@function(to="nn.functional torch", takes=_NUMERIC)
 def conv1d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None,
     stride: Size = 1, padding: Sizes | str = 0, dilation: Size = 1, groups: int = 1,
@@ -144,7 +157,7 @@ def conv1d(
     return convolution(1, input, weight, bias, stride, padding, dilation, groups)
 
 
-@function(to="nn.functional torch", takes=NUMBERS)
+@function(to="nn.functional torch", takes=_NUMERIC)
 def conv2d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None,
     stride: Size = 1, padding: Sizes | str = 0, dilation: Size = 1, groups: int = 1,
@@ -153,7 +166,7 @@ def conv2d(
     return convolution(2, input, weight, bias, stride, padding, dilation, groups)
 
 
-@function(to="nn.functional torch", takes=NUMBERS)
+@function(to="nn.functional torch", takes=_NUMERIC)
 def conv3d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None,
     stride: Size = 1, padding: Sizes | str = 0, dilation: Size = 1, groups: int = 1,
@@ -191,15 +204,14 @@ def transposed(
         attr_pads.append((p, p - whole + zeros))
         after.append(zeros)
     with scope(name):
-        out = prim.conv_transpose(
-            x, weight, stride=strides, padding=tuple(attr_pads), dilation=dilations, groups=groups, size=tuple(size)
-        )
+        how = {"stride": strides, "padding": tuple(attr_pads), "dilation": dilations, "groups": groups}
+        out = _of_parts(prim.conv_transpose, x, weight, **how, size=tuple(size))
         if any(after):
             out = constant_pad(out, [v for zeros in reversed(after) for v in (0, zeros)])
         return _finish(out, bias, n, single)
 
 
-@function(to="nn.functional torch", takes=NUMBERS)
+@function(to="nn.functional torch", takes=_NUMERIC)
 def conv_transpose1d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None,
     stride: Size = 1, padding: Size = 0, output_padding: Size = 0, groups: int = 1, dilation: Size = 1,
@@ -208,7 +220,7 @@ def conv_transpose1d(
     return transposed(1, input, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
-@function(to="nn.functional torch", takes=NUMBERS)
+@function(to="nn.functional torch", takes=_NUMERIC)
 def conv_transpose2d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None,
     stride: Size = 1, padding: Size = 0, output_padding: Size = 0, groups: int = 1, dilation: Size = 1,
@@ -217,10 +229,22 @@ def conv_transpose2d(
     return transposed(2, input, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
-@function(to="nn.functional torch", takes=NUMBERS)
+@function(to="nn.functional torch", takes=_NUMERIC)
 def conv_transpose3d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None,
     stride: Size = 1, padding: Size = 0, output_padding: Size = 0, groups: int = 1, dilation: Size = 1,
 ) -> Tensor:  # fmt: skip
     """(N, C, D, H, W) with (C, O / groups, KD, KH, KW) -> (N, O, D', H', W')."""
     return transposed(3, input, weight, bias, stride, padding, output_padding, groups, dilation)
+
+
+@function(to="nn.functional torch", takes=_NUMERIC)
+def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
+    """(L, N, C) with (K, C, O) -> (L', N, O): :func:`conv1d` with time first and channels last."""
+    if input.ndim != 3 or weight.ndim != 3 or bias.ndim != 1:
+        raise RuntimeError(
+            "conv_tbc: input and weight must have 3 dimensions and bias 1, "
+            f"not {input.ndim}, {weight.ndim} and {bias.ndim}"
+        )
+    found = convolution(1, input.permute(1, 2, 0), weight.permute(2, 1, 0), bias, 1, pad, 1, 1)
+    return found.permute(2, 0, 1)
