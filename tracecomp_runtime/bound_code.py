@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-import threading
+from _thread import allocate_lock  # threading takes milliseconds to import
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import accumulate
@@ -291,7 +291,7 @@ _NEVER = 2**62
 """A number of arguments that no call has: it sends all calls to Python."""
 
 _images: dict[tuple[str, str], Code] = {}
-_placing = threading.Lock()
+_placing = allocate_lock()
 
 
 def _placed(told: Mapping[str, Any], file: Container) -> Code:

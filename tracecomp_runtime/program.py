@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 import os
 import platform
 from collections.abc import Callable, Mapping
@@ -94,7 +93,7 @@ def load_program(
         raise file.error("holds a graph and no machine code: tracecomp.load_program compiles it")
     if digest is None:
         raise file.error("holds machine code: give the digest that saving it returned, digest='sha256:...'")
-    if not hmac.compare_digest(digest, file.digest):
+    if digest != file.digest:
         raise file.error(f"has the digest {file.digest}, and {digest} was asked for")
     return from_container(file, threads, check)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-import threading
+from _thread import allocate_lock
 
 from tracecomp_runtime.machine_code import Code
 from tracecomp_runtime.tensors import zeros
@@ -16,7 +16,7 @@ POOL = zeros(_POOL_BYTES)
 """The memory that workers watch; all zeros means that there is no work."""
 
 _workers = 0
-_starting = threading.Lock()
+_starting = allocate_lock()
 
 
 def available() -> int:
@@ -34,6 +34,8 @@ def available() -> int:
 def start_workers(code: Code, worker: int, count: int) -> None:
     """Have at least ``count`` workers; new ones run the function at offset ``worker`` of ``code``."""
     global _workers
+    import threading  # here, as it takes milliseconds that programs of one thread can do without
+
     with _starting:
         while _workers < count:
             run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(code.address + worker)

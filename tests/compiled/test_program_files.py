@@ -174,6 +174,19 @@ def test_arguments_are_overwritten_in_place(tmp_path: Path) -> None:
         loaded(torch.ones(4, 2)[:, 0])
 
 
+@pytest.mark.parametrize("kind", ["code", "graph"])
+def test_fast_math_is_saved_and_what_is_not_fast_stays_exact(tmp_path: Path, kind: str) -> None:
+    x, path = torch.linspace(-3, 3, 1000), tmp_path / "fast.tcp"
+    results = []
+    for fast in (True, False):
+        compiled = torch.compile(lambda x: torch.tanh(x) * torch.tanh(x * 0.3), fast_math=fast)
+        digest = compiled.save(path, x, kind=kind)
+        loaded = torch.load_program(path, digest=digest)(x)
+        assert torch.equal(loaded, compiled(x))
+        results.append(loaded)
+    assert not torch.equal(*results) and torch.allclose(results[0], results[1], atol=1e-5)
+
+
 def test_what_needs_python_is_refused_when_it_is_saved(tmp_path: Path) -> None:
     def fn(x: Any) -> Any:
         return torch.linalg.eigvalsh(x)

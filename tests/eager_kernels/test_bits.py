@@ -15,6 +15,7 @@ from tracecomp.eager.evaluate import INEXACT, evaluate
 from tracecomp.ir.graph import Graph
 from tracecomp.ir.op import OPS
 from tracecomp.ir.types import TensorType, from_numpy_dtype
+from tracecomp.ops.random import philox
 
 Array = np.ndarray[Any, Any]
 SPECIAL = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 0.5, 1e-40, 2.0, -2.0, 3.0, 88.8, 1e30]
@@ -119,6 +120,7 @@ def test_operands_broadcast_and_numbers_are_operands() -> None:
 SHAPES = [
     (3,), (8,), (9,), (40,), (64,), (65,), (1000,), (16384,), (16385,), (100_003,), (17, 20), (20, 17), (2000, 3),
     (600, 200), (1200, 70), (5, 6, 7), (3, 100, 2), (8, 3, 40, 10), (1, 7), (7, 1), (40, 1, 3), (16, 2000), (2, 20000),
+    (2, 300_007), (270_000, 2),
 ]  # fmt: skip
 
 
@@ -128,6 +130,30 @@ def test_a_sum_has_the_order_of_its_program(shape: tuple[int, ...]) -> None:
     for count in range(1, len(shape) + 1):
         for axes in itertools.combinations(range(len(shape)), count):
             assert same_bits(evaluate(OPS["sum"], [x], {"axes": axes}), compiled("sum", [x], axes=axes)), axes
+
+
+BATCHES = [
+    (600, 1),
+    (1200, 1, 2),
+    (10, 1, 100),
+    (3, 1, 70, 1),
+    (15, 20_000),
+    (1, 600, 100),
+    (1, 270_000),
+    (8, 1, 40, 50),
+]
+
+
+@pytest.mark.parametrize("shape", BATCHES, ids=str)
+def test_a_sum_does_not_depend_on_how_many_others_are_made(shape: tuple[int, ...]) -> None:
+    """Eagerly and compiled, along every choice of axes, beside once more as many along every kept axis."""
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    for axes in (a for n in range(1, len(shape)) for a in itertools.combinations(range(len(shape)), n)):
+        alone = evaluate(OPS["sum"], [x], {"axes": axes})
+        for place, axis in enumerate(axis for axis in range(len(shape)) if axis not in axes):
+            many = np.concatenate([x, 3 * x], axis)
+            for found in (evaluate(OPS["sum"], [many], {"axes": axes}), compiled("sum", [many], axes=axes)):
+                assert same_bits(np.take(found, range(shape[axis]), place), alone), (axes, axis)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float16"])
@@ -170,3 +196,14 @@ def test_numpy_can_be_asked_for() -> None:
     with config.override(eager="numpy"), np.errstate(all="ignore"):
         assert same_bits(evaluate(OPS["erf"], [x], {}), OPS["erf"].impl(x))
         assert evaluate(OPS["sum"], [x[:7]], {"axes": (0,)}) == x[:7].sum() or np.isnan(x[:7].sum())
+
+
+def test_random_bits_are_those_of_the_generator_s_definition_for_any_number_of_elements() -> None:
+    """Seeds and offsets whose halves carry, and numbers of elements that leave some words of the last blocks out."""
+    for seed, offset in ((0, 0), (67280421310721, 5), (-7, (1 << 40) + 3), (1 << 62, (1 << 32) - 5)):
+        state = np.array([seed, offset], np.int64)
+        for count in (0, 1, 2, 3, 4, 5, 7, 63, 64, 65, 66, 67, 68, 1000, 4099):
+            blocks = -(-count // 4)
+            words = np.array([philox(np.array([offset + n]), seed) for n in range(blocks)], np.uint32)
+            wanted = words.reshape(blocks, 4).T.reshape(-1)[:count].view(np.int32)
+            assert np.array_equal(evaluate(OPS["random_bits"], [state], {"shape": (count,)}), wanted)

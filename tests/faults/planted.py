@@ -273,9 +273,9 @@ def _recording() -> list[Fault]:
 
     kept = ("added to a buffer", "counted in a buffer", "scaled in part", "with the total")
     return [
-        recording("record.recorder:Recorder.write", "self._set(target, self.value(value))", "None", "counting", *kept),
-        recording("record.recorder:Recorder._set", "cell.version += 1", "pass", "viewed", "seen through a view", "doubled under a view"),
-        recording("record.recorder:Recorder._set", "if chain else new", "if not chain else new", "counting", *kept),
+        recording("record.recorder:Recorder.write", "self.values.set(target, self.value(value))", "None", "counting", *kept),
+        recording("record.value_table:ValueTable.set", "cell.version += 1", "pass", "viewed", "seen through a view", "doubled under a view"),
+        recording("record.value_table:ValueTable.set", "if chain:", "if not chain:", "counting", *kept),
         recording("record.finish:Finish._updates", "if final is not initial:", "if final is not initial and not found:",
                   "counting", *kept),
         recording("record.finish:Finish._grads", "if slot.written and now is not slot.initial:", "if slot.written and now is not slot.initial and not found:",
@@ -287,7 +287,7 @@ def _recording() -> list[Fault]:
                   "counted after"),
         recording("compiled.replay:Plan._results", "effect.repeat(given, args)", "pass", "counting", "counted calls", "kept"),
         recording("record.recorder:Recorder.constant", "array.copy()", "np.zeros_like(array)", "constants", "constant"),
-        recording("record.recorder:Recorder.host", "np.array(float(value))", "np.array(float(value) * 1.01)", "training", "step", "descent", stages=("recorded", "guards")),
+        recording("record.inputs:Inputs.bind_host", "float(value)", "float(value) * 1.01", "training", "step", "descent", stages=("recorded", "guards")),
         recording("record.recorder:Recorder.observe", "self.predicates.append(", "(lambda p: None)(", "branching", "condition",
                   room="predicates", stages=("predicates",)),
         recording("record.recording:same_value", "return bool(now == seen) or", "return True or", "branching", "condition",

@@ -192,3 +192,28 @@ def test_a_model_from_torch_is_trained_on_with_torchs_losses() -> None:
         loss.backward()
         theirs.step()
         assert abs(step(own_x, own_y).item() - loss.item()) < 1e-6  # its epsilon is a float32
+
+
+def test_what_pytorchs_exporters_have_computed_of_constants_is_not_trained() -> None:
+    weights = {"fc.weight": (3, 2), "val_1": (2, 2), "val_2": (), "running": (2,), "onnx::MatMul_3": (2, 2)}
+    told = {"fc.weight": "PARAMETER", "running": "BUFFER"}
+    nodes = [
+        onnx.helper.make_node("MatMul", ["x", "fc.weight"], ["a"]),
+        onnx.helper.make_node("MatMul", ["a", "val_1"], ["b"]),
+        onnx.helper.make_node("Mul", ["b", "val_2"], ["c"]), onnx.helper.make_node("Add", ["c", "running"], ["d"]),
+        onnx.helper.make_node("MatMul", ["d", "onnx::MatMul_3"], ["y"]),
+    ]  # fmt: skip
+    kind = onnx.TensorProto.FLOAT
+    values = {
+        n: onnx.helper.make_tensor_value_info(n, kind, s) for n, s in {"x": (1, 3), "y": (1, 2), **weights}.items()
+    }
+    for name, what in told.items():
+        values[name].metadata_props.add(key="pkg.torch.export.graph_signature.InputSpec.kind", value=what)
+    graph = onnx.helper.make_graph(
+        nodes, "g", [values["x"]], [values["y"]],
+        [onnx.numpy_helper.from_array(np.ones(s, np.float32), n) for n, s in weights.items()],
+        value_info=[values[n] for n in told],
+    )  # fmt: skip
+    model = load(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=10))
+    assert {n for n, _ in model.named_parameters()} == {"fc_weight", "val_1", "onnx__MatMul_3"}
+    assert {n for n, _ in model.named_buffers()} == {"val_2", "running"}

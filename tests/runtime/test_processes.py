@@ -128,3 +128,29 @@ time.sleep(0.3)
 def test_a_process_ends_while_threads_call_and_compile(size: str) -> None:
     done = ended(EXIT, size)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of Linux")
+def test_where_the_system_gives_no_thread_the_caller_does_the_work() -> None:
+    """With as many threads as its user may have, also for one who is no longer root: root has no such limit."""
+    program = """
+import os, resource, threading
+import tracecomp as tc
+run = tc.compile(lambda x: (x @ x).relu().sum(1))
+x = tc.arange(512.0 * 512).reshape(512, 512) / 1e5
+tc.set_num_threads(1)
+expected = [run(x).tolist() for _ in range(3)][-1]
+resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
+if os.getuid() == 0:
+    os.setgid(65534)
+    os.setuid(65534)
+tc.set_num_threads(8)
+assert all(run(x).tolist() == expected for _ in range(3))
+try:
+    threading.Thread(target=int).start()
+    print("there are threads")
+except RuntimeError:
+    print("right")
+"""
+    process = ended(program)
+    assert process.stdout == "right\n", process.stderr

@@ -10,10 +10,11 @@ import numpy as np
 
 from tracecomp.autograd.anomaly import check_nan, explained
 from tracecomp.eager.grad_fn import AccumulateGrad, CopySlices, OpNode
-from tracecomp.eager.meta import contiguous
+from tracecomp.eager.meta import in_order
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor, assign_, get_grad, own, set_grad
 from tracecomp.eager.tensor_base import Node, TensorBase
+from tracecomp.ir.arrays import memory_order
 from tracecomp.ir.op import OPS
 from tracecomp.ir.types import from_numpy_dtype
 from tracecomp.ops.autodiff import sum_to
@@ -167,8 +168,9 @@ def accumulate(variable: TensorBase, grad: TensorBase) -> None:
         set_grad(variable, cast("Tensor", grad).detach() if have is None else add(have, grad))
     elif have is None:
         fresh = own(grad)
-        if not fresh._data.flags.c_contiguous and variable._data.flags.c_contiguous:
-            fresh._data = contiguous(fresh._data)
+        if not (fresh._data.flags.c_contiguous and variable._data.flags.c_contiguous):
+            order = memory_order(variable._data) or tuple(range(fresh._data.ndim))
+            fresh._data = in_order(fresh._data, order)
         set_grad(variable, fresh)
     elif modes.grad:
         set_grad(variable, add(have, grad))

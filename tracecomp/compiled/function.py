@@ -16,7 +16,7 @@ from typing import Any
 from weakref import WeakSet
 
 from tracecomp.autograd import profiler
-from tracecomp.base import logs
+from tracecomp.base import config, logs
 from tracecomp.base.errors import CaptureError, Source
 from tracecomp.base.locks import Lock
 from tracecomp.compiled.backends import BACKENDS, Make, with_settings
@@ -208,11 +208,12 @@ class Compiled:
         add_marked(asked, args, names)
         cases = self._open_cases(args, asked) if asked.names else self._cases(args)
         cases += [case for given in also for case in self._cases(given)]
-        if kind == "graph":
-            return save_graph(path, self._name, cases)
-        if kind != "code":
+        if kind not in ("code", "graph"):
             raise ValueError(f"save(): kind must be 'code' or 'graph', got {kind!r}")
-        return save_code(path, self._name, cases, chosen(levels))
+        with config.override(fast_math=self.fast_math or config.current().fast_math):
+            if kind == "graph":
+                return save_graph(path, self._name, cases)
+            return save_code(path, self._name, cases, chosen(levels))
 
     def _cases(self, args: tuple[object, ...]) -> list[Case]:
         """The recordings that serve calls with ``args``."""

@@ -55,9 +55,15 @@ def call_code() -> Code | None:
     """The native code of calls; None where objects are laid out in an unknown way."""
     if not objects_are_known():
         return None
-    fields = field_offsets(blank(Tensor), FIELDS)
+    fields = _fields()
     counts = [field_offsets(x, type(x).__slots__) for x in (Storage(), Memory())]
     return Code(Tensor, Storage, Memory, fields, counts[0] | counts[1]) if fields and all(counts) else None
+
+
+@cache
+def _fields() -> dict[str, int]:
+    """Where the slots of a tensor stand."""
+    return field_offsets(blank(Tensor), FIELDS)
 
 
 def fast_record(plan: Plan, leaves: Leaves, code: Code) -> tuple[Any, ...] | None:
@@ -370,6 +376,9 @@ class _Rows:
     ) -> None:
         slot = self.writer.used.get((kind, ref if kind == ARGUMENT else id(ref)))
         self.writer.source(kind, ref, requires_grad, dtype, shape, slot)
+
+    def flag(self, tensor: Tensor) -> None:
+        self.r.add("fields", Held(tensor), _fields()["_requires_grad"], Held(tensor._requires_grad))
 
     def apart(self, argument: int, kind: int, ref: object) -> None:
         sides = [self.writer.known_source(*key) for key in ((ARGUMENT, argument), (kind, ref))]

@@ -102,7 +102,7 @@ class layout:
 
 
 class memory_format:
-    """Requested order of dimensions in memory; accepted and kept logical: it never changes values or shapes."""
+    """An order of dimensions in memory. It changes strides, never values or shapes."""
 
     def __init__(self, name: str) -> None:
         self._name = name

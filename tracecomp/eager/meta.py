@@ -15,7 +15,9 @@ from typing import Any, NoReturn, TypeAlias
 import numpy as np
 
 from tracecomp.eager.device import META, check_device, device, use
+from tracecomp.eager.memory_formats import Order, preserved, strides_in
 from tracecomp.eager.modes import modes
+from tracecomp.ir import arrays as memory
 from tracecomp.ir.op import Attrs, Op
 from tracecomp.ir.types import TensorType, from_numpy_dtype
 
@@ -117,11 +119,24 @@ def place_of_results(op: Op, operands: Iterable[object]) -> device | None:
     return place_of(operands) or (modes.place if op.kind in ("creation", "random") else None)
 
 
+def in_order(array: Array, order: Order) -> Array:
+    """``array`` with its elements in ``order``, without gaps; itself where they lie so."""
+    strides = strides_in(array.shape, order, array.itemsize)
+    if array.strides == strides or not array.size:
+        return array
+    if type(array) is MetaArray:
+        return new_array(array.shape, array.dtype, strides, array.place)
+    turned = array.transpose(order)
+    if turned.flags.c_contiguous:  # only axes of one element have other strides
+        return np.lib.stride_tricks.as_strided(array, array.shape, strides)
+    found = memory.new_array(turned.shape, array.dtype)
+    np.copyto(found, turned)
+    return found.transpose(np.argsort(order))
+
+
 def contiguous(array: Array) -> Array:
     """``array`` in row-major order."""
-    if type(array) is MetaArray:
-        return array if array.flags.c_contiguous else new_array(array.shape, array.dtype, place=array.place)
-    return np.asarray(array, order="C")
+    return array if array.flags.c_contiguous else in_order(array, tuple(range(array.ndim)))
 
 
 def apply(op: Op, operands: Sequence[Any], attrs: dict[str, object], place: device) -> Any:
@@ -153,25 +168,11 @@ def _viewed(op: Op, array: Array, attrs: Attrs, result: TensorType, place: devic
     return meta
 
 
-def _dense(shape: Sequence[int], itemsize: int, arrays: Sequence[Array]) -> tuple[int, ...] | None:
-    """Strides of a new array that keeps the order of the operands' axes, as numpy's results do; None: row-major."""
+def _dense(shape: tuple[int, ...], itemsize: int, arrays: Sequence[Array]) -> tuple[int, ...] | None:
+    """Strides of a new array in the order that operands have; None: row-major."""
     if all(a.flags.c_contiguous for a in arrays):
         return None
-    small = np.nditer([*map(_small, arrays), None], order="K").operands[-1]
-    order = sorted(range(len(shape)), key=lambda axis: (-small.strides[axis], axis))
-    strides, step = [0] * len(shape), itemsize
-    for axis in reversed(order):
-        strides[axis] = step
-        step *= max(shape[axis], 1)
-    return tuple(strides)
-
-
-def _small(array: Array) -> Array:
-    """An array with memory, of one or two elements along each axis, whose strides compare as those of ``array``."""
-    sizes = sorted({abs(s) for s in array.strides} | {0})
-    shape = tuple(min(n, 2) or 1 for n in array.shape)
-    strides = tuple(sizes.index(abs(s)) for s in array.strides)
-    return np.ndarray(shape, np.uint8, np.empty(1 + sum(strides), np.uint8), 0, strides)
+    return strides_in(shape, preserved(shape, arrays), itemsize)
 
 
 # ---- where functions put what they make

@@ -371,7 +371,7 @@ class TensorMethods(TensorBase):
     def clip_(self, min: Operand | None = None, max: Operand | None = None) -> Tensor:
         """``input`` limited to [min, max], which are numbers or tensors. Gradients are zero outside; NaN propagates."""
     def clone(self, *, memory_format: MemoryFormat = None) -> Tensor:
-        """A copy; gradients flow through it."""
+        """A copy, in ``memory_format`` or in the order of ``input``; gradients flow through it."""
     def coalesce(self) -> Any:
         """Of sparse coordinate tensors only; RuntimeError for others.
 
@@ -395,7 +395,7 @@ class TensorMethods(TensorBase):
     def conj_physical_(self) -> Tensor:
         """The conjugate, a copy also of real tensors."""
     def contiguous(self, memory_format: MemoryFormat = None) -> Tensor:
-        """``input`` in row-major memory; itself when it is already."""
+        """``input`` in row-major memory, or in ``memory_format``; itself when it is already."""
     def copy_(self, src: Operand, non_blocking: _bool = False) -> Tensor:
         """Elements of ``src`` (broadcast, converted), or a number, written into this tensor."""
     def copysign(self, other: Operand) -> Tensor:
@@ -1082,7 +1082,7 @@ class TensorMethods(TensorBase):
     def reshape_as(self, other: Tensor) -> Tensor:
         """:func:`reshape` with the shape of ``other``."""
     def resize_(self, *sizes: Sizes, memory_format: MemoryFormat = None) -> Tensor:
-        """Another size over the same elements in row-major order; new elements are zero."""
+        """Another size over the same elements in row-major order, or in ``memory_format``; new elements are zero."""
     def resize_as_(self, other: Tensor, memory_format: MemoryFormat = None) -> Tensor:
         """:func:`resize_` to the size of ``other``."""
     def resolve_conj(self) -> Tensor:
@@ -1279,7 +1279,7 @@ class TensorMethods(TensorBase):
         """Repeated as often as ``dims`` says, missing leading entries being 1."""
     @overload
     def to(self, dtype: DType | _type, non_blocking: _bool = False, copy: _bool = False, *, memory_format: MemoryFormat = None) -> Tensor:
-        """Another dtype or device, or those of another tensor. Itself when nothing changes.
+        """Another dtype, device or ``memory_format``, or those of another tensor. Itself when nothing changes.
 
         On ``meta`` it has no elements, and nothing brings them back: NotImplementedError.
         """

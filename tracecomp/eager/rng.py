@@ -6,12 +6,14 @@ import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor, assign_, create, no_grad, own, wrap
+from tracecomp.ir.philox import blocks
 from tracecomp.ir.types import int64
 from tracecomp.ops.prim import prim
 
@@ -68,12 +70,45 @@ class Generator:
             raise RuntimeError("random numbers are drawn for the program alone")
         if modes.place is not None:  # nothing is drawn
             return prim.random_bits(self.state, shape=tuple(shape))  # type: ignore[no-any-return]
-        with no_grad():
-            result: Tensor = prim.random_bits(self.state, shape=tuple(shape))
-            blocks = -(-math.prod(shape) // 4)
-            step = prim.mul(create("iota", shape=(2,), axis=0, dtype=int64), blocks)
-            assign_(self.state, prim.add(self.state, step))
+        result: Tensor = prim.random_bits(self.state, shape=tuple(shape))
+        self.advance(blocks(math.prod(shape)))
         return result
+
+    def advance(self, count: int) -> None:
+        """The stream goes on by ``count`` blocks. RuntimeError in a rehearsal."""
+        if modes.rehearsal:
+            raise RuntimeError("random numbers are drawn for the program alone")
+        if modes.recorder is not None:
+            assign_(self.state, _moved(self.state, count))
+            return
+        state = self.state._data
+        np.add(state, _step(count), out=state)
+        self.state._shared_storage().wrote()
+
+
+class Stream:
+    """Random bits from a state on, which stays as it is; ``blocks`` of them have been drawn."""
+
+    def __init__(self, state: Tensor) -> None:
+        self._state = state
+        self.blocks = 0
+
+    def bits(self, shape: tuple[int, ...]) -> Tensor:
+        """32 random bits per element, as int32."""
+        state = _moved(self._state, self.blocks) if self.blocks else self._state
+        self.blocks += blocks(math.prod(shape))
+        return prim.random_bits(state, shape=tuple(shape))  # type: ignore[no-any-return]
+
+
+def _moved(state: Tensor, count: int) -> Tensor:
+    step = prim.mul(create("iota", shape=(2,), axis=0, dtype=int64), count)
+    return prim.add(state, step)  # type: ignore[no-any-return]
+
+
+@lru_cache(1024)
+def _step(count: int) -> np.ndarray[Any, Any]:
+    """What a state moves by."""
+    return np.array([0, count], np.int64)
 
 
 _DEFAULT_SEED = 67280421310721

@@ -26,9 +26,10 @@ from tracecomp.eager.aliasing import (
     several_views,
     track,
 )
-from tracecomp.eager.device import MemoryFormat, channels_last, channels_last_3d, contiguous_format, device, use
+from tracecomp.eager.device import MemoryFormat, contiguous_format, device, preserve_format, use
 from tracecomp.eager.evaluate import evaluate
 from tracecomp.eager.grad_fn import NUMBERS
+from tracecomp.eager.memory_formats import lies_in, preserved
 from tracecomp.eager.methods import TensorMethods
 from tracecomp.eager.modes import (
     enable_grad,
@@ -112,10 +113,12 @@ class Tensor(TensorMethods):
             operands, attrs, given = _recorded(recorder, op, operands, attrs)
         arrays = []
         odd = tracked = False
+        row_major = True
         for x in operands:
             if isinstance(x, Tensor):
                 array = x._data
                 odd = odd or array.dtype.kind in "cV"
+                row_major = row_major and array.flags.c_contiguous
                 tracked = tracked or x._requires_grad or x._linked or x._grad_fn is not None
                 arrays.append(array)
             else:
@@ -137,6 +140,8 @@ class Tensor(TensorMethods):
         except Exception:  # numpy's, of any kind: a clear one is raised if types are the reason, else it itself
             check_types(op, operands, attrs)
             raise
+        if not row_major and op.kind == "elementwise":
+            result = _in_order_of(arrays, result)
         several = type(result) is tuple
         outs = [_result(op, r) for r in result] if several else [_result(op, result)]
         if op.kind == "view":
@@ -343,13 +348,9 @@ class Tensor(TensorMethods):
 
     def is_contiguous(self, memory_format: MemoryFormat = contiguous_format) -> bool:
         """Whether the elements lie densely in row-major order, or in that of ``channels_last``."""
-        if memory_format is contiguous_format:
-            return self._data.flags.c_contiguous
-        if memory_format not in (channels_last, channels_last_3d):
-            raise RuntimeError(f"is_contiguous(): {memory_format} is not an order of elements")
-        if self._data.ndim != (4 if memory_format is channels_last else 5):
-            return False
-        return np.moveaxis(self._data, 1, -1).flags.c_contiguous
+        if memory_format is preserve_format:
+            raise RuntimeError("is_contiguous(): torch.preserve_format is not an order of elements")
+        return lies_in(self._data, memory_format or contiguous_format)
 
     # ---- leaving the tensor world
 
@@ -589,6 +590,12 @@ def _result(op: Op, array: object) -> Tensor:
     if type(array) is not np.ndarray or not (op.kind in _KEEPS_ORDER or array.flags.c_contiguous):
         array = np.asarray(array, order=None if op.kind in _KEEPS_ORDER else "C")
     return _new(array)
+
+
+def _in_order_of(operands: list[Any], result: Any) -> Any:
+    """What numpy made of ``operands``, in the order that PyTorch gives it: the two differ where operands do."""
+    order = preserved(result.shape, [a for a in operands if isinstance(a, np.ndarray)])
+    return meta.in_order(result, order)
 
 
 def _recorded(

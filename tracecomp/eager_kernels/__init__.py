@@ -10,6 +10,7 @@ __getattr__ = later(
         "contract": "products",
         "convolve": "convolutions",
         "evaluate_natively": "elementwise",
+        "random_bits": "philox",
         "reduce_in_order": "sums",
         "run_region": "regions",
     },

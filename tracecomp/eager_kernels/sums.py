@@ -20,7 +20,7 @@ from tracecomp.codegen.kernels.lane_sums import lane_sums_text
 from tracecomp.codegen.text import native
 from tracecomp.ir.types import DType, compute_dtype, float32, float64, from_numpy_dtype
 from tracecomp.passes.fusion.groups import lanes_for
-from tracecomp.passes.graph.split_reductions import COLUMN_BLOCK, COLUMN_LONG, ROW_BLOCK, SPLIT, runs_of
+from tracecomp.passes.graph.split_reductions import COLUMN_BLOCK, ROW_BLOCK, SPLIT, runs_of
 from tracecomp.passes.graph.split_reductions import stage as first_stage
 from tracecomp.runtime import object_cache
 from tracecomp.runtime.executable import Loaded
@@ -36,8 +36,8 @@ _COMBINE = {"sum": np.add, "prod": np.multiply}
 class _Stage:
     """A reduction in one go: of an array of ``shape`` over the axes ``over``, which gives ``kept``.
 
-    With ``lanes``, the innermost axis is reduced; ``order`` brings reduced axes behind the others, and ``sizes`` are
-    rows, segments of a row, and elements of a segment.
+    With ``lanes``, the innermost axis is reduced, or stands before a single column; ``order`` brings reduced axes
+    behind the others, and ``sizes`` are rows, segments of a row, and elements of a segment.
     """
 
     shape: Shape
@@ -52,11 +52,13 @@ class _Stage:
         """``windows``: the reduced elements are places of a window."""
         rest = tuple(d for d in range(len(shape)) if d not in over)
         kept = tuple(shape[d] for d in rest)
-        if not over or over[-1] < len(shape) - 1:
+        columns = math.prod(shape[over[-1] + 1 :]) if over else 1
+        if not over or columns > 1:
             return _Stage(shape, over, kept)
-        segments = math.prod(shape[d] for d in over[:-1])
-        sizes = np.array([math.prod(kept), segments, shape[-1]], np.int64)
-        return _Stage(shape, over, kept, lanes_for(shape[-1], windows), rest + over, sizes)
+        innermost = over[-1] == len(shape) - 1
+        sizes = np.array([math.prod(kept), math.prod(shape[d] for d in over[:-1]), shape[over[-1]]], np.int64)
+        # numpy takes a single column for a row, whose order of sums is another.
+        return _Stage(shape, over, kept, lanes_for(shape[-1], windows) if innermost else 1, rest + over, sizes)
 
     def run(self, name: str, x: Array) -> Array:
         """``x`` reduced in the computing type, rounded to its own."""
@@ -164,23 +166,26 @@ class _Blocks:
 
 @lru_cache(4096)
 def _stages(shape: Shape, axes: Shape, split: bool, windows: bool) -> tuple[_Stage | _Blocks, ...]:
-    """The stages of a reduction, as ``passes/graph/split_reductions.py`` makes them."""
+    """The stages of a reduction, as ``passes/graph/split_reductions.py`` makes them.
+
+    What is long still after a stage has stages too.
+    """
     runs = runs_of(shape, axes)
     flat = tuple(r.extent for r in runs)
     over = tuple(d for d, r in enumerate(runs) if r.reduced)
-    at = first_stage(runs, COLUMN_LONG) if split else None
+    at = first_stage(runs) if split else None
     if at is None:
         return (_Stage.of(flat, over, windows),)
     before, extent, behind = flat[:at], flat[at], flat[at + 1 :]
     if len(over) > 1:
         rest = tuple(d - (d > at) for d in over if d != at)
-        return _Stage.of(flat, (at,)), _Stage.of(before + behind, rest)
+        return (*_stages(flat, (at,), True, False), *_stages(before + behind, rest, True, False))
     block = block_length(extent, COLUMN_BLOCK if behind else ROW_BLOCK)
     whole, left = extent // block, extent % block
     main = _Stage.of((*before, whole, block, *behind), (at + 1,))
-    last = _Stage.of((*before, whole + (left > 0), *behind), (at,))
+    last = _stages((*before, whole + (left > 0), *behind), (at,), True, False)
     if not left:
-        return main, last
+        return main, *last
     tail = _Stage.of((*before, 1, left, *behind), (at + 1,))
     cut = whole * block
-    return _Blocks(flat, at, ((slice(cut), main), (slice(cut, None), tail))), last
+    return _Blocks(flat, at, ((slice(cut), main), (slice(cut, None), tail))), *last

@@ -181,8 +181,10 @@ def _trace(
     for value in values:
         trace.graph.add_output(value)
     # What was met and is no argument came by closure: it becomes an operand, so that gradients reach it.
-    captured = {k: (trace.outside[k], v) for k, v in trace.initial.items() if k not in trace.arguments}
-    arguments = [trace.initial[id(x)] for x in examples]
+    captured = {
+        k: (trace.values.outside[k], v) for k, v in trace.inputs.initial.items() if k not in trace.inputs.arguments
+    }
+    arguments = [trace.inputs.initial[id(x)] for x in examples]
     trace.forget()
     found = _Traced(trace.graph, arguments, values, results, captured)
     tracked = differentiated and any(x.requires_grad for x in (*given, *(t for t, _ in captured.values())))

@@ -75,7 +75,7 @@ class Trace(Recorder):
 
     def written(self) -> list[Tensor]:
         """Tensors that existed before and were written."""
-        return [t for key, t in self.outside.items() if self.value(t) is not self.initial.get(key)]
+        return [t for key, t in self.values.outside.items() if self.value(t) is not self.inputs.initial.get(key)]
 
     def wrote_grad(self) -> bool:
         return any(slot.written for slot in self.grads.values())
@@ -96,7 +96,7 @@ def traced(
     modes.recorder = trace
     try:
         for n, x in enumerate(inputs):
-            trace.bind(x, f"x{n}", "argument")
+            trace.inputs.bind(x, f"x{n}", "argument")
         leaves: list[Any] = []
         structure = flatten(func(*args, **kwargs), leaves)
     finally:

@@ -177,7 +177,7 @@ def _values(trace: Trace, func: Callable[..., object], results: Sequence[Any]) -
             )
     if trace.wrote_grad():
         raise RuntimeError("vmap: backward() inside of a mapped function would write .grad; use func.grad instead.")
-    if any(id(t) not in trace.arguments and t is not default_generator.state for t in trace.written()):
+    if any(id(t) not in trace.inputs.arguments and t is not default_generator.state for t in trace.written()):
         raise RuntimeError(
             "vmap: inplace arithmetic on a tensor that is not an argument of the mapped function is not possible: "
             "every example would write to it."
@@ -206,8 +206,8 @@ class _Run:
         self.size = size
         self.randomness = randomness
         self.known: dict[Value, Any] = {}
-        for key, value in trace.initial.items():
-            self.known[value] = Batch(batches[key]) if key in batches else trace.outside[key]
+        for key, value in trace.inputs.initial.items():
+            self.known[value] = Batch(batches[key]) if key in batches else trace.values.outside[key]
         for given in trace.graph.inputs:
             if given.role == "constant" and given.data is not None:
                 self.known[given.value] = Tensor._wrap(given.data)

@@ -494,7 +494,7 @@ def clip(input: Tensor, min: Operand | None = None, max: Operand | None = None, 
 def clip_(input: Tensor, min: Operand | None = None, max: Operand | None = None) -> Tensor:
     """``input`` limited to [min, max], which are numbers or tensors. Gradients are zero outside; NaN propagates."""
 def clone(input: Tensor, *, memory_format: MemoryFormat = None, out: Tensor | None = None) -> Tensor:
-    """A copy; gradients flow through it."""
+    """A copy, in ``memory_format`` or in the order of ``input``; gradients flow through it."""
 def column_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """1-d tensors become columns, then joined along columns."""
 def combinations(input: Tensor, r: int = 2, with_replacement: bool = False, *, out: Tensor | None = None) -> Tensor:
@@ -693,7 +693,7 @@ def frombuffer(buffer: bytes | bytearray | memoryview | np.ndarray[Any, Any], *,
 def full(size: Sequence[int], fill_value: Number, *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, out: Tensor | None = None) -> Tensor:
     """A tensor of ``fill_value``, in its own dtype unless given."""
 def full_like(input: Tensor, fill_value: Number, *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, memory_format: MemoryFormat = None, out: Tensor | None = None) -> Tensor:
-    """A tensor of ``fill_value`` with the shape and dtype of ``input``."""
+    """A tensor of ``fill_value`` with the shape, dtype and order in memory of ``input``."""
 def gammainc(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Lower regularised incomplete gamma function."""
 def gammainc_(input: Tensor, other: Tensor) -> Tensor:

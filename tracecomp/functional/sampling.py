@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
-from typing import Any, overload
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias, overload
 
 import numpy as np
 
@@ -13,46 +13,80 @@ from tracecomp.eager import rng
 from tracecomp.eager.device import Device, Layout, MemoryFormat, use
 from tracecomp.eager.meta import place_of_call, placed
 from tracecomp.eager.modes import modes, no_grad
-from tracecomp.eager.rng import Generator
+from tracecomp.eager.rng import Generator, Stream
 from tracecomp.eager.tensor import Tensor, assign_, wrap
 from tracecomp.functional.creation.creation import finish
 from tracecomp.functional.default_dtype import default_dtype
 from tracecomp.functional.dims import Shape, Sizes, new_shape
 from tracecomp.functional.dtype_support import ALL, FLOATS
 from tracecomp.functional.elementwise.arithmetic import add, mul
+from tracecomp.functional.memory_formats import copied
 from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import cast, not_implemented, with_zero_gradient
-from tracecomp.functional.publish import function, publish
+from tracecomp.functional.publish import function, often, publish
 from tracecomp.functional.shape.shaping import to_shape
 from tracecomp.ir.arrays import at_line
+from tracecomp.ir.philox import blocks
 from tracecomp.ir.types import DType, broadcast_shapes, float32, float64, int64
 
 _BITS = {"float16": 11, "bfloat16": 8, "float32": 24}
 
 
+Draw: TypeAlias = Callable[..., Tensor]
+"""Makes numbers from what gives bits, of a shape, and of what else it takes."""
+
+
+def _served(draw: Draw) -> Draw:
+    """``draw`` at a state, as a function of that alone, which machine code can serve."""
+
+    @often
+    def at(state: Tensor, shape: Shape, *more: Any) -> Tensor:
+        return draw(Stream(state), shape, *more)
+
+    return at
+
+
+def _drawn_from(generator: Generator | None, draw: Draw, at: Draw, draws: int, shape: Shape, *more: Any) -> Tensor:
+    """Numbers that ``draw`` makes, which draws bits so many times."""
+    source = generator or rng.default_generator
+    if modes.recorder is not None or modes.place is not None:
+        return draw(source, shape, *more)
+    found = at(source.state, shape, *more)
+    source.advance(draws * blocks(math.prod(shape)))
+    return found
+
+
 def uniform(shape: Shape, dtype: DType, generator: Generator | None = None) -> Tensor:
     """Numbers of [0, 1), as many bits as the dtype's significand holds."""
+    return _drawn_from(generator, _uniform_from, _uniform_at, 2 if dtype is float64 else 1, shape, dtype)
+
+
+def _uniform_from(source: Generator | Stream, shape: Shape, dtype: DType) -> Tensor:
     if dtype is float64:
-        high, low = (_low_bits(shape, n, generator) for n in (26, 27))
+        high, low = (_low_bits(source, shape, n) for n in (26, 27))
         exact = prim.add(prim.mul(prim.cast(high, dtype=float64), 2.0**27), prim.cast(low, dtype=float64))
         return prim.mul(exact, 2.0**-53)
     bits = _BITS[dtype.name]
-    return cast(prim.mul(prim.cast(_low_bits(shape, bits, generator), dtype=float32), 2.0**-bits), dtype)
+    return cast(prim.mul(prim.cast(_low_bits(source, shape, bits), dtype=float32), 2.0**-bits), dtype)
 
 
-def _low_bits(shape: Shape, count: int, generator: Generator | None) -> Tensor:
-    return prim.bitwise_and(rng.bits(shape, generator), (1 << count) - 1)
+def _low_bits(source: Generator | Stream, shape: Shape, count: int) -> Tensor:
+    return prim.bitwise_and(source.bits(shape), (1 << count) - 1)
 
 
 def gaussian(shape: Shape, dtype: DType, generator: Generator | None = None) -> Tensor:
     """Standard normal numbers: the inverse of the distribution function at uniform points."""
+    return _drawn_from(generator, _gaussian_from, _gaussian_at, 2 if dtype is float64 else 1, shape, dtype)
+
+
+def _gaussian_from(source: Generator | Stream, shape: Shape, dtype: DType) -> Tensor:
     wide = float64 if dtype is float64 else float32
     bits = 52 if wide is float64 else 23
     if wide is float64:
-        high, low = (prim.cast(_low_bits(shape, 26, generator), dtype=float64) for _ in range(2))
+        high, low = (prim.cast(_low_bits(source, shape, 26), dtype=float64) for _ in range(2))
         place = prim.add(prim.mul(high, 2.0**26), low)
     else:
-        place = prim.cast(_low_bits(shape, bits, generator), dtype=float32)
+        place = prim.cast(_low_bits(source, shape, bits), dtype=float32)
     odd = prim.add(prim.mul(place, 2.0 ** (1 - bits)), 2.0**-bits - 1.0)
     return cast(prim.mul(prim.erfinv(odd), math.sqrt(2.0)), dtype)
 
@@ -61,11 +95,19 @@ def integers(shape: Shape, low: int, high: int, generator: Generator | None = No
     """Integers of [low, high) in int64."""
     if low >= high:
         raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
-    draw = prim.bitwise_and(prim.cast(rng.bits(shape, generator), dtype=int64), 0xFFFFFFFF)
+    draws = 2 if high - low > 1 << 32 else 1
+    return _drawn_from(generator, _integers_from, _integers_at, draws, shape, low, high)
+
+
+def _integers_from(source: Generator | Stream, shape: Shape, low: int, high: int) -> Tensor:
+    draw = prim.bitwise_and(prim.cast(source.bits(shape), dtype=int64), 0xFFFFFFFF)
     if high - low > 1 << 32:
-        upper = prim.bitwise_and(prim.cast(rng.bits(shape, generator), dtype=int64), 0x7FFFFFFF)
+        upper = prim.bitwise_and(prim.cast(source.bits(shape), dtype=int64), 0x7FFFFFFF)
         draw = prim.bitwise_or(prim.shift_left(upper, 32), draw)
     return prim.add(prim.remainder(draw, high - low), low)
+
+
+_uniform_at, _gaussian_at, _integers_at = _served(_uniform_from), _served(_gaussian_from), _served(_integers_from)
 
 
 def _need_float(dtype: DType, kernel: str) -> DType:
@@ -104,7 +146,7 @@ def _publish_sampler(name: str) -> None:
         memory_format: MemoryFormat = None,
     ) -> Tensor:  # fmt: skip
         found = _drawn(draw, tuple(input.shape), dtype or input.dtype, kernel, generator)
-        return finish(found, requires_grad, device)
+        return finish(copied(input, found, memory_format), requires_grad, device)
 
     for fn, public in ((sized, name), (like, f"{name}_like")):
         fn.__name__ = public
@@ -170,6 +212,7 @@ def randint_like(input: Tensor, *args: Any, dtype: DType | None = None, **kwargs
     """Uniform integers of [low, high) in the shape and dtype of ``input``."""
     low, high, _ = _bounds(args, kwargs, "randint_like")
     drawn = cast(integers(tuple(input.shape), low, high, kwargs.get("generator")), dtype or input.dtype)
+    drawn = copied(input, drawn, kwargs.get("memory_format"))
     return finish(drawn, kwargs.get("requires_grad", False), kwargs.get("device"))
 
 

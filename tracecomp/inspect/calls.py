@@ -85,7 +85,8 @@ def run_calls(
             found = make(lockstep, call, step)
             if step.change is not None and step.change.again and compiled.recordings > recordings and not found:
                 found = make(lockstep, call, step)  # the recording that was made now runs
-            result.error = result.error or (lockstep.error if step.change is None else None)
+            if len(result.steps) == 1:
+                result.error = lockstep.error
             result.differences = result.differences if step.change else lockstep.differences
             if step.change is None:
                 result.same += 1

@@ -21,6 +21,7 @@ from tracecomp.eager.rng import manual_seed
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional.default_dtype import default_dtype, set_default_dtype
 from tracecomp.ir.types import DType, float32, float64
+from tracecomp.record.guards.memory import shows_elements_twice
 from tracecomp.record.guards.ownership import is_module
 from tracecomp.record.pytree import flatten, paths, unflatten
 
@@ -211,7 +212,7 @@ def _tensors(state: ProgramState, call: Call) -> Iterator[Change]:
     rng = np.random.default_rng(1)
     given = {id(t) for t in ProgramState({"call": call}).tensors.values()}
     held = {p: t for p, t in state.tensors.items() if id(t) not in given and p != "the random state"}
-    floats = [p for p, t in held.items() if t._data.dtype.kind == "f" and t._base is None and not p.endswith(".grad")]
+    floats = [p for p, t in held.items() if _is_written(t) and not p.endswith(".grad")]
     step = max(1, len(floats) // _MOST_TENSORS)
     for place in floats[::step][:_MOST_TENSORS]:
         t = held[place]
@@ -225,6 +226,11 @@ def _tensors(state: ProgramState, call: Call) -> Iterator[Change]:
             yield _doing(f"{place}.grad is set", partial(_give_grad, t))
             yield _doing(f"{place}.grad is None", partial(setattr, t, "grad", None))
     yield _doing("another seed", partial(manual_seed, 7))
+
+
+def _is_written(t: Tensor) -> bool:
+    """Whether a program's owner might write to ``t`` itself: it has memory of its own, each place of it once."""
+    return t._data.dtype.kind == "f" and t._base is None and not shows_elements_twice(t._data)
 
 
 def _through_numpy(t: Tensor, array: Array) -> None:

@@ -21,7 +21,6 @@ from tracecomp.ir.op import Attrs, Op
 from tracecomp.record.capture import bind_arguments
 from tracecomp.record.pytree import flatten, paths
 from tracecomp.record.recorder import Recorder
-from tracecomp.record.traced_value import TracedValue
 
 Array = np.ndarray[Any, Any]
 
@@ -123,7 +122,7 @@ class ObservingRecorder(Recorder):
         seen.events.append(Event("node", (op.name, attrs_key(plain), numbers, shapes), here.source, here.scope))
         seen.applications.append(Application(node_count(), op, dict(attrs), arrays, results, here.source, here.scope))
         for t, array in zip(outs, results, strict=True):
-            cell = self._cell(t)
+            cell = self.values.cell(t)
             if cell is None:
                 self._wrong(f"{op.name} was not recorded", here.source, here.scope)
                 continue
@@ -154,11 +153,9 @@ class ObservingRecorder(Recorder):
             origin = self.graph.origin[node]
             self._wrong(f"{node.op.name} was recorded with other operands than it had", origin.source, origin.scope)
 
-    def bind(self, t: Tensor, name: str, role: str, holder: tuple[Any, ...] | None = None) -> TracedValue:
+    def bound(self, t: Tensor, value: Value) -> None:
         """Keep the values that an input has."""
-        cell = super().bind(t, name, role, holder)
-        self.eager[cell.value] = t._data.copy()
-        return cell
+        self.eager[value] = t._data.copy()
 
     def write(self, target: Tensor, value: Tensor) -> None:
         """Keep the line of each write."""
@@ -175,7 +172,7 @@ class ObservingRecorder(Recorder):
 
     def place_results(self, result: object) -> None:
         """Note the lines that made the tensors of the result."""
-        made = {id(ref()): source for ref, source, _ in self.made}
+        made = {id(ref()): source for ref, source, _ in self.values.made}
         found = ProgramState({"result": result}).tensors
         self.seen.results.update({place: made.get(id(t)) for place, t in found.items()})
 
@@ -252,7 +249,7 @@ def observe(fn: Callable[..., object], call: Call, roots: Mapping[str, object]) 
         recorder.seen.refused = f"{type(error).__name__}: {error}"
     finally:
         modes.recorder = None
-        recorder.seen.refused = recorder.seen.refused or recorder.stopped
+        recorder.seen.refused = recorder.seen.refused or recorder.refusals.reason
         recorder.forget()
         before.restore()
     return recorder.seen

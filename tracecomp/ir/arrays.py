@@ -39,11 +39,22 @@ def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def memory_order(array: Array) -> tuple[int, ...] | None:
-    """The axes of a dense ``array`` in the order of memory; None when that is row-major, or it is not dense."""
-    if array.flags.c_contiguous:
+    """The axes of a dense ``array`` in the order of memory; None when that is row-major, or it is not dense.
+
+    Axes of one element stand where their strides say, if the strides are those of the order found.
+    """
+    if array.flags.c_contiguous and array.strides == row_major_strides(array.shape, array.itemsize):
         return None
-    order = tuple(sorted(range(array.ndim), key=lambda k: -array.strides[k]))
-    return order if array.transpose(order).flags.c_contiguous else None
+    order = tuple(sorted(range(array.ndim), key=lambda k: (-array.strides[k], -array.shape[k])))
+    turned = array.transpose(order)
+    if array.flags.c_contiguous:
+        return order if turned.strides == row_major_strides(turned.shape, array.itemsize) else None
+    return order if turned.flags.c_contiguous else None
+
+
+def row_major_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    """Strides in bytes of an array in row-major order."""
+    return tuple(itemsize * prod(shape[k + 1 :]) for k in range(len(shape)))
 
 
 def at_line(array: Array) -> Array:

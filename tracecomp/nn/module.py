@@ -280,7 +280,10 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
         return self
 
     def to(self: Self, *args: Any, **kwargs: Any) -> Self:
-        """Convert floating parameters and buffers: ``to(dtype)``, ``to(device)``, ``to(tensor)``."""
+        """Convert floating parameters and buffers: ``to(dtype)``, ``to(device)``, ``to(tensor)``.
+
+        ``memory_format`` is for those of four and five dimensions.
+        """
         options = dict(kwargs)
         for value in args:
             key = "other" if isinstance(value, Tensor) else "dtype" if hasattr(value, "itemsize") else "device"
@@ -291,7 +294,7 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
             raise TypeError(
                 f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}"
             )
-        device = options.get("device")
+        device, order = options.get("device"), options.get("memory_format")
 
         def convert(t: Tensor) -> Tensor:
             if is_lazy(t):
@@ -302,7 +305,8 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
                     "module from meta to a different device."
                 )
             moved = t if device is None else t.to(device)
-            return moved.to(dtype) if dtype is not None and t.dtype.differentiable else moved
+            moved = moved.to(dtype) if dtype is not None and t.dtype.differentiable else moved
+            return moved if order is None or t.ndim not in (4, 5) else moved.to(memory_format=order)
 
         return self._apply(convert)
 

@@ -45,6 +45,8 @@ class GraphRecord:
     nodes: list[Node]
     weights: dict[str, Array]
     types: dict[str, Any] = field(default_factory=dict)
+    buffers: frozenset[str] = frozenset()
+    """Weights that say that they are not trained."""
 
     def captured(self) -> list[str]:
         """The values of graphs around this one that it reads."""
@@ -64,6 +66,10 @@ class GraphRecord:
             for value in node.attrs.values():
                 if isinstance(value, GraphRecord):
                     yield from value.walk()
+
+
+BUFFER = "buffer"
+"""What an exported initializer's ``doc_string`` says when it is not trained."""
 
 
 @dataclass
@@ -107,7 +113,32 @@ def graph_of(proto: Any, folder: Path | None = None) -> GraphRecord:
     inputs = [i.name for i in proto.input if i.name not in weights]
     types = {i.name: i.type for i in (*proto.input, *proto.output, *proto.value_info)}
     nodes = [node_of(n, folder) for n in proto.node]
-    return GraphRecord(proto.name, inputs, [o.name for o in proto.output], nodes, weights, types)
+    outputs = [o.name for o in proto.output]
+    return GraphRecord(proto.name, inputs, outputs, nodes, weights, types, _not_trained(proto, nodes))
+
+
+_KIND = "pkg.torch.export.graph_signature.InputSpec.kind"
+"""Where PyTorch's exporter says what a weight is."""
+_PRODUCTS = frozenset(("Conv", "ConvTranspose", "Einsum", "Gemm", "MatMul"))
+
+
+def _not_trained(proto: Any, nodes: Sequence[Node]) -> frozenset[str]:
+    """Weights that say that they are not trained, or what PyTorch's exporters have computed of constants.
+
+    Those have no names of their own, and may be transposed parameters, too: which they are when products read them.
+    """
+    kinds: dict[str, str] = {v.name: p.value for v in proto.value_info for p in v.metadata_props if p.key == _KIND}
+    multiplied = {name for node in nodes if node.op in _PRODUCTS for name in node.inputs}
+
+    def fixed(weight: Any) -> bool:
+        if weight.doc_string == BUFFER:
+            return True
+        if weight.name in kinds:
+            return kinds[weight.name] != "PARAMETER"
+        unnamed = bool(kinds) or str(weight.name).startswith("onnx::")
+        return unnamed and weight.name not in multiplied
+
+    return frozenset(t.name for t in proto.initializer if fixed(t))
 
 
 def node_of(proto: Any, folder: Path | None = None) -> Node:

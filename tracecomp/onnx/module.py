@@ -28,6 +28,8 @@ _RANDOM = frozenset(
     ("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial", "Dropout")
 )
 """Operators whose results are not known, though all their operands are."""
+_SHORT = 8
+"""Numbers that are printed where they are read."""
 _BUFFERS = frozenset(("BatchNormalization",))
 
 
@@ -86,7 +88,7 @@ class OnnxModule(Module):
     # ---- building
 
     def _take_weights(self, graph: GraphRecord) -> None:
-        moving = {n for node in graph.nodes if node.op in _BUFFERS for n in node.inputs[3:5]}
+        moving = {n for node in graph.nodes if node.op in _BUFFERS for n in node.inputs[3:5]} | graph.buffers
         for name, array in graph.weights.items():
             if array.dtype.kind not in "fV" or array.dtype.name not in ("float16", "float32", "float64", "bfloat16"):
                 self._static[name] = array
@@ -231,6 +233,10 @@ class _Text:
         """``def`` line, one line for each operator, ``return`` line."""
         found = [f"{indent}def forward({', '.join(map(self.name, graph.inputs))}):"]
         for node in graph.nodes:
+            held = node.attrs.get("value") if node.op == "Constant" else None
+            if isinstance(held, np.ndarray) and held.size <= _SHORT:
+                self.names[node.outputs[0]] = self.shown(held)
+                continue
             results = ", ".join(self.name(n) if n else "_" for n in node.outputs)
             operands = [self.name(n) if n else "None" for n in node.inputs]
             while operands and operands[-1] == "None":
@@ -253,5 +259,5 @@ class _Text:
 
     def shown(self, value: object) -> str:
         if isinstance(value, np.ndarray):
-            return repr(value.tolist()) if value.size <= 8 else f"<{value.dtype.name}{[*value.shape]}>"
+            return repr(value.tolist()) if value.size <= _SHORT else f"<{value.dtype.name}{[*value.shape]}>"
         return f"<graph of {len(value.nodes)} operators>" if isinstance(value, GraphRecord) else repr(value)

@@ -18,6 +18,7 @@ import numpy as np
 from tracecomp.ir.graph import Graph, Node, Value
 from tracecomp.ir.types import TensorType
 from tracecomp.onnx.model import UnsupportedError
+from tracecomp.ops.regions import inline, inputs_of
 
 Terms = Mapping[tuple[str, ...], int]
 """Factors of products of sizes; that of the empty product is a plain number."""
@@ -153,9 +154,35 @@ class Fit:
             found = Size({**terms, (): terms[()] + more}, divisor)
             if [found.at(s) for s in self.samples] == [*values]:
                 return plain(found)
+        if (squared := self._of_a_square(values)) is not None:
+            return squared
         raise UnsupportedError(
             f"{where} is {', '.join(map(str, values[:count]))} for sizes {self.samples[:count]}: no polynomial"
         )
+
+    def _of_a_square(self, values: Sequence[int]) -> Size | None:
+        """A polynomial of degree two in one size, times others: tables of pairs of places have so many rows."""
+        for symbol in self.samples[0]:
+            for others in [p for p in self._products if symbol not in p]:
+                factors = [prod(s[o] for o in others) for s in self.samples]
+                if any(v % f for v, f in zip(values, factors, strict=True)):
+                    continue
+                rest = {s[symbol]: v // f for s, v, f in zip(self.samples, values, factors, strict=True)}
+                terms = _parabola([*rest.items()][:3])
+                found = Size({tuple(sorted((*others, *power))): f for power, f in zip(
+                    ((), (symbol,), (symbol, symbol)), terms, strict=True)}) if terms else None  # fmt: skip
+                if found is not None and [found.at(s) for s in self.samples] == [*values]:
+                    return found
+        return None
+
+
+def _parabola(points: Sequence[tuple[int, int]]) -> list[int] | None:
+    """The whole coefficients of the polynomial of degree two through three points, the constant first."""
+    if len(points) < 3:
+        return None
+    rows = _inverse([[Fraction(x**k) for k in range(3)] for x, _ in points])
+    found = [sum((a * y for a, (_, y) in zip(row, points, strict=True)), Fraction()) for row in rows]
+    return [int(f) for f in found] if all(f.denominator == 1 for f in found) else None
 
 
 def _inverse(rows: Sequence[Sequence[Fraction]]) -> list[list[Fraction]]:
@@ -214,6 +241,15 @@ def _node(alike: Sequence[Node], graph: Graph, places: Sequence[dict[Value, int]
             known[value] = len(known)
 
 
+def _copied(region: Graph) -> Graph:
+    """A region of its own: recordings share them."""
+    new = Graph(region.name)
+    operands = [new.add_input(v.type, f"in{k}") for k, v in enumerate(inputs_of(region))]
+    for value in inline(new, region, operands):
+        new.add_output(value)
+    return new
+
+
 def _attribute(values: Sequence[Any], fit: Fit, where: str) -> Any:
     if isinstance(values[0], tuple):
         if len({len(v) for v in values}) > 1:
@@ -221,6 +257,8 @@ def _attribute(values: Sequence[Any], fit: Fit, where: str) -> Any:
         return tuple(_attribute(several, fit, where) for several in zip(*values, strict=True))
     if isinstance(values[0], int | float) and not isinstance(values[0], bool):
         return fit.number(values, where)
+    if isinstance(values[0], Graph):
+        return generalize([_copied(values[0]), *values[1:]], fit)
     if any(str(v) != str(values[0]) for v in values):
         raise UnsupportedError(f"{where} is another one for other sizes")
     return values[0]

@@ -12,22 +12,11 @@ from tracecomp.ir.arrays import Array, pieces
 from tracecomp.ir.index import Index, index
 from tracecomp.ir.loops import Buffer, Expr, IndexValue, Let, Load, Read, Stmt, Store, cast, in_range
 from tracecomp.ir.op import Imperative, Op, Sample, register
+from tracecomp.ir.philox import MULTIPLIERS, ROUNDS, WEYL, blocks
 from tracecomp.ir.scalars import call, const
 from tracecomp.ir.types import Shape, TensorType, int32, int64
 from tracecomp.ops.define import bad, of, require
 from tracecomp.ops.statements import Names, vectors
-
-_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
-"""Of Philox4x32 (Salmon et al., 2011), like all numbers below: they are the generator."""
-_WEYL = (0x9E3779B9, 0xBB67AE85)
-"""What the key grows by in each round."""
-_ROUNDS = 10
-"""Rounds of Philox4x32-10."""
-
-
-def blocks(count: int) -> int:
-    """How many counter values ``count`` elements use up: element i is word ``i // blocks`` of block ``i % blocks``."""
-    return -(-count // 4)
 
 
 def _infer(state: TensorType, *, shape: Shape) -> TensorType:
@@ -44,11 +33,11 @@ def philox(counter: Array, key: int) -> list[Any]:
     mask, half = np.uint64(0xFFFFFFFF), np.uint64(32)
     words = [counter & mask, counter >> half, np.zeros_like(counter), np.zeros_like(counter)]
     keys = [key & 0xFFFFFFFF, (key >> 32) & 0xFFFFFFFF]
-    for _ in range(_ROUNDS):
-        a, b = words[0] * np.uint64(_MULTIPLIERS[0]), words[2] * np.uint64(_MULTIPLIERS[1])
+    for _ in range(ROUNDS):
+        a, b = words[0] * np.uint64(MULTIPLIERS[0]), words[2] * np.uint64(MULTIPLIERS[1])
         first, third = (b >> half) ^ words[1] ^ np.uint64(keys[0]), (a >> half) ^ words[3] ^ np.uint64(keys[1])
         words = [first, b & mask, third, a & mask]
-        keys = [(k + w) & 0xFFFFFFFF for k, w in zip(keys, _WEYL, strict=True)]
+        keys = [(k + w) & 0xFFFFFFFF for k, w in zip(keys, WEYL, strict=True)]
     return [w.astype(np.uint32) for w in words]
 
 
@@ -61,10 +50,10 @@ def _philox_of_one(counter: int, key: int) -> list[int]:
     mask = 0xFFFFFFFF
     a, b, c, d = counter & mask, counter >> 32 & mask, 0, 0
     k, m = key & mask, key >> 32 & mask
-    for _ in range(_ROUNDS):
-        p, q = a * _MULTIPLIERS[0], c * _MULTIPLIERS[1]
+    for _ in range(ROUNDS):
+        p, q = a * MULTIPLIERS[0], c * MULTIPLIERS[1]
         a, b, c, d = q >> 32 ^ b ^ k, q & mask, p >> 32 ^ d ^ m, p & mask
-        k, m = k + _WEYL[0] & mask, m + _WEYL[1] & mask
+        k, m = k + WEYL[0] & mask, m + WEYL[1] & mask
     return [a, b, c, d]
 
 
@@ -105,9 +94,9 @@ class _Rounds:
     def run(self, counter: Expr, key: Expr) -> list[Expr]:
         words = [*self.halves(counter), const(0, int32), const(0, int32)]
         keys = self.halves(key)
-        for number in range(_ROUNDS):
-            m0, m1 = map(_signed, _MULTIPLIERS)
-            k0, k1 = (call("add", k, _signed(w * number)) for k, w in zip(keys, _WEYL, strict=True))
+        for number in range(ROUNDS):
+            m0, m1 = map(_signed, MULTIPLIERS)
+            k0, k1 = (call("add", k, _signed(w * number)) for k, w in zip(keys, WEYL, strict=True))
             words = [
                 self.let(call("xor", call("xor", call("mulhi", m1, words[2]), words[1]), k0)),
                 self.let(call("mul", m1, words[2])),

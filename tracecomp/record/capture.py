@@ -81,7 +81,7 @@ def record(
         _bind_memories(recorder, leaves, shared)
         bind_arguments(recorder, leaves, where)
         for place in places:
-            recorder.bind_place(place)
+            recorder.inputs.bind_place(place)
         given = _bind_numbers(recorder, args, kwargs, numbers, where)
         # Without collecting: what finalizers of objects do that have nothing to do with the program is not part of it.
         result = without_collecting(partial(observer.call, fn, *given))
@@ -93,7 +93,7 @@ def record(
         if isinstance(recording, Recording):
             put_plain(recorder.effects, (args, kwargs))
             recording.unsettled = recording.unsettled or _fill_in(recorder, places)
-            recording.blamed = recorder.blamed
+            recording.blamed = recorder.refusals.lines
         return result, recording
     finally:
         modes.recorder = None
@@ -104,17 +104,17 @@ def record(
 
 def _finished(recorder: Recorder, strict: bool, derive: bool, finish: Callable[[], Finish]) -> Recording | Refusal:
     """The recording of a call that has returned, or why there is none; CaptureError then, if ``strict``."""
-    if recorder.stopped is not None:
+    if recorder.refusals.reason is not None:
         if strict:  # the program has caught the refusal
-            raise CaptureError(recorder.stopped)
-        return Refusal(recorder.stopped, recorder.blamed)
-    recorder.strict = True  # what is refused from here on is caught below
+            raise CaptureError(recorder.refusals.reason)
+        return Refusal(recorder.refusals.reason, recorder.refusals.lines)
+    recorder.refusals.strict = True  # what is refused from here on is caught below
     try:
         return finish().recording(derive)
     except CaptureError as refused:
         if strict:
             raise
-        return Refusal(str(refused), recorder.blamed)
+        return Refusal(str(refused), recorder.refusals.lines)
 
 
 def _fill_in(recorder: Recorder, places: Sequence[StateSlot]) -> str | None:
@@ -134,7 +134,7 @@ def _bind_numbers(
     for leaf, key in direct(args, kwargs).items() if numbers else ():
         if leaf in numbers:
             held: Any = by_name if isinstance(key, str) else by_position
-            held[key] = recorder.bind_argument(leaf, held[key], where[leaf])
+            held[key] = recorder.inputs.bind_argument_number(leaf, held[key], where[leaf])
     return by_position, by_name
 
 
@@ -147,13 +147,13 @@ def _bind_memories(recorder: Recorder, leaves: Leaves, shared: Sequence[Binding]
             candidates.setdefault(id(t), (b, t))
     arrays = {k: (b, t._data if isinstance(t, Tensor) else t) for k, (b, t) in candidates.items()}
     for memory, keys in find_shared(arrays):
-        recorder.bind_memory(memory, [candidates[k][1] for k in keys], leaves)
+        recorder.inputs.bind_memory(memory, [candidates[k][1] for k in keys], leaves)
 
 
 def bind_arguments(recorder: Recorder, leaves: Leaves, where: Sequence[str]) -> None:
     """Make inputs of tensor and array arguments."""
     for i, leaf in enumerate(leaves):
-        if isinstance(leaf, Tensor) and id(leaf) not in recorder.arguments:
-            recorder.bind(leaf, where[i], "argument", ("argument", i))
-        elif isinstance(leaf, np.ndarray) and leaf.dtype.kind in "biufc" and i not in recorder.arrays:
-            recorder.bind_array(i, leaf, where[i])
+        if isinstance(leaf, Tensor) and id(leaf) not in recorder.inputs.arguments:
+            recorder.inputs.bind(leaf, where[i], "argument", ("argument", i))
+        elif isinstance(leaf, np.ndarray) and leaf.dtype.kind in "biufc" and i not in recorder.inputs.arrays:
+            recorder.inputs.bind_array(i, leaf, where[i])

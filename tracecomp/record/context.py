@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from tracecomp.eager.tensor import Tensor
+from tracecomp.ir.graph import Value
 from tracecomp.record.pytree import Leaves
 from tracecomp.record.size_range import Conditions
-from tracecomp.record.traced_value import GradSlot
+from tracecomp.record.traced_value import GradSlot, Predicate, TracedValue
 
 
 class OptimizerLike(Protocol):
@@ -43,16 +44,55 @@ class RecordingContext(Protocol):
         """A size as an input of the graph."""
 
 
+class Capturing(Protocol):
+    """What the table of traced values asks of the recorder that it belongs to."""
+
+    predicates: list[Predicate]
+    started: int
+
+    def above(self, t: Tensor) -> Tensor | None:
+        """The tensor that ``t``, which comes from outside, is a view or an alias of."""
+
+    def capture(self, t: Tensor) -> TracedValue:
+        """Make a tensor from outside an input."""
+
+    def resized(self, t: Tensor, before: tuple[int, ...]) -> Value:
+        """Refuse that the shape of ``t`` is another than what it is worth has."""
+
+
+class Bound(RecordingContext, Protocol):
+    """What the inputs of a recording tell the recorder."""
+
+    def bound(self, t: Tensor, value: Value) -> None:
+        """Called when ``value``, an input, has come to stand for ``t``."""
+
+
+class MetInputs(Protocol):
+    """Tensors from outside, by identity, with what is known of them."""
+
+    names: dict[int, str]
+    arguments: dict[int, Tensor]
+    state: dict[int, Tensor]
+
+
+class MetTensors(Protocol):
+    """The tensors from outside that a program has used."""
+
+    outside: dict[int, Tensor]
+    requires_grad: dict[int, bool]
+
+
 class Met(Protocol):
     """What a recorder has met at the end of a call, which guards take over."""
 
+    @property
+    def inputs(self) -> MetInputs: ...
+
+    @property
+    def values(self) -> MetTensors: ...
+
     leaves: Leaves
-    arguments: dict[int, Tensor]
-    outside: dict[int, Tensor]
-    state: dict[int, Tensor]
     flags: dict[int, tuple[Tensor, bool]]
-    requires_grad: dict[int, bool]
-    names: dict[int, str]
     watched: dict[tuple[int, str], tuple[Any, str]]
     modules: dict[int, Any]
     optimizers: dict[int, OptimizerLike]

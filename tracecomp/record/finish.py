@@ -56,7 +56,7 @@ class Finish:
         self.outputs: list[Output] = []
         self.found = Results(recorder, self._origin, lambda value, name: self._add(value, name, "result"))
         self.numbers = {id(t): i for i, t in reversed(list(enumerate(leaves)))}
-        self.numbers.update({id(t): i for i, t in recorder.arrays.items()})
+        self.numbers.update({id(t): i for i, t in recorder.inputs.arrays.items()})
         self.holders: dict[int, Binding] = {}
         self.sources = self._sources()
 
@@ -101,7 +101,7 @@ class Finish:
         self._close_guards(inputs, updates)
         shared = self._shared_memory(updates)
         asked = {p.value for p in self.recorder.predicates}
-        self.guards.asked = {i for i, t in self.recorder.argument_numbers.items() if t._value.value in asked}
+        self.guards.asked = {i for i, t in self.recorder.inputs.argument_numbers.items() if t._value.value in asked}
         return Recording(
             graph=graph, guards=self.guards, inputs=inputs, structure=structure, results=results, updates=updates,
             writes=self._writes(updates), grads=grads, requires_grad=self._flags(), predicates=predicates, split=split,
@@ -115,26 +115,26 @@ class Finish:
 
     def _sources(self) -> dict[Value, Binding]:
         """Where each input is read from."""
-        recorder = self.recorder
+        recorder, met = self.recorder, self.recorder.inputs
         sources: dict[Value, Binding] = {}
         grads = {id(s.initial): s.tensor for s in recorder.grads.values() if s.initial is not None}
-        for key, value in recorder.initial.items():
-            if key in recorder.memories:
-                sources[value] = Binding("memory", recorder.memories[key])
-            elif key in recorder.arguments:
+        for key, value in met.initial.items():
+            if key in met.memories:
+                sources[value] = Binding("memory", met.memories[key])
+            elif key in met.arguments:
                 sources[value] = Binding("argument", self.numbers[key])
-            elif key in recorder.places:
-                sources[value] = Binding("place", recorder.places[key])
-            elif key in grads and key not in recorder.state:
+            elif key in met.places:
+                sources[value] = Binding("place", met.places[key])
+            elif key in grads and key not in met.state:
                 sources[value] = Binding("grad", self._holder(grads[key]))
             else:
-                sources[value] = Binding("state", recorder.outside[key])
-        for t, place, n in recorder.followed:
+                sources[value] = Binding("state", recorder.values.outside[key])
+        for t, place, n in met.place_numbers:
             sources[t._value.value] = Binding("place", (place, n))
-        for leaf, t in recorder.argument_numbers.items():
+        for leaf, t in met.argument_numbers.items():
             sources[t._value.value] = Binding("number", leaf)
-        for owner, name, t in recorder.hosts.values():
-            sources[t._value.value] = Binding("host", (owner, name))
+        for host in met.hosts.values():
+            sources[host.tensor._value.value] = Binding("host", (host.owner, host.key))
         return sources
 
     def _size_sources(self) -> dict[Value, Binding]:
@@ -153,7 +153,7 @@ class Finish:
     def _holder(self, t: Tensor) -> Binding:
         """Where each call finds what ``t`` stands for: one binding per tensor whose Python attributes matter."""
         if id(t) not in self.holders:
-            given = id(t) in self.recorder.arguments
+            given = id(t) in self.recorder.inputs.arguments
             self.holders[id(t)] = Binding("argument", self.numbers[id(t)]) if given else Binding("state", t)
         return self.holders[id(t)]
 
@@ -181,9 +181,10 @@ class Finish:
         chosen = set(inputs)
         live = {v for v, s in self.sources.items() if s in chosen}
         names = {i.value: i.name for i in self.recorder.graph.inputs}
-        used = {key: names[v] for key, v in self.recorder.initial.items() if v in live}
+        used = {key: names[v] for key, v in self.recorder.inputs.initial.items() if v in live}
         grads = [(self._holder(s.tensor), s) for s in self.recorder.grads.values()]
-        arrays = {i for i, t in self.recorder.arrays.items() if self.recorder.initial.get(id(t)) in (None, *live)}
+        met = self.recorder.inputs
+        arrays = {i for i, t in met.arrays.items() if met.initial.get(id(t)) in (None, *live)}
         memory = MemoryGuard(self._memory(), [b for b, _ in updates], self.leaves)
         self.guards.close(self.recorder, used, arrays, grads, memory)
 
@@ -226,9 +227,9 @@ class Finish:
         """Arguments that the call wrote to with gradient history."""
         recorder = self.recorder
         return [
-            t for key, t in recorder.arguments.items()
+            t for key, t in recorder.inputs.arguments.items()
             if not t._linked and t.grad_fn is not None and t.grad_fn.number >= recorder.started
-            and recorder.value(t) is not recorder.initial.get(key)
+            and recorder.value(t) is not recorder.inputs.initial.get(key)
         ]  # fmt: skip
 
     def _result(self, v: Any) -> Result:
@@ -252,7 +253,7 @@ class Finish:
         return found
 
     def _origin(self, t: Tensor) -> Binding:
-        value = self.recorder.initial.get(id(t))
+        value = self.recorder.inputs.initial.get(id(t))
         if value in self.sources:
             return self.sources[value]
         return Binding("argument", self.numbers[id(t)]) if id(t) in self.numbers else Binding("state", t)
@@ -260,8 +261,8 @@ class Finish:
     def _updates(self) -> list[tuple[Binding, int]]:
         """Tensors from outside whose value is another at the end."""
         found = []
-        for key, initial in list(self.recorder.initial.items()):
-            final = self.recorder.value(self.recorder.outside[key])
+        for key, initial in list(self.recorder.inputs.initial.items()):
+            final = self.recorder.value(self.recorder.values.outside[key])
             if final is not initial:
                 name = self.recorder.graph.inputs[initial.index].name
                 found.append((self.sources[initial], self._add(final, name, "state")))
@@ -295,10 +296,9 @@ class Finish:
         """Says so when the call changed Python values that it also read: a graph cannot repeat that."""
         change = self.observer.unrepeated() or self.guards.modules.change()
         change = change or next((c for held in self.guards.places if (c := held.change()) is not None), None)
-        for owner, key, _ in self.recorder.hosts.values():
+        for owner, key, _, before in self.recorder.inputs.hosts.values():
             if id(getattr(owner, "group", owner)) in self.recorder.stepped:
                 continue
-            before = self.recorder.host_values[id(owner), key]
             now = owner[key] if isinstance(owner, Mapping) else getattr(owner, key)
             if now != before:
                 change = f"{key} changed from {before} to {now}"
@@ -312,8 +312,8 @@ class Finish:
         written = {id(b) for b, _ in updates}
         found: list[Binding] = []
         spans: list[tuple[int, int, int, Any, Binding]] = []
-        for key, v in recorder.initial.items():
-            array, source = recorder.outside[key]._data, self.sources.get(v)
+        for key, v in recorder.inputs.initial.items():
+            array, source = recorder.values.outside[key]._data, self.sources.get(v)
             if array.size and source is not None:
                 spans.append((*byte_bounds(array), len(spans), array, source))
         spans.sort(key=lambda s: s[:3])
@@ -335,26 +335,26 @@ class Finish:
 
     def _history_outside(self) -> str | None:
         """Says so when gradient history crosses the border of the call, which a recording cannot repeat."""
-        recorder = self.recorder
+        recorder, met = self.recorder, self.recorder.inputs
         if recorder.foreign is not None:
             where = recorder.foreign
             return f"runs backward, at {where}, through operations made before the call. Detach their results."
-        for key, initial in recorder.initial.items():
-            t = recorder.outside[key]
+        for key, initial in met.initial.items():
+            t = recorder.values.outside[key]
             if t._data.shape != initial.shape:
                 name = recorder.graph.inputs[initial.index].name
                 return f"changes the shape of {name} from {initial.shape} to {tuple(t._data.shape)}."
             fn = t.grad_fn
-            if key in recorder.arguments and not t._linked:
+            if key in met.arguments and not t._linked:
                 continue
             if fn is not None and fn.number >= recorder.started and recorder.value(t) is not initial:
                 name = recorder.graph.inputs[initial.index].name
                 return f"leaves gradient history in {name}, a tensor from outside. Detach what is written into it."
-        for t in recorder.merged():
+        for t in recorder.values.shared():
             if t.grad_fn is not None:
                 return "leaves gradient history in memory that several inputs share. Detach what is written into it."
-        for key, t in recorder.outside.items():  # views and aliases of what is an input
-            if key not in recorder.initial and t.grad_fn is not None and t.grad_fn.number >= recorder.started:
+        for key, t in recorder.values.outside.items():  # views and aliases of what is an input
+            if key not in met.initial and t.grad_fn is not None and t.grad_fn.number >= recorder.started:
                 return "leaves gradient history in a view of a tensor from outside. Detach what is written into it."
         return None
 
@@ -364,27 +364,32 @@ class Finish:
         self, roots: Sequence[Tensor]
     ) -> tuple[list[Value], list[tuple[Binding, Value | None]], list[tuple[Node, int]]]:
         """Run the recorded part backwards from ``roots``, recording: gradients of the inputs that require them."""
-        recorder = self.recorder
+        recorder, met = self.recorder, self.recorder.inputs
         seeds, cotangents = [], []
         for k, root in enumerate(roots):
             seed = Tensor._wrap(np.ones(root._data.shape, root._data.dtype))
-            recorder.bind(seed, f"cotangent{k}", "argument")
-            cotangents.append(recorder.initial[id(seed)])
+            met.bind(seed, f"cotangent{k}", "argument")
+            cotangents.append(met.initial[id(seed)])
             if isinstance(recorder.graph, SizedGraph):
                 recorder.graph.set_shape(cotangents[-1], recorder.sizes.shape_of(root))
             seeds.append(seed)
-        inputs = [(key, edge) for key, edge in recorder.edges.items() if recorder.initial[key] in self.sources]
+        inputs = [(end, edge) for key, edge in recorder.values.edges.items() if (end := self._end(key)) is not None]
         ends = [edge for _, edge in inputs]
         found = run_backward(
             edges(roots), seeds, keep_graph=True, create_graph=False, targets=ends, accumulate=False, inside=True
         )
-        for key, t in recorder.state.items():  # hooks may have met more
-            self.sources.setdefault(recorder.initial[key], Binding("state", t))
+        for key, t in met.state.items():  # hooks may have met more
+            self.sources.setdefault(met.initial[key], Binding("state", t))
         wanted: list[tuple[Binding, Value | None]] = []
-        for key, edge in inputs:
+        for end, edge in inputs:
             grad = found.get(edge)
-            wanted.append((self.sources[recorder.initial[key]], None if grad is None else recorder.value(grad)))
+            wanted.append((end, None if grad is None else recorder.value(grad)))
         return cotangents, wanted, ends
+
+    def _end(self, key: int) -> Binding | None:
+        """What a gradient is for that ends at a tensor from outside: an input, or what looks at the memory of one."""
+        value = self.recorder.inputs.initial.get(key)
+        return self._holder(self.recorder.values.outside[key]) if value is None else self.sources.get(value)
 
     def _history(
         self, roots: Sequence[tuple[Node, int]], ends: Sequence[tuple[Node, int]], saved: dict[Value, Binding | int]

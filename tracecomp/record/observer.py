@@ -94,7 +94,7 @@ class Observer:
         self.made.clear()  # which may hold tensors of the call
         self._functions.clear()
         self._alive.clear()
-        self.recorder.running = None
+        self.recorder.refusals.running = None
 
     # ---- functions
 
@@ -128,14 +128,14 @@ class Observer:
 
     def _called(self, frame: FrameType, event: str, arg: object) -> Any:
         code = frame.f_code
-        if code is self._root and self.recorder.running is None:
-            self.recorder.running = frame
+        if code is self._root and self.recorder.refusals.running is None:
+            self.recorder.refusals.running = frame
         before = self._before(frame, event, arg) if self._before is not None else None
         found = self._handlers.get(id(code))
         if found is None:
             found = self._handlers[id(code)] = (code, self._handlers_of(frame))
         handlers = found[1]
-        if handlers is None or self.recorder.stopped is not None:
+        if handlers is None or self.recorder.refusals.reason is not None:
             return before
         if handlers.of_program:
             self._entered(frame)
@@ -158,7 +158,7 @@ class Observer:
             nonlocal before
             if event == "opcode":
                 for handle, argument in table.get(frame.f_lasti, ()):
-                    if self.recorder.stopped is None:
+                    if self.recorder.refusals.reason is None:
                         self._handle(handle, frame, argument)
             elif before is not None:
                 before = before(frame, event, arg)
@@ -238,7 +238,7 @@ class Observer:
             return
         if (id(owner.value), step.same()) in self.written:
             return
-        self.reach(value, owner.child(step, value, where, self.recorder.line()))
+        self.reach(value, owner.child(step, value, where, self.recorder.refusals.line()))
 
     def reach(self, value: Any, read: Read) -> None:
         """Know an object that was there before the call, found by ``read``."""
@@ -390,7 +390,7 @@ class Observer:
         if read is None or not is_container(value):
             return
         if read.is_given and isinstance(value, np.ndarray):
-            self.reads.array_lines.add(self.recorder.line())
+            self.reads.array_lines.add(self.recorder.refusals.line())
         before = self.changed.get(id(value), MISSING)
         self.step(read, All(None), everything(value) if before is MISSING else before, read.where)
         if read.is_given:
@@ -450,7 +450,7 @@ class Observer:
             self.changed.setdefault(id(owner), everything(owner))
         for value in args:
             self._check_repeatable(value)
-        if self.recorder.stopped is None:
+        if self.recorder.refusals.reason is None:
             self.recorder.effects.append(Effect(apply, read, args))
 
     def set_cell(self, cell: CellType, name: str, value: object) -> None:
@@ -466,7 +466,7 @@ class Observer:
             self.consume(value)
             if value is not kwargs.get("file"):
                 self._check_repeatable(value)
-        if self.recorder.stopped is None:
+        if self.recorder.refusals.reason is None:
             self.recorder.effects.append(Effect(partial(print, **kwargs), None, tuple(args)))
             self.recorder.quiet = True
 
@@ -509,7 +509,7 @@ class Observer:
         source = user_source()
         if source is not None and is_installed(source.file):  # most often a cache, which the next call finds filled
             self.recorder.kept = self.recorder.kept or f"{what}, at {source}"
-            self.recorder.blame(self.recorder.line())
+            self.recorder.refusals.blame(self.recorder.refusals.line())
         else:
             self.recorder.refuse_here(what)
 

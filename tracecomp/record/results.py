@@ -171,18 +171,18 @@ class Results:
 
         Where they show all of it and have no history, they are made as tensors of their own.
         """
-        seen = Counter(id(self._recorder.root(t)[0]) for t in {id(t): t for t in tensors}.values())
+        seen = Counter(id(self._recorder.values.root(t)[0]) for t in {id(t): t for t in tensors}.values())
         self._only = {key for key, count in seen.items() if count == 1}
 
     def _stands_alone(self, t: Tensor) -> bool:
         """Whether ``t`` needs no other tensor to look at."""
-        seen = self._recorder.look(t)
+        seen = self._recorder.values.look(t)
         if seen is None or seen.step is None or t._grad is not None or t.requires_grad:
             return seen is None
         if t._unwritable not in (None, NO_GRAD_VIEW):
             return False
-        root, _ = self._recorder.root(t)
-        if id(root) in self._only and self._recorder.is_made(root) and self._recorder.follows(t):
+        root, _ = self._recorder.values.root(t)
+        if id(root) in self._only and self._recorder.is_made(root) and self._recorder.values.follows(t):
             return True
         a, b = t._data, root._data
         same = a.size == b.size and a.dtype == b.dtype
@@ -225,7 +225,7 @@ class Results:
         if self._stands_alone(t):
             number = self.number(t, f"out{len(self.made)}")
             return Made(number, memory_order(t._data), history, grad, type(t), t._inference)
-        self._recorder.settle(t)
+        self._recorder.values.settle(t)
         below, steps = self._below(t)
         self._check(t, below, steps)
         apart = t._storage is not below._storage
@@ -236,13 +236,13 @@ class Results:
 
     def _below(self, t: Tensor) -> tuple[Tensor, tuple[View, ...]]:
         """What the view or alias ``t`` looks at, and through which steps: views of linked views look at their base."""
-        seen = self._recorder.look(t)
+        seen = self._recorder.values.look(t)
         assert seen is not None
         if seen.step is None:
             return seen.of, ()
         steps: tuple[View, ...] = (seen.step,)
         while t._linked and seen.of._linked:
-            further = self._recorder.look(seen.of)
+            further = self._recorder.values.look(seen.of)
             if further is None or further.step is None:
                 break
             seen, steps = further, (further.step, *steps)
@@ -250,7 +250,7 @@ class Results:
 
     def _layout(self, t: Tensor) -> Layout | None:
         """Where ``t`` lies in memory of the call's own; None where that is other memory, or laid out in another way."""
-        root, _ = self._recorder.root(t)
+        root, _ = self._recorder.values.root(t)
         data = root._data
         told = data.flags.c_contiguous or memory_order(data) is not None
         if not self._recorder.is_made(root) or not told or self._recorder.sized or data.dtype.kind == "V":
@@ -265,7 +265,7 @@ class Results:
     def _historian(self, t: Tensor) -> Tensor:
         """The tensor whose history ``t`` has, seen through views; ``t`` itself when hooks or writes come between."""
         source = t
-        while source._linked and (seen := self._recorder.look(source)) is not None:
+        while source._linked and (seen := self._recorder.values.look(source)) is not None:
             source = seen.of
         if source is t:
             return t

@@ -100,7 +100,8 @@ class _GraphFile(Container):
         level, found = Level("", host(), native.host_target()), dict(told)
         graph, inputs = found.pop("graph"), found["inputs"]
         with self._believing_nothing():
-            with config.override(verify=True):  # the loops, too: no access lies outside of its array
+            # Verified are the loops, too: no access lies outside of its array.
+            with config.override(verify=True, fast_math=self.header.get("fast_math") is True):
                 code = code_of(graph, found.pop("aliases"), frozenset(map(int, told["frozen"])), level)
             found |= {"section": f"code/{told['section']}", "inputs": code.inputs(inputs, self._constant)}
         self.held[found["section"]] = code.linked.contents

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.base import config
 from tracecomp.base.errors import FAILURES, CaptureError
 from tracecomp.codegen.calls import array_call, program_call
 from tracecomp.codegen.kernels.program import ENTRY
@@ -86,6 +87,7 @@ def save_graph(path: str | os.PathLike[str], name: str, cases: Sequence[Case]) -
     file = _File(name)
     found = [_Path(file, case) for case in cases]
     header, sections = file.header("graph", found, cases), {}
+    header["fast_math"] = config.current().fast_math
     for k, p in enumerate(found):
         pieces = []
         for j, piece in enumerate(p.pieces):

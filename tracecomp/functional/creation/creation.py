@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from tracecomp.base.errors import warn_user
-from tracecomp.eager.device import Device, Layout, MemoryFormat, check_device
+from tracecomp.eager.device import Device, Layout, MemoryFormat, check_device, contiguous_format, preserve_format
+from tracecomp.eager.memory_formats import order_of
 from tracecomp.eager.meta import memory_or
 from tracecomp.eager.meta import new_array as new_meta_array
 from tracecomp.eager.modes import modes
@@ -18,6 +19,7 @@ from tracecomp.eager.tensor import Tensor, create, to_place, wrap, wrap_shared
 from tracecomp.functional.default_dtype import default_dtype
 from tracecomp.functional.dims import Sizes, new_shape
 from tracecomp.functional.dtype_support import ALL, REAL
+from tracecomp.functional.memory_formats import copied, lay
 from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import Number, bring_exact, cast, check_range, operand, scalar_dtype
 from tracecomp.functional.publish import function
@@ -203,14 +205,17 @@ def _publish_filled(name: str, value: Number) -> None:
         *size: Sizes, dtype: DType | None = None, layout: Layout = None, device: Device = None,
         requires_grad: bool = False, pin_memory: bool = False, memory_format: MemoryFormat = None, names: None = None,
     ) -> Tensor:  # fmt: skip
-        shape = new_shape(size)
-        return finish(constant(shape, value, dtype or default_dtype()), requires_grad, device)
+        made = constant(new_shape(size), value, dtype or default_dtype())
+        if memory_format not in (None, contiguous_format, preserve_format):
+            made = lay(made, order_of(memory_format, made.ndim))
+        return finish(made, requires_grad, device)
 
     def like(
         input: Tensor, *, dtype: DType | None = None, layout: Layout = None, device: Device = None,
         requires_grad: bool = False, pin_memory: bool = False, memory_format: MemoryFormat = None,
     ) -> Tensor:  # fmt: skip
-        return finish(constant(tuple(input.shape), value, dtype or input.dtype), requires_grad, device)
+        made = constant(tuple(input.shape), value, dtype or input.dtype)
+        return finish(copied(input, made, memory_format), requires_grad, device)
 
     def new(
         input: Tensor, *size: Sizes, dtype: DType | None = None, layout: Layout = None, device: Device = None,
@@ -254,8 +259,9 @@ def full_like(
     input: Tensor, fill_value: Number, *, dtype: DType | None = None, layout: Layout = None, device: Device = None,
     requires_grad: bool = False, memory_format: MemoryFormat = None,
 ) -> Tensor:  # fmt: skip
-    """A tensor of ``fill_value`` with the shape and dtype of ``input``."""
-    return finish(_filled(tuple(input.shape), fill_value, dtype or input.dtype), requires_grad, device)
+    """A tensor of ``fill_value`` with the shape, dtype and order in memory of ``input``."""
+    made = _filled(tuple(input.shape), fill_value, dtype or input.dtype)
+    return finish(copied(input, made, memory_format), requires_grad, device)
 
 
 @function(to="Tensor", takes=ALL)

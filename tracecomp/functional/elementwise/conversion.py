@@ -7,11 +7,13 @@ from typing import Any, overload
 import numpy as np
 
 from tracecomp.eager import device as devices
-from tracecomp.eager.device import Device, MemoryFormat
+from tracecomp.eager.device import Device, MemoryFormat, preserve_format
+from tracecomp.eager.memory_formats import suggested
 from tracecomp.eager.meta import MetaArray, memory_or
 from tracecomp.eager.tensor import Tensor, to_place
 from tracecomp.functional.default_dtype import get_default_dtype, set_default_dtype
 from tracecomp.functional.dtype_support import ALL
+from tracecomp.functional.memory_formats import copied
 from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import Operand, cast, dtype_argument, operand
 from tracecomp.functional.promotion import can_cast as _can_cast
@@ -27,9 +29,17 @@ _CONVERSIONS = {
 }  # fmt: skip
 
 
+def _converted(input: Tensor, dtype: DType | None, copy: bool, format: MemoryFormat) -> Tensor:
+    """``input`` in a dtype and order; itself where it has both."""
+    same = dtype is None or dtype is input.dtype
+    if same and not copy and format in (None, preserve_format, suggested(input._data)):
+        return input
+    return copied(input, prim.cast(input, dtype=dtype or input.dtype), format)
+
+
 def _publish_conversion(name: str, dtype: DType) -> None:
     def convert(input: Tensor, memory_format: MemoryFormat = None) -> Tensor:
-        return cast(input, dtype)
+        return _converted(input, dtype, False, memory_format)
 
     convert.__name__, convert.__doc__ = name, f"``input`` as {dtype.name}; itself when it is already."
     function(to="Tensor", takes=ALL)(convert)
@@ -56,7 +66,7 @@ def to(
 ) -> Tensor: ...  # fmt: skip
 @function(to="Tensor", takes=ALL)
 def to(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """Another dtype or device, or those of another tensor. Itself when nothing changes.
+    """Another dtype, device or ``memory_format``, or those of another tensor. Itself when nothing changes.
 
     On ``meta`` it has no elements, and nothing brings them back: NotImplementedError.
     """
@@ -81,9 +91,7 @@ def to(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     if where is not None:
         moved = to_place(input, memory_or(devices.check_device(where)))
         input, copy = moved, copy and moved is input
-    if dtype is None or dtype is input.dtype:
-        return prim.cast(input, dtype=input.dtype) if copy else input
-    return prim.cast(input, dtype=dtype)
+    return _converted(input, dtype, copy, kwargs.get("memory_format"))
 
 
 @function(to="Tensor", takes=ALL)
@@ -123,7 +131,7 @@ def type_(input: Tensor, dtype: DType | str | type | None = None, non_blocking: 
 @function(to="Tensor", takes=ALL)
 def cpu(input: Tensor, memory_format: MemoryFormat = None) -> Tensor:
     """``input`` itself; NotImplementedError for a meta tensor, which has no data."""
-    return to_place(input, None)
+    return _converted(to_place(input, None), None, False, memory_format)
 
 
 @function(to="Tensor", takes=ALL)

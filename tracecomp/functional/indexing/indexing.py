@@ -14,11 +14,13 @@ from typing import Any, Literal, NoReturn, TypeAlias, TypeGuard, overload
 import numpy as np
 
 from tracecomp.base.errors import warn_user
+from tracecomp.eager.memory_formats import Order, order_by
 from tracecomp.eager.modes import modes, unrecorded
 from tracecomp.eager.tensor import Tensor, assign_, create, wrap
 from tracecomp.functional.creation.creation import array_of, constant
 from tracecomp.functional.dims import Shape, as_index, is_index, plain_shape
 from tracecomp.functional.dtype_support import ALL
+from tracecomp.functional.memory_formats import lay
 from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import Operand, bring_exact, cast
 from tracecomp.functional.publish import function, publish
@@ -279,7 +281,17 @@ class _Plan:
         return to_shape(x, self.merged_shape)
 
     def read(self) -> Tensor:
-        return prim.take(self.merged(), self.index, axis=self.axis)
+        found = prim.take(self.merged(), self.index, axis=self.axis)
+        return found if self.view._data.flags.c_contiguous else lay(found, self._order_of_result(found))
+
+    def _order_of_result(self, found: Tensor) -> Order:
+        """The view decides where it is not indexed, the index where it stands."""
+        shape, index = found._data.shape, self.index._data
+        behind = len(shape) - self.axis - index.ndim
+        strides = [self.view._data.strides[d] for d in self.order]
+        own = (*strides[: self.axis], *[0] * index.ndim, *strides[len(strides) - behind :])
+        at = (*[0] * self.axis, *index.strides, *[0] * behind)
+        return order_by(shape, ((shape, own), (shape, at)))
 
     def result_shape(self) -> Shape:
         return (*self.merged_shape[: self.axis], *self.index_shape, *self.merged_shape[self.axis + 1 :])
@@ -472,10 +484,10 @@ def masked_fill(input: Tensor, mask: Tensor, value: Operand) -> Tensor:
             )
         if value.dtype.is_complex and not input.dtype.is_complex:
             raise RuntimeError(f"value cannot be converted to type {input.dtype.name} without overflow")
-        return prim.where(mask, cast(value, input.dtype), row_major(input))
+        return row_major(prim.where(mask, cast(value, input.dtype), input))
     if not input.dtype.differentiable and isinstance(value, float) and not value.is_integer():
         raise RuntimeError(f"value cannot be converted to type {input.dtype.name} without overflow")
-    return prim.where(mask, bring_exact(value, input.dtype), row_major(input))
+    return row_major(prim.where(mask, bring_exact(value, input.dtype), input))
 
 
 @function(takes=ALL, inplace=True, composite=True)

@@ -13,6 +13,7 @@ from tracecomp.functional.creation.creation import array_of
 from tracecomp.functional.dims import keep_dims, one_axis, wrap_dim
 from tracecomp.functional.dtype_support import NUMBERS
 from tracecomp.functional.indexing.indexing import true_positions
+from tracecomp.functional.memory_formats import copied
 from tracecomp.functional.named_results import (
     KthvalueResult,
     MedianResult,
@@ -51,7 +52,8 @@ def sort(input: Tensor, *args: Any, **kwargs: Any) -> ValuesIndices:
     names = ("stable", "dim", "descending") if len(args) == 3 else ("dim", "descending")
     given = dict(zip(names, args, strict=False)) | kwargs
     axis = wrap_dim(given.get("dim", -1), input.ndim)
-    return SortResult(*sorted_pair(input, axis, bool(given.get("descending", False))))
+    values, indices = sorted_pair(input, axis, bool(given.get("descending", False)))
+    return SortResult(copied(input, values, None), copied(input, indices, None))
 
 
 @function(composite=True)

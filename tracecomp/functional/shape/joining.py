@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 
 from tracecomp.eager.aliasing import several_views
+from tracecomp.eager.device import contiguous_format
 from tracecomp.eager.size import Size
 from tracecomp.eager.tensor import Tensor, wrap
 from tracecomp.functional.dims import Sizes, as_index, as_shape, wrap_dim
 from tracecomp.functional.dtype_support import ALL
+from tracecomp.functional.memory_formats import common_format, copied
 from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import cast, result_dtype
 from tracecomp.functional.publish import function, publish
@@ -55,7 +57,8 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
                     f"Sizes of tensors must match except in dimension {axis}. Expected size {n} but got size {m} "
                     f"for tensor number {i} in the list."
                 )
-    return prim.concat(*(cast(x, dtype) for x in kept), axis=axis)
+    joined = prim.concat(*(cast(x, dtype) for x in kept), axis=axis)
+    return joined if first.ndim < 4 else copied(first, joined, common_format(kept))
 
 
 @function(to="torch", takes=ALL)
@@ -71,6 +74,8 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
             )
     dtype = result_dtype(*parts)
     shape = tuple(parts[0].shape)
+    if axis == 0 and common_format(parts) is not contiguous_format:
+        return prim.reshape(cat(parts), shape=(len(parts), *shape))
     lifted = [prim.reshape(cast(x, dtype), shape=(*shape[:axis], 1, *shape[axis:])) for x in parts]
     return prim.concat(*lifted, axis=axis)
 

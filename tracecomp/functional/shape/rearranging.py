@@ -10,6 +10,7 @@ import numpy as np
 from tracecomp.eager.tensor import Tensor, wrap
 from tracecomp.functional.dims import Dim, Sizes, as_shape, wrap_dim, wrap_dims
 from tracecomp.functional.dtype_support import ALL
+from tracecomp.functional.memory_formats import common_format, copied
 from tracecomp.functional.primitives import prim
 from tracecomp.functional.publish import function
 from tracecomp.functional.shape.shaping import clone, cut_range, listed, to_shape, transpose
@@ -83,7 +84,7 @@ def roll(input: Tensor, shifts: Sizes, dims: Dim = None) -> Tensor:
     result = input
     for shift, dim in zip(shifts, dims, strict=True):
         result = _roll(result, shift, wrap_dim(dim, input.ndim))
-    return clone(result) if result is input else result
+    return clone(result) if result is input else copied(input, result, common_format([input]))
 
 
 def _roll(x: Tensor, shift: int, axis: int) -> Tensor:

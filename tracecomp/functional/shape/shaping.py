@@ -12,6 +12,7 @@ from tracecomp.eager.meta import contiguous
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional.dims import Shape, Sizes, as_shape, infer_size, plain_shape, wrap_dim, wrap_dims
 from tracecomp.functional.dtype_support import ALL
+from tracecomp.functional.memory_formats import copied
 from tracecomp.functional.primitives import prim
 from tracecomp.functional.publish import function, publish
 from tracecomp.ir.types import DType, broadcast_shapes, int64
@@ -411,5 +412,5 @@ def row_major(x: Tensor) -> Tensor:
 
 @function(takes=ALL)
 def clone(input: Tensor, *, memory_format: MemoryFormat = None) -> Tensor:
-    """A copy; gradients flow through it."""
-    return prim.cast(input, dtype=input.dtype)
+    """A copy, in ``memory_format`` or in the order of ``input``; gradients flow through it."""
+    return copied(input, prim.cast(input, dtype=input.dtype), memory_format)

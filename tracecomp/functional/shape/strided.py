@@ -10,7 +10,8 @@ from typing import Any, cast
 import numpy as np
 
 from tracecomp.eager.aliasing import alias
-from tracecomp.eager.device import MemoryFormat
+from tracecomp.eager.device import MemoryFormat, contiguous_format, preserve_format
+from tracecomp.eager.memory_formats import lies_in, order_of
 from tracecomp.eager.modes import grad_enabled, modes
 from tracecomp.eager.tensor import Tensor, wrap
 from tracecomp.eager.tensor_base import blank, owner, take_fields
@@ -18,7 +19,7 @@ from tracecomp.functional.dims import Sizes, as_shape
 from tracecomp.functional.dtype_support import ALL
 from tracecomp.functional.primitives import prim
 from tracecomp.functional.publish import function, publish
-from tracecomp.functional.shape.shaping import row_major, squeeze, t, transpose, unsqueeze
+from tracecomp.functional.shape.shaping import clone, row_major, squeeze, t, transpose, unsqueeze
 from tracecomp.ir.arrays import memory_order
 
 
@@ -137,8 +138,14 @@ def as_strided_scatter(
 
 @function(to="Tensor", takes=ALL)
 def contiguous(input: Tensor, memory_format: MemoryFormat = None) -> Tensor:
-    """``input`` in row-major memory; itself when it is already."""
-    return row_major(input)
+    """``input`` in row-major memory, or in ``memory_format``; itself when it is already."""
+    if memory_format is None or memory_format is contiguous_format:
+        return row_major(input)
+    if memory_format is preserve_format:
+        if input._data.flags.c_contiguous:
+            return input
+        raise RuntimeError("preserve memory format is unsupported by the contiguous operator")
+    return input if lies_in(input._data, memory_format) else clone(input, memory_format=memory_format)
 
 
 def _shape_inplace(name: str, fn: Any) -> None:
@@ -165,7 +172,7 @@ for _name, _fn in (("squeeze", squeeze), ("unsqueeze", unsqueeze), ("transpose",
 
 @function(to="Tensor", takes=ALL)
 def resize__(input: Tensor, *sizes: Sizes, memory_format: MemoryFormat = None) -> Tensor:
-    """Another size over the same elements in row-major order; new elements are zero."""
+    """Another size over the same elements in row-major order, or in ``memory_format``; new elements are zero."""
     shape = as_shape(sizes)
     if input.requires_grad:
         raise RuntimeError("cannot resize variables that require grad")
@@ -177,7 +184,8 @@ def resize__(input: Tensor, *sizes: Sizes, memory_format: MemoryFormat = None) -
     flat = np.ravel(input._data)
     if count > flat.size:
         flat = np.concatenate([flat, np.zeros(count - flat.size, flat.dtype)])
-    input._data = flat[:count].reshape(shape)
+    order = order_of(memory_format or contiguous_format, len(shape))
+    input._data = flat[:count].reshape([shape[d] for d in order]).transpose(np.argsort(order))
     input._shared_storage().share()
     return input
 

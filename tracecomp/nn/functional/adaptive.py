@@ -11,6 +11,7 @@ from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.functional.dims import Sizes
 from tracecomp.functional.dtype_support import FLOATS
+from tracecomp.functional.memory_formats import following
 from tracecomp.functional.primitives import prim
 from tracecomp.functional.publish import function
 from tracecomp.ir.types import int64
@@ -103,6 +104,7 @@ def adaptive_avg_pool(n: int, input: Tensor, output_size: Target) -> Tensor:
             for axis, (first, last) in enumerate(regions):  # the first axis first, along which rows stay whole
                 result = _sum_of_regions(result, 2 + axis, first, last)
             result = result / divisor([[b - a for a, b in zip(*r, strict=True)] for r in regions], x)
+    result = following(result, x) if n == 2 else result.contiguous()
     return result.squeeze(0) if single else result
 
 
@@ -121,7 +123,9 @@ def adaptive_max_pool(n: int, input: Tensor, output_size: Target, return_indices
         else:
             regions = [_regions(want, have) for want, have in zip(target, length, strict=True)]
             results = _max_of_regions(x, [r[0] for r in regions], [r[1] for r in regions])
-    values, index = (r.squeeze(0) if single else r for r in results)
+    values, index = (
+        r.squeeze(0) if single else r for r in (following(r, x) if n == 2 else r.contiguous() for r in results)
+    )
     return (values, index) if return_indices else values
 
 

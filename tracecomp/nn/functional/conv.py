@@ -11,8 +11,10 @@ from tracecomp.functional.autocast import casts
 from tracecomp.functional.dims import Sizes
 from tracecomp.functional.dtype_support import COMPLEX, NUMBERS
 from tracecomp.functional.elementwise.complexes import parts
+from tracecomp.functional.memory_formats import following
 from tracecomp.functional.primitives import prim
 from tracecomp.functional.publish import function
+from tracecomp.ir.types import float64
 from tracecomp.nn.functional.padding import constant_pad
 
 Size: TypeAlias = int | Sequence[int]
@@ -123,7 +125,7 @@ def convolution(
         )
     with scope(name):
         out = _of_parts(prim.conv, x, weight, stride=strides, padding=pads, dilation=dilations, groups=groups)
-        return _finish(out, bias, n, single)
+        return _finish(out, bias, n, single, (x, weight))
 
 
 def _of_parts(by: Callable[..., Tensor], x: Tensor, weight: Tensor, **how: Any) -> Tensor:
@@ -137,7 +139,7 @@ def _of_parts(by: Callable[..., Tensor], x: Tensor, weight: Tensor, **how: Any) 
     return made
 
 
-def _finish(out: Tensor, bias: Tensor | None, n: int, single: bool) -> Tensor:
+def _finish(out: Tensor, bias: Tensor | None, n: int, single: bool, operands: Sequence[Tensor]) -> Tensor:
     if bias is not None:
         if bias.shape != out.shape[1:2]:
             raise RuntimeError(
@@ -145,6 +147,8 @@ def _finish(out: Tensor, bias: Tensor | None, n: int, single: bool) -> Tensor:
                 f"but got bias of size {list(bias.shape)} instead"
             )
         out = out + bias.reshape(-1, *[1] * n)
+    if n == 2 or out.dtype is not float64:  # PyTorch's way: there is no such kernel for volumes of doubles
+        out = following(out, *operands)
     return out.squeeze(0) if single else out
 
 
@@ -208,7 +212,7 @@ def transposed(
         out = _of_parts(prim.conv_transpose, x, weight, **how, size=tuple(size))
         if any(after):
             out = constant_pad(out, [v for zeros in reversed(after) for v in (0, zeros)])
-        return _finish(out, bias, n, single)
+        return _finish(out, bias, n, single, (x, weight))
 
 
 @function(to="nn.functional torch", takes=_NUMERIC)

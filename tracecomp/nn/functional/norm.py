@@ -108,7 +108,7 @@ def instance_norm(
         count = math.prod(spatial)
         _update(running_mean, mean.mean(0).reshape(-1), momentum)
         _update(running_var, var.mean(0).reshape(-1) * (count / max(count - 1, 1)), momentum)
-        return rounded(_affine(x, weight, bias, shape), input)
+        return rounded(_affine(x, weight, bias, shape), input).contiguous()
 
 
 @function(to="nn.functional torch")

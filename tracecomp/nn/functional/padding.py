@@ -8,6 +8,7 @@ from tracecomp.eager.modes import scope
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.functional.dtype_support import ALL
+from tracecomp.functional.memory_formats import following
 from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import exact_scalar
 from tracecomp.functional.publish import function
@@ -38,7 +39,8 @@ def constant_pad(input: Tensor, pad: Sequence[int], value: float = 0.0) -> Tenso
     if not any(low) and not any(high):
         return input.clone()
     fill = exact_scalar(value, input.dtype)
-    return prim.pad(input, low=tuple(low), high=tuple(high), interior=(0,) * input.ndim, value=fill)
+    padded = prim.pad(input, low=tuple(low), high=tuple(high), interior=(0,) * input.ndim, value=fill)
+    return following(padded, input)
 
 
 def _padded(x: Tensor, dim: int, before: int, after: int, mode: str) -> Tensor:
@@ -83,7 +85,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
             raise NotImplementedError(f"Unrecognised padding mode {mode}")
         if value is not None and value != 0:
             raise ValueError(f'Padding mode "{mode}" doesn\'t take in value argument')
-        axes = len(pad) // 2
+        axes, given = len(pad) // 2, input
         if len(pad) % 2 or axes not in (1, 2, 3) or input.ndim not in (axes + 1, axes + 2):
             raise NotImplementedError(
                 "Only 2D, 3D, 4D, 5D padding with non-constant padding are supported for now; "
@@ -94,4 +96,4 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
             dim = input.ndim - 1 - axis
             if (before, after) != (0, 0):
                 input = _padded(input, dim, before, after, mode)
-        return input
+        return following(input, given) if mode != "circular" else input.contiguous()

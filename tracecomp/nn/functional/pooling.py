@@ -12,6 +12,7 @@ from tracecomp.functional import names as T
 from tracecomp.functional.dims import Sizes
 from tracecomp.functional.dtype_support import FLOATS, NUMBERS
 from tracecomp.functional.linalg.factors import differentiated
+from tracecomp.functional.memory_formats import following
 from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import not_implemented, rounded, wide
 from tracecomp.functional.publish import function
@@ -148,6 +149,7 @@ def max_pool(
             results = [values, geometry.source_index(place)]
         else:
             results = [pick_max(windows, 2)[0] if differentiated(windows) else prim.max(windows, axes=(2,))]
+    results = [following(r, x) for r in results]
     squeezed = [r.squeeze(0) if single else r for r in results]
     return tuple(squeezed) if return_indices else squeezed[0]
 
@@ -224,6 +226,7 @@ def avg_pool(
         total = prim.sum(windows, axes=tuple(range(2, 2 + n)))
         count = divisor_override or divisor(geometry.divisors(count_include_pad), total)
         result = rounded(total / count, x) if x.is_floating_point() else T.div(total, count, rounding_mode="trunc")
+    result = following(result, x) if n == 2 else result
     return result.squeeze(0) if single else result
 
 

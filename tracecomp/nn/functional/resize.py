@@ -10,6 +10,7 @@ from tracecomp.eager.modes import scope
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.functional.dims import Sizes
+from tracecomp.functional.memory_formats import following
 from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import not_implemented
 from tracecomp.functional.publish import function
@@ -154,7 +155,7 @@ def interpolate(
     with scope("interpolate"):
         if mode == "area":
             return adaptive_avg_pool(len(sizes), input, sizes)
-        return _resize(input, sizes, factors, mode, bool(align_corners), antialias)
+        return following(_resize(input, sizes, factors, mode, bool(align_corners), antialias), input)
 
 
 def _resize(

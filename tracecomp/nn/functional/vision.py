@@ -11,6 +11,7 @@ from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.functional.dims import Sizes
 from tracecomp.functional.dtype_support import ALL, FLOATS
+from tracecomp.functional.memory_formats import following
 from tracecomp.functional.primitives import prim
 from tracecomp.functional.publish import function
 from tracecomp.ir.types import int64
@@ -104,7 +105,8 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
         )
     n = len(lead)
     x = input.reshape(*lead, c // (r * r), r, r, h, w)
-    return x.permute(*range(n), n, n + 3, n + 1, n + 4, n + 2).reshape(*lead, c // (r * r), h * r, w * r)
+    turned = x.permute(*range(n), n, n + 3, n + 1, n + 4, n + 2)
+    return following(turned.reshape(*lead, c // (r * r), h * r, w * r), input)
 
 
 @function(to="nn.functional torch")
@@ -126,7 +128,8 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
             )
     n = len(lead)
     x = input.reshape(*lead, c, h // r, r, w // r, r)
-    return x.permute(*range(n), n, n + 2, n + 4, n + 1, n + 3).reshape(*lead, c * r * r, h // r, w // r)
+    turned = x.permute(*range(n), n, n + 2, n + 4, n + 1, n + 3)
+    return following(turned.reshape(*lead, c * r * r, h // r, w // r), input)
 
 
 @function(to="nn.functional torch")
@@ -139,7 +142,7 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     n, c = input.shape[:2]
     if c % groups:
         raise RuntimeError(f"Number of channels must be divisible by groups. Got {c} channels and {groups} groups.")
-    return input.reshape(n, groups, c // groups, -1).transpose(1, 2).reshape(*input.shape)
+    return following(input.reshape(n, groups, c // groups, -1).transpose(1, 2).reshape(*input.shape), input)
 
 
 @function(to="nn.functional")

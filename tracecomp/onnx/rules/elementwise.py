@@ -222,7 +222,7 @@ def _cast(call: Call, x: Value, number: Any) -> Value:
     dtype = dtype_of(call, number)
     if dtype.name.startswith("float8"):
         return to_float8(x, dtype, bool(call.attr("saturate", 1)), call.attr("round_mode", "up"))
-    return x.to(dtype)
+    return x.contiguous() if x.dtype is dtype else x.to(dtype)  # a copy is exported so; sums follow memory
 
 
 def _text(x: np.ndarray[Any, Any], wanted: np.dtype[Any]) -> np.ndarray[Any, Any]:

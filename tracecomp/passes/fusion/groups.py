@@ -36,8 +36,9 @@ class Domain:
         runs: list[tuple[int, bool]] = []
         for axis, extent in enumerate(shape):
             reduced = axis in axes
-            # Axes of size 1 say nothing about the order and would keep runs apart that are one.
-            if extent == 1:
+            # Axes of size 1 say nothing about the order, but kept ones that part reduced axes from what follows:
+            # one of a batch has the order of many.
+            if extent == 1 and (reduced or not axes or not runs):
                 continue
             # Neighbours of one kind are stepped through as one variable, because the operand is dense and row-major.
             if runs and runs[-1][1] == reduced:

@@ -95,8 +95,9 @@ def _overwriting(frame: Frame) -> Iterator[str]:
     """Nobody reads the old contents of an input after a result has been stored over it."""
     aliased = {v: p for v, p in frame.outputs.home.items() if p in frame.aliases}
     targets = {v: frame.graph.inputs[frame.aliases[p]].value for v, p in aliased.items()}
-    # What is a result itself is read by the caller, so after every kernel.
-    kept = {buffer_of(o.value) for p, o in enumerate(frame.graph.outputs) if p not in frame.aliases}
+    # What is a result itself is read by the caller, so after every kernel; a copy of it is read where it is made.
+    written = {*frame.aliases, *frame.outputs.home.values()}
+    kept = {buffer_of(o.value) for p, o in enumerate(frame.graph.outputs) if p not in written}
     tasks = [t for t in frame.tasks if isinstance(t, Task)]
     for number, task in enumerate(tasks):
         for target in {targets[v] for v in _stored(task) if v in targets}:

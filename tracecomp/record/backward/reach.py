@@ -58,12 +58,12 @@ def new_state(recorder: Recorder, kept: Sequence[Tensor]) -> str | None:
     keep = reachable(kept)
 
     def alive() -> list[tuple[Source | None, int]]:
-        return [(s, n) for ref, s, n in recorder.made if (t := ref()) is not None and id(t) not in keep]
+        return [(s, n) for ref, s, n in recorder.values.made if (t := ref()) is not None and id(t) not in keep]
 
     if collected(lambda: not alive()):
         return None
     for _, line in alive():
-        recorder.blame(line)
+        recorder.refusals.blame(line)
     lines = sorted({"a line of the library" if s is None else str(s) for s, _ in alive()})
     return (
         f"leaves new tensors behind, made at {', '.join(lines)}; a recording cannot hold them. Return them, or write "

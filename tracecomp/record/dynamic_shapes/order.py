@@ -15,13 +15,7 @@ from tracecomp.ops.contraction import parse_spec
 from tracecomp.ops.prim import prim
 from tracecomp.passes.fusion.groups import Domain
 from tracecomp.passes.graph.reductions import EXACT_REDUCTIONS
-from tracecomp.passes.graph.split_reductions import (
-    COLUMN_BLOCK,
-    COLUMN_LONG,
-    COLUMN_LONG_IN_STEPS,
-    runs_of,
-    stage,
-)
+from tracecomp.passes.graph.split_reductions import COLUMN_BLOCK, COLUMN_LONG, runs_of, stage
 from tracecomp.record.dynamic_shapes.padding import Meant, NotSized, Padding
 from tracecomp.record.size_forms import Form
 
@@ -42,7 +36,7 @@ def in_blocks(p: Padding, x: Sym, axes: Sequence[int], name: str) -> bool:
     if not sizes:
         return False
     first, last = (_decided(shape, tuple(axes)) for shape in _corners(p, meant))
-    if first != last or first.stage != first.stage_in_steps:
+    if first != last:
         raise NotSized("the order of a sum depends on its size", sizes)
     varies = any(isinstance(meant[axis], Form) for axis in axes)
     if _is_reordered(x) and not _same_in_any_order(p, meant, axes, varies):
@@ -77,7 +71,7 @@ def _same_in_any_order(p: Padding, meant: Meant, axes: Sequence[int], varies: bo
     for turned in ([*axes, *kept], [*kept, *axes]):
         places = tuple(turned.index(axis) for axis in axes)
         first, last = (_decided(shape, places) for shape in _corners(p, tuple(meant[axis] for axis in turned)))
-        if first != last or (varies and (first.stage, first.stage_in_steps) != (None, None)):
+        if first != last or (varies and first.stage is not None):
             return False
     return True
 
@@ -91,6 +85,8 @@ def sum_in_blocks(p: Padding, x: Sym, axis: int) -> Sym:
     assert isinstance(extent, Form)
     length = x.shape[axis]
     blocks = -(-length // (COLUMN_BLOCK // 4))
+    if blocks > COLUMN_LONG:
+        raise NotSized("sums of so many blocks are made in blocks too", set(extent.sizes()))
     place = prim.floor_divide(p.places(length), p.block(extent, COLUMN_BLOCK))
     shape = (*x.shape[:axis], blocks, *x.shape[axis + 1 :])
     zeros = prim.full(like=x, value=0.0, shape=shape, dtype=x.dtype)
@@ -143,10 +139,9 @@ def _runs_to_join(meant: Meant, axes: Sequence[int]) -> list[int]:
     """The last run of reduced axes, with padding between its elements; empty where there is none."""
     run: list[int] = []
     for axis in reversed(range(len(meant))):
-        if axis in axes:
-            run.insert(0, axis)
-        elif meant[axis] != 1:
+        if axis not in axes:
             break
+        run.insert(0, axis)
     while run and meant[run[0]] == 1:
         run.pop(0)
     return run if any(isinstance(meant[axis], Form) for axis in run[1:]) else []
@@ -159,11 +154,10 @@ def _corners(p: Padding, meant: Meant) -> list[tuple[int, ...]]:
 
 
 class _Decided(NamedTuple):
-    """What the number of elements decides of a sum: its stages too, also where one statistic needs another."""
+    """What the number of elements decides of a sum: its stages too."""
 
     lanes: int
     stage: int | None
-    stage_in_steps: int | None
     runs: int
 
 
@@ -171,4 +165,4 @@ def _decided(shape: tuple[int, ...], axes: tuple[int, ...]) -> _Decided:
     runs = runs_of(shape, axes)
     lanes = Domain.of(shape, axes).lanes
     reduced = sum(run.reduced for run in runs)
-    return _Decided(lanes, stage(runs, COLUMN_LONG), stage(runs, COLUMN_LONG_IN_STEPS), reduced)
+    return _Decided(lanes, stage(runs), reduced)

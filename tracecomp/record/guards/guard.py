@@ -35,6 +35,9 @@ class Rows(ReadRows, Protocol):
     ) -> None:
         """A tensor's dtype, shape, and whether it requires grad."""
 
+    def flag(self, tensor: Tensor) -> None:
+        """Whether a leaf requires grad."""
+
     def apart(self, argument: int, kind: int, ref: object) -> None:
         """An argument shares no memory with another tensor."""
 

@@ -28,6 +28,7 @@ from tracecomp.record.guards.slots import StateSlot
 from tracecomp.record.guards.snapshots import MISSING, MODULE_INTERNALS, ById, alike, freeze
 from tracecomp.record.guards.state_guards import (
     CapturedTensor,
+    CapturedView,
     GradGuard,
     ModesGuard,
     ModulesGuard,
@@ -81,18 +82,15 @@ class Guards:
             for g in self.arguments
         ]
         flags = {key: before for key, (_, before) in met.flags.items()}
-        flagged = {key: t for key, (t, _) in met.flags.items() if key not in met.arguments}
+        flagged = {key: t for key, (t, _) in met.flags.items() if key not in met.inputs.arguments}
         state: list[CapturedTensor] = []
-        for key, t in (met.state | flagged).items():
+        for key, t in (met.inputs.state | flagged).items():
             # Also one that the graph does not read in the end: whether it requires grad, and its hooks, have their say.
-            before = flags[key] if key in flags else met.requires_grad[key]
-            name = used.get(key) or met.names.get(key, "a tensor")
+            before = flags[key] if key in flags else met.values.requires_grad[key]
+            name = used.get(key) or met.inputs.names.get(key, "a tensor")
             state.append(CapturedTensor(t, t._data.dtype, t._data.shape, before, name))
             self.modules.add_tensor(t, name)
-        for t in met.outside.values():
-            base = met.above(t)
-            if base is not None and not t.is_meta:
-                self.modules.add_view(t, base)
+        views, behind = self._views(met, flagged)
         present: list[Guard] = [
             GradGuard(holder, slot.initial is not None, used.get(id(slot.tensor), "a tensor"))
             for holder, slot in grads if slot.read or (slot.initial is not None and id(slot.initial) in used)
@@ -103,12 +101,12 @@ class Guards:
         self.modules.optimizers = [(o, _optimizer_hooks(o)) for o in met.optimizers.values()]
         self._apart.pinned = [
             (held.place, held.tensors) for held in self.places
-            if any(id(t) in met.grads or id(t) in flagged for t in held.tensors)
+            if any(id(t) in met.grads or id(t) in flagged or id(t) in behind for t in held.tensors)
         ]  # fmt: skip
         self.memory = memory
         self.list = [
-            *self.arguments, self._same, self._modes, *state, *present,
-            *self._met_twice(met, [g.tensor for g in state]), self.modules,
+            *self.arguments, self._same, self._modes, *state, *views, *present,
+            *self._met_twice(met, [g.tensor for g in state], behind), self.modules,
             *map(OptimizerGuard, met.optimizers.values()), self.reads, options,
         ]  # fmt: skip
         if self.places:
@@ -118,15 +116,31 @@ class Guards:
     def _tensors(self) -> list[int]:
         return [g.leaf for g in self.arguments if isinstance(g, TensorGuard)]
 
-    def _met_twice(self, met: Met, state: Sequence[Tensor]) -> list[Guard]:
-        """Guards on whether an argument is a tensor that the program also finds by itself."""
+    def _views(self, met: Met, flagged: Mapping[int, Tensor]) -> tuple[list[Guard], dict[int, Tensor]]:
+        """Guards on captured views and aliases, and the tensors that they look at."""
         found: list[Guard] = []
-        own = dict(self.reads.tensors)
+        behind: dict[int, Tensor] = {}
+        for key, t in met.values.outside.items():
+            base = met.above(t)
+            if base is None:
+                continue
+            behind[id(base)] = base
+            if not t.is_meta:
+                self.modules.add_view(t, base)
+            if key not in flagged:
+                found.append(CapturedView(t, met.values.requires_grad[key]))
+                self.modules.add_tensor(t, "a captured view")
+        return found, behind
+
+    def _met_twice(self, met: Met, state: Sequence[Tensor], behind: Mapping[int, Tensor]) -> list[Guard]:
+        """Guards on whether an argument is a tensor that the program also finds by itself, or looks at: ``behind``."""
+        found: list[Guard] = []
+        own = {**self.reads.tensors, **behind}
         for module in met.modules.values():
             own.update({id(t): t for t in (*module._parameters.values(), *module._buffers.values()) if t is not None})
         for o in met.optimizers.values():
             own.update({id(t): t for group in o.param_groups for t in group["params"]})
-        for key, t in met.arguments.items():
+        for key, t in met.inputs.arguments.items():
             if key in own:
                 (leaf, *_) = [i for i, x in enumerate(met.leaves) if x is t]
                 found.append(SameArgument(leaf, t, self.paths[leaf]))

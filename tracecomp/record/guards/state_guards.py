@@ -93,6 +93,27 @@ class CapturedTensor:
 
 
 @dataclass(slots=True)
+class CapturedView:
+    """A tensor from outside that looks at the memory of another requires grad or not."""
+
+    tensor: Tensor
+    requires_grad: bool
+
+    def check(self, leaves: Leaves) -> str | None:
+        if self.tensor.requires_grad is self.requires_grad:
+            return None
+        return f"requires_grad of a captured view became {self.tensor.requires_grad}"
+
+    def explain(self) -> str:
+        return f"a captured view {'requires' if self.requires_grad else 'does not require'} grad"
+
+    def native_row(self, rows: Rows) -> bool:
+        # History comes to a view through the tensor above it, which has a guard of its own.
+        rows.flag(self.tensor)
+        return True
+
+
+@dataclass(slots=True)
 class NotCaptured:
     """No argument is one of the tensors that the recording reads, writes or differentiates by themselves."""
 
@@ -371,7 +392,7 @@ class SlotsApart:
     def check(self, leaves: Leaves) -> str | None:
         for place, pinned in self.pinned:
             if any(a is not b for a, b in zip(place.tensors(), pinned, strict=True)):
-                return f"{place.where}, whose .grad or requires_grad the program uses, became another tensor"
+                return f"{place.where}, whose .grad, requires_grad or views the program uses, became another tensor"
         tensors = [t for held in self.places for t in held.place.tensors()]
         if sharing([*leaves, *tensors]) != self.same:
             return "other arguments and attributes are the same tensor"

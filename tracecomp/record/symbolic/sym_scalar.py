@@ -1,6 +1,6 @@
 """Python numbers that stand for values of the graph while a program is recorded.
 
-``t.item()`` and numbers in places (``passes/program/lower.py``) are such numbers: arithmetic on them is recorded too,
+``t.item()`` and numbers in places (``guards/slots.py``) are such numbers: arithmetic on them is recorded too,
 so a later call gives them anew. Whatever needs to know the value itself (``if``, ``float``, ``round``, ``range``) makes
 it a predicate.
 """

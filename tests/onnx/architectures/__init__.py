@@ -1,0 +1,1 @@
+"""Architectures of torchvision and transformers, out to ONNX and in from PyTorch's own exporter."""

@@ -1,0 +1,39 @@
+"""Random bits as machine code, for any shape."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from tracecomp.base.errors import CompileError
+from tracecomp.codegen.kernels.philox import random_bits_text
+from tracecomp.codegen.text import native
+from tracecomp.runtime import object_cache
+from tracecomp.runtime.executable import Loaded
+from tracecomp.runtime.image import Image
+
+Array = np.ndarray[Any, Any]
+
+
+@cache
+def _routine() -> Loaded | None:
+    """The native routine; None where this Python and numpy have none."""
+    target = native.host_target()
+    objects = (object_cache.object_code(random_bits_text(target), target),)
+    try:
+        return Loaded(Image(objects, 2, 3, 0, 0, ("random_bits",), False))
+    except CompileError:
+        return None
+
+
+def random_bits(state: Array, shape: tuple[int, ...]) -> Array | None:
+    """32 random bits for each element of ``shape``, as int32; None where numpy has to make them."""
+    routine, count = _routine(), math.prod(shape)
+    if routine is None or not count:
+        return None
+    out = np.empty(shape, np.int32)
+    routine.run((np.ascontiguousarray(state), out, np.array(count)), 1)
+    return out

@@ -1,0 +1,138 @@
+"""Recordings of models that are to be written: in evaluation mode, without state, for one size or for all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from tracecomp.base.errors import CaptureError
+from tracecomp.compiled.open_sizes import OpenSizes
+from tracecomp.eager.modes import no_grad
+from tracecomp.eager.rng import default_generator
+from tracecomp.eager.tensor import Tensor
+from tracecomp.ir.graph import Graph, Origin, Value
+from tracecomp.nn.module import Module
+from tracecomp.onnx.model import UnsupportedError
+from tracecomp.onnx.sizes import Fit, generalize, grids
+from tracecomp.record.capture import Refusal, record
+from tracecomp.record.recording import Recording
+from tracecomp.record.results import Made, Plain
+from tracecomp.utils._pytree import tree_map
+
+
+def recorded_open(model: Module, args: tuple[Any, ...], left_open: OpenSizes) -> tuple[Recording, list[Any]]:
+    """The recording for all sizes, and arguments, results and recordings for some."""
+    example = left_open.of(args)
+    own = (args, *recorded(model, args))
+    # Sizes of one make another program (nothing is expanded), which is only run and compared.
+    known = [example] if min(example.values()) > 1 else []
+    refused: list[Exception] = []
+    for corners, checks in grids(example):
+        chosen = [*corners, *checks, *known]
+        try:
+            samples = [(a, *recorded(model, a)) for a in (left_open.resized(args, c) for c in chosen)]
+        except (RuntimeError, ValueError, IndexError) as error:  # other sizes may be right: models take multiples only
+            refused.append(error)
+            continue
+        try:
+            generalize([recording.graph for *_, recording in samples], Fit(corners, chosen[len(corners) :]))
+            return samples[0][2], [samples[len(chosen) - len(known) - 1], own]
+        except (
+            UnsupportedError
+        ) as error:  # halves follow from even sizes; what holds for them has to hold for these too
+            refused.insert(0, error)
+            known += [*corners, *checks]
+    raise refused[0]
+
+
+def recorded(model: Module, args: tuple[object, ...]) -> tuple[Any, Recording]:
+    """What ``model`` gives for ``args``, and the recording. Random numbers are left as they were.
+
+    CaptureError for what no model of ONNX does: state that is written, paths that depend on values, effects in Python.
+    """
+    training = [m for m in model.modules() if m.training] if isinstance(model, Module) else []
+    name = getattr(model, "__name__", type(model).__name__)
+    random = default_generator.get_state()
+    try:
+        for module in training:
+            module.training = False
+        with no_grad():
+            results, recording = record(model, args, {}, name, derive=False)
+            if isinstance(recording, Recording) and not all(isinstance(r, Made) for r in recording.results):
+                with _owned(model) as owned:
+                    results, recording = record(owned, args, {}, name, derive=False)
+    finally:
+        for module in training:
+            module.training = True
+        default_generator.set_state(random)
+    if isinstance(recording, Refusal):
+        raise CaptureError(f"{name} cannot be exported: {recording.reason}")
+    recording.graph = without_random_state(recording.graph)
+    if why := _more_than_a_function(recording):
+        raise CaptureError(f"{name} cannot be exported: {why}")
+    return results, recording
+
+
+@contextmanager
+def _owned(model: Any) -> Iterator[Any]:
+    """The model with results that have memory of their own."""
+    if not isinstance(model, Module):
+        yield lambda *args: _copies(model(*args))
+        return
+    handle = model.register_forward_hook(lambda module, args, found: _copies(found))
+    try:
+        yield model
+    finally:
+        handle.remove()
+
+
+def _copies(found: Any) -> Any:
+    return tree_map(lambda leaf: leaf.clone() if isinstance(leaf, Tensor) else leaf, found)
+
+
+def _more_than_a_function(recording: Recording) -> str:
+    """What a recording does besides computing results; empty when there is nothing."""
+    for seen in recording.predicates:
+        line = f" ({seen.source})" if seen.source else ""
+        return f"it takes a path that depends on values{line}"
+    inputs = {i.value for i in recording.graph.inputs}
+    for _, number in recording.updates:
+        output = recording.graph.outputs[number]
+        if output.value not in inputs:
+            return f"it writes state ({output.name})"
+    kept = [r for e in recording.effects for r in e.results] + [r for b in recording.rebound for r in b.results]
+    # Plain values that change in Python's objects (a flag that is set and reset) are nothing of the model's.
+    return "" if all(isinstance(r, Plain) for r in kept) else "it keeps a tensor in an object of Python's"
+
+
+def without_random_state(graph: Graph) -> Graph:
+    """``graph`` with random numbers that come from nowhere: each has a state of its own, which nobody updates."""
+    drawn = [n for n in graph.live_nodes() if n.op.name == "random_bits"]
+    if not drawn:
+        return graph
+    new = Graph(graph.name)
+    known = {i.value: new.add_input(i.value.type, i.name, i.role, i.data) for i in graph.inputs}
+    for node in graph.live_nodes():
+        operands = [known[v] for v in node.inputs]
+        if node.op.name == "random_bits":
+            seed = np.array([0, drawn.index(node)])  # different ones: equal nodes would be one
+            operands = [new.add_input(operands[0].type, f"random{seed[1]}", "constant", seed)]
+        new.here = graph.origin.get(node, Origin())
+        known.update(zip(node.outputs, new.add(node.op, operands, node.attrs), strict=True))
+    states = {_origin(n.inputs[0]) for n in drawn}
+    updated = {i.name: known[i.value] for i in graph.inputs if i.value in states}
+    for output in graph.outputs:
+        value = updated.get(output.name) if output.role == "state" else None
+        new.add_output(value or known[output.value], output.name, output.role)
+    new.drop_dead()
+    return new
+
+
+def _origin(state: Value) -> Value:
+    """The state that the program began with: what is drawn adds to it."""
+    while state.node is not None:
+        state = state.node.inputs[0]
+    return state

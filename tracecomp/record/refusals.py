@@ -1,0 +1,38 @@
+"""Why a call cannot be recorded, and which lines of the compiled function show it."""
+
+from __future__ import annotations
+
+from types import FrameType
+
+from tracecomp.base.errors import CaptureError, user_source
+from tracecomp.eager.modes import modes
+
+
+class Refusals:
+    """What was refused in one recording. When not ``strict``, the call goes on without being recorded."""
+
+    def __init__(self, strict: bool) -> None:
+        self.strict = strict
+        self.reason: str | None = None
+        self.lines: set[int] = set()  # of the compiled function, that a recording cannot hold
+        self.running: FrameType | None = None  # that of the compiled function
+
+    def refuse(self, message: str) -> None:
+        """CaptureError; or, when not ``strict``, the rest of the call runs without being recorded."""
+        self.reason = message
+        self.blame(self.line())
+        if self.strict:
+            raise CaptureError(message)
+        modes.recorder = None
+
+    def refuse_here(self, what: str) -> None:
+        """Refuse something that the program does at the line that runs."""
+        self.refuse(f"{what}, at {user_source()}: a recording cannot stand for that")
+
+    def blame(self, line: int) -> None:
+        """Note a line because of which there is no recording."""
+        self.lines |= {line} - {0}
+
+    def line(self) -> int:
+        """The line of the compiled function that runs, or 0."""
+        return 0 if self.running is None else self.running.f_lineno or 0

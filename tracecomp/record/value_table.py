@@ -1,0 +1,181 @@
+"""The table of traced values: what every tensor is worth in the graph of one recording.
+
+It follows the one aliasing model of ``eager/tensor.py``: memory has a root, whose traced value holds the current graph
+value and counts writes; a view or alias derives its value again from the root's when its version is behind. Turning
+writes in place into new values is called functionalization.
+
+A tensor made in the call carries its own entry (``_value``, and ``_look``: what it looks at), which ends with it.
+Tensors from outside outlive the recording, and several recordings may meet them: theirs are kept here, by identity.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tracecomp.base.errors import Source
+from tracecomp.eager.tensor import Tensor, gradient_edge
+from tracecomp.eager.tensor_base import Node, View
+from tracecomp.eager.views import look, write
+from tracecomp.ir.graph import Graph, Value
+from tracecomp.ops.autodiff import Sym
+from tracecomp.record.context import Capturing
+from tracecomp.record.traced_value import Look, TracedValue
+
+
+class MadeTensor(NamedTuple):
+    """A tensor made in the call: where, and at which line of the compiled function (0: none)."""
+
+    ref: weakref.ref[Tensor]
+    source: Source | None
+    line: int
+
+
+class Shared(NamedTuple):
+    """A tensor from outside as ``chain`` of views of ``root``, which stands for memory that several have in common."""
+
+    tensor: Tensor
+    root: Tensor
+    chain: tuple[View, ...]
+
+
+class ValueTable:
+    """What tensors are worth in ``graph`` now. ``recorder`` makes those inputs that are met for the first time."""
+
+    def __init__(self, recorder: Capturing, graph: Graph) -> None:
+        self._recorder = recorder
+        self._graph = graph
+        self._cells: dict[int, TracedValue] = {}
+        self._shared: dict[int, Shared] = {}
+        self.outside: dict[int, Tensor] = {}  # those that ``_cells`` is about, so that their ids stay theirs
+        self.requires_grad: dict[int, bool] = {}  # whether these did when they were met
+        self.edges: dict[int, tuple[Node, int]] = {}  # where their gradients go
+        self.made: list[MadeTensor] = []
+
+    # ---- entries
+
+    def cell(self, t: Tensor) -> TracedValue | None:
+        """The entry of ``t``, which for a view may be behind its root's; None if it was not met."""
+        return t._value if self.is_made(t) else self._cells.get(id(t))
+
+    def is_made(self, t: Tensor) -> bool:
+        """Whether ``t`` came into being in this recording."""
+        return t._value is not None and t._value.recorder is self._recorder
+
+    def add(self, t: Tensor, value: Value, look: Look | None, source: Source | None, line: int) -> None:
+        """Note what ``t`` is worth, which was made at ``source``, and what it looks at."""
+        version = 0 if look is None else self._version_of(look.root)
+        t._value, t._look = TracedValue(self._recorder, value, version), look
+        self.made.append(MadeTensor(weakref.ref(t), source, line))
+
+    def keep(self, t: Tensor, cell: TracedValue) -> None:
+        """Make ``cell`` the entry of ``t``."""
+        if self.is_made(t):
+            t._value = cell
+        else:
+            self._cells[id(t)] = cell
+            if id(t) not in self.outside:
+                self.outside[id(t)] = t
+                self.requires_grad[id(t)] = t.requires_grad
+                self.note_edge(t)
+
+    def note_edge(self, t: Tensor) -> None:
+        """Note where the gradient of ``t``, which comes from outside, goes. What the call itself made leads there."""
+        edge = gradient_edge(t)
+        if edge is not None and (t._grad_fn is None or t._grad_fn.number < self._recorder.started):
+            self.edges[id(t)] = edge
+
+    def share(self, t: Tensor, root: Tensor, chain: tuple[View, ...]) -> None:
+        """Note that ``t``, from outside, is a view of ``root``."""
+        self._shared[id(t)] = Shared(t, root, chain)
+
+    def shared(self) -> list[Tensor]:
+        """The tensors from outside that are views of memory they have in common."""
+        return [s.tensor for s in self._shared.values()]
+
+    def forget(self) -> None:
+        """Let go of the tensors met; what was made no longer points here."""
+        self._cells.clear()
+        self.outside.clear()
+        for ref, *_ in self.made:
+            t = ref()
+            if t is not None:
+                t._value = t._look = None
+
+    # ---- values
+
+    def value(self, t: Tensor) -> Value:
+        """The graph value of ``t`` now."""
+        cell = self.cell(t)
+        root, chain = self.root(t)
+        if cell is not None and cell.value.shape != t._data.shape:
+            return self._recorder.resized(t, cell.value.shape)
+        if root is t:
+            return self._recorder.capture(t).value if cell is None else cell.value
+        if cell is not None and cell.version == self._version_of(root):
+            return cell.value
+        self.settle(t)
+        found: Value = look(Sym(self._graph, self.value(root)), chain).value
+        self.keep(t, TracedValue(self._recorder, found, self._version_of(root)))
+        return found
+
+    def set(self, t: Tensor, new: Value) -> None:
+        """Write to the memory behind all views and aliases at once: elements that an expanded one shows are one."""
+        self.settle(t)
+        root, chain = self.root(t)
+        cell = self.cell(root) or self._recorder.capture(root)
+        if chain:
+            cell.value = write(Sym(self._graph, self.value(root)), chain, Sym(self._graph, new)).value
+        else:
+            cell.value = new
+        cell.version += 1
+        if root is not t:
+            self.keep(t, TracedValue(self._recorder, new, cell.version))
+
+    def _version_of(self, root: Tensor) -> int:
+        cell = self.cell(root)
+        return 0 if cell is None else cell.version
+
+    # ---- views and aliases
+
+    def look(self, t: Tensor) -> Look | None:
+        """What ``t`` looks at, if it was made in this recording as a view or an alias."""
+        return t._look if self.is_made(t) else None
+
+    def look_of(self, of: Tensor, step: View | None) -> Look:
+        """What a new view (by ``step``) or alias of ``of`` looks at."""
+        root, chain = self.root(of)
+        return Look(of, step, root, chain if step is None else (*chain, step))
+
+    def root(self, t: Tensor) -> tuple[Tensor, tuple[View, ...]]:
+        """The tensor whose entry the memory of ``t`` has, and the views that lead from there to ``t``."""
+        if self.is_made(t):
+            found = self.look(t)
+            return (t, ()) if found is None else (found.root, found.chain)
+        chain: tuple[View, ...] = ()
+        while id(t) not in self._shared:
+            base = self._recorder.above(t)
+            if base is None:
+                return t, chain
+            t, chain = base, (*t._chain, *chain)
+        _, root, steps = self._shared[id(t)]
+        return root, (*steps, *chain)
+
+    def path(self, t: Tensor) -> Sequence[tuple[Tensor, Look]]:
+        """``t`` and what it looks at, one step after the other, as far as those were made here."""
+        found = []
+        while (seen := self.look(t)) is not None:
+            found.append((t, seen))
+            t = seen.of
+        return found
+
+    def follows(self, t: Tensor) -> bool:
+        """Whether 0-d tensors say where ``t`` looks."""
+        return any(seen.numbers for _, seen in self.path(t))
+
+    def settle(self, t: Tensor) -> None:
+        """Hold the recording to the places that ``t`` looks at: it is read or written as part of other memory."""
+        for x, seen in self.path(t):
+            self._recorder.predicates += seen.numbers
+            x._look = seen._replace(numbers=())
