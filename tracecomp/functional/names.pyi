@@ -838,7 +838,12 @@ def is_storage(obj: object) -> bool:
 def is_tensor(obj: object) -> bool:
     """Whether ``obj`` is a tensor."""
 def is_warn_always_enabled() -> bool:
-    """What :func:`set_warn_always` was told."""
+    """What :func:`set_warn_always` was told.
+
+    Example:
+        >>> torch.is_warn_always_enabled()
+        False
+    """
 def isclose(input: Tensor, other: Tensor, rtol: float = ..., atol: float = ..., equal_nan: bool = False, *, out: Tensor | None = None) -> Tensor:
     """|input - other| <= atol + rtol * |other|, infinities equal to themselves."""
 def isfinite(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -1271,7 +1276,16 @@ def set_printoptions(precision: int | None = None, threshold: float | None = Non
         >>> torch.set_printoptions(profile="default")
     """
 def set_warn_always(b: bool) -> None:
-    """Remember whether warnings are to be given each time; Python's own filters decide what is shown."""
+    """Remember whether warnings are to be given each time; Python's own filters decide what is shown.
+
+    Args:
+        b (bool): the second operand; for initializers, the upper limit.
+
+    Example:
+        >>> torch.set_warn_always(False)
+        >>> torch.is_warn_always_enabled()
+        False
+    """
 def sgn(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """:func:`sign`; of complex numbers the number of size 1 in their direction, 0 for 0."""
 def sgn_(input: Tensor) -> Tensor:
