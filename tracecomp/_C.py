@@ -6,6 +6,8 @@ from enum import Enum
 from typing import Any
 
 from tracecomp.eager.device import device as _device
+from tracecomp.eager.dispatch import disabled as _disabled_torch_dispatch_impl
+from tracecomp.eager.dispatch import no_dispatch as _DisableTorchDispatch
 from tracecomp.eager.modes import modes
 from tracecomp.eager.overrides import DisableTorchFunction, DisableTorchFunctionSubclass
 from tracecomp.eager.overrides import disabled as _disabled_torch_function_impl
@@ -13,7 +15,8 @@ from tracecomp.eager.rng import Generator, default_generator
 from tracecomp.eager.tensor import Tensor
 
 __all__ = [
-    "DisableTorchFunction", "DisableTorchFunctionSubclass", "Generator", "_disabled_torch_function_impl", "_nn",
+    "DisableTorchFunction", "DisableTorchFunctionSubclass", "Generator", "_DisableTorchDispatch",
+    "_disabled_torch_dispatch_impl", "_disabled_torch_function_impl", "_nn",
     "default_generator",
 ]  # fmt: skip
 _GLIBCXX_USE_CXX11_ABI = True

@@ -12,13 +12,14 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from tracecomp.autograd import Function
 from tracecomp.base.errors import at_user_line
 from tracecomp.eager.modes import grad_enabled, no_grad
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional.publish import NAMESPACES
+from tracecomp.ir.op import OPS
 
 __all__ = [
     "CustomOpDef", "Library", "custom_op", "define", "get_ctx", "impl", "impl_abstract", "opcheck", "register_autograd",
@@ -131,7 +132,7 @@ class _Namespace:
         self._name = name
 
     def __getattr__(self, name: str) -> Any:
-        found = _OPERATORS.get(f"{self._name}::{name}") or (_own(name) if self._name == "aten" else None)
+        found = _OPERATORS.get(f"{self._name}::{name}") or _MADE.get(self._name, _nothing)(name)
         if found is None and any(Path(path).parent.name == self._name for path in ops.loaded_libraries):
             found = _operator(f"{self._name}::{name}")  # one that the library would have
         if found is None:
@@ -143,25 +144,119 @@ class _Namespace:
         return [q.removeprefix(prefix) for q in _OPERATORS if q.startswith(prefix)]
 
 
-class _Overloads(Operator):
+class OpOverloadPacket(Operator):
     """``ops.aten.name``: one of tracecomp's functions, which takes what all its overloads take."""
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
+    def __init__(self, qualname: str, schema: str = "") -> None:
+        super().__init__(qualname, schema)
+        self._found: dict[str, OpOverload] = {}
+
+    def _overload(self, name: str) -> OpOverload:
+        if name not in self._found:
+            self._found[name] = OpOverload(self, name)
+        return self._found[name]
+
+    @property
+    def default(self) -> Any:
+        return self._overload("default")
+
+    def __getattr__(self, name: str) -> OpOverload:
+        if name.startswith("_"):
             raise AttributeError(name)
+        return self._overload(name)
+
+    def overloads(self) -> list[str]:
+        return list(self._found) or ["default"]
+
+    def __str__(self) -> str:
+        return self.qualname.replace("::", ".")
+
+    def __repr__(self) -> str:
+        return f"<OpOverloadPacket(op='{self}')>"
+
+
+class Schema(NamedTuple):
+    """What is known of an overload's signature: that its name says whether it writes."""
+
+    name: str
+    overload_name: str
+    is_mutable: bool
+
+
+class OpOverload:
+    """``ops.aten.add.Tensor``: an overload is a name for calls of its packet. There is one object for each."""
+
+    def __init__(self, packet: OpOverloadPacket, overload: str) -> None:
+        self.overloadpacket, self._overloadname = packet, overload
+        self.namespace, _, self._opname = packet.qualname.partition("::")
+        self.__name__ = f"{self._opname}.{overload}"
+        self.__qualname__, self.__module__ = self.__name__, f"torch._ops.{self.namespace}"
+        written = self._opname.endswith("_") and not self._opname.startswith("_")
+        self._schema = Schema(packet.qualname, "" if overload == "default" else overload, written or overload == "out")
+        self.tags: list[Any] = []
+
+    @property
+    def op(self) -> OpOverload:
         return self
+
+    def name(self) -> str:
+        """``aten::add.Tensor``; the default overload has the name of its packet."""
+        return f"{self._schema.name}.{self._schema.overload_name}".rstrip(".")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.overloadpacket(*args, **kwargs)
+
+    def __str__(self) -> str:
+        return f"{self.overloadpacket}.{self._overloadname}"
+
+    def __repr__(self) -> str:
+        return f"<OpOverload(op='{self.overloadpacket}', overload='{self._overloadname}')>"
+
+    def __reduce__(self) -> Any:
+        return _overload_named, (str(self),)
+
+
+def _overload_named(name: str) -> OpOverload:
+    space, packet, overload = name.split(".")
+    found: OpOverload = getattr(getattr(getattr(ops, space), packet), overload)
+    return found
 
 
 def _own(name: str) -> Operator | None:
     """The operator for tracecomp's function ``name``; one that only PyTorch has says so when it is called."""
     if name.startswith("__"):
         return None
-    operator = _Overloads(f"aten::{name}")
+    import_module("tracecomp.aten")  # registers operators here, so it stands above
+    known = _OPERATORS.get(f"aten::{name}")
+    if known is not None:
+        return known
+    operator = OpOverloadPacket(f"aten::{name}")
     for space in ("Tensor", "special", "nn.functional", "torch"):
         found = NAMESPACES.get(space, {}).get(name)
         if callable(found):
             operator.kernels["Autograd"] = found
     return _OPERATORS.setdefault(operator.qualname, operator)
+
+
+def known_operator(qualname: str) -> OpOverloadPacket:
+    """The operator ``qualname``, made when it is new, for those who give it its meaning."""
+    found = _OPERATORS.setdefault(qualname, OpOverloadPacket(qualname))
+    assert isinstance(found, OpOverloadPacket)
+    return found
+
+
+def _primitive(name: str) -> Operator | None:
+    """The operator that is the primitive ``name``."""
+    op = OPS.get(name)
+    if op is None:
+        return None
+    operator = known_operator(f"prims::{name}")
+
+    def run(*operands: Any, **attrs: Any) -> Any:
+        return Tensor.__tracecomp_apply__(op, operands, attrs)
+
+    operator.kernels["Autograd"] = run
+    return operator
 
 
 class _Ops:
@@ -200,10 +295,20 @@ def _operator(op: object) -> Operator:
         return op._operator
     if isinstance(op, Operator):
         return op
+    if isinstance(op, OpOverload):
+        return op.overloadpacket
     name = str(op).partition(".")[0]
     if "::" not in name:
         raise ValueError(f"{op!r}: expected a name like 'namespace::name'")
     return _OPERATORS.setdefault(name, Operator(name))
+
+
+def _nothing(name: str) -> None:
+    return None
+
+
+_MADE: dict[str, Callable[[str], Operator | None]] = {"aten": _own, "prims": _primitive}
+"""Namespaces whose operators are tracecomp's own."""
 
 
 class CustomOpDef:

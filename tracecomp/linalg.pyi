@@ -22,7 +22,7 @@ from tracecomp.functional.linalg.solving import ResultInfo
 from tracecomp.ir.types import DType
 
 def cholesky(A: Tensor, *, upper: bool = False, out: Tensor | None = None) -> Tensor:
-    """Lower (or upper) triangular factor of symmetric positive-definite matrices; LinAlgError for others."""
+    """Lower (or upper) triangular factor of Hermitian positive-definite matrices; LinAlgError for others."""
 def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -> CholeskyInfo:
     """(factor, info): the order of the first leading minor that is not positive-definite, 0 if all are."""
 def cond(A: Tensor, p: int | float | str | None = None, *, out: Tensor | None = None) -> Tensor:
@@ -40,21 +40,22 @@ def eig(A: Tensor) -> Eigen:
     equal eigenvalues, do not exist: RuntimeError for the former, infinite or NaN for the latter.
     """
 def eigh(A: Tensor, UPLO: str = 'L') -> Eigen:
-    """Eigenvalues, ascending, and eigenvectors of symmetric matrices, read from one triangle."""
+    """Eigenvalues, ascending, and eigenvectors of symmetric (Hermitian) matrices, read from one triangle."""
 def eigvals(A: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Eigenvalues, complex and in no order, of general matrices."""
 def eigvalsh(A: Tensor, UPLO: str = 'L', *, out: Tensor | None = None) -> Tensor:
-    """Eigenvalues, ascending, of symmetric matrices."""
+    """Eigenvalues, ascending, of symmetric (Hermitian) matrices."""
 def householder_product(A: Tensor, tau: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The first columns of the product of reflections I - tau v v' given below the diagonal of ``A``."""
+    """The first columns of the product of reflections I - tau v v* given below the diagonal of ``A``."""
 def inv(A: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Inverse of square matrices; LinAlgError for singular ones."""
 def inv_ex(A: Tensor, *, check_errors: bool = False) -> InverseInfo:
     """(inverse, info)."""
 def ldl_factor(A: Tensor, *, hermitian: bool = False) -> LDLFactor:
-    """(L and D in one matrix, LAPACK's row swaps) of real symmetric matrices, read from the lower triangle.
+    """(L and D in one matrix, LAPACK's row swaps) of symmetric or ``hermitian`` matrices, read from the lower triangle.
 
-    A = P L D L' P' with unit lower triangular L and blocks of one or two rows in D. RuntimeError for singular ones.
+    A = P L D L' P', of ``hermitian`` ones P L D L* P', with unit lower triangular L and blocks of one or two rows in D.
+    RuntimeError for singular ones.
     Not differentiable.
     """
 def ldl_factor_ex(A: Tensor, *, hermitian: bool = False, check_errors: bool = False) -> LDLFactorInfo:
@@ -70,7 +71,7 @@ def lu_factor(A: Tensor, *, pivot: bool = True) -> LUFactor:
 def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -> LUFactorInfo:
     """(LU, pivots, info)."""
 def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False, out: Tensor | None = None) -> Tensor:
-    """The solution of A X = B from :func:`lu_factor` of A."""
+    """The solution of A X = B (X A = B unless ``left``) from :func:`lu_factor` of A, or of A* if ``adjoint``."""
 def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """:func:`torch.matmul`."""
 def matrix_exp(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -88,7 +89,7 @@ def norm(A: Tensor, ord: int | float | str | None = None, dim: Dim = None, keepd
 def pinv(A: Tensor, rcond: float | Tensor | None = None, hermitian: bool = False, *, atol: float | Tensor | None = None, rtol: float | Tensor | None = None, out: Tensor | None = None) -> Tensor:
     """Pseudo-inverse; singular values up to max(atol, rtol * the largest) count as zero."""
 def qr(A: Tensor, mode: str = 'reduced') -> QR:
-    """Orthogonal and upper triangular factors; mode "reduced", "complete" or "r" (empty Q)."""
+    """Orthogonal (unitary) and upper triangular factors; mode "reduced", "complete" or "r" (empty Q)."""
 def slogdet(A: Tensor) -> SignLogabsdet:
     """(sign, log of the absolute value) of determinants."""
 def solve(A: Tensor, B: Tensor, *, left: bool = True, out: Tensor | None = None) -> Tensor:
@@ -98,7 +99,7 @@ def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = Fa
 def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False, out: Tensor | None = None) -> Tensor:
     """:func:`solve` reading one triangle only."""
 def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> SVD:
-    """(U, singular values descending, V transposed)."""
+    """(U, singular values descending, V transposed and conjugated)."""
 def svdvals(A: Tensor, *, driver: str | None = None, out: Tensor | None = None) -> Tensor:
     """Singular values, descending."""
 def tensorinv(A: Tensor, ind: int = 2, *, out: Tensor | None = None) -> Tensor:

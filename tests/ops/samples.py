@@ -42,6 +42,11 @@ def samples_of(op: Op) -> Iterator[Case]:
         yield concrete(op, sample, number)
 
 
+def native_samples_of(op: Op) -> Iterator[Case]:
+    """Those that machine code runs."""
+    return (case for case in samples_of(op) if not op.run_by_host(case.types))
+
+
 def concrete(op: Op, sample: Sample, number: int = 0) -> Case:
     rng = np.random.default_rng(zlib.crc32(f"{op.name}{number}".encode()))
     attrs = {name: value() if callable(value) else value for name, value in sample.attrs.items()}
@@ -58,7 +63,7 @@ def draw(rng: np.random.Generator, shape: tuple[int, ...], short: str, domain: s
     if dtype.kind == "int":
         return _whole(rng, shape, dtype, domain)
     if dtype.is_complex:
-        return np.asarray(_real(rng, shape, domain) + 1j * _real(rng, shape, domain)).astype(dtype.numpy)
+        return np.asarray(_complex(rng, shape, domain)).astype(dtype.numpy)
     return np.asarray(_real(rng, shape, domain)).astype(dtype.numpy)
 
 
@@ -82,6 +87,17 @@ def _whole(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType, domai
     return values.astype(dtype.numpy)
 
 
+def _complex(rng: np.random.Generator, shape: tuple[int, ...], domain: str) -> Any:
+    if domain != "definite":
+        return _real(rng, shape, domain) + 1j * _real(rng, shape, domain)
+    x = _real(rng, shape, "any") + 1j * _real(rng, shape, "any")
+    return x @ np.swapaxes(x.conj(), -1, -2) + _steep(shape)
+
+
+def _steep(shape: tuple[int, ...]) -> Any:
+    return np.eye(shape[-2], shape[-1]) * np.arange(3, 3 + shape[-1]) * 2
+
+
 def _real(rng: np.random.Generator, shape: tuple[int, ...], domain: str) -> Any:
     if domain == "special":
         return rng.choice(np.array(SPECIAL), shape)
@@ -90,7 +106,7 @@ def _real(rng: np.random.Generator, shape: tuple[int, ...], domain: str) -> Any:
     x = rng.standard_normal(shape) * 2
     if domain in ("regular", "definite") and len(shape) >= 2:
         square = x @ np.swapaxes(x, -1, -2) if domain == "definite" else x
-        return square + np.eye(shape[-2], shape[-1]) * np.arange(3, 3 + shape[-1]) * 2
+        return square + _steep(shape)
     if domain == "positive":
         return np.abs(x) + 0.1
     if domain == "nonzero":

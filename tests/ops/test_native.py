@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.codegen.running import compile_graph, graph_of, run_built, same_bits
-from tests.ops.samples import samples_of
+from tests.ops.samples import native_samples_of
 from tracecomp.ir.op import OPS, Op
 
 EVERY = [pytest.param(op, id=op.name) for op in OPS.values() if op.kind != "external"]
@@ -43,7 +43,7 @@ def agree_complex(got: Any, want: Any, label: str) -> None:
 
 @pytest.mark.parametrize("op", EVERY)
 def test_native_agrees_with_numpy_for_any_fusion_and_threads(op: Op) -> None:
-    for case in samples_of(op):
+    for case in native_samples_of(op):
         graph = graph_of(case)
         with np.errstate(all="ignore"):
             found = op.impl(*case.arrays, **case.attrs)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.ops.samples import concrete, draw, samples_of, type_of
+from tests.ops.samples import concrete, draw, native_samples_of, samples_of, type_of
 from tracecomp.ir.graph import Graph
 from tracecomp.ir.op import OPS, Composed, Op
 from tracecomp.ops.autodiff import Sym
@@ -65,9 +65,7 @@ def test_bad_inputs_are_refused(op: Op) -> None:
 @pytest.mark.parametrize("op", [p for p in EVERY if isinstance(p.values[0].loop, Composed)])
 def test_composed_loop_meaning_is_impl(op: Op) -> None:
     assert isinstance(op.loop, Composed)
-    for case in samples_of(op):
-        if op.parts is not None and any(t.dtype.is_complex for t in case.types):
-            continue
+    for case in native_samples_of(op):
         graph = Graph("composed")
         operands = [Sym(graph, graph.add_input(t, f"x{i}")) for i, t in enumerate(case.types)]
         found = op.loop.fn(*operands, **case.attrs)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.ops.samples import Case, samples_of
+from tests.ops.samples import Case, native_samples_of
 from tests.ops.test_native import agree_complex
 from tracecomp.ir.graph import Graph
 from tracecomp.ir.op import OPS, Op
@@ -89,7 +89,7 @@ def slack_of(case: Case, want: Any) -> Any:
 
 @pytest.mark.parametrize("op", [pytest.param(op, id=op.name) for op in OPS.values() if op.kind != "external"])
 def test_native_is_numpy(op: Op) -> None:
-    cases = list(samples_of(op))
+    cases = list(native_samples_of(op))
     for case, natives in zip(cases, run_natively(cases), strict=True):
         with np.errstate(all="ignore"):
             found = op.impl(*case.arrays, **case.attrs)

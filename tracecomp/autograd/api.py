@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 from tracecomp.autograd.engine import Target, run_backward
+from tracecomp.eager import dispatch
 from tracecomp.eager.tensor import Tensor, create, gradient_edge
 from tracecomp.functional.publish import publish
 from tracecomp.ir.op import OPS
@@ -128,7 +130,8 @@ def _root_grads(outputs: Sequence[Tensor], given: object, count: int) -> list[Te
                 raise RuntimeError("grad can be implicitly created only for scalar outputs")
             if out.dtype.is_complex:
                 raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {out.dtype}")
-            g = create("full", value=1.0, shape=tuple(out.shape), dtype=out.dtype)
+            ones = partial(create, "full", value=1.0, shape=tuple(out.shape), dtype=out.dtype)
+            g = dispatch.call("ones_like", out) if type(out) in dispatch.CLASSES else ones()
         elif not isinstance(g, Tensor):
             raise TypeError(f"gradients can be either Tensors or None, but got {type(g).__name__}")
         elif g._data.shape != out._data.shape:

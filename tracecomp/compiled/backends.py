@@ -24,7 +24,7 @@ from tracecomp.ir.program import CallStep, call_steps
 from tracecomp.passes import Built, build
 from tracecomp.passes.explain import describe_partition, describe_schedules
 from tracecomp.passes.graph.complex_to_real import in_parts, split_complex
-from tracecomp.passes.graph.host_segments import has_external, segments, started
+from tracecomp.passes.graph.host_segments import has_external, operator_name, segments, started
 from tracecomp.passes.steps import Log
 from tracecomp.record.gc_pause import without_collecting
 from tracecomp.runtime.executable import Executable
@@ -154,7 +154,7 @@ def _dense(array: object) -> Array:
 
 
 def _span(node: Node, reads: tuple[int, ...]) -> Span:
-    return Span(node.op.name, sum(v.type.nbytes for v in node.inputs), reads)
+    return Span(operator_name(node), sum(v.type.nbytes for v in node.inputs), reads)
 
 
 def _at_once(run: Callable[[], Any], attrs: Mapping[str, Any]) -> Callable[[], Any]:
@@ -197,7 +197,7 @@ class _Coming:
     def wait(self, known: dict[Value, Array]) -> None:
         """Put the results where they are read."""
         begin = time.perf_counter()
-        with profiler.record_function(f"waiting for {self._node.op.name}"):
+        with profiler.record_function(f"waiting for {operator_name(self._node)}"):
             result = self._result()
         self._span.waited += time.perf_counter() - begin
         found = [*map(np.asarray, result)] if isinstance(result, tuple) else [np.asarray(result)]
@@ -257,7 +257,7 @@ class Hosted:
     @property
     def says(self) -> str:
         """Which operators the host runs."""
-        names = dict.fromkeys(work.op.name for work, *_ in self._parts if not isinstance(work, Native))
+        names = dict.fromkeys(operator_name(work) for work, *_ in self._parts if not isinstance(work, Native))
         return f"run by the host, between compiled parts: {', '.join(names)}"
 
     @property

@@ -8,6 +8,8 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from tracecomp.eager import dispatch
+from tracecomp.eager.device import use
 from tracecomp.eager.grad_fn import NUMBERS, AccumulateGrad, CopySlices, OpNode, op_node
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor_base import Array, Edge, TensorBase, View, owner
@@ -104,7 +106,10 @@ def assign_(target: TensorBase, value: TensorBase) -> None:
         value = value.__tracecomp_apply__(OPS["cast"], (value,), {"dtype": target.dtype})
     edge = gradient_edge(value) if history else None
     before = gradient_edge(target._base if target._linked and target._base is not None else target) if history else None
-    _copy(target._data, value._data)
+    if use.begun and dispatch.asked((target, value)):
+        dispatch.call("copy_", target, value)
+    else:
+        _copy(target._data, value._data)
     target._shared_storage().wrote()
     if modes.recorder is not None:
         modes.recorder.write(target, value)
@@ -209,7 +214,8 @@ def several_views(views: Iterable[T], name: str) -> tuple[T, ...]:
 
 def alias(source: T) -> T:
     """The same memory, without history."""
-    alias = cast("T", source._wrap(source._data))
+    wrapped = type(source) in dispatch.CLASSES
+    alias = cast("T", dispatch.without_history(source) if wrapped else source._wrap(source._data))
     alias._storage = source._shared_storage()
     root, alias._chain = owner(source)
     alias._source = weakref.ref(root)

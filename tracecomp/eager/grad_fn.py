@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.eager import meta
+from tracecomp.eager import dispatch, meta
 from tracecomp.eager.device import use
 from tracecomp.eager.evaluate import evaluate
 from tracecomp.eager.modes import modes
@@ -54,6 +54,9 @@ class SavedOut:
         self.rebind(tensor)
         self.value = tensor._value
         self.make = tensor._wrap
+        if type(tensor) in dispatch.CLASSES:
+            bare = dispatch.without_history(tensor)
+            self.make = lambda array: dispatch.without_history(bare)
 
     def rebind(self, tensor: TensorBase) -> None:
         self.array = tensor._data
@@ -145,18 +148,24 @@ class OpNode(Node):
         present = tuple([g is not None for g in grads])
         program = self._program(wanted, present)
         like = next(g for g in grads if g is not None)
-        if not use.begun:
+        if not use.begun or dispatch.asked(grads):
             return self._derived(program, grads, like)
         with meta.placed(meta.place_of([like._data])):
             return self._derived(program, grads, like)
 
     def _derived(self, program: Derivative, grads: Grads, like: TensorBase) -> Grads:
-        if modes.grad or modes.recorder is not None:
+        if modes.grad or modes.recorder is not None or (use.begun and self._asks(grads)):
             slots: list[Any] = [self._saved(i, like) if i in program.reads else None for i in range(self._count)]
             return program.run([*slots, *grads], type(like).__tracecomp_apply__)
         slots = [self._saved(i, like)._data if i in program.reads else None for i in range(self._count)]
         arrays = program.run([*slots, *[None if g is None else g._data for g in grads]], _run_on_arrays)
         return [None if a is None else like._wrap(np.asanyarray(a)) for a in arrays]
+
+    def _asks(self, grads: Grads) -> bool:
+        """Whether somebody is asked about the operators of this step."""
+        return dispatch.asked((*grads, *(self.ins or ()))) or any(
+            isinstance(saved, SavedOut) and dispatch.asked((saved.tensor(),)) for saved in self.outs
+        )
 
     def _program(self, wanted: tuple[bool, ...], present: tuple[bool, ...]) -> Derivative:
         sized = None if modes.recorder is None else modes.recorder.sizes.sized_nodes.get(self)

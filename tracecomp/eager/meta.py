@@ -14,6 +14,7 @@ from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
+from tracecomp.eager import dispatch
 from tracecomp.eager.device import META, check_device, device, use
 from tracecomp.eager.memory_formats import Order, preserved, strides_in
 from tracecomp.eager.modes import modes
@@ -194,7 +195,7 @@ class placed:
 
 def memory_or(where: device) -> device | None:
     """``where`` as a place: None for the CPU, where tensors have memory."""
-    return None if where.type == "cpu" else where
+    return None if where.type == "cpu" and not modes.without_memory else where
 
 
 _MIXING = frozenset(("copy_", "where", "set_", "tensor", "as_tensor", "to", "type_as", "is_same_size"))
@@ -231,7 +232,7 @@ def _met(values: Iterable[object]) -> tuple[device | None, bool]:
     place, memory = None, False
     for x in values:
         array = getattr(x, "_data", None)
-        if type(array) is MetaArray:
+        if type(array) is MetaArray and type(x) not in dispatch.CLASSES:
             place = place or array.place
         elif isinstance(array, np.ndarray):
             memory = memory or array.ndim > 0

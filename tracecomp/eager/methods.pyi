@@ -349,9 +349,9 @@ class TensorMethods(TensorBase):
     def cholesky(self, upper: _bool = False) -> Tensor:
         """:func:`linalg.cholesky` with ``upper`` positional."""
     def cholesky_inverse(self, upper: _bool = False) -> Tensor:
-        """Inverse of L L', or of U' U."""
+        """Inverse of L L*, or of U* U."""
     def cholesky_solve(self, L: Tensor, upper: _bool = False) -> Tensor:
-        """X with (L L') X = input, or (U' U) X = input."""
+        """X with (L L*) X = input, or (U* U) X = input."""
     def chunk(self, chunks: _int, dim: _int = 0) -> tuple[Tensor, ...]:
         """At most ``chunks`` pieces of equal size (the last may be smaller), as views."""
     def clamp(self, min: Operand | None = None, max: Operand | None = None) -> Tensor:
@@ -831,7 +831,7 @@ class TensorMethods(TensorBase):
     def logcumsumexp(self, dim: _int) -> Tensor:
         """log of the running sum of exp(x): of exponentials relative to the running maximum, rescaled where it grows."""
     def logdet(self) -> Tensor:
-        """log of determinants; NaN for negative ones."""
+        """log of determinants; NaN for negative ones of real matrices."""
     def logical_and(self, other: Tensor) -> Tensor:
         """Whether both are nonzero."""
     def logical_and_(self, other: Tensor) -> Tensor:
@@ -1012,9 +1012,9 @@ class TensorMethods(TensorBase):
     def not_equal_(self, other: Operand) -> Tensor:
         """Elementwise comparison ne, as bools."""
     def orgqr(self, tau: Tensor) -> Tensor:
-        """The first columns of the product of reflections I - tau v v' given below the diagonal of ``A``."""
+        """The first columns of the product of reflections I - tau v v* given below the diagonal of ``A``."""
     def ormqr(self, tau: Tensor, other: Tensor, left: _bool = True, transpose: _bool = False) -> Tensor:
-        """Q other, Q' other, other Q or other Q' for the reflections of :func:`geqrf`."""
+        """Q other, Q* other, other Q or other Q* for the reflections of :func:`geqrf`; Q* is transposed and conjugated."""
     def outer(self, vec2: Tensor) -> Tensor:
         """Every product of an element of each vector."""
     def permute(self, *dims: Sizes) -> Tensor:
@@ -1042,7 +1042,7 @@ class TensorMethods(TensorBase):
     def put_(self, index: Tensor, source: Tensor, accumulate: _bool = False) -> Tensor:
         """A copy of ``input`` with ``source`` set (or added) by position in the flattened order."""
     def qr(self, some: _bool = True) -> QR:
-        """Orthogonal and upper triangular factors, reduced if ``some``."""
+        """Orthogonal (unitary) and upper triangular factors, reduced if ``some``."""
     def quantile(self, q: _float | Tensor, dim: _int | None = None, keepdim: _bool = False, *, interpolation: str = 'linear') -> Tensor:
         """Quantiles at levels ``q`` along ``dim``; NaN if there is any."""
     def rad2deg(self) -> Tensor:

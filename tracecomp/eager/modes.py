@@ -24,7 +24,10 @@ class Modes(threading.local):
     watch: Any = None  # is told of every primitive that runs; needs ``device.use.begun``
     place: Any = None  # the device of what functions make; None: memory
     default_places: tuple[Any, ...] = ()  # devices of factories that name none, the innermost last
+    without_memory: bool = False  # the CPU, too, stands for tensors without elements
     function_modes: tuple[Any, ...] = ()  # those that see every call of a function, the innermost last
+    dispatch_modes: tuple[Any, ...] = ()  # those that see every operator, the innermost last; needs ``use.begun``
+    undispatched: bool = False  # nobody is asked about operators
     plain_subclasses: bool = False  # __torch_function__ of subclasses is not asked
     rehearsal: bool = False  # what runs is what a program has done before, on copies: it must leave no trace
     save_hooks: tuple[tuple[Callable[..., Any], Callable[..., Any]], ...] = ()

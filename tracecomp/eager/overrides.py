@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any
 
+from tracecomp.eager import dispatch
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor_base import TensorBase
 
@@ -55,7 +56,7 @@ def _asked(values: Iterable[Any], found: list[Any]) -> None:
         if kind is tuple or kind is list:
             _asked(x, found)
         elif not overrides(kind):
-            if not _active and kind.__hash__ is not None:
+            if not _active and kind.__hash__ is not None and kind not in dispatch.CLASSES:
                 PLAIN.add(kind)
         elif all(type(y) is not kind for y in found):
             place = next((i for i, y in enumerate(found) if issubclass(kind, type(y))), len(found))

@@ -13,7 +13,7 @@ from typing import Any, SupportsIndex, cast
 
 import numpy as np
 
-from tracecomp.eager import meta, overrides
+from tracecomp.eager import dispatch, meta, overrides
 from tracecomp.eager.aliasing import (
     alias,
     assign_,
@@ -26,7 +26,7 @@ from tracecomp.eager.aliasing import (
     several_views,
     track,
 )
-from tracecomp.eager.device import MemoryFormat, contiguous_format, device, preserve_format, use
+from tracecomp.eager.device import CPU, MemoryFormat, check_device, contiguous_format, device, preserve_format, use
 from tracecomp.eager.evaluate import evaluate
 from tracecomp.eager.grad_fn import NUMBERS
 from tracecomp.eager.memory_formats import lies_in, preserved
@@ -48,7 +48,7 @@ from tracecomp.eager.storage import Storage
 from tracecomp.eager.tensor_base import Handle, Node, TensorBase, add_hook, blank, owner
 from tracecomp.ir.arrays import row_major
 from tracecomp.ir.op import OPS, Attrs, Op
-from tracecomp.ir.types import DType, from_numpy_dtype
+from tracecomp.ir.types import DType, float32, from_numpy_dtype
 
 __all__ = [
     "Size", "Storage", "Tensor", "assign_", "before_write", "create", "enable_grad", "get_grad", "grad_enabled",
@@ -83,6 +83,7 @@ class Tensor(TensorMethods):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
+        dispatch.note_class(cls)
         overrides.prepare_subclass(Tensor, cls)
 
     def as_subclass(self, cls: type[Any]) -> Any:
@@ -101,6 +102,27 @@ class Tensor(TensorMethods):
             found = data.detach()
             found.__class__ = cls
             return found.requires_grad_(require_grad)
+
+    @staticmethod
+    def _make_wrapper_subclass(
+        cls: type[Any], size: Any, strides: Any = None, storage_offset: int | None = None, memory_format: Any = None,
+        dtype: DType | None = None, layout: Any = None, device: Any = None, pin_memory: bool = False,
+        requires_grad: bool = False, dispatch_sizes_strides_policy: Any = None, dispatch_device: bool = False,
+        dispatch_layout: bool = False, **options: Any,
+    ) -> Any:  # fmt: skip
+        """A tensor of ``cls`` that says it has this shape, without memory: its ``__torch_dispatch__`` is its meaning.
+
+        RuntimeError for a class that has none.
+        """
+        if cls not in dispatch.CLASSES:
+            raise RuntimeError(
+                f"{cls.__name__} must define __torch_dispatch__: tensors of _make_wrapper_subclass have no elements"
+            )
+        kind = (dtype or float32).numpy
+        steps = None if strides is None else [s * kind.itemsize for s in strides]
+        found = blank(cls)
+        found._data = meta.new_array(tuple(size), kind, steps, CPU if device is None else check_device(device))
+        return found.requires_grad_() if requires_grad else found
 
     @staticmethod
     def __tracecomp_apply__(op: Op, operands: tuple[Any, ...], attrs: Attrs) -> Any:
@@ -126,6 +148,8 @@ class Tensor(TensorMethods):
         if use.begun:
             if modes.watch is not None:
                 modes.watch(op, arrays, attrs)
+            if dispatch.asked(operands):
+                return _dispatched(op, operands, arrays, attrs)
             place = meta.place_of_results(op, arrays)
             if place is not None:
                 return _without_memory(op, operands, arrays, attrs, place)
@@ -388,6 +412,8 @@ class Tensor(TensorMethods):
         """The one element as a Python number; RuntimeError when there is not exactly one."""
         if self._data.size != 1:
             raise RuntimeError(f"a Tensor with {self._data.size} elements cannot be converted to Scalar")
+        if use.begun and dispatch.asked((self,)):
+            return dispatch.call("_local_scalar_dense", self)
         value = self._data.item()
         return value if modes.recorder is None else modes.recorder.item(self, value)
 
@@ -399,6 +425,8 @@ class Tensor(TensorMethods):
         if self._data.size != 1:
             many = "more than one value" if self._data.size else "no values"
             raise RuntimeError(f"Boolean value of Tensor with {many} is ambiguous")
+        if use.begun and dispatch.asked((self,)):
+            return bool(dispatch.call("_local_scalar_dense", self))
         value = bool(self._data.item())
         if modes.recorder is not None:
             truth = self if self._data.dtype.kind == "b" else self != 0
@@ -433,6 +461,9 @@ class Tensor(TensorMethods):
 
     def detach(self) -> Tensor:
         """The same memory without history; writes through it count for autograd."""
+        if use.begun and dispatch.asked((self,)):
+            given: Tensor = dispatch.call("detach", self)
+            return given if given is not self else alias(self)
         found = alias(self)
         found._inference = self._inference
         return found
@@ -517,6 +548,21 @@ def _observe(t: Tensor, value: object) -> Any:
     if modes.recorder is not None:
         modes.recorder.observe(t, value)
     return value
+
+
+def _dispatched(op: Op, operands: tuple[Any, ...], arrays: list[Any], attrs: Attrs) -> Any:
+    """A primitive whose results are what ``__torch_dispatch__`` says, with a history of their own."""
+    result = dispatch.ask(op, operands, attrs)
+    several = isinstance(result, tuple | list)
+    found = list(result) if several else [result]
+    if not all(isinstance(t, Tensor) for t in found):
+        return result
+    outs = [alias(t) if any(t is x for x in operands) else t for t in found]
+    if op.kind == "view":
+        link(outs[0], operands[0], (op, attrs))
+    if modes.grad and op.vjp is not None:
+        track(op, operands, attrs, arrays, outs)
+    return tuple(outs) if several else outs[0]
 
 
 def _without_memory(

@@ -472,9 +472,9 @@ def chain_matmul(*matrices: Tensor | Sequence[Tensor], out: Tensor | None = None
 def cholesky(input: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
     """:func:`linalg.cholesky` with ``upper`` positional."""
 def cholesky_inverse(input: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
-    """Inverse of L L', or of U' U."""
+    """Inverse of L L*, or of U* U."""
 def cholesky_solve(input: Tensor, L: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
-    """X with (L L') X = input, or (U' U) X = input."""
+    """X with (L L*) X = input, or (U* U) X = input."""
 def chunk(input: Tensor, chunks: int, dim: int = 0, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
     """At most ``chunks`` pieces of equal size (the last may be smaller), as views."""
 def clamp(input: Tensor, min: Operand | None = None, max: Operand | None = None, *, out: Tensor | None = None) -> Tensor:
@@ -917,7 +917,7 @@ def logaddexp2(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Te
 def logcumsumexp(input: Tensor, dim: int, *, out: Tensor | None = None) -> Tensor:
     """log of the running sum of exp(x): of exponentials relative to the running maximum, rescaled where it grows."""
 def logdet(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """log of determinants; NaN for negative ones."""
+    """log of determinants; NaN for negative ones of real matrices."""
 def logical_and(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Whether both are nonzero."""
 def logical_not(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -1068,9 +1068,9 @@ def ones(*size: Sizes, dtype: DType | None = None, layout: Layout = None, device
 def ones_like(input: Tensor, *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: MemoryFormat = None, out: Tensor | None = None) -> Tensor:
     """A tensor of ones."""
 def orgqr(A: Tensor, tau: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The first columns of the product of reflections I - tau v v' given below the diagonal of ``A``."""
+    """The first columns of the product of reflections I - tau v v* given below the diagonal of ``A``."""
 def ormqr(input: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpose: bool = False, *, out: Tensor | None = None) -> Tensor:
-    """Q other, Q' other, other Q or other Q' for the reflections of :func:`geqrf`."""
+    """Q other, Q* other, other Q or other Q* for the reflections of :func:`geqrf`; Q* is transposed and conjugated."""
 def outer(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Every product of an element of each vector."""
 def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int = 2, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, Tensor, Tensor]:
@@ -1104,7 +1104,7 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False, 
 def put_(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
     """A copy of ``input`` with ``source`` set (or added) by position in the flattened order."""
 def qr(input: Tensor, some: bool = True) -> QR:
-    """Orthogonal and upper triangular factors, reduced if ``some``."""
+    """Orthogonal (unitary) and upper triangular factors, reduced if ``some``."""
 def quantile(input: Tensor, q: float | Tensor, dim: int | None = None, keepdim: bool = False, *, interpolation: str = 'linear', out: Tensor | None = None) -> Tensor:
     """Quantiles at levels ``q`` along ``dim``; NaN if there is any."""
 def rad2deg(input: Tensor, *, out: Tensor | None = None) -> Tensor:

@@ -69,7 +69,7 @@ def qualified_name(fn: object) -> str:
         return f"torch.{name}"
     if name == "<lambda>":
         name = "lambda"
-    return f"{torch_path(fn.__module__)}.{name}"
+    return f"{torch_path(fn.__module__).replace('torch._ops.', 'torch.ops.')}.{name}"
 
 
 def type_repr(kind: object) -> str:

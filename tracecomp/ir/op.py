@@ -177,6 +177,11 @@ class Interleaved:
     fn: Callable[..., Any]
 
 
+@immutable
+class Hosted:
+    """Instead of a rule on parts: the host runs ``impl``, on complex numbers as they lie in memory."""
+
+
 LoopMeaning = (
     Pointwise | Indexed | Reduced | Bilinear | Imperative | Control | Composed | External | Paired | Interleaved
 )
@@ -225,7 +230,8 @@ class Op:
     differentiable. ``saves`` says what the rule reads besides shapes: ``"ins"``, ``"outs"``, or positions of operands.
     ``write(base, new, **attrs)``, for views, is the base with the viewed elements replaced.
     ``parts(*operands, **attrs)`` is the meaning on complex values: operands and results that are complex are ``Pair``.
-    ``None``: the operator takes no complex operands, unless it is ``Interleaved`` or has regions.
+    ``Hosted()``: the host runs ``impl`` on them. ``None``: the operator takes no complex operands, unless it is
+    ``Interleaved`` or has regions.
     """
 
     name: str
@@ -237,7 +243,7 @@ class Op:
     vjp: Vjp | None = None
     saves: tuple[int | str, ...] = ("ins", "outs")
     write: Write | None = None
-    parts: Parts | None = None
+    parts: Parts | Hosted | None = None
     attrs: Attrs = field(default_factory=dict)
     traits: frozenset[str] = frozenset()
     ulp: float = 0.0
@@ -255,6 +261,11 @@ class Op:
     def takes_complex(self) -> bool:
         """Whether complex operands are not refused at once; ``infer`` may still do so."""
         return self.parts is not None or isinstance(self.loop, Control | Interleaved)
+
+    def run_by_host(self, types: Iterable[TensorType]) -> bool:
+        """Whether operands of these types leave machine code."""
+        hosted = isinstance(self.parts, Hosted) and any(t.dtype.is_complex for t in types)
+        return hosted or isinstance(self.loop, External)
 
     def result_types(self, types: Iterable[TensorType], attrs: Attrs) -> tuple[TensorType, ...]:
         types = tuple(types)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tracecomp.eager import dispatch
 from tracecomp.eager.device import Device
 from tracecomp.eager.modes import no_grad
 from tracecomp.eager.overrides import disabled
@@ -12,7 +13,16 @@ from tracecomp.functional import names as T
 from tracecomp.ir.types import DType
 
 
-class Parameter(Tensor):
+class _ParameterMeta(type):
+    """Tensors of a class that is asked about operators stay what they are, and are parameters too."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return super().__instancecheck__(instance) or (
+            cls is Parameter and isinstance(instance, Tensor) and getattr(instance, "_is_param", False)
+        )
+
+
+class Parameter(Tensor, metaclass=_ParameterMeta):
     """A tensor that a ``Module`` counts among its parameters; shares memory with ``data``."""
 
     __torch_function__ = disabled  # type: ignore[assignment]  # functions take it for a plain tensor
@@ -23,6 +33,10 @@ class Parameter(Tensor):
         if cls is Parameter and hasattr(data, "as_parameter"):  # rows of a sharded tensor
             found: Parameter = data.as_parameter(requires_grad)
             return found
+        if cls is Parameter and type(data) in dispatch.CLASSES:
+            data = data.detach().requires_grad_(requires_grad)
+            data._is_param = True
+            return data
         return as_kind(cls, data, requires_grad)
 
     def __repr__(self) -> str:

@@ -1,5 +1,8 @@
 """Every primitive operator, one record each; importing this package fills the registry ``ir.op.OPS``."""
 
+from importlib import import_module
+from typing import Any
+
 from tracecomp.ops import (
     bits,
     collective,
@@ -12,6 +15,7 @@ from tracecomp.ops import (
     elementwise_binary,
     elementwise_unary,
     gather_scatter,
+    hosted,
     pad_concat,
     random,
     reduction,
@@ -40,6 +44,7 @@ __all__ = [
     "factorization",
     "fourier",
     "gather_scatter",
+    "hosted",
     "indefinite",
     "linalg",
     "orthogonal",
@@ -52,3 +57,10 @@ __all__ = [
     "view",
     "window",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """``torch.ops.aten`` and other namespaces of operators, for ``import tracecomp as torch``."""
+    if name.startswith("_"):
+        raise AttributeError(name)
+    return getattr(import_module("tracecomp.library").ops, name)  # stands above: a name, not an import

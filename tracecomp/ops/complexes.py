@@ -15,7 +15,7 @@ from tracecomp.ir.arrays import Array
 from tracecomp.ir.op import BadInput, Impl, Op, Operand, Pair, Paired, Parts, Sample, Write, register
 from tracecomp.ir.types import Shape, TensorType, from_numpy_dtype
 from tracecomp.ops.define import bad, broadcast, check_dtype, of, require
-from tracecomp.ops.parts import packed, unpacked
+from tracecomp.ops.parts import imaginary, packed, unpacked
 from tracecomp.ops.prim import prim
 
 _SHAPES: tuple[Shape, ...] = ((3,), (), (2, 3), (0, 2))
@@ -99,7 +99,7 @@ _view("real", "the real part", _of_complex("real", _real_type), lambda x: x.real
       lambda g: prim.complex(g, _zero(g)), lambda base, new: prim.complex(new, prim.imag(base)), lambda x: x.re,
       ("c64", "c128"), _SHAPES, (bad(RuntimeError, "only supported for complex", of("f32", 3)),))  # fmt: skip
 _view("imag", "the imaginary part", _of_complex("imag", _real_type), lambda x: x.imag,
-      lambda g: prim.complex(_zero(g), g), lambda base, new: prim.complex(prim.real(base), new), lambda x: x.im,
+      imaginary, lambda base, new: prim.complex(prim.real(base), new), lambda x: x.im,
       ("c64", "c128"), _SHAPES, (bad(RuntimeError, "only supported for complex", of("f32", 3)),))  # fmt: skip
 
 

@@ -49,6 +49,11 @@ def conj(x: Operand) -> Any:
     return prim.conj(x) if x.dtype.is_complex else x
 
 
+def imaginary(x: Operand) -> Any:
+    """i x for real ``x``."""
+    return prim.complex(prim.full(like=x, value=0.0, shape=(), dtype=x.dtype), x)
+
+
 def packed(x: Pair) -> Any:
     """Both parts in one real value, along a new last axis of size 2: how complex numbers lie in memory."""
     last = len(x.re.shape)

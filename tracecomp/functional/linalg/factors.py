@@ -5,13 +5,13 @@ from __future__ import annotations
 from tracecomp.eager.modes import grad_enabled
 from tracecomp.eager.tensor import Tensor, create
 from tracecomp.functional.creation.creation import constant
-from tracecomp.functional.dtype_support import COMPLEX, FLOATS
+from tracecomp.functional.dtype_support import ALL, COMPLEX, FLOATS
 from tracecomp.functional.linalg.matmul import identity
 from tracecomp.functional.named_results import NamedTuple, result_type
 from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import cast, with_zero_gradient
 from tracecomp.functional.publish import function, publish
-from tracecomp.functional.shape.shaping import matrix_transpose, to_shape
+from tracecomp.functional.shape.shaping import adjoint, to_shape
 from tracecomp.functional.shape.triangles import tril, triu
 from tracecomp.ir.types import broadcast_shapes, int32, int64
 
@@ -115,8 +115,8 @@ class Reflections(NamedTuple):
 GeqrfResult = result_type("geqrf", Reflections)
 
 
-def matrices(x: Tensor, name: str, square: bool = False, complex: bool = False) -> Tensor:
-    """A floating tensor of at least two dimensions, square or ``complex`` if asked; PyTorch's errors otherwise."""
+def matrices(x: Tensor, name: str, square: bool = False) -> Tensor:
+    """A floating or complex tensor of at least two dimensions, square if asked; PyTorch's errors otherwise."""
     if not isinstance(x, Tensor):
         raise TypeError(f"{name}(): argument 'A' (position 1) must be Tensor, not {type(x).__name__}")
     if x.ndim < 2:
@@ -125,7 +125,7 @@ def matrices(x: Tensor, name: str, square: bool = False, complex: bool = False) 
         raise RuntimeError(
             f"{name}: A must be batches of square matrices, but they are {x.shape[-2]} by {x.shape[-1]} matrices"
         )
-    if not (x.dtype.is_floating_point or (complex and x.dtype.is_complex)):
+    if not (x.dtype.is_floating_point or x.dtype.is_complex):
         raise RuntimeError(f"{name}: Expected a floating point or complex tensor as input. Got {x.dtype.name}")
     return x
 
@@ -135,28 +135,28 @@ def no_errors(x: Tensor) -> Tensor:
     return constant(tuple(x.shape[:-2]), 0, int32)
 
 
-@function(to="linalg", composite=True)
+@function(to="linalg", takes=ALL, composite=True)
 def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
-    """Lower (or upper) triangular factor of symmetric positive-definite matrices; LinAlgError for others."""
+    """Lower (or upper) triangular factor of Hermitian positive-definite matrices; LinAlgError for others."""
     return cholesky_ex(A, upper=upper, check_errors=True)[0]
 
 
-@function(to="linalg", composite=True)
+@function(to="linalg", takes=ALL, composite=True)
 def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -> CholeskyInfo:
     """(factor, info): the order of the first leading minor that is not positive-definite, 0 if all are."""
-    factor, info = prim.cholesky(matrices(A, "linalg.cholesky", square=True), strict=check_errors)
-    return CholeskyExResult(matrix_transpose(factor) if upper else factor, info)
+    matrices(A, "linalg.cholesky", square=True)
+    return CholeskyExResult(*prim.cholesky(A, strict=check_errors, above=upper))
 
 
-@function()
+@function(takes=ALL)
 def cholesky_(input: Tensor, upper: bool = False) -> Tensor:
     """:func:`linalg.cholesky` with ``upper`` positional."""
     return cholesky(input, upper=upper)
 
 
-@function(to="linalg", composite=True)
+@function(to="linalg", takes=ALL, composite=True)
 def qr(A: Tensor, mode: str = "reduced") -> QR:
-    """Orthogonal and upper triangular factors; mode "reduced", "complete" or "r" (empty Q)."""
+    """Orthogonal (unitary) and upper triangular factors; mode "reduced", "complete" or "r" (empty Q)."""
     if mode not in ("reduced", "complete", "r"):
         raise RuntimeError(
             f"qr received unrecognized mode '{mode}' but expected one of 'reduced' (default), 'r', or 'complete'"
@@ -165,15 +165,15 @@ def qr(A: Tensor, mode: str = "reduced") -> QR:
     return QrResult(constant((0,), 0, A.dtype) if mode == "r" else q, r)
 
 
-@function()
+@function(takes=ALL)
 def qr_(input: Tensor, some: bool = True) -> QR:
-    """Orthogonal and upper triangular factors, reduced if ``some``."""
+    """Orthogonal (unitary) and upper triangular factors, reduced if ``some``."""
     return OldQrResult(*qr(input, "reduced" if some else "complete"))
 
 
-@function(to="linalg", composite=True)
+@function(to="linalg", takes=ALL, composite=True)
 def eigh(A: Tensor, UPLO: str = "L") -> Eigen:
-    """Eigenvalues, ascending, and eigenvectors of symmetric matrices, read from one triangle."""
+    """Eigenvalues, ascending, and eigenvectors of symmetric (Hermitian) matrices, read from one triangle."""
     return EighResult(*prim.eigh(_symmetric(A, UPLO), uplo=UPLO.upper()))
 
 
@@ -183,9 +183,9 @@ def _symmetric(A: Tensor, uplo: str) -> Tensor:
     return matrices(A, "linalg.eigh", square=True)
 
 
-@function(to="linalg", composite=True)
+@function(to="linalg", takes=ALL, composite=True)
 def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
-    """Eigenvalues, ascending, of symmetric matrices."""
+    """Eigenvalues, ascending, of symmetric (Hermitian) matrices."""
     return eigh(A, UPLO)[0] if differentiated(A) else prim.eigvalsh(_symmetric(A, UPLO), uplo=UPLO.upper())
 
 
@@ -196,13 +196,13 @@ def eig(A: Tensor) -> Eigen:
     Eigenvectors are determined up to a factor of absolute value 1. Gradients of what depends on it, or by vectors of
     equal eigenvalues, do not exist: RuntimeError for the former, infinite or NaN for the latter.
     """
-    return EigResult(*prim.eig(matrices(A, "linalg.eig", square=True, complex=True)))
+    return EigResult(*prim.eig(matrices(A, "linalg.eig", square=True)))
 
 
 @function(to="linalg", takes=FLOATS + COMPLEX, composite=True)
 def eigvals(A: Tensor) -> Tensor:
     """Eigenvalues, complex and in no order, of general matrices."""
-    checked = matrices(A, "linalg.eigvals", square=True, complex=True)
+    checked = matrices(A, "linalg.eigvals", square=True)
     return prim.eig(checked)[0] if differentiated(A) else prim.eigvals(checked)
 
 
@@ -215,19 +215,19 @@ def differentiated(x: Tensor) -> bool:
     return grad_enabled() and x.requires_grad
 
 
-@function(to="linalg", composite=True)
+@function(to="linalg", takes=ALL, composite=True)
 def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> SVD:
-    """(U, singular values descending, V transposed)."""
+    """(U, singular values descending, V transposed and conjugated)."""
     return SvdResult(*prim.svd(matrices(A, "linalg.svd"), full=full_matrices))
 
 
-@function(to="linalg", composite=True)
+@function(to="linalg", takes=ALL, composite=True)
 def svdvals(A: Tensor, *, driver: str | None = None) -> Tensor:
     """Singular values, descending."""
     return singular_values(matrices(A, "linalg.svdvals"))
 
 
-@function()
+@function(takes=ALL)
 def svd_(input: Tensor, some: bool = True, compute_uv: bool = True) -> OldSVD:
     """(U, singular values, V), reduced if ``some``; U and V are zero unless ``compute_uv``."""
     u, s, v = prim.svd(matrices(input, "svd"), full=not some)
@@ -235,16 +235,16 @@ def svd_(input: Tensor, some: bool = True, compute_uv: bool = True) -> OldSVD:
         m, n = input.shape[-2:]
         lead = tuple(input.shape[:-2])
         return OldSvdResult(constant((*lead, m, m), 0, input.dtype), s, constant((*lead, n, n), 0, input.dtype))
-    return OldSvdResult(u, s, matrix_transpose(v))
+    return OldSvdResult(u, s, adjoint(v))
 
 
-@function(to="linalg", composite=True)
+@function(to="linalg", takes=ALL, composite=True)
 def lu_factor(A: Tensor, *, pivot: bool = True) -> LUFactor:
     """(L and U in one matrix, LAPACK's row swaps counted from 1)."""
     return LuFactorResult(*prim.lu_factor(matrices(A, "linalg.lu_factor"), fails=""))
 
 
-@function(to="linalg", composite=True)
+@function(to="linalg", takes=ALL, composite=True)
 def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -> LUFactorInfo:
     """(LU, pivots, info)."""
     return LuFactorExResult(*lu_factor(A, pivot=pivot), no_errors(A))
@@ -270,7 +270,7 @@ def permutation_matrix(pivots: Tensor, size: int, like: Tensor) -> Tensor:
     return cast(prim.eq(row, to_shape(order, (*order.shape[:-1], 1, size))), like.dtype)
 
 
-@function(composite=True)
+@function(takes=ALL, composite=True)
 def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True) -> PLU:
     """(P, L, U) of :func:`linalg.lu_factor`'s results."""
     nothing = constant((0,), 0, LU_data.dtype)
@@ -282,43 +282,45 @@ def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpa
     return LuResult(p, lower_unit(LU_data), triu(LU_data[..., :k, :]))
 
 
-@function(to="linalg", composite=True)
+@function(to="linalg", takes=ALL, composite=True)
 def lu(A: Tensor, *, pivot: bool = True) -> PLU:
     """(P, L, U) with A = P L U."""
     return lu_unpack(*lu_factor(A, pivot=pivot))
 
 
-@function()
+@function(takes=ALL)
 def lu_(input: Tensor, pivot: bool = True, get_infos: bool = False) -> tuple[Tensor, ...]:
     """(LU, pivots) and, if asked, infos."""
     factors = tuple(lu_factor(input, pivot=pivot))
     return (*factors, no_errors(input)) if get_infos else factors
 
 
-@function(to="linalg", composite=True)
+@function(to="linalg", takes=ALL, composite=True)
 def ldl_factor(A: Tensor, *, hermitian: bool = False) -> LDLFactor:
-    """(L and D in one matrix, LAPACK's row swaps) of real symmetric matrices, read from the lower triangle.
+    """(L and D in one matrix, LAPACK's row swaps) of symmetric or ``hermitian`` matrices, read from the lower triangle.
 
-    A = P L D L' P' with unit lower triangular L and blocks of one or two rows in D. RuntimeError for singular ones.
+    A = P L D L' P', of ``hermitian`` ones P L D L* P', with unit lower triangular L and blocks of one or two rows in D.
+    RuntimeError for singular ones.
     Not differentiable.
     """
-    return LdlFactorResult(*_ldl(A, "linalg.ldl_factor", strict=True)[:2])
+    return LdlFactorResult(*_ldl(A, "linalg.ldl_factor", hermitian, strict=True)[:2])
 
 
-@function(to="linalg", composite=True)
+@function(to="linalg", takes=ALL, composite=True)
 def ldl_factor_ex(A: Tensor, *, hermitian: bool = False, check_errors: bool = False) -> LDLFactorInfo:
     """(LD, pivots, info) of :func:`ldl_factor`; info is the first block of D, from 1, that is zero, or 0."""
-    return LdlFactorExResult(*_ldl(A, "linalg.ldl_factor_ex", strict=check_errors))
+    return LdlFactorExResult(*_ldl(A, "linalg.ldl_factor_ex", hermitian, strict=check_errors))
 
 
-def _ldl(A: Tensor, name: str, strict: bool) -> tuple[Tensor, ...]:
-    factors, pivots, info = prim.ldl_factor(matrices(A, name, square=True))
+def _ldl(A: Tensor, name: str, hermitian: bool, strict: bool) -> tuple[Tensor, ...]:
+    conjugated = hermitian and A.dtype.is_complex
+    factors, pivots, info = prim.ldl_factor(matrices(A, name, square=True), hermitian=conjugated)
     if strict and bool(prim.ne(info, 0).any()):
         raise RuntimeError(f"{name}: the matrix is singular: block {int(info.max())} of D is zero")
     return factors, pivots, info
 
 
-@function(to="linalg", composite=True)
+@function(to="linalg", takes=ALL, composite=True)
 def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False) -> Tensor:
     """The solution of A X = B from :func:`ldl_factor` of A; batches are broadcast. Not differentiable."""
     matrices(LD, "linalg.ldl_solve", square=True)
@@ -338,12 +340,13 @@ def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False)
         )
     lead = broadcast_shapes(tuple(LD.shape[:-2]), tuple(B.shape[:-2]))
     parts = ((LD, LD.shape[-2:]), (B, B.shape[-2:]), (cast(pivots, int32), pivots.shape[-1:]))
-    return prim.ldl_solve(*(prim.expand(x, shape=(*lead, *own)) for x, own in parts))
+    operands = (prim.expand(x, shape=(*lead, *own)) for x, own in parts)
+    return prim.ldl_solve(*operands, hermitian=hermitian and LD.dtype.is_complex)
 
 
-@function(to="linalg", composite=True)
+@function(to="linalg", takes=ALL, composite=True)
 def householder_product(A: Tensor, tau: Tensor) -> Tensor:
-    """The first columns of the product of reflections I - tau v v' given below the diagonal of ``A``."""
+    """The first columns of the product of reflections I - tau v v* given below the diagonal of ``A``."""
     matrices(A, "linalg.householder_product")
     _fitting("torch.linalg.householder_product", A, tau)
     if A.shape[-1] < tau.shape[-1]:
@@ -381,15 +384,15 @@ def _fitting(name: str, input: Tensor, tau: Tensor, other: Tensor | None = None)
             )
 
 
-@function()
+@function(takes=ALL)
 def geqrf(input: Tensor) -> Reflections:
     """(reflections below the diagonal with R above, their factors tau), as LAPACK gives them."""
     return GeqrfResult(*prim.geqrf(matrices(input, "geqrf")))
 
 
-@function(takes=FLOATS, composite=True)
+@function(takes=FLOATS + COMPLEX, composite=True)
 def ormqr(input: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpose: bool = False) -> Tensor:
-    """Q other, Q' other, other Q or other Q' for the reflections of :func:`geqrf`."""
+    """Q other, Q* other, other Q or other Q* for the reflections of :func:`geqrf`; Q* is transposed and conjugated."""
     if input.ndim < 2:
         raise RuntimeError("torch.ormqr: input must have at least 2 dimensions.")
     _fitting("torch.ormqr", input, tau, other)
@@ -400,4 +403,4 @@ def ormqr(input: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpos
     wide = input if input.shape[-1] <= m else input[..., :m]
     if left:
         return prim.reflect(wide, tau, other, turn=transpose)
-    return matrix_transpose(prim.reflect(wide, tau, matrix_transpose(other), turn=not transpose))
+    return adjoint(prim.reflect(wide, tau, adjoint(other), turn=not transpose))

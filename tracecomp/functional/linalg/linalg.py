@@ -10,6 +10,8 @@ from tracecomp.base.errors import LinAlgError
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional.creation.creation import constant
 from tracecomp.functional.dtype_support import ALL, COMPLEX, FLOATS, NUMBERS
+from tracecomp.functional.elementwise.arithmetic import mul
+from tracecomp.functional.elementwise.complexes import argument
 from tracecomp.functional.linalg.factors import matrices, svdvals
 from tracecomp.functional.linalg.matmul import identity, matmul, multi_dot
 from tracecomp.functional.linalg.norms import matrix_norm
@@ -18,7 +20,8 @@ from tracecomp.functional.named_results import NamedTuple, result_type
 from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import cast
 from tracecomp.functional.publish import function, publish
-from tracecomp.functional.shape.shaping import diagonal, matrix_transpose, to_shape
+from tracecomp.functional.reductions.reduction import squared
+from tracecomp.functional.shape.shaping import adjoint, diagonal, matrix_transpose, to_shape
 from tracecomp.ir.types import complex128, float64, int64
 
 publish(LinAlgError, "linalg.LinAlgError")
@@ -43,28 +46,30 @@ class LeastSquares(NamedTuple):
 LstsqResult = result_type("linalg_lstsq", LeastSquares)
 
 
-@function(to="linalg", composite=True)
+@function(to="linalg", takes=ALL, composite=True)
 def det(A: Tensor) -> Tensor:
     """Determinants of square matrices."""
     return prim.det(matrices(A, "linalg.det", square=True))
 
 
-@function(to="linalg", composite=True)
+@function(to="linalg", takes=ALL, composite=True)
 def slogdet(A: Tensor) -> SignLogabsdet:
     """(sign, log of the absolute value) of determinants."""
     return SlogdetResult(*prim.slogdet(matrices(A, "linalg.slogdet", square=True)))
 
 
-@function()
+@function(takes=ALL)
 def slogdet_(input: Tensor) -> SignLogabsdet:
     """:func:`linalg.slogdet`."""
     return OldSlogdetResult(*slogdet(input))
 
 
-@function(composite=True)
+@function(takes=ALL, composite=True)
 def logdet(input: Tensor) -> Tensor:
-    """log of determinants; NaN for negative ones."""
+    """log of determinants; NaN for negative ones of real matrices."""
     sign, log = slogdet(input)
+    if sign.dtype.is_complex:
+        return prim.complex(log, argument(sign))
     return prim.add(log, prim.where(prim.lt(sign, 0.0), math.nan, prim.mul(sign, 0.0)))
 
 
@@ -72,11 +77,12 @@ def _tolerance(A: Tensor, rtol: Any, rcond: object) -> float:
     if rcond is not None:
         rtol = rcond
     if rtol is None:
-        return float(max(A.shape[-2:])) * (2.220446049250313e-16 if A.dtype.itemsize == 8 else 1.1920928955078125e-07)
+        double = A.dtype.to_real().itemsize == 8
+        return float(max(A.shape[-2:])) * (2.220446049250313e-16 if double else 1.1920928955078125e-07)
     return float(rtol)
 
 
-@function(to="linalg", composite=True)
+@function(to="linalg", takes=ALL, composite=True)
 def pinv(
     A: Tensor, rcond: float | Tensor | None = None, hermitian: bool = False, *, atol: float | Tensor | None = None,
     rtol: float | Tensor | None = None,
@@ -91,8 +97,8 @@ def pinv(
     limit = _limit(A, s, atol, rtol if rcond is None else rcond)
     kept = prim.gt(s, limit)
     inverse_s = prim.where(kept, prim.div(1.0, prim.where(kept, s, 1.0)), 0.0)
-    scaled = prim.mul(matrix_transpose(v), to_shape(inverse_s, (*s.shape[:-1], 1, s.shape[-1])))
-    return matmul(scaled, matrix_transpose(u))
+    scaled = mul(adjoint(v), to_shape(inverse_s, (*s.shape[:-1], 1, s.shape[-1])))
+    return matmul(scaled, adjoint(u))
 
 
 def _limit(A: Tensor, s: Tensor, atol: Any, rtol: Any) -> Tensor:
@@ -108,13 +114,13 @@ def _limit(A: Tensor, s: Tensor, atol: Any, rtol: Any) -> Tensor:
     return limit if atol is None else prim.maximum(limit, spread(atol))
 
 
-@function()
+@function(takes=ALL)
 def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
     """:func:`linalg.pinv`."""
     return pinv(input, rcond=rcond)
 
 
-@function(to="linalg", composite=True)
+@function(to="linalg", takes=ALL, composite=True)
 def matrix_rank(
     A: Tensor, tol: float | Tensor | None = None, hermitian: bool = False, *, atol: float | Tensor | None = None,
     rtol: float | Tensor | None = None,
@@ -130,22 +136,22 @@ def matrix_rank(
     return prim.sum(cast(prim.gt(s, limit), int64), axes=(s.ndim - 1,))
 
 
-@function(to="linalg", composite=True)
+@function(to="linalg", takes=ALL, composite=True)
 def cond(A: Tensor, p: int | float | str | None = None) -> Tensor:
     """Condition number in the norm ``p`` (2 by default)."""
     matrices(A, "linalg.cond")
     if p in (None, 2, -2):
         s = svdvals(A)
         if s.shape[-1] == 0:
-            return constant(tuple(A.shape[:-2]), 0, A.dtype)
+            return constant(tuple(A.shape[:-2]), 0, A.dtype.to_real())
         first, last = s[..., 0], s[..., -1]
         return prim.div(last, first) if p == -2 else prim.div(first, last)
     if A.numel() == 0:
-        return constant(tuple(A.shape[:-2]), 0, A.dtype)
+        return constant(tuple(A.shape[:-2]), 0, A.dtype.to_real())
     return prim.mul(matrix_norm(A, p), matrix_norm(inv(A), p))
 
 
-@function(to="linalg", composite=True)
+@function(to="linalg", takes=ALL, composite=True)
 def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None) -> LeastSquares:
     """(solution, residuals, rank, singular values) of the least-squares problem, by the pseudo-inverse."""
     matrices(A, "linalg.lstsq")
@@ -160,8 +166,9 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
     rank = matrix_rank(A)
     full = m > n and driver not in (None, "gelsy") and bool((rank == n).all())
     gap = prim.sub(matmul(A, x), b) if full else None
-    residuals = constant((0,), 0, A.dtype) if gap is None else prim.sum(prim.mul(gap, gap), axes=(gap.ndim - 2,))
-    values = svdvals(A.detach()) if driver in ("gelsd", "gelss") else constant((0,), 0, A.dtype)
+    real = A.dtype.to_real()
+    residuals = constant((0,), 0, real) if gap is None else prim.sum(squared(gap), axes=(gap.ndim - 2,))
+    values = svdvals(A.detach()) if driver in ("gelsd", "gelss") else constant((0,), 0, real)
     if driver == "gels":
         rank = constant((0,), 0, int64)
     solution = to_shape(x, tuple(x.shape[:-1])) if vector else x
@@ -171,7 +178,7 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
 @function("linalg.matrix_exp", takes=FLOATS + COMPLEX, composite=True)
 def matrix_exp(input: Tensor) -> Tensor:
     """Exponential of square matrices: a Taylor polynomial of a halved matrix, squared back."""
-    matrices(input, "linalg.matrix_exp", square=True, complex=True)
+    matrices(input, "linalg.matrix_exp", square=True)
     if input.numel() == 0:
         return input.clone()
     x = cast(input, complex128 if input.dtype.is_complex else float64)
@@ -204,14 +211,14 @@ def multi_dot_(tensors: Sequence[Tensor]) -> Tensor:
     return to_shape(result, shape)
 
 
-@function(to="linalg", takes=NUMBERS, composite=True)
+@function(to="linalg", takes=NUMBERS + COMPLEX, composite=True)
 def vander(x: Tensor, *, N: int | None = None) -> Tensor:
     """Powers 0 ... N - 1 of each element along a new last dimension."""
     x = x if x.ndim else to_shape(x, (1,))
     count = x.shape[-1] if N is None else N
     if count <= 1:
         raise RuntimeError("N must be greater than 1.")
-    base = prim.cast(x, dtype=int64) if not x.dtype.is_floating_point else x
+    base = x if x.dtype.is_floating_point or x.dtype.is_complex else prim.cast(x, dtype=int64)
     ones = prim.add(prim.mul(base, 0), 1)
     parts = [ones]
     for _ in range(count - 1):
@@ -219,7 +226,7 @@ def vander(x: Tensor, *, N: int | None = None) -> Tensor:
     return prim.concat(*(prim.reshape(p, shape=(*p.shape, 1)) for p in parts), axis=x.ndim)
 
 
-@function(to="torch", takes=NUMBERS, composite=True)
+@function(to="torch", takes=NUMBERS + COMPLEX, composite=True)
 def vander_(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     """Powers of a vector's elements as columns, falling unless ``increasing``."""
     if x.ndim != 1:
@@ -240,7 +247,7 @@ def matmul_(input: Tensor, other: Tensor) -> Tensor:
     return matmul(input, other)
 
 
-@function()
+@function(takes=ALL)
 def det_(input: Tensor) -> Tensor:
     """:func:`linalg.det`."""
     return det(input)

@@ -10,7 +10,7 @@ from tracecomp.functional.dims import Dim, Shape, keep_dims, reduce_axes, wrap_d
 from tracecomp.functional.dtype_support import ALL, COMPLEX, FLOATS
 from tracecomp.functional.linalg.factors import singular_values
 from tracecomp.functional.primitives import prim
-from tracecomp.functional.promotion import cast, common, not_implemented, rounded, wide, with_zero_gradient
+from tracecomp.functional.promotion import cast, common, rounded, wide, with_zero_gradient
 from tracecomp.functional.publish import function
 from tracecomp.functional.reductions.reduction import any_zero, reduced, safe_sqrt
 from tracecomp.functional.shape.shaping import cut_range, movedim, to_shape
@@ -73,7 +73,7 @@ def _singular_norm(x: Tensor, ord: float | str) -> Tensor:
     return (prim.max if ord > 0 else prim.min)(s, axes=axes)
 
 
-@function(to="linalg", composite=True)
+@function(to="linalg", takes=ALL, composite=True)
 def matrix_norm(
     A: Tensor, ord: float | str = "fro", dim: Sequence[int] = (-2, -1), keepdim: bool = False, *,
     dtype: DType | None = None,
@@ -81,7 +81,7 @@ def matrix_norm(
     """Matrix norms: "fro", "nuc", inf, -inf, 1, -1, 2, -2 over two dimensions."""
     if A.ndim < 2:
         raise RuntimeError("linalg.matrix_norm: The input tensor A must have at least 2 dimensions.")
-    if not A.dtype.is_floating_point:
+    if not (A.dtype.is_floating_point or A.dtype.is_complex):
         raise RuntimeError(
             f"linalg.matrix_norm: Expected a floating point or complex tensor as input. Got {A.dtype.name}"
         )
@@ -93,12 +93,12 @@ def matrix_norm(
     row, column = wrap_dims(dim, x.ndim)
     axes = tuple(sorted((row, column)))
     if ord == "fro":
-        return power_norm(x, 2.0, axes, keepdim)
+        return power_norm(x.abs() if x.dtype.is_complex else x, 2.0, axes, keepdim)
     if isinstance(ord, str) or ord in (2, -2):
         result = _singular_norm(movedim(x, (row, column), (-2, -1)), ord)
     else:
         sum_axis, pick_axis = (row, column) if abs(ord) == 1 else (column, row)
-        totals = prim.sum(prim.abs(x), axes=(sum_axis,))
+        totals = prim.sum(x.abs(), axes=(sum_axis,))
         pick_axis -= pick_axis > sum_axis
         if totals.shape[pick_axis] == 0 and ord > 0:
             result = prim.sum(totals, axes=(pick_axis,))
@@ -137,11 +137,9 @@ def norm(
     dtype: DType | None = None,
 ) -> Tensor:  # fmt: skip
     """The p-norm over ``dim``; "fro" is the 2-norm and "nuc" the sum of singular values."""
-    if input.dtype.is_complex:
-        if p == "nuc":
-            raise not_implemented("linalg_svd", input.dtype)
+    if input.dtype.is_complex and p != "nuc":
         input = input.abs()
-    if not input.dtype.is_floating_point and dtype is None:
+    if not (input.dtype.is_floating_point or input.dtype.is_complex) and dtype is None:
         raise RuntimeError(
             "linalg.vector_norm: Expected a floating point or complex tensor as input. Got " + type_word(input.dtype)
         )
@@ -155,7 +153,7 @@ def norm(
     return power_norm(x, order, axes, keepdim)
 
 
-@function(takes=FLOATS, inplace=True, composite=True)
+@function(takes=FLOATS + COMPLEX, inplace=True, composite=True)
 def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     """Slices along ``dim`` scaled down where their p-norm exceeds ``maxnorm``."""
     if p <= 0:
@@ -197,13 +195,13 @@ def _cross(a: Tensor, b: Tensor, dim: int) -> Tensor:
     return cross_of(prim.expand(x, shape=shape), prim.expand(y, shape=shape), axis)
 
 
-@function(to="linalg", composite=True)
+@function(to="linalg", takes=ALL, composite=True)
 def cross_(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
     """Cross product of 3-vectors along ``dim``."""
     return _cross(input, other, dim)
 
 
-@function(composite=True)
+@function(takes=ALL, composite=True)
 def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
     """Cross product of 3-vectors along ``dim`` (the first dimension of size 3 by default)."""
     if dim is None:

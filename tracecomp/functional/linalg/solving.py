@@ -6,13 +6,13 @@ import math
 from collections.abc import Sequence
 
 from tracecomp.eager.tensor import Tensor
-from tracecomp.functional.dtype_support import FLOATS
+from tracecomp.functional.dtype_support import ALL, COMPLEX, FLOATS
 from tracecomp.functional.linalg.factors import differentiated, matrices, no_errors
 from tracecomp.functional.linalg.matmul import identity
 from tracecomp.functional.named_results import NamedTuple, result_type
 from tracecomp.functional.primitives import prim
 from tracecomp.functional.publish import function
-from tracecomp.functional.shape.shaping import matrix_transpose, movedim, to_shape
+from tracecomp.functional.shape.shaping import adjoint, matrix_transpose, movedim, to_shape
 from tracecomp.functional.shape.triangles import tril, triu
 from tracecomp.ir.types import broadcast_shapes, int32
 
@@ -41,17 +41,18 @@ class SolutionCoefficient(NamedTuple):
 TriangularResult = result_type("triangular_solve", SolutionCoefficient)
 
 
-@function(takes=FLOATS, composite=True)
+@function(takes=FLOATS + COMPLEX, composite=True)
 def cholesky_solve(input: Tensor, L: Tensor, upper: bool = False) -> Tensor:
-    """X with (L L') X = input, or (U' U) X = input."""
+    """X with (L L*) X = input, or (U* U) X = input."""
     for x, name in ((input, "b"), (L, "u")):
         if x.ndim < 2:
             raise RuntimeError(f"{name} should have at least 2 dimensions, but has {x.ndim} dimensions instead")
     _fitting("cholesky_solve", L, input)
     if not differentiated(L):
-        return _substituted(L, _substituted(L, input, upper, turn=upper), upper, turn=not upper)
+        outer, inner = (L, L.conj()) if upper else (L.conj(), L)
+        return _substituted(outer, _substituted(inner, input, upper, turn=upper), upper, turn=not upper)
     factor = _reading(L, triu(L.detach()) if upper else tril(L.detach()))
-    first, second = (matrix_transpose(factor), factor) if upper else (factor, matrix_transpose(factor))
+    first, second = (adjoint(factor), factor) if upper else (factor, adjoint(factor))
     return _solved(second, _solved(first, input))
 
 
@@ -60,9 +61,9 @@ def _reading(full: Tensor, triangle: Tensor) -> Tensor:
     return prim.add(full, prim.sub(triangle, full.detach()))
 
 
-@function(composite=True)
+@function(takes=ALL, composite=True)
 def cholesky_inverse(input: Tensor, upper: bool = False) -> Tensor:
-    """Inverse of L L', or of U' U."""
+    """Inverse of L L*, or of U* U."""
     matrices(input, "cholesky_inverse", square=True)
     return cholesky_solve(identity(input), input, upper)
 
@@ -100,7 +101,7 @@ def _substituted(a: Tensor, b: Tensor, above: bool, ones: bool = False, turn: bo
     return prim.triangular_solve(a, b, above=above, ones=ones, turn=turn)
 
 
-@function(to="linalg", composite=True)
+@function(to="linalg", takes=ALL, composite=True)
 def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
     """X with A X = B (or X A = B); ``B`` may be vectors. LinAlgError for singular matrices."""
     vector = B.ndim == 1 or (A.ndim - 1 == B.ndim and tuple(B.shape) == tuple(A.shape[:-1]))
@@ -119,13 +120,13 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
     return to_shape(x, tuple(x.shape[:-1])) if vector else x
 
 
-@function(to="linalg", composite=True)
+@function(to="linalg", takes=ALL, composite=True)
 def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False) -> ResultInfo:
     """(solution, info)."""
     return SolveExResult(solve(A, B, left=left), no_errors(A))
 
 
-@function(to="linalg", composite=True)
+@function(to="linalg", takes=ALL, composite=True)
 def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Tensor:
     """:func:`solve` reading one triangle only."""
     b = B if left else matrix_transpose(B)
@@ -134,7 +135,7 @@ def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, un
     return x if left else matrix_transpose(x)
 
 
-@function(composite=True)
+@function(takes=ALL, composite=True)
 def triangular_solve(
     input: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False
 ) -> SolutionCoefficient:
@@ -146,27 +147,27 @@ def triangular_solve(
     return TriangularResult(x, A.clone())
 
 
-@function(to="linalg", composite=True)
+@function(to="linalg", takes=ALL, composite=True)
 def inv(A: Tensor) -> Tensor:
     """Inverse of square matrices; LinAlgError for singular ones."""
     return prim.matrix_inverse(matrices(A, "linalg.inv", square=True))
 
 
-@function(to="linalg", composite=True)
+@function(to="linalg", takes=ALL, composite=True)
 def inv_ex(A: Tensor, *, check_errors: bool = False) -> InverseInfo:
     """(inverse, info)."""
     return InvExResult(inv(A), no_errors(A))
 
 
-@function()
+@function(takes=ALL)
 def inverse(input: Tensor) -> Tensor:
     """:func:`linalg.inv`."""
     return inv(input)
 
 
-@function(to="linalg", takes=FLOATS, composite=True)
+@function(to="linalg", takes=FLOATS + COMPLEX, composite=True)
 def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False) -> Tensor:
-    """The solution of A X = B from :func:`lu_factor` of A."""
+    """The solution of A X = B (X A = B unless ``left``) from :func:`lu_factor` of A, or of A* if ``adjoint``."""
     b = B if left else matrix_transpose(B)
     _fitting("linalg.lu_solve", LU, b)
     if pivots.dtype is not int32:
@@ -177,11 +178,12 @@ def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoin
             f"{list(pivots.shape)} for {list(LU.shape)}"
         )
     order = prim.pivot_order(pivots, size=LU.shape[-1])
+    factors = LU.conj() if adjoint else LU
     if adjoint == left:
-        x = _substituted(LU, _substituted(LU, b, True, turn=True), False, ones=True, turn=True)
+        x = _substituted(factors, _substituted(factors, b, True, turn=True), False, ones=True, turn=True)
         x = _rows_at(x, prim.sort(order, axis=order.ndim - 1, descending=False)[1])
     else:
-        x = _substituted(LU, _substituted(LU, _rows_at(b, order), False, ones=True), True)
+        x = _substituted(factors, _substituted(factors, _rows_at(b, order), False, ones=True), True)
     return x if left else matrix_transpose(x)
 
 
@@ -193,13 +195,13 @@ def _rows_at(x: Tensor, order: Tensor) -> Tensor:
     return prim.gather(prim.expand(x, shape=shape), places, axis=len(shape) - 2)
 
 
-@function(takes=FLOATS)
+@function(takes=FLOATS + COMPLEX)
 def lu_solve_(input: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
     """:func:`linalg.lu_solve` with the right-hand side first."""
     return lu_solve(LU_data, LU_pivots, input)
 
 
-@function(to="linalg", composite=True)
+@function(to="linalg", takes=ALL, composite=True)
 def tensorinv(A: Tensor, ind: int = 2) -> Tensor:
     """Inverse of the map from the last to the first ``ind`` dimensions."""
     if ind <= 0:
@@ -213,7 +215,7 @@ def tensorinv(A: Tensor, ind: int = 2) -> Tensor:
     return to_shape(inv(to_shape(A, (math.prod(front), math.prod(back)))), (*back, *front))
 
 
-@function(to="linalg", composite=True)
+@function(to="linalg", takes=ALL, composite=True)
 def tensorsolve(A: Tensor, B: Tensor, dims: Sequence[int] | None = None) -> Tensor:
     """X with tensordot(A, X, X.ndim) = B."""
     if dims is not None:

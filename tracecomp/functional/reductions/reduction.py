@@ -287,12 +287,12 @@ def _moments(input: Tensor, dim: Dim, correction: Number, keepdim: bool, name: s
     x = wide(input)
     center = to_shape(prim.div(prim.sum(x, axes=axes), count), kept)
     deviation = prim.sub(x, center)
-    total = reduced(prim.sum, _squared(deviation), axes, keepdim)
+    total = reduced(prim.sum, squared(deviation), axes, keepdim)
     average = center if keepdim else to_shape(center, tuple(total.shape))
     return prim.div(total, builtins.max(count - correction, 0)), average
 
 
-def _squared(x: Tensor) -> Tensor:
+def squared(x: Tensor) -> Tensor:
     """Squares of absolute values."""
     if not x.dtype.is_complex:
         return prim.mul(x, x)

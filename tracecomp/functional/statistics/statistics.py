@@ -10,14 +10,15 @@ from typing import Any
 from tracecomp.eager.tensor import Tensor, create
 from tracecomp.functional.creation.creation import constant
 from tracecomp.functional.creation.sequences import linspace
-from tracecomp.functional.dtype_support import FLOATS, NUMBERS
+from tracecomp.functional.dtype_support import COMPLEX, FLOATS, NUMBERS
 from tracecomp.functional.elementwise.arithmetic import div, mul, sub
+from tracecomp.functional.elementwise.complexes import real
 from tracecomp.functional.linalg.matmul import matmul
 from tracecomp.functional.named_results import CountsAllEdges, CountsEdges, HistogramddResult, HistogramResult
 from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import Number, as_float, cast, not_implemented
 from tracecomp.functional.publish import function
-from tracecomp.functional.shape.shaping import matrix_transpose, to_shape
+from tracecomp.functional.shape.shaping import adjoint, to_shape
 from tracecomp.ir.types import float64, int64, type_word
 
 
@@ -173,7 +174,7 @@ def _cov_weights(n: int, fweights: Tensor | None, aweights: Tensor | None) -> Te
     return weights
 
 
-@function(takes=NUMBERS, composite=True)
+@function(takes=NUMBERS + COMPLEX, composite=True)
 def cov(
     input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None
 ) -> Tensor:
@@ -195,17 +196,19 @@ def cov(
         norm = norm.clamp(min=0)
     centered = prim.sub(x, to_shape(mean, (x.shape[0], 1)))
     scaled = centered if weights is None else mul(centered, weights)
-    square = div(matmul(centered, matrix_transpose(scaled)), norm)
+    square = div(matmul(centered, adjoint(scaled)), norm)
     return to_shape(square, ()) if input.ndim < 2 or x.shape[0] == 1 else square
 
 
-@function(takes=NUMBERS, composite=True)
+@function(takes=NUMBERS + COMPLEX, composite=True)
 def corrcoef(input: Tensor) -> Tensor:
     """Correlation of the rows."""
     _at_most_two("corrcoef", input)
     c = cov(input)
     if c.ndim == 0:
         return prim.div(c, c)
-    d = prim.sqrt(c.diagonal())
-    ratio = prim.div(prim.div(c, to_shape(d, (d.numel(), 1))), d)
+    d = prim.sqrt(real(c.diagonal()))
+    ratio = div(div(c, to_shape(d, (d.numel(), 1))), d)
+    if ratio.dtype.is_complex:
+        return prim.complex(prim.real(ratio).clamp(-1, 1), prim.imag(ratio).clamp(-1, 1))
     return ratio.clamp(-1, 1)

@@ -11,28 +11,30 @@ import numpy as np
 from tracecomp.base.errors import failure
 from tracecomp.ir.arrays import Array
 from tracecomp.ir.index import Index, index
-from tracecomp.ir.loops import Buffer, Check, If, IndexValue, Let, Load, Loop, Read, Stmt, cast
+from tracecomp.ir.loops import Buffer, Check, If, IndexValue, Let, Load, Loop, Read, Stmt, Store, cast
 from tracecomp.ir.op import Imperative, Operands, Types
 from tracecomp.ir.scalars import call, const
 from tracecomp.ir.types import TensorType, int32, int64
 from tracecomp.ops.linalg.elimination import Matrix, Panel, eliminated, panels, strips
-from tracecomp.ops.linalg.matrix import SQUARES, decomposition, lower, matrices, mm, square, turned
+from tracecomp.ops.linalg.matrix import SQUARES, adjoint, decomposition, lower, matrices, mm, square
+from tracecomp.ops.parts import conj
 from tracecomp.ops.prim import prim
-from tracecomp.ops.statements import Names
+from tracecomp.ops.statements import Names, vectors
 
 
-def _infer(x: TensorType, *, strict: bool) -> tuple[TensorType, TensorType]:
+def _infer(x: TensorType, *, strict: bool, above: bool) -> tuple[TensorType, TensorType]:
     return square("cholesky")(x), TensorType(int32, x.shape[:-2])
 
 
-def _impl(x: Array, *, strict: bool) -> tuple[Any, Any]:
+def _impl(x: Array, *, strict: bool, above: bool) -> tuple[Any, Any]:
     info = np.zeros(x.shape[:-2], np.int32)
     try:
-        return np.linalg.cholesky(x), info
+        return np.linalg.cholesky(x, upper=above), info
     except np.linalg.LinAlgError:
         factor = np.empty(x.shape, x.dtype)
         for batch in np.ndindex(info.shape):
-            factor[batch], info[batch] = _by_rows(x[batch])
+            low, info[batch] = _by_rows(x[batch].T.conj() if above else x[batch])
+            factor[batch] = low.T.conj() if above else low
             if strict and info[batch]:
                 raise failure("definite", detail=int(info[batch])) from None
         return factor, info
@@ -43,24 +45,26 @@ def _by_rows(x: Array) -> tuple[Any, int]:
     rest, info = np.tril(x), 0
     with np.errstate(all="ignore"):
         for k in range(len(x)):
-            info = info or (0 if rest[k, k] > 0 else k + 1)
-            rest[k:, k] /= np.sqrt(rest[k, k])
-            rest[k + 1 :, k + 1 :] -= np.tril(np.outer(rest[k + 1 :, k], rest[k + 1 :, k]))
+            pivot = rest[k, k] = rest[k, k].real
+            info = info or (0 if pivot > 0 else k + 1)
+            rest[k:, k] /= np.sqrt(pivot)
+            rest[k + 1 :, k + 1 :] -= np.tril(np.outer(rest[k + 1 :, k], rest[k + 1 :, k].conj()))
     return rest, info
 
 
-def _vjp(grads: Operands, outs: Operands, ins: Operands, *, strict: bool) -> Any:
-    factor = outs[0]
-    inner = lower(mm(turned(factor), grads[0]))
-    inner = prim.mul(prim.add(inner, turned(lower(inner, 1))), 0.5)
-    left = prim.triangular_solve(factor, inner, above=False, ones=False, turn=True)
-    return (turned(prim.triangular_solve(factor, turned(left), above=False, ones=False, turn=True)),)
+def _vjp(grads: Operands, outs: Operands, ins: Operands, *, strict: bool, above: bool) -> Any:
+    factor, given = (adjoint(outs[0]), adjoint(grads[0])) if above else (outs[0], grads[0])
+    inner = lower(mm(adjoint(factor), given))
+    inner = prim.mul(prim.add(inner, adjoint(lower(inner, 1))), 0.5)
+    left = prim.triangular_solve(conj(factor), inner, above=False, ones=False, turn=True)
+    return (adjoint(prim.triangular_solve(conj(factor), adjoint(left), above=False, ones=False, turn=True)),)
 
 
 def _loop(
-    ins: Sequence[Buffer], outs: Sequence[Buffer], in_types: Sequence[TensorType], out_types: Types, *, strict: bool
-) -> list[Stmt]:
-    """The upper triangle of U with U'U = A, row by row in memory, then turned."""
+    ins: Sequence[Buffer], outs: Sequence[Buffer], in_types: Sequence[TensorType], out_types: Types, *, strict: bool,
+    above: bool,
+) -> list[Stmt]:  # fmt: skip
+    """The upper triangle of U with U'U = A, row by row in memory, then turned unless it is wanted ``above``."""
     (*lead, n, _), names = in_types[0].shape, Names()
     if not math.prod(lead):
         return []
@@ -83,7 +87,10 @@ def _loop(
         return result
 
     steps = panels(names, n, panel)
-    body = (clear, *_turned(names, given, x, n), *steps, *_turned(names, x, x, n), *_cleared(names, x, n))
+    start = batch * (n * n)
+    first = vectors(names, n * n, lambda i: [Store(x.buffer, start + i, Load(ins[0], start + i))])
+    first, last = (first, []) if above else (_turned(names, given, x, n), _turned(names, x, x, n))
+    body = (clear, *first, *steps, *last, *_cleared(names, x, n, above))
     return [Loop("parallel", number, body), *(_checked(names, outs[1]) if strict else ())]
 
 
@@ -128,20 +135,23 @@ def _turned(names: Names, source: Matrix, target: Matrix, n: int) -> list[Stmt]:
     return [Loop("serial", row, tuple(result))]
 
 
-def _cleared(names: Names, x: Matrix, n: int) -> list[Stmt]:
-    """Zeros above the diagonal."""
+def _cleared(names: Names, x: Matrix, n: int, above: bool) -> list[Stmt]:
+    """Zeros on the other side of the diagonal."""
     row, result = names.var(n), list[Stmt]()
     for start, count, repeat in strips(names, n):
         lane = names.var(count)
         column = start + index(lane)
-        above = call("gt", IndexValue(column), IndexValue(index(row)))
+        beyond = call("lt" if above else "gt", IndexValue(column), IndexValue(index(row)))
         zero = const(0.0, x.buffer.dtype)
-        result.extend(repeat([Loop("vector", lane, (x.store(index(row), column, zero, above),))]))
+        result.extend(repeat([Loop("vector", lane, (x.store(index(row), column, zero, beyond),))]))
     return [Loop("serial", row, tuple(result))]
 
 
-decomposition("cholesky", "lower triangular factor of symmetric positive-definite matrices, and the orders of the "
-              "first leading minors that are not (0: none; an error if ``strict``)", _infer, _impl, _vjp, ("outs",),
-              attrs={"strict": bool}, loop=Imperative(_loop),
-              samples=(*matrices(*SQUARES, domain="definite", strict=True),
-                       *matrices((39, 39), (2, 70, 70), domain="definite", strict=False)))  # fmt: skip
+decomposition("cholesky", "lower (upper if ``above``) triangular factor of Hermitian positive-definite matrices, read "
+              "from it, and the orders of the first leading minors that are not (0: none; an error if ``strict``)",
+              _infer, _impl, _vjp, ("outs",),
+              attrs={"strict": bool, "above": bool}, loop=Imperative(_loop),
+              samples=(*matrices(*SQUARES, domain="definite", strict=True, above=False),
+                       *matrices((3, 3), domain="definite", strict=True, above=True),
+                       *matrices((39, 39), (2, 70, 70), domain="definite", strict=False, above=False),
+                       *matrices((2, 70, 70), domain="definite", strict=False, above=True)))  # fmt: skip

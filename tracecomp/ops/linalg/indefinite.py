@@ -1,8 +1,8 @@
-"""LDL' of symmetric matrices that need not be definite, run by the host.
+"""LDL' of symmetric matrices, and LDL* of Hermitian ones, that need not be definite, run by the host.
 
 Bunch and Kaufman, "Some stable methods for calculating inertia and solving symmetric linear systems" (1977), with the
-pivots and the compact form of LAPACK's ``sytrf``: D has blocks of one or two rows, whose rows are swapped as ``pivots``
-say (counted from 1; negative twice where two rows make a block).
+pivots and the compact form of LAPACK's ``sytrf`` and ``hetrf``: D has blocks of one or two rows, whose rows are swapped
+as ``pivots`` say (counted from 1; negative twice where two rows make a block).
 """
 
 from __future__ import annotations
@@ -16,82 +16,94 @@ from tracecomp.ir.arrays import Array
 from tracecomp.ir.op import Sample
 from tracecomp.ir.types import TensorType, int32
 from tracecomp.ops.define import of, require
-from tracecomp.ops.linalg.matrix import SQUARES, decomposition, matrices, square
+from tracecomp.ops.linalg.matrix import SQUARES, WIDE, decomposition, magnitude, matrices, square
 
 _GROWTH = (1 + 17**0.5) / 8
 """Of the largest element beside it, what a pivot of one row must have; it bounds the growth of both kinds alike."""
 
 
-def _ldl_infer(x: TensorType) -> tuple[TensorType, ...]:
+def _ldl_infer(x: TensorType, *, hermitian: bool) -> tuple[TensorType, ...]:
     shape = square("ldl_factor")(x).shape
     return x, TensorType(int32, shape[:-1]), TensorType(int32, shape[:-2])
 
 
-def _ldl_impl(x: Array) -> Any:
+def _ldl_impl(x: Array, *, hermitian: bool) -> Any:
     factors, n = np.tril(x), x.shape[-1]
     pivots, info = np.zeros(x.shape[:-1], np.int32), np.zeros(x.shape[:-2], np.int32)
     for place in np.ndindex(info.shape):
-        info[place] = _factorize(factors[place], pivots[place]) if n else 0
+        info[place] = _factorize(factors[place], pivots[place], hermitian) if n else 0
     return factors, pivots, info
 
 
-def _factorize(a: Array, pivots: Array) -> int:
+def _turned(x: Array, hermitian: bool) -> Array:
+    return x.T.conj() if hermitian else x.T
+
+
+def _factorize(a: Array, pivots: Array, hermitian: bool) -> int:
     """L and D in place of the lower triangle ``a``; the first (from 1) zero block of D, or 0."""
     k = singular = 0
+    if hermitian:
+        np.fill_diagonal(a, a.diagonal().real)
     while k < len(a):
         chosen, height = _pivot(a, k)
-        _swap(a, k, k + height - 1, chosen)
+        _swap(a, k, k + height - 1, chosen, hermitian)
         below = slice(k + height, None)
         if height == 1 and a[k, k] == 0:
             singular = singular or k + 1
         else:
             block = slice(k, k + height)
             left = a[below, block].copy()
-            a[below, block] = left @ _inverse(a[block, block])
-            a[below, below] -= np.tril(a[below, block] @ left.T)
+            a[below, block] = left @ _inverse(a[block, block], hermitian)
+            a[below, below] -= np.tril(a[below, block] @ _turned(left, hermitian))
+            if hermitian:
+                np.fill_diagonal(a[below, below], a[below, below].diagonal().real)
         pivots[k : k + height] = chosen + 1 if height == 1 else -chosen - 1
         k += height
     return singular
 
 
-def _inverse(block: Array) -> Any:
-    """Of a symmetric block of D, given below its diagonal; scaled so that its determinant does not overflow."""
+def _inverse(block: Array, hermitian: bool) -> Any:
+    """Of a block of D, given below its diagonal; scaled so that its determinant does not overflow."""
     if len(block) == 1:
         return 1 / block
-    beside = block[1, 0]
-    first, second = block[0, 0] / beside, block[1, 1] / beside
-    return np.array([[second, -1], [-1, first]], block.dtype) / (beside * (first * second - 1))
+    scale = abs(block[1, 0]) if hermitian else block[1, 0]
+    first, second, beside = block[0, 0] / scale, block[1, 1] / scale, block[1, 0] / scale
+    above = beside.conj() if hermitian else beside
+    return np.array([[second, -above], [-beside, first]], block.dtype) / (scale * (first * second - 1))
 
 
 def _pivot(a: Array, k: int) -> tuple[int, int]:
     """The row that the next block of D swaps in as its last one, and the rows of the block."""
-    column = np.abs(a[k + 1 :, k])
-    own, largest = abs(a[k, k]), column.max(initial=0)
+    column = magnitude(a[k + 1 :, k])
+    own, largest = magnitude(a[k, k]), column.max(initial=0)
     if own >= _GROWTH * largest:
         return k, 1
     r = k + 1 + int(column.argmax())
-    beside = max(np.abs(a[r, k:r]).max(initial=0), np.abs(a[r + 1 :, r]).max(initial=0))
+    beside = max(magnitude(a[r, k:r]).max(initial=0), magnitude(a[r + 1 :, r]).max(initial=0))
     if own >= _GROWTH * largest * (largest / beside):
         return k, 1
-    return r, 1 if abs(a[r, r]) >= _GROWTH * beside else 2
+    return r, 1 if magnitude(a[r, r]) >= _GROWTH * beside else 2
 
 
-def _swap(a: Array, first: int, i: int, j: int) -> None:
+def _swap(a: Array, first: int, i: int, j: int, hermitian: bool) -> None:
     """Rows and columns ``i`` and ``j`` of the lower triangle that begins at ``first``."""
     if i == j:
         return
     a[j + 1 :, [i, j]] = a[j + 1 :, [j, i]]
     between = a[i + 1 : j, i].copy()
-    a[i + 1 : j, i], a[j, i + 1 : j] = a[j, i + 1 : j], between
+    a[i + 1 : j, i], a[j, i + 1 : j] = _turned(a[j, i + 1 : j], hermitian), _turned(between, hermitian)
+    a[j, i] = _turned(a[j, i], hermitian)
     a[[i, j], [i, j]] = a[[j, i], [j, i]]
     a[[i, j], first:i] = a[[j, i], first:i]
 
 
 decomposition("ldl_factor", "L and D in one matrix, row swaps, and the first zero block of D (0: none)", _ldl_infer,
-              _ldl_impl, None, samples=matrices(*SQUARES, domain="definite"))  # fmt: skip
+              _ldl_impl, None, attrs={"hermitian": bool},
+              samples=(*matrices(*SQUARES, domain="definite", hermitian=False),
+                       *matrices((4, 4), domain="definite", hermitian=True)))  # fmt: skip
 
 
-def _ldl_solve_infer(ld: TensorType, b: TensorType, pivots: TensorType) -> TensorType:
+def _ldl_solve_infer(ld: TensorType, b: TensorType, pivots: TensorType, *, hermitian: bool) -> TensorType:
     fits = square("ldl_solve")(ld).shape[:-1] == b.shape[:-1] == pivots.shape
     require(
         fits,
@@ -101,24 +113,24 @@ def _ldl_solve_infer(ld: TensorType, b: TensorType, pivots: TensorType) -> Tenso
     return b
 
 
-def _ldl_solve_impl(ld: Array, b: Array, pivots: Array) -> Any:
+def _ldl_solve_impl(ld: Array, b: Array, pivots: Array, *, hermitian: bool) -> Any:
     result = b.copy()
     for place in np.ndindex(ld.shape[:-2]):
-        _substitute(ld[place], pivots[place], result[place])
+        _substitute(ld[place], pivots[place], result[place], hermitian)
     return result
 
 
-def _substitute(a: Array, pivots: Array, x: Array) -> None:
+def _substitute(a: Array, pivots: Array, x: Array, hermitian: bool) -> None:
     """The solution in place of the right-hand side ``x``."""
     blocks = list(_blocks(pivots))
     for k, height, last, other in blocks:
         x[[last, other]] = x[[other, last]]
         rows, below = slice(k, k + height), slice(k + height, None)
         x[below] -= a[below, rows] @ x[rows]
-        x[rows] = _inverse(a[rows, rows]) @ x[rows]
+        x[rows] = _inverse(a[rows, rows], hermitian) @ x[rows]
     for k, height, last, other in reversed(blocks):
         rows, below = slice(k, k + height), slice(k + height, None)
-        x[rows] -= a[below, rows].T @ x[below]
+        x[rows] -= _turned(a[below, rows], hermitian) @ x[below]
         x[[last, other]] = x[[other, last]]
 
 
@@ -132,7 +144,8 @@ def _blocks(pivots: Array) -> Iterator[tuple[int, int, int, int]]:
 
 
 decomposition("ldl_solve", "X with A X = B from ldl_factor of A, batches of equal leading axes", _ldl_solve_infer,
-              _ldl_solve_impl, None,
+              _ldl_solve_impl, None, attrs={"hermitian": bool},
               samples=tuple(Sample((of(d, *lead, 3, 3, domain="definite"), of(d, *lead, 3, 2),
-                                    of("i32", *lead, 3, domain="outside:1")))
-                            for d in ("f32", "f64") for lead in ((), (2,), (0,))))  # fmt: skip
+                                    of("i32", *lead, 3, domain="outside:1")),
+                                   {"hermitian": False})
+                            for d in WIDE for lead in ((), (2,), (0,))))  # fmt: skip

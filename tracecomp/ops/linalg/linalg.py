@@ -12,21 +12,22 @@ import numpy as np
 
 from tracecomp.base.errors import failure
 from tracecomp.ir.arrays import Array
-from tracecomp.ir.op import Composed, Gradients, Operand, Operands, Pair, Sample
+from tracecomp.ir.op import Composed, Gradients, Operand, Operands, Sample
 from tracecomp.ir.types import TensorType, int32, int64
 from tracecomp.ops.define import of, require
 from tracecomp.ops.linalg.matrix import (
     OBLONG,
     SQUARES,
+    WIDE,
     adjoint,
+    as_type,
     decomposition,
     matrices,
     mm,
-    rows,
     scale_columns,
     square,
-    turned,
 )
+from tracecomp.ops.parts import conj, imaginary
 from tracecomp.ops.prim import prim
 
 # ---- solving
@@ -66,21 +67,11 @@ def _solve_vjp(grads: Operands, outs: Operands, ins: Operands) -> Any:
     return (prim.neg(mm(gb, adjoint(outs[0]))), gb)
 
 
-def _solve_parts(a: Pair, b: Pair) -> Pair:
-    """By real matrices of twice as many rows: [[re, -im], [im, re]] [x.re, x.im] = [b.re, b.im]."""
-    n, down, across = a.re.shape[-1], len(a.re.shape) - 2, len(a.re.shape) - 1
-    above = prim.concat(a.re, prim.neg(a.im), axis=across)
-    whole = prim.concat(above, prim.concat(a.im, a.re, axis=across), axis=down)
-    found = prim.matrix_solve(whole, prim.concat(b.re, b.im, axis=down))
-    return Pair(rows(found, 0, n), rows(found, n, 2 * n))
-
-
 decomposition("matrix_solve", "X with A X = B, batches of equal leading axes", _solve_infer, _solve_impl, _solve_vjp,
-              loop=Composed(_solve_composed), parts=_solve_parts, dtypes="wide field",
+              loop=Composed(_solve_composed),
               samples=tuple(Sample((of(d, *a, domain="regular"), of(d, *b)))
-                            for d in ("f32", "f64", "c64", "c128")
-                            for a, b in (((3, 3), (3, 2)), ((2, 4, 4), (2, 4, 1)), ((0, 2, 2), (0, 2, 3)))
-              ))  # fmt: skip
+                            for d in WIDE for a, b in (((3, 3), (3, 2)), ((2, 4, 4), (2, 4, 1)),
+                                                                 ((0, 2, 2), (0, 2, 3)))))  # fmt: skip
 
 
 def _inverse_impl(x: Array) -> Any:
@@ -99,7 +90,7 @@ def _inverse_composed(x: Operand) -> Any:
 
 
 decomposition("matrix_inverse", "inverse of square matrices", square("inv"), _inverse_impl,
-              lambda g, o, i: (prim.neg(mm(mm(turned(o[0]), g[0]), turned(o[0]))),), ("outs",),
+              lambda g, o, i: (prim.neg(mm(mm(adjoint(o[0]), g[0]), adjoint(o[0]))),), ("outs",),
               loop=Composed(_inverse_composed), samples=matrices(*SQUARES))  # fmt: skip
 
 
@@ -109,10 +100,10 @@ def _pinv_impl(x: Array, *, rtol: float, hermitian: bool) -> Any:
 
 def _pinv_vjp(grads: Operands, outs: Operands, ins: Operands, *, rtol: float, hermitian: bool) -> Any:
     """From dP = -P dA P + P P' dA' (I - A P) + (I - P A) dA' P' P."""
-    a, p, g = ins[0], outs[0], turned(grads[0])
-    first = mm(mm(turned(p), grads[0]), turned(p))
-    second = mm(prim.sub(g, mm(a, mm(p, g))), mm(p, turned(p)))
-    third = mm(mm(turned(p), p), prim.sub(g, mm(mm(g, p), a)))
+    a, p, g = ins[0], outs[0], adjoint(grads[0])
+    first = mm(mm(adjoint(p), grads[0]), adjoint(p))
+    second = mm(prim.sub(g, mm(a, mm(p, g))), mm(p, adjoint(p)))
+    third = mm(mm(adjoint(p), p), prim.sub(g, mm(mm(g, p), a)))
     return (prim.sub(prim.add(second, third), first),)
 
 
@@ -137,7 +128,7 @@ def _det_vjp(grads: Operands, outs: Operands, ins: Operands) -> Any:
     others = prim.mul(left, prim.flip(prim.cumprod(back, axis=axis), axes=(axis,)))
     sign = prim.mul(prim.det(u), prim.det(v)) if n else None
     cofactor = mm(scale_columns(u, others), v)
-    weight = grads[0] if sign is None else prim.mul(grads[0], sign)
+    weight = grads[0] if sign is None else prim.mul(grads[0], conj(sign))
     return (prim.mul(cofactor, prim.reshape(weight, shape=(*weight.shape, 1, 1))),)
 
 
@@ -174,19 +165,28 @@ decomposition("det", "determinant of square matrices", _batch, lambda x: np.asar
               _det_vjp, ("ins",), loop=Composed(_det_composed), samples=matrices(*SQUARES))  # fmt: skip
 
 
+def _slogdet_infer(x: TensorType) -> tuple[TensorType, TensorType]:
+    result = _batch(x)
+    return result, TensorType(x.dtype.to_real(), result.shape)
+
+
 def _slogdet_vjp(grads: Gradients, outs: Operands, ins: Operands) -> Any:
-    g = grads[1]
+    """Of a complex sign the angle varies."""
+    g = None if grads[1] is None else as_type(grads[1], ins[0])
+    if grads[0] is not None and outs[0].dtype.is_complex:
+        turning = imaginary(prim.imag(prim.mul(conj(outs[0]), grads[0])))
+        g = turning if g is None else prim.add(g, turning)
     if g is None:
         return (None,)
-    inverse = turned(prim.matrix_inverse(ins[0]))
+    inverse = adjoint(prim.matrix_inverse(ins[0]))
     return (prim.mul(inverse, prim.reshape(g, shape=(*g.shape, 1, 1))),)
 
 
 def _slogdet_impl(x: Array) -> Any:
     sign, log = np.linalg.slogdet(x)
-    return np.asarray(sign, x.dtype), np.asarray(log, x.dtype)
+    return np.asarray(sign, x.dtype), np.asarray(log, x.real.dtype)
 
 
 decomposition("slogdet", "sign and logarithm of the absolute value of the determinant",
-              lambda x: (_batch(x), _batch(x)), _slogdet_impl, _slogdet_vjp, ("ins",),
+              _slogdet_infer, _slogdet_impl, _slogdet_vjp,
               loop=Composed(_slogdet_composed), samples=matrices(*SQUARES))  # fmt: skip

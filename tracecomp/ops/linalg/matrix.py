@@ -9,20 +9,7 @@ from typing import Any
 import numpy as np
 
 from tracecomp.ir.arrays import Array
-from tracecomp.ir.op import (
-    BadInput,
-    External,
-    Impl,
-    Infer,
-    LoopMeaning,
-    Op,
-    Operand,
-    Paired,
-    Parts,
-    Sample,
-    Vjp,
-    register,
-)
+from tracecomp.ir.op import BadInput, External, Hosted, Impl, Infer, LoopMeaning, Op, Operand, Sample, Vjp, register
 from tracecomp.ir.types import TensorType, int32, int64
 from tracecomp.ops.define import check_dtype, of, require
 from tracecomp.ops.parts import conj
@@ -44,8 +31,13 @@ def turned(x: Operand) -> Any:
 
 
 def adjoint(x: Operand) -> Any:
-    """The last two axes swapped, of complex matrices conjugated."""
+    """The last two axes swapped, complex numbers conjugated."""
     return turned(conj(x))
+
+
+def as_type(s: Operand, x: Operand) -> Any:
+    """Real numbers ``s`` as complex ones where ``x`` is complex."""
+    return s if s.dtype is x.dtype else prim.cast(s, dtype=x.dtype)
 
 
 def rows_minus_columns(x: Operand) -> Any:
@@ -65,11 +57,11 @@ def upper(x: Operand, above: int = 0) -> Any:
 
 
 def scale_columns(x: Operand, s: Operand) -> Any:
-    return prim.mul(x, prim.reshape(s, shape=(*s.shape[:-1], 1, s.shape[-1])))
+    return prim.mul(x, prim.reshape(as_type(s, x), shape=(*s.shape[:-1], 1, s.shape[-1])))
 
 
 def scale_rows(x: Operand, s: Operand) -> Any:
-    return prim.mul(x, prim.reshape(s, shape=(*s.shape, 1)))
+    return prim.mul(x, prim.reshape(as_type(s, x), shape=(*s.shape, 1)))
 
 
 def unit(like: Operand) -> Any:
@@ -106,20 +98,20 @@ def decomposition(
     samples: Sequence[Sample],
     attrs: Mapping[str, type] = MappingProxyType({}),
     loop: LoopMeaning | None = None,
-    parts: Parts | None = None,
-    dtypes: str = "wide",
 ) -> Op:
-    """Register an operator on batches of matrices; the host runs it, or what its ``parts`` are, unless it has a loop.
+    """Register an operator on batches of matrices; the host runs it unless it has a ``loop`` meaning, and always on
+    complex ones.
 
-    Operands of int32 are pivots. ``dtypes``: "wide field" where matrices may be complex.
+    Operands of int32 are pivots.
     """
 
-    def run(*arrays: Operand, **attrs: Any) -> Any:
-        result = impl(*arrays, **attrs)
+    def run(*arrays: Array, **attrs: Any) -> Any:
+        # Products of numpy choose their order by strides, which are others in a program.
+        result = impl(*map(_dense, arrays), **attrs)
         return tuple(map(_dense, result)) if isinstance(result, tuple) else _dense(result)
 
     def checked(*types: TensorType, **attrs: Any) -> Any:
-        check_dtype(name, [t for t in types if t.dtype is not int32] or types, dtypes)
+        check_dtype(name, [t for t in types if t.dtype is not int32] or types, "wide field")
         at_least_two = types[0].ndim >= 2
         require(
             at_least_two,
@@ -128,12 +120,11 @@ def decomposition(
         )
         return infer(*types, **attrs)
 
-    kind = "external" if loop is None or isinstance(loop, Paired) else "elimination"
     vector = Sample((of("f32", 3), *samples[0].args[1:]), samples[0].attrs)
     return register(
         Op(
-            name=name, kind=kind, doc=doc, infer=checked, impl=run, vjp=vjp,
-            saves=saves, loop=loop or External(), parts=parts, attrs=dict(attrs), samples=tuple(samples),
+            name=name, kind="elimination" if loop else "external", doc=doc, infer=checked, impl=run, vjp=vjp,
+            saves=saves, loop=loop or External(), parts=Hosted(), attrs=dict(attrs), samples=tuple(samples),
             errors=(BadInput(vector, RuntimeError, "must have at least 2 dimensions"),),
         )
     )  # fmt: skip
@@ -155,15 +146,21 @@ def square(name: str) -> Callable[[TensorType], TensorType]:
 
 
 def matrices(*shapes: tuple[int, ...], domain: str = "regular", **attrs: Any) -> tuple[Sample, ...]:
-    return tuple(Sample((of(d, *s, domain=domain),), attrs) for d in ("f32", "f64") for s in shapes)
+    return tuple(Sample((of(d, *s, domain=domain),), attrs) for d in WIDE for s in shapes)
 
 
+WIDE = ("f32", "f64", "c64", "c128")
 SQUARES = ((3, 3), (2, 4, 4), (1, 1), (0, 2, 2))
 OBLONG = ((3, 3), (2, 4, 3), (3, 5), (0, 2, 2))
 
 
 def _dense(x: Array) -> Any:
     return np.ascontiguousarray(x).reshape(np.shape(x))
+
+
+def magnitude(x: Array) -> Any:
+    """By what LAPACK compares pivots."""
+    return np.abs(x.real) + np.abs(x.imag) if np.iscomplexobj(x) else np.abs(x)
 
 
 def given(g: Operand | None, like: Operand) -> Any:

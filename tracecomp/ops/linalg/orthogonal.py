@@ -19,6 +19,9 @@ from tracecomp.ops.linalg.elimination import Matrix, Panel, panels, strips
 from tracecomp.ops.linalg.householder import Workspace, applied, gathered, reflections
 from tracecomp.ops.linalg.matrix import (
     OBLONG,
+    WIDE,
+    adjoint,
+    as_type,
     columns,
     decomposition,
     given,
@@ -27,10 +30,10 @@ from tracecomp.ops.linalg.matrix import (
     mm,
     rows,
     rows_minus_columns,
-    turned,
     unit,
     upper,
 )
+from tracecomp.ops.parts import conj
 from tracecomp.ops.prim import prim
 from tracecomp.ops.statements import Names, vectors
 
@@ -57,10 +60,12 @@ def _qr_impl(x: Array, *, full: bool) -> Any:
 
 
 def _square_qr(q: Operand, r: Operand, gq: Operand, gr: Operand) -> Any:
-    inner = upper(prim.sub(mm(gr, turned(r)), mm(turned(q), gq)))
-    inner = prim.add(inner, turned(upper(inner, 1)))
+    inner = upper(prim.sub(mm(gr, adjoint(r)), mm(adjoint(q), gq)))
+    if inner.dtype.is_complex:  # R's diagonal is real, so Q's columns have no phase of their own
+        inner = prim.where(prim.eq(rows_minus_columns(inner), 0), as_type(prim.real(inner), inner), inner)
+    inner = prim.add(inner, adjoint(upper(inner, 1)))
     total = prim.add(gq, mm(q, inner))
-    return turned(prim.triangular_solve(r, turned(total), above=True, ones=False, turn=False))
+    return adjoint(prim.triangular_solve(r, adjoint(total), above=True, ones=False, turn=False))
 
 
 def _qr_vjp(grads: Operands, outs: Operands, ins: Operands, *, full: bool) -> Any:
@@ -72,7 +77,7 @@ def _qr_vjp(grads: Operands, outs: Operands, ins: Operands, *, full: bool) -> An
     if m >= n:
         return (_square_qr(q, r, gq, gr),)
     gr1, gr2 = columns(gr, 0, m), columns(gr, m, n)
-    gq = prim.add(gq, mm(columns(ins[0], m, n), turned(gr2)))
+    gq = prim.add(gq, mm(columns(ins[0], m, n), adjoint(gr2)))
     first = _square_qr(q, columns(r, 0, m), gq, gr1)
     return (prim.concat(first, mm(q, gr2), axis=len(q.shape) - 1),)
 
@@ -151,9 +156,10 @@ def _reflect_infer(a: TensorType, tau: TensorType, x: TensorType, *, turn: bool)
 def _reflect_impl(a: Array, tau: Array, x: Array, *, turn: bool) -> Any:
     k = tau.shape[-1]
     v = np.tril(a[..., :k], -1) + np.eye(a.shape[-2], k, dtype=a.dtype)
+    factors = tau.conj() if turn else tau
     for i in range(k) if turn else reversed(range(k)):
         column = v[..., i : i + 1]
-        x = x - tau[..., i, None, None] * (column @ (np.swapaxes(column, -1, -2) @ x))
+        x = x - factors[..., i, None, None] * (column @ (np.swapaxes(column.conj(), -1, -2) @ x))
     return x
 
 
@@ -170,14 +176,16 @@ def _reflect_vjp(grads: Operands, outs: Operands, ins: Operands, *, turn: bool) 
     found: dict[int, tuple[Any, Any]] = {}
     for i in range(k) if turn else reversed(range(k)):
         v, t = columns(given_v, i, i + 1), columns(factors, i, i + 1)
-        inner = mm(turned(v), x)
+        t = conj(t) if turn else t
+        inner = mm(adjoint(v), x)
         steps.append((i, v, t, x, inner))
         x = prim.sub(x, prim.mul(t, mm(v, inner)))
     for i, v, t, x, inner in reversed(steps):
-        outer = mm(turned(v), g)
-        of_v = prim.mul(prim.neg(t), prim.add(mm(x, turned(outer)), mm(g, turned(inner))))
-        found[i] = of_v, prim.neg(mm(outer, turned(inner)))
-        g = prim.sub(g, prim.mul(t, mm(v, outer)))
+        outer = mm(adjoint(v), g)
+        of_v = prim.neg(prim.add(prim.mul(t, mm(x, adjoint(outer))), prim.mul(conj(t), mm(g, adjoint(inner)))))
+        of_t = prim.neg(mm(outer, adjoint(inner)))
+        found[i] = of_v, conj(of_t) if turn else of_t
+        g = prim.sub(g, prim.mul(conj(t), mm(v, outer)))
     axis = len(a.shape) - 1
     of_a, of_tau = (prim.concat(*(found[i][part] for i in range(k)), axis=axis) for part in range(2))
     of_a = lower(of_a, 1)
@@ -214,6 +222,6 @@ decomposition("reflect", "Q X (or Q'X if ``turn``) for geqrf's reflections and f
               attrs={"turn": bool}, loop=Imperative(_reflect_loop),
               samples=tuple(
                   Sample((of(d, *lead, m, n), of(d, *lead, k), of(d, *lead, m, p)), {"turn": turn})
-                  for d in ("f32", "f64") for turn in (False, True)
+                  for d in WIDE for turn in (False, True)
                   for lead, m, n, k, p in (((), 3, 3, 3, 3), ((2,), 4, 3, 2, 5), ((0,), 2, 2, 2, 2))
               ))  # fmt: skip

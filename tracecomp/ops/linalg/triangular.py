@@ -35,9 +35,12 @@ from tracecomp.ops.linalg.elimination import PANEL, WIDTH, Matrix, Panel, copied
 from tracecomp.ops.linalg.matrix import (
     OBLONG,
     SQUARES,
+    WIDE,
+    adjoint,
     columns,
     decomposition,
     lower,
+    magnitude,
     matrices,
     mm,
     rows,
@@ -46,6 +49,7 @@ from tracecomp.ops.linalg.matrix import (
     unit,
     upper,
 )
+from tracecomp.ops.parts import conj
 from tracecomp.ops.prim import prim
 from tracecomp.ops.statements import Names, vectors
 
@@ -112,8 +116,8 @@ def _triangular_loop(
 
 
 def _triangular_vjp(grads: Operands, outs: Operands, ins: Operands, *, above: bool, ones: bool, turn: bool) -> Any:
-    back = prim.triangular_solve(ins[0], grads[0], above=above, ones=ones, turn=not turn)
-    product = mm(outs[0], turned(back)) if turn else mm(back, turned(outs[0]))
+    back = prim.triangular_solve(conj(ins[0]), grads[0], above=above, ones=ones, turn=not turn)
+    product = mm(conj(outs[0]), turned(back)) if turn else mm(back, adjoint(outs[0]))
     return prim.neg((upper if above else lower)(product, int(ones))), back
 
 
@@ -122,7 +126,7 @@ decomposition("triangular_solve", "X with T X = B; T is the triangle (with ``one
               attrs={"above": bool, "ones": bool, "turn": bool}, loop=Imperative(_triangular_loop),
               samples=(
                   *(Sample((of(d, *a, domain="regular"), of(d, *b)), {"above": above, "ones": ones, "turn": turn})
-                    for d in ("f32", "f64") for above in (False, True)
+                    for d in WIDE for above in (False, True)
                     for ones, turn in ((False, False), (True, False), (False, True))
                     for a, b in (((3, 3), (3, 2)), ((2, 4, 4), (2, 4, 1)), ((0, 2, 2), (0, 2, 3)))),
                   *(Sample((of("f64", 39, 39, domain="regular"), of("f64", 39, 35)),
@@ -141,7 +145,7 @@ def _lu_impl(x: Array, *, fails: str) -> Any:
     each = np.arange(len(flat))
     pivots = np.zeros((len(flat), min(m, n)), np.int32)
     for k in range(min(m, n)):
-        best = k + np.argmax(np.abs(flat[:, k:, k]), axis=1) if len(flat) else pivots[:, k]
+        best = k + np.argmax(magnitude(flat[:, k:, k]), axis=1) if len(flat) else pivots[:, k]
         pivots[:, k] = best + 1
         flat[each, k], flat[each, best] = flat[each, best], flat[each, k].copy()
         pivot = flat[:, k, k, None]
@@ -211,22 +215,23 @@ def _lu_vjp(grads: Operands, outs: Operands, ins: Operands, *, fails: str) -> An
     up = upper(core)
 
     def without(factor_above: bool, x: Operand, turn: bool) -> Any:
-        """The core's lower (or upper) factor, transposed if asked, taken from the left of ``x``."""
-        return prim.triangular_solve(core, x, above=factor_above, ones=not factor_above, turn=turn)
+        """The core's lower (or upper) factor, its adjoint if asked, taken from the left of ``x``."""
+        factor = conj(core) if turn else core
+        return prim.triangular_solve(factor, x, above=factor_above, ones=not factor_above, turn=turn)
 
     glow, gup = lower(gcore, 1), upper(gcore)
     rest: Any = None
     if n > k:
         other, gother = columns(lu, k, n), columns(g, k, n)
         rest = without(False, gother, True)
-        glow = prim.sub(glow, lower(mm(rest, turned(other)), 1))
+        glow = prim.sub(glow, lower(mm(rest, adjoint(other)), 1))
     elif m > k:
         other, gother = rows(lu, k, m), rows(g, k, m)
-        rest = turned(without(True, turned(gother), False))
-        gup = prim.sub(gup, upper(mm(turned(other), rest)))
-    inner = prim.add(lower(mm(turned(low), glow), 1), upper(mm(gup, turned(up))))
+        rest = adjoint(without(True, adjoint(gother), False))
+        gup = prim.sub(gup, upper(mm(adjoint(other), rest)))
+    inner = prim.add(lower(mm(adjoint(low), glow), 1), upper(mm(gup, adjoint(up))))
     inner = without(False, inner, True)
-    total = turned(without(True, turned(inner), False))
+    total = adjoint(without(True, adjoint(inner), False))
     if rest is not None:
         total = prim.concat(total, rest, axis=len(lu.shape) - (1 if n > k else 2))
     order = prim.pivot_order(pivots, size=m)

@@ -5,7 +5,7 @@ Inputs and outputs of the graph, and of bodies, keep their memory: real and imag
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,9 +13,10 @@ import numpy as np
 
 from tracecomp.base.errors import CompileError
 from tracecomp.ir.graph import Graph, Node, Origin, Value
-from tracecomp.ir.op import Attrs, Control, Interleaved, Pair
+from tracecomp.ir.op import Attrs, Control, Hosted, Interleaved, Pair
 from tracecomp.ir.types import TensorType
 from tracecomp.ops.autodiff import Sym
+from tracecomp.ops.hosted import on_memory
 from tracecomp.ops.parts import packed, unpacked
 from tracecomp.ops.prim import prim
 from tracecomp.passes.graph.rewrite import has_node
@@ -134,8 +135,7 @@ def _apply(new: Graph, node: Node, operands: list[Known], in_memory: set[Value],
     if isinstance(node.op.loop, Control):
         # Bodies are graphs of their own, with inputs and outputs in memory.
         attrs = {k: _split(v, log) if isinstance(v, Graph) else v for k, v in node.attrs.items()}
-        made = _make(new, node, list(map(_memory, operands)), attrs)
-        return [_Complex(memory=m) if v.dtype.is_complex else m for v, m in zip(node.outputs, made, strict=True)]
+        return _in_place(node, _make(new, node, list(map(_memory, operands)), attrs))
     if isinstance(node.op.loop, Interleaved):
         # An operator that interleaves takes either form, and is told which is wanted.
         given = (x.memory or x.pair if isinstance(x, _Complex) else x for x in operands)
@@ -146,6 +146,8 @@ def _apply(new: Graph, node: Node, operands: list[Known], in_memory: set[Value],
     if node.op.name == "full":
         value, part = complex(node.attrs["value"]), {**node.attrs, "dtype": node.attrs["dtype"].to_real()}
         return [_Complex(Pair(*(_make(new, node, [], {**part, "value": x})[0] for x in (value.real, value.imag))))]
+    if isinstance(node.op.parts, Hosted):
+        return _in_place(node, on_memory(node, list(map(_memory, operands))))
     if node.op.parts is None:
         raise CompileError(f"{node.op.name} on complex operands has no meaning on their parts")
     if _moves(node) and node.outputs[0] in in_memory:
@@ -153,6 +155,11 @@ def _apply(new: Graph, node: Node, operands: list[Known], in_memory: set[Value],
     # The operator's own rule on real and imaginary parts.
     found = node.op.parts(*(x.as_pair() if isinstance(x, _Complex) else x for x in operands), **node.attrs)
     return [_Complex(x) if isinstance(x, Pair) else x for x in (found if isinstance(found, tuple) else (found,))]
+
+
+def _in_place(node: Node, made: Sequence[Any]) -> list[Known]:
+    """The results of ``node`` from what is ``made``, complex ones as they lie in memory."""
+    return [_Complex(memory=m) if v.dtype.is_complex else m for v, m in zip(node.outputs, made, strict=True)]
 
 
 def _complex(x: object) -> _Complex:

@@ -27,7 +27,7 @@ def has_external(graph: Graph) -> bool:
     """Whether the host runs some live node; CompileError when one stands in a loop or branch."""
     found = False
     for node in graph.live_nodes():
-        found |= isinstance(node.op.loop, External)
+        found |= node.op.run_by_host(v.type for v in node.inputs)
         for value in node.attrs.values():
             if isinstance(value, Graph) and has_external(value):
                 # Loops and branches run inside of one native call, which cannot come back to the host in the middle.
@@ -86,6 +86,11 @@ def _stage(nodes: Sequence[Node], hosted: Sequence[Node]) -> Iterator[list[Node]
 def can_start(node: Node) -> bool:
     """Whether the host can start a node and go on."""
     return isinstance(node.op.loop, External) and node.op.loop.start is not None
+
+
+def operator_name(node: Node) -> str:
+    """The operator that the host runs for a node; of complex numbers the one that they are for."""
+    return str(node.attrs["op"]) if node.op.name == "hosted" else node.op.name
 
 
 def started(parts: Sequence[Segment]) -> set[Node]:

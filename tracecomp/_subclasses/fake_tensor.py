@@ -1,0 +1,89 @@
+"""Fake tensors: shapes, types and strides of tensors on a device, without elements.
+
+They are what tensors of the device ``meta`` are (``eager/meta.py``), but say that they are on the CPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Self
+
+from tracecomp.eager import meta
+from tracecomp.eager.device import CPU, use
+from tracecomp.eager.modes import modes
+from tracecomp.eager.tensor import Tensor, to_place
+
+__all__ = ["DataDependentOutputException", "FakeTensor", "FakeTensorConverter", "FakeTensorMode"]
+
+
+class DataDependentOutputException(RuntimeError):
+    """What a fake tensor does not know was asked of it."""
+
+
+class _FakeMeta(type):
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, Tensor) and type(instance._data) is meta.MetaArray
+
+
+class FakeTensor(metaclass=_FakeMeta):
+    """The class of tensors without elements, for ``isinstance``."""
+
+
+class FakeTensorMode:
+    """``with FakeTensorMode():`` what functions make has no elements; operators give shapes and types.
+
+    Memory of real tensors among the operands is not read. Asking for an element raises.
+
+    Example:
+        >>> from torch._subclasses import FakeTensorMode
+        >>> with FakeTensorMode() as mode:
+        ...     x = mode.from_tensor(torch.ones(2, 3))
+        ...     y = x @ torch.ones(3, 5)
+        >>> y.shape, y.device
+        (torch.Size([2, 5]), device(type='cpu'))
+    """
+
+    def __init__(
+        self, *, allow_fallback_kernels: bool = True, allow_non_fake_inputs: bool = False, shape_env: Any = None,
+        static_shapes: bool | None = None, export: bool = False,
+    ) -> None:  # fmt: skip
+        self.allow_non_fake_inputs, self.shape_env, self.static_shapes = allow_non_fake_inputs, shape_env, static_shapes
+        self.fake_tensor_converter = FakeTensorConverter(self)
+        self._before: list[Any] = []
+
+    def __enter__(self) -> Self:
+        use.begun = True
+        self._before.append((modes.place, modes.without_memory))
+        modes.place, modes.without_memory = CPU, True
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        modes.place, modes.without_memory = self._before.pop()
+
+    def from_tensor(
+        self, tensor: Tensor, *, static_shapes: bool | None = None, source: Any = None, **options: Any
+    ) -> Any:
+        """A fake tensor of the shape, type and strides of ``tensor``, as a leaf."""
+        if isinstance(tensor, FakeTensor):
+            return tensor
+        found = to_place(tensor.detach(), CPU)
+        return found.requires_grad_() if tensor.requires_grad else found
+
+
+class FakeTensorConverter:
+    """Makes fake tensors of real ones, one of each."""
+
+    def __init__(self, mode: FakeTensorMode) -> None:
+        self._mode = mode
+        self._known: dict[int, tuple[Tensor, Any]] = {}
+
+    def from_real_tensor(self, fake_mode: FakeTensorMode, t: Tensor, **options: Any) -> Any:
+        """That of ``t``: the same object each time."""
+        if id(t) not in self._known:
+            self._known[id(t)] = t, fake_mode.from_tensor(t)
+        return self._known[id(t)][1]
+
+
+def unset_fake_temporarily(fn: Callable[..., Any] | None = None) -> meta.placed:
+    """Inside, functions make tensors with elements."""
+    return meta.placed(None)

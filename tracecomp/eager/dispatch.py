@@ -1,0 +1,96 @@
+"""``__torch_dispatch__``: modes and classes of tensors that are asked about every operator, below autograd.
+
+A primitive is asked about where a mode is active or an operand is of such a class. Which operators of ``torch.ops`` it
+arrives as is said above (``aten/calls.py``). Nobody else pays: the question stands behind
+``device.use.begun``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib import import_module
+from typing import Any
+
+from tracecomp.eager.device import use
+from tracecomp.eager.modes import modes
+from tracecomp.eager.tensor_base import TensorBase, blank, take_fields
+from tracecomp.ir.op import Attrs, Op
+
+CLASSES: set[type] = set()
+"""Classes of tensors that are asked."""
+
+
+def disabled(func: object, types: object, args: Any = (), kwargs: Any = None) -> Any:
+    """The ``__torch_dispatch__`` of classes whose objects are plain tensors to operators."""
+    raise NotImplementedError("tensors of this class are not asked about operators")
+
+
+def note_class(cls: type) -> None:
+    """Remember ``cls``, a new subclass of Tensor, if its objects are asked."""
+    how = getattr(cls, "__torch_dispatch__", None)
+    if how is not None and how is not disabled:
+        use.begun = True
+        CLASSES.add(cls)
+
+
+def asked(operands: Iterable[object]) -> bool:
+    """Whether a mode, or the class of an operand, has a say."""
+    if modes.undispatched:
+        return False
+    return bool(modes.dispatch_modes) or (bool(CLASSES) and any(type(x) in CLASSES for x in operands))
+
+
+class _Above:
+    """How a primitive, and an operator of ``aten``, is called: set by ``tracecomp.aten`` when it is first needed."""
+
+    @staticmethod
+    def answer(op: Op, operands: tuple[Any, ...], attrs: Attrs) -> Any:
+        import_module("tracecomp.aten")
+        return above.answer(op, operands, attrs)
+
+    @staticmethod
+    def call(name: str, *args: Any) -> Any:
+        import_module("tracecomp.aten")
+        return above.call(name, *args)
+
+
+above = _Above()
+
+
+def ask(op: Op, operands: tuple[Any, ...], attrs: Attrs) -> Any:
+    """The results that those who are asked give for a primitive, without history."""
+    before, modes.grad = modes.grad, False
+    try:
+        return above.answer(op, operands, attrs)
+    finally:
+        modes.grad = before
+
+
+def call(name: str, *args: Any) -> Any:
+    """What those who are asked give for the operator ``name`` of ``aten``."""
+    before, modes.grad = modes.grad, False
+    try:
+        return above.call(name, *args)
+    finally:
+        modes.grad = before
+
+
+class no_dispatch:
+    """Inside, nobody is asked: tensors are what their memory says."""
+
+    def __enter__(self) -> None:
+        self._before, modes.undispatched = modes.undispatched, True
+
+    def __exit__(self, *error: object) -> None:
+        modes.undispatched = self._before
+
+
+def without_history(t: TensorBase) -> TensorBase:
+    """Another object that is the same tensor, as a leaf."""
+    found = blank(type(t))
+    take_fields(found, t)
+    found._grad = found._grad_fn = None
+    found._requires_grad = found._linked = False
+    for name in ("_base", "_chain", "_output_nr", "_hooks", "_post_hooks", "_accumulator"):
+        found.__dict__.pop(name, None)
+    return found
