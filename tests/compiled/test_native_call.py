@@ -9,6 +9,7 @@ import threading
 import tracemalloc
 import weakref
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -452,15 +453,16 @@ def test_references_do_not_change() -> None:
         c = warm(program, x, out, label)
         watched = [w, x, out, label, w._data, x._data, out._data, None, True, False, tc.Tensor, np.ndarray, c, program]
         watched += [x._data.dtype, np.empty, tc.float32, c.entries[0], c.entries[0].fast]
-        gc.collect()
-        objects, before = len(gc.get_objects()), [sys.getrefcount(o) for o in watched]
-        for _ in range(20000):
-            c(x, out, label)
-        gc.collect()
-        after = [sys.getrefcount(o) for o in watched]
-    assert max(abs(a - b) for a, b in zip(after, before, strict=True)) <= 500  # other threads hold some
-    assert len(gc.get_objects()) - objects <= 500
-    assert served(c) == 20000
+        counts = []
+        for _ in range(3):
+            for _ in range(10000):
+                c(x, out, label)
+            gc.collect()
+            counts.append([len(gc.get_objects()), *(sys.getrefcount(o) for o in watched)])
+    # What calls keep is kept in every round; other threads, which come to an end at some time, hold and make some too.
+    changes = [[abs(b - a) for a, b in zip(*pair, strict=True)] for pair in pairwise(counts)]
+    assert max(map(min, zip(*changes, strict=True))) <= 500
+    assert served(c) == 30000
 
 
 def test_a_dropped_function_is_freed() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -49,3 +51,26 @@ def test_a_program_with_other_bits_is_not_put_to_use() -> None:
     right.make(OPS["conv"], [x, w], attrs, eager)
     wrong.make(OPS["conv"], [x, w], attrs, lambda given: (np.nextafter(eager(given)[0], np.float32(9)),))
     assert right.run is not None and wrong.run is None
+
+
+LATE = """
+import time
+
+import tracecomp
+from tracecomp.eager_kernels import background
+
+made = []
+x = tracecomp.ones(3)
+
+def work():
+    time.sleep(0.5)
+    made.append(tracecomp.compile(lambda x: x * 2 + 1))
+    made[0](x), made[0](x)
+
+background.begin("late", work)
+"""
+
+
+def test_code_that_is_made_while_a_process_ends_leaves_it_quietly() -> None:
+    ended = subprocess.run([sys.executable, "-c", LATE], capture_output=True, text=True, timeout=120)
+    assert (ended.returncode, ended.stderr) == (0, "")

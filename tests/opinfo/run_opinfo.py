@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import dataclasses
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -30,12 +31,17 @@ DTYPES = {
     "float32": torch.float32, "float64": torch.float64, "int64": torch.int64, "bool": torch.bool,
     "complex64": torch.complex64, "complex128": torch.complex128,
 }  # fmt: skip
+NARROW = {
+    "int8": torch.int8, "uint8": torch.uint8, "int16": torch.int16, "int32": torch.int32, "float16": torch.float16,
+    "bfloat16": torch.bfloat16,
+}  # fmt: skip
+TOLERANCE = {"bfloat16": 0.1, "float16": 1e-2, "float32": 1e-4, "complex64": 1e-4}
+"""Of types with few digits, relative and absolute; torch rounds some half formulas after each step."""
 OUT_OF_SCOPE = (
     "sparse.", "jiterator", "torch.ops", "torch._scaled", "to_sparse", "chalf", "_segment_reduce", "_chunk_cat",
     "hash_tensor", "_batch_norm_with_update", "_native_batch_norm_legit", "_softmax_backward_data",
     "_unsafe_masked_index",
     "_upsample_bilinear2d_aa", "max_pool2d_with_indices_backward", "native_",
-    "nn.functional.linear_cross_entropy/chunked",
 )  # fmt: skip
 RANDOM = (
     "rand", "normal", "bernoulli", "multinomial", "uniform", "exponential", "geometric", "cauchy", "log_normal",
@@ -115,6 +121,8 @@ def convert(x: Any, memo: dict[int, Any]) -> Any:
         return type(x)(convert(v, memo) for v in x)
     if isinstance(x, dict):
         return {k: convert(v, memo) for k, v in x.items()}
+    if isinstance(x, torch.nn.LinearCrossEntropyOptions):
+        return tracecomp.nn.LinearCrossEntropyOptions(**convert(dataclasses.asdict(x), memo))
     if isinstance(x, torch.nn.Module):
         return getattr(tracecomp.nn, type(x).__name__)()
     if callable(x) and getattr(x, "__module__", "").startswith("torch"):
@@ -132,6 +140,9 @@ def dtype_of(x: torch.dtype) -> Any:
 def tensor_like(x: torch.Tensor) -> Any:
     """A tensor of the same values, strides and ``requires_grad``."""
     dtype_of(x.dtype)
+    if x.dtype is torch.bfloat16:
+        same = tensor_like(x.detach().view(torch.int16)).view(tracecomp.bfloat16)
+        return same.requires_grad_(True) if x.requires_grad else same
     array = x.detach().resolve_neg().resolve_conj().numpy()
     if x.untyped_storage().nbytes() > x.numel() * x.element_size() and x.is_contiguous():
         whole = torch.as_strided(x.detach(), (x.untyped_storage().nbytes() // x.element_size(),), (1,), 0)
@@ -210,10 +221,12 @@ def tensor_difference(a: torch.Tensor, b: Any, tolerance: float, exact: bool) ->
         return f"dtype {b.dtype} instead of {a.dtype}"
     if not exact:
         return None
+    tolerance = TOLERANCE.get(b.dtype.name, tolerance)
+    if a.dtype is torch.bfloat16:
+        a, b = a.float(), b.float()
     x, y = a.detach().numpy(force=True), b.detach().numpy()
     if x.dtype.kind not in "fc":
         return None if np.array_equal(x, y) else f"value: {y.ravel()[:4]} instead of {x.ravel()[:4]}"
-    tolerance = {"float16": 5e-3, "float32": 1e-4, "complex64": 1e-4}.get(x.dtype.name, tolerance)
     if np.allclose(x, y, rtol=tolerance, atol=tolerance, equal_nan=True):
         return None
     bad = ~np.isclose(x, y, rtol=tolerance, atol=tolerance, equal_nan=True)
@@ -305,9 +318,8 @@ def samples(op: Any, dtype: torch.dtype, limit: int) -> Iterator[Any]:
 
 
 def takes(op: Any, dtype: torch.dtype) -> bool:
-    """Whether torch's operator and ours work on ``dtype``: not all functions take complex tensors here."""
-    known = "complex" in getattr(function(op.name), "__takes__", ()) and not op.name.startswith("masked.")
-    return (known or not dtype.is_complex) and dtype in op.supported_dtypes("cpu")
+    """Whether torch's operator works on ``dtype`` on CPUs."""
+    return dtype in op.supported_dtypes("cpu")
 
 
 def is_exact(name: str) -> bool:
@@ -321,6 +333,7 @@ def in_scope(op: Any) -> bool:
 
 
 def run(names: set[str], dtypes: list[str], limit: int, verbose: bool, compiled: bool) -> int:
+    known = DTYPES | NARROW
     totals: collections.Counter[str] = collections.Counter()
     reasons: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
     status: dict[str, str] = {}
@@ -330,7 +343,7 @@ def run(names: set[str], dtypes: list[str], limit: int, verbose: bool, compiled:
             continue
         fn = function(op.name, op.variant_test_name)
         exact = is_exact(op.name)
-        supported = [d for d in dtypes if takes(op, DTYPES[d])]
+        supported = [d for d in dtypes if takes(op, known[d])]
         if not supported:
             continue
         if fn is None:
@@ -338,9 +351,9 @@ def run(names: set[str], dtypes: list[str], limit: int, verbose: bool, compiled:
             continue
         passed = failed = 0
         for d in supported:
-            for sample in samples(op, DTYPES[d], limit):
+            for sample in samples(op, known[d], limit):
                 try:
-                    text = check(op, fn, sample, DTYPES[d], exact, compiled)
+                    text = check(op, fn, sample, known[d], exact, compiled)
                 except Unsupported:
                     continue
                 except Exception as error:

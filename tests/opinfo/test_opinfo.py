@@ -18,6 +18,7 @@ from torch.testing._internal.common_methods_invocations import op_db  # noqa: E4
 
 from tests.opinfo.run_opinfo import (  # noqa: E402
     DTYPES,
+    NARROW,
     Unsupported,
     check,
     convert,
@@ -37,6 +38,16 @@ DIFFERENT = {
     "matrix_exp": "torch loses digits in float32",
     "special.bessel_j0": "torch loses digits at large arguments",
     "special.bessel_y1": "torch loses digits at large arguments",
+}
+DIFFERENT_NARROW = {
+    "complex": "there are no complex numbers of half types",
+    "view_as_complex": "there are no complex numbers of half types",
+    "addbmm": "torch rounds after each product of matrices",
+    "nn.functional.conv_transpose2d": "torch rounds after each term",
+    "nn.functional.conv_transpose3d": "torch rounds after each term",
+    "nn.functional.embedding_bag": "torch rounds after each term",
+    "polygamma": "torch has finite values at poles",
+    "special.polygamma": "torch has finite values at poles",
 }
 OPERATORS = [
     op for op in op_db if in_scope(op) and op.name not in DIFFERENT and any(takes(op, d) for d in DTYPES.values())
@@ -58,12 +69,24 @@ def test_the_document_counts() -> None:
 def test_first_samples(op: Any) -> None:
     fn = function(op.name, op.variant_test_name)
     assert fn is not None, "missing"
+    agree(op, fn, list(DTYPES.values()), 2)
+
+
+@pytest.mark.parametrize("op", OPERATORS, ids=label)
+def test_first_samples_of_narrow_types(op: Any) -> None:
+    fn = function(op.name, op.variant_test_name)
+    if op.name not in DIFFERENT_NARROW:
+        agree(op, fn, list(NARROW.values()), 1)
+
+
+def agree(op: Any, fn: Any, dtypes: list[Any], count: int) -> None:
+    """The first ``count`` samples of each type have torch's results."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for dtype in DTYPES.values():
+        for dtype in dtypes:
             if not takes(op, dtype):
                 continue
-            for sample in samples(op, dtype, 2):
+            for sample in samples(op, dtype, count):
                 try:
                     text = check(op, fn, sample, dtype, is_exact(op.name), compiled=False)
                 except Unsupported:

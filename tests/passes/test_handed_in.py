@@ -66,11 +66,11 @@ CASES: dict[str, Case] = {
     "transposed": (lambda x: x.t().contiguous(), ((50, 70),), "k0", "transposed\n width 32\n height 16\n"),
     "Winograd": (
         lambda x, w: nn.conv2d(x.permute(0, 3, 1, 2), w), ((2, 14, 14, 16), (40, 16, 3, 3)), "k0",
-        "transformed tiles\n width 16\n block 10\n threads parallel\n",
+        "winograd\n width 16\n block 10\n threads parallel\n",
     ),
     "Winograd's gradient": (
         gradient, ((2, 14, 14, 16), (2, 12, 12, 40)), "k0",
-        "transformed tiles of a gradient\n width 16\n run 5\n chunk 7\n threads parallel\n",
+        "winograd weight gradient\n width 16\n run 5\n chunk 7\n threads parallel\n",
     ),
     "transposed by lanes": (lambda x: x.t().contiguous(), ((50, 70),), "k0", "lanes across rows\n width 16\n"),
 }  # fmt: skip

@@ -5,7 +5,6 @@ They are what tensors of the device ``meta`` are (``eager/meta.py``), but say th
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Self
 
 from tracecomp.eager import meta
@@ -13,11 +12,7 @@ from tracecomp.eager.device import CPU, use
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor, to_place
 
-__all__ = ["DataDependentOutputException", "FakeTensor", "FakeTensorConverter", "FakeTensorMode"]
-
-
-class DataDependentOutputException(RuntimeError):
-    """What a fake tensor does not know was asked of it."""
+__all__ = ["FakeTensor", "FakeTensorConverter", "FakeTensorMode"]
 
 
 class _FakeMeta(type):
@@ -82,8 +77,3 @@ class FakeTensorConverter:
         if id(t) not in self._known:
             self._known[id(t)] = t, fake_mode.from_tensor(t)
         return self._known[id(t)][1]
-
-
-def unset_fake_temporarily(fn: Callable[..., Any] | None = None) -> meta.placed:
-    """Inside, functions make tensors with elements."""
-    return meta.placed(None)

@@ -88,30 +88,25 @@ def check_device(where: Device) -> device:
     raise AssertionError(f"tracecomp runs on the CPU: there is no {found.type.upper()} device (asked for {found})")
 
 
-class layout:
+class _Name:
+    """A value that is nothing but one of torch's names."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __repr__(self) -> str:
+        return f"torch.{self._name}"
+
+    def __reduce__(self) -> str:
+        return self._name  # copies and pickles are the one object of that name
+
+
+class layout(_Name):
     """How elements lie in memory; all tensors here are strided."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
 
-    def __repr__(self) -> str:
-        return f"torch.{self._name}"
-
-    def __reduce__(self) -> str:
-        return self._name  # copies and pickles are the one object of that name
-
-
-class memory_format:
+class memory_format(_Name):
     """An order of dimensions in memory. It changes strides, never values or shapes."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __repr__(self) -> str:
-        return f"torch.{self._name}"
-
-    def __reduce__(self) -> str:
-        return self._name  # copies and pickles are the one object of that name
 
 
 strided = layout("strided")

@@ -54,7 +54,7 @@ def evaluate(op: Op, arrays: Sequence[Any], attrs: Attrs) -> Any:
             if found is not None:
                 return found
         elif op.name in ORDERED:
-            if arrays[0].dtype.kind in "fV":
+            if arrays[0].dtype.kind in "fVc":
                 return _quietly(partial(eager_kernels.reduce_in_order, op.name), arrays, attrs)
         elif op.kind == "contraction" and arrays[0].dtype.kind in "fVc":
             found = _quietly(eager_kernels.contract, arrays, attrs)

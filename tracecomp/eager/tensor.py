@@ -130,8 +130,7 @@ class Tensor(TensorMethods):
         recorder = modes.recorder
         given = attrs
         if recorder is not None:
-            # Numbers and sizes that stand for formulas are worth their current
-            # number here; the recorder keeps the formula.
+            # Numbers and sizes that stand for formulas have their current value here; the recorder keeps the formula.
             operands, attrs, given = _recorded(recorder, op, operands, attrs)
         arrays = []
         odd = tracked = False
@@ -153,14 +152,12 @@ class Tensor(TensorMethods):
             place = meta.place_of_results(op, arrays)
             if place is not None:
                 return _without_memory(op, operands, arrays, attrs, place)
-        # Types are checked only where numpy might go on quietly; all other
-        # mistakes make it raise, and are explained below.
+        # Types are checked only where numpy might go on quietly; other mistakes make it raise, as explained below.
         if odd:
             arrays = _checked(op, operands, attrs, arrays)
         try:
             result = evaluate(op, arrays, given)
-        # numpy's message says nothing of tensors: ``check_types`` raises
-        # PyTorch's error, if it is one of types or shapes.
+        # numpy's message says nothing of tensors: ``check_types`` raises PyTorch's, if types or shapes are wrong.
         except Exception:  # numpy's, of any kind: a clear one is raised if types are the reason, else it itself
             check_types(op, operands, attrs)
             raise

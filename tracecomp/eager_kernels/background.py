@@ -15,6 +15,7 @@ from queue import SimpleQueue
 from typing import TypeAlias
 
 from tracecomp.base.locks import Lock
+from tracecomp.codegen.text.native import keep_loaded
 
 Work: TypeAlias = Callable[[], None]
 
@@ -102,6 +103,11 @@ def _after_fork() -> None:
     _background = _Background()
 
 
-atexit.register(lambda: _background.end())
+@atexit.register
+def _end() -> None:
+    _background.end()
+    keep_loaded()  # the work that was just finished may have been the first to import LLVM
+
+
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)

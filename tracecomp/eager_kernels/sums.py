@@ -116,6 +116,10 @@ def reduce_in_order(name: str, x: Array, axes: Shape) -> Array:
     x = np.asarray(x)
     if not x.size:
         return np.full(_without(x.shape, axes), _COMBINE[name].identity, x.dtype)
+    if x.dtype.kind == "c":  # sums: products of complex numbers are no primitive
+        total = np.empty(_without(x.shape, axes), x.dtype)
+        total.real, total.imag = reduce_in_order(name, x.real, axes), reduce_in_order(name, x.imag, axes)
+        return total
     if in_order(x):
         return _in_stages(name, x, axes, False)
     if _overlaps(x) or min(x.strides) < 0:

@@ -39,6 +39,19 @@ class _Level:
     def value(self) -> Any:
         return unflatten(self.structure, self.inputs)
 
+    def results(self, what: str, func: Func, has_aux: bool) -> tuple[list[Any], Any, Any]:
+        """What ``func`` makes of the fresh inputs: its tensors, their structure, and what it gives beside them."""
+        output = func(*self.value)
+        output, aux = output if has_aux else (output, None)
+        outs: list[Any] = []
+        structure = flatten(output, outs)
+        for out in outs:
+            if not isinstance(out, Tensor):
+                raise RuntimeError(
+                    f"{what}: expected f(*primals) to return only tensors, got unsupported type {type(out)}"
+                )
+        return outs, structure, aux
+
     def shaped(self, found: Sequence[Tensor | None]) -> Any:
         """Gradients in the structure of the inputs, zeros where there is none."""
         filled = [T.zeros_like(x) if g is None else g for x, g in zip(self.inputs, found, strict=True)]
@@ -110,21 +123,11 @@ def grad(func: Func, argnums: Argnums = 0, has_aux: bool = False) -> Func:
     return run
 
 
-def _only_tensors(name: str, outs: Sequence[object]) -> None:
-    for out in outs:
-        if not isinstance(out, Tensor):
-            raise RuntimeError(f"{name}: expected f(*primals) to return only tensors, got unsupported type {type(out)}")
-
-
 def vjp(func: Func, *primals: Any, has_aux: bool = False) -> Any:
     """``(func(*primals), vjp_fn)``: ``vjp_fn(cotangents)`` is the tuple of vector-Jacobian products."""
     with enable_grad():
         level = _Level(primals)
-        output = func(*level.value)
-        output, aux = output if has_aux else (output, None)
-        outs: list[Any] = []
-        structure = flatten(output, outs)
-        _only_tensors("vjp(f, *primals)", outs)
+        outs, structure, aux = level.results("vjp(f, *primals)", func, has_aux)
 
     def vjp_fn(*cotangents: Any) -> Any:
         given: list[Any] = []
@@ -147,11 +150,7 @@ def jvp(func: Func, primals: tuple[Any, ...], tangents: tuple[Any, ...], *, has_
         raise RuntimeError("jvp(f, primals, tangents): Expected primals and tangents to have the same structure")
     with enable_grad():
         level = _Level(primals)
-        output = func(*level.value)
-        output, aux = output if has_aux else (output, None)
-        outs: list[Any] = []
-        structure = flatten(output, outs)
-        _only_tensors("jvp(f, primals, tangents)", outs)
+        outs, structure, aux = level.results("jvp(f, primals, tangents)", func, has_aux)
         pushed = [level.without(t) for t in _pushed(level, outs, given)]
     value = unflatten(structure, [level.without(o) for o in outs])
     tangent = unflatten(structure, pushed)

@@ -66,7 +66,7 @@ def at_line(array: Array) -> Array:
     return placed
 
 
-def pieces(size: int) -> Iterator[slice]:
+def cached_slices(size: int) -> Iterator[slice]:
     """Slices that cover ``size`` elements, so short that a few temporaries of one stay in cache."""
     for start in range(0, size, PIECE):
         yield slice(start, start + PIECE)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.ir.arrays import pieces
+from tracecomp.ir.arrays import cached_slices
 
 Array = Any
 
@@ -19,7 +19,7 @@ def in_float64(fn: Callable[[Array], Array]) -> Callable[[Array], Array]:
         x = np.asarray(x)
         flat = x.reshape(-1)
         result = np.empty(flat.shape, x.dtype)
-        for part in pieces(flat.size):
+        for part in cached_slices(flat.size):
             result[part] = fn(flat[part].astype(np.float64))
         return result.reshape(x.shape)[()]
 

@@ -50,6 +50,7 @@ from tracecomp.nn.conv import (
 )
 from tracecomp.nn.dropout import AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d, FeatureAlphaDropout
 from tracecomp.nn.embedding import Embedding, EmbeddingBag
+from tracecomp.nn.functional.classification import LinearCrossEntropyOptions
 from tracecomp.nn.linear import Bilinear, Identity, LazyLinear, Linear
 from tracecomp.nn.loss import (
     BCELoss,
@@ -62,6 +63,7 @@ from tracecomp.nn.loss import (
     HuberLoss,
     KLDivLoss,
     L1Loss,
+    LinearCrossEntropyLoss,
     MarginRankingLoss,
     MSELoss,
     MultiLabelMarginLoss,
@@ -253,6 +255,8 @@ __all__ = [
     "LazyLinear",
     "LeakyReLU",
     "Linear",
+    "LinearCrossEntropyLoss",
+    "LinearCrossEntropyOptions",
     "LocalResponseNorm",
     "LogSigmoid",
     "LogSoftmax",

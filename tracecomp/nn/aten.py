@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tracecomp.eager.tensor import Tensor
-from tracecomp.functional.dtype_support import FLOATS
+from tracecomp.functional.dtype_support import ALL, FLOATS
 from tracecomp.functional.publish import function
 from tracecomp.nn import functional as F
 
@@ -80,7 +80,7 @@ def grid_sampler(
     return F.grid_sample(input, grid, _MODES[interpolation_mode], _PADDINGS[padding_mode], align_corners)
 
 
-@function(to="torch")
+@function(to="torch", takes=ALL)
 def constant_pad_nd(input: Tensor, pad: Sequence[int], value: float = 0) -> Tensor:
     """:func:`nn.functional.pad` with a constant."""
     return F.pad(input, tuple(pad), "constant", value)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
+from tracecomp.eager.device import Device
 from tracecomp.eager.tensor import Tensor
+from tracecomp.ir.types import DType
 from tracecomp.nn import functional as F
+from tracecomp.nn.functional.classification import LinearCrossEntropyOptions
 from tracecomp.nn.functional.loss import legacy_reduction
+from tracecomp.nn.linear import Linear
 from tracecomp.nn.module import Module
 from tracecomp.nn.shape import PairwiseDistance
 
@@ -106,6 +111,45 @@ class CrossEntropyLoss(_WeightedLoss):
             input, target, self.weight, ignore_index=self.ignore_index, reduction=self.reduction,
             label_smoothing=self.label_smoothing,
         )  # fmt: skip
+
+
+class LinearCrossEntropyLoss(_WeightedLoss):
+    """Cross entropy of ``Linear(in_features, num_classes * prod(out_features))`` of the input.
+
+    Input (*, in_features), target classes (*, *out_features) or probabilities (*, num_classes, *out_features).
+    RuntimeError for a ``weight`` of another size than ``num_classes`` and for ``label_smoothing`` outside of [0, 1].
+    """
+
+    def __init__(
+        self, in_features: int, num_classes: int, *, out_features: tuple[int, ...] = (), bias: bool = False,
+        device: Device = None, dtype: DType | None = None, reduction: str = "mean", weight: Weight = None,
+        ignore_index: int | None = None, label_smoothing: float = 0.0, options: LinearCrossEntropyOptions | None = None,
+    ) -> None:  # fmt: skip
+        if weight is not None and tuple(weight.shape) != (num_classes,):
+            raise RuntimeError(f"expected weight shape to be {(num_classes,)}, got {tuple(weight.shape)}")
+        if not 0 <= label_smoothing <= 1:
+            raise RuntimeError(f"expected label_smoothing to be in range [0, 1], got {label_smoothing}")
+        super().__init__(weight, None, None, reduction)
+        self.num_classes, self.out_features = num_classes, out_features
+        self.ignore_index, self.label_smoothing, self.options = ignore_index, label_smoothing, options
+        self.linear = Linear(in_features, math.prod(out_features, start=num_classes), bias, device, dtype)
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        classes = (self.num_classes, *self.out_features)
+        bias = self.linear.bias
+        return F.linear_cross_entropy(
+            input, self.linear.weight.reshape(*classes, self.linear.in_features), target,
+            linear_bias=None if bias is None else bias.reshape(*classes), weight=self.weight, reduction=self.reduction,
+            ignore_index=self.ignore_index, label_smoothing=self.label_smoothing, options=self.options,
+        )  # fmt: skip
+
+    def extra_repr(self) -> str:
+        shown = {
+            "in_features": self.linear.in_features, "num_classes": self.num_classes, "out_features": self.out_features,
+            "bias": self.linear.bias is not None, "reduction": self.reduction, "ignore_index": self.ignore_index,
+            "label_smoothing": self.label_smoothing, "options": self.options,
+        }  # fmt: skip
+        return ", ".join(f"{name}={value}" for name, value in shown.items())
 
 
 class BCELoss(_WeightedLoss):

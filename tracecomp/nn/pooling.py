@@ -288,7 +288,7 @@ class _FractionalMaxPoolNd(Module):
         self.output_size = None if output_size is None else ntuple(output_size, self.rank)
         self.output_ratio = output_ratio
         self.return_indices = return_indices
-        self._random_samples = _random_samples
+        self.register_buffer("_random_samples", _random_samples)
 
 
 class FractionalMaxPool2d(_FractionalMaxPoolNd):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,7 @@ from tracecomp.ops.define import bad, check_axes, check_dtype, of, require
 from tracecomp.ops.parts import each
 from tracecomp.ops.prim import prim
 from tracecomp.ops.reduction import shift
-from tracecomp.ops.statements import CHUNK, Names, vectors
+from tracecomp.ops.statements import CHUNK, Names, in_pieces, vectors
 
 AT_ONCE = 4
 """Lines that run at once, unrolled: each waits for its own last addition, and four of them fill that wait."""
@@ -100,16 +101,12 @@ def lines(
     if inner > 1:
         block = names.var(outer)
         return [Loop("parallel", block, tuple(vectors(names, inner, along(index(block)))))]
-    whole, rest = divmod(outer, AT_ONCE)
-    result: list[Stmt] = []
-    if whole:
-        several, one = names.var(whole), names.var(AT_ONCE)
-        inside = Loop("tile", one, tuple(along(index(several) * AT_ONCE + index(one))(Index())))
-        result.append(Loop("parallel", several, (inside,)))
-    if rest:
-        one = names.var(rest)
-        result.append(Loop("tile", one, tuple(along(index(one) + whole * AT_ONCE)(Index()))))
-    return result
+
+    def several(start: Index, count: int) -> list[Stmt]:
+        one = names.var(count)
+        return [Loop("tile", one, tuple(along(start + index(one))(Index())))]
+
+    return in_pieces(names, outer, AT_ONCE, several, "parallel")
 
 
 def running_dtype(dtype: DType) -> DType:
@@ -350,13 +347,7 @@ class _Extremes:
 
     def row(self, start: Index, size: int) -> list[Stmt]:
         """One line whose elements are neighbours, a piece after the other."""
-        whole, rest = divmod(size, PIECE)
-        pieces: list[Stmt] = []
-        if whole:
-            number = self.names.var(whole)
-            pieces.append(Loop("serial", number, tuple(self._piece(start, index(number) * PIECE, PIECE))))
-        pieces.extend(self._piece(start, Index(const=whole * PIECE), rest) if rest else [])
-        return [self.running(start, pieces)]
+        return [self.running(start, in_pieces(self.names, size, PIECE, partial(self._piece, start)))]
 
     def _piece(self, start: Index, first: Index, count: int) -> list[Stmt]:
         """Elements of a row: all at once where none of them is an extreme, as most are not, else step by step."""

@@ -14,7 +14,7 @@ from tracecomp.ir.loops import Expr
 from tracecomp.ir.op import Impl, Op, Operand, Operands, Pair, Pointwise, Sample, Vjp, register
 from tracecomp.ir.types import TensorType, bool_
 from tracecomp.ops.define import bad, broadcast, check_dtype, elementwise, is_tensor, of, require
-from tracecomp.ops.parts import conj, each, product, quotient
+from tracecomp.ops.parts import conj, each, on_arrays, product, quotient
 from tracecomp.ops.prim import prim
 
 
@@ -45,17 +45,34 @@ def _both(first: _Side, second: _Side) -> Vjp:
     return vjp
 
 
+def _by_rule(impl: Impl, parts: Callable[[Pair, Pair], Pair]) -> Impl:
+    """``impl``, and of complex numbers what ``parts`` says, so that bits are those of machine code.
+
+    numpy's own products may round two terms at once, and its quotients multiply by a rounded reciprocal.
+    """
+
+    def run(a: Array, b: Array) -> Any:
+        return on_arrays(parts, a, b) if np.result_type(a, b).kind == "c" else impl(a, b)
+
+    return run
+
+
+_multiplied = product(lambda a, b: prim.mul(a, b))
+
+
 elementwise("add", "a + b; bools: or", _logical("add", "or"), impl=np.add, arity=2, dtypes="every",
             vjp=_both(lambda g, a, b, o: g, lambda g, a, b, o: g), parts=each("add"),
             traits=("commutative", "associative", "identity:-0.0"))  # fmt: skip
 elementwise("sub", "a - b", "sub", arity=2, dtypes="ring", parts=each("sub"),
             vjp=_both(lambda g, a, b, o: g, lambda g, a, b, o: prim.neg(g)),
             traits=("right_identity:0.0",))  # fmt: skip
-elementwise("mul", "a * b; bools: and", _logical("mul", "and"), impl=np.multiply, arity=2, dtypes="every",
+elementwise("mul", "a * b; bools: and", _logical("mul", "and"), impl=_by_rule(np.multiply, _multiplied), arity=2,
+            dtypes="every",
             vjp=_both(lambda g, a, b, o: prim.mul(g, conj(b)), lambda g, a, b, o: prim.mul(g, conj(a))), saves=("ins",),
-            parts=product(lambda a, b: prim.mul(a, b)),
+            parts=_multiplied,
             traits=("commutative", "associative", "identity:1"))  # fmt: skip
-elementwise("div", "a / b", "div", arity=2, dtypes="field", parts=quotient, domain=("any", "nonzero"), saves=("ins",),
+elementwise("div", "a / b", "div", arity=2, dtypes="field", impl=_by_rule(np.divide, quotient), parts=quotient,
+            domain=("any", "nonzero"), saves=("ins",),
             vjp=_both(lambda g, a, b, o: prim.div(g, conj(b)),
                       lambda g, a, b, o: prim.mul(prim.neg(g), conj(prim.div(prim.div(a, b), b)))),
             traits=("right_identity:1",))  # fmt: skip

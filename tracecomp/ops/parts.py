@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from tracecomp.ir.op import Operand, Pair
+import numpy as np
+
+from tracecomp.ir.arrays import Array
+from tracecomp.ir.op import Attrs, Op, Operand, Pair
 from tracecomp.ops.prim import prim
 
 
@@ -40,6 +44,26 @@ def quotient(a: Pair, b: Pair) -> Pair:
     im = prim.sub(second, prim.mul(first, ratio))
     re = prim.add(first, prim.mul(second, ratio))
     return Pair(prim.div(re, scale), prim.div(prim.where(turned, prim.neg(im), im), scale))
+
+
+@dataclass(frozen=True, slots=True)
+class _OnArray:
+    """An array as an operand of primitives, which numpy runs."""
+
+    array: Any
+
+    def __tracecomp_apply__(self, op: Op, operands: Sequence[Any], attrs: Attrs) -> _OnArray:
+        return _OnArray(op.impl(*(x.array if isinstance(x, _OnArray) else x for x in operands), **attrs))
+
+
+def on_arrays(parts: Callable[[Pair, Pair], Pair], a: Array, b: Array) -> Array:
+    """What the rule of a complex operator of two operands is on arrays; one of them may be real or a number."""
+    dtype = np.result_type(a, b)
+    pairs = [Pair(_OnArray(x.real), _OnArray(x.imag)) for x in (np.asarray(v, dtype) for v in (a, b))]
+    result = parts(*pairs)
+    found = np.empty(np.broadcast_shapes(np.shape(a), np.shape(b)), dtype)
+    found.real, found.imag = result.re.array, result.im.array
+    return found
 
 
 def conj(x: Operand) -> Any:

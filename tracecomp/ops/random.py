@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.ir.arrays import Array, pieces
+from tracecomp.ir.arrays import Array, cached_slices
 from tracecomp.ir.index import Index, index
 from tracecomp.ir.loops import Buffer, Expr, IndexValue, Let, Load, Read, Stmt, Store, cast, in_range
 from tracecomp.ir.op import Imperative, Op, Sample, register
@@ -66,7 +66,7 @@ def _impl(state: Array, *, shape: Shape) -> Any:
         return words.reshape(-1)[:count].view(np.int32).reshape(shape)
     counters = (np.arange(blocks(count), dtype=np.int64) + np.int64(offset)).view(np.uint64)
     words = np.empty((4, counters.size), np.uint32)
-    for part in pieces(counters.size):
+    for part in cached_slices(counters.size):
         words[:, part] = philox(counters[part], seed)
     return words.reshape(-1)[:count].view(np.int32).reshape(shape)
 

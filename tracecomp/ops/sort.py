@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from tracecomp.ir.index import Index, Var, computed, index
@@ -32,7 +33,7 @@ from tracecomp.ir.types import Shape, TensorType, bool_, compute_dtype, int32, i
 from tracecomp.ops.define import bad, check_axes, of, require
 from tracecomp.ops.order import first_ordered, ordered
 from tracecomp.ops.prim import prim
-from tracecomp.ops.statements import Names, vectors
+from tracecomp.ops.statements import Names, in_pieces, vectors
 
 
 def _infer(x: TensorType, *, axis: int, descending: bool) -> tuple[TensorType, TensorType]:
@@ -307,13 +308,8 @@ def _by_insertion(line: _Line) -> list[Stmt]:
     k = names.var(line.count)
     stmts, order = line.order(index(k), (k,))
     body = [*kept.declared(), Loop("serial", k, (*stmts, kept.insert(order, index(k), index(k))))]
-    whole, rest = divmod(line.size - line.count, _SCANNED)
-    if whole:
-        c = names.var(whole)
-        start = index(c) * _SCANNED + line.count
-        body.append(Loop("serial", c, tuple(_scan(line, kept, start, _SCANNED))))
-    if rest:
-        body += _scan(line, kept, Index(const=line.size - rest), rest)
+    scan = partial(_scan, line, kept)
+    body += in_pieces(names, line.size - line.count, _SCANNED, scan, first=line.count)
     return [*body, *vectors(names, line.count, lambda i: line.write(i, Load(kept.places, i + 1), i.vars()))]
 
 

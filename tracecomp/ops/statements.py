@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import count
 
 from tracecomp.ir.index import Index, Var, computed, index, linear, unravel
@@ -23,6 +24,7 @@ from tracecomp.ir.loops import (
     Store,
     Update,
 )
+from tracecomp.ir.pieces import pieces
 from tracecomp.ir.scalars import call
 from tracecomp.ir.types import Shape, TensorType, bool_, int64
 
@@ -58,20 +60,41 @@ def nest(
     return [Loop("parallel", count, inner)] if shared else list(inner)
 
 
+def repeated(
+    names: Names, extent: int, length: int, kind: str = "serial", first: int = 0
+) -> Iterator[tuple[Index, int, Callable[[Sequence[Stmt]], list[Stmt]]]]:
+    """(start, length, how to repeat what is done there): whole pieces of an extent that begins at ``first``, by a loop
+    of ``kind``; then the rest."""
+    for p in pieces(extent, length, first):
+        if p.length < length:
+            yield Index(const=p.first), p.length, list
+        else:
+            number = names.var(p.count)
+            yield p.start(index(number)), length, partial(_looped, kind, number)
+
+
+def _looped(kind: str, var: Var, body: Sequence[Stmt]) -> list[Stmt]:
+    return [Loop(kind, var, tuple(body))]
+
+
+def in_pieces(
+    names: Names, extent: int, length: int, body: Callable[[Index, int], Sequence[Stmt]], kind: str = "serial",
+    first: int = 0,
+) -> list[Stmt]:  # fmt: skip
+    """``body(start, length)`` for all pieces of an extent that begins at ``first``."""
+    return [s for start, n, repeat in repeated(names, extent, length, kind, first) for s in repeat(body(start, n))]
+
+
 def vectors(
     names: Names, size: int, body: Callable[[Index], Sequence[Stmt]], kind: str = "serial", chunk: int = CHUNK
 ) -> list[Stmt]:
     """``body(i)`` for i below ``size``: whole chunks by vector loops, then the rest by one shorter vector loop."""
-    found: list[Stmt] = []
-    whole, rest = divmod(size, chunk)
-    if whole:
-        outer, lane = names.var(whole), names.var(chunk)
-        inner = tuple(body(index(outer) * chunk + index(lane)))
-        found.append(Loop(kind, outer, (Loop("vector", lane, inner),)))
-    if rest:
-        lane = names.var(rest)
-        found.append(Loop("vector", lane, tuple(body(index(lane) + whole * chunk))))
-    return found
+
+    def part(start: Index, count: int) -> list[Stmt]:
+        lane = names.var(count)
+        return [Loop("vector", lane, tuple(body(start + index(lane))))]
+
+    return in_pieces(names, size, chunk, part, kind)
 
 
 def copy(names: Names, source: Buffer, target: Buffer) -> list[Stmt]:
@@ -116,12 +139,7 @@ def indexed(
             If(fine, (each,)),
         ]
 
-    found: list[Stmt] = []
-    whole, rest = divmod(size, CHUNK)
-    if whole:
-        outer = names.var(whole)
-        found.append(Loop("serial", outer, tuple(chunk(index(outer) * CHUNK, CHUNK))))
-    return [*found, *(chunk(Index(const=whole * CHUNK), rest) if rest else [])]
+    return in_pieces(names, size, CHUNK, chunk)
 
 
 def written(

@@ -14,7 +14,7 @@ from tracecomp.codegen.calls.call_tables import GLOBALS, HEADER, TABLES
 from tracecomp.codegen.text import native
 from tracecomp.codegen.text.assembler import module_text
 from tracecomp.runtime import object_cache
-from tracecomp.runtime.entry import MethodDef, load
+from tracecomp.runtime.entry import MethodDef, builtin, load
 from tracecomp.runtime.malloc import aligned_bytes
 from tracecomp.runtime.threadstate import MODES_KEY
 
@@ -66,11 +66,7 @@ class Code:
 
     def builtin(self, general: Callable[..., object], chain: Sequence[object]) -> Callable[..., Any]:
         """A function that runs the first of ``chain``'s records that fits a call, or else ``general``."""
-        create = ctypes.pythonapi.PyCFunction_NewEx
-        create.restype = ctypes.py_object
-        create.argtypes = (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
-        made: Callable[..., Any] = create(ctypes.addressof(self._method), (general, chain), None)
-        return made
+        return builtin(self._method, (general, chain))
 
 
 class Record:

@@ -37,6 +37,15 @@ class MethodDef(ctypes.Structure):
     )
 
 
+def builtin(method: MethodDef, bound: object) -> Callable[..., Any]:
+    """A function of Python's that runs native code, whose self is ``bound``; ``method`` has to live as long."""
+    create = ctypes.pythonapi.PyCFunction_NewEx
+    create.restype = ctypes.py_object
+    create.argtypes = (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
+    made: Callable[..., Any] = create(ctypes.addressof(method), bound, None)
+    return made
+
+
 @cache
 def library() -> Library:
     """The native code that all programs share."""
@@ -78,10 +87,6 @@ def new_call(
         "arrays": arrays, "type": id(np.ndarray), "failed": 0,
     }  # fmt: skip
     block[: 8 * len(array_call.RECORD)].view(np.uintp)[:] = [words[name] for name in array_call.RECORD]
-    create = ctypes.pythonapi.PyCFunction_NewEx
-    create.restype = ctypes.py_object
-    create.argtypes = (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
     with _making:
         method = _method()
-    made: Any = create(ctypes.addressof(method), block, None)
-    return made, block[arena:]
+    return builtin(method, block), block[arena:]

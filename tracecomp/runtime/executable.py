@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from tracecomp.base.errors import native_failure
-from tracecomp.codegen.kernels.program import ENTRY, ProgramCode, emit_program
+from tracecomp.codegen.kernels.program import ProgramCode, emit_program
 from tracecomp.codegen.text import native
+from tracecomp.codegen.threads.entry import ENTRY
 from tracecomp.ir.program import Program
 from tracecomp.runtime import threads
 from tracecomp.runtime.entry import load, new_call

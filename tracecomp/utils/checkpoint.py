@@ -1,5 +1,94 @@
-"""Activation checkpointing, where PyTorch keeps it."""
+"""Activation checkpointing, where PyTorch keeps it; and selective checkpointing, by operator."""
+
+from __future__ import annotations
+
+import enum
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
 from tracecomp.autograd.checkpoint import CheckpointError, checkpoint, checkpoint_sequential, noop_context_fn
+from tracecomp.eager.tensor import Tensor
+from tracecomp.utils._python_dispatch import TorchDispatchMode
+from tracecomp.utils._pytree import tree_map_only
 
-__all__ = ["CheckpointError", "checkpoint", "checkpoint_sequential", "noop_context_fn"]
+__all__ = [
+    "CheckpointError", "CheckpointPolicy", "SelectiveCheckpointContext", "checkpoint", "checkpoint_sequential",
+    "create_selective_checkpoint_contexts", "noop_context_fn",
+]  # fmt: skip
+
+
+class CheckpointPolicy(enum.Enum):
+    """What to do with an operator's results. To prefer is to do it."""
+
+    MUST_SAVE = 0
+    PREFER_SAVE = 1
+    MUST_RECOMPUTE = 2
+    PREFER_RECOMPUTE = 3
+
+
+class SelectiveCheckpointContext:
+    """What a policy is told: whether the operator runs again for the backward pass."""
+
+    def __init__(self, *, is_recompute: bool) -> None:
+        self.is_recompute = is_recompute
+
+
+Policy = Callable[..., CheckpointPolicy | bool]
+
+
+def _saves(policy: Policy, again: bool, func: Any, args: Any, kwargs: Any) -> bool:
+    answer = policy(SelectiveCheckpointContext(is_recompute=again), func, *args, **kwargs)
+    return answer if isinstance(answer, bool) else answer in (CheckpointPolicy.MUST_SAVE, CheckpointPolicy.PREFER_SAVE)
+
+
+class _Saving(TorchDispatchMode):
+    """The first run: results that the policy wants are kept."""
+
+    def __init__(self, policy: Policy, kept: dict[Any, list[Any]]) -> None:
+        self._policy, self._kept = policy, kept
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        found = func(*args, **(kwargs or {}))
+        if _saves(self._policy, False, func, args, kwargs or {}):
+            self._kept[func].append(tree_map_only(Tensor, Tensor.detach, found))
+        return found
+
+
+class _Taking(TorchDispatchMode):
+    """The second run: what was kept is taken, in the order in which it was made."""
+
+    def __init__(self, policy: Policy, kept: dict[Any, list[Any]]) -> None:
+        self._policy, self._kept = policy, kept
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if not _saves(self._policy, True, func, args, kwargs or {}):
+            return func(*args, **(kwargs or {}))
+        if not self._kept[func]:
+            raise RuntimeError(
+                f"{func} encountered during backward, but not found in storage, or trying to backward an extra time. "
+                "You are only allowed to backward once on any region computed under selective activation checkpoint."
+            )
+        return self._kept[func].pop(0)
+
+
+def create_selective_checkpoint_contexts(
+    policy_fn_or_list: Policy | Sequence[Any], allow_cache_entry_mutation: bool = False
+) -> tuple[TorchDispatchMode, TorchDispatchMode]:
+    """Contexts for ``checkpoint(..., context_fn=)``: results of some operators are kept, others computed again.
+
+    A policy is called as ``policy(ctx, op, *args, **kwargs)`` and answers with a `CheckpointPolicy`; or a list of the
+    operators to keep, as ``torch.ops.aten.mm.default``. Which operators there are says docs/dispatch.md.
+    """
+    policy = policy_fn_or_list if callable(policy_fn_or_list) else partial(_among, list(policy_fn_or_list))
+    kept: dict[Any, list[Any]] = defaultdict(list)
+    return _Saving(policy, kept), _Taking(policy, kept)
+
+
+def _among(listed: list[Any], ctx: SelectiveCheckpointContext, func: Any, *args: Any, **kwargs: Any) -> bool:
+    return func in listed

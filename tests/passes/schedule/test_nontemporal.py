@@ -12,8 +12,9 @@ import tracecomp as tc
 from tests.codegen.kernels.test_kernels import data, kernel
 from tests.codegen.programs import program
 from tracecomp.codegen.kernels.address import NONTEMPORAL
-from tracecomp.codegen.kernels.program import ENTRY, emit_program
+from tracecomp.codegen.kernels.program import emit_program
 from tracecomp.codegen.text.native import host_target
+from tracecomp.codegen.threads.entry import ENTRY
 from tracecomp.ir.arrays import SMALL_BYTES
 from tracecomp.ir.index import Var, index
 from tracecomp.ir.loop_interp import interpret_program

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from tracecomp.codegen.calls.call_tables import ARRAY_DATA, ARRAY_FLAGS, C_CONTIGUOUS, TYPE
 from tracecomp.codegen.text.assembler import Assembler
-from tracecomp.codegen.threads.sync import RELEASE, TAKE
+from tracecomp.codegen.threads.entry import run_unlocked
 
 CALL = "tc_call"
 SYMBOLS = ("PyEval_SaveThread", "PyEval_RestoreThread", "PyLong_FromLongLong")
@@ -51,12 +51,7 @@ def call_text() -> str:
         a.store("ptr", a.load("ptr", array, ARRAY_DATA), table, offset)
     failed = a.at(record, 8 * RECORD.index("failed"))
     a.store("i64", "0", failed)
-    # The interpreter lock is released for the kernels: nothing here touches Python's objects until it is taken again.
-    state = a.call("ptr", "@PyEval_SaveThread")
-    team = a.call("ptr", f"@{TAKE}", f"ptr {word('pool')}", f"i64 {word('threads', 'i64')}")
-    a.run(word("entry"), f"ptr {table}", f"ptr {word('arena')}", f"ptr {team}", f"ptr {failed}")
-    a.run(f"@{RELEASE}", f"ptr {team}")
-    a.run("@PyEval_RestoreThread", f"ptr {state}")
+    run_unlocked(a, word("entry"), table, word("arena"), failed, word("pool"), word("threads", "i64"))
     a.do(f"ret ptr {a.call('ptr', '@PyLong_FromLongLong', 'i64 ' + a.load('i64', failed))}")
     a.block("mismatch")
     a.do(f"ret ptr {a.call('ptr', '@PyLong_FromLongLong', 'i64 -1')}")

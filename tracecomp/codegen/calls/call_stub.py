@@ -29,6 +29,7 @@ from tracecomp.codegen.calls.call_tables import (
 )
 from tracecomp.codegen.text.assembler import Assembler
 from tracecomp.codegen.threads import sync
+from tracecomp.codegen.threads.entry import run_entry, run_unlocked
 
 FAST = "tc_fast"
 
@@ -156,24 +157,18 @@ class _CallStub(CallGuards):
         a = Assembler()
         entry, table, arena = (a.load("ptr", "%record", header(word)) for word in ("entry", "table", "arena"))
         step = a.at("%record", header("step"))
-        call = f"call void {entry}(ptr {table}, ptr {arena}, ptr %team, ptr {step})"
         a.store("i64", "0", step)
         # Short programs keep the interpreter lock: releasing it costs as much as they do.
         unlocked = a.let(f"icmp ne i64 {a.load('i64', '%record', header('unlocked'))}, 0")
         a.choose(unlocked, "release", "keep")
         a.block("keep")
-        a.do(call.replace("%team", "null"))
+        run_entry(a, entry, table, arena, "null", step)
         a.go("done")
         a.block("release")
         # Another thread may let go of the tensors meanwhile: their memory is held for the run.
         self._arrays(a, "Py_IncRef")
-        state = a.let("call ptr @PyEval_SaveThread()")
         pool, threads = a.load("ptr", "%record", header("pool")), a.load("i64", "%record", header("threads"))
-        # Null where another call has the workers: then loops run here, with the same results.
-        team = a.let(f"call ptr @{sync.TAKE}(ptr {pool}, i64 {threads})")
-        a.do(call.replace("%team", team))
-        a.do(f"call void @{sync.RELEASE}(ptr {team})")
-        a.do(f"call void @PyEval_RestoreThread(ptr {state})")
+        run_unlocked(a, entry, table, arena, step, pool, threads)
         self._arrays(a, "Py_DecRef")
         a.go("done")
         a.block("done")

@@ -20,7 +20,7 @@ from tracecomp.codegen.calls.call_tables import (
     TYPE,
 )
 from tracecomp.codegen.text.assembler import Assembler
-from tracecomp.codegen.threads.sync import RELEASE, TAKE
+from tracecomp.codegen.threads.entry import run_unlocked
 
 CALL = "tc_program"
 
@@ -137,12 +137,8 @@ class _ProgramCall:
         a = self.a
         failed = a.at(self.record, 8 * RECORD.index("failed"))
         a.store("i64", "0", failed)
-        state = a.call("ptr", "@PyEval_SaveThread")
-        team = a.call("ptr", f"@{TAKE}", f"ptr {self.word('pool')}", f"i64 {self.word('threads', 'i64')}")
-        memory = f"ptr {self.word('table')}", f"ptr {self.word('arena')}"
-        a.run(self.word("entry"), *memory, f"ptr {team}", f"ptr {failed}")
-        a.run(f"@{RELEASE}", f"ptr {team}")
-        a.run("@PyEval_RestoreThread", f"ptr {state}")
+        memory = self.word("table"), self.word("arena")
+        run_unlocked(a, self.word("entry"), *memory, failed, self.word("pool"), self.word("threads", "i64"))
         # What failed has written results that nobody will see.
         a.need(a.same(a.load("i64", failed), "0", "i64"), "failed")
         a.choose(a.same(self.word("results", "i64"), "1", "i64"), "one", "several")

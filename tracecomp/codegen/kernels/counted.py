@@ -10,11 +10,12 @@ from __future__ import annotations
 from tracecomp.base.errors import CompileError
 from tracecomp.codegen.kernels.kernel import emit_kernel
 from tracecomp.codegen.kernels.overlap import overlapping
-from tracecomp.codegen.kernels.program import ENTRY, ProgramCode, slot_places
+from tracecomp.codegen.kernels.program import ProgramCode, slot_places
 from tracecomp.codegen.text.assembler import Assembler
 from tracecomp.codegen.text.emitter import Module
 from tracecomp.codegen.text.modules import ModuleText
 from tracecomp.codegen.text.target import Target
+from tracecomp.codegen.threads.entry import HEAD
 from tracecomp.ir.loops import Buffer, Loop
 from tracecomp.ir.program import CallStep, Program
 
@@ -91,4 +92,4 @@ def _entry(program: Program, call: CallStep, block: int, shared_bytes: int) -> s
         ]
         run(moved, "null", "1")
     a.do("ret void")
-    return a.text(f"define void @{ENTRY}(ptr %table, ptr %arena, ptr %team, ptr %failed) #0")
+    return a.text(HEAD)

@@ -7,10 +7,10 @@ elements of a segment. Element k of every segment goes to partial sum k modulo l
 
 from __future__ import annotations
 
-from tracecomp.codegen.kernels.program import ENTRY
 from tracecomp.codegen.text.assembler import Assembler
 from tracecomp.codegen.text.modules import ModuleText
 from tracecomp.codegen.text.target import Target
+from tracecomp.codegen.threads.entry import HEAD
 from tracecomp.ir.types import DType
 
 
@@ -72,7 +72,7 @@ def _entry(element: str, vector: str, lanes: int, itemsize: int, load: str, prod
     a.go("row")
     a.block("done")
     a.do("ret void")
-    return a.text(f"define void @{ENTRY}(ptr %table, ptr %arena, ptr %team, ptr %failed) #0")
+    return a.text(HEAD)
 
 
 def _arguments(a: Assembler) -> list[str]:

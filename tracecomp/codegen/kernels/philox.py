@@ -6,10 +6,10 @@ sizes have loops of their own for this, with the same bits.
 
 from __future__ import annotations
 
-from tracecomp.codegen.kernels.program import ENTRY
 from tracecomp.codegen.text.assembler import Assembler
 from tracecomp.codegen.text.modules import ModuleText
 from tracecomp.codegen.text.target import Target
+from tracecomp.codegen.threads.entry import HEAD
 from tracecomp.ir.philox import MULTIPLIERS, ROUNDS, WEYL
 
 
@@ -41,7 +41,7 @@ def _entry(lanes: int, store: str) -> str:
             place = a.at(out, a.let(f"shl i64 {a.let(f'add i64 {start}, {block}')}, 2"))
             a.run(f"@{store}", f"<{lanes} x i32> {word}", f"ptr {place}", "i32 4", f"<{lanes} x i1> {mask}")
     a.do("ret void")
-    return a.text(f"define void @{ENTRY}(ptr %table, ptr %arena, ptr %team, ptr %failed) #0")
+    return a.text(HEAD)
 
 
 def _spread(a: Assembler, value: str, kind: str, lanes: int) -> str:

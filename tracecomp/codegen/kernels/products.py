@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tracecomp.codegen.kernels.program import ENTRY
 from tracecomp.codegen.text.assembler import Assembler
 from tracecomp.codegen.text.modules import ModuleText
 from tracecomp.codegen.text.target import Target
 from tracecomp.codegen.threads import sync
+from tracecomp.codegen.threads.entry import HEAD
 from tracecomp.ir.types import DType
 
 SIZES = (
@@ -350,4 +350,4 @@ def _entry(panel: int) -> str:
     jobs = a.load("i64", a.load("ptr", "%table", 24), 8 * SIZES.index("jobs"))
     a.run(f"@{sync.PARALLEL}", "ptr %team", "ptr @jobs", f"ptr {args}", f"i64 {jobs}", "i1 0")
     a.do("ret void")
-    return a.text(f"define void @{ENTRY}(ptr %table, ptr %arena, ptr %team, ptr %failed) #0")
+    return a.text(HEAD)

@@ -16,6 +16,7 @@ from tracecomp.codegen.text.emitter import Emitter, Module, Value
 from tracecomp.codegen.text.lines import Lines
 from tracecomp.codegen.text.modules import ModuleText, defined_in, joined
 from tracecomp.codegen.text.target import Target
+from tracecomp.codegen.threads.entry import HEAD
 from tracecomp.ir.index import Index, Var
 from tracecomp.ir.loop_printer import kernel_key
 from tracecomp.ir.loops import LINE, Check, Expr, walk
@@ -23,7 +24,6 @@ from tracecomp.ir.program import CallStep, Program, Ref, RepeatStep, Slot, Step,
 
 ALIGNMENT = 64
 """Bytes: scratch memory begins at a cache line, like what lies in the arena."""
-ENTRY = "tc_entry"
 MODULE_LENGTH = 2**18
 """Characters of kernels after which a module is complete: LLVM's work of a quarter of a second."""
 
@@ -110,9 +110,7 @@ class _ProgramEmitter:
         self._steps(self.program.steps)
         entry = "\n".join(["entry:", *self.e.allocas, *self.e.blocks[0].lines, "  ret void"])
         parallel = any(code.parallel for _, code in chosen)
-        self.functions.append(
-            f"define void @{ENTRY}(ptr %table, ptr %arena, ptr %team, ptr %failed) #0 {{\n{entry}\n}}"
-        )
+        self.functions.append(f"{HEAD} {{\n{entry}\n}}")
         modules = (*self.modules, self._module())
         labels = tuple(c.label or c.kernel.name for c in calls)
         functions = tuple(name for name, _ in chosen)

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable
 
 from tracecomp.codegen.math.numbers import Number, horner, where
+from tracecomp.codegen.text.assembler import Assembler
 from tracecomp.codegen.text.emitter import Emitter, Value
 
 # (sin(x) - x) / x**3 in x**2 on |x| < pi/4: 2**-68; (cos(x) - 1 + x**2/2) / x**4: 2**-75
@@ -59,76 +60,69 @@ _TWO_OVER_PI = int(
 
 # Payne and Hanek's reduction: x = m * 2**e; of 2/pi only the 256 bits matter that end in the fraction of x * 2/pi / 4.
 _REDUCE_NAME = "@tc.reduce_angle"
-_REDUCE = """
-@tc.two_over_pi = internal constant [40 x i64] [WORDS], align 64
-
-declare i256 @llvm.ctlz.i256(i256, i1)
-
-define { double, i64 } @tc.reduce_angle(double %x) #3 {
-  %bits = bitcast double %x to i64
-  %exponent.0 = lshr i64 %bits, 52
-  %exponent = and i64 %exponent.0, 2047
-  %fraction = and i64 %bits, 4503599627370495
-  %mantissa = or i64 %fraction, 4503599627370496
-  %shift = sub i64 2101, %exponent
-  %byte = lshr i64 %shift, 3
-  %bit = and i64 %shift, 7
-  %address = getelementptr i8, ptr @tc.two_over_pi, i64 %byte
-  %window = load i320, ptr %address, align 1
-  %bit.320 = zext i64 %bit to i320
-  %aligned = lshr i320 %window, %bit.320
-  %part = trunc i320 %aligned to i256
-  %mantissa.256 = zext i64 %mantissa to i256
-  %turns = mul i256 %part, %mantissa.256
-  %half = shl i256 1, 253
-  %rounded = add i256 %turns, %half
-  %quadrant.256 = lshr i256 %rounded, 254
-  %whole = shl i256 %quadrant.256, 254
-  %rest = sub i256 %turns, %whole
-  %negative = icmp slt i256 %rest, 0
-  %opposite = sub i256 0, %rest
-  %size = select i1 %negative, i256 %opposite, i256 %rest
-  %zeros.256 = call i256 @llvm.ctlz.i256(i256 %size, i1 false)
-  %normal = shl i256 %size, %zeros.256
-  %top.256 = lshr i256 %normal, 192
-  %top = trunc i256 %top.256 to i64
-  %zeros = trunc i256 %zeros.256 to i64
-  %top.high = and i64 %top, -2048
-  %top.low = and i64 %top, 2047
-  %high = uitofp i64 %top.high to double
-  %low = uitofp i64 %top.low to double
-  %p = fmul double %high, PI_2_HIGH
-  %p.minus = fneg double %p
-  %p.error = call double @llvm.fma.f64(double %high, double PI_2_HIGH, double %p.minus)
-  %q.0 = call double @llvm.fma.f64(double %high, double PI_2_LOW, double %p.error)
-  %q = call double @llvm.fma.f64(double %low, double PI_2_HIGH, double %q.0)
-  %sum = fadd double %p, %q
-  %scale.0 = sub i64 961, %zeros
-  %scale.1 = shl i64 %scale.0, 52
-  %scale = bitcast i64 %scale.1 to double
-  %r = fmul double %sum, %scale
-  %x.negative = icmp slt i64 %bits, 0
-  %flip = xor i1 %negative, %x.negative
-  %r.minus = fneg double %r
-  %angle = select i1 %flip, double %r.minus, double %r
-  %quadrant = trunc i256 %quadrant.256 to i64
-  %quadrant.minus = sub i64 0, %quadrant
-  %quarter = select i1 %x.negative, i64 %quadrant.minus, i64 %quadrant
-  %result.0 = insertvalue { double, i64 } poison, double %angle, 0
-  %result = insertvalue { double, i64 } %result.0, i64 %quarter, 1
-  ret { double, i64 } %result
-}
-"""
+_TABLE = "@tc.two_over_pi"
 
 
 def _declare_reduction(e: Emitter) -> None:
-    words = [(_TWO_OVER_PI >> (64 * k)) & (2**64 - 1) for k in range(40)]
-    text = _REDUCE.replace("WORDS", ", ".join(f"i64 {w}" for w in words))
-    for name, value in (("PI_2_HIGH", _PI_2[0]), ("PI_2_LOW", _PI_2[1])):
-        text = text.replace(name, e.const("double", value).text)
-    e.declare(_REDUCE_NAME, text)
+    words = ", ".join(f"i64 {(_TWO_OVER_PI >> (64 * k)) & (2**64 - 1)}" for k in range(40))
+    table = f"{_TABLE} = internal constant [40 x i64] [{words}], align 64"
+    a = Assembler()
+    bits = a.let("bitcast double %x to i64")
+    negative, size, quadrant = _turns(a, bits)
+    angle = _angle(a, size, *(e.const("double", part).text for part in _PI_2[:2]))
+    minus = a.let(f"fneg double {angle}")
+    # Of -x the angle and the quadrant are the opposite ones.
+    below = a.let(f"icmp slt i64 {bits}, 0")
+    turned = a.let(f"select i1 {a.let(f'xor i1 {negative}, {below}')}, double {minus}, double {angle}")
+    quarter = a.let(f"select i1 {below}, i64 {a.let(f'sub i64 0, {quadrant}')}, i64 {quadrant}")
+    first = a.let(f"insertvalue {{ double, i64 }} poison, double {turned}, 0")
+    a.do(f"ret {{ double, i64 }} {a.let(f'insertvalue {{ double, i64 }} {first}, i64 {quarter}, 1')}")
+    function = a.text(f"define {{ double, i64 }} {_REDUCE_NAME}(double %x) #3")
+    e.declare(_REDUCE_NAME, f"{table}\n\ndeclare i256 @llvm.ctlz.i256(i256, i1)\n\n{function}\n")
     # So that the fma intrinsic is declared.
     e.fma(*[e.const("double", 0.0)] * 3)
+
+
+def _turns(a: Assembler, bits: str) -> tuple[str, str, str]:
+    """What |x| * 2/pi is beside the nearest whole number: whether it is negative (i1), and its size in units of 2**-254
+    (i256); and that number modulo 4 (i64). ``bits`` are those of x."""
+    exponent = a.let(f"and i64 {a.let(f'lshr i64 {bits}, 52')}, 2047")
+    mantissa = a.let(f"or i64 {a.let(f'and i64 {bits}, 4503599627370495')}, 4503599627370496")
+    # Where the window of 2/pi begins that e selects, to a byte and then to a bit.
+    shift = a.let(f"sub i64 2101, {exponent}")
+    byte, bit = a.let(f"lshr i64 {shift}, 3"), a.let(f"and i64 {shift}, 7")
+    window = a.let(f"load i320, ptr {a.at(_TABLE, byte)}, align 1")
+    aligned = a.let(f"lshr i320 {window}, {a.let(f'zext i64 {bit} to i320')}")
+    part, wide = a.let(f"trunc i320 {aligned} to i256"), a.let(f"zext i64 {mantissa} to i256")
+    turns = a.let(f"mul i256 {part}, {wide}")
+    # The two highest bits are whole quarters of a turn: rounded by adding a half.
+    rounded = a.let(f"add i256 {turns}, {a.let('shl i256 1, 253')}")
+    quadrant = a.let(f"lshr i256 {rounded}, 254")
+    rest = a.let(f"sub i256 {turns}, {a.let(f'shl i256 {quadrant}, 254')}")
+    negative = a.let(f"icmp slt i256 {rest}, 0")
+    size = a.let(f"select i1 {negative}, i256 {a.let(f'sub i256 0, {rest}')}, i256 {rest}")
+    return negative, size, a.let(f"trunc i256 {quadrant} to i64")
+
+
+def _angle(a: Assembler, size: str, pi_high: str, pi_low: str) -> str:
+    """``size`` units of 2**-254, times pi/2, as a double: its 64 leading bits in two doubles, by pi/2 in two."""
+    zeros = a.let(f"call i256 @llvm.ctlz.i256(i256 {size}, i1 false)")
+    leading = a.let(f"lshr i256 {a.let(f'shl i256 {size}, {zeros}')}, 192")
+    top = a.let(f"trunc i256 {leading} to i64")
+    # 53 bits and 11 bits: both are doubles without rounding.
+    high = a.let(f"uitofp i64 {a.let(f'and i64 {top}, -2048')} to double")
+    low = a.let(f"uitofp i64 {a.let(f'and i64 {top}, 2047')} to double")
+    product = a.let(f"fmul double {high}, {pi_high}")
+    error = _fma(a, high, pi_high, a.let(f"fneg double {product}"))
+    rest = _fma(a, low, pi_high, _fma(a, high, pi_low, error))
+    # 2**(-62 - zeros), put together from its exponent.
+    exponent = a.let(f"sub i64 961, {a.let(f'trunc i256 {zeros} to i64')}")
+    scale = a.let(f"bitcast i64 {a.let(f'shl i64 {exponent}, 52')} to double")
+    return a.let(f"fmul double {a.let(f'fadd double {product}, {rest}')}, {scale}")
+
+
+def _fma(a: Assembler, x: str, y: str, z: str) -> str:
+    return a.call("double", "@llvm.fma.f64", f"double {x}", f"double {y}", f"double {z}")
 
 
 def _reduce_lanes(x: Number) -> list[Value]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -125,6 +126,7 @@ class Library:
             builder.import_symbol(name, address)
         # Functions of the C library are found in the process.
         self._held = [builder.add_current_process().link(self._jit, self._name)]
+        _loaded.add(self)
 
     def address(self, name: str) -> int:
         try:
@@ -133,6 +135,24 @@ class Library:
             raise CompileError(f"compiled object has no function {name}") from error
         self._held.append(found)  # what has been looked up is unloaded with its first holder
         return int(found[name])
+
+    def keep(self) -> None:
+        """Never unload this code."""
+        for holder in (self._jit, *self._held):
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(holder))
+
+
+_loaded: weakref.WeakSet[Library] = weakref.WeakSet()
+
+
+def keep_loaded() -> None:
+    """Leave all loaded code to the end of the process.
+
+    Once the interpreter takes modules apart, nothing can unload it any more. llvmlite knows when that begins, unless it
+    was imported later than that.
+    """
+    for library in list(_loaded):
+        library.keep()
 
 
 @dataclass

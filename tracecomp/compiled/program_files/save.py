@@ -14,9 +14,9 @@ import numpy as np
 from tracecomp.base import config
 from tracecomp.base.errors import FAILURES, CaptureError
 from tracecomp.codegen.calls import array_call, program_call
-from tracecomp.codegen.kernels.program import ENTRY
 from tracecomp.codegen.text.assembler import module_text
 from tracecomp.codegen.threads import sync
+from tracecomp.codegen.threads.entry import ENTRY
 from tracecomp.compiled.dynamic_shapes import grown_outputs
 from tracecomp.compiled.inputs import aliases_of, frozen_inputs
 from tracecomp.compiled.program_files.container import write

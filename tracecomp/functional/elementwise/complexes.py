@@ -198,13 +198,108 @@ def _tan(z: Tensor) -> Tensor:
     return prim.complex(prim.imag(turned), prim.neg(prim.real(turned)))
 
 
+def _log1p(z: Tensor) -> Tensor:
+    """log(1 + z), by log1p(|1 + z|^2 - 1) / 2 near 1, where the logarithm of the modulus has few digits."""
+    re, im = parts(z)
+    near = prim.lt(prim.maximum(prim.abs(re), prim.abs(im)), 0.5)
+    a, b = prim.where(near, re, 0.0), prim.where(near, im, 0.0)
+    excess = prim.add(prim.mul(a, prim.add(a, 2.0)), prim.mul(b, b))
+    whole = prim.add(re, 1.0)
+    size = prim.hypot(prim.where(near, 1.0, whole), prim.where(near, 0.0, im))
+    return prim.complex(prim.where(near, prim.mul(prim.log1p(excess), 0.5), prim.log(size)), prim.atan2(im, whole))
+
+
+def _expm1(z: Tensor) -> Tensor:
+    """e^z - 1; its real part expm1(x) cos(y) - 2 sin(y / 2)^2 keeps its digits near 0."""
+    re, im = parts(z)
+    half = prim.sin(prim.mul(im, 0.5))
+    real = prim.sub(prim.mul(prim.expm1(re), prim.cos(im)), prim.mul(prim.mul(half, half), 2.0))
+    return prim.complex(real, prim.mul(prim.exp(re), prim.sin(im)))
+
+
+# Inverse functions by Kahan's formulas, whose branch cuts and signed zeros are C99's:
+# "Branch cuts for complex elementary functions, or much ado about nothing's sign bit" (1987).
+
+
+def _turned(z: Tensor) -> Tensor:
+    """i z, exactly."""
+    re, im = parts(z)
+    return prim.complex(prim.neg(im), re)
+
+
+def _turned_back(z: Tensor) -> Tensor:
+    """-i z, exactly."""
+    re, im = parts(z)
+    return prim.complex(im, prim.neg(re))
+
+
+def _one_minus(z: Tensor) -> Tensor:
+    """1 - z with the sign of zero that the imaginary part of -z has."""
+    re, im = parts(z)
+    return prim.complex(prim.sub(1.0, re), prim.neg(im))
+
+
+def _plus(z: Tensor, number: float) -> Tensor:
+    """z + number, the imaginary part as it is."""
+    re, im = parts(z)
+    return prim.complex(prim.add(re, number), im)
+
+
+def _asin(z: Tensor) -> Tensor:
+    (a, b), (c, d) = parts(_sqrt(_one_minus(z))), parts(_sqrt(_plus(z, 1.0)))
+    across = prim.sub(prim.mul(a, d), prim.mul(b, c))
+    along = prim.sub(prim.mul(a, c), prim.mul(b, d))
+    return prim.complex(prim.atan2(prim.real(z), along), prim.asinh(across))
+
+
+def _acos(z: Tensor) -> Tensor:
+    (a, b), (c, d) = parts(_sqrt(_one_minus(z))), parts(_sqrt(_plus(z, 1.0)))
+    across = prim.sub(prim.mul(c, b), prim.mul(d, a))
+    return prim.complex(prim.mul(prim.atan2(a, c), 2.0), prim.asinh(across))
+
+
+def _acosh(z: Tensor) -> Tensor:
+    (a, b), (c, d) = parts(_sqrt(_plus(z, -1.0))), parts(_sqrt(_plus(z, 1.0)))
+    along = prim.add(prim.mul(a, c), prim.mul(b, d))
+    return prim.complex(prim.asinh(along), prim.mul(prim.atan2(b, c), 2.0))
+
+
+def _atanh(z: Tensor) -> Tensor:
+    """log((1 + z) / (1 - z)) / 2 by its parts; the real one, which is odd, from the side where nothing cancels."""
+    re, im = parts(z)
+    size = prim.copysign(re, 1.0)
+    below, square = prim.sub(1.0, size), prim.mul(im, im)
+    quotient = prim.div(prim.mul(size, 4.0), prim.add(prim.mul(below, below), square))
+    real = prim.copysign(prim.mul(prim.log1p(quotient), 0.25), re)
+    angle = prim.atan2(prim.mul(im, 2.0), prim.sub(prim.mul(below, prim.add(size, 1.0)), square))
+    return prim.complex(real, prim.mul(angle, 0.5))
+
+
+def _sinc(z: Tensor) -> Tensor:
+    zero = prim.eq(z, 0.0)
+    turn = prim.mul(prim.where(zero, 1.0, z), math.pi)
+    return prim.where(zero, 1.0, prim.div(of_complex("sin", turn), turn))
+
+
+def log_of_sum(a: Tensor, b: Tensor) -> Tensor:
+    """log(e^a + e^b) of complex numbers, relative to the one with the larger real part, whose imaginary part stays."""
+    below = prim.lt(prim.real(a), prim.real(b))
+    low, high = prim.where(below, a, b), prim.where(below, b, a)
+    size = prim.real(low)
+    same = prim.bitwise_and(prim.eq(size, prim.real(high)), prim.eq(prim.abs(size), math.inf))
+    gap = prim.where(same, 0.0, prim.sub(low, high))
+    return prim.where(same, low, prim.add(_log1p(_exp(gap)), high))
+
+
 def _either(test: Callable[[Tensor], Tensor], join: str = "bitwise_or") -> Callable[[Tensor], Tensor]:
     return lambda z: getattr(prim, join)(*map(test, parts(z)))
 
 
 OF_COMPLEX: dict[str, Callable[[Tensor], Tensor]] = {
     "abs": modulus, "angle": argument, "sgn": _sgn, "exp": _exp, "log": _log, "sqrt": _sqrt,
-    "tan": _tan, "tanh": _tanh, "exp2": lambda z: _exp(prim.mul(z, math.log(2))),
+    "log1p": _log1p, "expm1": _expm1, "asin": _asin, "acos": _acos, "acosh": _acosh, "atanh": _atanh,
+    "asinh": lambda z: _turned_back(_asin(_turned(z))), "atan": lambda z: _turned_back(_atanh(_turned(z))),
+    "sinc": _sinc, "tan": _tan, "tanh": _tanh, "exp2": lambda z: _exp(prim.mul(z, math.log(2))),
     "log2": lambda z: prim.mul(_log(z), 1 / math.log(2)), "log10": lambda z: prim.mul(_log(z), 1 / math.log(10)),
     "rsqrt": lambda z: prim.div(1.0, _sqrt(z)),
     "sin": _product_of("sin", "cosh", "cos", "sinh", False), "cos": _product_of("cos", "cosh", "sin", "sinh", True),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from tracecomp.eager.tensor import Tensor
-from tracecomp.functional.dtype_support import FLOATS
+from tracecomp.functional.dtype_support import COMPLEX, FLOATS
 from tracecomp.functional.linalg.matmul import matmul
 from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import cast, common, rounded, wide, with_zero_gradient
@@ -79,9 +79,11 @@ def _wide_norm(difference: Tensor, p: float) -> Tensor:
     return prim.where(empty, 0.0, prim.pow(prim.where(empty, 1.0, total), 1.0 / p))
 
 
-@function(takes=FLOATS, composite=True)
+@function(takes=FLOATS + COMPLEX, composite=True)
 def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
     """The p-norm of ``input - other``."""
     a, b = common(input, other)
     difference = prim.sub(a, b)
+    if difference.dtype.is_complex:
+        difference = difference.abs()
     return _norm(to_shape(difference, (difference.numel(),)), float(p))

@@ -13,6 +13,7 @@ from tracecomp.functional.linalg.matmul import contract
 from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import cast, result_dtype
 from tracecomp.functional.publish import function
+from tracecomp.functional.reductions.reduction import sum
 from tracecomp.functional.shape.shaping import diagonal, listed, to_shape
 from tracecomp.ir.types import broadcast_shapes
 
@@ -113,7 +114,7 @@ def _drop_ones(x: Tensor, term: str) -> tuple[Tensor, str]:
 def _sum_out(x: Tensor, term: str, needed: str) -> tuple[Tensor, str]:
     """Labels that nobody else needs summed away."""
     axes = tuple(i for i, c in enumerate(term) if c not in needed)
-    return (prim.sum(x, axes=axes), "".join(c for c in term if c in needed)) if axes else (x, term)
+    return (sum(x, axes), "".join(c for c in term if c in needed)) if axes else (x, term)
 
 
 def _one_by_one(args: tuple[Any, ...]) -> tuple[Any, ...]:

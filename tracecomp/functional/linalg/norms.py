@@ -164,10 +164,10 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
         raise RuntimeError(f"renorm: expected maxnorm to be >= 0 but got {maxnorm}")
     axis = wrap_dim(dim, input.ndim)
     axes = tuple(i for i in range(input.ndim) if i != axis)
-    size = power_norm(input, float(p), axes, True)
+    size = power_norm(input.abs() if input.dtype.is_complex else input, float(p), axes, True)
     over = prim.gt(size, float(maxnorm))
     factor = prim.div(float(maxnorm), prim.add(prim.where(over, size, 1.0), 1e-7))
-    return prim.mul(input, prim.where(over, factor, 1.0))
+    return prim.mul(input, cast(prim.where(over, factor, 1.0), input.dtype))
 
 
 def cross_of(a: Tensor, b: Tensor, axis: int) -> Tensor:

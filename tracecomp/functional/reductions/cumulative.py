@@ -8,13 +8,15 @@ from typing import Any
 
 from tracecomp.eager.tensor import Tensor, create
 from tracecomp.functional.dims import wrap_dim, wrap_dims
-from tracecomp.functional.dtype_support import ALL, FLOATS
-from tracecomp.functional.elementwise.arithmetic import mul
+from tracecomp.functional.dtype_support import ALL, COMPLEX, FLOATS
+from tracecomp.functional.elementwise.arithmetic import mul, sub
+from tracecomp.functional.elementwise.complexes import log_of_sum
 from tracecomp.functional.elementwise.logic import truth
 from tracecomp.functional.named_results import CummaxResult, CumminResult, ValuesIndices
 from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import Number, as_float, cast
 from tracecomp.functional.publish import function
+from tracecomp.functional.reductions.reduction import sum
 from tracecomp.functional.shape.joining import cat
 from tracecomp.functional.shape.shaping import cut_range, to_shape
 from tracecomp.ir.types import DType, bool_, int64, uint8
@@ -35,10 +37,23 @@ def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
     return _running("cumsum", prim.cumsum, input, dim, dtype)
 
 
-@function(inplace=True)
+@function(takes=ALL, inplace=True)
 def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
     """Running products along ``dim``."""
-    return _running("cumprod", prim.cumprod, input, dim, dtype)
+    return _running("cumprod", _running_products, input, dim, dtype)
+
+
+def _running_products(x: Tensor, axis: int) -> Tensor:
+    return _prefixes(prim.mul, x, axis, 1.0) if x.dtype.is_complex else prim.cumprod(x, axis=axis)
+
+
+def _prefixes(join: Callable[[Tensor, Tensor], Tensor], x: Tensor, axis: int, neutral: float) -> Tensor:
+    """``join`` of all elements up to each, in log2(n) steps (Hillis and Steele 1986): for what is no primitive scan."""
+    reach = 1
+    while reach < x.shape[axis]:
+        x = join(shift(x, reach, neutral, axis), x)
+        reach *= 2
+    return x
 
 
 def _extreme(
@@ -63,13 +78,15 @@ def cummin(input: Tensor, dim: int) -> ValuesIndices:
     return _extreme(CumminResult, prim.cummin, input, dim)
 
 
-@function(takes=FLOATS, composite=True)
+@function(takes=FLOATS + COMPLEX, composite=True)
 def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     """log of the running sum of exp(x): of exponentials relative to the running maximum, rescaled where it grows."""
     x = as_float(input)
     axis = wrap_dim(dim, x.ndim)
     if x.ndim == 0 or x.numel() == 0:
         return prim.cast(x, dtype=x.dtype)
+    if x.dtype.is_complex:
+        return _prefixes(log_of_sum, x, axis, -math.inf)
     top = prim.cummax(x.detach(), axis=axis)[0]
     before = shift(top, 1, -math.inf, axis)
     scale = prim.where(prim.eq(before, top), 1.0, prim.exp(prim.sub(before, top)))
@@ -117,29 +134,35 @@ def _column(x: Tensor, axis: int, ndim: int) -> tuple[int, ...]:
     return tuple(x.shape[0] if i == axis else 1 for i in range(ndim))
 
 
-def _areas(y: Tensor, x: Tensor | None, dx: Number | Tensor, dim: int) -> tuple[Tensor, int]:
-    axis = wrap_dim(dim, y.ndim)
+def _areas(y: Tensor, x: Tensor | None, dx: Number | Tensor, axis: int) -> Tensor:
+    """Twice the area between neighbours; of integers an integer, in their type as in PyTorch."""
     y = y if y.dtype is not bool_ else cast(truth(y), int64)
     n = y.shape[axis]
-    pairs = mul(prim.add(cut_range(y, axis, 1, n), cut_range(y, axis, 0, n - 1)), 0.5)
-    return mul(pairs, _spacing(y, x, dx, axis)), axis
+    pairs = prim.add(cut_range(y, axis, 1, n), cut_range(y, axis, 0, n - 1))
+    return mul(pairs, _spacing(y, x, dx, axis))
 
 
-@function("trapz", composite=True)
+@function("trapz", takes=ALL, composite=True)
 def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Number | Tensor = 1.0, dim: int = -1) -> Tensor:
     """Integral along ``dim`` by the trapezoidal rule."""
     if y.shape[wrap_dim(dim, y.ndim)] == 0:
         shape = tuple(n for i, n in enumerate(y.shape) if i != wrap_dim(dim, y.ndim))
         return create("full", value=0.0, shape=shape, dtype=as_float(y).dtype)
-    areas, axis = _areas(y, x, dx, dim)
-    return prim.sum(areas, axes=(axis,))
+    axis = wrap_dim(dim, y.ndim)
+    if x is not None:
+        return mul(sum(_areas(y, x, dx, axis), axis), 0.5)
+    n = y.shape[axis]
+    ends = prim.add(cut_range(y, axis, 0, 1), cut_range(y, axis, n - 1, n))
+    whole = sum(y, axis)
+    return mul(sub(whole, mul(to_shape(ends, tuple(whole.shape)), 0.5)), dx)
 
 
-@function(composite=True)
+@function(takes=ALL, composite=True)
 def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Number | Tensor = 1.0, dim: int = -1) -> Tensor:
     """Running integrals along ``dim`` by the trapezoidal rule."""
-    areas, axis = _areas(y, x, dx, dim)
-    return prim.cumsum(areas, axis=axis)
+    axis = wrap_dim(dim, y.ndim)
+    areas = _areas(y, x, dx, axis)
+    return mul(cumsum(areas, axis), 0.5)
 
 
 @function(to="torch", takes=ALL, composite=True)

@@ -10,11 +10,12 @@ from tracecomp.eager.tensor import Tensor, create
 from tracecomp.functional.dims import Dim, Shape, keep_dims, one_axis, reduce_axes, wrap_dim
 from tracecomp.functional.dtype_support import ALL
 from tracecomp.functional.elementwise import arithmetic, logic
+from tracecomp.functional.elementwise.complexes import of_complex
 from tracecomp.functional.named_results import AminmaxResult, MaxResult, MinMax, MinResult, ValuesIndices
 from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import Number, as_float, cast, not_implemented, operand, rounded, wide
 from tracecomp.functional.publish import function
-from tracecomp.functional.shape.shaping import row_major, to_shape
+from tracecomp.functional.shape.shaping import cut_range, row_major, to_shape
 from tracecomp.ir.types import DType, bool_, int64, type_word, uint8
 
 
@@ -54,13 +55,35 @@ def without_nan(x: Tensor) -> Tensor:
     return prim.where(prim.isnan(x), 0.0, x) if x.dtype.is_floating_point else x
 
 
-@function()
+@function(takes=ALL)
 def prod(input: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
     """Product over ``dim`` (all dimensions by default); integers and bools multiply in int64."""
     axes = reduce_axes(dim, input.ndim)
     if dtype is bool_:
         return reduced(prim.all, logic.truth(input), axes, keepdim)
-    return reduced(prim.prod, _sum_dtype(input, dtype), axes, keepdim)
+    return product(_sum_dtype(input, dtype), axes, keepdim)
+
+
+def product(x: Tensor, axes: Shape, keepdim: bool) -> Tensor:
+    """The product over ``axes``, of any type but bool."""
+    return reduced(_complex_product if x.dtype.is_complex else prim.prod, x, axes, keepdim)
+
+
+def _complex_product(x: Tensor, axes: Shape) -> Tensor:
+    """The product by halves, so that a zero's gradient, which is the product of all others, needs no division."""
+    rest = tuple(i for i in range(x.ndim) if i not in axes)
+    shape, n = tuple(x.shape[i] for i in rest), count_of(x, axes)
+    if n == 0:
+        return prim.add(prim.sum(x, axes=axes), 1.0)
+    last = len(rest)
+    factors = to_shape(prim.permute(x, dims=rest + axes), (*shape, n))
+    while n > 1:
+        half = n // 2
+        low, high = cut_range(factors, last, 0, half), cut_range(factors, last, half, 2 * half)
+        middle = prim.mul(low, high)
+        factors = prim.concat(middle, cut_range(factors, last, 2 * half, n), axis=last) if n % 2 else middle
+        n -= half
+    return to_shape(factors, shape)
 
 
 def _need_float(name: str, x: Tensor, dtype: DType | None) -> Tensor:
@@ -251,17 +274,26 @@ def count_nonzero(input: Tensor, dim: Dim = None) -> Tensor:
     return prim.sum(cast(logic.truth(input), int64), axes=reduce_axes(dim, input.ndim))
 
 
-@function("special.logsumexp", composite=True)
+def _exp(x: Tensor) -> Tensor:
+    return of_complex("exp", x) if x.dtype.is_complex else prim.exp(x)
+
+
+def _log(x: Tensor) -> Tensor:
+    return of_complex("log", x) if x.dtype.is_complex else prim.log(x)
+
+
+@function("special.logsumexp", takes=ALL, composite=True)
 def logsumexp(input: Tensor, dim: Dim, keepdim: bool = False) -> Tensor:
     """log(sum(exp(input))) over ``dim``, shifted by the maximum so that it does not overflow."""
     x = as_float(input)
     axes = reduce_axes(dim, x.ndim)
     if any_zero(x, axes):
-        return prim.log(reduced(prim.sum, prim.exp(x), axes, keepdim))
-    top = prim.max(x.detach(), axes=axes)
-    top = prim.where(prim.eq(prim.abs(top), math.inf), 0.0, top)
+        return _log(reduced(prim.sum, _exp(x), axes, keepdim))
+    sizes = x.detach()
+    top = prim.max(prim.real(sizes) if x.dtype.is_complex else sizes, axes=axes)
+    top = cast(prim.where(prim.eq(prim.abs(top), math.inf), 0.0, top), x.dtype)
     kept = to_shape(top, keep_dims(x.shape, axes))
-    total = prim.log(prim.sum(prim.exp(prim.sub(x, kept)), axes=axes))
+    total = _log(prim.sum(_exp(prim.sub(x, kept)), axes=axes))
     result = prim.add(total, top)
     return to_shape(result, keep_dims(x.shape, axes)) if keepdim else result
 
@@ -331,7 +363,7 @@ for _name, _root, _with_mean in (
     _publish_moments(_name, _root, _with_mean)
 
 
-@function("special.softmax", composite=True)
+@function("special.softmax", takes=ALL, composite=True)
 def softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     """exp(x) / sum(exp(x)) along ``dim``."""
     given = input if dtype is None else cast(input, dtype)
@@ -347,7 +379,7 @@ def softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     return rounded(prim.mul(powers, prim.div(1.0, total)), given)
 
 
-@function("special.log_softmax", composite=True)
+@function("special.log_softmax", takes=ALL, composite=True)
 def log_softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     """log(softmax(x)) along ``dim``, computed without the quotient."""
     given = input if dtype is None else cast(input, dtype)

@@ -433,7 +433,7 @@ def unravel_index(indices: Tensor, shape: int | Sequence[int]) -> tuple[Tensor, 
         raise TypeError(f"expected 'indices' to be integer dtype, but got {indices.dtype}")
     if any(n < 0 for n in sizes):
         raise ValueError(f"'shape' cannot have negative values, but got {tuple(sizes)}")
-    found, rest = [], indices
+    found, rest = [], cast(indices, int64)
     for n in reversed(sizes):
         found.append(prim.remainder(rest, n))
         rest = prim.floor_divide(rest, n)

@@ -6,7 +6,9 @@ import math
 from typing import Any
 
 from tracecomp.eager.tensor import Tensor, create
+from tracecomp.functional.dtype_support import ALL, COMPLEX, FLOATS
 from tracecomp.functional.elementwise.arithmetic import two
+from tracecomp.functional.elementwise.complexes import log_of_sum, of_complex
 from tracecomp.functional.elementwise.pointwise import magnitude
 from tracecomp.functional.named_results import FrexpResult, MantissaExponent
 from tracecomp.functional.primitives import prim
@@ -28,9 +30,11 @@ from tracecomp.functional.special.tables import ERFCX, NDTRI
 from tracecomp.ir.types import int32
 
 
-@function(composite=True)
+@function(takes=FLOATS + COMPLEX, composite=True)
 def logaddexp(input: Tensor, other: Tensor) -> Tensor:
     """log(exp(input) + exp(other)) without overflow."""
+    if input.dtype.is_complex or other.dtype.is_complex:
+        return log_of_sum(*common(*two("logaddexp", input, other)))
     return _log_add(input, other, prim.exp, prim.log1p, 1.0, "logaddexp")
 
 
@@ -93,10 +97,12 @@ def entr(input: Tensor) -> Tensor:
     return prim.where(positive, value, rest)
 
 
-@function("special.sinc", inplace=True, composite=True)
+@function("special.sinc", takes=ALL, inplace=True, composite=True)
 def sinc(input: Tensor) -> Tensor:
     """sin(pi x) / (pi x), 1 at 0."""
     x = as_float(input)
+    if x.dtype.is_complex:
+        return of_complex("sinc", x)
     zero = prim.eq(x, 0.0)
     turn = prim.mul(prim.where(zero, 1.0, x), math.pi)
     return prim.where(zero, 1.0, prim.div(prim.sin(turn), turn))
@@ -173,10 +179,12 @@ def heaviside(input: Tensor, values: Tensor) -> Tensor:
     return prim.where(prim.eq(input, zero), values, above)
 
 
-@function(inplace=True, composite=True)
+@function(takes=ALL, inplace=True, composite=True)
 def ldexp(input: Tensor, other: Tensor) -> Tensor:
     """input * 2**other."""
-    return prim.mul(*common_float(input, prim.exp2(as_float(other))))
+    x = as_float(other)
+    power = of_complex("exp2", x) if x.dtype.is_complex else prim.exp2(x)
+    return prim.mul(*common_float(input, power))
 
 
 @function(composite=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from tracecomp.eager.tensor import Tensor, create
@@ -10,7 +11,7 @@ from tracecomp.functional.dims import Dim, reduce_axes
 from tracecomp.functional.dtype_support import ALL, NUMBERS
 from tracecomp.functional.linalg.norms import power_norm
 from tracecomp.functional.primitives import prim
-from tracecomp.functional.promotion import as_float, cast, scalar
+from tracecomp.functional.promotion import as_float, cast, not_implemented, scalar
 from tracecomp.functional.publish import function
 from tracecomp.functional.reductions import cumulative, reduction
 from tracecomp.functional.reductions.sorting import nanmedian
@@ -20,7 +21,7 @@ from tracecomp.ir.types import DType, bool_, int64
 
 
 def _limits(dtype: DType) -> tuple[Any, Any]:
-    if dtype.is_floating_point:
+    if dtype.differentiable:
         return -math.inf, math.inf
     bits = dtype.itemsize * 8
     return (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if dtype.signed else (0, (1 << bits) - 1)
@@ -41,7 +42,7 @@ def _converted(input: Tensor, dtype: DType | None) -> Tensor:
 
 
 def _summable(input: Tensor, dtype: DType | None) -> Tensor:
-    if dtype is None and not input.dtype.is_floating_point:
+    if dtype is None and not input.dtype.differentiable:
         dtype = int64
     return _converted(input, dtype)
 
@@ -54,25 +55,35 @@ def sum_(
     return reduction.sum(_filled(_summable(input, dtype), mask, 0), dim, keepdim)
 
 
-@function(to="masked", composite=True)
+@function(to="masked", takes=ALL, composite=True)
 def prod(
     input: Tensor, dim: Dim = None, *, keepdim: bool = False, dtype: DType | None = None, mask: Tensor | None = None
 ) -> Tensor:
     """Product of unmasked elements."""
-    x = _filled(_summable(input, dtype), mask, 1)
-    return reduction.reduced(prim.prod, x, reduce_axes(dim, x.ndim), keepdim)
+    x = _filled(_summable(_converted(input, dtype), None), mask, 1)
+    return reduction.product(x, reduce_axes(dim, x.ndim), keepdim)
+
+
+def _running(
+    name: str, run: Callable[..., Tensor], input: Tensor, dim: int, dtype: DType | None, mask: Tensor | None
+) -> Tensor:
+    """A running sum or product, of integers in their own type as in PyTorch."""
+    x = _converted(input, dtype)
+    if x.dtype is bool_:
+        raise not_implemented(f"{name}_out_cpu", bool_)
+    return run(_filled(x, mask, 0 if name == "cumsum" else 1), dim, dtype=x.dtype)
 
 
 @function(to="masked", takes=ALL, composite=True)
 def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor | None = None) -> Tensor:
     """Running sums of unmasked elements."""
-    return cumulative.cumsum(_filled(_summable(input, dtype), mask, 0), dim)
+    return _running("cumsum", cumulative.cumsum, input, dim, dtype, mask)
 
 
-@function(to="masked", composite=True)
+@function(to="masked", takes=ALL, composite=True)
 def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor | None = None) -> Tensor:
     """Running products of unmasked elements."""
-    return cumulative.cumprod(_filled(_summable(input, dtype), mask, 1), dim)
+    return _running("cumprod", cumulative.cumprod, input, dim, dtype, mask)
 
 
 def _extreme(name: str, low_first: bool) -> None:
@@ -145,7 +156,8 @@ def norm(
     """The p-norm of unmasked elements."""
     x = _converted(input, dtype)
     fill = math.inf if ord == -math.inf else 0.0
-    return power_norm(_filled(x, mask, fill), float(ord), reduce_axes(dim, x.ndim), keepdim)
+    seen = _filled(x, mask, fill)
+    return power_norm(seen.abs() if seen.dtype.is_complex else seen, float(ord), reduce_axes(dim, x.ndim), keepdim)
 
 
 def _spread(
@@ -158,12 +170,15 @@ def _spread(
     count = _count(x, mask, axes, True)
     center = prim.div(reduction.reduced(prim.sum, _filled(x, mask, 0), axes, True), count)
     gap = _filled(prim.sub(x, center), mask, 0)
-    total = reduction.reduced(prim.sum, prim.mul(gap, gap), axes, keepdim)
+    square = prim.mul(gap, gap) if not gap.dtype.is_complex else prim.real(prim.mul(gap, prim.conj(gap)))
+    total = reduction.reduced(prim.sum, square, axes, keepdim)
     minus = float((1 if unbiased is None else int(unbiased)) if correction is None else correction)
-    return prim.div(total, to_shape(prim.maximum(prim.sub(count, minus), 0.0), tuple(total.shape)))
+    count = prim.real(count) if count.dtype.is_complex else count
+    spread = prim.div(total, to_shape(prim.maximum(prim.sub(count, minus), 0.0), tuple(total.shape)))
+    return cast(spread, x.dtype)  # complex numbers keep their type here, as in PyTorch, though variances are real
 
 
-@function(to="masked", composite=True)
+@function(to="masked", takes=ALL, composite=True)
 def var(
     input: Tensor, dim: Dim = None, unbiased: bool | None = None, *, correction: float | None = None,
     keepdim: bool = False, dtype: DType | None = None, mask: Tensor | None = None,
@@ -172,13 +187,16 @@ def var(
     return _spread(input, dim, unbiased, correction, keepdim, dtype, mask)
 
 
-@function(to="masked", composite=True)
+@function(to="masked", takes=ALL, composite=True)
 def std(
     input: Tensor, dim: Dim = None, unbiased: bool | None = None, *, correction: float | None = None,
     keepdim: bool = False, dtype: DType | None = None, mask: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """Standard deviation of unmasked elements."""
-    return reduction.safe_sqrt(_spread(input, dim, unbiased, correction, keepdim, dtype, mask))
+    spread = _spread(input, dim, unbiased, correction, keepdim, dtype, mask)
+    if spread.dtype.is_complex:
+        return cast(reduction.safe_sqrt(prim.real(spread)), spread.dtype)
+    return reduction.safe_sqrt(spread)
 
 
 @function(to="masked", composite=True)
@@ -199,7 +217,7 @@ def softmin(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor
     return reduction.softmax(prim.neg(_filled(_converted(input, dtype), mask, math.inf)), dim)
 
 
-@function(to="masked", composite=True)
+@function(to="masked", takes=ALL, composite=True)
 def normalize(
     input: Tensor, ord: float, dim: int, *, eps: float = 1e-12, dtype: DType | None = None, mask: Tensor | None = None
 ) -> Tensor:
@@ -209,7 +227,7 @@ def normalize(
     return prim.div(_filled(x, mask, 0), prim.maximum(size, float(eps)))
 
 
-@function(to="masked", composite=True)
+@function(to="masked", takes=ALL, composite=True)
 def logsumexp(
     input: Tensor, dim: Dim = None, *, keepdim: bool = False, dtype: DType | None = None, mask: Tensor | None = None
 ) -> Tensor:

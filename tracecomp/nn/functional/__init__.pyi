@@ -8,6 +8,7 @@ from tracecomp.eager.tensor import Tensor
 from tracecomp.functional.dims import Sizes
 from tracecomp.ir.types import DType
 from tracecomp.nn.functional.adaptive import Target
+from tracecomp.nn.functional.classification import LinearCrossEntropyOptions
 from tracecomp.nn.functional.conv import Size
 from typing import Literal
 from typing import overload
@@ -172,12 +173,12 @@ def leaky_relu_(input: Tensor, negative_slope: float = ..., inplace: bool = Fals
     """``x`` where positive, else ``negative_slope * x``."""
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """``x @ weight.T + bias``: (*, in), (out, in), (out) -> (*, out). RuntimeError when sizes do not fit."""
-def linear_cross_entropy(input: Tensor, linear_weight: Tensor, target: Tensor, *, linear_bias: Tensor | None = None, weight: Tensor | None = None, reduction: str = 'mean', ignore_index: int | None = None, label_smoothing: float = ..., options: None = None) -> Tensor:
+def linear_cross_entropy(input: Tensor, linear_weight: Tensor, target: Tensor, *, linear_bias: Tensor | None = None, weight: Tensor | None = None, reduction: str = 'mean', ignore_index: int | None = None, label_smoothing: float = ..., options: LinearCrossEntropyOptions | None = None) -> Tensor:
     """Cross entropy of the logits ``linear(input, linear_weight, linear_bias)``.
 
     ``input`` is (I) or (N, I), ``linear_weight`` (C, *, I), ``linear_bias`` (C, *), ``target`` classes (N, *) or class
     probabilities (N, C, *). RuntimeError for other shapes, and for ``ignore_index`` with probabilities.
-    NotImplementedError for ``options``, which cut the batch in chunks.
+    ``options`` change nothing here.
     """
 def local_response_norm(input: Tensor, size: int, alpha: float = ..., beta: float = ..., k: float = ...) -> Tensor:
     """``x / (k + alpha * mean of x^2 over size neighbouring channels) ** beta`` (Krizhevsky et al. 2012)."""

@@ -11,7 +11,7 @@ from tracecomp.eager.aliasing import before_write
 from tracecomp.eager.modes import scope
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
-from tracecomp.functional.dtype_support import ALL, FLOATS, NUMBERS
+from tracecomp.functional.dtype_support import ALL, COMPLEX, FLOATS, NUMBERS
 from tracecomp.functional.elementwise.pointwise import magnitude
 from tracecomp.functional.promotion import rounded, wide
 from tracecomp.functional.publish import function, store_inplace
@@ -166,7 +166,7 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
         return rounded(x * 0.5 * ((x * _SQRT_HALF).erf() + 1.0), input)
 
 
-@function(to="nn.functional", takes=FLOATS)
+@function(to="nn.functional", takes=FLOATS + COMPLEX)
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
     """``x * sigmoid(x)``."""
     x = operand(input, inplace)
@@ -197,14 +197,14 @@ def logsigmoid(input: Tensor) -> Tensor:
     return rounded(T.where(x < 0, x, 0.0) - (-magnitude(x)).exp().log1p(), input)
 
 
-@function(to="nn.functional")
+@function(to="nn.functional", takes=ALL)
 def softsign(input: Tensor) -> Tensor:
     """``x / (1 + |x|)``."""
     x = wide(input)
     return rounded(x / (x.abs() + 1), input)
 
 
-@function(to="nn.functional")
+@function(to="nn.functional", takes=ALL)
 def tanhshrink(input: Tensor) -> Tensor:
     """``x - tanh(x)``."""
     x = wide(input)
@@ -258,19 +258,19 @@ def _softmax_dim(dim: int | None, ndim: int) -> int:
     return 0 if ndim in (0, 1, 3) else 1
 
 
-@function(to="nn.functional")
+@function(to="nn.functional", takes=ALL)
 def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: DType | None = None) -> Tensor:
     """``exp(x)`` over its sum along ``dim``."""
     return T.softmax(input, _softmax_dim(dim, input.ndim), dtype=dtype)
 
 
-@function(to="nn.functional")
+@function(to="nn.functional", takes=ALL)
 def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: DType | None = None) -> Tensor:
     """Logarithm of ``softmax``."""
     return T.log_softmax(input, _softmax_dim(dim, input.ndim), dtype=dtype)
 
 
-@function(to="nn.functional")
+@function(to="nn.functional", takes=ALL)
 def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: DType | None = None) -> Tensor:
     """``softmax`` of ``-x``."""
     return softmax(-input, dim, dtype=dtype)
@@ -288,7 +288,7 @@ def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: floa
     return one_hot - soft.detach() + soft
 
 
-@function(to="nn.functional")
+@function(to="nn.functional", takes=ALL)
 def normalize(
     input: Tensor, p: float = 2.0, dim: int | Sequence[int] = 1, eps: float = 1e-12, out: Tensor | None = None
 ) -> Tensor:

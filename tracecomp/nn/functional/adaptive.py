@@ -209,6 +209,11 @@ def fractional_max_pool(
         if want + k - 1 > have:
             raise RuntimeError(f"{name}(): pool size {k} too large relative to input size {have}")
     drawn = T.rand(*x.shape[:2], n, dtype=x.dtype) if samples is None else samples
+    if drawn.shape[0] < x.shape[0]:
+        raise RuntimeError(
+            f"Expect _random_samples.size(0) equals to or larger than input batch size, got {drawn.shape[0]} and "
+            f"{x.shape[0]}"
+        )
     values, index = _fractional_planes(x, drawn, kernel, size)
     if single:
         values, index = values.squeeze(0), index.squeeze(0)
@@ -217,7 +222,7 @@ def fractional_max_pool(
 
 def _fractional_planes(x: Tensor, samples: Tensor, kernel: Ints, size: Ints) -> tuple[Tensor, Tensor]:
     tops, places = [], []
-    for batch, sample in zip(x.unbind(0), samples.tolist(), strict=True):
+    for batch, sample in zip(x.unbind(0), samples[: x.shape[0]].tolist(), strict=True):
         for plane, point in zip(batch.unbind(0), sample, strict=True):
             # The last axis of samples goes with the first spatial one in PyTorch: (..., W, H) for planes.
             at = [

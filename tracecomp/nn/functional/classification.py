@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tracecomp.eager.modes import scope
@@ -12,7 +13,7 @@ from tracecomp.functional import names as T
 from tracecomp.functional.dtype_support import FLOATS
 from tracecomp.functional.primitives import prim
 from tracecomp.functional.publish import function
-from tracecomp.ir.types import int64
+from tracecomp.ir.types import DType, int64
 from tracecomp.nn.functional.activation import log_softmax
 from tracecomp.nn.functional.linear import linear
 from tracecomp.nn.functional.loss import check_reduction, legacy_reduction, reduce
@@ -92,20 +93,29 @@ def cross_entropy(
         return _smooth_cross_entropy(log_p, target, weight, ignore_index, reduction, label_smoothing, axis)
 
 
+@dataclass(frozen=True)
+class LinearCrossEntropyOptions:
+    """How PyTorch cuts the batch of :func:`linear_cross_entropy` into chunks. It changes nothing here."""
+
+    allow_retain_graph: bool = False
+    batch_chunk_size: int | None = None
+    chunking_method: str | None = "auto"
+    acc_policy: str = "auto"
+    acc_dtype: DType | None = None
+
+
 @function(to="nn.functional")
 def linear_cross_entropy(
     input: Tensor, linear_weight: Tensor, target: Tensor, *, linear_bias: Tensor | None = None,
     weight: Tensor | None = None, reduction: str = "mean", ignore_index: int | None = None,
-    label_smoothing: float = 0.0, options: None = None,
+    label_smoothing: float = 0.0, options: LinearCrossEntropyOptions | None = None,
 ) -> Tensor:  # fmt: skip
     """Cross entropy of the logits ``linear(input, linear_weight, linear_bias)``.
 
     ``input`` is (I) or (N, I), ``linear_weight`` (C, *, I), ``linear_bias`` (C, *), ``target`` classes (N, *) or class
     probabilities (N, C, *). RuntimeError for other shapes, and for ``ignore_index`` with probabilities.
-    NotImplementedError for ``options``, which cut the batch in chunks.
+    ``options`` change nothing here.
     """
-    if options is not None:
-        raise NotImplementedError("linear_cross_entropy: options are not supported")
     if not 1 <= input.ndim <= 2:
         raise RuntimeError(f"expected input with dimensionality 1 or 2, got {input.ndim}")
     if linear_weight.ndim < 2:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 from tracecomp.eager.modes import scope
@@ -18,7 +19,6 @@ from tracecomp.ir.types import float64
 from tracecomp.nn.functional.padding import constant_pad
 
 Size: TypeAlias = int | Sequence[int]
-_NUMERIC = NUMBERS + COMPLEX
 
 
 def ntuple(value: Any, n: int, name: str = "size") -> tuple[int, ...]:
@@ -124,19 +124,16 @@ def convolution(
             f"Kernel size: ({' x '.join(map(str, spans))}). Kernel size can't be greater than actual input size"
         )
     with scope(name):
-        out = _of_parts(prim.conv, x, weight, stride=strides, padding=pads, dilation=dilations, groups=groups)
-        return _finish(out, bias, n, single, (x, weight))
+        run = partial(prim.conv, stride=strides, padding=pads, dilation=dilations, groups=groups)
+        return _finish(_by_parts(run, x, weight), bias, n, single, (x, weight))
 
 
-def _of_parts(by: Callable[..., Tensor], x: Tensor, weight: Tensor, **how: Any) -> Tensor:
-    """``by(x, weight)``; that of complex numbers follows from their parts, for it is bilinear."""
+def _by_parts(run: Callable[[Tensor, Tensor], Tensor], x: Tensor, weight: Tensor) -> Tensor:
+    """A bilinear function of real tensors for complex ones, too."""
     if not x.dtype.is_complex:
-        return by(x, weight, **how)
+        return run(x, weight)
     (a, b), (c, d) = parts(x), parts(weight)
-    re = prim.sub(by(a, c, **how), by(b, d, **how))
-    im = prim.add(by(a, d, **how), by(b, c, **how))
-    made: Tensor = prim.complex(re, im)
-    return made
+    return prim.complex(prim.sub(run(a, c), run(b, d)), prim.add(run(a, d), run(b, c)))
 
 
 def _finish(out: Tensor, bias: Tensor | None, n: int, single: bool, operands: Sequence[Tensor]) -> Tensor:
@@ -152,7 +149,7 @@ def _finish(out: Tensor, bias: Tensor | None, n: int, single: bool, operands: Se
     return out.squeeze(0) if single else out
 
 
-@function(to="nn.functional torch", takes=_NUMERIC)
+@function(to="nn.functional torch", takes=NUMBERS + COMPLEX)
 def conv1d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None,
     stride: Size = 1, padding: Sizes | str = 0, dilation: Size = 1, groups: int = 1,
@@ -161,7 +158,7 @@ def conv1d(
     return convolution(1, input, weight, bias, stride, padding, dilation, groups)
 
 
-@function(to="nn.functional torch", takes=_NUMERIC)
+@function(to="nn.functional torch", takes=NUMBERS + COMPLEX)
 def conv2d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None,
     stride: Size = 1, padding: Sizes | str = 0, dilation: Size = 1, groups: int = 1,
@@ -170,7 +167,7 @@ def conv2d(
     return convolution(2, input, weight, bias, stride, padding, dilation, groups)
 
 
-@function(to="nn.functional torch", takes=_NUMERIC)
+@function(to="nn.functional torch", takes=NUMBERS + COMPLEX)
 def conv3d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None,
     stride: Size = 1, padding: Sizes | str = 0, dilation: Size = 1, groups: int = 1,
@@ -208,14 +205,17 @@ def transposed(
         attr_pads.append((p, p - whole + zeros))
         after.append(zeros)
     with scope(name):
-        how = {"stride": strides, "padding": tuple(attr_pads), "dilation": dilations, "groups": groups}
-        out = _of_parts(prim.conv_transpose, x, weight, **how, size=tuple(size))
+        run = partial(
+            prim.conv_transpose, stride=strides, padding=tuple(attr_pads), dilation=dilations, groups=groups,
+            size=tuple(size),
+        )  # fmt: skip
+        out = _by_parts(run, x, weight)
         if any(after):
             out = constant_pad(out, [v for zeros in reversed(after) for v in (0, zeros)])
         return _finish(out, bias, n, single, (x, weight))
 
 
-@function(to="nn.functional torch", takes=_NUMERIC)
+@function(to="nn.functional torch", takes=NUMBERS + COMPLEX)
 def conv_transpose1d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None,
     stride: Size = 1, padding: Size = 0, output_padding: Size = 0, groups: int = 1, dilation: Size = 1,
@@ -224,7 +224,7 @@ def conv_transpose1d(
     return transposed(1, input, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
-@function(to="nn.functional torch", takes=_NUMERIC)
+@function(to="nn.functional torch", takes=NUMBERS + COMPLEX)
 def conv_transpose2d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None,
     stride: Size = 1, padding: Size = 0, output_padding: Size = 0, groups: int = 1, dilation: Size = 1,
@@ -233,7 +233,7 @@ def conv_transpose2d(
     return transposed(2, input, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
-@function(to="nn.functional torch", takes=_NUMERIC)
+@function(to="nn.functional torch", takes=NUMBERS + COMPLEX)
 def conv_transpose3d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None,
     stride: Size = 1, padding: Size = 0, output_padding: Size = 0, groups: int = 1, dilation: Size = 1,
@@ -242,7 +242,7 @@ def conv_transpose3d(
     return transposed(3, input, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
-@function(to="nn.functional torch", takes=_NUMERIC)
+@function(to="nn.functional torch", takes=NUMBERS + COMPLEX)
 def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
     """(L, N, C) with (K, C, O) -> (L', N, O): :func:`conv1d` with time first and channels last."""
     if input.ndim != 3 or weight.ndim != 3 or bias.ndim != 1:

@@ -7,7 +7,7 @@ from typing import Any
 from tracecomp.eager.modes import no_grad, scope
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
-from tracecomp.functional.dtype_support import COMPLEX, FLOATS, NUMBERS
+from tracecomp.functional.dtype_support import ALL, COMPLEX, FLOATS, NUMBERS
 from tracecomp.functional.publish import function
 from tracecomp.ir.types import int64
 from tracecomp.sparse.embedding import rows_with_sparse_gradient
@@ -236,7 +236,7 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
     return (first * second).sum(dim)
 
 
-@function(to="nn.functional torch")
+@function(to="nn.functional torch", takes=ALL)
 def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Tensor:
     """p-norm of ``x1 - x2 + eps`` along the last axis."""
     return T.norm(x1 - x2 + eps, p, -1, keepdim=keepdim)
@@ -308,7 +308,7 @@ def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace
     return _alpha_drop(input, input.shape, p, training, inplace)
 
 
-@function(to="nn.functional torch")
+@function(to="nn.functional torch", takes=ALL)
 def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
     """``alpha_dropout`` of whole channels."""
     return _alpha_drop(input, (*input.shape[:2], *[1] * (input.ndim - 2)), p, training, inplace)

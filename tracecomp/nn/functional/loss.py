@@ -9,7 +9,7 @@ from collections.abc import Callable
 from tracecomp.eager.modes import scope
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
-from tracecomp.functional.dtype_support import FLOATS
+from tracecomp.functional.dtype_support import ALL, FLOATS
 from tracecomp.functional.elementwise.pointwise import magnitude
 from tracecomp.functional.promotion import rounded, wide
 from tracecomp.functional.publish import function
@@ -82,7 +82,7 @@ def mse_loss(
         return _weighted(difference * difference, weight, reduction)
 
 
-@function(to="nn.functional")
+@function(to="nn.functional", takes=ALL)
 def l1_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean", weight: Tensor | None = None,
@@ -216,7 +216,7 @@ def gaussian_nll_loss(
     if var.shape != input.shape:
         if input.shape[:-1] == var.shape:
             var = var.unsqueeze(-1)
-        elif not (input.shape[:-1] == var.shape[:-1] and var.shape[-1] == 1):
+        elif input.ndim != var.ndim or [n for have, n in zip(input.shape, var.shape, strict=True) if n != have] != [1]:
             raise ValueError("var is of incorrect size")
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"{reduction} is not valid")
@@ -286,7 +286,7 @@ def cosine_embedding_loss(
     return _reduced(loss, reduction)
 
 
-@function(to="nn.functional")
+@function(to="nn.functional", takes=ALL)
 def triplet_margin_loss(
     anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, p: float = 2, eps: float = 1e-6,
     swap: bool = False, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
@@ -306,7 +306,7 @@ def triplet_margin_loss(
     )  # fmt: skip
 
 
-@function(to="nn.functional")
+@function(to="nn.functional", takes=ALL)
 def triplet_margin_with_distance_loss(
     anchor: Tensor, positive: Tensor, negative: Tensor, *,
     distance_function: Callable[[Tensor, Tensor], Tensor] | None = None, margin: float = 1.0, swap: bool = False,

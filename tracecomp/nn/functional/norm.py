@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tracecomp.eager.modes import no_grad, scope
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
-from tracecomp.functional.dtype_support import FLOATS, NUMBERS
+from tracecomp.functional.dtype_support import COMPLEX, FLOATS, NUMBERS
 from tracecomp.functional.promotion import rounded, wide
 from tracecomp.functional.publish import function
 from tracecomp.nn.functional.padding import constant_pad
@@ -76,8 +76,9 @@ def batch_norm(
         if count == 1:
             raise ValueError(f"Expected more than 1 value per channel when training, got input size {_size(input)}")
         x, mean, var = _standardize(wide(input), [0, *range(2, input.ndim)], eps)
-        _update(running_mean, mean.reshape(-1), momentum)
-        _update(running_var, var.reshape(-1) * (count / max(count - 1, 1)), momentum)
+        if count:  # an empty batch has no statistics
+            _update(running_mean, mean.reshape(-1), momentum)
+            _update(running_var, var.reshape(-1) * (count / max(count - 1, 1)), momentum)
         return rounded(_affine(x, weight, bias, shape), input)
 
 
@@ -127,7 +128,7 @@ def layer_norm(
         return rounded(_affine(x, weight, bias, shape), input)
 
 
-@function(to="nn.functional torch", takes=FLOATS)
+@function(to="nn.functional torch", takes=FLOATS + COMPLEX)
 def rms_norm(
     input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:

@@ -14,7 +14,7 @@ from tracecomp.functional.memory_formats import following
 from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import not_implemented
 from tracecomp.functional.publish import function
-from tracecomp.ir.types import uint8
+from tracecomp.ir.types import float64, uint8
 from tracecomp.nn.functional.adaptive import adaptive_avg_pool
 
 _RANKS = {"nearest": (3, 4, 5), "nearest-exact": (3, 4, 5), "area": (3, 4, 5), "linear": (3,), "bilinear": (4,),
@@ -115,6 +115,36 @@ def _antialias_matrix(
     return rows
 
 
+def _matrix(taps: Sequence[tuple[list[int], list[float]]], have: int) -> list[list[float]]:
+    """Weights (want, have) of what ``_weighted`` adds up."""
+    rows = [[0.0] * have for _ in taps[0][0]]
+    for index, weight in taps:
+        for row, i, w in zip(rows, index, weight, strict=True):
+            row[i] += w
+    return rows
+
+
+_WEIGHT_BITS = 15
+"""Weights for bytes are numbers of so many bits without sign, as in PyTorch and Pillow."""
+_MOST_FRACTION_BITS = 22
+"""So many of them at most stand behind the point; Pillow's bound."""
+
+
+def _resized_bytes(x: Tensor, axis: int, weights: list[list[float]]) -> Tensor:
+    """One axis of bytes resized by weights in fixed point, rounded to bytes: PyTorch's results exactly.
+
+    Sums of products are below 2^53, so that float64 holds them exactly.
+    """
+    largest = max(w for row in weights for w in row)
+    bits = next(
+        (b for b in range(_MOST_FRACTION_BITS) if int(0.5 + largest * (2 << b)) >= 1 << _WEIGHT_BITS),
+        _MOST_FRACTION_BITS,
+    )
+    fixed = [[float(int(math.copysign(0.5, w) + w * (1 << bits))) for w in row] for row in weights]
+    sums = x.movedim(axis, -1).double() @ T.tensor(fixed, dtype=float64).t()
+    return ((sums + (1 << bits) // 2) * 0.5**bits).floor().clamp(0, 255).to(uint8).movedim(-1, axis)
+
+
 @function(to="nn.functional")
 def interpolate(
     input: Tensor,
@@ -142,7 +172,8 @@ def interpolate(
             f"nearest-exact "
             f"(got {mode})"
         )
-    if not input.is_floating_point() and input.dtype is not uint8:
+    of_bytes = input.dtype is uint8 and mode not in ("linear", "trilinear", "area")
+    if not (input.is_floating_point() or of_bytes):
         raise not_implemented("upsample_cpu", input.dtype)
     if recompute_scale_factor:
         if size is not None:
@@ -165,12 +196,18 @@ def _resize(
         have, want, factor = x.shape[axis], sizes[axis - 2], factors[axis - 2]
         if mode.startswith("nearest"):
             x = prim.take(x, T.tensor(_nearest(have, want, factor, mode == "nearest-exact")), axis=axis)
-        elif antialias:
-            weights = T.tensor(_antialias_matrix(have, want, factor, corners, mode == "bicubic"), dtype=x.dtype)
-            x = (x.movedim(axis, -1) @ weights.t()).movedim(-1, axis)
+            continue
+        if antialias:
+            weights = _antialias_matrix(have, want, factor, corners, mode == "bicubic")
         else:
             at = _positions(have, want, factor, corners)
-            x = _weighted(x, axis, _cubic_taps(at, have) if mode == "bicubic" else _linear_taps(at, have))
+            taps = _cubic_taps(at, have) if mode == "bicubic" else _linear_taps(at, have)
+        if x.dtype is uint8:
+            x = _resized_bytes(x, axis, weights if antialias else _matrix(taps, have))
+        elif antialias:
+            x = (x.movedim(axis, -1) @ T.tensor(weights, dtype=x.dtype).t()).movedim(-1, axis)
+        else:
+            x = _weighted(x, axis, taps)
     return x
 
 

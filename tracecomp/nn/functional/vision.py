@@ -87,7 +87,7 @@ def fold(
     return image.squeeze(0) if single else image
 
 
-@function(to="nn.functional torch")
+@function(to="nn.functional torch", takes=ALL)
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """(*, C r^2, H, W) -> (*, C, H r, W r)."""
     r = upscale_factor
@@ -109,7 +109,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     return following(turned.reshape(*lead, c // (r * r), h * r, w * r), input)
 
 
-@function(to="nn.functional torch")
+@function(to="nn.functional torch", takes=ALL)
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     """(*, C, H r, W r) -> (*, C r^2, H, W)."""
     r = downscale_factor
@@ -132,7 +132,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     return following(turned.reshape(*lead, c * r * r, h // r, w // r), input)
 
 
-@function(to="nn.functional torch")
+@function(to="nn.functional torch", takes=ALL)
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """Interleave ``groups`` groups of channels of (N, C, *)."""
     if input.ndim < 3:

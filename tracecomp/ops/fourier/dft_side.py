@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tracecomp.ir.index import Index, index
 from tracecomp.ir.loops import Buffer, Load, Loop, Stmt, Store
+from tracecomp.ir.pieces import pieces
 from tracecomp.ops.fourier.butterflies import Complex, Writer
 from tracecomp.ops.fourier.dft_passes import Scratch, Sink, Source, Transform, at, locals_of, over
 from tracecomp.ops.statements import vectors
@@ -88,14 +89,12 @@ class Side(Transform):
                 self.names, count, lambda i: [Store(out, start * count + i, Load(given.buffer, i * step + first))]
             )
         found: list[Stmt] = []
-        whole, rest = divmod(count, TILE)
-        for times, height, done in ((whole, TILE, 0), (1, rest, whole * TILE)):
-            if times and height:
-                block, i, lane = self.names.var(times), self.names.var(height), self.names.var(given.width)
-                number = at(block) * TILE + done + index(i)
-                value = Load(given.buffer, (number * step + first) * given.width + index(lane))
-                store = Store(out, (start + index(lane)) * count + number, value)
-                found.append(Loop("serial", block, (Loop("tile", i, (over(lane, [store]),)),)))
+        for p in pieces(count, TILE):
+            block, i, lane = self.names.var(p.count), self.names.var(p.length), self.names.var(given.width)
+            number = p.start(at(block)) + index(i)
+            value = Load(given.buffer, (number * step + first) * given.width + index(lane))
+            store = Store(out, (start + index(lane)) * count + number, value)
+            found.append(Loop("serial", block, (Loop("tile", i, (over(lane, [store]),)),)))
         return found
 
     def _join(self, given: Scratch, sink: Sink) -> list[Stmt]:

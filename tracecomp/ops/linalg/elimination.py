@@ -25,9 +25,10 @@ from tracecomp.ir.loops import (
     Update,
     cast,
 )
+from tracecomp.ir.pieces import pieces
 from tracecomp.ir.scalars import call, const
 from tracecomp.ir.types import int32, int64
-from tracecomp.ops.statements import Names
+from tracecomp.ops.statements import Names, repeated
 
 # Columns of a panel; rows and columns of a register tile of what follows it.
 PANEL, HEIGHT, WIDTH = 16, 4, 32
@@ -61,24 +62,20 @@ class Panel:
 
 def panels(names: Names, steps: int, body: Callable[[Panel], Sequence[Stmt]], back: bool = False) -> list[Stmt]:
     """``body`` for the whole panels of so many steps, and for a last, narrower one; the last one first if ``back``."""
-    whole, rest = divmod(steps, PANEL)
-    result: list[Stmt] = []
-    if whole:
-        number = names.var(whole)
-        place = index(number) * -1 + (whole - 1) if back else index(number)
-        result.append(Loop("serial", number, tuple(body(Panel(place * PANEL, PANEL)))))
-    last = list(body(Panel(Index(const=whole * PANEL), rest))) if rest else []
-    return [*last, *result] if back else [*result, *last]
+    found: list[Sequence[Stmt]] = []
+    for p in pieces(steps, PANEL):
+        if p.length < PANEL:
+            found.append(body(Panel(Index(const=p.first), p.length)))
+        else:
+            number = names.var(p.count)
+            place = index(number) * -1 + (p.count - 1) if back else index(number)
+            found.append([Loop("serial", number, tuple(body(Panel(p.start(place), PANEL))))])
+    return [s for part in (reversed(found) if back else found) for s in part]
 
 
 def strips(names: Names, size: int) -> Iterator[tuple[Index, int, Callable[[Sequence[Stmt]], list[Stmt]]]]:
     """(first column, columns, how to repeat) of whole strips of columns, and of a last, narrower one."""
-    whole, rest = divmod(size, WIDTH)
-    if whole:
-        number = names.var(whole)
-        yield index(number) * WIDTH, WIDTH, lambda body: [Loop("serial", number, tuple(body))]
-    if rest:
-        yield Index(const=whole * WIDTH), rest, list
+    return repeated(names, size, WIDTH)
 
 
 def eliminated(
@@ -92,12 +89,16 @@ def eliminated(
     reduced, value = _less(names, left, target, panel, row, column, index(r))
     within = (reduced, target.store(row, column, divide(value, row), where(column)))
     result: list[Stmt] = [Loop("serial", r, (Loop("vector", lane, within),))]
-    for first, height, tiles in _below(names, panel, rows, start + width if triangle else None):
+    # Whole panels end where tiles do, so a last, lower tile lies below all of them.
+    begin = 0 if panel.first.terms else panel.end.const
+    for first, height, repeat in repeated(names, rows - begin, HEIGHT, first=begin):
         t, lane = names.var(height), names.var(width)
         row, column = first + index(t), start + index(lane)
         reduced, value = _less(names, left, target, panel, row, column)
         inner = (reduced, target.store(row, column, value, where(column)))
-        result.extend(tiles([Loop("tile", t, (Loop("vector", lane, inner),))]))
+        tile = Loop("tile", t, (Loop("vector", lane, inner),))
+        taken = _taken(panel, first, start + width if triangle else None)
+        result.extend(repeat([tile if height < HEIGHT else If(taken, (tile,))]))
     return result
 
 
@@ -115,24 +116,10 @@ def _less(
     return Accumulate((acc,), (Loop("serial", s, body),)), Read(total, dtype, over)
 
 
-def _below(
-    names: Names, panel: Panel, rows: int, before: Index | None
-) -> Iterator[tuple[Index, int, Callable[[Sequence[Stmt]], list[Stmt]]]]:
-    """(first row, rows, how to repeat) of tiles of the rows below a panel that begin ``before`` a row; whole panels are
-    a multiple of tiles."""
-    start = 0 if panel.first.terms else panel.end.const
-    whole, rest = divmod(rows - start, HEIGHT)
-
-    def taken(first: Index) -> Expr:
-        below = call("ge", IndexValue(first), IndexValue(panel.end))
-        return below if before is None else call("and", below, call("lt", IndexValue(first), IndexValue(before)))
-
-    if whole:
-        number = names.var(whole)
-        at = index(number) * HEIGHT + start
-        yield at, HEIGHT, lambda body: [Loop("serial", number, (If(taken(at), tuple(body)),))]
-    if rest:
-        yield Index(const=start + whole * HEIGHT), rest, list
+def _taken(panel: Panel, first: Index, before: Index | None) -> Expr:
+    """Whether the tile whose first row is ``first`` lies below the panel, and begins ``before`` a row."""
+    below = call("ge", IndexValue(first), IndexValue(panel.end))
+    return below if before is None else call("and", below, call("lt", IndexValue(first), IndexValue(before)))
 
 
 def largest(names: Names, x: Matrix, start: Index, rows: int, column: Index) -> tuple[Stmt, Index]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from tracecomp.ir.immutable import immutable
 from tracecomp.ir.index import Index, index
 from tracecomp.ir.loops import Acc, Accumulate, Buffer, Expr, If, IndexValue, Let, Local, Loop, Read, Stmt, Update
+from tracecomp.ir.pieces import pieces
 from tracecomp.ir.scalars import call, const
 from tracecomp.ops.linalg.elimination import HEIGHT, PANEL, WIDTH, Matrix, Panel
 from tracecomp.ops.statements import Names
@@ -128,12 +129,9 @@ def applied(
     or first if ``turn``."""
     result = _products(names, work, x, work.inner, panel, rows, start, width)
     result += _substituted(names, work, tau, panel, width, turn)
-    whole, rest = divmod(rows, HEIGHT)
-    for count, height, from_row in ((whole, HEIGHT, 0), (1, rest, whole * HEIGHT)):
-        if count * height == 0:
-            continue
-        number, t, lane = names.var(count), names.var(height), names.var(width)
-        first = index(number) * HEIGHT + from_row
+    for p in pieces(rows, HEIGHT):
+        number, t, lane = names.var(p.count), names.var(p.length), names.var(width)
+        first = p.start(index(number))
         row, column = first + index(t), start + index(lane)
         s, total, dtype = names.var(panel.count), names.let(), x.buffer.dtype
         terms = call("neg", work.v.load(row, index(s))), work.inner.load(index(s), index(lane))
@@ -142,7 +140,7 @@ def applied(
         where = None if behind is None else call("ge", IndexValue(column), IndexValue(behind))
         store = x.store(row, column, Read(total, dtype, frozenset(x.at(row, column).vars())), where)
         tile = Loop("tile", t, (Loop("vector", lane, (acc, store)),))
-        within = call("gt", IndexValue(first + height), IndexValue(panel.first))
+        within = call("gt", IndexValue(first + p.length), IndexValue(panel.first))
         result.append(Loop("serial", number, (If(within, (tile,)),)))
     return result
 

@@ -28,6 +28,7 @@ from tracecomp.ir.loops import (
     cast,
 )
 from tracecomp.ir.op import Imperative, Op, Operand, Operands, Sample, Types, register
+from tracecomp.ir.pieces import pieces
 from tracecomp.ir.scalars import call, const
 from tracecomp.ir.types import TensorType, int32, int64
 from tracecomp.ops.define import of, require
@@ -105,13 +106,12 @@ def _triangular_loop(
         copied = Loop("serial", row, (Loop("vector", lane, (target.store(*at, given.load(*at)),)),))
         return [copied, *panels(names, n, panel)]
 
-    batches, (whole, rest) = math.prod(lead), divmod(width, WIDTH)
+    batches = math.prod(lead)
     result: list[Stmt] = []
-    for count, size, start in ((whole, WIDTH, 0), (1, rest, whole * WIDTH)):
-        if count * size * batches * n:
-            both = names.var(batches * count)
-            body = solved(index(both) // count, index(both) % count * WIDTH + start, size)
-            result.append(Loop("parallel", both, tuple(body)))
+    for p in pieces(width, WIDTH) if batches * n else ():
+        both = names.var(batches * p.count)
+        body = solved(index(both) // p.count, p.start(index(both) % p.count), p.length)
+        result.append(Loop("parallel", both, tuple(body)))
     return result
 
 

@@ -12,7 +12,7 @@ from tracecomp.passes.schedule.records import KINDS, Chooser, ScheduleError, num
 class ConvolutionSchedule:
     """Blocks of tiles, each transformed, multiplied with one column of filters after the other, transformed back."""
 
-    TITLE: ClassVar[str] = "transformed tiles"
+    TITLE: ClassVar[str] = "winograd"
 
     width: int = setting(number, "filters of a column: some registers' worth of lanes")
     block: int = setting(number, "tiles that are in cache from the first transformation to the last")
@@ -24,7 +24,7 @@ class ConvolutionSchedule:
 class GradientSchedule:
     """Both sides' tiles transformed and multiplied, and a block's totals in cache until all tiles are summed."""
 
-    TITLE: ClassVar[str] = "transformed tiles of a gradient"
+    TITLE: ClassVar[str] = "winograd weight gradient"
 
     width: int = setting(number, "results of a column: some registers' worth of lanes")
     run: int = setting(number, "rows whose totals a block keeps")
