@@ -68,7 +68,7 @@ def test_a_row_of_a_product_is_the_product_of_the_row(spec: str, k: int, n: int)
     """Eager and compiled, however many rows stand beside it."""
     x, w = numbers((70, k), "float32", 0), numbers((n, k) if "nk" in spec else (k, n), "float32", 1)
     whole = evaluate(CONTRACT, [x, w], {"spec": spec})
-    for rows in (1, 2, 16, 33):
+    for rows in (1, 2, 3, 4, 16, 33):
         part = [np.ascontiguousarray(x[7 : 7 + rows]), w]
         assert same_bits(evaluate(CONTRACT, part, {"spec": spec}), np.ascontiguousarray(whole[7 : 7 + rows])), rows
         assert same_bits(compiled("contract", part, spec=spec), np.ascontiguousarray(whole[7 : 7 + rows])), rows

@@ -146,7 +146,11 @@ def _copy(target: Array, value: Array) -> None:
 
 def check_places(array: Array) -> None:
     """RuntimeError when ``array`` shows memory several times, so that it cannot be written."""
-    if array.size and any(s == 0 and n > 1 for s, n in zip(array.strides, array.shape, strict=True)):
+    if (
+        0 in array.strides
+        and array.size
+        and any(s == 0 and n > 1 for s, n in zip(array.strides, array.shape, strict=True))
+    ):
         raise RuntimeError(
             "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
             "Please clone() the tensor before performing the operation."

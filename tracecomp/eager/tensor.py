@@ -17,6 +17,7 @@ from tracecomp.eager import dispatch, meta, overrides
 from tracecomp.eager.aliasing import (
     alias,
     assign_,
+    attach,
     before_write,
     check_types,
     gradient_edge,
@@ -45,7 +46,7 @@ from tracecomp.eager.modes import (
 )
 from tracecomp.eager.size import Size
 from tracecomp.eager.storage import Storage
-from tracecomp.eager.tensor_base import Handle, Node, TensorBase, add_hook, blank, owner
+from tracecomp.eager.tensor_base import Handle, Node, TensorBase, View, add_hook, blank, owner
 from tracecomp.ir.arrays import row_major
 from tracecomp.ir.op import OPS, Attrs, Op
 from tracecomp.ir.types import DType, float32, from_numpy_dtype
@@ -669,9 +670,25 @@ def _row(t: Tensor, i: int) -> Tensor:
     shape = t._data.shape
     starts = (i,) + (0,) * (len(shape) - 1)
     stops = (i + 1, *shape[1:])
-    row = Tensor.__tracecomp_apply__(OPS["slice"], (t,), {"starts": starts, "stops": stops, "steps": (1,) * len(shape)})
-    result: Tensor = Tensor.__tracecomp_apply__(OPS["reshape"], (row,), {"shape": shape[1:]})
-    return result
+    row = (OPS["slice"], {"starts": starts, "stops": stops, "steps": (1,) * len(shape)})
+    return look_through(t, (row, (OPS["reshape"], {"shape": shape[1:]})))
+
+
+def look_through(t: Tensor, steps: tuple[View, ...]) -> Tensor:
+    """The view of ``t`` through ``steps``, which share its memory: at once where nothing has to know each of them."""
+    tracked = modes.grad and (t._requires_grad or t._linked or t._grad_fn is not None)
+    if tracked or use.begun or modes.recorder is not None or not t._data.size:
+        for op, attrs in steps:
+            t = Tensor.__tracecomp_apply__(op, (t,), attrs)
+        return t
+    array = t._data
+    for op, attrs in steps:
+        array = op.impl(array, **attrs)
+    found = _new(array)
+    attach(found, t, steps, modes.grad)
+    if modes.inference:
+        found._inference = True
+    return found
 
 
 def wrap_shared(array: Array) -> Tensor:

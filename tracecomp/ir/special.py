@@ -72,7 +72,8 @@ def floor_divide(a: Array, b: Array) -> Array:
 def remainder(a: Array, b: Array) -> Array:
     """The remainder with the sign of the divisor; integers modulo zero give 0 here."""
     if _integer_division(a, b):
-        return np.remainder(a, b)
+        # numpy divides by a single number without dividing, but takes no remainders so.
+        return a - np.floor_divide(a, b) * b if np.size(b) == 1 and np.all(b) else np.remainder(a, b)
     m = np.fmod(a, b)
     return np.where((m != 0) & ((b < 0) != (m < 0)), m + b, m).astype(m.dtype)[()]
 

@@ -131,8 +131,17 @@ def _sign(e: Emitter, dtype: DType, a: Value) -> Value:
     return e.select(e.compare("icmp slt", a, e.const(a.elem, 0)), e.const(a.elem, -1), positive)
 
 
+def _exponent(b: Value) -> int | None:
+    """That of a divisor that is a known power of two: quotients are shifts then, and remainders masks."""
+    n = b.const
+    return n.bit_length() - 1 if type(n) is int and b.elem != "i1" and n > 0 and n & (n - 1) == 0 else None
+
+
 def _safe_divisor(e: Emitter, dtype: DType, a: Value, b: Value) -> tuple[Value, Value]:
     """A divisor that does not trap, and the condition under which it replaces ``b`` (zero divisor)."""
+    if b.const:
+        # LLVM multiplies instead, but only where it sees the number itself.
+        return b, e.const("i1", 0)
     zero = e.compare("icmp eq", b, e.const(b.elem, 0))
     # Division by zero traps on x86; the check before reports it, and the result is not used.
     return e.select(zero, e.const(b.elem, 1), b), zero
@@ -142,6 +151,8 @@ def _quotient(e: Emitter, dtype: DType, a: Value, b: Value) -> Value:
     """Truncating division; -1 is a negation because the smallest value divided by it traps."""
     if not dtype.signed:
         return e.binary("udiv", a, b)
+    if b.const not in (None, -1):
+        return e.binary("sdiv", a, b)
     # The smallest number divided by -1 traps too: it has no positive.
     minus = e.compare("icmp eq", b, e.const(b.elem, -1))
     quotient = e.binary("sdiv", a, e.select(minus, e.const(b.elem, 1), b))
@@ -156,6 +167,9 @@ def _fmod(e: Emitter, dtype: DType, a: Value, b: Value) -> Value:
 
 def _mod(e: Emitter, dtype: DType, a: Value, b: Value) -> Value:
     """Remainder with the sign of the divisor; 0 for a zero divisor."""
+    if _exponent(b) is not None:
+        assert isinstance(b.const, int)
+        return e.binary("and", a, e.const(a.elem, b.const - 1))
     rest = _fmod(e, dtype, a, b)
     if not dtype.signed:
         return rest
@@ -167,8 +181,11 @@ def _mod(e: Emitter, dtype: DType, a: Value, b: Value) -> Value:
 
 
 def _floor_divide(e: Emitter, dtype: DType, a: Value, b: Value) -> Value:
-    # Truncated and then moved down where something was cut off and signs differ.
     """Division rounded down; 0 for a zero divisor."""
+    exponent = _exponent(b)
+    if exponent is not None:
+        return e.binary("ashr" if dtype.signed else "lshr", a, e.const(a.elem, exponent))
+    # Truncated and then moved down where something was cut off and signs differ.
     safe, zero_divisor = _safe_divisor(e, dtype, a, b)
     quotient = _quotient(e, dtype, a, safe)
     zero = e.const(a.elem, 0)

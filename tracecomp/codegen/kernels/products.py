@@ -6,14 +6,16 @@ x (batch, m, k), y (batch, k, n), the results (batch, m, n), and ``SIZES`` as in
 
 A block of results goes column by column of ``width`` vectors. Of each, ``TERMS`` terms at a time are done for all rows;
 totals wait in the results. Where elements of y that lie side by side belong to one sum, or where many rows read them,
-these terms are packed first, in the lanes' order.
+these terms are packed first, in the lanes' order. Of few rows the former case needs no panel: squares of y are turned
+in registers, and used from there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tracecomp.codegen.kernels.squares import turned_square
 from tracecomp.codegen.text.assembler import Assembler
 from tracecomp.codegen.text.modules import ModuleText
 from tracecomp.codegen.text.target import Target
@@ -34,6 +36,8 @@ TERMS = 128
 
 _TALL, _FLAT = (8, 4, 2, 1), (4, 2, 1)
 """Rows of tiles in a narrow column, and in a wide one, which is for few rows."""
+FEW = 4
+"""Rows up to which squares of y are turned for every use, and not packed."""
 NARROW, WIDE = 3, 6
 """Vectors of the two kinds of columns: 8 rows of 3 vectors, or 4 of 6, are 24 totals in registers."""
 
@@ -103,6 +107,7 @@ def products_text(dtype: DType, target: Target) -> str:
     parts = [_tile(w, rows, n) for n in range(1, NARROW + 1) for rows in _TALL]
     parts += [_tile(w, rows, WIDE) for rows in _FLAT]
     parts += [_column(w, n, _TALL) for n in range(1, NARROW + 1)] + [_column(w, WIDE, _FLAT)]
+    parts += [_dots(w, rows) for rows in range(1, FEW + 1)]
     parts += [_pack_rows(w), _pack_turned(w), _pack_apart(w), _pack(w), _panel(w), _job(w), _run()]
     parts += [_entry(panel_bytes(target))]
     return str(ModuleText(target, tuple(parts), w.declared))
@@ -140,8 +145,7 @@ def _tile(w: _Words, rows: int, vectors: int) -> str:
     loaded = [w.load(a, a.at(y, v * w.width), masks[v]) for v in range(vectors)]
     for r in range(rows):
         one = a.let(f"load {w.element}, ptr {a.at(x, beside[r])}, align {w.bytes}")
-        one = a.let(f"insertelement {w.vector} poison, {w.element} {one}, i64 0")
-        spread = a.let(f"shufflevector {w.vector} {one}, {w.vector} poison, <{w.lanes} x i32> zeroinitializer")
+        spread = _spread(a, w, one)
         for v in range(vectors):
             given = f"{w.vector} {spread}, {w.vector} {loaded[v]}, {w.vector} {totals[r, v]}"
             a.let(f"call {w.vector} @llvm.fma.{w.suffix}({given})", f"t{r}.{v}")
@@ -214,17 +218,76 @@ def _pack_turned(w: _Words) -> str:
     return a.text(f"define internal void @pack_turned({_PACK}) #0")
 
 
+def _dots(w: _Words, rows: int) -> str:
+    """A vector of columns of ``rows`` rows, where a sum's elements of y lie side by side: squares stay in registers."""
+    a = Assembler()
+    mask = w.first_lanes(a, "%width")
+    last = a.let("sub i64 %width, 1")
+    columns = [str(r) for r in range(w.lanes)]
+    columns = [a.let(f"select i1 {a.let(f'icmp ult i64 {r}, {last}')}, i64 {r}, i64 {last}") for r in columns]
+    lines = [a.at("%y", a.let(f"mul i64 {n}, %y_n")) for n in columns]
+    outs = [a.at("%out", a.let(f"mul i64 %out_m, {r}")) for r in range(rows)]
+    begun = a.let(f"select i1 %first, {w.mask} zeroinitializer, {w.mask} {mask}")
+    before = [w.load(a, out, begun) for out in outs]
+    square = a.let(f"alloca [{w.lanes} x {w.vector}], align 64")
+    whole = a.let(f"and i64 %terms, {-w.lanes}")
+    rest = a.let(f"sub i64 %terms, {whole}")
+    a.go("head")
+    a.block("head")
+    term = a.phi("i64", {"entry": "0", "whole": "%term.next"})
+    totals = [a.phi(w.vector, {"entry": start, "whole": f"%t{r}"}) for r, start in enumerate(before)]
+    place, x = a.let(f"mul i64 {term}, {w.bytes}"), a.at("%x", a.let(f"mul i64 {term}, %x_k"))
+    a.choose(a.let(f"icmp ult i64 {term}, {whole}"), "whole", "rest")
+    a.block("whole")
+    found = totals
+    for k, column in enumerate(_turned(a, w, [w.load(a, a.at(line, place)) for line in lines])):
+        names = [f"t{r}" if k == w.lanes - 1 else "" for r in range(rows)]
+        found = _with_term(a, w, found, a.at(x, a.let(f"mul i64 %x_k, {k}")), column, names)
+    a.let(f"add i64 {term}, {w.lanes}", "term.next")
+    a.go("head")
+    a.block("rest")
+    some = w.first_lanes(a, rest)
+    for k, column in enumerate(_turned(a, w, [w.load(a, a.at(line, place), some) for line in lines])):
+        w.store(a, column, a.at(square, k * w.width))
+    for out, total in zip(outs, totals, strict=True):
+        w.store(a, total, out, mask)
+    with a.count("0", rest) as left:
+        kept = [w.load(a, out, mask) for out in outs]
+        column = w.load(a, a.at(square, a.let(f"mul i64 {left}, {w.width}")))
+        kept = _with_term(a, w, kept, a.at(x, a.let(f"mul i64 {left}, %x_k")), column, [""] * rows)
+        for out, total in zip(outs, kept, strict=True):
+            w.store(a, total, out, mask)
+    a.do("ret void")
+    return a.text(f"define internal void @dots{rows}({_DOTS}) #0")
+
+
+_DOTS = "ptr %x, i64 %x_m, i64 %x_k, ptr %y, i64 %y_n, ptr %out, i64 %out_m, i64 %terms, i64 %width, i1 %first"
+
+
+def _with_term(a: Assembler, w: _Words, totals: Sequence[str], x: str, column: str, names: Sequence[str]) -> list[str]:
+    """Totals of rows with one more term: an element of x for each row, times a vector of y."""
+    found = []
+    for r, (total, name) in enumerate(zip(totals, names, strict=True)):
+        one = a.let(f"load {w.element}, ptr {a.at(x, a.let(f'mul i64 %x_m, {r}'))}, align {w.bytes}")
+        given = f"{w.vector} {_spread(a, w, one)}, {w.vector} {column}, {w.vector} {total}"
+        found.append(a.let(f"call {w.vector} @llvm.fma.{w.suffix}({given})", name))
+    return found
+
+
+def _spread(a: Assembler, w: _Words, one: str) -> str:
+    """A vector of one element."""
+    one = a.let(f"insertelement {w.vector} poison, {w.element} {one}, i64 0")
+    return a.let(f"shufflevector {w.vector} {one}, {w.vector} poison, <{w.lanes} x i32> zeroinitializer")
+
+
 def _turned(a: Assembler, w: _Words, rows: Sequence[str]) -> list[str]:
-    """A square of elements by columns: even and odd rows turned, then zipped."""
-    if len(rows) == 1:
-        return list(rows)
-    even, odd = _turned(a, w, rows[0::2]), _turned(a, w, rows[1::2])
-    return [_zipped(a, w, x, y, start) for x, y in zip(even, odd, strict=True) for start in (0, w.lanes // 2)]
+    """A square of elements by columns."""
 
+    def shuffled(x: str, y: str, order: Sequence[int]) -> str:
+        places = ", ".join(f"i32 {n}" for n in order)
+        return a.let(f"shufflevector {w.vector} {x}, {w.vector} {y}, <{w.lanes} x i32> <{places}>")
 
-def _zipped(a: Assembler, w: _Words, x: str, y: str, start: int) -> str:
-    order = ", ".join(f"i32 {n}" for k in range(w.lanes // 2) for n in (start + k, w.lanes + start + k))
-    return a.let(f"shufflevector {w.vector} {x}, {w.vector} {y}, <{w.lanes} x i32> <{order}>")
+    return turned_square(rows, w.bytes, shuffled)
 
 
 def _pack_apart(w: _Words) -> str:
@@ -311,6 +374,7 @@ def _job(w: _Words) -> str:
     vectors = a.let(f"select i1 {few}, i64 {WIDE * w.lanes}, i64 {NARROW * w.lanes}")
     step = a.let(f"mul i64 {vectors}, {w.bytes}")
     packed = a.let(f"icmp ne i64 {s['packed']}, 0")
+    columns = _few_rows(a, w, s, (x, y, out), (line, rows, columns))
     with a.count("0", columns, vectors) as at:
         width = _least(a, vectors, a.let(f"sub i64 {columns}, {at}"))
         source, to = moved(y, (at, s["y_n"])), moved(out, (at, str(w.bytes)))
@@ -328,6 +392,23 @@ def _job(w: _Words) -> str:
             a.run("@panel", given, f"ptr {to}, i64 {line}, i64 {terms}, i64 {width}, i1 {first}, i64 {rows}")
     a.do("ret void")
     return a.text("define internal void @job(ptr %table, ptr %panel, i64 %number) #0")
+
+
+def _few_rows(a: Assembler, w: _Words, s: Mapping[str, str], places: Sequence[str], sizes: tuple[str, str, str]) -> str:
+    """All columns of so few rows that a panel would be made for little; the columns that are left."""
+    (x, y, out), (line, rows, columns) = places, sizes
+    few = a.both(a.let(f"icmp ule i64 {rows}, {FEW}"), a.same(s["y_k"], str(w.bytes), "i64"))
+    few = a.both(few, a.let(f"icmp ne i64 {s['y_n']}, {w.bytes}"))
+    first = a.same(s["goes_on"], "0", "i64")
+    here = a.let(f"select i1 {few}, i64 {columns}, i64 0")
+    with a.count("0", here, w.lanes) as at:
+        width = _least(a, str(w.lanes), a.let(f"sub i64 {here}, {at}"))
+        source, to = a.at(y, a.let(f"mul i64 {at}, {s['y_n']}")), a.at(out, a.let(f"mul i64 {at}, {w.bytes}"))
+        for height in range(1, FEW + 1):
+            with a.when(a.same(rows, str(height), "i64")):
+                given = f"ptr {x}, i64 {s['x_m']}, i64 {s['x_k']}, ptr {source}, i64 {s['y_n']}"
+                a.run(f"@dots{height}", given, f"ptr {to}, i64 {line}, i64 {s['k']}, i64 {width}, i1 {first}")
+    return a.let(f"select i1 {few}, i64 0, i64 {columns}")
 
 
 def _run() -> str:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from tracecomp.codegen.kernels.address import store_text, tail_mask
 from tracecomp.codegen.kernels.checked import Region
-from tracecomp.codegen.text.emitter import Emitter, Value, next_power_of_two
+from tracecomp.codegen.kernels.squares import turned_square
+from tracecomp.codegen.text.emitter import FLOAT_BITS, INT_BITS, Emitter, Value, next_power_of_two
 from tracecomp.ir.index import Index, Var
 
 MAX_TILE = 16
@@ -85,6 +87,8 @@ def transpose(e: Emitter, rows: Sequence[Value]) -> list[Value]:
     width, elem = rows[0].width, rows[0].elem
     count = next_power_of_two(len(rows))
     padded = [*rows, *(Value("poison", elem, width) for _ in range(count - len(rows)))]
+    if count == width:
+        return turned_square(padded, (FLOAT_BITS | INT_BITS)[elem] // 8 or 1, partial(shuffle, e))
     return _interleave(e, padded)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from types import EllipsisType
 from typing import Any, Literal, NoReturn, TypeAlias, TypeGuard, overload
 
@@ -16,7 +17,8 @@ import numpy as np
 from tracecomp.base.errors import warn_user
 from tracecomp.eager.memory_formats import Order, order_by
 from tracecomp.eager.modes import modes, unrecorded
-from tracecomp.eager.tensor import Tensor, assign_, create, wrap
+from tracecomp.eager.tensor import Tensor, assign_, create, look_through, wrap
+from tracecomp.eager.tensor_base import View
 from tracecomp.functional.creation.creation import array_of, constant
 from tracecomp.functional.dims import Shape, as_index, is_index, plain_shape
 from tracecomp.functional.dtype_support import ALL
@@ -192,6 +194,20 @@ def _resolve(x: Tensor, key: object) -> tuple[Tensor, Advanced]:
     return to_shape(view, shape), advanced
 
 
+@lru_cache(4096)
+def _steps_to(shape: Shape, numbers: tuple[int, ...]) -> tuple[View, ...]:
+    """The views that lead to what ``numbers`` pick of the first dimensions; none where that is for ``_resolve``."""
+    rest = (0,) * (len(shape) - len(numbers))
+    if not numbers or len(numbers) > len(shape) or 0 in shape:
+        return ()
+    starts = (*[_integer(n, size, axis) for axis, (n, size) in enumerate(zip(numbers, shape, strict=False))], *rest)
+    stops = (*[n + 1 for n in starts[: len(numbers)]], *shape[len(numbers) :])
+    open_shape = (OPS["reshape"], {"shape": shape[len(numbers) :]})
+    if stops == shape and not any(starts):
+        return (open_shape,)
+    return (OPS["slice"], {"starts": starts, "stops": stops, "steps": (1,) * len(shape)}), open_shape
+
+
 def _slice(item: slice, size: int) -> tuple[int, int, int]:
     step = 1 if item.step is None else _bound(item.step)
     if step <= 0:
@@ -321,6 +337,11 @@ def fit(values: Tensor, shape: Shape) -> Tensor:
 
 def getitem(self: Tensor, key: Index) -> Tensor:
     """``self[key]``: a view for basic indices, a copy for index tensors and masks."""
+    numbers = (key,) if type(key) is int else key
+    if type(numbers) is tuple and modes.recorder is None and all(type(n) is int for n in numbers):
+        steps = _steps_to(self._data.shape, numbers)
+        if steps:
+            return look_through(self, steps)
     view, advanced = _resolve(self, key)
     if not advanced:
         return view

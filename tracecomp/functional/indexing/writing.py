@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor, assign_, shared, wrap
 from tracecomp.functional.creation.creation import constant
 from tracecomp.functional.dtype_support import ALL
@@ -26,7 +27,12 @@ def copy__(input: Tensor, src: Operand, non_blocking: bool = False) -> Tensor:
     value = operand(src, "copy_", "src")
     if not isinstance(value, Tensor):
         value = constant((), value, input.dtype)
-    assign_(input, prim.expand(cast(value, input.dtype), shape=tuple(input.shape)))
+    value = cast(value, input.dtype)
+    history = modes.recorder is not None or (modes.grad and value.requires_grad)
+    # What has a history becomes a result of its own, as that is what a write moves.
+    if history or value._data.shape != input._data.shape:
+        value = prim.expand(value, shape=tuple(input.shape))
+    assign_(input, value)
     return input
 
 
