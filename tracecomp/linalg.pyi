@@ -69,7 +69,7 @@ def lu(A: Tensor, *, pivot: bool = True) -> PLU:
 def lu_factor(A: Tensor, *, pivot: bool = True) -> LUFactor:
     """(L and U in one matrix, LAPACK's row swaps counted from 1)."""
 def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -> LUFactorInfo:
-    """(LU, pivots, info)."""
+    """(LU, pivots, info): the first zero on U's diagonal, from 1, or 0; a RuntimeError if ``check_errors``."""
 def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False, out: Tensor | None = None) -> Tensor:
     """The solution of A X = B (X A = B unless ``left``) from :func:`lu_factor` of A, or of A* if ``adjoint``."""
 def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:

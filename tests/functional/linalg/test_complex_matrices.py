@@ -104,6 +104,13 @@ def test_a_program_says_which_operators_the_host_runs() -> None:
         (lambda: L.solve(tracecomp.eye(2, dtype=tracecomp.cfloat), tracecomp.eye(2)), RuntimeError, "same dtype"),
         (lambda: L.eigh(tracecomp.ones(2, 3, dtype=tracecomp.cfloat)), RuntimeError, "square"),
         (lambda: L.svd(tracecomp.ones(3, dtype=tracecomp.cfloat)), RuntimeError, "at least 2 dimensions"),
+        (lambda: L.svd(tracecomp.full((2, 2), float("nan")) * 1j), L.LinAlgError, "non-finite values"),
+        (lambda: L.svdvals(tracecomp.full((2, 2), float("nan"))), L.LinAlgError, "non-finite values"),
+        (lambda: L.norm(tracecomp.ones(2) * 1j, dtype=tracecomp.double), RuntimeError, "dtype should be complex"),
+        (lambda: L.matrix_norm(tracecomp.ones(2, 2), dtype=tracecomp.cdouble), RuntimeError, "dtype should be real"),
+        (lambda: L.householder_product(tracecomp.ones(2, 3), tracecomp.ones(2)), RuntimeError, "greater than or equal"),
+        (lambda: L.lstsq(tracecomp.ones(2, 2) * 1j, tracecomp.ones(2, 2)), RuntimeError, "same dtype"),
+        (lambda: L.lu_factor_ex(tracecomp.zeros(2, 2), check_errors=True), RuntimeError, r"U\[1,1\] is zero"),
     ],
 )
 def test_bad_inputs_are_refused(call: Callable[[], Any], error: type[Exception], match: str) -> None:
@@ -123,6 +130,17 @@ def test_losses_by_the_phase_of_vectors_have_no_gradient(name: str, vectors: int
     for _ in range(3):
         with pytest.raises(RuntimeError, match="specified up to multiplication by"):
             call(tracecomp.tensor(numbers(3, 3)))
+
+
+@pytest.mark.parametrize("dtype", [tracecomp.double, tracecomp.cdouble])
+def test_infos_of_lu_name_the_first_zero_pivot(dtype: Any) -> None:
+    x = tracecomp.eye(3, dtype=dtype).repeat(3, 1, 1)
+    x[1, 1, 1] = 0
+    x[2] = 0
+    for call in (L.lu_factor_ex, tracecomp.compile(L.lu_factor_ex)):
+        for _ in range(2):
+            assert call(x).info.tolist() == [0, 2, 1]
+    assert L.lu_factor_ex(x[0]).info.item() == 0 and L.lu_factor_ex(x[:0]).info.shape == (0,)
 
 
 def test_singular_matrices_of_programs_are_errors_too() -> None:

@@ -246,8 +246,26 @@ def lu_factor(A: Tensor, *, pivot: bool = True) -> LUFactor:
 
 @function(to="linalg", takes=ALL, composite=True)
 def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -> LUFactorInfo:
-    """(LU, pivots, info)."""
-    return LuFactorExResult(*lu_factor(A, pivot=pivot), no_errors(A))
+    """(LU, pivots, info): the first zero on U's diagonal, from 1, or 0; a RuntimeError if ``check_errors``."""
+    lu, pivots = lu_factor(A, pivot=pivot)
+    info = _first_zero(lu.detach().diagonal(dim1=-2, dim2=-1))
+    if check_errors and bool(prim.ne(info, 0).any()):
+        raise RuntimeError(
+            f"torch.linalg.lu_factor_ex: U[{int(info.max())},{int(info.max())}] is zero and using it on lu_solve would "
+            "result in a division by zero. If you still want to perform the factorization, consider calling "
+            "linalg.lu(A, pivot) or linalg.lu_factor_ex(A, pivot)"
+        )
+    return LuFactorExResult(lu, pivots, info)
+
+
+def _first_zero(x: Tensor) -> Tensor:
+    """The place of the first zero along the last axis, from 1; 0 if there is none."""
+    n, axis = x.shape[-1], x.ndim - 1
+    if x.numel() == 0:
+        return constant(tuple(x.shape[:-1]), 0, int32)
+    place = prim.add(create("iota", shape=tuple(x.shape), axis=axis, dtype=int32), 1)
+    first = prim.min(prim.where(prim.eq(x, 0.0), place, n + 1), axes=(axis,))
+    return prim.where(prim.gt(first, n), 0, first)
 
 
 def lower_unit(x: Tensor) -> Tensor:
@@ -291,8 +309,7 @@ def lu(A: Tensor, *, pivot: bool = True) -> PLU:
 @function(takes=ALL)
 def lu_(input: Tensor, pivot: bool = True, get_infos: bool = False) -> tuple[Tensor, ...]:
     """(LU, pivots) and, if asked, infos."""
-    factors = tuple(lu_factor(input, pivot=pivot))
-    return (*factors, no_errors(input)) if get_infos else factors
+    return tuple((lu_factor_ex if get_infos else lu_factor)(input, pivot=pivot))
 
 
 @function(to="linalg", takes=ALL, composite=True)
@@ -349,6 +366,10 @@ def householder_product(A: Tensor, tau: Tensor) -> Tensor:
     """The first columns of the product of reflections I - tau v v* given below the diagonal of ``A``."""
     matrices(A, "linalg.householder_product")
     _fitting("torch.linalg.householder_product", A, tau)
+    if A.shape[-2] < A.shape[-1]:
+        raise RuntimeError(
+            "torch.linalg.householder_product: input.shape[-2] must be greater than or equal to input.shape[-1]"
+        )
     if A.shape[-1] < tau.shape[-1]:
         raise RuntimeError(
             "torch.linalg.householder_product: input.shape[-1] must be greater than or equal to tau.shape[-1]"

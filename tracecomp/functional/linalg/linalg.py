@@ -22,7 +22,7 @@ from tracecomp.functional.promotion import cast
 from tracecomp.functional.publish import function, publish
 from tracecomp.functional.reductions.reduction import squared
 from tracecomp.functional.shape.shaping import adjoint, diagonal, matrix_transpose, to_shape
-from tracecomp.ir.types import complex128, float64, int64
+from tracecomp.ir.types import complex128, float64, int64, type_word
 
 publish(LinAlgError, "linalg.LinAlgError")
 
@@ -155,6 +155,11 @@ def cond(A: Tensor, p: int | float | str | None = None) -> Tensor:
 def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None) -> LeastSquares:
     """(solution, residuals, rank, singular values) of the least-squares problem, by the pseudo-inverse."""
     matrices(A, "linalg.lstsq")
+    if A.dtype is not B.dtype:
+        raise RuntimeError(
+            f"torch.linalg.lstsq: Expected input and other to have the same dtype, but got input's dtype "
+            f"{type_word(A.dtype)} and other's dtype {type_word(B.dtype)}"
+        )
     m, n = A.shape[-2:]
     vector = B.ndim == 1 or (A.ndim - 1 == B.ndim and tuple(B.shape) == tuple(A.shape[:-1]))
     b = to_shape(B, (*B.shape, 1)) if vector else B

@@ -44,17 +44,27 @@ def _power_norm(x: Tensor, p: float, axes: Shape, keepdim: bool) -> Tensor:
     return prim.where(flat, edge.detach(), root)
 
 
+def _in_dtype(x: Tensor, dtype: DType | None, name: str) -> Tensor:
+    """``x`` in the ``dtype`` asked for; RuntimeError where one of both is complex."""
+    if dtype is None:
+        return x
+    if dtype.is_complex is not x.dtype.is_complex:
+        kind = "complex" if x.dtype.is_complex else "real"
+        raise RuntimeError(f"{name}: dtype should be {kind} for {kind} inputs, but got {type_word(dtype)}")
+    return cast(x, dtype)
+
+
 @function(to="linalg", takes=ALL, composite=True)
 def vector_norm(
     x: Tensor, ord: float = 2, dim: Dim = None, keepdim: bool = False, *, dtype: DType | None = None
 ) -> Tensor:
     """The p-norm over ``dim`` (all dimensions by default)."""
-    x = x.abs() if x.dtype.is_complex else x
-    if not x.dtype.is_floating_point:
+    if not x.dtype.differentiable:
         raise RuntimeError(
             f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {type_word(x.dtype)}"
         )
-    x = x if dtype is None else cast(x, dtype)
+    x = _in_dtype(x, dtype, "linalg.vector_norm")
+    x = x.abs() if x.dtype.is_complex else x
     axes = reduce_axes(dim, x.ndim)
     if any_zero(x, axes) and (ord < 0 or math.isinf(ord)):
         raise RuntimeError(
@@ -89,7 +99,7 @@ def matrix_norm(
         raise RuntimeError(f"linalg.matrix_norm: Order {ord} not supported.")
     if len(dim) != 2:
         raise RuntimeError(f"linalg.matrix_norm: dim must be a 2-tuple. Got {list(dim)}")
-    x = A if dtype is None else cast(A, dtype)
+    x = _in_dtype(A, dtype, "linalg.matrix_norm")
     row, column = wrap_dims(dim, x.ndim)
     axes = tuple(sorted((row, column)))
     if ord == "fro":

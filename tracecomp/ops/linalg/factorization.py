@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tracecomp.base.errors import at_user_line
+from tracecomp.base.errors import LinAlgError, at_user_line
 from tracecomp.ir.arrays import Array
 from tracecomp.ir.op import Gradients, Operand, Operands, Sample
 from tracecomp.ir.types import TensorType
@@ -130,9 +130,15 @@ def _svd_infer(x: TensorType, *, full: bool) -> tuple[TensorType, ...]:
     return TensorType(x.dtype, u), TensorType(x.dtype.to_real(), (*lead, k)), TensorType(x.dtype, v)
 
 
-def _svd_impl(x: Array, *, full: bool) -> Any:
-    u, s, v = np.linalg.svd(x, full_matrices=full)
-    return u, s, v
+def _svd_impl(x: Array, *, full: bool, vectors: bool = True) -> Any:
+    try:
+        if vectors:
+            u, s, v = np.linalg.svd(x, full_matrices=full)
+            return u, s, v
+        return np.linalg.svd(x, compute_uv=False)
+    except np.linalg.LinAlgError:
+        why = "" if np.isfinite(x).all() else " because the input matrix contained non-finite values"
+        raise LinAlgError(at_user_line(f"linalg.svd: The algorithm failed to converge{why}.")) from None
 
 
 _SINGULAR_VECTORS = (
@@ -201,5 +207,5 @@ def _svdvals_vjp(grads: Operands, outs: Operands, ins: Operands) -> Any:
 
 
 decomposition("svdvals", "singular values, descending, when nobody wants their vectors",
-              lambda x: _svd_infer(x, full=False)[1], lambda x: np.linalg.svd(x, compute_uv=False),
+              lambda x: _svd_infer(x, full=False)[1], lambda x: _svd_impl(x, full=False, vectors=False),
               _svdvals_vjp, ("ins",), samples=matrices(*OBLONG))  # fmt: skip
