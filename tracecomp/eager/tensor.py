@@ -30,7 +30,7 @@ from tracecomp.eager.aliasing import (
 from tracecomp.eager.device import CPU, MemoryFormat, check_device, contiguous_format, device, preserve_format, use
 from tracecomp.eager.evaluate import evaluate
 from tracecomp.eager.grad_fn import NUMBERS
-from tracecomp.eager.memory_formats import lies_in, preserved
+from tracecomp.eager.memory_formats import lies_in, result_strides
 from tracecomp.eager.methods import TensorMethods
 from tracecomp.eager.modes import (
     enable_grad,
@@ -146,13 +146,9 @@ class Tensor(TensorMethods):
             else:
                 arrays.append(x)
         if use.begun:
-            if modes.watch is not None:
-                modes.watch(op, arrays, attrs)
-            if dispatch.asked(operands):
-                return _dispatched(op, operands, arrays, attrs)
-            place = meta.place_of_results(op, arrays)
-            if place is not None:
-                return _without_memory(op, operands, arrays, attrs, place)
+            found = _elsewhere(op, operands, arrays, attrs)
+            if found is not NotImplemented:
+                return found
         # Types are checked only where numpy might go on quietly; other mistakes make it raise, as explained below.
         if odd:
             arrays = _checked(op, operands, attrs, arrays)
@@ -563,6 +559,16 @@ def _dispatched(op: Op, operands: tuple[Any, ...], arrays: list[Any], attrs: Att
     return tuple(outs) if several else outs[0]
 
 
+def _elsewhere(op: Op, operands: tuple[Any, ...], arrays: list[Any], attrs: Attrs) -> Any:
+    """What a dispatcher of the program makes of an application, or what has no memory; else NotImplemented."""
+    if modes.watch is not None:
+        modes.watch(op, arrays, attrs)
+    if dispatch.asked(operands):
+        return _dispatched(op, operands, arrays, attrs)
+    place = meta.place_of_results(op, arrays)
+    return NotImplemented if place is None else _without_memory(op, operands, arrays, attrs, place)
+
+
 def _without_memory(
     op: Op, operands: tuple[Any, ...], arrays: list[Any], attrs: dict[str, object], place: device
 ) -> Any:
@@ -638,8 +644,9 @@ def _result(op: Op, array: object) -> Tensor:
 
 def _in_order_of(operands: list[Any], result: Any) -> Any:
     """What numpy made of ``operands``, in the order that PyTorch gives it: the two differ where operands do."""
-    order = preserved(result.shape, [a for a in operands if isinstance(a, np.ndarray)])
-    return meta.in_order(result, order)
+    layouts = tuple([(a.shape, a.strides) for a in operands if isinstance(a, np.ndarray)])
+    strides = result_strides(result.shape, layouts, result.itemsize)
+    return result if result.strides == strides else meta.with_strides(result, strides)
 
 
 def _recorded(
