@@ -197,6 +197,8 @@ def make_tensor(
         result = result.masked_fill(result == 0, T.finfo(dtype).tiny if dtype.differentiable else 1)
     if split:
         result = result[..., ::2]
+    if memory_format is not None:
+        result = result.clone(memory_format=memory_format)
     return result.requires_grad_(requires_grad) if requires_grad else result
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -162,3 +163,22 @@ def test_a_captured_view_of_what_an_attribute_holds_keeps_its_memory() -> None:
 
     for n in range(6):
         assert program().tolist() == [10.0 * n, 11 + 10.0 * n, 22 + 10.0 * n]
+
+
+def test_a_base_that_gets_its_memory_back_is_what_a_view_looks_at_again() -> None:
+    """Then a view is written that is one of a leaf that requires grad, which is an error."""
+    w = tc.ones(6)
+    view = w[:3]
+    own = w.data
+    call = tc.compile(lambda x: view.mul_(x) * 1)
+    for _ in range(3):
+        call(tc.ones(1))
+    w.data = tc.zeros(6)
+    for _ in range(3):
+        call(tc.ones(1))
+    w.data = own
+    w.requires_grad_()
+    with contextlib.suppress(RuntimeError):  # eagerly, the first write says nothing yet
+        call(tc.ones(1))
+    with pytest.raises(RuntimeError, match="view of a leaf"):
+        call(tc.ones(1))

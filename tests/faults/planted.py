@@ -83,7 +83,7 @@ def _layout() -> list[Fault]:
     return [
         layout("convolutions:pad_spatial", "low=(*lead, *low), high=(*lead, *high)", "low=(*lead, *high), high=(*lead, *low)",
                "convolution_derivatives", "d convolution"),
-        layout("relayout:convolution", 'f"{group}oc{places}" if is_conv',
+        layout("relayout:_windowed", 'f"{group}oc{places}" if is_conv',
                'f"{group}oc{places[::-1]}" if is_conv', "convolutions", "first convolution", "second convolution"),
         layout("relayout:_turned", 'order.index(attrs["axis"])', 'attrs["axis"]', "laid_out", "channels joined", "third convolution"),
         layout("convolutions:pad_spatial", "*low)", "*low[::-1])", "laid_out", "padded unevenly"),

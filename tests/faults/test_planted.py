@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
+import textwrap
+
 import pytest
 
 from tests.faults import programs
+from tests.faults.alarms import alarm
 from tests.faults.planted import FAULTS, Fault
+from tests.faults.planting import Edit, find
 from tests.faults.trying import try_fault
 from tracecomp.inspect import compare
 
@@ -39,3 +44,16 @@ def test_no_alarm_where_nothing_is_planted(name: str) -> None:
 def test_faults_are_planted_in_every_part() -> None:
     assert len(FAULTS) >= 80
     assert len({f.room for f in FAULTS}) >= 15
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f.what[:60])
+def test_a_fault_changes_code_that_is_there(fault: Fault) -> None:
+    """Code that is planted in may move, and what is said of it with it."""
+    if isinstance(fault.plant, Edit):
+        assert fault.plant.old in textwrap.dedent(inspect.getsource(find(fault.plant.where)))
+
+
+@pytest.mark.parametrize("seed", [3, 15, 29, 143, 161])
+def test_no_alarm_on_random_programs(seed: int) -> None:
+    """With these ``compare`` once had reason, or gave an alarm without one; the command tries as many as one likes."""
+    assert alarm(seed) is None

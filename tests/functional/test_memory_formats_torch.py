@@ -220,6 +220,17 @@ def test_refusals(call: str) -> None:
     assert messages[0] == messages[1]
 
 
+def test_programs_from_files_ask_for_formats_too(tmp_path: Any) -> None:
+    class Turned(torch.nn.Module):  # type: ignore[name-defined]
+        def forward(self, x):  # type: ignore[no-untyped-def]
+            last = x.contiguous(memory_format=torch.channels_last)
+            return last, last.clone(memory_format=torch.contiguous_format), x.to(memory_format=torch.channels_last) * 2
+
+    torch.jit.trace(Turned(), torch.ones(2, 4, 6, 5)).save(str(tmp_path / "turned.pt"))
+    found = tracecomp.jit.load(str(tmp_path / "turned.pt"))(tracecomp.from_numpy(VALUES.copy()))
+    assert [t.stride() for t in found] == [(120, 1, 20, 4), (120, 30, 5, 1), (120, 1, 20, 4)]
+
+
 def test_tensors_without_memory_have_the_same_strides() -> None:
     x = turned(tracecomp, VALUES).to("meta")
     assert x.stride() == (120, 1, 20, 4) and (x * 2).stride() == x.stride()

@@ -233,8 +233,8 @@ class Case:
         for n, (shape, dtype, grad) in enumerate(self.p.bases):
             size = int(np.prod(shape))
             data = ((np.arange(size) * (n + 2) + k) % 7 - 2).astype(dtype).reshape(shape)
-            self.memories.append(data)
             leaf = self.torch.from_numpy(data) if not grad else self.torch.tensor(data)
+            self.memories.append(leaf.detach().numpy())
             leaves.append((leaf.requires_grad_(grad), data))
         return leaves
 
@@ -330,28 +330,41 @@ def shown(t: Any) -> Any:
     return array(t), layout, t.requires_grad, t.is_leaf, t._version
 
 
-def place(t: Any, memories: list[Any]) -> tuple[int, int]:
-    """Where the memory begins that ``t`` looks into, and where ``t`` does."""
-    data = t if isinstance(t, np.ndarray) else getattr(t, "_data", None)
-    at = t.data_ptr() if data is None else int(data.__array_interface__["data"][0])
-    for memory in memories:
-        start = int(memory.__array_interface__["data"][0])
-        if start <= at < start + memory.nbytes:
-            return start, at
+def memory(t: Any) -> np.ndarray[Any, Any]:
+    """The array that shows the memory of ``t``."""
     if isinstance(t, np.ndarray):
-        return at, at
-    return (t.untyped_storage().data_ptr() if data is None else id(t._shared_storage().memory)), at
+        return t
+    shown: np.ndarray[Any, Any] = t.detach().numpy()
+    return shown
+
+
+def place(array: Any, memories: list[Any]) -> tuple[int | None, int]:
+    """Which of the ``memories`` an array looks into, and where it begins."""
+    at = int(array.__array_interface__["data"][0])
+    for n, known in enumerate(memories):
+        start = int(known.__array_interface__["data"][0])
+        if start <= at < start + known.nbytes:
+            return n, at
+    return None, at
 
 
 def sharing(tensors: list[Any], memories: list[Any]) -> list[Any]:
-    """Which tensors are one object, which share memory, and how far apart they begin."""
+    """Which tensors are one object, which share memory, and how far apart they begin.
+
+    Of memory that is not among the ``memories``, those share that have bytes in common.
+    """
     found: list[Any] = []
-    places = [place(t, memories) for t in tensors]
+    arrays = list(map(memory, tensors))
+    places = [place(a, memories) for a in arrays]
     for n, t in enumerate(tensors):
         same = next(k for k, o in enumerate(tensors) if o is t)
-        if not (t.size if isinstance(t, np.ndarray) else t.numel()):
+        if not arrays[n].size:
             found.append((same, None))
             continue
-        first = next(k for k, (start, _) in enumerate(places) if start == places[n][0])
-        found.append((same, first, places[n][1] - places[first][1]))
+        where, at = places[n]
+        first = next(
+            k for k, (other, _) in enumerate(places)
+            if other == where and arrays[k].size and (where is not None or np.may_share_memory(arrays[k], arrays[n]))
+        )  # fmt: skip
+        found.append((same, first, at - places[first][1]))
     return found

@@ -140,6 +140,36 @@ def test_witness_has_more_places() -> None:
     np.testing.assert_allclose(found, np.exp(array.astype(np.float64)).sum(), rtol=1e-15)
 
 
+def test_what_is_returned_and_then_written_over_is_no_fault() -> None:
+    """The result is a copy of an argument that is written after it."""
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        kept = x.clone()
+        x[0] = x.sum()
+        return kept
+
+    result = compare(program, torch.ones(8, 2), changed=False)
+    assert result.ok and "<pre" in result._repr_html_(), str(result)
+
+
+def test_a_captured_tensor_that_shows_elements_twice_is_not_written() -> None:
+    wide = torch.ones(1, 3).expand(4, 3).detach()
+    result = compare(lambda x: x * wide, torch.ones(4, 3))
+    assert result.ok, str(result)
+
+
+def test_a_program_that_raises_later_is_compared() -> None:
+    """The given call does not raise; one of those after it does, either way."""
+    total = torch.ones(1) * 1e30
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        total.mul_(1e5)
+        return x * int(total.item() // 1e30)
+
+    result = compare(program, torch.ones(2), changed=False)
+    assert result.ok, str(result)
+
+
 def test_rounding_of_large_sums_is_no_fault() -> None:
     rng = np.random.default_rng(0)
     x = torch.tensor((rng.standard_normal(200_000) * 1e3).astype(np.float32))

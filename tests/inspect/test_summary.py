@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
@@ -59,3 +61,23 @@ def test_graphs_go_to_dot_and_networkx() -> None:
     dot = graph.to_dot()
     assert dot.startswith("digraph") and dot.count("->") == 6 and "f32[3]" in dot
     assert "<pre" in graph._repr_html_()
+
+
+def test_graphs_go_to_model_explorer() -> None:
+    """A list of graphs whose nodes name where each operand comes from; modules are layers."""
+
+    class Halves(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            low, high = torch.sort(x)
+            return low - high
+
+    graph = torch.trace(torch.nn.Sequential(Halves()), torch.ones(4))
+    (found,) = json.loads(graph.to_model_explorer())
+    nodes = {n["id"]: n for n in found["nodes"]}
+    assert len(nodes) == len(found["nodes"]) and found["id"] == graph.name
+    assert {e["sourceNodeId"] for n in nodes.values() for e in n["incomingEdges"]} < nodes.keys()
+    (sort,) = [n for n in nodes.values() if n["label"] == "sort"]
+    assert sort["namespace"] == "Sequential/0/sort"
+    assert [m["attrs"][0]["value"] for m in sort["outputsMetadata"]] == ["f32[4]", "i64[4]"]
+    readers = [e for n in nodes.values() for e in n["incomingEdges"] if e["sourceNodeId"] == sort["id"]]
+    assert {e["sourceNodeOutputId"] for e in readers} == {"0", "1"}

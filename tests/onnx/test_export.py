@@ -154,6 +154,7 @@ class First(nn.Module):
 
 
 OPEN["recurrent"] = (lambda: nn.Sequential(nn.LSTM(4, 3), First()), (5, 2, 4), {0: "t", 1: "n"}, [(1, 1, 4), (9, 3, 4)])
+OPEN["assigned"] = (lambda: assigning, (3, 4), {0: "a", 1: "b"}, [(2, 2), (7, 5)])
 OPEN["pairs"] = (lambda: relative, (2, 4, 3), {0: "batch", 1: "time"}, [(1, 1, 3), (3, 9, 3)])
 
 
@@ -227,6 +228,21 @@ class Keeps(nn.Module):
         if self.keep:
             self.kept = y
         return y * 2
+
+
+class Remembers(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("last", torch.zeros(2))
+
+    def forward(self, x: Any) -> Any:
+        self.last.copy_(x)
+        return x * 2
+
+
+def test_state_that_is_written_is_refused_also_when_it_is_written_with_an_input() -> None:
+    with pytest.raises(CaptureError, match="writes state \\(last"):
+        export(Remembers(), torch.ones(2))
 
 
 def test_flags_of_pythons_are_no_part_of_a_model_but_kept_tensors_are_refused() -> None:

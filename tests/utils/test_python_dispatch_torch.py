@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 
 import tracecomp
@@ -235,3 +237,31 @@ def test_fake_tensors_have_shapes_and_no_elements() -> None:
         with pytest.raises(RuntimeError):
             total.item()
     assert not isinstance(tracecomp.ones(2), FakeTensor) and tracecomp.ones(2).tolist() == [1.0, 1.0]
+
+
+GOING_ON = [
+    "F.conv2d(x, w, padding=1)", "F.conv_transpose2d(x, w.transpose(0, 1)[:4], stride=2)", "F.max_pool2d(x, 2)",
+    "F.scaled_dot_product_attention(x, x, x)", "F.cross_entropy(x[0, :, :, 0], P.tensor([0, 1, 2, 3]))", "F.gelu(x)",
+    "F.batch_norm(x, None, None, None, None, True)", "P.einsum('nchw,ncij->nhwij', x, x)", "x.topk(2)[0]",
+    "x.sort(1)[1]", "x[:, P.tensor([0, 1])]", "F.embedding(P.tensor([[0, 1]]), w[:, 0, 0])", "P.linalg.svdvals(x)",
+    "P.linalg.inv(x + 10 * P.eye(8))", "P.fft.fft(x).abs()", "F.pad(x, (1, 2, 3, 4))", "x.prod(2)", "(x > 0).any(1)",
+    "F.interpolate(x, scale_factor=2, mode='bilinear')", "x.std(1)", "x.argmax(1)", "F.unfold(x, 2)", "x @ x.mT",
+    "x.scatter_add(1, P.zeros(2, 1, 8, 8, dtype=P.long), x)", "x[0, 0] @ x[0, 0, 0]", "x[0, 0, 0] @ x[0, 0, 1]",
+    "P.outer(x[0, 0, 0], x[0, 0, 1])", "2 ** x", "2 / x", "(x * 10).int().sum()", "P.nn.LSTM(8, 3)(x[0])[0]",
+    "P.rand(3) + P.randn(3)", "x.clone().add_(x).relu_()",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("expression", GOING_ON)
+def test_a_mode_that_goes_on_with_everything_changes_nothing(expression: str) -> None:
+    tracecomp.manual_seed(1)
+    given = {"P": tracecomp, "F": tracecomp.nn.functional, "x": tracecomp.randn(2, 4, 8, 8)}
+    given["w"] = tracecomp.randn(6, 4, 3, 3)
+    log, found = logging(tracecomp, ours), []
+    for context in (nullcontext(), log):
+        tracecomp.manual_seed(2)
+        with context:
+            found.append(eval(expression, given))
+    assert log.seen
+    plain, seen = (t.detach().numpy() for t in found)
+    np.testing.assert_allclose(seen, plain, rtol=1e-5, atol=1e-6)

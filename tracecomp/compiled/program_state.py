@@ -278,6 +278,8 @@ def _tensor_restore(t: Tensor) -> Callable[[], None]:
     data, contents = t._data, t._data.copy(order="K")
 
     def restore() -> None:
+        if t._data is not data:
+            module_changes.note()
         for name, value in fields.items():
             if getattr(t, name) is not value:
                 setattr(t, name, value)

@@ -104,6 +104,12 @@ def _compared(shape: tuple[int, ...], steps: Sequence[Sequence[int]], inner: int
     return 0
 
 
+@lru_cache(4096)
+def result_strides(shape: tuple[int, ...], operands: tuple[Layout, ...], itemsize: int) -> tuple[int, ...]:
+    """Strides in bytes of an elementwise operator's result."""
+    return strides_in(shape, order_by(shape, operands), itemsize)
+
+
 def strides_in(shape: Sequence[int], order: Order, itemsize: int) -> tuple[int, ...]:
     """Strides in bytes of an array without gaps."""
     strides, step = [0] * len(shape), itemsize

@@ -123,16 +123,18 @@ def place_of_results(op: Op, operands: Iterable[object]) -> device | None:
 def in_order(array: Array, order: Order) -> Array:
     """``array`` with its elements in ``order``, without gaps; itself where they lie so."""
     strides = strides_in(array.shape, order, array.itemsize)
-    if array.strides == strides or not array.size:
+    return array if array.strides == strides else with_strides(array, strides)
+
+
+def with_strides(array: Array, strides: tuple[int, ...]) -> Array:
+    """A copy of ``array`` with these strides, which leave no gaps."""
+    if not array.size:
         return array
     if type(array) is MetaArray:
         return new_array(array.shape, array.dtype, strides, array.place)
-    turned = array.transpose(order)
-    if turned.flags.c_contiguous:  # only axes of one element have other strides
-        return np.lib.stride_tricks.as_strided(array, array.shape, strides)
-    found = memory.new_array(turned.shape, array.dtype)
-    np.copyto(found, turned)
-    return found.transpose(np.argsort(order))
+    found = np.ndarray(array.shape, array.dtype, memory.new_array((array.size,), array.dtype), 0, strides)
+    np.copyto(found, array)
+    return found
 
 
 def contiguous(array: Array) -> Array:

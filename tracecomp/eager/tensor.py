@@ -30,7 +30,7 @@ from tracecomp.eager.aliasing import (
 from tracecomp.eager.device import CPU, MemoryFormat, check_device, contiguous_format, device, preserve_format, use
 from tracecomp.eager.evaluate import evaluate
 from tracecomp.eager.grad_fn import NUMBERS
-from tracecomp.eager.memory_formats import lies_in, preserved
+from tracecomp.eager.memory_formats import lies_in, result_strides
 from tracecomp.eager.methods import TensorMethods
 from tracecomp.eager.modes import (
     enable_grad,
@@ -47,6 +47,7 @@ from tracecomp.eager.modes import (
 from tracecomp.eager.size import Size
 from tracecomp.eager.storage import Storage
 from tracecomp.eager.tensor_base import Handle, Node, TensorBase, View, add_hook, blank, owner
+from tracecomp.ir.arrays import row_major
 from tracecomp.ir.op import OPS, Attrs, Op
 from tracecomp.ir.types import DType, float32, from_numpy_dtype
 
@@ -145,13 +146,9 @@ class Tensor(TensorMethods):
             else:
                 arrays.append(x)
         if use.begun:
-            if modes.watch is not None:
-                modes.watch(op, arrays, attrs)
-            if dispatch.asked(operands):
-                return _dispatched(op, operands, arrays, attrs)
-            place = meta.place_of_results(op, arrays)
-            if place is not None:
-                return _without_memory(op, operands, arrays, attrs, place)
+            found = _elsewhere(op, operands, arrays, attrs)
+            if found is not NotImplemented:
+                return found
         # Types are checked only where numpy might go on quietly; other mistakes make it raise, as explained below.
         if odd:
             arrays = _checked(op, operands, attrs, arrays)
@@ -341,8 +338,9 @@ class Tensor(TensorMethods):
         return self.shape[dim]
 
     def stride(self, dim: int | None = None) -> Any:
-        """Strides in elements."""
-        strides = tuple(s // self._data.itemsize for s in self._data.strides)
+        """Strides in elements; without any elements, those of its shape in row-major order."""
+        data = self._data
+        strides = tuple(s // data.itemsize for s in data.strides) if data.size else row_major(data.shape)
         return strides if dim is None else strides[dim]
 
     def storage_offset(self) -> int:
@@ -561,6 +559,16 @@ def _dispatched(op: Op, operands: tuple[Any, ...], arrays: list[Any], attrs: Att
     return tuple(outs) if several else outs[0]
 
 
+def _elsewhere(op: Op, operands: tuple[Any, ...], arrays: list[Any], attrs: Attrs) -> Any:
+    """What a dispatcher of the program makes of an application, or what has no memory; else NotImplemented."""
+    if modes.watch is not None:
+        modes.watch(op, arrays, attrs)
+    if dispatch.asked(operands):
+        return _dispatched(op, operands, arrays, attrs)
+    place = meta.place_of_results(op, arrays)
+    return NotImplemented if place is None else _without_memory(op, operands, arrays, attrs, place)
+
+
 def _without_memory(
     op: Op, operands: tuple[Any, ...], arrays: list[Any], attrs: dict[str, object], place: device
 ) -> Any:
@@ -636,8 +644,9 @@ def _result(op: Op, array: object) -> Tensor:
 
 def _in_order_of(operands: list[Any], result: Any) -> Any:
     """What numpy made of ``operands``, in the order that PyTorch gives it: the two differ where operands do."""
-    order = preserved(result.shape, [a for a in operands if isinstance(a, np.ndarray)])
-    return meta.in_order(result, order)
+    layouts = tuple([(a.shape, a.strides) for a in operands if isinstance(a, np.ndarray)])
+    strides = result_strides(result.shape, layouts, result.itemsize)
+    return result if result.strides == strides else meta.with_strides(result, strides)
 
 
 def _recorded(

@@ -70,7 +70,8 @@ def _powsum(t: Tensor, ord: Any = 2, dtype: Any = None) -> Tensor:
 
 
 _SPECIAL: dict[str, Fn] = {
-    "norm": _norm, "powsum": _powsum, "clone": lambda t, memory_format=None: t.clone(), "max": lambda t: t.max(),
+    "norm": _norm, "powsum": _powsum, "max": lambda t: t.max(),
+    "clone": lambda t, memory_format=None: t.clone(memory_format=memory_format),
     "mm": lambda a, b: T.mm(a, b),
 }  # fmt: skip
 

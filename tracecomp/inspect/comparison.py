@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tracecomp.base.errors import Source
+from tracecomp.base.html import preformatted
 from tracecomp.compiled.differences import Difference, worst
 from tracecomp.inspect.archive import write_archive
 from tracecomp.inspect.calls import Calls
@@ -107,6 +108,9 @@ class Comparison:
         lines += [f"note: {note}" for note in self.notes]
         lines.append("everything agrees" if self.ok else str(self.divergence or "outputs differ"))
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        return preformatted(str(self))
 
     def save(self, path: str | Path, inputs: bool = False) -> None:
         """Write a zip file that shows the difference on another machine: report, graph, and a script of a few lines.

@@ -1,7 +1,8 @@
-"""Graphs for other tools: DOT for graphviz, and networkx."""
+"""Graphs for other tools: DOT for graphviz, networkx, and Google's Model Explorer."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from tracecomp.ir.printer import attrs_text, is_literal
@@ -12,7 +13,7 @@ def to_networkx(graph: GraphData) -> Any:
     """A ``networkx.MultiDiGraph``: a node for each input, operator and output, an edge for each operand.
 
     Nodes have ``label``, ``op``, ``type``, ``attrs``, ``scope`` and ``source``; edges ``operand``, the place among the
-    reader's operands.
+    reader's operands, and ``result``, the place among the results of what makes it.
     """
     import networkx  # loaded when asked for: programs run without
 
@@ -31,14 +32,19 @@ def to_networkx(graph: GraphData) -> Any:
         names.update(dict.fromkeys(node.outputs, f"%{n}"))
         for place, value in enumerate(node.inputs):
             if value in names:
-                found.add_edge(names[value], f"%{n}", operand=place)
+                found.add_edge(names[value], f"%{n}", operand=place, result=_place(value))
     for o in graph.outputs:
         found.add_node(
             f"output {o.name}", label=o.name, op=o.role, type=str(o.value.type), attrs="", scope="", source=""
         )
         if o.value in names:
-            found.add_edge(names[o.value], f"output {o.name}", operand=0)
+            found.add_edge(names[o.value], f"output {o.name}", operand=0, result=_place(o.value))
     return found
+
+
+def _place(value: Value) -> int:
+    """Which of its node's results a value is."""
+    return 0 if value.node is None else value.node.outputs.index(value)
 
 
 def to_dot(graph: GraphData) -> str:
@@ -51,6 +57,29 @@ def to_dot(graph: GraphData) -> str:
         lines.append(f"  {_quoted(name)} [label={_quoted(data['label'] + chr(10) + data['type'])}{border}{tip}]")
     lines += [f"  {_quoted(a)} -> {_quoted(b)}" for a, b in found.edges()]
     return "\n".join([*lines, "}"]) + "\n"
+
+
+def to_model_explorer(graph: GraphData) -> str:
+    """The graph as a JSON file of Model Explorer: scopes are layers, which open and close."""
+    found = to_networkx(graph)
+    nodes = [
+        {
+            "id": name,
+            "label": data["label"],
+            "namespace": data["scope"],
+            "attrs": [{"key": k, "value": data[k]} for k in ("op", "attrs", "source") if data[k]],
+            "incomingEdges": [
+                {"sourceNodeId": maker, "sourceNodeOutputId": str(e["result"]), "targetNodeInputId": str(e["operand"])}
+                for maker, _, e in found.in_edges(name, data=True)
+            ],
+            "outputsMetadata": [
+                {"id": str(n), "attrs": [{"key": "type", "value": kind}]}
+                for n, kind in enumerate(data["type"].split(", "))
+            ],
+        }
+        for name, data in found.nodes(data=True)
+    ]
+    return json.dumps([{"id": graph.name, "nodes": nodes}], indent=1)
 
 
 def _quoted(text: str) -> str:

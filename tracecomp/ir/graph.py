@@ -82,6 +82,10 @@ class Graph(GraphData):
         """The graph in the language of graphviz."""
         return export.to_dot(self)
 
+    def to_model_explorer(self) -> str:
+        """The graph as a JSON file of Google's Model Explorer, with modules as layers."""
+        return export.to_model_explorer(self)
+
     def __str__(self) -> str:
         return print_graph(self, comments=True, short=True)
 

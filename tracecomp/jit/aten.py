@@ -9,7 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from tracecomp.eager.device import device
+from tracecomp.eager.device import (
+    MemoryFormat,
+    channels_last,
+    channels_last_3d,
+    contiguous_format,
+    device,
+    preserve_format,
+)
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.ir import types
@@ -89,8 +96,18 @@ def _general(name: str) -> Callable[..., Any] | None:
     return call
 
 
+def format_of(x: Any) -> MemoryFormat:
+    """A memory format, which files write as a number."""
+    return _FORMATS[x] if isinstance(x, int) else x
+
+
+_FORMATS = (contiguous_format, preserve_format, channels_last, channels_last_3d)
+
+
 def _options(kwargs: Mapping[str, object]) -> dict[str, Any]:
-    found = {k: v for k, v in kwargs.items() if k not in ("layout", "pin_memory", "memory_format", "implicit")}
+    found = {k: v for k, v in kwargs.items() if k not in ("layout", "pin_memory", "implicit")}
+    if "memory_format" in found:
+        found["memory_format"] = format_of(found["memory_format"])
     if "dtype" in found:
         found["dtype"] = dtype_of(found["dtype"])
     return found
@@ -125,6 +142,9 @@ def _size(x: Tensor, dim: int | None = None) -> Any:
 
 def _to(x: object, *args: Any, **kwargs: Any) -> Any:
     """All of ``aten::to``: by type, by device and type, by another tensor; flags of copies stand behind."""
+    asked = kwargs.get("memory_format")
+    if any(isinstance(a, bool) for a in args[:-1]) and not isinstance(args[-1], bool):
+        args, asked = args[:-1], args[-1]
     given = [dtype_of(a) for a in args if not isinstance(a, bool)]
     kinds = [a for a in given if isinstance(a, DType | Tensor)]
     kinds += [v for v in _options(kwargs).values() if isinstance(v, DType)]
@@ -134,7 +154,8 @@ def _to(x: object, *args: Any, **kwargs: Any) -> Any:
     for kind in kinds:
         made = made.to(kind.dtype if isinstance(kind, Tensor) else kind)
     copies = [a for a in args if isinstance(a, bool)][1:2] == [True] or kwargs.get("copy")
-    return made.clone() if copies and made is x else made
+    made = made.clone() if copies and made is x else made
+    return made if asked is None else made.to(memory_format=format_of(asked))
 
 
 def _convolution(
@@ -266,8 +287,8 @@ SPECIAL: dict[str, Callable[..., Any]] = {
     "softmax": lambda x, dim, dtype=None: T.softmax(x, dim, dtype=dtype_of(dtype)),
     "log_softmax": lambda x, dim, dtype=None: T.log_softmax(x, dim, dtype=dtype_of(dtype)),
     "einsum": lambda equation, tensors, path=None: T.einsum(equation, *tensors),
-    "contiguous": lambda x, memory_format=None: x.contiguous(),
-    "clone": lambda x, memory_format=None: x.clone(),
+    "contiguous": lambda x, memory_format=None: x.contiguous(memory_format=format_of(memory_format)),
+    "clone": lambda x, memory_format=None: x.clone(memory_format=format_of(memory_format)),
     "tensor": lambda data, dtype=None, device=None, requires_grad=False: T.tensor(
         data, dtype=dtype_of(dtype), requires_grad=requires_grad
     ),

@@ -98,10 +98,11 @@ def _more_than_a_function(recording: Recording) -> str:
     for seen in recording.predicates:
         line = f" ({seen.source})" if seen.source else ""
         return f"it takes a path that depends on values{line}"
-    inputs = {i.value for i in recording.graph.inputs}
-    for _, number in recording.updates:
+    given = [i.value for i in recording.graph.inputs if i.role != "constant"]
+    before = dict(zip(recording.inputs, given, strict=True))
+    for binding, number in recording.updates:
         output = recording.graph.outputs[number]
-        if output.value not in inputs:
+        if output.value is not before.get(binding):
             return f"it writes state ({output.name})"
     kept = [r for e in recording.effects for r in e.results] + [r for b in recording.rebound for r in b.results]
     # Plain values that change in Python's objects (a flag that is set and reset) are nothing of the model's.

@@ -47,9 +47,14 @@ class Size:
         return plain(Size({k: self.terms.get(k, 0) + added.get(k, 0) for k in {*self.terms, *added}}))
 
     def __mul__(self, other: object) -> Any:
-        if self.divisor != 1 or not isinstance(other, int):
+        factors = _terms(other)
+        if self.divisor != 1 or factors is None:
             raise UnsupportedError(f"arithmetic with a size of {self}")
-        return plain(Size({k: v * other for k, v in self.terms.items()}))
+        found: dict[tuple[str, ...], int] = {}
+        for (a, x), (b, y) in product(self.terms.items(), factors.items()):
+            symbols = tuple(sorted((*a, *b)))
+            found[symbols] = found.get(symbols, 0) + x * y
+        return plain(Size(found))
 
     def __sub__(self, other: Any) -> Any:
         return self + other * -1

@@ -35,7 +35,7 @@ def run(python: str, module: str, folder: str, names: Sequence[str]) -> None:
 def told(folder: str, name: str, what: str) -> dict[str, Any]:
     """What a program has left; nothing where it did not get so far."""
     path = Path(folder, f"{name} {what}.json")
-    found: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {"error": "did not run"}
+    found: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {"error": ""}
     return found
 
 
@@ -45,6 +45,8 @@ def _short(text: str) -> str:
 
 def went_in(found: dict[str, Any]) -> str:
     """A word on an imported model: its answer and its ten losses beside PyTorch's."""
+    if found.get("error") == "":
+        return "not run"
     if "error" in found:
         return f"**no**: {_short(found['error'])}"
     if "refused" in found:

@@ -11,6 +11,7 @@ import numpy as np
 
 from tracecomp.base.errors import CheckError
 from tracecomp.eager.tensor import Tensor
+from tracecomp.eager.tensor_base import above
 from tracecomp.record.binding import Binding
 from tracecomp.record.context import Met
 from tracecomp.record.guards.guard import (
@@ -122,11 +123,13 @@ class Guards:
         behind: dict[int, Tensor] = {}
         for key, t in met.values.outside.items():
             base = met.above(t)
+            # What it was once made from is asked, too: it may get back the memory that it had.
+            origin = above(t) if base is None and key in met.inputs.state else base
+            if isinstance(origin, Tensor) and not t.is_meta:
+                self.modules.add_view(t, origin)
             if base is None:
                 continue
             behind[id(base)] = base
-            if not t.is_meta:
-                self.modules.add_view(t, base)
             if key not in flagged:
                 found.append(CapturedView(t, met.values.requires_grad[key]))
                 self.modules.add_tensor(t, "a captured view")

@@ -7,6 +7,8 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from tracecomp.codegen.calls.call_tables import OBJECT
 from tracecomp.eager.aliasing import refresh
 from tracecomp.eager.meta import MetaArray
@@ -186,7 +188,7 @@ class ModulesGuard:
         self.modules: list[tuple[Any, dict[str, Any]]] = []
         self.tables: list[tuple[dict[str, Any], list[int]]] = []
         self.tensors: list[tuple[Tensor, Any, str]] = []
-        self.views: list[tuple[Tensor, Tensor, int]] = []
+        self.views: list[tuple[Tensor, Tensor, int | None]] = []
         self.optimizers: list[tuple[Any, Any]] = []
         self.hooks = _global_hooks()
 
@@ -202,7 +204,7 @@ class ModulesGuard:
         self.tensors.append((t, tensor_hooks(t), name))
 
     def add_view(self, view: Tensor, base: Tensor) -> None:
-        """Guard that a tensor from outside looks at the memory of another, which ``.data = other`` ends."""
+        """Guard whether a tensor from outside looks at the memory of another: ``.data = other`` ends or begins that."""
         self.views.append((view, base, _distance(view, base)))
 
     def check(self, leaves: Leaves) -> str | None:
@@ -225,7 +227,7 @@ class ModulesGuard:
                 return f"the hooks of {name} changed"
         for view, base, distance in self.views:
             if above(view) is not base or _distance(view, base) != distance:
-                return "a captured tensor is no longer a view of the memory that it was a view of"
+                return "a captured tensor is a view of other memory than it was"
         for optimizer, hooks in self.optimizers:
             if _optimizer_hooks(optimizer) != hooks:
                 return f"the hooks of {type(optimizer).__name__} changed"
@@ -241,8 +243,10 @@ class ModulesGuard:
         return all(rows.word(table, "version", None) for table, _ in self.tables)
 
 
-def _distance(view: Tensor, base: Tensor) -> int:
-    """How far the first element of a view lies from that of its base, in bytes."""
+def _distance(view: Tensor, base: Tensor) -> int | None:
+    """How far the first element of a view lies from that of its base, in bytes; None if it looks at other memory."""
+    if view._data.size and not np.may_share_memory(view._data, base._data):
+        return None
     a, b = (t._data.__array_interface__["data"][0] for t in (view, base))
     return int(a) - int(b)
 
