@@ -47,6 +47,7 @@ from tracecomp.eager.modes import (
 from tracecomp.eager.size import Size
 from tracecomp.eager.storage import Storage
 from tracecomp.eager.tensor_base import Handle, Node, TensorBase, View, add_hook, blank, owner
+from tracecomp.ir.arrays import row_major
 from tracecomp.ir.op import OPS, Attrs, Op
 from tracecomp.ir.types import DType, float32, from_numpy_dtype
 
@@ -145,13 +146,9 @@ class Tensor(TensorMethods):
             else:
                 arrays.append(x)
         if use.begun:
-            if modes.watch is not None:
-                modes.watch(op, arrays, attrs)
-            if dispatch.asked(operands):
-                return _dispatched(op, operands, arrays, attrs)
-            place = meta.place_of_results(op, arrays)
-            if place is not None:
-                return _without_memory(op, operands, arrays, attrs, place)
+            found = _elsewhere(op, operands, arrays, attrs)
+            if found is not NotImplemented:
+                return found
         # Types are checked only where numpy might go on quietly; other mistakes make it raise, as explained below.
         if odd:
             arrays = _checked(op, operands, attrs, arrays)
@@ -341,8 +338,9 @@ class Tensor(TensorMethods):
         return self.shape[dim]
 
     def stride(self, dim: int | None = None) -> Any:
-        """Strides in elements."""
-        strides = tuple(s // self._data.itemsize for s in self._data.strides)
+        """Strides in elements; without any elements, those of its shape in row-major order."""
+        data = self._data
+        strides = tuple(s // data.itemsize for s in data.strides) if data.size else row_major(data.shape)
         return strides if dim is None else strides[dim]
 
     def storage_offset(self) -> int:
@@ -559,6 +557,16 @@ def _dispatched(op: Op, operands: tuple[Any, ...], arrays: list[Any], attrs: Att
     if modes.grad and op.vjp is not None:
         track(op, operands, attrs, arrays, outs)
     return tuple(outs) if several else outs[0]
+
+
+def _elsewhere(op: Op, operands: tuple[Any, ...], arrays: list[Any], attrs: Attrs) -> Any:
+    """What a dispatcher of the program makes of an application, or what has no memory; else NotImplemented."""
+    if modes.watch is not None:
+        modes.watch(op, arrays, attrs)
+    if dispatch.asked(operands):
+        return _dispatched(op, operands, arrays, attrs)
+    place = meta.place_of_results(op, arrays)
+    return NotImplemented if place is None else _without_memory(op, operands, arrays, attrs, place)
 
 
 def _without_memory(

@@ -26,7 +26,7 @@ from tracecomp.functional.dtype_support import REAL, Kinds, accepting, refuse_co
 from tracecomp.functional.promotion import can_cast, dtype_argument
 from tracecomp.functional.warm import Warm
 from tracecomp.ir.op import OPS
-from tracecomp.ir.types import type_word
+from tracecomp.ir.types import bool_, type_word, uint8
 
 NAMESPACES: dict[str, dict[str, Any]] = {"torch": {}, "Tensor": {}}
 
@@ -83,11 +83,24 @@ def often(fn: Function) -> Function:
     return cast("Function", _callable(fn, fn.__name__, REAL, False, "", None))
 
 
-_OUT_AS_IT_IS = frozenset({"aminmax", "complex", "gather", "index_select", "multinomial", "take"})
+_OUT_AS_IT_IS = frozenset({
+    "abs", "amax", "amin", "aminmax", "argmax", "argmin", "ceil", "complex", "conj_physical", "diag", "floor", "frac",
+    "gather", "hardshrink", "index_select", "isneginf", "isposinf", "msort", "multinomial", "nan_to_num", "neg",
+    "nonzero", "norm", "round", "sgn", "sign", "signbit", "take", "trunc",
+})  # fmt: skip
 """Functions whose ``out`` has to have the dtype of the result."""
 
 _OUT_APART = frozenset({"cat", "gather", "index_select", "kthvalue", "masked_select", "stack", "take", "topk"})
 """Functions that read an operand after they have begun to write ``out``, which therefore cannot be the operand."""
+
+_TO_BOOL = frozenset({"all", "any"})
+"""Functions whose ``out`` holds truth values."""
+
+_OUT_SAYS_TYPE = frozenset({"prod", "sum"})
+"""Functions that compute in the dtype of ``out``, as factories do."""
+
+_OUT_IN_ANY_SHAPE = frozenset({"arange", "linspace", "logspace", "range"})
+"""Functions that fill an ``out`` of as many elements in its own shape."""
 
 
 def _put(value: object, name: str, spaces: Iterable[str]) -> None:
@@ -154,8 +167,10 @@ _MANY_KINDS = 256
 
 def _as_primitive(name: str, signature: tuple[object, ...]) -> Callable[..., Any] | None:
     """The operator ``name`` as a function of arguments of these types, where they are such as it takes."""
+    if not name:
+        return None
     first, numbers = signature[0], signature[1:]
-    if not name or not isinstance(first, np.dtype) or first.kind != "f":
+    if not isinstance(first, np.dtype) or first.kind != "f":
         return None
     if not all(x is first or (x is float and first.itemsize > 2) for x in numbers):  # half types take numbers unrounded
         return None
@@ -334,8 +349,11 @@ def _with_keywords(
     if "out" not in kwargs or "out" in kinds:
         return run(*args, **kwargs)
     out = kwargs.pop("out")
-    if isinstance(out, Tensor) and "layout" in kinds:  # a factory makes what fits
-        kwargs.setdefault("dtype", out.dtype)
+    if isinstance(out, Tensor) and ("layout" in kinds or name in _OUT_SAYS_TYPE):
+        made = kwargs.setdefault("dtype", out.dtype) or out.dtype
+        if made is not out.dtype:
+            given, found = type_word(made), type_word(out.dtype)
+            raise RuntimeError(f"{name}(): dtype {given} does not match dtype of out parameter ({found})")
     for target in out if isinstance(out, tuple | list) else (out,):
         check_apart(target, (*args, *kwargs.values()), name)
     result = run(*args, **kwargs)
@@ -346,27 +364,35 @@ def store(out: Any, result: Any, name: str) -> Any:
     """Write ``result`` into ``out`` (a tensor, or as many as there are results) and return ``out``."""
     if isinstance(out, tuple | list) and isinstance(result, tuple | list):
         for target, value in zip(out, result, strict=True):
+            _check_out(target, value, name, hasattr(result, "indices"))
             store(target, value, name)
         return type(result)(*out) if hasattr(result, "_fields") else tuple(out)
-    if not isinstance(out, Tensor):
-        raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
+    _check_out(out, result, name, name in _OUT_AS_IT_IS)
     if grad_enabled() and (out.requires_grad or result.requires_grad):
         raise RuntimeError(
             f"{name}(): functions with out=... arguments don't support automatic differentiation, "
             "but one of the arguments requires grad."
         )
-    if name in _OUT_AS_IT_IS and out.dtype is not result.dtype:
-        raise RuntimeError(
-            f"{name}(): Expected out tensor to have dtype {type_word(result.dtype).lower()}, but got "
-            f"{type_word(out.dtype).lower()} instead"
-        )
-    check_castable(result, out)
     with no_grad():
-        if out.shape != result.shape:
+        if name in _OUT_IN_ANY_SHAPE and out.numel() == result.numel():
+            result = result.reshape(out.shape)
+        elif out.shape != result.shape:
             out.resize_(result.shape)
             out._data = in_order(out._data, preserved(result._data.shape, [result._data]))
         assign_(out, result)
     return out
+
+
+def _check_out(out: object, result: Tensor, name: str, same: bool) -> None:
+    """RuntimeError when ``out`` cannot hold the type of ``result``, or has to have it and has not."""
+    if not isinstance(out, Tensor):
+        raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
+    if same and out.dtype is not result.dtype:
+        expected, found = type_word(result.dtype).lower(), type_word(out.dtype).lower()
+        raise RuntimeError(f"{name}(): Expected out tensor to have dtype {expected}, but got {found} instead")
+    if name in _TO_BOOL and out.dtype not in (bool_, uint8):
+        raise RuntimeError(f"{name} only supports bool tensor for result, got: {type_word(out.dtype)}")
+    check_castable(result, out)
 
 
 def check_apart(out: object, given: Iterable[object], name: str) -> None:

@@ -8,6 +8,7 @@ to it counts as read as a whole, and what it takes from the world outside is ref
 
 from __future__ import annotations
 
+import builtins
 import dataclasses
 import os
 import sys
@@ -17,7 +18,16 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from types import CellType, CodeType, FrameType, FunctionType, MethodType, ModuleType
+from types import (
+    CellType,
+    CodeType,
+    FrameType,
+    FunctionType,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    MethodType,
+    ModuleType,
+)
 from typing import Any
 
 import numpy as np
@@ -56,6 +66,7 @@ from tracecomp.record.guards.reads import (
 from tracecomp.record.guards.snapshots import MISSING, PLAIN, plain_value, short
 from tracecomp.record.guards.visibility import is_container, is_hidden, keeps_state
 from tracecomp.record.instructions import LIBRARY, PROGRAM, Handlers
+from tracecomp.record.outside import outside
 from tracecomp.record.pytree import opened
 from tracecomp.record.recorder import Recorder
 
@@ -212,16 +223,52 @@ class Observer:
                 self._cells.setdefault(id(cell), self.reads.root(cell, f"closure variable {name}"))
 
     def _read_all(self, frame: FrameType) -> None:
-        """On a Python whose stacks cannot be read: count all that a function can reach as read."""
-        for name in frame.f_code.co_names:
-            if name in frame.f_globals:
-                self.global_name(frame, name)
+        """On a Python whose stacks cannot be read: count as read what a function can reach by the names in its code."""
+        names, space = frame.f_code.co_names, frame.f_globals
+        for name in names:
+            self.global_name(frame, name)
+        self._reachable_calls(names, space)
         for cell in (fn.__closure__ or ()) if (fn := function_of(frame)) is not None else ():
             self.cell(cell, "")
         for value in [*frame.f_locals.values(), *self._functions.values()]:
             self.consume(value)
-        for read in list(self.known.values()):
-            self.consume(read.value)
+        seen: set[int] = set()
+        # What is read of one object may make others known, of which the same names are read.
+        while found := [read.value for read in self.known.values() if id(read.value) not in seen]:
+            seen.update(map(id, found))
+            for value in found:
+                if not isinstance(value, MemberDescriptorType | GetSetDescriptorType):  # which hold nothing
+                    self.consume(value)
+                    self._read_names(value, names)
+
+    def _read_names(self, value: object, names: Sequence[str]) -> None:
+        """Count these attributes as read, and of a neural network's module all that the program can have given it."""
+        own = attributes_of(value)
+        kind = value if isinstance(value, type) else type(value)
+        for name in {*names, *(n for n in own if is_module(value) and not n.startswith("_"))}:
+            found = own.get(name, inherited(kind, name))
+            if found is not MISSING:
+                self.attribute(value, name)
+                self._may_call(found, value)
+
+    def _reachable_calls(self, names: Sequence[str], space: Mapping[str, object]) -> None:
+        """Look at the functions that names lead to, also through modules of libraries."""
+        spaces: list[Mapping[str, object]] = [{**vars(builtins), **space}]
+        modules: set[int] = set()
+        for found in spaces:  # which grows
+            for value in [found[name] for name in names if name in found]:
+                self._may_call(value, None)
+                if isinstance(value, ModuleType) and id(value) not in modules:
+                    modules.add(id(value))
+                    spaces.append(vars(value))
+                    for name in names:
+                        self.attribute(value, name)
+
+    def _may_call(self, fn: object, owner: object) -> None:
+        """Refuse a function that gives or does something else at every call: whether it is called cannot be seen."""
+        name = "print" if fn is print else outside(fn, owner)
+        if name is not None:
+            self.recorder.refuse_here(f"may call {name}, which gives or does something else at every call")
 
     # ---- reads
 

@@ -1,0 +1,128 @@
+"""Pythons whose stacks cannot be read: what a program can reach counts as read, and no call goes on with old values."""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+import types
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import tracecomp as torch
+from tracecomp import nn
+from tracecomp.record import frames, instructions, observer
+
+settings = types.ModuleType("settings_of_the_program")
+settings.__file__ = __file__
+settings.scale = 1.0  # type: ignore[attr-defined]
+generator = random.Random(0)
+log: list[float] = []
+
+
+class Options:
+    shift = 1.0
+
+
+class Scaled(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.factor = 1.0
+        self.options = {"scale": 1.0}
+        self.inner = [[1.0]]
+        self.count = 0
+
+    def forward(self, x: Any) -> Any:
+        return x * self.factor * self.options["scale"] + self.inner[0][0]
+
+
+class Counting(Scaled):
+    def forward(self, x: Any) -> Any:
+        self.count += 1
+        return x + self.count
+
+
+@pytest.fixture(autouse=True)
+def _no_stacks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for place in (frames, instructions, observer):
+        monkeypatch.setattr(place, "stack_is_known", lambda: False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # which say that a program runs as Python
+        yield
+
+
+model, counting, dispatch = Scaled(), Counting(), {"model": Scaled()}
+
+
+def helped(x: Any) -> Any:
+    return x + helped.step  # type: ignore[attr-defined]
+
+
+helped.step = 1.0  # type: ignore[attr-defined]
+
+
+def changing(name: str, n: float) -> None:
+    """Change what the program of that name reads."""
+    if name == "attribute":
+        model.factor = n
+    elif name == "dictionary":
+        model.options["scale"] = n
+    elif name == "nested":
+        model.inner[0][0] = n
+    elif name == "class":
+        Options.shift = n
+    elif name == "module":
+        settings.scale = n  # type: ignore[attr-defined]
+    elif name == "function":
+        helped.step = n  # type: ignore[attr-defined]
+    elif name == "container":
+        dispatch["model"].factor = n
+
+
+PROGRAMS: dict[str, Callable[[Any], Any]] = {
+    "attribute": lambda x: model(x),
+    "dictionary": lambda x: model(x),
+    "nested": lambda x: model(x),
+    "class": lambda x: x + Options.shift,
+    "module": lambda x: x * settings.scale,
+    "function": lambda x: helped(x),
+    "container": lambda x: dispatch["model"](x),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_what_is_changed_between_calls_is_seen(name: str) -> None:
+    program = PROGRAMS[name]
+    compiled, x = torch.compile(program), torch.ones(3)
+    for n in (1.0, 1.0, 1.0, 2.0, 2.0, 3.0, 1.0):
+        changing(name, n)
+        assert compiled(x).tolist() == program(x).tolist(), n
+
+
+def test_what_a_call_changes_is_changed_by_every_call(capsys: pytest.CaptureFixture[str]) -> None:
+    def program(x: Any) -> Any:
+        log.append(1.0)
+        print("called")
+        return counting(x)
+
+    compiled = torch.compile(program)
+    assert [compiled(torch.zeros(1)).item() for _ in range(5)] == [1, 2, 3, 4, 5]
+    assert len(log) == 5 and capsys.readouterr().out == "called\n" * 5
+
+
+def test_what_asks_for_the_type_of_a_number_sees_a_plain_one() -> None:
+    compiled = torch.compile(lambda x, n: x * (2 if type(n) is int else 0))
+    for n in (1, 2, 3, 4, 2, 3):
+        assert compiled(torch.ones(2), n).tolist() == [2, 2]
+
+
+def test_the_world_outside_is_asked_by_every_call() -> None:
+    clock = torch.compile(lambda x: x + time.perf_counter())
+    drawn = torch.compile(lambda x: x + generator.random())
+    drawn_by_module = torch.compile(lambda x: x + random.random())
+    for compiled in (clock, drawn, drawn_by_module):
+        assert len({compiled(torch.zeros(1, dtype=torch.float64)).item() for _ in range(5)}) == 5
+    assert sys.gettrace() is None
