@@ -313,6 +313,7 @@ from tracecomp.nn.aten import constant_pad_nd as constant_pad_nd
 from tracecomp.nn.functional import conv1d as conv1d
 from tracecomp.nn.functional import conv2d as conv2d
 from tracecomp.nn.functional import conv3d as conv3d
+from tracecomp.nn.functional import conv_tbc as conv_tbc
 from tracecomp.nn.functional import conv_transpose1d as conv_transpose1d
 from tracecomp.nn.functional import conv_transpose2d as conv_transpose2d
 from tracecomp.nn.functional import conv_transpose3d as conv_transpose3d
@@ -482,6 +483,7 @@ from tracecomp.functional.names import is_same_size as is_same_size
 from tracecomp.functional.names import is_signed as is_signed
 from tracecomp.functional.names import is_storage as is_storage
 from tracecomp.functional.names import is_tensor as is_tensor
+from tracecomp.functional.names import is_warn_always_enabled as is_warn_always_enabled
 from tracecomp.functional.names import isclose as isclose
 from tracecomp.functional.names import isfinite as isfinite
 from tracecomp.functional.names import isin as isin
@@ -672,6 +674,7 @@ from tracecomp.functional.names import set_default_tensor_type as set_default_te
 from tracecomp.functional.names import set_float32_matmul_precision as set_float32_matmul_precision
 from tracecomp.functional.names import set_flush_denormal as set_flush_denormal
 from tracecomp.functional.names import set_printoptions as set_printoptions
+from tracecomp.functional.names import set_warn_always as set_warn_always
 from tracecomp.functional.names import sgn as sgn
 from tracecomp.functional.names import sgn_ as sgn_
 from tracecomp.functional.names import sigmoid as sigmoid

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import product
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from tracecomp.autograd.api import grad
+from tracecomp.autograd.forward_ad import dual_level, make_dual, unpack_dual
 from tracecomp.eager.tensor import Tensor, wrap
 from tracecomp.ir.types import complex128, float64
 
 Array = np.ndarray[Any, Any]
+Side: TypeAlias = Callable[[Callable[..., object], tuple[object, ...], Tensor, int, Tensor], Array]
+"""How a Jacobian is found: from the function, its inputs, which of them moves, the output's number, the output."""
 
 
 class GradcheckError(RuntimeError):
@@ -29,15 +32,22 @@ def gradcheck(
     raise_exception: bool = True,
     nondet_tol: float = 0.0,
     check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
     check_batched_grad: bool = False,
+    check_batched_forward_ad: bool = False,
+    check_forward_ad: bool = False,
+    check_backward_ad: bool = True,
     fast_mode: bool = False,
+    masked: bool = False,
 ) -> bool:
     """Compare the Jacobians of ``func`` at float64 or complex128 ``inputs`` with central differences of step ``eps``.
 
     Real and imaginary parts count as variables of their own.
     """
     try:
-        _check(func, (inputs,) if isinstance(inputs, Tensor) else tuple(inputs), eps, atol, rtol)
+        given = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
+        sides = [side for side, wanted in ((_by_reverse, check_backward_ad), (_by_forward, check_forward_ad)) if wanted]
+        _check(func, given, eps, atol, rtol, sides)
     except GradcheckError:
         if raise_exception:
             raise
@@ -58,7 +68,10 @@ def gradgradcheck(
     nondet_tol: float = 0.0,
     check_undefined_grad: bool = True,
     check_batched_grad: bool = False,
+    check_fwd_over_rev: bool = False,
+    check_rev_over_rev: bool = True,
     fast_mode: bool = False,
+    masked: bool = False,
 ) -> bool:
     """``gradcheck`` of the gradient of ``func``, with random gradients of its outputs unless they are given."""
     ins = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
@@ -75,7 +88,10 @@ def gradgradcheck(
         found = grad(_outputs(func(*xs)), wanted, gs, create_graph=True, allow_unused=True)
         return tuple(g for g in found if g is not None)
 
-    return gradcheck(gradient, (*ins, *given), eps=eps, atol=atol, rtol=rtol, raise_exception=raise_exception)
+    return gradcheck(
+        gradient, (*ins, *given), eps=eps, atol=atol, rtol=rtol, raise_exception=raise_exception,
+        check_forward_ad=check_fwd_over_rev, check_backward_ad=check_rev_over_rev,
+    )  # fmt: skip
 
 
 def _drawn(generator: np.random.Generator, like: Tensor) -> Array:
@@ -89,7 +105,9 @@ def _outputs(result: Any) -> list[Tensor]:
     return [o for o in listed if isinstance(o, Tensor) and o.dtype.differentiable]
 
 
-def _check(func: Callable[..., object], inputs: tuple[object, ...], eps: float, atol: float, rtol: float) -> None:
+def _check(
+    func: Callable[..., object], inputs: tuple[object, ...], eps: float, atol: float, rtol: float, sides: Sequence[Side]
+) -> None:
     checked = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
     if not checked:
         raise ValueError(
@@ -103,12 +121,13 @@ def _check(func: Callable[..., object], inputs: tuple[object, ...], eps: float, 
     for k, out in enumerate(outs):
         for i, x in enumerate(checked):
             numerical = _numerical(func, inputs, x, k, eps)
-            analytical = _analytical(out, x)
-            if not np.allclose(analytical, numerical, rtol=rtol, atol=atol, equal_nan=True):
-                raise GradcheckError(
-                    f"Jacobian mismatch for output {k} with respect to input {i},\n"
-                    f"numerical:{numerical}\nanalytical:{analytical}\n"
-                )
+            for side in sides:
+                analytical = side(func, inputs, x, k, out)
+                if not np.allclose(analytical, numerical, rtol=rtol, atol=atol, equal_nan=True):
+                    raise GradcheckError(
+                        f"Jacobian mismatch for output {k} with respect to input {i},\n"
+                        f"numerical:{numerical}\nanalytical:{analytical}\n"
+                    )
 
 
 def _numerical(func: Callable[..., object], inputs: tuple[object, ...], x: Tensor, k: int, eps: float) -> Array:
@@ -143,7 +162,20 @@ def _reals(array: Array) -> Array:
     return array.astype(np.complex128).ravel().view(np.float64)
 
 
-def _analytical(out: Tensor, x: Tensor) -> Array:
+def _by_forward(func: Callable[..., object], inputs: tuple[object, ...], x: Tensor, k: int, out: Tensor) -> Array:
+    """The Jacobian by forward mode, in the form of ``_numerical``."""
+    rows = []
+    for position, unit in product(range(x.numel()), _units(x)):
+        step = np.zeros(x._data.shape, x._data.dtype)
+        step.ravel()[position] = unit
+        with dual_level():
+            moved = make_dual(x.detach(), wrap(step))
+            tangent = unpack_dual(_outputs(func(*(moved if given is x else given for given in inputs)))[k]).tangent
+        rows.append(np.zeros(out.numel() * len(_units(out))) if tangent is None else _reals(tangent._data))
+    return np.array(rows).reshape(len(rows), -1)
+
+
+def _by_reverse(func: Callable[..., object], inputs: tuple[object, ...], x: Tensor, k: int, out: Tensor) -> Array:
     """The Jacobian by reverse mode, in the form of ``_numerical``."""
     columns = []
     rows = x.numel() * len(_units(x))

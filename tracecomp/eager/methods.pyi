@@ -726,7 +726,7 @@ class TensorMethods(TensorBase):
         """False: tensors are dense and lie in the CPU's memory."""
     def is_nonzero(self) -> _bool:
         """The truth of a one-element tensor."""
-    def is_pinned(self) -> _bool: ...
+    def is_pinned(self, device: Device = None) -> _bool: ...
     @property
     def is_quantized(self) -> _bool:
         """False: tensors are dense and lie in the CPU's memory."""

@@ -47,6 +47,7 @@ from tracecomp.eager.modes import (
 from tracecomp.eager.size import Size
 from tracecomp.eager.storage import Storage
 from tracecomp.eager.tensor_base import Handle, Node, TensorBase, View, add_hook, blank, owner
+from tracecomp.ir.arrays import row_major
 from tracecomp.ir.op import OPS, Attrs, Op
 from tracecomp.ir.types import DType, float32, from_numpy_dtype
 
@@ -337,8 +338,9 @@ class Tensor(TensorMethods):
         return self.shape[dim]
 
     def stride(self, dim: int | None = None) -> Any:
-        """Strides in elements."""
-        strides = tuple(s // self._data.itemsize for s in self._data.strides)
+        """Strides in elements; without any elements, those of its shape in row-major order."""
+        data = self._data
+        strides = tuple(s // data.itemsize for s in data.strides) if data.size else row_major(data.shape)
         return strides if dim is None else strides[dim]
 
     def storage_offset(self) -> int:

@@ -12,6 +12,10 @@ Sizes: TypeAlias = int | Sequence[int]
 Dim: TypeAlias = int | Sequence[int] | None
 
 
+_MOST_ELEMENTS = 2**59
+"""No memory has as many, of any type."""
+
+
 def wrap_dim(dim: int, ndim: int) -> int:
     """``dim`` as a non-negative axis; a 0-d tensor counts as one axis. IndexError when out of range."""
     span = max(ndim, 1)
@@ -94,6 +98,8 @@ def new_shape(args: object) -> Shape:
     for n in shape:
         if n < 0:
             raise RuntimeError(f"Trying to create tensor with negative dimension {n}: {list(shape)}")
+    if math.prod(shape) > _MOST_ELEMENTS:
+        raise RuntimeError(f"Storage size calculation overflowed with sizes={list(shape)}")
     return shape
 
 

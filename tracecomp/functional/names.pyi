@@ -2,6 +2,7 @@
 
 """The published functions under their torch names."""
 
+from builtins import complex as _complex
 from builtins import type as _type
 from collections.abc import Callable
 from collections.abc import Sequence
@@ -438,7 +439,7 @@ def bitwise_xor_(input: Tensor, other: Operand) -> Tensor:
     """Elementwise bitwise xor of integers or bools."""
 def blackman_window(window_length: int, periodic: bool = True, *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False) -> Tensor:
     """Blackman window, symmetric unless ``periodic``."""
-def block_diag(*tensors: Tensor | Sequence[Tensor]) -> Tensor:
+def block_diag(*tensors: Tensor) -> Tensor:
     """Matrices placed along the diagonal of a matrix of zeros."""
 def bmm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Products of two batches of matrices, without broadcasting."""
@@ -742,8 +743,8 @@ def greater_equal(input: Tensor, other: Operand, *, out: Tensor | None = None) -
     """Elementwise comparison ge, as bools."""
 def gt(input: Tensor, other: Operand, *, out: Tensor | None = None) -> Tensor:
     """Elementwise comparison gt, as bools."""
-def hamming_window(window_length: int, periodic: bool = True, *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False) -> Tensor:
-    """Hamming window, symmetric unless ``periodic``."""
+def hamming_window(window_length: int, periodic: bool = True, alpha: float = ..., beta: float = ..., *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False) -> Tensor:
+    """alpha - beta cos, symmetric unless ``periodic``."""
 def hann_window(window_length: int, periodic: bool = True, *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False) -> Tensor:
     """Hann window, symmetric unless ``periodic``."""
 def heaviside(input: Tensor, values: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -836,6 +837,13 @@ def is_storage(obj: object) -> bool:
     """False: storages are not objects of their own."""
 def is_tensor(obj: object) -> bool:
     """Whether ``obj`` is a tensor."""
+def is_warn_always_enabled() -> bool:
+    """What :func:`set_warn_always` was told.
+
+    Example:
+        >>> torch.is_warn_always_enabled()
+        False
+    """
 def isclose(input: Tensor, other: Tensor, rtol: float = ..., atol: float = ..., equal_nan: bool = False) -> Tensor:
     """|input - other| <= atol + rtol * |other|, infinities equal to themselves."""
 def isfinite(input: Tensor) -> Tensor:
@@ -882,7 +890,7 @@ def lgamma(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elementwise lgamma; integers and bools become the default float dtype."""
 def lgamma_(input: Tensor) -> Tensor:
     """Elementwise lgamma; integers and bools become the default float dtype."""
-def linspace(start: Number | Tensor, end: Number | Tensor, steps: int, *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, out: Tensor | None = None) -> Tensor:
+def linspace(start: Number | _complex | Tensor, end: Number | _complex | Tensor, steps: int, *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, out: Tensor | None = None) -> Tensor:
     """``steps`` evenly spaced numbers from ``start`` to ``end``, both included."""
 def log(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elementwise log; integers and bools become the default float dtype."""
@@ -922,7 +930,7 @@ def logit(input: Tensor, eps: float | None = None, *, out: Tensor | None = None)
     """log(x / (1 - x)), with x first clamped to [eps, 1 - eps]."""
 def logit_(input: Tensor, eps: float | None = None) -> Tensor:
     """log(x / (1 - x)), with x first clamped to [eps, 1 - eps]."""
-def logspace(start: Number | Tensor, end: Number | Tensor, steps: int, base: float = ..., *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, out: Tensor | None = None) -> Tensor:
+def logspace(start: Number | _complex | Tensor, end: Number | _complex | Tensor, steps: int, base: float = ..., *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, out: Tensor | None = None) -> Tensor:
     """``base`` to the powers of :func:`linspace`."""
 def logsumexp(input: Tensor, dim: Dim, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
     """log(sum(exp(input))) over ``dim``, shifted by the maximum so that it does not overflow."""
@@ -1123,7 +1131,7 @@ def randn_like(input: Tensor, *, dtype: DType | None = None, generator: Generato
     """Standard normal numbers."""
 def randperm(n: int, *, generator: Generator | None = None, dtype: DType = ..., layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, out: Tensor | None = None) -> Tensor:
     """A random permutation of 0 ... n - 1: the order of random keys."""
-def range(start: Number, end: Number | None = None, step: Number = 1, *, dtype: DType | None = None, out: Tensor | None = None) -> Tensor:
+def range(start: Number, end: Number | None = None, step: Number = 1, *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, out: Tensor | None = None) -> Tensor:
     """Like :func:`arange` but including ``end``."""
 def ravel(input: Tensor) -> Tensor:
     """All elements in one dimension, dense: a view of ``input`` when it is."""
@@ -1266,6 +1274,17 @@ def set_printoptions(precision: int | None = None, threshold: float | None = Non
         >>> torch.tensor([1.23456])
         tensor([1.23])
         >>> torch.set_printoptions(profile="default")
+    """
+def set_warn_always(b: bool) -> None:
+    """Remember whether warnings are to be given each time; Python's own filters decide what is shown.
+
+    Args:
+        b (bool): the second operand; for initializers, the upper limit.
+
+    Example:
+        >>> torch.set_warn_always(False)
+        >>> torch.is_warn_always_enabled()
+        False
     """
 def sgn(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """:func:`sign`; of complex numbers the number of size 1 in their direction, 0 for 0."""

@@ -92,6 +92,9 @@ _APART = frozenset({"cat", "gather", "index_select", "kthvalue", "masked_select"
 """Functions that read an operand after they have begun to write ``out``, which therefore cannot be the operand."""
 
 
+_IN_ANY_SHAPE = frozenset({"arange", "linspace", "logspace", "range"})
+"""Functions that fill an ``out`` of as many elements in its own shape."""
+
 _JOINING = frozenset({"cat", "column_stack", "dstack", "hstack", "stack", "vstack"})
 """Functions that raise TypeError, not RuntimeError, for a type that cannot hold the result's."""
 
@@ -113,13 +116,24 @@ class Out:
         if isinstance(out, Tensor) and ("layout" in kinds or self.key in _COMPUTED_IN_OUT):
             if self.key in ("cumsum", "cumprod") and out.dtype.kind == "bool":
                 raise not_implemented(f"{self.name}_out_cpu", out.dtype)
-            if "dtype" in kinds and kwargs.get("dtype") is None:
-                kwargs["dtype"] = out.dtype
+            if "dtype" in kinds:
+                self._compute_in(out.dtype, kwargs)
+
+    def _compute_in(self, dtype: DType, kwargs: dict[str, Any]) -> None:
+        """Have the function make its result in the type of ``out``; RuntimeError when it is asked for another."""
+        made = kwargs.get("dtype") or dtype
+        if made is not dtype:
+            raise RuntimeError(
+                f"{self.name}(): dtype {type_word(made)} does not match dtype of out parameter ({type_word(dtype)})"
+            )
+        kwargs["dtype"] = made
 
     def store(self, out: Any, result: Any) -> Any:
         """Write ``result`` into ``out`` (a tensor, or as many as there are results) and return ``out``."""
         if not isinstance(result, tuple | list):
             self._check(out, result, self.rule)
+            if self.key in _IN_ANY_SHAPE and out.numel() == result.numel():
+                result = result.reshape(out.shape)
             return _write(out, result)
         if not isinstance(out, tuple | list) or len(out) != len(result):
             raise TypeError(f"{self.name}(): argument 'out' must be tuple of {len(result)} Tensors")

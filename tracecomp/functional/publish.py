@@ -146,8 +146,10 @@ _MANY_KINDS = 256
 
 def _as_primitive(name: str, signature: tuple[object, ...]) -> Callable[..., Any] | None:
     """The operator ``name`` as a function of arguments of these types, where they are such as it takes."""
+    if not name:
+        return None
     first, numbers = signature[0], signature[1:]
-    if not name or not isinstance(first, np.dtype) or first.kind != "f":
+    if not isinstance(first, np.dtype) or first.kind != "f":
         return None
     if not all(x is first or (x is float and first.itemsize > 2) for x in numbers):  # half types take numbers unrounded
         return None

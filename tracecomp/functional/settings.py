@@ -14,7 +14,7 @@ from tracecomp.functional.dtype_support import ALL
 from tracecomp.functional.publish import function, publish
 from tracecomp.ir.types import DType
 
-_state: dict[str, Any] = {"deterministic": False, "warn_only": False, "precision": "highest"}
+_state: dict[str, Any] = {"deterministic": False, "warn_only": False, "precision": "highest", "warn_always": False}
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
@@ -41,6 +41,16 @@ def set_float32_matmul_precision(precision: str) -> None:
 def get_float32_matmul_precision() -> str:
     """What :func:`set_float32_matmul_precision` was told."""
     return str(_state["precision"])
+
+
+def set_warn_always(b: bool) -> None:
+    """Remember whether warnings are to be given each time; Python's own filters decide what is shown."""
+    _state["warn_always"] = bool(b)
+
+
+def is_warn_always_enabled() -> bool:
+    """What :func:`set_warn_always` was told."""
+    return bool(_state["warn_always"])
 
 
 def set_flush_denormal(mode: bool) -> bool:
@@ -70,8 +80,8 @@ def typename(obj: object) -> str:
 
 for _setting in (
     use_deterministic_algorithms, are_deterministic_algorithms_enabled, is_deterministic_algorithms_warn_only_enabled,
-    set_float32_matmul_precision, get_float32_matmul_precision, set_flush_denormal, get_default_device,
-    set_default_device, typename,
+    set_float32_matmul_precision, get_float32_matmul_precision, set_flush_denormal, set_warn_always,
+    is_warn_always_enabled, get_default_device, set_default_device, typename,
 ):  # fmt: skip
     publish(_setting, f"torch.{_setting.__name__}")
 

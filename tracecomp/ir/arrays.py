@@ -33,6 +33,11 @@ def new_array(shape: tuple[int, ...], dtype: Any) -> Array:
     return array
 
 
+def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The strides, in elements, of an array in row-major order; an extent of none counts as one."""
+    return tuple(prod(max(n, 1) for n in shape[k + 1 :]) for k in range(len(shape)))
+
+
 def memory_order(array: Array) -> tuple[int, ...] | None:
     """The axes of a dense ``array`` in the order of memory; None when that is row-major, or it is not dense.
 

@@ -1,7 +1,7 @@
 """Neural network layers under the names of torch.nn."""
 
 from tracecomp.base.reference import document as _document
-from tracecomp.nn import attention, functional, init, modules, utils
+from tracecomp.nn import attention, functional, grad, init, modules, utils
 from tracecomp.nn.activation import (
     CELU,
     ELU,
@@ -333,6 +333,7 @@ __all__ = [
     "ZeroPad3d",
     "attention",
     "functional",
+    "grad",
     "init",
     "modules",
     "utils",

@@ -42,9 +42,11 @@ class _ConvNd(Module):
                 raise ValueError(f"Invalid padding string {padding!r}, should be one of {{'same', 'valid'}}")
             if padding == "same" and any(s != 1 for s in ntuple(stride, self.rank)):
                 raise ValueError("padding='same' is not supported for strided convolutions")
-        modes = ("zeros",) if self.transposed else ("zeros", "reflect", "replicate", "circular")
+        modes = ("zeros", "reflect", "replicate", "circular")
         if padding_mode not in modes:
             raise ValueError(f"padding_mode must be one of {set(modes)}, but got padding_mode='{padding_mode}'")
+        if self.transposed and padding_mode != "zeros":
+            raise ValueError(f'Only "zeros" padding mode is supported for {type(self).__name__}')
         self.in_channels = in_channels
         self.out_channels = out_channels
         self.kernel_size = ntuple(kernel_size, self.rank)

@@ -8,7 +8,7 @@ from tracecomp.eager.modes import unrecorded
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.ir.types import float32, float64
-from tracecomp.optim.optimizer import Optimizer, Options, ParamsT, Scalar, State, non_negative, step_counter
+from tracecomp.optim.optimizer import Optimizer, Options, ParamsT, Scalar, State, check_lr, non_negative, step_counter
 from tracecomp.optim.options import Group, active, number
 
 
@@ -145,12 +145,14 @@ class Adafactor(Optimizer):
     """Squares kept as row and column sums (Shazeer and Stern 2018)."""
 
     elementwise = False
+    takes_complex = False
 
     def __init__(
         self, params: ParamsT, lr: Scalar = 1e-2, beta2_decay: float = -0.8,
         eps: tuple[float | None, float] = (None, 1e-3),
         d: float = 1.0, weight_decay: float = 0.0, *, foreach: bool | None = None, maximize: bool = False,
     ) -> None:  # fmt: skip
+        check_lr(lr)
         if not lr >= 0.0:
             raise ValueError(f"Learning rate should be >= 0 but is: {lr}")
         if not beta2_decay <= 0.0:

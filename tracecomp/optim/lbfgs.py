@@ -9,7 +9,7 @@ from tracecomp.base.errors import user_source
 from tracecomp.eager.modes import enable_grad, modes, no_grad
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
-from tracecomp.optim.optimizer import Closure, Optimizer, ParamsT, Scalar, State
+from tracecomp.optim.optimizer import Closure, Optimizer, ParamsT, Scalar, State, check_lr
 from tracecomp.optim.options import Group
 
 Objective = Callable[[float], tuple[float, Tensor]]
@@ -127,6 +127,7 @@ class LBFGS(Optimizer):
         tolerance_grad: float = 1e-7,
         tolerance_change: float = 1e-9, history_size: int = 100, line_search_fn: str | None = None,
     ) -> None:  # fmt: skip
+        check_lr(lr)
         if not lr >= 0.0:
             raise ValueError(f"Invalid learning rate: {lr}")
         super().__init__(params, {

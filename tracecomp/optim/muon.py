@@ -8,7 +8,7 @@ from tracecomp.eager.modes import unrecorded
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.functional.linalg.norms import vector_norm
-from tracecomp.optim.optimizer import Optimizer, Options, ParamsT, Scalar, State, non_negative
+from tracecomp.optim.optimizer import Optimizer, Options, ParamsT, Scalar, State, check_lr, non_negative
 from tracecomp.optim.options import Group, active, number
 
 Coefficients = tuple[float, float, float]
@@ -35,6 +35,7 @@ class Muon(Optimizer):
     """Momentum SGD whose update is orthogonalised; every parameter must be a matrix (ValueError otherwise)."""
 
     elementwise = False
+    takes_complex = False
 
     def __init__(
         self, params: ParamsT, lr: Scalar = 1e-3, weight_decay: float = 0.1, momentum: float = 0.95,
@@ -42,8 +43,7 @@ class Muon(Optimizer):
         ns_coefficients: Coefficients = (3.4445, -4.7750, 2.0315), eps: float = 1e-7, ns_steps: int = 5,
         adjust_lr_fn: str | None = None,
     ) -> None:  # fmt: skip
-        if isinstance(lr, Tensor) and lr.numel() != 1:
-            raise ValueError("Tensor lr must be 1-element")
+        check_lr(lr)
         if not lr >= 0.0:
             raise ValueError(f"Learning rate should be >= 0 but is: {lr}")
         if not momentum >= 0.0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -63,6 +64,23 @@ def step_counter() -> Tensor:
     return counter
 
 
+def check_lr(lr: object) -> None:
+    """ValueError when a learning rate is a tensor of several numbers."""
+    if isinstance(lr, Tensor) and lr.numel() != 1:
+        raise ValueError("Tensor lr must be 1-element")
+
+
+def _named(listed: list[Any], group: Group) -> list[Any]:
+    """The parameters of a list, whose names, if they come with names, go into ``group``."""
+    names = [entry[0] for entry in listed if isinstance(entry, tuple)]
+    if names and len(names) != len(listed):
+        raise ValueError("all optimizer params should be with/without names. Some param names are missing")
+    if names:
+        group["param_names"] = names
+        return [param for _, param in listed]
+    return listed
+
+
 class Optimizer:
     """Updates ``param_groups``. Subclasses define ``_group(group)`` (options of one step) and ``_update``.
 
@@ -72,6 +90,8 @@ class Optimizer:
 
     takes_sparse = False
     """Whether ``_update`` has a meaning for sparse gradients."""
+    takes_complex = True
+    """Whether complex parameters are updated, as pairs of real ones."""
     elementwise = True
     """Whether every element of a parameter is updated by itself, so that rows of it can be."""
 
@@ -81,6 +101,7 @@ class Optimizer:
                 "params argument given to the optimizer should be an iterable of Tensors or dicts, but got "
                 f"{params.type()}"
             )
+        check_lr(defaults.get("lr"))
         self.defaults = defaults
         self.state: defaultdict[Any, Any] = defaultdict(dict)
         self.param_groups: list[Group] = []
@@ -128,10 +149,7 @@ class Optimizer:
                 "optimizer parameters need to be organized in ordered collections, but the ordering of tensors in sets "
                 "will change between runs. Please use a list instead."
             )
-        listed = [params] if isinstance(params, Tensor) else list(params)
-        if listed and isinstance(listed[0], tuple):
-            param_group["param_names"] = [name for name, _ in listed]
-            listed = [param for _, param in listed]
+        listed = _named([params] if isinstance(params, Tensor) else list(params), param_group)
         # All is checked before anything changes: an error leaves the optimizer as it was.
         for param in listed:
             if not isinstance(param, Tensor):
@@ -148,7 +166,14 @@ class Optimizer:
                 raise ValueError(f"parameter group didn't specify a value of required optimization parameter {name}")
             param_group.setdefault(name, default)
         if len({id(p) for p in listed}) != len(listed):
-            raise ValueError("some parameters appear more than once in the same parameter group")
+            warnings.warn("optimizer contains a parameter group with duplicate parameters", stacklevel=3)
+        for group in self.param_groups:
+            if ("param_names" in param_group) != ("param_names" in group):
+                kind = "with names" if "param_names" in param_group else "without names"
+                raise ValueError(
+                    "all optimizer param groups should be with/without names. cannot add param group "
+                    f"{kind} to the optimizer"
+                )
         known = {id(p) for group in self.param_groups for p in group["params"]}
         if any(id(p) in known for p in listed):
             raise ValueError("some parameters appear in more than one parameter group")
@@ -201,6 +226,8 @@ class Optimizer:
     def _update_one(self, param: Tensor, grad: Tensor, options: Options) -> None:
         if type(grad) is not Tensor and grad.layout is not strided and not self.takes_sparse:
             raise RuntimeError(f"{type(self).__name__} does not support sparse gradients, consider SparseAdam instead")
+        if param.dtype.is_complex and not self.takes_complex:
+            raise RuntimeError(f"{type(self).__name__} does not support complex parameters")
         state = self.state[param]
         update = self._update_parts if param.dtype.is_complex else self._update
         update(param, grad, state, options)

@@ -107,10 +107,9 @@ class LRScheduler:
         """Go to the next epoch. UserWarning when no optimizer step came before the second call."""
         if self._step_count == 1 and self.optimizer._step_count < 1:
             warnings.warn(
-                "Detected call of `lr_scheduler.step()` before `optimizer.step()`. In PyTorch 1.1.0 and later, you "
-                "should "
-                "call them in the opposite order: `optimizer.step()` before `lr_scheduler.step()`. Failure to do this "
-                "will result in PyTorch skipping the first value of the learning rate schedule.",
+                "Detected call of `lr_scheduler.step()` before `optimizer.step()`: call them in the opposite order, "
+                "or the first value of the learning rate schedule is skipped. See "
+                "https://pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate",
                 UserWarning,
                 stacklevel=3,
             )

@@ -24,6 +24,15 @@ class SparseAdam(Optimizer):
         non_negative(learning_rate=lr, epsilon=eps)
         check_betas(betas)
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "maximize": maximize})
+        given = [p for group in self.param_groups for p in group["params"]]
+        for word, places in (
+            ("Sparse params at indices {}: SparseAdam requires dense parameter tensors",
+             [i for i, p in enumerate(given) if p.is_sparse]),
+            ("Complex params at indices {}: SparseAdam does not support complex parameters",
+             [i for i, p in enumerate(given) if p.is_complex()]),
+        ):  # fmt: skip
+            if places:
+                raise ValueError(word.format(places))
 
     def _group(self, group: Group) -> Options:
         return number(group, "lr"), pair(group, "betas"), number(group, "eps")

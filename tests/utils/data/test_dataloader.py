@@ -22,6 +22,7 @@ from tracecomp.utils.data import (
     IterableDataset,
     RandomSampler,
     SequentialSampler,
+    StackDataset,
     Subset,
     SubsetRandomSampler,
     TensorDataset,
@@ -195,11 +196,51 @@ def test_samplers() -> None:
         ({"batch_sampler": [[0]], "drop_last": True}, "mutually exclusive"),
         ({"prefetch_factor": 2}, "prefetch_factor"),
         ({"timeout": -1}, "timeout"),
+        ({"multiprocessing_context": "fork"}, "num_workers > 0"),
+        ({"multiprocessing_context": "bad", "num_workers": 1}, "valid start method"),
     ],
 )
 def test_arguments_that_make_no_sense(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         DataLoader(Squares(4), **options)
+
+
+def test_a_context_has_to_be_one() -> None:
+    with pytest.raises(TypeError, match="valid context"):
+        DataLoader(Squares(4), num_workers=1, multiprocessing_context=object())
+
+
+def test_more_workers_than_processors_are_warned_about() -> None:
+    with pytest.warns(UserWarning, match="excessive worker creation"):
+        DataLoader(Squares(4), num_workers=1000)
+
+
+@pytest.mark.parametrize("name", ["batch_size", "sampler", "batch_sampler", "drop_last", "dataset"])
+def test_what_decided_how_a_loader_was_made_stays(name: str) -> None:
+    loader = DataLoader(Squares(4))
+    with pytest.raises(ValueError, match=f"{name} attribute should not be set"):
+        setattr(loader, name, None)
+    loader.num_workers = 0
+
+
+def test_stacked_datasets_are_asked_for_batches() -> None:
+    class Whole(Dataset[Any]):
+        def __getitems__(self, indices: list[int]) -> Any:
+            return [10 * i for i in indices]
+
+        def __len__(self) -> int:
+            return 4
+
+    assert StackDataset(Whole(), [0, 1, 4, 9]).__getitems__([3, 1]) == [(30, 9), (10, 1)]
+    assert StackDataset(a=Whole(), b=[0, 1, 4, 9]).__getitems__([2]) == [{"a": 20, "b": 4}]
+    Whole.__getitems__ = lambda self, indices: []  # type: ignore[method-assign]
+    with pytest.raises(ValueError, match="Expected 2, got 0"):
+        StackDataset(Whole(), Squares(4)).__getitems__([3, 1])
+
+
+def test_sequences_that_are_not_made_of_their_items_become_lists() -> None:
+    found = default_collate([range(2), range(2)])
+    assert [x.tolist() for x in found] == [[0, 0], [1, 1]]
 
 
 def test_draws_with_replacement_are_made_as_they_are_asked_for() -> None:

@@ -291,6 +291,10 @@ def empty_strided(
     if modes.place is not None:
         array = new_meta_array(size, kind, [s * kind.itemsize for s in stride], modes.place)
         return finish(wrap(array), requires_grad, device)
+    if any(s < 0 for s in stride):
+        raise RuntimeError(
+            f"empty_strided: Storage size calculation overflowed with sizes={list(size)} and strides={list(stride)}"
+        )
     extent = 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if math.prod(size) else 0
     flat = np.zeros(extent, kind)
     strides = tuple(s * kind.itemsize for s in stride)

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.eager.device import Device
+from tracecomp.eager.device import device as Place
 from tracecomp.eager.size import Size
 from tracecomp.eager.tensor import Tensor, wrap
 from tracecomp.functional.creation.creation import array_of, constant
@@ -17,8 +19,12 @@ from tracecomp.ir import types
 from tracecomp.ir.types import DType
 
 
-def legacy_tensor(dtype: DType, args: tuple[object, ...]) -> Tensor:
-    """Sizes give an unset tensor, a sequence or array gives its data, a tensor is shared."""
+def legacy_tensor(dtype: DType, args: tuple[object, ...], device: Device = None) -> Tensor:
+    """Sizes give an unset tensor, a sequence or array gives its data, a tensor is shared. Only on the CPU."""
+    if device is not None and Place(device).type != "cpu":
+        raise RuntimeError(
+            f"legacy constructor expects device type: cpu but device type: {Place(device).type} was passed"
+        )
     if not args:
         return constant((0,), 0, dtype)
     first = args[0]
@@ -31,8 +37,8 @@ def legacy_tensor(dtype: DType, args: tuple[object, ...]) -> Tensor:
     return wrap(array_of(first, dtype))
 
 
-def _new(cls: type[Tensor], *args: Any, **kwargs: Any) -> Tensor:
-    made = legacy_tensor(default_dtype(), args)
+def _new(cls: type[Tensor], *args: Any, device: Device = None, **kwargs: Any) -> Tensor:
+    made = legacy_tensor(default_dtype(), args, device)
     made.__class__ = cls
     return made
 
@@ -48,8 +54,8 @@ class _TypedMeta(type):
     def __instancecheck__(cls, x: object) -> bool:
         return isinstance(x, Tensor) and x.dtype is cls.dtype
 
-    def __call__(cls, *args: Any, **kwargs: Any) -> Tensor:
-        return legacy_tensor(cls.dtype, args)
+    def __call__(cls, *args: Any, device: Device = None) -> Tensor:
+        return legacy_tensor(cls.dtype, args, device)
 
 
 for _dtype in (t for t in types.DTYPES if not t.is_complex):

@@ -12,10 +12,11 @@ from tracecomp.eager.tensor import Tensor, create, wrap
 from tracecomp.functional.creation.creation import constant, finish
 from tracecomp.functional.default_dtype import default_dtype
 from tracecomp.functional.dims import is_index
+from tracecomp.functional.dtype_support import ALL
 from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import Number, bring, cast, operand
 from tracecomp.functional.publish import function
-from tracecomp.ir.types import DType, float64, int64
+from tracecomp.ir.types import DType, float32, float64, int64
 
 
 @function(to="torch")
@@ -61,47 +62,60 @@ def _wide(dtype: DType) -> DType:
 
 
 @function(to="torch")
-def range_(start: Number, end: Number | None = None, step: Number = 1, *, dtype: DType | None = None) -> Tensor:
+def range_(
+    start: Number, end: Number | None = None, step: Number = 1, *, dtype: DType | None = None, layout: Layout = None,
+    device: Device = None, requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
     """Like :func:`arange` but including ``end``."""
     if end is None:
         start, end = 0, start
     count = math.floor((end - start) / step) + 1
-    return _sequence(count, start, step, dtype or default_dtype())
+    return finish(_sequence(count, start, step, dtype or default_dtype()), requires_grad, device)
 
 
-@function(to="torch")
+@function(to="torch", takes=ALL)
 def linspace(
-    start: Number | Tensor, end: Number | Tensor, steps: int, *, dtype: DType | None = None, layout: Layout = None,
-    device: Device = None, requires_grad: bool = False, pin_memory: bool = False,
+    start: Number | complex | Tensor, end: Number | complex | Tensor, steps: int, *, dtype: DType | None = None,
+    layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """``steps`` evenly spaced numbers from ``start`` to ``end``, both included."""
-    return finish(_linspace(start, end, steps, dtype or default_dtype()), requires_grad, device)
+    start, end, dtype = _ends("linspace", start, end, steps, dtype)
+    return finish(_linspace(start, end, steps, dtype), requires_grad, device)
 
 
-def _number(x: Number | Tensor, name: str) -> Number:
+def _number(x: Number | complex | Tensor, name: str) -> Any:
     if isinstance(x, Tensor):
         if x.ndim:
             raise RuntimeError(f"{name} only supports 0-dimensional start and end tensors")
-        number: Number = x.item()
-        return number
+        return x.item()
     return x
 
 
-def _check_steps(name: str, steps: Any) -> None:
+def _ends(name: str, start: Any, end: Any, steps: Any, dtype: DType | None) -> tuple[Any, Any, DType]:
+    """Both ends as numbers that ``dtype`` holds, and that type: complex when one of them is, unless given."""
+    start, end = _number(start, name), _number(end, name)
     if not is_index(steps):
         raise TypeError(f"{name}() received an invalid combination of arguments: steps must be int, not {steps!r}")
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
+    if isinstance(start, complex) or isinstance(end, complex):
+        made = default_dtype().to_complex()
+        if dtype is not None and not dtype.is_complex:
+            raise RuntimeError(
+                f"torch.{name}(): inferred dtype {made!r} can't be safely cast to passed dtype {dtype!r}"
+            )
+        return start, end, dtype or made
+    if dtype is not None and dtype.kind == "int":
+        return int(start), int(end), dtype
+    return start, end, dtype or default_dtype()
 
 
-def _linspace(start: Number | Tensor, end: Number | Tensor, steps: int, dtype: DType) -> Tensor:
-    start, end = _number(start, "linspace"), _number(end, "linspace")
-    _check_steps("linspace", steps)
+def _linspace(start: Any, end: Any, steps: int, dtype: DType) -> Tensor:
     if steps == 1:
         return constant((1,), start, dtype)
-    width = dtype.numpy if dtype.is_floating_point else np.dtype(np.float64)
-    if dtype.kind == "int":
-        start, end = int(start), int(end)
+    if dtype.itemsize == 2 and dtype.is_floating_point:
+        return cast(_linspace(start, end, steps, float32), dtype)
+    width = dtype.numpy if dtype.is_floating_point or dtype.is_complex else np.dtype(np.float64)
     first, last = width.type(start), width.type(end)
     step = (last - first) / width.type(max(steps - 1, 1))
     index = np.arange(steps).astype(width)
@@ -110,24 +124,21 @@ def _linspace(start: Number | Tensor, end: Number | Tensor, steps: int, dtype: D
     return wrap(values.astype(dtype.numpy))
 
 
-@function(to="torch")
+@function(to="torch", takes=ALL)
 def logspace(
-    start: Number | Tensor, end: Number | Tensor, steps: int, base: float = 10.0, *, dtype: DType | None = None,
-    layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False,
+    start: Number | complex | Tensor, end: Number | complex | Tensor, steps: int, base: float = 10.0, *,
+    dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False,
+    pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """``base`` to the powers of :func:`linspace`."""
-    dtype = dtype or default_dtype()
-    width = np.dtype(np.float64)
-    start, end = _number(start, "logspace"), _number(end, "logspace")
-    _check_steps("logspace", steps)
-    if dtype.kind == "int":
-        start, end = int(start), int(end)
+    start, end, dtype = _ends("logspace", start, end, steps, dtype)
+    width = np.dtype(np.complex128 if dtype.is_complex else np.float64)
     powers = np.linspace(start, end, steps, dtype=width) if steps != 1 else np.asarray([start], width)
     with np.errstate(all="ignore"):
         return finish(wrap(np.power(width.type(base), powers).astype(dtype.numpy)), requires_grad, device)
 
 
-@function(to="torch")
+@function(to="torch", takes=ALL)
 def eye(
     n: int, m: int | None = None, *, dtype: DType | None = None, layout: Layout = None, device: Device = None,
     requires_grad: bool = False, pin_memory: bool = False,

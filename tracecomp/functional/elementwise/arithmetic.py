@@ -48,8 +48,12 @@ def _scaled(name: str, other: Operand, alpha: Any, *operands: Operand) -> Operan
         raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
     if dtype.kind != "bool" and isinstance(factor, bool):
         raise RuntimeError("Boolean alpha only supported for Boolean results.")
+    if isinstance(factor, complex) and not dtype.is_complex:
+        raise RuntimeError("For non-complex input tensors, argument alpha must not be a complex number.")
+    if dtype.kind == "bool":
+        factor = bool(factor)
     if not isinstance(other, Tensor):
-        return other * factor
+        return bool(other * factor) if dtype.kind == "bool" else other * factor
     return prim.mul(wide(cast(other, dtype)), in_half(bring(factor, dtype), dtype))
 
 
@@ -74,7 +78,7 @@ def in_half(x: Operand, dtype: DType) -> Operand:
 def add(input: Operand, other: Operand, *, alpha: Number = 1) -> Tensor:
     """``input + alpha * other``, broadcast."""
     a, b = two("add", input, other, numbers=True)
-    return prim.add(*common(a, b)) if alpha == 1 else _with_alpha("add", a, b, alpha)
+    return prim.add(*common(a, b)) if alpha == 1 and alpha is not True else _with_alpha("add", a, b, alpha)
 
 
 @function("subtract", takes=ALL, inplace=True, primitive="sub")
@@ -86,7 +90,7 @@ def sub(input: Operand, other: Operand, *, alpha: Number = 1) -> Tensor:
             "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a mask, "
             "use the `~` or `logical_not()` operator instead; for two masks use `^` or `logical_xor()`."
         )
-    return prim.sub(*common(a, b)) if alpha == 1 else _with_alpha("sub", a, b, alpha)
+    return prim.sub(*common(a, b)) if alpha == 1 and alpha is not True else _with_alpha("sub", a, b, alpha)
 
 
 @function(takes=ALL)

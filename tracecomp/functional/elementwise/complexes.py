@@ -9,7 +9,7 @@ from typing import Any
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional.dtype_support import ALL
 from tracecomp.functional.primitives import prim
-from tracecomp.functional.promotion import Operand, cast, not_implemented
+from tracecomp.functional.promotion import Operand, cast, choose, not_implemented
 from tracecomp.functional.publish import function, publish
 from tracecomp.ir.types import DType, float32, float64, type_word
 
@@ -329,7 +329,17 @@ def power(base: Tensor, exponent: Any) -> Tensor:
             return _sqrt(base)
     zero = prim.eq(base, 0.0)
     found = _exp(prim.mul(_log(prim.where(zero, 1.0, base)), exponent))
-    return prim.where(zero, prim.cast(prim.eq(_filled(exponent, zero, base.dtype), 0.0), dtype=base.dtype), found)
+    return prim.where(zero, _power_of_zero(_filled(exponent, zero, base.dtype)), found)
+
+
+def _power_of_zero(exponent: Tensor) -> Tensor:
+    """``0 ** exponent``: 1, 0 or infinite as the exponent is zero or has a positive or negative real part."""
+    re, im = parts(exponent)
+    none = prim.bitwise_and(prim.eq(re, 0.0), prim.eq(im, 0.0))
+    above, dtype = prim.gt(re, 0.0), re.dtype
+    size = prim.where(above, 0.0, choose(prim.lt(re, 0.0), math.inf, math.nan, dtype))
+    made: Tensor = prim.complex(prim.where(none, 1.0, size), prim.where(none, 0.0, choose(above, 0.0, math.nan, dtype)))
+    return made
 
 
 def _filled(x: Operand, like: Tensor, dtype: DType) -> Tensor:

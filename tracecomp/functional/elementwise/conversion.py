@@ -148,7 +148,7 @@ def pin_memory(input: Tensor) -> Tensor:
 
 
 @function(to="Tensor", takes=ALL)
-def is_pinned(input: Tensor) -> bool:
+def is_pinned(input: Tensor, device: Device = None) -> bool:
     return False
 
 

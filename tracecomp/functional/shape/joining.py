@@ -47,7 +47,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     for i, x in enumerate(parts):
         if x.ndim == 0:
             raise RuntimeError(f"zero-dimensional tensor (at position {i}) cannot be concatenated")
-    axis = wrap_dim(dim, first.ndim)
+    axis = 0 if tuple(first.shape) == (0,) else wrap_dim(dim, first.ndim)  # nothing but what is skipped: any dim
     for i, x in enumerate(kept):
         if x.ndim != first.ndim:
             raise RuntimeError(f"Tensors must have same number of dimensions: got {first.ndim} and {x.ndim}")

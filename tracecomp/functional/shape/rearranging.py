@@ -137,17 +137,18 @@ for _ndim in (1, 2, 3):
 
 
 @function(to="torch", takes=ALL)
-def block_diag(*tensors: Tensor | Sequence[Tensor]) -> Tensor:
+def block_diag(*tensors: Tensor) -> Tensor:
     """Matrices placed along the diagonal of a matrix of zeros."""
-    parts = [x if isinstance(x, Tensor) else wrap(np.asarray(x)) for x in tensors]
-    for i, x in enumerate(parts):
+    for i, x in enumerate(tensors):
+        if not isinstance(x, Tensor):
+            raise TypeError(f"expected Tensor as element {i} in argument 0, but got {type(x).__name__}")
         if x.ndim > 2:
             raise RuntimeError(
                 f"torch.block_diag: Input tensors must have 2 or fewer dimensions. Input {i} has {x.ndim} dimensions"
             )
-    matrices = [to_shape(x, (1,) * (2 - x.ndim) + tuple(x.shape)) for x in parts]
-    if not matrices:
+    if not tensors:
         return wrap(np.zeros((1, 0), np.float32))
+    matrices = [to_shape(x, (1,) * (2 - x.ndim) + tuple(x.shape)) for x in tensors]
     width = sum(m.shape[1] for m in matrices)
     rows, left = [], 0
     dtype = promoted(matrices)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tracecomp.eager.device import Device, Layout, strided
@@ -194,25 +194,43 @@ def kaiser(
     return finish(_shaped(M, sym, kind, shape), requires_grad, device)
 
 
-def _older(name: str, coefficients: Sequence[float] | None) -> None:
+def _check_older(name: str, window_length: int, dtype: DType | None, layout: Layout) -> DType:
+    """The type of one of the older windows, which are made in any floating type."""
+    kind = dtype or default_dtype()
+    if layout not in (None, strided):
+        raise RuntimeError(f"{name} is not implemented for sparse types, got: {layout}")
+    if not kind.is_floating_point:
+        raise RuntimeError(f"{name} expects floating point dtypes, got: {kind!r}")
+    if window_length < 0:
+        raise RuntimeError(f"{name} requires non-negative window_length, got window_length={window_length}")
+    return kind
+
+
+def _older(name: str, window: Callable[[int, bool, DType], Tensor]) -> None:
     def run(
         window_length: int, periodic: bool = True, *, dtype: DType | None = None, layout: Layout = None,
         device: Device = None, requires_grad: bool = False,
     ) -> Tensor:  # fmt: skip
-        kind = dtype or default_dtype()
-        if window_length < 0:
-            raise RuntimeError(f"{name}_window requires non-negative window_length, got window_length={window_length}")
-        if coefficients is None:
-            return bartlett(window_length, sym=not periodic, dtype=kind, requires_grad=requires_grad, device=device)
-        return finish(_cosines(window_length, coefficients, not periodic, kind), requires_grad, device)
+        kind = _check_older(f"{name}_window", window_length, dtype, layout)
+        return finish(window(window_length, not periodic, kind), requires_grad, device)
 
     run.__name__, run.__doc__ = f"{name}_window", f"{name.capitalize()} window, symmetric unless ``periodic``."
     function(to="torch")(run)
 
 
-for _name, _older_coefficients in (("hann", (0.5, 0.5)), ("hamming", (0.54, 0.46)), ("blackman", (0.42, 0.5, 0.08)),
-                                   ("bartlett", None)):  # fmt: skip
-    _older(_name, _older_coefficients)
+_older("hann", lambda M, sym, kind: _cosines(M, (0.5, 0.5), sym, kind))
+_older("blackman", lambda M, sym, kind: _cosines(M, (0.42, 0.5, 0.08), sym, kind))
+_older("bartlett", lambda M, sym, kind: cast(bartlett(M, sym=sym, dtype=float64), kind))
+
+
+@function(to="torch")
+def hamming_window(
+    window_length: int, periodic: bool = True, alpha: float = 0.54, beta: float = 0.46, *, dtype: DType | None = None,
+    layout: Layout = None, device: Device = None, requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
+    """alpha - beta cos, symmetric unless ``periodic``."""
+    kind = _check_older("hamming_window", window_length, dtype, layout)
+    return finish(_cosines(window_length, (alpha, beta), not periodic, kind), requires_grad, device)
 
 
 @function(to="torch")
@@ -221,7 +239,9 @@ def kaiser_window(
     device: Device = None, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """Kaiser window, symmetric unless ``periodic``."""
-    return kaiser(window_length, beta=beta, sym=not periodic, dtype=dtype, device=device, requires_grad=requires_grad)
+    kind = _check_older("kaiser_window", window_length, dtype, layout)
+    made = kaiser(window_length, beta=beta, sym=not periodic, dtype=float64)
+    return finish(cast(made, kind), requires_grad, device)
 
 
 def _halves(input: Tensor, dim: Any, sign: int) -> Tensor:

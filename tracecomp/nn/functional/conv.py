@@ -240,3 +240,15 @@ def conv_transpose3d(
 ) -> Tensor:  # fmt: skip
     """(N, C, D, H, W) with (C, O / groups, KD, KH, KW) -> (N, O, D', H', W')."""
     return transposed(3, input, weight, bias, stride, padding, output_padding, groups, dilation)
+
+
+@function(to="nn.functional torch", takes=NUMBERS + COMPLEX)
+def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
+    """(L, N, C) with (K, C, O) -> (L', N, O): :func:`conv1d` with time first and channels last."""
+    if input.ndim != 3 or weight.ndim != 3 or bias.ndim != 1:
+        raise RuntimeError(
+            "conv_tbc: input and weight must have 3 dimensions and bias 1, "
+            f"not {input.ndim}, {weight.ndim} and {bias.ndim}"
+        )
+    found = convolution(1, input.permute(1, 2, 0), weight.permute(2, 1, 0), bias, 1, pad, 1, 1)
+    return found.permute(2, 0, 1)

@@ -153,19 +153,31 @@ def embedding_bag(
             f"embedding_bag: If per_sample_weights ({tuple(per_sample_weights.shape)}) is not None, then it must have "
             f"the same shape as the input ({tuple(input.shape)})"
         )
-    bag, bags = _bags(input, offsets, include_last_offset)
+    if per_sample_weights is not None and per_sample_weights.dtype is not weight.dtype:
+        raise RuntimeError(
+            f"embedding_bag: expected per_sample_weights to have the same type as weight ({weight.dtype}), but got "
+            f"{per_sample_weights.dtype}"
+        )
     flat = input.reshape(-1)
-    rows = embedding(flat, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq)
+    try:
+        rows = embedding(flat, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq)
+    except IndexError as error:
+        raise RuntimeError(f"embedding_bag: Expected idx >= 0 && idx < num_embeddings: {error}") from None
     if per_sample_weights is not None:
         rows = rows * per_sample_weights.reshape(-1, 1)
     kept = T.ones_like(flat) if padding_idx is None else (flat != padding_idx % weight.shape[0]).to(flat.dtype)
+    bag, bags = _bags(input, offsets)
     if bag is None:
         shape = tuple(input.shape)
         return _combine_equal_bags(rows.reshape(*shape, -1), kept.reshape(*shape, 1), padding_idx is None, mode)
-    return _combine_bags(rows, bag, kept, bags, mode)
+    try:
+        combined = _combine_bags(rows, bag, kept, bags, mode)
+    except IndexError as error:
+        raise RuntimeError(f"embedding_bag: offsets[0] has to be 0, for every index is in a bag: {error}") from None
+    return combined[:-1] if include_last_offset else combined  # the last bag has what lies behind the last offset
 
 
-def _bags(input: Tensor, offsets: Tensor | None, last: bool) -> tuple[Tensor | None, int]:
+def _bags(input: Tensor, offsets: Tensor | None) -> tuple[Tensor | None, int]:
     """The bag of each index, None where each row is one, and how many bags there are."""
     if input.ndim == 2:
         if offsets is not None:
@@ -180,9 +192,15 @@ def _bags(input: Tensor, offsets: Tensor | None, last: bool) -> tuple[Tensor | N
         raise ValueError("offsets has to be a 1D Tensor but got None")
     if offsets.ndim != 1:
         raise ValueError("offsets has to be a 1D Tensor")
-    bags = offsets.shape[0] - int(last)
+    bags = offsets.shape[0]
     begun = T.zeros(input.shape[0] + 1, dtype=int64)
-    return begun.index_add(0, offsets[:bags], T.ones(bags, dtype=int64)).cumsum(0)[:-1] - 1, bags
+    try:
+        begun = begun.index_add(0, offsets, T.ones(bags, dtype=int64))
+    except IndexError as error:
+        raise RuntimeError(
+            f"embedding_bag: offsets[-1] can not be greater than input's length {input.shape[0]}: {error}"
+        ) from None
+    return begun.cumsum(0)[:-1] - 1, bags
 
 
 def _combine_equal_bags(rows: Tensor, kept: Tensor, all_kept: bool, mode: str) -> Tensor:

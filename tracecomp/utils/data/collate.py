@@ -52,7 +52,10 @@ def collate(batch: Sequence[Any], *, collate_fn_map: Rules | None = None) -> Any
         if any(len(item) != len(first) for item in batch):
             raise RuntimeError("each element in list of batch should be of equal size")
         columns = [inner(column) for column in zip(*batch, strict=True)]
-        return columns if isinstance(first, tuple) else type(first)(columns)  # type: ignore[call-arg]
+        try:
+            return columns if isinstance(first, tuple) else type(first)(columns)  # type: ignore[call-arg]
+        except TypeError:  # a sequence that is not made of its items, such as a range
+            return columns
     raise TypeError(
         f"default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found {type(first)}"
     )

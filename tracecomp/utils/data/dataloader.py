@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import multiprocessing
+import os
 import queue
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from multiprocessing.context import BaseContext
 from typing import Any, Generic
 
 from tracecomp._utils import ExceptionWrapper
+from tracecomp.base.errors import warn_user
 from tracecomp.functional import names as T
 from tracecomp.utils.data import worker
 from tracecomp.utils.data.collate import default_collate, default_convert
@@ -58,6 +62,31 @@ class Fetcher:
         return self.collate(batch)
 
 
+_FIXED = frozenset({"batch_size", "batch_sampler", "dataset", "drop_last", "persistent_workers", "sampler"})
+
+
+def _check_workers(count: int, context: Any) -> None:
+    """ValueError or TypeError for a ``multiprocessing_context`` that is none, a warning for more workers than cores."""
+    if context is not None and not count:
+        raise ValueError(
+            "multiprocessing_context can only be used with multi-process loading (num_workers > 0), but got "
+            f"num_workers={count}"
+        )
+    if isinstance(context, str) and context not in multiprocessing.get_all_start_methods():
+        raise ValueError(
+            "multiprocessing_context option should specify a valid start method in "
+            f"{multiprocessing.get_all_start_methods()!r}, but got multiprocessing_context={context!r}"
+        )
+    if not isinstance(context, str | BaseContext | None):
+        raise TypeError(f"multiprocessing_context option should be a valid context object or string, not {context}")
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if count > cores:
+        warn_user(
+            f"This DataLoader will create {count} worker processes, more than the {cores} processors there are: "
+            "excessive worker creation might get DataLoader running slow or even freeze"
+        )
+
+
 class DataLoader(Generic[Item]):
     """Iterates over a dataset in batches; arguments as torch.utils.data.DataLoader.
 
@@ -98,8 +127,16 @@ class DataLoader(Generic[Item]):
         self.in_order = in_order
         self._iterable = isinstance(dataset, IterableDataset)
         self._choose_samplers(batch_size, shuffle, sampler, batch_sampler, drop_last)
-        self.collate_fn = collate_fn or (default_convert if self.batch_sampler is None else default_collate)
+        self.collate_fn = collate_fn or (default_collate if self._auto_collation else default_convert)
         self._pool: WorkerPool | None = None
+        _check_workers(num_workers, multiprocessing_context)
+        self._made = True
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """ValueError for what decided how the loader was made."""
+        if name in _FIXED and getattr(self, "_made", False):
+            raise ValueError(f"{name} attribute should not be set after {type(self).__name__} is initialized")
+        super().__setattr__(name, value)
 
     def _choose_samplers(
         self, batch_size: int | None, shuffle: bool | None, sampler: Any, batch_sampler: Any, drop_last: bool
@@ -137,12 +174,17 @@ class DataLoader(Generic[Item]):
         self.batch_sampler = batch_sampler
 
     @property
+    def _auto_collation(self) -> bool:
+        """Whether items are put together to batches."""
+        return self.batch_sampler is not None
+
+    @property
     def _indices(self) -> Iterable[Any]:
-        return self.sampler if self.batch_sampler is None else self.batch_sampler  # type: ignore[no-any-return]
+        return self.batch_sampler if self._auto_collation else self.sampler  # type: ignore[no-any-return]
 
     @property
     def _fetcher(self) -> Fetcher:
-        return Fetcher(self._iterable, self.batch_sampler is not None, self.drop_last, self.collate_fn)
+        return Fetcher(self._iterable, self._auto_collation, self.drop_last, self.collate_fn)
 
     def __len__(self) -> int:
         if not self._iterable:
@@ -182,8 +224,6 @@ class WorkerPool:
     """The worker processes of a loader, and the order of what they send."""
 
     def __init__(self, loader: DataLoader[Any]) -> None:
-        import multiprocessing
-
         context = loader.multiprocessing_context
         if context is None or isinstance(context, str):
             context = multiprocessing.get_context(context)

@@ -50,6 +50,19 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
         return len(self.tensors[0])
 
 
+def _parts(datasets: Any) -> list[Any]:
+    return list(datasets.values() if isinstance(datasets, dict) else datasets)
+
+
+def _items(dataset: Any, indices: Sequence[Any]) -> Sequence[Any]:
+    if not callable(getattr(dataset, "__getitems__", None)):
+        return [dataset[i] for i in indices]
+    found: Sequence[Any] = dataset.__getitems__(indices)
+    if len(found) != len(indices):
+        raise ValueError(f"Nested dataset's output size mismatch. Expected {len(indices)}, got {len(found)}")
+    return found
+
+
 class StackDataset(Dataset[Any]):
     """Items of several datasets side by side, as a tuple or (given names) a dict. ValueError when lengths differ."""
 
@@ -60,7 +73,7 @@ class StackDataset(Dataset[Any]):
                 "types are given." if args else "At least one dataset should be passed"
             )  # fmt: skip
         self.datasets: Any = args or kwargs
-        parts = list(args or kwargs.values())
+        parts = _parts(self.datasets)
         self._length = len(parts[0])
         if any(len(p) != self._length for p in parts):
             raise ValueError("Size mismatch between datasets")
@@ -69,6 +82,15 @@ class StackDataset(Dataset[Any]):
         if isinstance(self.datasets, dict):
             return {k: d[index] for k, d in self.datasets.items()}
         return tuple(d[index] for d in self.datasets)
+
+    def __getitems__(self, indices: Sequence[Any]) -> list[Any]:
+        """The items at ``indices``, each dataset asked for all of its own at once. ValueError if it gives another
+        number of them."""
+        columns = [_items(d, indices) for d in _parts(self.datasets)]
+        rows = zip(*columns, strict=True)
+        if isinstance(self.datasets, dict):
+            return [dict(zip(self.datasets, row, strict=True)) for row in rows]
+        return list(rows)
 
     def __len__(self) -> int:
         return self._length

@@ -1,0 +1,91 @@
+"""Gradients of convolutions as functions of their own, for backward passes written by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tracecomp.autograd import grad
+from tracecomp.eager.modes import enable_grad, grad_enabled
+from tracecomp.eager.tensor import Tensor
+from tracecomp.functional.dims import Sizes
+from tracecomp.nn.functional.conv import convolution
+
+
+def _of_input(
+    n: int, input_size: Sequence[int], weight: Tensor, grad_output: Tensor, stride: Sizes, padding: Sizes,
+    dilation: Sizes, groups: int,
+) -> Tensor:  # fmt: skip
+    """The gradient in the input, which depends on its size alone."""
+    return _gradient(
+        n, weight.new_zeros(tuple(input_size)), weight, True, grad_output, stride, padding, dilation, groups
+    )
+
+
+def _of_weight(
+    n: int, input: Tensor, weight_size: Sequence[int], grad_output: Tensor, stride: Sizes, padding: Sizes,
+    dilation: Sizes, groups: int,
+) -> Tensor:  # fmt: skip
+    """The gradient in the weight, which depends on its size alone."""
+    return _gradient(
+        n, input, input.new_zeros(tuple(weight_size)), False, grad_output, stride, padding, dilation, groups
+    )
+
+
+def _gradient(
+    n: int, input: Tensor, weight: Tensor, in_input: bool, grad_output: Tensor, stride: Sizes, padding: Sizes,
+    dilation: Sizes, groups: int,
+) -> Tensor:  # fmt: skip
+    history = grad_enabled()
+    of = (input if in_input else weight).requires_grad_()
+    with enable_grad():
+        out = convolution(n, input, weight, None, stride, padding, dilation, groups)
+        found: Tensor = grad(out, of, grad_output, create_graph=history)[0]
+    return found
+
+
+def conv1d_input(
+    input_size: Sequence[int], weight: Tensor, grad_output: Tensor, stride: Sizes = 1, padding: Sizes = 0,
+    dilation: Sizes = 1, groups: int = 1,
+) -> Tensor:  # fmt: skip
+    """The gradient of ``conv1d`` in its input, of shape ``input_size``, from that in its result."""
+    return _of_input(1, input_size, weight, grad_output, stride, padding, dilation, groups)
+
+
+def conv1d_weight(
+    input: Tensor, weight_size: Sequence[int], grad_output: Tensor, stride: Sizes = 1, padding: Sizes = 0,
+    dilation: Sizes = 1, groups: int = 1,
+) -> Tensor:  # fmt: skip
+    """The gradient of ``conv1d`` in its weight, of shape ``weight_size``, from that in its result."""
+    return _of_weight(1, input, weight_size, grad_output, stride, padding, dilation, groups)
+
+
+def conv2d_input(
+    input_size: Sequence[int], weight: Tensor, grad_output: Tensor, stride: Sizes = 1, padding: Sizes = 0,
+    dilation: Sizes = 1, groups: int = 1,
+) -> Tensor:  # fmt: skip
+    """The gradient of ``conv2d`` in its input, of shape ``input_size``, from that in its result."""
+    return _of_input(2, input_size, weight, grad_output, stride, padding, dilation, groups)
+
+
+def conv2d_weight(
+    input: Tensor, weight_size: Sequence[int], grad_output: Tensor, stride: Sizes = 1, padding: Sizes = 0,
+    dilation: Sizes = 1, groups: int = 1,
+) -> Tensor:  # fmt: skip
+    """The gradient of ``conv2d`` in its weight, of shape ``weight_size``, from that in its result."""
+    return _of_weight(2, input, weight_size, grad_output, stride, padding, dilation, groups)
+
+
+def conv3d_input(
+    input_size: Sequence[int], weight: Tensor, grad_output: Tensor, stride: Sizes = 1, padding: Sizes = 0,
+    dilation: Sizes = 1, groups: int = 1,
+) -> Tensor:  # fmt: skip
+    """The gradient of ``conv3d`` in its input, of shape ``input_size``, from that in its result."""
+    return _of_input(3, input_size, weight, grad_output, stride, padding, dilation, groups)
+
+
+def conv3d_weight(
+    input: Tensor, weight_size: Sequence[int], grad_output: Tensor, stride: Sizes = 1, padding: Sizes = 0,
+    dilation: Sizes = 1, groups: int = 1,
+) -> Tensor:  # fmt: skip
+    """The gradient of ``conv3d`` in its weight, of shape ``weight_size``, from that in its result."""
+    return _of_weight(3, input, weight_size, grad_output, stride, padding, dilation, groups)
