@@ -16,7 +16,7 @@ REFUSED: dict[str, str] = {
     **dict.fromkeys(
         ("cholesky", "eigh", "svd", "eigvalsh", "svdvals", "ldl_factor", "ldl_solve", "matrix_solve", "matrix_inverse",
          "pinv", "slogdet", "qr", "geqrf", "reflections", "reflect", "triangular_solve", "pivot_order", "lu_factor",
-         "eig", "eig_parts", "eigvals", "eigvals_parts", "phase_free"),
+         "eig", "eigvals", "hosted", "phase_free"),
         _MATRICES,
     ),
     **dict.fromkeys(("bitcast", "reinterpret", "nextafter"), _BITS),
