@@ -259,6 +259,12 @@ def _primitive(name: str) -> Operator | None:
     return operator
 
 
+def is_namespace(name: str) -> bool:
+    """Whether ``ops.name`` has operators: tracecomp's, registered ones, or those of a library that was loaded."""
+    registered = any(q.startswith(f"{name}::") for q in _OPERATORS)
+    return name in _MADE or registered or any(Path(path).parent.name == name for path in ops.loaded_libraries)
+
+
 class _Ops:
     """``torch.ops``: operators by namespace and name."""
 

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import torch as reference
 
 import tracecomp as tc
+
+reference = pytest.importorskip("torch")
 
 Made = tuple[Callable[[Any], Any], list[Any]]
 

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 import tracecomp
-from tests.opinfo.run_opinfo import convert
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("expecttest")  # torch's sample database needs it
 
 from torch.testing._internal.common_optimizers import optim_db  # noqa: E402
+
+from tests.opinfo.run_opinfo import convert  # noqa: E402
 
 STEPS = 6
 TOLERANCE = {"Muon": 1e-3, "Rprop": 1e-7}

@@ -152,6 +152,8 @@ class Out:
                 f"{self.name}(): functions with out=... arguments don't support automatic differentiation, "
                 "but one of the arguments requires grad."
             )
+        if self.key in ("nanmean", "nansum") and not out.dtype.differentiable:
+            raise not_implemented("nansum_cpu", out.dtype)
         if rule is can_cast:
             check_castable(result, out, TypeError if self.key in _JOINING else RuntimeError)
         elif rule is not None and not rule(result.dtype, out.dtype):

@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 
 from tracecomp.eager.modes import no_grad
+from tracecomp.eager.rng import default_generator
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.ir.graph import Graph
@@ -63,8 +64,12 @@ def _run(proto: Any, names: Sequence[str], given: Sequence[Array]) -> list[Array
 
 
 def _run_here(proto: Any, given: Sequence[Array]) -> list[Array]:
-    """What the model gives as ``load`` reads it."""
-    loaded = load(proto)(*map(T.from_numpy, given))
+    """What the model gives as ``load`` reads it. Random numbers are left as they were."""
+    random = default_generator.get_state()
+    try:
+        loaded = load(proto)(*map(T.from_numpy, given))
+    finally:
+        default_generator.set_state(random)
     return [t.numpy() for t in (loaded if isinstance(loaded, tuple) else (loaded,))]
 
 

@@ -61,6 +61,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """``torch.ops.aten`` and other namespaces of operators, for ``import tracecomp as torch``."""
-    if name.startswith("_"):
-        raise AttributeError(name)
-    return getattr(import_module("tracecomp.library").ops, name)  # stands above: a name, not an import
+    library = import_module("tracecomp.library")  # stands above: a name, not an import
+    # Test runners and others ask every module for attributes: only what is a namespace answers.
+    if not library.is_namespace(name):
+        raise AttributeError(f"module 'tracecomp.ops' has no attribute {name!r}")
+    return getattr(library.ops, name)
