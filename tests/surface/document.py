@@ -37,7 +37,7 @@ Everywhere: tensors live on the CPU and are dense; conjugates are computed at on
 are not torch's; names of `grad_fn` are those of primitives. Writing in place to part of an expanded tensor
 (`masked_fill_`, `index_put_`, `index_fill_`), which torch deprecates, is refused.
 
-Each of the 668 entries of torch 2.13's operator database (OpInfo) that concern dense tensors on the CPU has its
+Each of the 672 entries of torch 2.13's operator database (OpInfo) that concern dense tensors on the CPU has its
 function here. Six differ in value by intent: `tests/opinfo/test_opinfo.py` lists them and runs the others on torch's
 own samples.
 """
