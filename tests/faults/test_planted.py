@@ -7,6 +7,7 @@ import textwrap
 
 import pytest
 
+import tracecomp
 from tests.faults import programs
 from tests.faults.alarms import alarm
 from tests.faults.planted import FAULTS, Fault
@@ -57,3 +58,4 @@ def test_a_fault_changes_code_that_is_there(fault: Fault) -> None:
 def test_no_alarm_on_random_programs(seed: int) -> None:
     """With these ``compare`` once had reason, or gave an alarm without one; the command tries as many as one likes."""
     assert alarm(seed) is None
+    assert tracecomp.__name__ == "tracecomp"  # ``compare`` changes what a program sees, and leaves nothing changed

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
-from types import CellType
+from types import CellType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -180,13 +180,13 @@ def _doing(what: str, act: Callable[[], object], again: bool = False) -> Change:
 
 
 def _entries(held: object) -> Iterator[tuple[str, Any, Callable[[Any], None]]]:
-    """What can be set in an object: name, value, and what sets it."""
+    """What can be set in an object: name, value, and what sets it. Modules of Python belong to other programs, too."""
     if isinstance(held, CellType):
         yield "", _contents(held), partial(setattr, held, "cell_contents")
     elif isinstance(held, dict | list):
         for key, value in list(held.items() if isinstance(held, dict) else enumerate(held)):
             yield str(key), value, _setter(held, key)
-    elif isinstance(getattr(held, "__dict__", None), dict) and not isinstance(held, type | Tensor):
+    elif isinstance(getattr(held, "__dict__", None), dict) and not isinstance(held, type | Tensor | ModuleType):
         for name, value in list(vars(held).items()):
             yield name, value, partial(setattr, held, name)
 
