@@ -76,7 +76,7 @@ def test_first_samples(op: Any) -> None:
 def test_first_samples_of_narrow_types(op: Any) -> None:
     fn = function(op.name, op.variant_test_name)
     if op.name not in DIFFERENT_NARROW:
-        agree(op, fn, list(NARROW.values()), 1)
+        agree(op, fn, [NARROW[name] for name in ("uint8", "int16", "float16", "bfloat16")], 1)
 
 
 def agree(op: Any, fn: Any, dtypes: list[Any], count: int) -> None:

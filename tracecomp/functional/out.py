@@ -95,6 +95,9 @@ _APART = frozenset({"cat", "gather", "index_select", "kthvalue", "masked_select"
 _IN_ANY_SHAPE = frozenset({"arange", "linspace", "logspace", "range"})
 """Functions that fill an ``out`` of as many elements in its own shape."""
 
+_FACTORIES = frozenset({"empty", "eye", "full", "ones", "rand", "randint", "randn", "randperm", "zeros"})
+"""Functions that resize ``out`` without a word."""
+
 _JOINING = frozenset({"cat", "column_stack", "dstack", "hstack", "stack", "vstack"})
 """Functions that raise TypeError, not RuntimeError, for a type that cannot hold the result's."""
 
@@ -134,7 +137,7 @@ class Out:
             self._check(out, result, self.rule)
             if self.key in _IN_ANY_SHAPE and out.numel() == result.numel():
                 result = result.reshape(out.shape)
-            return _write(out, result)
+            return _write(out, result, self.key not in _FACTORIES)
         if not isinstance(out, tuple | list) or len(out) != len(result):
             raise TypeError(f"{self.name}(): argument 'out' must be tuple of {len(result)} Tensors")
         rule = _same if self.key in ("max", "min") else self.rule
@@ -163,10 +166,10 @@ class Out:
             )
 
 
-def _write(out: Tensor, result: Tensor) -> Tensor:
+def _write(out: Tensor, result: Tensor, warn: bool = True) -> Tensor:
     with no_grad():
         if out.shape != result.shape:
-            if out.numel():
+            if warn and out.numel():
                 warnings.warn(
                     f"out of shape {list(out.shape)} was resized to {list(result.shape)}, which PyTorch deprecates for "
                     "tensors that have elements. out.resize_(0) before the call has it resized silently.",
