@@ -115,7 +115,7 @@ def _linspace(start: Any, end: Any, steps: int, dtype: DType) -> Tensor:
         return constant((1,), start, dtype)
     if dtype.itemsize == 2 and dtype.is_floating_point:
         return cast(_linspace(start, end, steps, float32), dtype)
-    width = dtype.numpy if dtype.is_floating_point or dtype.is_complex else np.dtype(np.float64)
+    width = dtype.numpy if dtype.differentiable else np.dtype(np.float64)
     first, last = width.type(start), width.type(end)
     step = (last - first) / width.type(max(steps - 1, 1))
     index = np.arange(steps).astype(width)

@@ -319,6 +319,12 @@ def of_complex(name: str, z: Tensor) -> Tensor:
     return found(z)
 
 
+def of_number(name: str, x: Tensor) -> Tensor:
+    """The function called ``name`` of a floating or complex tensor."""
+    found: Tensor = of_complex(name, x) if x.dtype.is_complex else getattr(prim, name)(x)
+    return found
+
+
 def power(base: Tensor, exponent: Any) -> Tensor:
     """``base ** exponent`` for complex operands of one dtype; small whole exponents by repeated multiplication."""
     if not isinstance(exponent, Tensor):

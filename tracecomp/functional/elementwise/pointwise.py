@@ -9,7 +9,7 @@ from typing import Any, overload
 from tracecomp.eager.tensor import Tensor, create
 from tracecomp.functional.creation.creation import constant
 from tracecomp.functional.dtype_support import ALL, REAL, Kinds
-from tracecomp.functional.elementwise.complexes import OF_COMPLEX, of_complex
+from tracecomp.functional.elementwise.complexes import OF_COMPLEX, of_complex, of_number
 from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import Operand, as_float, bring_exact, cast, not_implemented, operand, result_dtype
 from tracecomp.functional.publish import function, publish
@@ -29,8 +29,7 @@ _FLOAT_UNARY = {
 
 def _publish_unary(name: str, aliases: tuple[str, ...]) -> None:
     def apply(input: Tensor) -> Tensor:
-        x = as_float(input)
-        return of_complex(name, x) if x.dtype.is_complex else getattr(prim, name)(x)
+        return of_number(name, as_float(input))
 
     apply.__name__ = name
     apply.__doc__ = f"Elementwise {name}; integers and bools become the default float dtype."
@@ -109,7 +108,7 @@ def abs(input: Tensor) -> Tensor:
     """Absolute value."""
     if input.dtype is bool_:
         raise not_implemented("abs_cpu", bool_)
-    return of_complex("abs", input) if input.dtype.is_complex else prim.abs(input)
+    return of_number("abs", input)
 
 
 @function(takes=ALL, inplace=True)

@@ -125,7 +125,7 @@ def matrices(x: Tensor, name: str, square: bool = False) -> Tensor:
         raise RuntimeError(
             f"{name}: A must be batches of square matrices, but they are {x.shape[-2]} by {x.shape[-1]} matrices"
         )
-    if not (x.dtype.is_floating_point or x.dtype.is_complex):
+    if not x.dtype.differentiable:
         raise RuntimeError(f"{name}: Expected a floating point or complex tensor as input. Got {x.dtype.name}")
     return x
 

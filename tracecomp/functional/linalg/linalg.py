@@ -223,7 +223,7 @@ def vander(x: Tensor, *, N: int | None = None) -> Tensor:
     count = x.shape[-1] if N is None else N
     if count <= 1:
         raise RuntimeError("N must be greater than 1.")
-    base = x if x.dtype.is_floating_point or x.dtype.is_complex else prim.cast(x, dtype=int64)
+    base = x if x.dtype.differentiable else prim.cast(x, dtype=int64)
     ones = prim.add(prim.mul(base, 0), 1)
     parts = [ones]
     for _ in range(count - 1):

@@ -20,8 +20,10 @@ from tracecomp.ir.types import DType, broadcast_shapes, type_word
 def power_norm(x: Tensor, p: float, axes: Shape, keepdim: bool) -> Tensor:
     """(sum |x|^p)^(1/p) with its limits at 0 and infinity; the gradient at zero is zero.
 
-    Of half types it is computed in float32: squares of 300 are no number of float16.
+    Of half types it is computed in float32: squares of 300 are no number of float16. Complex numbers count by their
+    absolute values.
     """
+    x = x.abs() if x.dtype.is_complex else x
     return rounded(_power_norm(wide(x), p, axes, keepdim), x)
 
 
@@ -64,7 +66,6 @@ def vector_norm(
             f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {type_word(x.dtype)}"
         )
     x = _in_dtype(x, dtype, "linalg.vector_norm")
-    x = x.abs() if x.dtype.is_complex else x
     axes = reduce_axes(dim, x.ndim)
     if any_zero(x, axes) and (ord < 0 or math.isinf(ord)):
         raise RuntimeError(
@@ -91,7 +92,7 @@ def matrix_norm(
     """Matrix norms: "fro", "nuc", inf, -inf, 1, -1, 2, -2 over two dimensions."""
     if A.ndim < 2:
         raise RuntimeError("linalg.matrix_norm: The input tensor A must have at least 2 dimensions.")
-    if not (A.dtype.is_floating_point or A.dtype.is_complex):
+    if not A.dtype.differentiable:
         raise RuntimeError(
             f"linalg.matrix_norm: Expected a floating point or complex tensor as input. Got {A.dtype.name}"
         )
@@ -103,7 +104,7 @@ def matrix_norm(
     row, column = wrap_dims(dim, x.ndim)
     axes = tuple(sorted((row, column)))
     if ord == "fro":
-        return power_norm(x.abs() if x.dtype.is_complex else x, 2.0, axes, keepdim)
+        return power_norm(x, 2.0, axes, keepdim)
     if isinstance(ord, str) or ord in (2, -2):
         result = _singular_norm(movedim(x, (row, column), (-2, -1)), ord)
     else:
@@ -149,7 +150,7 @@ def norm(
     """The p-norm over ``dim``; "fro" is the 2-norm and "nuc" the sum of singular values."""
     if input.dtype.is_complex and p != "nuc":
         input = input.abs()
-    if not (input.dtype.is_floating_point or input.dtype.is_complex) and dtype is None:
+    if not input.dtype.differentiable and dtype is None:
         raise RuntimeError(
             "linalg.vector_norm: Expected a floating point or complex tensor as input. Got " + type_word(input.dtype)
         )
@@ -174,7 +175,7 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
         raise RuntimeError(f"renorm: expected maxnorm to be >= 0 but got {maxnorm}")
     axis = wrap_dim(dim, input.ndim)
     axes = tuple(i for i in range(input.ndim) if i != axis)
-    size = power_norm(input.abs() if input.dtype.is_complex else input, float(p), axes, True)
+    size = power_norm(input, float(p), axes, True)
     over = prim.gt(size, float(maxnorm))
     factor = prim.div(float(maxnorm), prim.add(prim.where(over, size, 1.0), 1e-7))
     return prim.mul(input, cast(prim.where(over, factor, 1.0), input.dtype))

@@ -10,7 +10,7 @@ from tracecomp.eager.tensor import Tensor, create
 from tracecomp.functional.dims import Dim, Shape, keep_dims, one_axis, reduce_axes, wrap_dim
 from tracecomp.functional.dtype_support import ALL
 from tracecomp.functional.elementwise import arithmetic, logic
-from tracecomp.functional.elementwise.complexes import of_complex
+from tracecomp.functional.elementwise.complexes import of_number
 from tracecomp.functional.named_results import AminmaxResult, MaxResult, MinMax, MinResult, ValuesIndices
 from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import Number, as_float, cast, not_implemented, operand, rounded, wide
@@ -274,26 +274,18 @@ def count_nonzero(input: Tensor, dim: Dim = None) -> Tensor:
     return prim.sum(cast(logic.truth(input), int64), axes=reduce_axes(dim, input.ndim))
 
 
-def _exp(x: Tensor) -> Tensor:
-    return of_complex("exp", x) if x.dtype.is_complex else prim.exp(x)
-
-
-def _log(x: Tensor) -> Tensor:
-    return of_complex("log", x) if x.dtype.is_complex else prim.log(x)
-
-
 @function("special.logsumexp", takes=ALL, composite=True)
 def logsumexp(input: Tensor, dim: Dim, keepdim: bool = False) -> Tensor:
     """log(sum(exp(input))) over ``dim``, shifted by the maximum so that it does not overflow."""
     x = as_float(input)
     axes = reduce_axes(dim, x.ndim)
     if any_zero(x, axes):
-        return _log(reduced(prim.sum, _exp(x), axes, keepdim))
+        return of_number("log", reduced(prim.sum, of_number("exp", x), axes, keepdim))
     sizes = x.detach()
     top = prim.max(prim.real(sizes) if x.dtype.is_complex else sizes, axes=axes)
     top = cast(prim.where(prim.eq(prim.abs(top), math.inf), 0.0, top), x.dtype)
     kept = to_shape(top, keep_dims(x.shape, axes))
-    total = _log(prim.sum(_exp(prim.sub(x, kept)), axes=axes))
+    total = of_number("log", prim.sum(of_number("exp", prim.sub(x, kept)), axes=axes))
     result = prim.add(total, top)
     return to_shape(result, keep_dims(x.shape, axes)) if keepdim else result
 
@@ -311,7 +303,7 @@ def safe_sqrt(x: Tensor) -> Tensor:
 
 def _moments(input: Tensor, dim: Dim, correction: Number, keepdim: bool, name: str) -> tuple[Tensor, Tensor]:
     """Variance and mean, of half types in float32; complex numbers vary in both parts."""
-    if not (input.dtype.is_floating_point or input.dtype.is_complex):
+    if not input.dtype.differentiable:
         raise RuntimeError(f"{name} only support floating point and complex dtypes")
     axes = reduce_axes(dim, input.ndim)
     count = count_of(input, axes)

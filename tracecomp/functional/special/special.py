@@ -8,7 +8,7 @@ from typing import Any
 from tracecomp.eager.tensor import Tensor, create
 from tracecomp.functional.dtype_support import ALL, COMPLEX, FLOATS
 from tracecomp.functional.elementwise.arithmetic import two
-from tracecomp.functional.elementwise.complexes import log_of_sum, of_complex
+from tracecomp.functional.elementwise.complexes import log_of_sum, of_complex, of_number
 from tracecomp.functional.elementwise.pointwise import magnitude
 from tracecomp.functional.named_results import FrexpResult, MantissaExponent
 from tracecomp.functional.primitives import prim
@@ -182,9 +182,7 @@ def heaviside(input: Tensor, values: Tensor) -> Tensor:
 @function(takes=ALL, inplace=True, composite=True)
 def ldexp(input: Tensor, other: Tensor) -> Tensor:
     """input * 2**other."""
-    x = as_float(other)
-    power = of_complex("exp2", x) if x.dtype.is_complex else prim.exp2(x)
-    return prim.mul(*common_float(input, power))
+    return prim.mul(*common_float(input, of_number("exp2", as_float(other))))
 
 
 @function(composite=True)

@@ -9,6 +9,7 @@ from typing import Any
 from tracecomp.eager.tensor import Tensor, create
 from tracecomp.functional.dims import Dim, reduce_axes
 from tracecomp.functional.dtype_support import ALL, NUMBERS
+from tracecomp.functional.elementwise.complexes import real
 from tracecomp.functional.linalg.norms import power_norm
 from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import as_float, cast, not_implemented, scalar
@@ -156,8 +157,7 @@ def norm(
     """The p-norm of unmasked elements."""
     x = _converted(input, dtype)
     fill = math.inf if ord == -math.inf else 0.0
-    seen = _filled(x, mask, fill)
-    return power_norm(seen.abs() if seen.dtype.is_complex else seen, float(ord), reduce_axes(dim, x.ndim), keepdim)
+    return power_norm(_filled(x, mask, fill), float(ord), reduce_axes(dim, x.ndim), keepdim)
 
 
 def _spread(
@@ -170,10 +170,9 @@ def _spread(
     count = _count(x, mask, axes, True)
     center = prim.div(reduction.reduced(prim.sum, _filled(x, mask, 0), axes, True), count)
     gap = _filled(prim.sub(x, center), mask, 0)
-    square = prim.mul(gap, gap) if not gap.dtype.is_complex else prim.real(prim.mul(gap, prim.conj(gap)))
-    total = reduction.reduced(prim.sum, square, axes, keepdim)
+    total = reduction.reduced(prim.sum, reduction.squared(gap), axes, keepdim)
     minus = float((1 if unbiased is None else int(unbiased)) if correction is None else correction)
-    count = prim.real(count) if count.dtype.is_complex else count
+    count = real(count)
     spread = prim.div(total, to_shape(prim.maximum(prim.sub(count, minus), 0.0), tuple(total.shape)))
     return cast(spread, x.dtype)  # complex numbers keep their type here, as in PyTorch, though variances are real
 
@@ -194,9 +193,7 @@ def std(
 ) -> Tensor:  # fmt: skip
     """Standard deviation of unmasked elements."""
     spread = _spread(input, dim, unbiased, correction, keepdim, dtype, mask)
-    if spread.dtype.is_complex:
-        return cast(reduction.safe_sqrt(prim.real(spread)), spread.dtype)
-    return reduction.safe_sqrt(spread)
+    return cast(reduction.safe_sqrt(real(spread)), spread.dtype)
 
 
 @function(to="masked", composite=True)

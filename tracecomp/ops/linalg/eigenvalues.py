@@ -14,6 +14,7 @@ from tracecomp.base.errors import at_user_line
 from tracecomp.ir.arrays import Array
 from tracecomp.ir.op import Gradients, Operand, Operands
 from tracecomp.ir.types import TensorType
+from tracecomp.ops.linalg.factorization import no_phase
 from tracecomp.ops.linalg.matrix import (
     SQUARES,
     adjoint,
@@ -25,11 +26,6 @@ from tracecomp.ops.linalg.matrix import (
     square,
 )
 from tracecomp.ops.prim import prim
-
-_ILL_DEFINED = (
-    "linalg_eig_backward: The eigenvectors in the complex case are specified up to multiplication by e^{i phi}. The "
-    "specified loss function depends on this quantity, so it is ill-defined."
-)
 
 
 def _eigvals_infer(x: TensorType) -> TensorType:
@@ -65,7 +61,7 @@ def _eig_vjp(grads: Gradients, outs: Operands, ins: Operands) -> Any:
     else:
         turn = mm(back, grads[1])
         own = _row(prim.sum(prim.where(off, 0.0, turn), axes=(len(turn.shape) - 1,)))
-        length = prim.phase_free(prim.real(own), prim.imag(own), message=_ILL_DEFINED)
+        length = prim.phase_free(prim.real(own), prim.imag(own), message=no_phase("linalg_eig"))
         along = prim.mul(mm(back, vectors), as_type(length, back))
         gaps = prim.sub(_row(values), prim.reshape(values, shape=(*values.shape, 1)))
         gaps = prim.conj(prim.where(off, gaps, 1.0))

@@ -51,7 +51,7 @@ def _as_diagonal(s: Operand, like: Operand) -> Any:
 # ---- vectors without a phase of their own
 
 _PHASE = 1e-2
-"""What counts as no dependence on the phase of vectors, as in PyTorch."""
+"""A derivative by the phase, without unit, up to which a loss counts as independent of it: PyTorch's bound."""
 
 
 def _phase_free(re: Array, im: Array, *, message: str) -> Any:
@@ -88,10 +88,12 @@ def _over(x: Operand, gap: Operand) -> Any:
     return prim.div(x, as_type(gap, x))
 
 
-_EIGENVECTORS = (
-    "linalg_eigh_backward: The eigenvectors in the complex case are specified up to multiplication by e^{i phi}. The "
-    "specified loss function depends on this quantity, so it is ill-defined."
-)
+def no_phase(name: str) -> str:
+    """PyTorch's words for a loss that depends on the phase of what ``name`` gives as eigenvectors."""
+    return (
+        f"{name}_backward: The eigenvectors in the complex case are specified up to multiplication by e^{{i phi}}. The "
+        "specified loss function depends on this quantity, so it is ill-defined."
+    )
 
 
 def _eigh_infer(x: TensorType, *, uplo: str) -> tuple[TensorType, TensorType]:
@@ -110,7 +112,7 @@ def _eigh_vjp(grads: Gradients, outs: Operands, ins: Operands, *, uplo: str) -> 
         turning = mm(adjoint(vectors), grads[1])
         inner = _over(prim.mul(_skew(turning), 0.5), _differences(values))
         if turning.dtype.is_complex:
-            weights = _checked(given(weights, values), _diagonal_angles(turning), _EIGENVECTORS)
+            weights = _checked(given(weights, values), _diagonal_angles(turning), no_phase("linalg_eigh"))
     if weights is not None:
         diagonal = _as_diagonal(weights, vectors)
         inner = diagonal if inner is None else prim.add(inner, diagonal)
@@ -141,10 +143,11 @@ def _svd_impl(x: Array, *, full: bool, vectors: bool = True) -> Any:
         raise LinAlgError(at_user_line(f"linalg.svd: The algorithm failed to converge{why}.")) from None
 
 
-_SINGULAR_VECTORS = (
+_NO_PHASE_OF_SINGULAR_VECTORS = (
     "svd_backward: The singular vectors in the complex case are specified up to multiplication by e^{i phi}. The "
     "specified loss function depends on this phase term, making it ill-defined."
 )
+"""PyTorch's words for a loss that depends on the phase of singular vectors."""
 
 
 def _svd_inner(u: Operand, s: Operand, v: Operand, gu: Operand | None, gs: Operand | None, gv: Operand | None) -> Any:
@@ -164,7 +167,7 @@ def _svd_inner(u: Operand, s: Operand, v: Operand, gu: Operand | None, gs: Opera
         if turning.dtype.is_complex:
             angles.append(_diagonal_angles(turning))
     if angles:
-        weights = _checked(weights, reduce(prim.add, angles), _SINGULAR_VECTORS)
+        weights = _checked(weights, reduce(prim.add, angles), _NO_PHASE_OF_SINGULAR_VECTORS)
     return reduce(prim.add, found, _as_diagonal(weights, mm(adjoint(u), u)))
 
 

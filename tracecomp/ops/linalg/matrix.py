@@ -150,6 +150,7 @@ def matrices(*shapes: tuple[int, ...], domain: str = "regular", **attrs: Any) ->
 
 
 WIDE = ("f32", "f64", "c64", "c128")
+"""Types of samples of decompositions."""
 SQUARES = ((3, 3), (2, 4, 4), (1, 1), (0, 2, 2))
 OBLONG = ((3, 3), (2, 4, 3), (3, 5), (0, 2, 2))
 

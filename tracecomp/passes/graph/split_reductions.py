@@ -36,6 +36,7 @@ RUNS_LONG = 16384
 """Elements of separate runs from which on the innermost run is summed first."""
 
 SPLIT = ("sum", *EXACT_REDUCTIONS)
+"""Reductions that are cut: sums, in an order of their own, and those that any order leaves as they are."""
 
 
 def split_reductions(graph: Graph, log: Log) -> Graph:
