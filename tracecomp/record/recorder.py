@@ -230,6 +230,7 @@ class Recorder:
             self.refuse(
                 f"reads {key}, at {user_source()}, after a schedule's step in the same call. Step the schedule last."
             )
+            return value  # what was bound before stands for the number before the step
         if (id(getattr(owner, "group", owner)), Entry(key).same()) in self.set_by_call:
             return value  # what the call has set itself: what that was made of is guarded
         if isinstance(value, bool) or not isinstance(value, int | float):
