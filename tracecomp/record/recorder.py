@@ -236,7 +236,11 @@ class Recorder:
         if isinstance(value, bool) or not isinstance(value, int | float):
             self.watch(owner, key)
             return value
-        return self.inputs.bind_host(owner, key, value)
+        found = self.inputs.bind_host(owner, key, value)
+        if found.value != value == value:
+            self.refuse_here(f"reads {key}, which something unseen has changed in the same call")
+            return value
+        return found.tensor
 
     def watch(self, owner: object, key: str) -> None:
         """Guard ``owner[key]``, or the attribute ``key`` of ``owner``."""
