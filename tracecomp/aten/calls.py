@@ -37,7 +37,7 @@ def through(func: Any, args: Operands, kwargs: dict[str, Any]) -> Any:
     return dispatch.first_answer("__torch_dispatch__", f"torch.ops.{func}", func, found, args, kwargs)
 
 
-def _to_ask(values: list[Any]) -> list[Any]:
+def _to_ask(values: list[object]) -> list[Any]:
     """One object of each class that is asked, subclasses before their bases."""
     found: list[Any] = []
     waiting = list(values)

@@ -7,7 +7,7 @@ arrives as is said above (``aten/calls.py``). Nobody else pays: the question sta
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from typing import Any
 
@@ -22,7 +22,7 @@ _STACKS = {"__torch_function__": "function_modes", "__torch_dispatch__": "dispat
 """Where the active modes of each protocol stand."""
 
 
-def disabled(func: object, types: object, args: Any = (), kwargs: Any = None) -> Any:
+def disabled(func: object, types: object, args: object = (), kwargs: object = None) -> Any:
     """The ``__torch_dispatch__`` of classes whose objects are plain tensors to operators."""
     raise NotImplementedError("tensors of this class are not asked about operators")
 
@@ -81,7 +81,7 @@ class _Above:
     """How a primitive, and an operator of ``aten``, is called: set by ``tracecomp.aten`` when it is first needed."""
 
     @staticmethod
-    def answer(op: Op, operands: tuple[Any, ...], attrs: Attrs) -> Any:
+    def answer(op: Op, operands: tuple[object, ...], attrs: Attrs) -> Any:
         import_module("tracecomp.aten")
         return above.answer(op, operands, attrs)
 
@@ -94,7 +94,7 @@ class _Above:
 above = _Above()
 
 
-def ask(op: Op, operands: tuple[Any, ...], attrs: Attrs) -> Any:
+def ask(op: Op, operands: tuple[object, ...], attrs: Attrs) -> Any:
     """The results that those who are asked give for a primitive, without history."""
     before, modes.grad = modes.grad, False
     try:

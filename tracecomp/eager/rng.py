@@ -153,7 +153,7 @@ def set_rng_state(state: Tensor) -> None:
 
 
 @contextmanager
-def fork_rng(devices: Any = None, enabled: bool = True) -> Iterator[None]:
+def fork_rng(devices: object = None, enabled: bool = True) -> Iterator[None]:
     """What is drawn inside leaves the default generator as it was."""
     before = get_rng_state() if enabled else None
     try:
