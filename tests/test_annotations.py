@@ -11,7 +11,7 @@ MOST = 0.05
 """Of all arguments. What is left is mostly PyTorch's own: a module's inputs, a batch, an attribute of any kind."""
 
 
-def annotations(text: str) -> list[str | None]:
+def of_arguments(text: str) -> list[str | None]:
     """Of every named argument, ``self`` and ``cls`` aside."""
     functions = [n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
     named = [a for f in functions for a in (*f.args.posonlyargs, *f.args.args, *f.args.kwonlyargs)]
@@ -24,12 +24,12 @@ def says_any(annotation: str | None) -> bool:
 
 def test_the_reader_sees_every_named_argument() -> None:
     code = "class C:\n    async def f(self, a, /, b: list[Any], *args: Any, c: AnyNest): ...\n"
-    found = annotations(code)
+    found = of_arguments(code)
     assert found == [None, "list[Any]", "AnyNest"] and [says_any(a) for a in found] == [False, True, False]
 
 
 def test_few_arguments_are_of_any_type() -> None:
-    found = [a for path in modules() for a in annotations(read(path))]
+    found = [a for path in modules() for a in of_arguments(read(path))]
     share = sum(map(says_any, found)) / len(found)
     print(f"{len(found)} arguments, {share:.2%} with Any")
     assert share < MOST, "name the type, a protocol or a TypeVar; object for what is only handed on"
