@@ -177,8 +177,8 @@ class Compiled:
             return plan.call(leaves, given)
 
     def save(
-        self, path: str | os.PathLike[str], *args: Any, also: Sequence[tuple[Any, ...]] = (),
-        kind: str = "code", levels: Sequence[str] | None = None, dynamic_shapes: Any = None,
+        self, path: str | os.PathLike[str], *args: Any, also: Sequence[tuple[object, ...]] = (),
+        kind: str = "code", levels: Sequence[str] | None = None, dynamic_shapes: object = None,
     ) -> str:  # fmt: skip
         """Write what calls with ``args`` run to a file, with the state that it has now; returns the file's digest.
 
@@ -225,7 +225,7 @@ class Compiled:
             self._general(*args)
         raise CaptureError(f"{self._name} is recorded anew at every call: {self.misses[-1]}")
 
-    def _open_cases(self, args: tuple[Any, ...], asked: OpenSizes) -> list[Case]:
+    def _open_cases(self, args: tuple[object, ...], asked: OpenSizes) -> list[Case]:
         """The recordings that serve calls with ``args`` and other sizes, made by a function that is compiled alike."""
         ranges = bounded("save()", asked)
         if not self.entries:
@@ -238,7 +238,7 @@ class Compiled:
             twin._sizes.axes.setdefault(source.holder, set()).add(source.axis)
             twin._sizes.bounds[source] = ranges[name]
 
-        def fitting(given: tuple[Any, ...]) -> tuple[Recording, bool] | None:
+        def fitting(given: tuple[object, ...]) -> tuple[Recording, bool] | None:
             structure, leaves = flatten_call(given, {})
             fit = [e for e in twin.entries if e.recording.guards.miss(structure, leaves) is None]
             best = next((e for e in fit if _is_sized(e)), fit[0] if fit else None)
