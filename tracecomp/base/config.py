@@ -72,6 +72,9 @@ class Settings:
     log: tuple[str, ...] = _knob(
         (), "TRACECOMP_LOG", topics, "Comma-separated topics that are written to standard error as they happen."
     )
+    jitdump: str = _knob(
+        "", "TRACECOMP_JITDUMP", str, "Folder for a file by which Linux' perf knows kernels and their lines."
+    )
     cache_dir: str = _knob("", "TRACECOMP_CACHE_DIR", str, "Folder of compiled objects; default ~/.cache/tracecomp.")
 
 

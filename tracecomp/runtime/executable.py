@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.base import config
 from tracecomp.base.errors import native_failure
 from tracecomp.codegen.kernels.program import ProgramCode, emit_program
 from tracecomp.codegen.text import native
@@ -19,6 +21,7 @@ from tracecomp.runtime import threads
 from tracecomp.runtime.entry import load, new_call
 from tracecomp.runtime.guarded import GuardedCall, guarded_bytes
 from tracecomp.runtime.image import Image
+from tracecomp.runtime.jitdump import opened
 from tracecomp.runtime.malloc import aligned_bytes
 
 Array = np.ndarray[Any, Any]
@@ -38,8 +41,8 @@ class Loaded:
 
     def __init__(self, image: Image) -> None:
         self.image = image
-        self._library = load(image.objects)
-        self.entry = self._library.address(ENTRY)
+        self.library = load(image.objects)
+        self.entry = self.library.address(ENTRY)
         self._idle: defaultdict[int, list[_Call]] = defaultdict(list)
 
     def run(self, arrays: Sequence[Array], count: int | None, seen: object = None) -> None:
@@ -112,6 +115,8 @@ class Executable:
         self._source = program
         self.image = image or Image.of(self.program)
         self._native = _loaded(self.image)
+        if folder := config.current().jitdump:
+            opened(folder, os.getpid()).add(self.program, self._native.library, self.image.objects)
 
     @cached_property
     def program(self) -> Program:
