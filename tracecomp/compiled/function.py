@@ -294,13 +294,16 @@ class Compiled:
         """
         return _inspecting("explain").explained(self, args, kwargs)
 
-    def report(self, path: str | os.PathLike[str], *args: Any, against: object = None, **kwargs: Any) -> Any:
+    def report(
+        self, path: str | os.PathLike[str], *args: Any, against: object = None, errors: bool = False, **kwargs: Any
+    ) -> Any:
         """Write all that is known to one HTML file, which needs no network, and a JSON file beside it; its path.
 
         Given arguments, kernels are measured as in ``explain``. ``against`` is the JSON file of an earlier report: then
-        the page begins with what has changed.
+        the page begins with what has changed. With ``errors``, every node is computed again, in its own type and in
+        float64, which takes as long as the interpreter does: the page can colour nodes by how far the two are apart.
         """
-        return _inspecting("report").write_report(self, path, args, kwargs, against)
+        return _inspecting("report").write_report(self, path, args, kwargs, against, errors)
 
     def profile(self, *args: Any, calls: int = 10, **kwargs: Any) -> Profile:
         """Where the time of a call goes: time, bytes, operations and share of the machine's peak for each kernel.
