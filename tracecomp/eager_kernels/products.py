@@ -307,8 +307,8 @@ def _sizes(count: Sequence[int], size: Shape, steps: Shape, itemsize: int, share
     row_blocks, column_blocks = -(-m // rows), -(-n // columns)
     side_by_side = steps[7] == itemsize or n == 1
     packed = not side_by_side or (rows >= _PACKED_ROWS and n * itemsize > _NEAR_BYTES)
-    blocks = (rows, row_blocks, columns, column_blocks)
-    values = (count[1], m, n, k, *steps, *blocks, int(packed), 0, matrices * row_blocks * column_blocks)
+    tiling = (rows, row_blocks, columns, column_blocks)
+    values = (count[1], m, n, k, *steps, *tiling, int(packed), 0, matrices * row_blocks * column_blocks)
     return dict(zip(SIZES, values, strict=True))
 
 
