@@ -57,7 +57,10 @@ def _no_stacks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         monkeypatch.setattr(place, "stack_is_known", lambda: False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # which say that a program runs as Python
+        # What is known of a function's code was found out with stacks before, and without them here.
+        instructions.Handlers._known.cache_clear()
         yield
+        instructions.Handlers._known.cache_clear()
 
 
 model, counting, dispatch = Scaled(), Counting(), {"model": Scaled()}
