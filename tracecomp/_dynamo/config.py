@@ -11,6 +11,7 @@ from typing import Any
 from tracecomp.compiled import stance
 
 recompile_limit = 8
+cache_size_limit: int  # a property of the module: its alias
 accumulated_cache_size_limit = accumulated_recompile_limit = 256
 assume_static_by_default = automatic_dynamic_shapes = optimize_ddp = True
 capture_dynamic_output_shape_ops = capture_scalar_outputs = suppress_errors = verbose = False
