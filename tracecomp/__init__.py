@@ -7,6 +7,11 @@ from importlib import import_module as _import_module
 from math import e, inf, nan, pi
 from typing import Any
 
+from tracecomp.base.gc_pause import without_collecting as _without_collecting
+
+# What modules define lives as long as they do: the collector would look through all of it several times.
+_without_collecting(lambda: [_import_module(f"{__name__}.{_room}") for _room in ("ops", "autograd", "functional")])
+
 import tracecomp.ops
 from tracecomp import autograd
 from tracecomp.base.interpreter import require_main_interpreter as _require_main_interpreter
