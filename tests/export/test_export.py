@@ -31,6 +31,7 @@ from tracecomp.export import (
     save,
 )
 from tracecomp.export.graph_signature import InputKind, OutputKind
+from tracecomp.library import ops
 from tracecomp.nn import functional as F
 from tracecomp_runtime.container import ProgramError
 
@@ -135,7 +136,7 @@ def test_signatures_and_ranges_are_those_of_torch() -> None:
     real = pytest.importorskip("torch")
 
     def described(lib: Any) -> Any:
-        class Model(lib.nn.Module):  # type: ignore[misc]
+        class Model(lib.nn.Module):
             def __init__(self) -> None:
                 super().__init__()
                 self.layer = lib.nn.Linear(3, 4)
@@ -147,7 +148,7 @@ def test_signatures_and_ranges_are_those_of_torch() -> None:
 
         d = lib.export.Dim("d", min=2, max=9)
         b = lib.export.Dim("b", min=2, max=50)
-        shapes = {"x": {0: b}, "pair": [{0: d + 1}, {0: d}], "n": None}
+        shapes = {"x": {0: b}, "pair": ({0: d + 1}, {0: d}), "n": None}
         given = (lib.ones(5, 3), (lib.ones(5), lib.ones(4)), 3)
         program = lib.export.export(Model(), given, dynamic_shapes=shapes)
         specs = [(s.kind.name, s.arg.name, s.target, s.persistent) for s in program.graph_signature.input_specs]
@@ -274,10 +275,10 @@ def test_what_no_graph_holds_is_refused_with_the_line() -> None:
 
 def test_nonsense_is_refused() -> None:
     model, x = Mlp(), torch.ones(4, 6)
-    with pytest.raises(ValueError, match="instance of `torch.nn.Module`"):
+    with pytest.raises(ValueError, match=r"instance of `torch\.nn\.Module`"):
         export(lambda x: x, (x,))  # type: ignore[arg-type]
     with pytest.raises(UserError, match="tuple of example"):
-        export(model, x)
+        export(model, x)  # type: ignore[arg-type]
     for shapes in ({"y": None}, (None, None), ({2: BATCH},), ({0: "batch"},), 3, ([BATCH],), ({0: 5},)):
         with pytest.raises(UserError):
             export(model, (x,), dynamic_shapes=shapes)
@@ -382,7 +383,7 @@ def test_hostile_headers_are_refused(number: int, tmp_path: Path, monkeypatch: p
 
 def test_a_primitive_refuses_operands_that_do_not_fit() -> None:
     with pytest.raises((TypeError, ValueError, RuntimeError)):
-        torch.ops.prims.windows.default(torch.ones(4), sizes=(1000,), strides=(1,), dilations=(1,))
+        ops.prims.windows.default(torch.ones(4), sizes=(1000,), strides=(1,), dilations=(1,))
 
 
 def test_programs_compile() -> None:

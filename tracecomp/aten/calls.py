@@ -16,7 +16,7 @@ from tracecomp.eager.tensor import Tensor
 from tracecomp.ir.op import OPS, Attrs, Number, Op
 from tracecomp.library import ops
 from tracecomp.ops.contraction import parse_spec
-from tracecomp.record.symbolic.sym_int import SymInt, forms
+from tracecomp.record.symbolic.sym_int import forms
 
 Operands = tuple[Any, ...]
 
@@ -154,7 +154,7 @@ def _reshape(operands: Operands, attrs: Attrs) -> Any:
     (x,), shape = operands, list(attrs["shape"])
     if _same(shape, x.shape):
         return call("alias", x)
-    if any(type(n) is SymInt for n in (*shape, *x.shape)):
+    if modes.recorder is not None and modes.recorder.sized:
         return call("reshape", x, shape)  # whether elements lie in order may differ between sizes
     kept = [n for n in x.shape if not _same((n,), (1,))]
     fits = x.is_contiguous() or _same(kept, [n for n in shape if not _same((n,), (1,))])

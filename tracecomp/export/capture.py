@@ -41,6 +41,7 @@ from tracecomp.record.capture import Refusal, record
 from tracecomp.record.recording import Recording
 from tracecomp.record.results import Plain
 from tracecomp.record.size_forms import Atom, Form
+from tracecomp.record.size_range import Conditions
 from tracecomp.record.symbolic.sizes import Named, SizeSource, Varying
 from tracecomp.record.symbolic.sym_int import SymInt, forms
 from tracecomp.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
@@ -74,16 +75,18 @@ def capture(
     made = writer.captured()
     if isinstance(found, Recording) and found.sizes is not None and sizes.sizes:
 
-        def same(values: Sequence[int]) -> bool:
-            """Whether the run writes the same graph where the sizes have these values."""
+        def again(values: Sequence[int]) -> Conditions | None:
+            """What must hold of sizes in a run with these sizes; None where it does not write the same graph."""
             other = _Writer(module, names, decompositions, sizes)
             try:
-                _check_whole(_recorded(other, sizes.resized(leaves, values), in_spec, varying))
+                seen = _recorded(other, sizes.resized(leaves, values), in_spec, varying)
+                _check_whole(seen)
             except (ArithmeticError, IndexError, RuntimeError, TypeError, ValueError):
-                return False  # the program does not run at this size, or is none
-            return same_graphs(made.graph, other.captured().graph, values)
+                return None  # the program does not run at these sizes, or is none
+            same = same_graphs(made.graph, other.captured().graph, values)
+            return seen.sizes.conditions if same and isinstance(seen, Recording) and seen.sizes else None
 
-        sizes.learn(found.sizes.conditions, where, same)
+        sizes.learn(found.sizes.conditions, where, again)
     return made
 
 

@@ -394,10 +394,9 @@ def _unlifted(program: ExportedProgram, check_guards: bool) -> GraphModule:
 
 def _user_inputs_first(graph: Graph) -> None:
     """Arguments stand before what is read of the module."""
-    first = next((n for n in graph.nodes), None)
+    first = next(n for n in graph.nodes if n.op != "placeholder")
     for node in [n for n in graph.nodes if n.op == "placeholder"]:
-        if first is not None and node is not first:
-            first.prepend(node)
+        first.prepend(node)
 
 
 def _write_back(program: ExportedProgram, graph: Graph, place: dict[Node, Node], output: Node) -> None:

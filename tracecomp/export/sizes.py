@@ -33,6 +33,7 @@ class ValueRanges(NamedTuple):
         return f"VR[{self.lower}, {'int_oo' if self.upper == inf else self.upper}]"
 
 
+Again = Callable[[Sequence[int]], "Conditions | None"]
 _LARGE = 2**31
 """Sizes beyond it are no limits that anybody meets: some operators count their elements."""
 
@@ -109,15 +110,16 @@ class OpenSizes:
                     found[p.leaf] = T.index_select(t, p.axis, T.arange(n) % t.shape[p.axis])
         return found
 
-    def learn(self, conditions: Conditions, where: Sequence[str], same: Callable[[Sequence[int]], bool]) -> None:
+    def learn(self, conditions: Conditions, where: Sequence[str], again: Again) -> None:
         """Take over what must hold of the sizes. UserError where that is not so for all that were asked for.
 
-        ``same(values)`` says whether the program is the same for sizes that the conditions leave out: shapes are
+        ``again(values)`` gives what holds of sizes in a run at other ones, if that is the same program: shapes are
         compared in many places, and most often nothing hangs on the answer.
         """
+        conditions = self._opened(conditions, again)
         for k, (size, held) in enumerate(zip(self.sizes, conditions.ranges, strict=True)):
             if not held.fixed:
-                _close_holes(size, held, lambda n, k=k: same(self._values({k: n})))  # type: ignore[misc]
+                _close_holes(size, held, lambda n, k=k: again(self._values({k: n})) is not None)  # type: ignore[misc]
             told = size.name or _axis(where, size.places[0])
             if held.fixed:
                 if size.kind != "auto":
@@ -126,7 +128,7 @@ class OpenSizes:
                 continue
             self._narrow(size, held, told)
         self.zero = _sorted(conditions.zero)
-        self.other = [f for f in _sorted(conditions.other) if not self._same_at_root(f, same)]
+        self.other = [f for f in _sorted(conditions.other) if not self._same_at_root(f, again)]
         self.positive = _sorted(conditions.positive)
         for form in self.zero:
             if all(self.sizes[k].kind == "named" for k in form.sizes()):
@@ -137,12 +139,23 @@ class OpenSizes:
         """The sizes of the example, some of them changed."""
         return [changed.get(k, s.value) for k, s in enumerate(self.sizes)]
 
-    def _same_at_root(self, form: Form, same: Callable[[Sequence[int]], bool]) -> bool:
+    def _opened(self, conditions: Conditions, again: Again) -> Conditions:
+        """The conditions, or those of a run at other sizes that are not, by chance, those of something else."""
+        for k, size in enumerate(self.sizes):
+            if conditions.ranges[k].fixed:
+                for n in (size.value + 1, 2 * size.value + 1):
+                    other = again(self._values({k: n})) if n <= (size.high or _LARGE) else None
+                    if other is not None and not other.ranges[k].fixed:
+                        conditions = other
+                        break
+        return conditions
+
+    def _same_at_root(self, form: Form, again: Again) -> bool:
         """Whether the program is the same where ``form`` is 0, though it has asked whether it is."""
         for k in form.sizes():
             start, slope = form.at(self._values({k: 0})), form.at(self._values({k: 1})) - form.at(self._values({k: 0}))
             if slope and start % slope == 0 and -start // slope >= 2:
-                return same(self._values({k: -start // slope}))
+                return again(self._values({k: -start // slope})) is not None
         return False
 
     def _narrow(self, size: Size, held: SizeRange, told: str) -> None:
