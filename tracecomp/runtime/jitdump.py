@@ -25,6 +25,7 @@ from tracecomp.codegen.text import native
 from tracecomp.ir.program import Program, call_steps
 
 _MAGIC, _VERSION = 0x4A695444, 1
+"""How the file begins: "JiTD", and the only version there is."""
 _LOAD, _LINES = 0, 2
 """Kinds of records."""
 _HEADER = struct.Struct("<IIIIIIQQ")
