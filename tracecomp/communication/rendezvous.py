@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
-from tracecomp.communication.errors import DistBackendError
+from tracecomp.communication.errors import DistBackendError, DistNetworkError
 from tracecomp.communication.messages import Alone, Transport
 from tracecomp.communication.mpi import MpiTransport, available, started_by_mpi
 from tracecomp.communication.sockets import SocketTransport
@@ -115,9 +115,14 @@ def _from_environment(rank: int, size: int, seconds: float) -> Meeting:
 def _served(host: str, port: int, rank: int, size: int, seconds: float) -> Store:
     """The store at an address; rank 0 serves it, unless a launcher does."""
     agent = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-    store: Store = TCPStore(
-        host, port, size, rank == 0 and not agent, timedelta(seconds=seconds), wait_for_workers=False
-    )
+    serves = rank == 0 and not agent
+    try:
+        store = TCPStore(host, port, size, serves, timedelta(seconds=seconds), wait_for_workers=False)
+    except DistNetworkError as error:
+        if agent or serves:
+            raise
+        raise DistNetworkError(f"rank 0 did not come within {seconds:g} s: {error}") from error
+    store.server = "the launcher" if agent else "rank 0"
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     return PrefixStore(f"attempt{attempt}", store) if agent else store
 
