@@ -13,6 +13,7 @@ import secrets
 import socket
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Protocol
 
@@ -50,6 +51,7 @@ def links_to_all(rank: int, size: int, board: Board, host: str, seconds: float) 
             board.set(f"address/{rank}", f"{host} {listener.getsockname()[1]} {os.getpid()}")
             meeting.connect()
             meeting.accept(listener)
+            meeting.agree()
         except DistError as error:
             meeting.fail(error)
             raise
@@ -72,10 +74,7 @@ class _Meeting:
         self.token = self._said("token", 0)
         for lower in range(self.rank):
             link = self._opened(lower)
-            try:
-                link.sendall(self.rank.to_bytes(_HELLO, "little") + self.token)
-            except OSError as error:
-                raise self._death(lower) from error
+            self._sent(lower, link, self.rank.to_bytes(_HELLO, "little") + self.token)
             self.links[lower] = link
 
     def accept(self, listener: socket.socket) -> None:
@@ -92,6 +91,36 @@ class _Meeting:
                 link.close()
             else:
                 self.links[rank] = link
+
+    def agree(self) -> None:
+        """Wait until all others are connected to all too.
+
+        So nobody goes on, and ends because somebody died, while others still need it to come together.
+        """
+        for rank, link in self.links.items():
+            self._sent(rank, link, b"\1")
+        for rank, link in self.links.items():
+            link.settimeout(_LOOK)
+            while not (said := self._heard(link)):
+                if said is not None:
+                    raise self._death(rank)
+                self._look([rank])
+            link.settimeout(None)
+
+    def _sent(self, rank: int, link: socket.socket, data: bytes) -> None:
+        try:
+            link.sendall(data)
+        except OSError as error:
+            raise self._death(rank) from error
+
+    def _heard(self, link: socket.socket) -> bytes | None:
+        """The next byte, nothing from a process that is gone, None if there is none yet."""
+        try:
+            return link.recv(1)
+        except TimeoutError:
+            return None
+        except OSError:
+            return b""
 
     def _introduced(self, link: socket.socket) -> int | None:
         """The rank that opened a connection; None for one that does not know the token."""
@@ -125,9 +154,11 @@ class _Meeting:
 
     def _look(self, missing: Sequence[int]) -> None:
         """Raise when one of ``missing`` will not come, another process has found such a one, or time is over."""
-        self._check_board()
+        note = self._note()
+        if note is not None:
+            raise DistNetworkError(note)
         for rank in missing:
-            if self.board.check([f"address/{rank}"]) and not self._listens(rank):
+            if rank not in self.links and self.board.check([f"address/{rank}"]) and not self._listens(rank):
                 raise self._death(rank)
         if time.monotonic() > self.deadline:
             named = f"rank{'s' if len(missing) > 1 else ''} {', '.join(map(str, missing))}"
@@ -144,14 +175,16 @@ class _Meeting:
             return True
         return True
 
-    def _check_board(self) -> None:
-        if self.board.check(["failed"]):
-            raise DistNetworkError(self.board.get("failed").decode())
+    def _note(self) -> str | None:
+        """Why another process has given up, as far as one has."""
+        return self.board.get("failed").decode() if self.board.check(["failed"]) else None
 
     def _death(self, rank: int) -> DistNetworkError:
-        """The error for a process that is gone; what it had to say itself, if it did."""
-        self._check_board()
-        return DistNetworkError(f"rank {rank} died while processes connected to each other")
+        """The error for a process that is gone: why it gave up, if it could say so and that can still be read."""
+        note = None
+        with suppress(DistNetworkError):  # the store is gone too
+            note = self._note()
+        return DistNetworkError(note or f"rank {rank} died while processes connected to each other")
 
     def fail(self, error: DistError) -> None:
         """Tell others that wait, if the board is still there, and close what is open."""

@@ -87,6 +87,8 @@ def by_url(url: str, rank: int, size: int, seconds: float) -> Meeting:
     rank, size = int(asked.get("rank", rank)), int(asked.get("world_size", size))
     if parts.scheme == "env":
         return _from_environment(rank, size, seconds)
+    if parts.scheme not in ("file", "tcp"):
+        raise RuntimeError(f"No rendezvous handler for {parts.scheme}://")
     if rank < 0 or size < 0:
         missing = "rank" if rank < 0 else "world_size"
         raise ValueError(
@@ -97,12 +99,10 @@ def by_url(url: str, rank: int, size: int, seconds: float) -> Meeting:
         if not path:
             raise ValueError("Error initializing torch.distributed using file:// rendezvous: path missing")
         return Meeting(FileStore(path, size), rank, size)
-    if parts.scheme == "tcp":
-        if parts.port is None:
-            raise ValueError("Error initializing torch.distributed using tcp:// rendezvous: port number missing")
-        host = parts.hostname or "localhost"
-        return Meeting(_served(host, parts.port, rank, size, seconds), rank, size)
-    raise RuntimeError(f"No rendezvous handler for {parts.scheme}://")
+    if parts.port is None:
+        raise ValueError("Error initializing torch.distributed using tcp:// rendezvous: port number missing")
+    host = parts.hostname or "localhost"
+    return Meeting(_served(host, parts.port, rank, size, seconds), rank, size)
 
 
 def _from_environment(rank: int, size: int, seconds: float) -> Meeting:
