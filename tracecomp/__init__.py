@@ -125,7 +125,7 @@ def _consider(warm: object, args: tuple[object, ...]) -> None:
 _set_consider(_consider)
 
 
-def _assert(condition: Any, message: str) -> None:
+def _assert(condition: object, message: str) -> None:
     """AssertionError with ``message`` unless ``condition`` holds."""
     if _override(_assert, (condition, message), {}) is _NOT_OVERRIDDEN:
         assert condition, message

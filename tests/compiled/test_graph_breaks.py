@@ -347,6 +347,22 @@ def an_actor_and_a_critic() -> Program:
 
 
 @program
+def a_schedule_that_steps_twice_in_a_call() -> Program:
+    w = nn.Parameter(torch.ones(3))
+    opt = optim.SGD([w], lr=0.1)
+    schedule = optim.lr_scheduler.StepLR(opt, 1, 0.5)
+
+    def step(x: Any) -> Any:
+        opt.zero_grad()
+        (w * x).sum().backward()
+        opt.step()
+        schedule.step()
+        return w.detach().clone()
+
+    return lambda x: [step(x), step(x + 1), step(x)], lambda n: (torch.arange(3.0) + n,)
+
+
+@program
 def an_object_that_cannot_be_looked_at() -> Program:
     class Weird(list[float]):
         def __len__(self) -> int:

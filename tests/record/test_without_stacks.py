@@ -8,7 +8,7 @@ import time
 import types
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Protocol, cast
 
 import pytest
 
@@ -16,9 +16,14 @@ import tracecomp as torch
 from tracecomp import nn
 from tracecomp.record import frames, instructions, observer
 
-settings = types.ModuleType("settings_of_the_program")
+
+class SettingsModule(types.ModuleType):
+    scale: float
+
+
+settings = SettingsModule("settings_of_the_program")
 settings.__file__ = __file__
-settings.scale = 1.0  # type: ignore[attr-defined]
+settings.scale = 1.0
 generator = random.Random(0)
 log: list[float] = []
 
@@ -57,11 +62,20 @@ def _no_stacks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 model, counting, dispatch = Scaled(), Counting(), {"model": Scaled()}
 
 
-def helped(x: Any) -> Any:
-    return x + helped.step  # type: ignore[attr-defined]
+class WithStep(Protocol):
+    """A function that carries an attribute."""
+
+    step: float
+
+    def __call__(self, x: Any) -> Any: ...
 
 
-helped.step = 1.0  # type: ignore[attr-defined]
+def _helped(x: Any) -> Any:
+    return x + helped.step
+
+
+helped = cast(WithStep, _helped)
+helped.step = 1.0
 
 
 def changing(name: str, n: float) -> None:
@@ -75,9 +89,9 @@ def changing(name: str, n: float) -> None:
     elif name == "class":
         Options.shift = n
     elif name == "module":
-        settings.scale = n  # type: ignore[attr-defined]
+        settings.scale = n
     elif name == "function":
-        helped.step = n  # type: ignore[attr-defined]
+        helped.step = n
     elif name == "container":
         dispatch["model"].factor = n
 
@@ -111,6 +125,20 @@ def test_what_a_call_changes_is_changed_by_every_call(capsys: pytest.CaptureFixt
     compiled = torch.compile(program)
     assert [compiled(torch.zeros(1)).item() for _ in range(5)] == [1, 2, 3, 4, 5]
     assert len(log) == 5 and capsys.readouterr().out == "called\n" * 5
+
+
+def test_what_varies_is_told_by_name() -> None:
+    counts: list[int] = []
+
+    def program(x: Any) -> Any:
+        counts.append(3)
+        return x + len(counts)
+
+    compiled = torch.compile(program)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        assert [compiled(torch.zeros(1)).item() for _ in range(5)] == [1, 2, 3, 4, 5]
+    assert any("closure variable counts changed" in str(w.message) for w in told)
 
 
 def test_what_asks_for_the_type_of_a_number_sees_a_plain_one() -> None:

@@ -157,7 +157,7 @@ def _span(node: Node, reads: tuple[int, ...]) -> Span:
     return Span(operator_name(node), sum(v.type.nbytes for v in node.inputs), reads)
 
 
-def _at_once(run: Callable[[], Any], attrs: Mapping[str, Any]) -> Callable[[], Any]:
+def _at_once(run: Callable[[], object], attrs: Mapping[str, object]) -> Callable[[], Any]:
     found = run()
     return lambda: found
 

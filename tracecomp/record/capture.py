@@ -51,7 +51,7 @@ def target_of(fn: Any) -> tuple[FunctionType, tuple[Any, ...]] | None:
 
 
 def record(
-    fn: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, object], name: str, strict: bool = True,
+    fn: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object], name: str, strict: bool = True,
     derive: bool = True, places: Sequence[StateSlot] = (), follow: bool = False, varying: Varying | None = None,
     numbers: Set[int] = frozenset(), shared: Sequence[Binding] = (),
 ) -> tuple[Any, Recording | Refusal]:  # fmt: skip

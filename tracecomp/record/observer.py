@@ -228,8 +228,9 @@ class Observer:
         for name in names:
             self.global_name(frame, name)
         self._reachable_calls(names, space)
-        for cell in (fn.__closure__ or ()) if (fn := function_of(frame)) is not None else ():
-            self.cell(cell, "")
+        fn = function_of(frame)
+        for name, cell in zip(frame.f_code.co_freevars, (fn and fn.__closure__) or (), strict=False):
+            self.cell(cell, name)
         for value in [*frame.f_locals.values(), *self._functions.values()]:
             self.consume(value)
         seen: set[int] = set()
