@@ -8,7 +8,6 @@ import pytest
 
 from tests.distributed import scripts
 
-
 NAMES = [*scripts.scripts()][:15]
 """Those that take no time; ``python -m tests.distributed.scripts`` runs all."""
 

@@ -112,7 +112,7 @@ class FSDPModule:
                 for ((module, name), *_), row, sharding in zip(
                     bucket.places, bucket.rows, bucket.shardings, strict=True
                 ):
-                    row.copy_(sharding.own(module._parameters[name]))
+                    row.copy_(sharding.own(getattr(module, name)))
 
     def shard(self, *tensors: Tensor) -> Any:
         """Tensors of this process's part of the global batch as logical shards, as ``DistributedDataParallel.shard``.

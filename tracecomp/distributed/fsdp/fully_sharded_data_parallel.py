@@ -120,8 +120,9 @@ class FullyShardedDataParallel(Module):
         skipped = {id(m) for top in ignored_modules or () for m in top.modules()}
         ignored = [*(ignored_states or ()), *(p for m in ignored_modules or () for p in m.parameters())]
         self.sharding_strategy, self.mixed_precision = strategy, mixed
-        self._state_dict_type, self._state_dict_config = StateDictType.FULL_STATE_DICT, FullStateDictConfig()
-        self._optim_state_dict_config = OptimStateDictConfig()
+        self._state_dict_type = StateDictType.FULL_STATE_DICT
+        self._state_dict_config: StateDictConfig = FullStateDictConfig()
+        self._optim_state_dict_config: StateDictConfig = OptimStateDictConfig()
         if mixed.buffer_dtype is not None:
             _cast_buffers(module, mixed.buffer_dtype)
         replicas = None

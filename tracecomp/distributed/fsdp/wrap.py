@@ -13,6 +13,8 @@ from tracecomp.nn.module import Module
 from tracecomp.nn.transformer import MultiheadAttention
 
 Policy: TypeAlias = Callable[..., bool]
+_LEAVES: Iterable[type[Module]] = (MultiheadAttention,)
+_LISTS: Iterable[type[Module]] = (ModuleList, ModuleDict)
 
 
 def always_wrap_policy(*args: object, **kwargs: object) -> bool:
@@ -40,16 +42,10 @@ def size_based_auto_wrap_policy(
     exclude_wrap_modules: Iterable[type[Module]] | None = None,
 ) -> bool:  # fmt: skip
     """The modules with ``min_num_params`` elements in parameters that nothing inside has taken; no lists."""
-    leaves = tuple(size_based_auto_wrap_policy.FORCE_LEAF_MODULES if force_leaf_modules is None else force_leaf_modules)
-    never = tuple(
-        size_based_auto_wrap_policy.EXCLUDE_WRAP_MODULES if exclude_wrap_modules is None else exclude_wrap_modules
-    )
+    leaves = tuple(_LEAVES if force_leaf_modules is None else force_leaf_modules)
+    never = tuple(_LISTS if exclude_wrap_modules is None else exclude_wrap_modules)
     large = nonwrapped_numel >= min_num_params
     return large and not isinstance(module, leaves if recurse else never)
-
-
-size_based_auto_wrap_policy.EXCLUDE_WRAP_MODULES = {ModuleList, ModuleDict}  # type: ignore[attr-defined]
-size_based_auto_wrap_policy.FORCE_LEAF_MODULES = {MultiheadAttention}  # type: ignore[attr-defined]
 
 
 class ModuleWrapPolicy:
