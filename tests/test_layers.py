@@ -89,6 +89,38 @@ def rooms() -> Sequence[Module]:
     return sorted({m for m, path in modules().items() if path.name == "__init__.py"})
 
 
+def circles(room: Module) -> list[set[str]]:
+    """Parts of ``room`` that import each other in a circle."""
+    graph = networkx.DiGraph(arrows(room).keys())
+    return [c for c in networkx.strongly_connected_components(graph) if len(c) > 1]
+
+
+def figures(room: Module) -> dict[str, int]:
+    """What is counted in a room whose order is documented."""
+    order, found = layers()[room], arrows(room)
+    inner = {pair for pair in found if "__init__" in order or "__init__" not in pair}
+    return {
+        "modules": sum(m[: len(room)] == room for m in modules()),
+        "parts": len(order),
+        "floors": len(set(order.values())),
+        "arrows": len(inner),
+        "up": sum(order[imported] >= order[importer] for importer, imported in inner),
+        "circles": len(circles(room)),
+    }
+
+
+def test_the_figures_are_those_of_the_document() -> None:
+    """Prints them, with ``-s``. Those that every new file changes are not in the document."""
+    whole = figures(("tracecomp",))
+    for room in layers():
+        told = ", ".join(f"{count} {what}" for what, count in figures(room).items())
+        print(f"\n{'.'.join(room[1:]) or 'tracecomp':14} {told}", end="")
+    print(f"\n{len(rooms())} folders, {sum(len(circles(r)) for r in rooms())} circles in them")
+    text = " ".join((ROOT / "docs" / "architecture.md").read_text().split())
+    assert f"{whole['parts']} parts of the package stand on {whole['floors']} floors" in text
+    assert whole["up"] == whole["circles"] == 0
+
+
 def test_the_reader_sees_relative_and_local_imports() -> None:
     code = "import os\nfrom . import a\nfrom ..ir.types import b\ndef f():\n    from tracecomp import ops\n"
     found = list(imports(ast.parse(code), ("tracecomp", "nn")))
@@ -118,10 +150,9 @@ def test_the_documented_order_names_every_part_once_and_no_import_goes_up(room: 
 
 @pytest.mark.parametrize("room", rooms(), ids=str)
 def test_files_and_folders_of_a_room_import_each_other_in_no_circle(room: Module) -> None:
-    graph = networkx.DiGraph(arrows(room).keys())
-    circles = [sorted(c) for c in networkx.strongly_connected_components(graph) if len(c) > 1]
-    told = [f"{a} -> {b} ({place})" for (a, b), place in arrows(room).items() if any({a, b} <= {*c} for c in circles)]
-    assert not circles, "\n".join(told)
+    found = circles(room)
+    told = [f"{a} -> {b} ({place})" for (a, b), place in arrows(room).items() if any({a, b} <= c for c in found)]
+    assert not found, "\n".join(told)
 
 
 def test_the_package_is_never_imported_inside_a_function() -> None:

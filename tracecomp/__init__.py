@@ -7,6 +7,11 @@ from importlib import import_module as _import_module
 from math import e, inf, nan, pi
 from typing import Any
 
+from tracecomp.base.gc_pause import without_collecting as _without_collecting
+
+# What modules define lives as long as they do: the collector would look through all of it several times.
+_without_collecting(lambda: [_import_module(f"{__name__}.{_room}") for _room in ("ops", "autograd", "functional")])
+
 import tracecomp.ops
 from tracecomp import autograd
 from tracecomp.base.interpreter import require_main_interpreter as _require_main_interpreter
@@ -125,7 +130,7 @@ def _consider(warm: object, args: tuple[object, ...]) -> None:
 _set_consider(_consider)
 
 
-def _assert(condition: Any, message: str) -> None:
+def _assert(condition: object, message: str) -> None:
     """AssertionError with ``message`` unless ``condition`` holds."""
     if _override(_assert, (condition, message), {}) is _NOT_OVERRIDDEN:
         assert condition, message

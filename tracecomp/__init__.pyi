@@ -860,7 +860,7 @@ from tracecomp import version as version
 from tracecomp.func import vmap as vmap
 from tracecomp.func.control import while_loop as while_loop
 from tracecomp import xpu as xpu
-def _assert(condition: Any, message: str) -> None:
+def _assert(condition: object, message: str) -> None:
     """AssertionError with ``message`` unless ``condition`` holds."""
     ...
 def trace(first: object, *args: Any, **kwargs: Any) -> Any:

@@ -15,7 +15,7 @@ from tracecomp.ir.types import DType
 __all__ = ["ExceptionWrapper"]
 
 
-def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = False) -> int:
+def _get_device_index(device: object, optional: bool = False, allow_cpu: bool = False) -> int:
     """The number of a device; -1 for the CPU where that is allowed. ValueError where none is named."""
     if isinstance(device, int):
         return device

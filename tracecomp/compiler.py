@@ -30,7 +30,7 @@ MODES = ("default", "reduce-overhead", "max-autotune-no-cudagraphs", "max-autotu
 
 
 def compile(
-    model: Any = None, *, fullgraph: bool | None = None, dynamic: bool | None = None, backend: str = "inductor",
+    model: object = None, *, fullgraph: bool | None = None, dynamic: bool | None = None, backend: str = "inductor",
     mode: str | None = None, options: dict[str, Any] | None = None, disable: bool = False, **ours: Any,
 ) -> Any:  # fmt: skip
     """``model`` recorded at its first call and run natively when a call fits; also a decorator.
@@ -142,6 +142,6 @@ def cudagraph_mark_step_begin() -> None:
     """Nothing: results of compiled calls are not overwritten by the next call."""
 
 
-def list_backends(exclude_tags: Any = ()) -> list[str]:
+def list_backends(exclude_tags: object = ()) -> list[str]:
     """The backends that ``compile`` takes."""
     return sorted(BACKENDS)

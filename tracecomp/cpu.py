@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
 
 
 def is_available() -> bool:
@@ -35,7 +34,7 @@ class Stream:
 
     def __init__(self, priority: int = -1) -> None: ...
 
-    def wait_stream(self, stream: Any) -> None: ...
+    def wait_stream(self, stream: object) -> None: ...
 
     def synchronize(self) -> None: ...
 

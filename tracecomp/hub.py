@@ -136,7 +136,7 @@ def _entry(module: ModuleType, name: str) -> Any:
 
 
 def load(
-    repo_or_dir: str, model: str, *args: Any, source: str = "github", trust_repo: Any = None,
+    repo_or_dir: str, model: str, *args: Any, source: str = "github", trust_repo: object = None,
     force_reload: bool = False, verbose: bool = True, skip_validation: bool = False, **kwargs: Any,
 ) -> Any:  # fmt: skip
     """What the entry point ``model`` of a repository returns for the other arguments."""

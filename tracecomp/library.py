@@ -372,7 +372,7 @@ def wrap_triton(kernel: object) -> Any:
     raise NotImplementedError(at_user_line("wrap_triton(): Triton's kernels need a GPU"))
 
 
-def define(qualname: str, schema: str = "", *, lib: Any = None, tags: Any = ()) -> Any:
+def define(qualname: str, schema: str = "", *, lib: object = None, tags: object = ()) -> Any:
     """Make a name known; implementations follow."""
     _operator(qualname.partition("(")[0]).schema = schema
     return lambda fn: fn
@@ -403,7 +403,7 @@ def register_kernel(op: object, device_types: object, func: Fn | None = None, /,
 
 
 def register_fake(
-    op: object, func: Fn | None = None, /, *, lib: Any = None, _stacklevel: int = 1, allow_override: bool = False
+    op: object, func: Fn | None = None, /, *, lib: object = None, _stacklevel: int = 1, allow_override: bool = False
 ) -> Any:  # fmt: skip
     """``func`` says shapes and types of results for tensors without memory; also a decorator."""
     if func is None:
@@ -416,14 +416,14 @@ impl_abstract = register_fake
 
 
 def register_autograd(
-    op: object, backward: Fn, /, *, setup_context: Fn | None = None, lib: Any = None
+    op: object, backward: Fn, /, *, setup_context: Fn | None = None, lib: object = None
 ) -> None:  # fmt: skip
     """``backward(ctx, *grads)`` gives the arguments' gradients; ``setup_context(ctx, inputs, output)`` prepares."""
     operator = _operator(op)
     operator.backward, operator.setup_context = backward, setup_context
 
 
-def register_vmap(op: object, func: Fn | None = None, /, *, lib: Any = None) -> Any:
+def register_vmap(op: object, func: Fn | None = None, /, *, lib: object = None) -> Any:
     """``func``, which is not needed: ``vmap`` sees what the implementation computes."""
     return (lambda fn: fn) if func is None else func
 
@@ -433,7 +433,9 @@ def get_ctx() -> Any:
     raise RuntimeError("get_ctx(): sizes that depend on values are not known without memory")
 
 
-def opcheck(op: object, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None, **options: Any) -> dict[str, str]:
+def opcheck(
+    op: object, args: tuple[object, ...], kwargs: dict[str, Any] | None = None, **options: Any
+) -> dict[str, str]:
     """Run the operator once; ``{"test_schema": "SUCCESS"}``."""
     _operator(op)(*args, **(kwargs or {}))
     return {"test_schema": "SUCCESS"}
@@ -449,13 +451,13 @@ class Library:
         text = str(name.qualname if isinstance(name, Operator) else name)
         return text if "::" in text else f"{self.ns}::{text}"
 
-    def define(self, schema: str, alias_analysis: str = "", *, tags: Any = ()) -> str:
+    def define(self, schema: str, alias_analysis: str = "", *, tags: object = ()) -> str:
         """Make the operator of ``schema`` (``"name(Tensor x) -> Tensor"``) known; its name."""
         name, bracket, rest = schema.partition("(")
         _operator(self._name(name.strip())).schema = bracket + rest
         return name.strip().partition(".")[0]
 
-    def impl(self, op_name: Any, fn: Fn, dispatch_key: str = "", **options: Any) -> None:
+    def impl(self, op_name: object, fn: Fn, dispatch_key: str = "", **options: Any) -> None:
         """``fn`` implements the operator for ``dispatch_key``; that for "Meta" is its fake."""
         key = dispatch_key or self.dispatch_key or "CompositeImplicitAutograd"
         if key == "Meta":
@@ -463,5 +465,5 @@ class Library:
         else:
             _register(self._name(op_name), key, fn)
 
-    def _register_fake(self, op_name: Any, fn: Fn, **options: Any) -> None:
+    def _register_fake(self, op_name: object, fn: Fn, **options: Any) -> None:
         register_fake(self._name(op_name), fn)

@@ -47,7 +47,7 @@ def has_torch_function_variadic(*args: Any) -> bool:
     return has_torch_function(args)
 
 
-def handle_torch_function(public_api: Fn, relevant_args: Iterable[Any], *args: Any, **kwargs: Any) -> Any:
+def handle_torch_function(public_api: Fn, relevant_args: Iterable[object], *args: Any, **kwargs: Any) -> Any:
     """What a mode or one of the arguments makes of ``public_api(*args, **kwargs)``; TypeError when none has a say."""
     found = mechanism.override(public_api, args, kwargs, tuple(relevant_args))
     if found is mechanism.NOT_OVERRIDDEN:
@@ -55,7 +55,7 @@ def handle_torch_function(public_api: Fn, relevant_args: Iterable[Any], *args: A
     return found
 
 
-def wrap_torch_function(dispatcher: Callable[..., Iterable[Any]]) -> Callable[[F], F]:
+def wrap_torch_function(dispatcher: Callable[..., Iterable[object]]) -> Callable[[F], F]:
     """A decorator: the function asks the objects that ``dispatcher`` picks from its arguments."""
 
     def decorate(func: F) -> F:
@@ -71,7 +71,7 @@ def wrap_torch_function(dispatcher: Callable[..., Iterable[Any]]) -> Callable[[F
     return decorate
 
 
-def is_tensor_like(inp: Any) -> bool:
+def is_tensor_like(inp: object) -> bool:
     """Whether ``inp`` is a tensor or has ``__torch_function__``."""
     return isinstance(inp, Tensor) or hasattr(type(inp), "__torch_function__")
 

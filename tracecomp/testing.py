@@ -40,9 +40,9 @@ class _Options:
 
 
 def assert_close(
-    actual: Any, expected: Any, *, allow_subclasses: bool = True, rtol: float | None = None, atol: float | None = None,
-    equal_nan: bool = False, check_device: bool = True, check_dtype: bool = True, check_layout: bool = True,
-    check_stride: bool = False, msg: Message = None,
+    actual: object, expected: object, *, allow_subclasses: bool = True, rtol: float | None = None,
+    atol: float | None = None, equal_nan: bool = False, check_device: bool = True, check_dtype: bool = True,
+    check_layout: bool = True, check_stride: bool = False, msg: Message = None,
 ) -> None:  # fmt: skip
     """AssertionError unless ``abs(actual - expected) <= atol + rtol * abs(expected)`` everywhere.
 

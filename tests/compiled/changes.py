@@ -341,7 +341,7 @@ CHANGES: list[tuple[str, str, str, str]] = [
     ("count", "it = itertools.count()", "return x * next(it)", "pass"),
     ("generator from outside", "it = (k * 1.0 for k in range(9))", "return x * next(it)", "pass"),
     ("cycle", "it = itertools.cycle([1.0, 2.0])", "for k in it:\n    break\nreturn x * k", "pass"),
-    ("queue", "q = queue.Queue(); [q.put(k) for k in range(9)]", "return x * q.get()", "pass"),
+    ("queue", "q = queue.Queue(); [q.put(k) for k in range(999)]", "return x * q.get()", "pass"),
     ("counter of calls", "K = 0", "global K\nK += 1\nreturn x * K", "pass"),
     ("list that grows", "seen = []", "seen.append(x.sum())\nreturn x", "pass"),
     ("list of numbers that grows", "seen = []", "seen.append(x.sum().item())\nreturn x", "pass"),

@@ -347,6 +347,22 @@ def an_actor_and_a_critic() -> Program:
 
 
 @program
+def a_schedule_that_steps_twice_in_a_call() -> Program:
+    w = nn.Parameter(torch.ones(3))
+    opt = optim.SGD([w], lr=0.1)
+    schedule = optim.lr_scheduler.StepLR(opt, 1, 0.5)
+
+    def step(x: Any) -> Any:
+        opt.zero_grad()
+        (w * x).sum().backward()
+        opt.step()
+        schedule.step()
+        return w.detach().clone()
+
+    return lambda x: [step(x), step(x + 1), step(x)], lambda n: (torch.arange(3.0) + n,)
+
+
+@program
 def an_object_that_cannot_be_looked_at() -> Program:
     class Weird(list[float]):
         def __len__(self) -> int:
@@ -424,7 +440,7 @@ def test_one_warning_says_why_and_where() -> None:
         return y * 2
 
     compiled = torch.compile(f, backend="interpret")
-    words = r"f runs in parts from now on: calls time.time, .*test_graph_breaks.py"
+    words = r"f runs in parts from now on: (calls|may call) time.time, .*test_graph_breaks.py"
     with pytest.warns(UserWarning, match=words) as got:
         for n in range(4):
             compiled(*vectors(n))
@@ -435,7 +451,7 @@ def test_fullgraph_raises() -> None:
     def f(x: Any) -> Any:
         return x * time.time()
 
-    with pytest.raises(CaptureError, match=r"calls time.time, .*, at .*test_graph_breaks.py:\d+"):
+    with pytest.raises(CaptureError, match=r"(calls|may call) time.time, .*, at .*test_graph_breaks.py:\d+"):
         torch.compile(f, fullgraph=True)(torch.ones(2))
 
 

@@ -217,6 +217,6 @@ def test_random_bits_are_those_of_the_generator_s_definition_for_any_number_of_e
         state = np.array([seed, offset], np.int64)
         for count in (0, 1, 2, 3, 4, 5, 7, 63, 64, 65, 66, 67, 68, 1000, 4099):
             blocks = -(-count // 4)
-            words = np.array([philox(np.array([offset + n]), seed) for n in range(blocks)], np.uint32)
+            words = np.array([philox(offset + n, seed) for n in range(blocks)], np.uint32)
             wanted = words.reshape(blocks, 4).T.reshape(-1)[:count].view(np.int32)
             assert np.array_equal(evaluate(OPS["random_bits"], [state], {"shape": (count,)}), wanted)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import tracecomp
+from tests.autograd.doubled import Double
 from tests.functional.reference import same
 
 torch = pytest.importorskip("torch")
@@ -111,15 +112,6 @@ def test_gradcheck_looks_at_forward_mode_too() -> None:
 
 
 def test_gradcheck_by_forward_mode_finds_a_wrong_derivative() -> None:
-    class Double(tracecomp.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, x: Any) -> Any:
-            return x * 2
-
-        @staticmethod
-        def backward(ctx: Any, grad: Any) -> Any:
-            return grad * 3
-
     x = tracecomp.tensor([0.5, 1.5], dtype=tracecomp.float64, requires_grad=True)
     with pytest.raises(RuntimeError, match="Jacobian mismatch"):
         tracecomp.autograd.gradcheck(Double.apply, x, check_forward_ad=True, check_backward_ad=False)

@@ -145,7 +145,7 @@ def in_thread(fn: Callable[..., Any], args: list[Any]) -> Any:
         torch.set_default_dtype(dtype)
         found.append(outcome(fn, args))
 
-    thread = threading.Thread(target=target)
+    thread = threading.Thread(target=target, daemon=True)
     thread.start()
     thread.join()
     return found[0]

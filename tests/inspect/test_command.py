@@ -45,6 +45,14 @@ def test_trace_prints_a_graph_that_reads_back(program: str, capsys: pytest.Captu
     assert [str(i.value.type) for i in graph.inputs] == ["f32[2,3]", "f32[3]"]
 
 
+def test_trace_names_files_from_the_folder_that_it_runs_in(
+    program: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(Path(program).parent)
+    assert main(["trace", "program.py:scaled", "--shape", "2,3", "--shape", "factor=3"]) == 0
+    assert "  # program.py:5\n" in capsys.readouterr().out
+
+
 def test_trace_into_a_file(program: str, tmp_path: Path) -> None:
     out = tmp_path / "graph.ir"
     assert main(["trace", f"{program}:scaled", "--inputs", f"{program}:operands", "-o", str(out), "--plain"]) == 0

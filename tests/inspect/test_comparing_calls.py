@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tracecomp as torch
+from tests.autograd.doubled import Double
 from tracecomp import nn
 from tracecomp.compiled.program_state import ProgramState, TensorState
 from tracecomp.inspect import compare
@@ -77,15 +78,6 @@ def test_state_is_put_back_in_place() -> None:
 
 
 def test_wrong_custom_gradient_is_told() -> None:
-    class Double(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, x: Any) -> Any:
-            return x * 2
-
-        @staticmethod
-        def backward(ctx: Any, grad: Any) -> Any:
-            return grad * 3
-
     result = compare(lambda x: Double.apply(x).sum(), torch.ones(3, requires_grad=True), changed=False)
     assert result.ok  # eager and compiled agree: it is the program's own
     [note] = result.notes

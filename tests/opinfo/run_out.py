@@ -105,7 +105,7 @@ def outcome(fn: Any, args: Any, kwargs: Any, out: list[Any], named: bool) -> tup
         warnings.simplefilter("always")
         try:
             found = fn(*args, **kwargs, out=given)
-        except Exception as error:
+        except Exception as error:  # whatever is raised is what is compared
             return type(error), str(error)
     found = list(found) if isinstance(found, list | tuple) else [found]
     same = len(found) == len(out) and all(a is b for a, b in zip(found, out, strict=True))

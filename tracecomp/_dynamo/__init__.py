@@ -39,7 +39,7 @@ def is_dynamo_supported() -> bool:
     return True
 
 
-def disallow_in_graph(fn: Any) -> Any:
+def disallow_in_graph(fn: object) -> Any:
     """``disable(fn)``."""
     return disable(fn)
 
@@ -108,7 +108,7 @@ def maybe_mark_dynamic(t: Tensor, index: Axes) -> None:
         marks_of(t).fixed.discard(axis)
 
 
-def mark_static(t: Any, index: Axes | None = None) -> None:
+def mark_static(t: object, index: Axes | None = None) -> None:
     """Never follow the sizes of ``t`` along these dimensions, or along any: each size is recorded by itself."""
     if isinstance(t, Tensor):
         axes = _axes(t, tuple(range(t.ndim)) if index is None else index)
@@ -137,7 +137,7 @@ def optimize(backend: str = "inductor", *, nopython: bool = False, disable: bool
     return _compile(backend=backend, fullgraph=nopython or None, disable=disable, dynamic=options.get("dynamic"))
 
 
-def explain(f: Callable[..., Any], *extra_args: Any, **extra_kwargs: Any) -> Callable[..., ExplainOutput]:
+def explain(f: Callable[..., object], *extra_args: Any, **extra_kwargs: Any) -> Callable[..., ExplainOutput]:
     """A function that compiles ``f`` for the arguments it is given, and says what was recorded and what fused.
 
     >>> import tracecomp as torch

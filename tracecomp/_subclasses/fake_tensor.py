@@ -56,7 +56,7 @@ class FakeTensorMode:
         modes.place, modes.without_memory = self._before.pop()
 
     def from_tensor(
-        self, tensor: Tensor, *, static_shapes: bool | None = None, source: Any = None, **options: Any
+        self, tensor: Tensor, *, static_shapes: bool | None = None, source: object = None, **options: Any
     ) -> Any:
         """A fake tensor of the shape, type and strides of ``tensor``, as a leaf."""
         if isinstance(tensor, FakeTensor):

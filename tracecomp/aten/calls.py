@@ -32,29 +32,12 @@ def through(func: Any, args: Operands, kwargs: dict[str, Any]) -> Any:
     TypeError when all of them return NotImplemented.
     """
     found = _to_ask([args, kwargs])
-    types = tuple(map(type, found))
-    stack = modes.dispatch_modes
-    if stack:
-        modes.dispatch_modes = stack[:-1]
-        try:
-            result = stack[-1].__torch_dispatch__(func, types, args, kwargs)
-        finally:
-            modes.dispatch_modes = stack
-        if result is not NotImplemented:
-            return result
-    for x in found:
-        result = type(x).__torch_dispatch__(func, types, args, kwargs)
-        if result is not NotImplemented:
-            return result
-    if not stack and not found:
+    if not modes.dispatch_modes and not found:
         return func(*args, **kwargs)
-    raise TypeError(
-        f"Multiple dispatch failed for 'torch.ops.{func}'; all __torch_dispatch__ handlers returned NotImplemented: "
-        f"{', '.join(t.__qualname__ for t in types)}"
-    )
+    return dispatch.first_answer("__torch_dispatch__", f"torch.ops.{func}", func, found, args, kwargs)
 
 
-def _to_ask(values: list[Any]) -> list[Any]:
+def _to_ask(values: list[object]) -> list[Any]:
     """One object of each class that is asked, subclasses before their bases."""
     found: list[Any] = []
     waiting = list(values)

@@ -32,8 +32,8 @@ def constant_pad_nd(input: Tensor, pad: Sequence[int], value: Any = 0) -> Tensor
 
 
 def convolution(
-    input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any, transposed: bool,
-    output_padding: Any, groups: int,
+    input: Tensor, weight: Tensor, bias: Tensor | None, stride: object, padding: object, dilation: object,
+    transposed: bool, output_padding: object, groups: int,
 ) -> Tensor:  # fmt: skip
     n = weight.ndim - 2
     if transposed:

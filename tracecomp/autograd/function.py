@@ -135,7 +135,7 @@ class Function:
         raise NotImplementedError("You must implement the forward function for custom autograd.Function.")
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    def setup_context(ctx: object, inputs: tuple[object, ...], output: object) -> None:
         raise NotImplementedError("setup_context is not implemented.")
 
     @staticmethod
@@ -172,7 +172,7 @@ class Function:
 
 
 def _connect(
-    cls: type[Function], ctx: FunctionCtx, args: tuple[Any, ...], edges: tuple[Edge, ...], outs: tuple[Any, ...]
+    cls: type[Function], ctx: FunctionCtx, args: tuple[object, ...], edges: tuple[Edge, ...], outs: tuple[object, ...]
 ) -> tuple[Any, ...]:
     node = type(f"{cls.__name__}Backward", (FunctionNode,), {"__slots__": ()})(cls, ctx, edges, len(args), outs)
     if modes.recorder is not None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tracecomp.backends.settings import flags_of, no
 
 enabled = benchmark = allow_tf32 = False
@@ -17,6 +15,6 @@ def version() -> int | None:
     return None
 
 
-def is_acceptable(tensor: Any) -> bool:
+def is_acceptable(tensor: object) -> bool:
     """False: tensors live on the CPU."""
     return False

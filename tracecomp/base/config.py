@@ -18,7 +18,7 @@ from tracecomp.base.locks import Lock
 from tracecomp.base.topics import topics
 
 
-def _knob(default: object, env: str, parse: Callable[[str], Any], doc: str, code: bool = False) -> Any:
+def _knob(default: object, env: str, parse: Callable[[str], object], doc: str, code: bool = False) -> Any:
     return field(default=default, metadata={"env": env, "parse": parse, "doc": doc, "code": code})
 
 

@@ -46,14 +46,14 @@ class Store(ABC):
         self._timeout = timeout
 
     @abstractmethod
-    def _change(self, change: Callable[[dict[str, bytes]], Any]) -> Any:
+    def _change(self, change: Callable[[dict[str, bytes]], object]) -> Any:
         """What ``change`` returns; it may read and write all keys and values."""
 
     @abstractmethod
     def _pause(self, seconds: float) -> None:
         """Wait until something may have changed."""
 
-    def _read(self, look: Callable[[dict[str, bytes]], Any]) -> Any:
+    def _read(self, look: Callable[[dict[str, bytes]], object]) -> Any:
         """As ``_change``, for what only looks."""
         return self._change(look)
 
@@ -163,13 +163,13 @@ class HashStore(Store):
         self._table: dict[str, bytes] = {}
         self._changed = threading.Condition()
 
-    def _change(self, change: Callable[[dict[str, bytes]], Any]) -> Any:
+    def _change(self, change: Callable[[dict[str, bytes]], object]) -> Any:
         with self._changed:
             found = change(self._table)
             self._changed.notify_all()
             return found
 
-    def _read(self, look: Callable[[dict[str, bytes]], Any]) -> Any:
+    def _read(self, look: Callable[[dict[str, bytes]], object]) -> Any:
         with self._changed:
             return look(self._table)
 
@@ -193,7 +193,7 @@ class FileStore(Store):
     def path(self) -> str:
         return self._path
 
-    def _change(self, change: Callable[[dict[str, bytes]], Any]) -> Any:
+    def _change(self, change: Callable[[dict[str, bytes]], object]) -> Any:
         with open(self._path, "a+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             table = self._table(file)
@@ -252,7 +252,7 @@ class PrefixStore(Store):
     def _key(self, key: str) -> str:
         return f"{self._prefix}/{key}"
 
-    def _change(self, change: Callable[[dict[str, bytes]], Any]) -> Any:
+    def _change(self, change: Callable[[dict[str, bytes]], object]) -> Any:
         raise NotImplementedError("a PrefixStore leaves everything to the store below it")
 
     def _pause(self, seconds: float) -> None:

@@ -184,7 +184,7 @@ class TCPStore(Store):
             raise DistStoreError(error.decode())
         return answer
 
-    def _change(self, change: Callable[[dict[str, bytes]], Any]) -> Any:
+    def _change(self, change: Callable[[dict[str, bytes]], object]) -> Any:
         raise NotImplementedError("what a server keeps is changed by requests")
 
     def _pause(self, seconds: float) -> None:

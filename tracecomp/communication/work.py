@@ -74,7 +74,7 @@ class Work:
         """A ``torch.futures.Future`` of the list of results, in place when it is done."""
         found: futures.Future[Any] = futures.Future()
 
-        def finish(value: Future[Any]) -> None:
+        def finish(value: Future[object]) -> None:
             error = value.exception()
             if error is not None:
                 found.set_exception(error)

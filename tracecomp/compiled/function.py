@@ -177,8 +177,8 @@ class Compiled:
             return plan.call(leaves, given)
 
     def save(
-        self, path: str | os.PathLike[str], *args: Any, also: Sequence[tuple[Any, ...]] = (),
-        kind: str = "code", levels: Sequence[str] | None = None, dynamic_shapes: Any = None,
+        self, path: str | os.PathLike[str], *args: Any, also: Sequence[tuple[object, ...]] = (),
+        kind: str = "code", levels: Sequence[str] | None = None, dynamic_shapes: object = None,
     ) -> str:  # fmt: skip
         """Write what calls with ``args`` run to a file, with the state that it has now; returns the file's digest.
 
@@ -225,7 +225,7 @@ class Compiled:
             self._general(*args)
         raise CaptureError(f"{self._name} is recorded anew at every call: {self.misses[-1]}")
 
-    def _open_cases(self, args: tuple[Any, ...], asked: OpenSizes) -> list[Case]:
+    def _open_cases(self, args: tuple[object, ...], asked: OpenSizes) -> list[Case]:
         """The recordings that serve calls with ``args`` and other sizes, made by a function that is compiled alike."""
         ranges = bounded("save()", asked)
         if not self.entries:
@@ -238,7 +238,7 @@ class Compiled:
             twin._sizes.axes.setdefault(source.holder, set()).add(source.axis)
             twin._sizes.bounds[source] = ranges[name]
 
-        def fitting(given: tuple[Any, ...]) -> tuple[Recording, bool] | None:
+        def fitting(given: tuple[object, ...]) -> tuple[Recording, bool] | None:
             structure, leaves = flatten_call(given, {})
             fit = [e for e in twin.entries if e.recording.guards.miss(structure, leaves) is None]
             best = next((e for e in fit if _is_sized(e)), fit[0] if fit else None)
@@ -294,13 +294,16 @@ class Compiled:
         """
         return _inspecting("explain").explained(self, args, kwargs)
 
-    def report(self, path: str | os.PathLike[str], *args: Any, against: object = None, **kwargs: Any) -> Any:
+    def report(
+        self, path: str | os.PathLike[str], *args: Any, against: object = None, errors: bool = False, **kwargs: Any
+    ) -> Any:
         """Write all that is known to one HTML file, which needs no network, and a JSON file beside it; its path.
 
         Given arguments, kernels are measured as in ``explain``. ``against`` is the JSON file of an earlier report: then
-        the page begins with what has changed.
+        the page begins with what has changed. With ``errors``, every node is computed again, in its own type and in
+        float64, which takes as long as the interpreter does: the page can colour nodes by how far the two are apart.
         """
-        return _inspecting("report").write_report(self, path, args, kwargs, against)
+        return _inspecting("report").write_report(self, path, args, kwargs, against, errors)
 
     def profile(self, *args: Any, calls: int = 10, **kwargs: Any) -> Profile:
         """Where the time of a call goes: time, bytes, operations and share of the machine's peak for each kernel.

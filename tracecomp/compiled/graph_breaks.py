@@ -52,7 +52,7 @@ pick.is_unwatched = True  # type: ignore[attr-defined]  # it is handed all varia
 
 
 def split(
-    fn: FunctionType, lines: Set[int], part: Callable[[Any], object], piece: Callable[[FunctionType], Any]
+    fn: FunctionType, lines: Set[int], part: Callable[[object], object], piece: Callable[[FunctionType], object]
 ) -> FunctionType | None:
     """``fn`` with compiled pieces between the statements at ``lines``; at no lines, with Python alone.
 

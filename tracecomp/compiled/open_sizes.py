@@ -25,7 +25,7 @@ class OpenSizes:
     names: dict[tuple[int, int], str] = field(default_factory=dict)
     ranges: dict[str, Range] = field(default_factory=dict)
 
-    def add(self, argument: int, axis: int, symbol: Any) -> None:
+    def add(self, argument: int, axis: int, symbol: object) -> None:
         """Leave a size open: ``symbol`` is a ``Dim``, which may have a range, or a name."""
         name = str(getattr(symbol, "__name__", symbol))
         self.names[argument, axis] = name
@@ -81,7 +81,7 @@ def asked_for(caller: str, args: Sequence[Any], names: Sequence[str], axes: Any,
     return found
 
 
-def argument_names(fn: Any, args: Sequence[Any], names: Sequence[str] | None = None) -> list[str]:
+def argument_names(fn: Any, args: Sequence[object], names: Sequence[str] | None = None) -> list[str]:
     """The names of the arguments: ``names`` as far as they go, else those of the function's parameters."""
     try:
         parameters = inspect.signature(getattr(fn, "forward", fn)).parameters.values()
@@ -107,7 +107,7 @@ def _listed(sizes: Sequence[Any], name: str) -> list[tuple[int, Any]]:
     return [*enumerate(sizes)]
 
 
-def add_marked(found: OpenSizes, args: Sequence[Any], names: Sequence[str]) -> None:
+def add_marked(found: OpenSizes, args: Sequence[object], names: Sequence[str]) -> None:
     """Leave open what ``mark_dynamic`` has marked, too."""
     for k, x in enumerate(args):
         if isinstance(x, Tensor) and "_size_marks" in x.__dict__:

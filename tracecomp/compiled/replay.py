@@ -218,9 +218,13 @@ class Plan:
         arrays, outputs = self._copies(leaves)
         return partial(self.forward.run, arrays, outputs)
 
+    def operands(self, leaves: Leaves) -> list[Array]:
+        """The forward graph's inputs as a call has them, in memory of their own."""
+        return [a.copy() for a in self._arrays(leaves)]
+
     def _copies(self, leaves: Leaves) -> tuple[list[Array], list[Array]]:
         """Inputs and outputs as a call has them, in memory of their own."""
-        arrays = [a.copy() for a in self._arrays(leaves)]
+        arrays = self.operands(leaves)
         outputs = [np.empty(*t) for t in self.types]
         for n, i in self._aliases:
             outputs[n] = arrays[i]

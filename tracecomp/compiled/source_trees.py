@@ -12,6 +12,9 @@ from types import CellType, CodeType, FunctionType
 from typing import Any
 
 _trees: dict[CodeType, ast.FunctionDef] = {}
+_BESIDE = ("COPY_FREE_VARS", "EXTENDED_ARG", "PUSH_NULL")
+"""Instructions that come and go with what is around a function: the last from CPython 3.13 on, where what is called is
+an attribute of a name that the file imports."""
 
 
 def tree_of(fn: FunctionType) -> ast.FunctionDef | None:
@@ -61,7 +64,7 @@ def _is_source_of(tree: ast.FunctionDef, fn: FunctionType) -> bool:
 def _shape(code: CodeType) -> Any:
     """What is alike in two compilations of one source: CPython calls what it knows to be imported in another way."""
     names = [i.opname for i in dis.get_instructions(code)]
-    alike = ["LOAD_ATTR" if n == "LOAD_METHOD" else n for n in names if n not in ("COPY_FREE_VARS", "EXTENDED_ARG")]
+    alike = ["LOAD_ATTR" if n == "LOAD_METHOD" else n for n in names if n not in _BESIDE]
     return code.co_varnames, sorted(code.co_names), [c for c in code.co_consts if not isinstance(c, CodeType)], alike
 
 

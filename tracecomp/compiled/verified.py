@@ -47,7 +47,7 @@ class Verifier:
             return self.compiled._general(*args, **kwargs)  # the first call is eager anyway
         return self._checked(args, kwargs)
 
-    def _checked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _checked(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
         compiled = self.compiled
         recordings = compiled.recordings
         lockstep = Lockstep(compiled.fn, compiled._general, differentiate=False)

@@ -141,7 +141,9 @@ class _Node:
 # ---- reductions
 
 
-def all_reduce(tensor: Tensor, op: ReduceOp = ReduceOp.SUM, group: Any = None, async_op: bool = False) -> Work | None:
+def all_reduce(
+    tensor: Tensor, op: ReduceOp = ReduceOp.SUM, group: object = None, async_op: bool = False
+) -> Work | None:
     """``tensor`` of all processes combined, in place. Sums follow one tree over ranks."""
     check_tensor(tensor, "tensor")
     found = member_of(group, "all_reduce")
@@ -153,7 +155,7 @@ def all_reduce(tensor: Tensor, op: ReduceOp = ReduceOp.SUM, group: Any = None, a
 
 
 def all_reduce_coalesced(
-    tensors: list[Tensor], op: ReduceOp = ReduceOp.SUM, group: Any = None, async_op: bool = False
+    tensors: list[Tensor], op: ReduceOp = ReduceOp.SUM, group: object = None, async_op: bool = False
 ) -> Work | None:  # fmt: skip
     """``all_reduce`` of several tensors of one dtype as one message."""
     check_tensors(tensors, "tensors")
@@ -220,7 +222,7 @@ def _host(
 
 
 def reduce_scatter(
-    output: Tensor, input_list: list[Tensor], op: ReduceOp = ReduceOp.SUM, group: Any = None, async_op: bool = False
+    output: Tensor, input_list: list[Tensor], op: ReduceOp = ReduceOp.SUM, group: object = None, async_op: bool = False
 ) -> Work | None:  # fmt: skip
     """``output`` becomes the combination of ``input_list[rank]`` of all processes."""
     check_tensor(output, "output")
@@ -239,7 +241,7 @@ def reduce_scatter(
 
 
 def reduce_scatter_tensor(
-    output: Tensor, input: Tensor, op: ReduceOp = ReduceOp.SUM, group: Any = None, async_op: bool = False
+    output: Tensor, input: Tensor, op: ReduceOp = ReduceOp.SUM, group: object = None, async_op: bool = False
 ) -> Work | None:  # fmt: skip
     """``reduce_scatter`` of the equal parts of ``input``: along axis 0, or stacked there."""
     check_tensor(output, "output")
@@ -283,7 +285,7 @@ def broadcast(
 
 
 def all_gather(
-    tensor_list: list[Tensor], tensor: Tensor, group: Any = None, async_op: bool = False
+    tensor_list: list[Tensor], tensor: Tensor, group: object = None, async_op: bool = False
 ) -> Work | None:  # fmt: skip
     """``tensor_list[r]`` becomes the ``tensor`` of rank r."""
     check_tensors(tensor_list, "tensor_list")
@@ -298,7 +300,7 @@ def all_gather(
 
 
 def all_gather_into_tensor(
-    output_tensor: Tensor, input_tensor: Tensor, group: Any = None, async_op: bool = False
+    output_tensor: Tensor, input_tensor: Tensor, group: object = None, async_op: bool = False
 ) -> Work | None:  # fmt: skip
     """``all_gather`` into one tensor: along axis 0, or stacked there."""
     check_tensor(output_tensor, "output_tensor")
@@ -314,7 +316,8 @@ _all_gather_base = all_gather_into_tensor
 
 
 def all_gather_coalesced(
-    output_tensor_lists: list[list[Tensor]], input_tensor_list: list[Tensor], group: Any = None, async_op: bool = False
+    output_tensor_lists: list[list[Tensor]], input_tensor_list: list[Tensor], group: object = None,
+    async_op: bool = False,
 ) -> Work | None:  # fmt: skip
     """``output_tensor_lists[r][i]`` becomes ``input_tensor_list[i]`` of rank r."""
     works = [
@@ -386,7 +389,8 @@ def scatter(
 
 
 def all_to_all(
-    output_tensor_list: list[Tensor], input_tensor_list: list[Tensor], group: Any = None, async_op: bool = False
+    output_tensor_list: list[Tensor], input_tensor_list: list[Tensor], group: object = None,
+    async_op: bool = False,
 ) -> Work | None:  # fmt: skip
     """``output_tensor_list[r]`` becomes what rank r has for this one in its ``input_tensor_list``."""
     check_tensors(output_tensor_list, "output_tensor_list")
@@ -421,7 +425,7 @@ def _fitted(body: Array, shape: Any, dtype: Any, rank: int) -> Array:
 
 def all_to_all_single(
     output: Tensor, input: Tensor, output_split_sizes: list[int] | None = None,
-    input_split_sizes: list[int] | None = None, group: Any = None, async_op: bool = False,
+    input_split_sizes: list[int] | None = None, group: object = None, async_op: bool = False,
 ) -> Work | None:  # fmt: skip
     """``all_to_all`` of rows: equal parts of axis 0, or those that the split sizes say."""
     check_tensor(output, "output")

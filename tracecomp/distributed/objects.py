@@ -33,7 +33,7 @@ def _host_group(group: object, what: str) -> Group | None:
     return member_of(group, what)
 
 
-def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> None:
+def all_gather_object(object_list: list[Any], obj: object, group: object = None) -> None:
     """``object_list[r]`` becomes the ``obj`` of rank r."""
     found = _host_group(group, "all_gather_object")
     if found is None:
@@ -51,7 +51,7 @@ def _check(objects: object, size: int, name: str) -> None:
 
 
 def gather_object(
-    obj: Any, object_gather_list: list[Any] | None = None, dst: int | None = None, group: Group | None = None,
+    obj: object, object_gather_list: list[Any] | None = None, dst: int | None = None, group: Group | None = None,
     group_dst: int | None = None,
 ) -> None:  # fmt: skip
     """At rank ``dst`` (0), ``object_gather_list[r]`` becomes the ``obj`` of rank r."""

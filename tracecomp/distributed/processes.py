@@ -94,7 +94,7 @@ def is_torchelastic_launched() -> bool:
 
 def init_process_group(
     backend: str | None = None, init_method: str | None = None, timeout: timedelta | None = None,
-    world_size: int = -1, rank: int = -1, store: Store | None = None, group_name: str = "", pg_options: Any = None,
+    world_size: int = -1, rank: int = -1, store: Store | None = None, group_name: str = "", pg_options: object = None,
     device_id: object = None,
 ) -> None:  # fmt: skip
     """Make the default group: wait until all processes have come.
@@ -138,7 +138,7 @@ def _members(ranks: Iterable[int] | None, size: int) -> list[int]:
 
 def new_group(
     ranks: Iterable[int] | None = None, timeout: timedelta | None = None, backend: str | None = None,
-    pg_options: Any = None, use_local_synchronization: bool = False, group_desc: str | None = None,
+    pg_options: object = None, use_local_synchronization: bool = False, group_desc: str | None = None,
     device_id: object = None,
 ) -> Any:  # fmt: skip
     """The group of ``ranks``; NON_GROUP_MEMBER in processes that are not in it. All processes call it alike."""
@@ -156,7 +156,7 @@ def new_group(
 
 def new_subgroups(
     group_size: int | None = None, group: Any = None, timeout: timedelta | None = None, backend: str | None = None,
-    pg_options: Any = None, group_desc: str | None = None,
+    pg_options: object = None, group_desc: str | None = None,
 ) -> tuple[Any, list[Any]]:  # fmt: skip
     """Neighbours in groups of ``group_size``: this process's group, and all of them."""
     size = get_world_size(group)
@@ -171,7 +171,7 @@ def new_subgroups(
 
 def new_subgroups_by_enumeration(
     ranks_per_subgroup_list: Sequence[Sequence[int]], timeout: timedelta | None = None, backend: str | None = None,
-    pg_options: Any = None, group_desc: str | None = None,
+    pg_options: object = None, group_desc: str | None = None,
 ) -> tuple[Any, list[Any]]:  # fmt: skip
     """Groups of the listed ranks, of which none appears twice: this process's group, and all of them."""
     if not ranks_per_subgroup_list:
@@ -287,7 +287,7 @@ def get_pg_count() -> int:
     return len(world.groups)
 
 
-def barrier(group: Group | None = None, async_op: bool = False, device_ids: Any = None) -> Any:
+def barrier(group: Group | None = None, async_op: bool = False, device_ids: object = None) -> Any:
     """Come back when all processes of the group have called it; with ``async_op``, a Work that does."""
     found = member_of(group, "barrier")
     if found is None:

@@ -7,7 +7,7 @@ arrives as is said above (``aten/calls.py``). Nobody else pays: the question sta
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from typing import Any
 
@@ -18,9 +18,11 @@ from tracecomp.ir.op import Attrs, Op
 
 CLASSES: set[type] = set()
 """Classes of tensors that are asked."""
+_STACKS = {"__torch_function__": "function_modes", "__torch_dispatch__": "dispatch_modes"}
+"""Where the active modes of each protocol stand."""
 
 
-def disabled(func: object, types: object, args: Any = (), kwargs: Any = None) -> Any:
+def disabled(func: object, types: object, args: object = (), kwargs: object = None) -> Any:
     """The ``__torch_dispatch__`` of classes whose objects are plain tensors to operators."""
     raise NotImplementedError("tensors of this class are not asked about operators")
 
@@ -40,11 +42,46 @@ def asked(operands: Iterable[object]) -> bool:
     return bool(modes.dispatch_modes) or (bool(CLASSES) and any(type(x) in CLASSES for x in operands))
 
 
+def first_answer(
+    protocol: str,
+    told: str,
+    fn: object,
+    found: Iterable[object],
+    args: tuple[object, ...],
+    kwargs: Mapping[str, object],
+) -> Any:
+    """What the innermost mode, then the objects ``found`` in turn, make of ``fn(*args, **kwargs)``.
+
+    ``protocol`` is ``__torch_function__`` or ``__torch_dispatch__``. TypeError, which names ``told``, when all of them
+    return NotImplemented.
+    """
+    types = tuple(map(type, found))
+    name = _STACKS[protocol]
+    stack = getattr(modes, name)
+    if stack:
+        # Inside of its own handler a mode is not asked again.
+        setattr(modes, name, stack[:-1])
+        try:
+            result = getattr(stack[-1], protocol)(fn, types, args, kwargs)
+        finally:
+            setattr(modes, name, stack)
+        if result is not NotImplemented:
+            return result
+    for kind in types:
+        result = getattr(kind, protocol)(fn, types, args, kwargs)
+        if result is not NotImplemented:
+            return result
+    raise TypeError(
+        f"Multiple dispatch failed for '{told}'; all {protocol} handlers returned NotImplemented: "
+        f"{', '.join(t.__qualname__ for t in types)}"
+    )
+
+
 class _Above:
     """How a primitive, and an operator of ``aten``, is called: set by ``tracecomp.aten`` when it is first needed."""
 
     @staticmethod
-    def answer(op: Op, operands: tuple[Any, ...], attrs: Attrs) -> Any:
+    def answer(op: Op, operands: tuple[object, ...], attrs: Attrs) -> Any:
         import_module("tracecomp.aten")
         return above.answer(op, operands, attrs)
 
@@ -57,7 +94,7 @@ class _Above:
 above = _Above()
 
 
-def ask(op: Op, operands: tuple[Any, ...], attrs: Attrs) -> Any:
+def ask(op: Op, operands: tuple[object, ...], attrs: Attrs) -> Any:
     """The results that those who are asked give for a primitive, without history."""
     before, modes.grad = modes.grad, False
     try:

@@ -92,7 +92,7 @@ class _GradMode(ContextDecorator):
     def __new__(cls, fn: None = None) -> Self: ...
     @overload
     def __new__(cls, fn: Function) -> Function: ...  # type: ignore[misc]
-    def __new__(cls, fn: Callable[..., Any] | None = None) -> Any:
+    def __new__(cls, fn: Callable[..., object] | None = None) -> Any:
         self = object.__new__(cls)
         return self if fn is None else self(fn)
 
@@ -148,7 +148,7 @@ class inference_mode(ContextDecorator):
     def __new__(cls, mode: bool = True) -> Self: ...
     @overload
     def __new__(cls, mode: Function) -> Function: ...  # type: ignore[misc]
-    def __new__(cls, mode: bool | Callable[..., Any] = True) -> Any:
+    def __new__(cls, mode: bool | Callable[..., object] = True) -> Any:
         self = object.__new__(cls)
         if callable(mode):
             self._mode = True

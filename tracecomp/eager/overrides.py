@@ -71,29 +71,12 @@ def override(
     ``asked`` are the objects to ask where these are not the arguments. TypeError when those that have a say all return
     NotImplemented.
     """
-    stack = modes.function_modes
     found: list[Any] = []
     if not modes.plain_subclasses and fn.__name__ not in _NOT_ASKING:
         _asked((*args, *kwargs.values()) if asked is None else asked, found)
-    if not stack and not found:
+    if not modes.function_modes and not found:
         return NOT_OVERRIDDEN
-    types = tuple(type(x) for x in found)
-    if stack:
-        modes.function_modes = stack[:-1]
-        try:
-            result = stack[-1].__torch_function__(fn, types, args, kwargs)
-        finally:
-            modes.function_modes = stack
-        if result is not NotImplemented:
-            return result
-    for x in found:
-        result = type(x).__torch_function__(fn, types, args, kwargs)
-        if result is not NotImplemented:
-            return result
-    raise TypeError(
-        f"Multiple dispatch failed for '{fn.__name__}'; all __torch_function__ handlers returned NotImplemented: "
-        f"{', '.join(t.__qualname__ for t in types)}"
-    )
+    return dispatch.first_answer("__torch_function__", fn.__name__, fn, found, args, kwargs)
 
 
 class DisableTorchFunctionSubclass:

@@ -69,8 +69,8 @@ class Generator:
         if modes.rehearsal:
             raise RuntimeError("random numbers are drawn for the program alone")
         if modes.place is not None:  # nothing is drawn
-            return prim.random_bits(self.state, shape=tuple(shape))  # type: ignore[no-any-return]
-        result: Tensor = prim.random_bits(self.state, shape=tuple(shape))
+            return _bits(self.state, shape)
+        result = _bits(self.state, shape)
         self.advance(blocks(math.prod(shape)))
         return result
 
@@ -97,12 +97,18 @@ class Stream:
         """32 random bits per element, as int32."""
         state = _moved(self._state, self.blocks) if self.blocks else self._state
         self.blocks += blocks(math.prod(shape))
-        return prim.random_bits(state, shape=tuple(shape))  # type: ignore[no-any-return]
+        return _bits(state, shape)
+
+
+def _bits(state: Tensor, shape: tuple[int, ...]) -> Tensor:
+    drawn: Tensor = prim.random_bits(state, shape=tuple(shape))
+    return drawn
 
 
 def _moved(state: Tensor, count: int) -> Tensor:
     step = prim.mul(create("iota", shape=(2,), axis=0, dtype=int64), count)
-    return prim.add(state, step)  # type: ignore[no-any-return]
+    moved: Tensor = prim.add(state, step)
+    return moved
 
 
 @lru_cache(1024)
@@ -147,7 +153,7 @@ def set_rng_state(state: Tensor) -> None:
 
 
 @contextmanager
-def fork_rng(devices: Any = None, enabled: bool = True) -> Iterator[None]:
+def fork_rng(devices: object = None, enabled: bool = True) -> Iterator[None]:
     """What is drawn inside leaves the default generator as it was."""
     before = get_rng_state() if enabled else None
     try:

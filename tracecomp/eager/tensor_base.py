@@ -61,7 +61,7 @@ class Handle:
         self.remove()
 
 
-def add_hook(hooks: dict[int, Any], fn: Callable[..., object], extra: Any = None) -> Handle:
+def add_hook(hooks: dict[int, Any], fn: Callable[..., object], extra: object = None) -> Handle:
     """Put ``fn`` among ``hooks``, which recordings made without it are to find out."""
     module_changes.note()
     handle = Handle(hooks, extra_dict=extra)

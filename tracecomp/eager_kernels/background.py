@@ -33,6 +33,7 @@ class _Background:
         self.refused: list[tuple[str, str]] = []
         self._thread: threading.Thread | None = None
         self._ending = False
+        self._awaited = False
         self._added = self._done = 0
         self._adding = Lock()
 
@@ -51,9 +52,11 @@ class _Background:
                 self._thread = None
 
     def finish(self) -> None:
-        """Wait until nothing waits."""
-        while self._done < self._added:
+        """Wait until nothing waits; meanwhile the thread does not rest."""
+        self._awaited = True
+        while self._done < self._added and self._thread is not None and self._thread.is_alive():
             time.sleep(0.005)
+        self._awaited = False
 
     def end(self) -> None:
         """Finish what is being made: a thread that is ended inside of LLVM takes the process with it."""
@@ -70,13 +73,14 @@ class _Background:
                 work()
             except Exception as error:  # the function's own, on copies: the program meets it itself
                 self.refused.append((name, f"{type(error).__name__}: {error}"))
-            del given, work
-            self._done += 1
+            finally:
+                del given, work
+                self._done += 1
             self._rest(REST * (time.perf_counter() - began))
 
     def _rest(self, seconds: float) -> None:
         end = time.monotonic() + seconds
-        while not self._ending and (left := end - time.monotonic()) > 0:
+        while not (self._ending or self._awaited) and (left := end - time.monotonic()) > 0:
             time.sleep(min(left, 0.02))
 
 

@@ -41,7 +41,7 @@ def convolve(op: Op, x: Array, y: Array, attrs: Attrs) -> Array:
     return (served(op, (x, y), attrs, eager) or eager((x, y)))[0]
 
 
-def _for_any_shape(op: Op, x: Array, y: Array, attrs: dict[str, Any]) -> Array:
+def _for_any_shape(op: Op, x: Array, y: Array, attrs: dict[str, object]) -> Array:
     wide = compute_dtype(from_numpy_dtype(x.dtype)).numpy
     a, b = (np.ascontiguousarray(v, wide) for v in (x, y))
     plain = _plain(op, a.dtype, a.shape, b.shape, tuple(attrs.items()))
@@ -50,7 +50,7 @@ def _for_any_shape(op: Op, x: Array, y: Array, attrs: dict[str, Any]) -> Array:
 
 
 @lru_cache(1024)
-def _plain(op: Op, dtype: Any, x: Ints, y: Ints, attrs: tuple[tuple[str, Any], ...]) -> Interpreter | None:
+def _plain(op: Op, dtype: Any, x: Ints, y: Ints, attrs: tuple[tuple[str, object], ...]) -> Interpreter | None:
     """The convolution in terms of plain ones; None where it is one."""
     graph = Graph(op.name)
     element = from_numpy_dtype(dtype)

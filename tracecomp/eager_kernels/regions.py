@@ -39,7 +39,7 @@ def run_region(op: Op, arrays: Sequence[Array], attrs: Attrs, evaluate: Evaluate
 
 
 @lru_cache(256)
-def _summed_after(op: Op, kinds: Kinds, attrs: tuple[tuple[str, Any], ...]) -> Interpreter | None:
+def _summed_after(op: Op, kinds: Kinds, attrs: tuple[tuple[str, object], ...]) -> Interpreter | None:
     """The scan and the sums after it; None where there are none."""
     graph = Graph(op.name)
     types = [TensorType(from_numpy_dtype(dtype), shape) for dtype, shape in kinds]

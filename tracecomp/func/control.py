@@ -28,7 +28,7 @@ from tracecomp.record.pytree import flatten, unflatten
 Function = Callable[..., Any]
 
 
-def cond(pred: Any, true_fn: Function, false_fn: Function, operands: Sequence[Any] = ()) -> Any:
+def cond(pred: object, true_fn: Function, false_fn: Function, operands: Sequence[object] = ()) -> Any:
     """``true_fn(*operands)`` where ``pred`` holds, else ``false_fn(*operands)``; only the chosen one is computed.
 
     ``pred`` is a tensor of one element, or a Python number, which simply chooses. RuntimeError when the branches return
@@ -51,7 +51,7 @@ def cond(pred: Any, true_fn: Function, false_fn: Function, operands: Sequence[An
     return unflatten(then.structure, _apply("cond", (predicate, *leaves, *consts), graphs))
 
 
-def while_loop(cond_fn: Function, body_fn: Function, carried_inputs: Sequence[Any]) -> Any:
+def while_loop(cond_fn: Function, body_fn: Function, carried_inputs: Sequence[object]) -> Any:
     """``carried_inputs`` replaced by ``body_fn(*carried_inputs)`` while ``cond_fn(*carried_inputs)`` holds, as a tuple.
 
     Gradients reach the first carries and what ``body_fn`` reads; to go back, steps run again. RuntimeError when
@@ -69,7 +69,7 @@ def while_loop(cond_fn: Function, body_fn: Function, carried_inputs: Sequence[An
     return unflatten(structure, _apply("while_loop", (*leaves, *consts), attrs))
 
 
-def scan(combine_fn: Function, init: Any, xs: Any, *, dim: int = 0, reverse: bool = False) -> tuple[Any, Any]:
+def scan(combine_fn: Function, init: object, xs: object, *, dim: int = 0, reverse: bool = False) -> tuple[Any, Any]:
     """The carry after ``carry, y = combine_fn(carry, x)`` for each slice x of ``xs`` along ``dim``, and the ys stacked.
 
     ``init``, ``xs`` and ``y`` are tensors or nested tensors. ys are stacked along ``dim`` (along the first axis where
@@ -117,7 +117,7 @@ def _flat(operator: str, what: str, value: object) -> tuple[Any, list[Tensor]]:
     return structure, leaves
 
 
-def _arguments(operator: str, what: str, value: Any) -> tuple[Any, list[Tensor]]:
+def _arguments(operator: str, what: str, value: object) -> tuple[Any, list[Tensor]]:
     """Structure and leaves of a tuple or list of arguments, as a tuple."""
     if not isinstance(value, tuple | list):
         raise _error(f"{operator}: expect {what} to be a tuple of tensors, got {type(value).__name__}")

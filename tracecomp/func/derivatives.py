@@ -141,7 +141,7 @@ def vjp(func: Func, *primals: Any, has_aux: bool = False) -> Any:
     return (value, vjp_fn, _cut_off(level, aux)) if has_aux else (value, vjp_fn)
 
 
-def jvp(func: Func, primals: tuple[Any, ...], tangents: tuple[Any, ...], *, has_aux: bool = False) -> Any:
+def jvp(func: Func, primals: tuple[object, ...], tangents: tuple[object, ...], *, has_aux: bool = False) -> Any:
     """``(func(*primals), J @ tangents)``, by differentiating the vector-Jacobian product in its vector."""
     if not isinstance(primals, tuple):
         raise RuntimeError(f"jvp(f, primals, tangents): Expected primals to be a tuple, got {type(primals)}")

@@ -115,7 +115,7 @@ def replace_all_batch_norm_modules_(root: Any) -> Any:
     return root
 
 
-def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Callable[..., Any]:
+def functionalize(func: Callable[..., object], *, remove: str = "mutations") -> Callable[..., Any]:
     """``func``: recorded graphs hold no writes in place, whatever the program does."""
     if remove not in ("mutations", "mutations_and_views"):
         raise RuntimeError(

@@ -51,7 +51,7 @@ class Trace(Recorder):
         """None: tensors from outside stand for themselves. Their histories may differ from those of what they see."""
         return None
 
-    def host(self, owner: Any, key: str, value: object) -> Any:
+    def host(self, owner: object, key: str, value: object) -> Any:
         modes.recorder = self.outer
         try:
             return host(owner, key)

@@ -31,7 +31,7 @@ CONTROL_FLOW = (
 
 
 def vmap(
-    func: Callable[..., Any], in_dims: Any = 0, out_dims: Any = 0, randomness: str = "error", *,
+    func: Callable[..., object], in_dims: object = 0, out_dims: object = 0, randomness: str = "error", *,
     chunk_size: int | None = None,
 ) -> Callable[..., Any]:  # fmt: skip
     """``func`` of one example as a function of all examples along ``in_dims``.
@@ -125,7 +125,7 @@ def _cut(x: Tensor, axis: int, start: int, stop: int) -> Tensor:
     return prim.slice(x, starts=starts, stops=stops, steps=(1,) * len(shape))
 
 
-def _joined(pieces: list[Any], out_dims: Any) -> Any:
+def _joined(pieces: list[object], out_dims: object) -> Any:
     columns: list[list[Any]] = []
     for piece in pieces:
         leaves: list[Any] = []

@@ -24,7 +24,7 @@ _BOTH_FORMS = (
 _IN_PLACE_ONLY = ("copy_", "zero_")
 
 
-def _each(name: str, fn: Fn, tensors: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+def _each(name: str, fn: Fn, tensors: object, args: Sequence[object], kwargs: dict[str, object]) -> tuple[Any, ...]:
     """``fn`` of every tensor; RuntimeError unless all lists are equally long and not empty."""
     if not isinstance(tensors, list | tuple) or not all(isinstance(t, Tensor) for t in tensors):
         raise TypeError(f"{name}(): argument 'self' (position 1) must be tuple of Tensors, not {_kind(tensors)}")

@@ -122,7 +122,7 @@ def _shape_rule(fn: Callable[..., object], kinds: Mapping[str, object]) -> str:
     return f"        The shape of {operands[0]}." if operands else ""
 
 
-def publish(value: Any, *places: str) -> None:
+def publish(value: object, *places: str) -> None:
     """Export ``value`` under dotted names: "torch.finfo", "linalg.inv", "Tensor.T" (for a method or property)."""
     complete(value, places[0])
     for place in places:
@@ -230,7 +230,7 @@ class _Parameters:
             refuse_complex(self.name, [x for key, x in kwargs.items() if key != "out"])
 
 
-def _asked(public: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _asked(public: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
     """What an argument's own ``__torch_function__`` answers. Such are rare: one test of the type for each argument."""
     for x in (*args, *kwargs.values()) if kwargs else args:
         if type(x) not in PLAIN:
@@ -239,7 +239,7 @@ def _asked(public: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
 
 
 def _callable(
-    fn: Callable[..., Any], out: Out, takes: Kinds, composite: bool, primitive: str, prepare: Prepare | None
+    fn: Callable[..., object], out: Out, takes: Kinds, composite: bool, primitive: str, prepare: Prepare | None
 ) -> Callable[..., Any]:
     """What users call for ``fn``: arguments are looked at, what asks to be asked is, and keywords are made ours."""
     name = out.name
@@ -247,7 +247,7 @@ def _callable(
     kinds, rest, makes = parameters.kinds, parameters.rest, parameters.makes
     run = accepting(_scoped(fn, name) if composite else fn, name, takes)
 
-    def check(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def check(args: tuple[object, ...], kwargs: dict[str, Any]) -> Any:
         """Look at every argument, and run."""
         args = args if prepare is None else prepare(args)
         found = _asked(public, args, kwargs)
@@ -271,8 +271,8 @@ def _callable(
 
 
 def _remembering(
-    check: Callable[[tuple[Any, ...], dict[str, Any]], Any],
-    run: Callable[..., Any],
+    check: Callable[[tuple[object, ...], dict[str, object]], object],
+    run: Callable[..., object],
     by_position: ByPosition,
     primitive: str,
 ) -> Callable[..., Any]:
@@ -320,7 +320,11 @@ def _refuse(name: str, argument: str, place: int, value: object) -> None:
 
 
 def _with_keywords(
-    run: Callable[..., object], kinds: Mapping[str, object], out: Out, args: tuple[object, ...], kwargs: dict[str, Any]
+    run: Callable[..., object],
+    kinds: Mapping[str, object],
+    out: Out,
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
 ) -> Any:
     for other, ours in _RENAMED.items():
         if other in kwargs and other not in kinds:

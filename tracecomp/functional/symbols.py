@@ -43,11 +43,11 @@ def sym_min(a: Any, b: Any) -> Any:
     return min(a, b)
 
 
-def sym_not(a: Any) -> bool:
+def sym_not(a: object) -> bool:
     return not a
 
 
-def sym_ite(b: Any, t: Any, f: Any) -> Any:
+def sym_ite(b: object, t: object, f: object) -> Any:
     return t if b else f
 
 
@@ -64,7 +64,7 @@ def _raise(error: type[Exception], message: Callable[[], object] | None) -> NoRe
 
 
 def _checking(error: type[Exception]) -> Callable[..., None]:
-    def check(cond: Any, message: Callable[[], Any] | None = None) -> None:
+    def check(cond: object, message: Callable[[], object] | None = None) -> None:
         """Raise with ``message()`` unless ``cond`` holds."""
         if not cond:
             _raise(error, message)
@@ -72,13 +72,13 @@ def _checking(error: type[Exception]) -> Callable[..., None]:
     return check
 
 
-def _check_is_size(i: Any, message: Callable[[], Any] | None = None, **options: Any) -> None:
+def _check_is_size(i: Any, message: Callable[[], object] | None = None, **options: Any) -> None:
     """RuntimeError unless ``i`` may be a size."""
     if i < 0:
         _raise(RuntimeError, message)
 
 
-def _check_tensor_all(cond: Tensor, message: Callable[[], Any] | None = None) -> None:
+def _check_tensor_all(cond: Tensor, message: Callable[[], object] | None = None) -> None:
     """RuntimeError unless all elements hold."""
     if not bool(cond.all()):
         _raise(RuntimeError, message)

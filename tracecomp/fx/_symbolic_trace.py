@@ -12,7 +12,7 @@ from tracecomp.nn.module import Module
 __all__ = ["PH", "PHBase", "Tracer", "symbolic_trace", "wrap"]
 
 
-def symbolic_trace(root: Module | Callable[..., Any], concrete_args: dict[str, Any] | None = None) -> GraphModule:
+def symbolic_trace(root: Module | Callable[..., object], concrete_args: dict[str, Any] | None = None) -> GraphModule:
     """``root`` as a module whose ``forward`` is generated from the graph of what it does.
 
     Tracing runs it on stand-ins for its arguments, so what it does may not depend on their values: TraceError.

@@ -102,7 +102,7 @@ class _Writer:
             return repr(a)
         return self.constant(a)
 
-    def constant(self, a: Any) -> str:
+    def constant(self, a: object) -> str:
         if isinstance(a, float) and not math.isfinite(a):
             self.globals |= {"inf": math.inf, "nan": math.nan}
         elif isinstance(a, device):
@@ -160,7 +160,7 @@ class _Writer:
         return f"{node!r}{typed} = {found}({self.call(node.args, node.kwargs)})"
 
 
-def _grouped(shown: Callable[[Any], str]) -> Callable[[Any], str]:
+def _grouped(shown: Callable[[object], str]) -> Callable[[Any], str]:
     """Negative numbers in parentheses: ``-2 ** x`` is not ``(-2) ** x``."""
 
     def show(a: object) -> str:
@@ -193,7 +193,7 @@ class CodeGen:
         """Arguments of the function as values of the placeholders."""
         return args
 
-    def process_outputs(self, outputs: Any) -> Any:
+    def process_outputs(self, outputs: object) -> Any:
         """The output's value as the result of the function."""
         return outputs
 

@@ -177,7 +177,7 @@ class Graph(GraphBase):
             val_map[node] = self.node_copy(node, lambda n: val_map[n])
         return None
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Graph:
+    def __deepcopy__(self, memo: dict[int, object]) -> Graph:
         made = Graph(tracer_cls=self._tracer_cls)
         memo[id(self)] = made
         made._codegen = copy.deepcopy(self._codegen, memo)

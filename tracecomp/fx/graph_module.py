@@ -159,7 +159,7 @@ class GraphModule(Module):
 
     # ---- copies, files
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> GraphModule:
+    def __deepcopy__(self, memo: dict[int, object]) -> GraphModule:
         base = cast("type[GraphModule]", type(self).__mro__[1])
         made = base.__new__(base)
         memo[id(self)] = made

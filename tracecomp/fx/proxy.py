@@ -133,7 +133,7 @@ class Proxy:
     def __setstate__(self, state: Mapping[str, object]) -> None:
         self.__dict__.update(state)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Proxy:
+    def __deepcopy__(self, memo: dict[int, object]) -> Proxy:
         made = type(self).__new__(type(self))
         made.__dict__.update(self.__dict__)
         return made

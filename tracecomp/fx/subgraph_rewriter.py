@@ -61,7 +61,7 @@ class _Matcher:
                 return None  # others use what would be gone
         return known
 
-    def _same(self, p: object, n: object, known: dict[Node, Any]) -> bool:
+    def _same(self, p: object, n: object, known: dict[Node, object]) -> bool:
         if not isinstance(p, Node):
             return self._same_argument(p, n, known)
         if p in known:
@@ -81,7 +81,7 @@ class _Matcher:
         mine, other = self.module.get_submodule(str(n.target)), theirs and theirs.get_submodule(str(p.target))
         return type(mine) is type(other)
 
-    def _same_argument(self, p: object, n: object, known: dict[Node, Any]) -> bool:
+    def _same_argument(self, p: object, n: object, known: dict[Node, object]) -> bool:
         if isinstance(p, Node):
             return self._same(p, n, known)
         if isinstance(p, tuple | list):

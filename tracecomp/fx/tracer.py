@@ -276,7 +276,7 @@ def _patch(stack: ExitStack, owner: type, name: str, value: object) -> None:
     stack.callback(setattr, owner, name, before)
 
 
-def _patch_item(stack: ExitStack, space: dict[str, object], name: str, value: Any) -> None:
+def _patch_item(stack: ExitStack, space: dict[str, object], name: str, value: object) -> None:
     if getattr(space.get(name), "__fx_noting__", False):
         return
     if name in space:

@@ -271,7 +271,7 @@ def _hook(module: Any) -> None:
     module.register_forward_hook(lambda m, args, result: result * 2 if isinstance(result, Tensor) else None)
 
 
-def _replace(module: Any, name: str) -> None:
+def _replace(module: object, name: str) -> None:
     old = getattr(module, name)
     setattr(module, name, type(old)(Tensor._wrap(old._data * 0.5)))
 

@@ -6,6 +6,7 @@ import argparse
 import importlib
 import importlib.util
 import json
+import os
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -94,7 +95,7 @@ def run_trace(options: argparse.Namespace) -> int:
         Path(options.output).write_text(text, encoding="utf-8")
         print(f"wrote {options.output}", file=sys.stderr)
     else:
-        print(text, end="")
+        print(text.replace(f"{Path.cwd()}{os.sep}", ""), end="")  # as the user names files; in a file, from anywhere
     return 0
 
 

@@ -68,7 +68,7 @@ def check_derivatives(observed: Observed) -> tuple[int, list[DerivativeFault]]:
 
 
 def _check_step(
-    step: BackwardStep, observed: Observed, numbers: list[int], known: Counter[Any]
+    step: BackwardStep, observed: Observed, numbers: list[int], known: Counter[object]
 ) -> Iterator[DerivativeFault]:
     node = step.node
     origin = node.origin
@@ -107,7 +107,7 @@ def _arrived(step: BackwardStep, source: Source | None, scope: tuple[str, ...]) 
 
 
 def _check_operator(
-    made: Application, wanted: tuple[bool, ...], step: BackwardStep, known: Counter[Any]
+    made: Application, wanted: tuple[bool, ...], step: BackwardStep, known: Counter[object]
 ) -> Iterator[DerivativeFault]:
     """One operator: its rule in float64 against differences, and what ran against the rule."""
     op = made.op

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from tracecomp.compiled.backends import Backend, Hosted, Native
@@ -149,6 +150,7 @@ def graph_facts(
         checked=checked,
         backend=backend,
         profile=profile,
+        operands=None if call is None else partial(call[0].operands, call[1]),
     )
 
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
+
+import numpy as np
 
 from tracecomp.compiled.backends import Native
 from tracecomp.compiled.kernel_profile import Profile
 from tracecomp.inspect.limits import Limit
+
+Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
@@ -96,7 +101,8 @@ class MemoryFacts:
 class GraphFacts:
     """One graph: how it was compiled, into which kernels, and why these are not one.
 
-    ``checked`` is what checked mode has found, ``not_measured`` why there are no times.
+    ``checked`` is what checked mode has found, ``not_measured`` why there are no times. ``operands()`` are copies of
+    what the measured call was given.
     """
 
     name: str
@@ -113,6 +119,7 @@ class GraphFacts:
     checked: str = ""
     backend: Native | None = field(default=None, repr=False, compare=False)
     profile: Profile | None = field(default=None, repr=False, compare=False)
+    operands: Callable[[], list[Array]] | None = field(default=None, repr=False, compare=False)
 
     @property
     def seconds(self) -> float | None:

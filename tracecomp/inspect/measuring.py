@@ -59,6 +59,9 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         parser.set_defaults(run=run)
         if name == "report":
             parser.add_argument("-o", "--output", default="report.html", metavar="FILE", help="default report.html")
+            parser.add_argument(
+                "--errors", action="store_true", help="compare every node with float64, which takes a while"
+            )
             parser.add_argument("--against", metavar="OLD.json", help="begin with what has changed since that report")
         else:
             parser.add_argument("--json", action="store_true", help="for programs to read")
@@ -70,7 +73,8 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run_report(options: argparse.Namespace) -> int:
     """Write the report."""
     fn, (args, kwargs) = program(options)
-    path = write_report(compiled_of(fn, options.threads), Path(options.output), tuple(args), kwargs, options.against)
+    compiled = compiled_of(fn, options.threads)
+    path = write_report(compiled, Path(options.output), tuple(args), kwargs, options.against, options.errors)
     print(f"wrote {path} and {path.with_suffix('.json')}", file=sys.stderr)
     return 0
 

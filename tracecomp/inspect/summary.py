@@ -130,13 +130,13 @@ def _calls(model: Any, args: Any, kwargs: Any) -> list[tuple[str, Any, list[Tens
     open_calls: list[int] = []
 
     def begins(path: str) -> Any:
-        def hook(module: Any, given: object) -> None:
+        def hook(module: object, given: object) -> None:
             open_calls.append(len(found))
             found.append((path, module, _tensors(given), []))
 
         return hook
 
-    def ends(module: Any, given: object, made: object) -> None:
+    def ends(module: object, given: object, made: object) -> None:
         found[open_calls.pop()][3].extend(_tensors(made))
 
     hooks = []

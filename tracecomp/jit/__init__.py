@@ -84,7 +84,7 @@ def is_tracing() -> bool:
     return False
 
 
-def annotate(the_type: Any, the_value: T) -> T:
+def annotate(the_type: object, the_value: T) -> T:
     """``the_value``."""
     return the_value
 
@@ -100,13 +100,13 @@ def unused(fn: T) -> T:
     return fn
 
 
-def ignore(drop: Any = False, **kwargs: Any) -> Any:
+def ignore(drop: object = False, **kwargs: Any) -> Any:
     """The function decorated, by ``@ignore`` as by ``@ignore()``; as ``unused``."""
     return drop if callable(drop) else unused
 
 
 def script(
-    obj: Any, optimize: object = None, _frames_up: int = 0, _rcb: Any = None, example_inputs: object = None
+    obj: object, optimize: object = None, _frames_up: int = 0, _rcb: object = None, example_inputs: object = None
 ) -> Any:  # fmt: skip
     """``obj``, a module or function, as one whose program can be saved.
 
@@ -129,7 +129,7 @@ def trace(func: Any, example_inputs: Any = None, **options: Any) -> Any:
     return traced(func, args)
 
 
-def trace_module(mod: Any, inputs: dict[str, Any], **options: Any) -> Any:
+def trace_module(mod: object, inputs: dict[str, Any], **options: Any) -> Any:
     """``mod``, whose methods named in ``inputs`` have run once."""
     for name, given in inputs.items():
         trace(getattr(mod, name), given)
@@ -186,7 +186,7 @@ def wait(future: Future[T]) -> T:
     return future.wait()
 
 
-def save(m: Any, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
+def save(m: object, f: object, _extra_files: dict[str, Any] | None = None) -> None:
     """Write what ``script`` or ``trace`` gave back to a path or open file.
 
     NotSupportedError names what is not in the language of scripts (``docs/program-files.md``).

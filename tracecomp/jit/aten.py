@@ -217,7 +217,7 @@ def _index_put(x: Tensor, indices: Sequence[Any], values: Any, accumulate: bool 
     return x
 
 
-def _append(items: list[object], value: Any) -> list[Any]:
+def _append(items: list[object], value: object) -> list[Any]:
     items.append(value)
     return items
 

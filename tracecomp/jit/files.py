@@ -44,7 +44,7 @@ class TracedProgram(Module):
 
 
 def save(
-    value: object, f: Any, extra: Mapping[str, Any] | None = None, examples: Sequence[object] | None = None
+    value: object, f: Any, extra: Mapping[str, object] | None = None, examples: Sequence[object] | None = None
 ) -> None:
     """Write a module or function to a path or open file, with ``extra`` texts or bytes by name.
 
@@ -69,7 +69,7 @@ def save(
                 write_file(f, lambda file: shutil.copyfileobj(written, file))
 
 
-def _write(value: Any, path: str, extra: Mapping[str, Any]) -> None:
+def _write(value: object, path: str, extra: Mapping[str, Any]) -> None:
     collector = Collector()
     header = collector.description(value)
     sections = {f"extra/{n}": x.encode() if isinstance(x, str) else bytes(x) for n, x in extra.items()}

@@ -178,7 +178,7 @@ def typing_name(name: str) -> Any:
     return getattr(typing, name)
 
 
-def _public(members: Mapping[str, Any]) -> dict[str, Any]:
+def _public(members: Mapping[str, object]) -> dict[str, Any]:
     return {n: v for n, v in members.items() if callable(v) and not isinstance(v, type) and not _PROCESS.search(n)}
 
 

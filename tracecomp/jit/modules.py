@@ -39,7 +39,7 @@ class RecursiveScriptModule(ScriptModule):
         """Write the program with its state to a path or file, for ``torch.jit.load``."""
         files.save(self, f, _extra_files)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+    def __deepcopy__(self, memo: dict[int, object]) -> Any:
         return copied(self, memo)
 
 

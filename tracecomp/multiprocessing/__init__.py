@@ -114,7 +114,7 @@ class ProcessContext:
 
 
 def start_processes(
-    fn: Callable[..., None], args: tuple[Any, ...] = (), nprocs: int = 1, join: bool = True, daemon: bool = False,
+    fn: Callable[..., None], args: tuple[object, ...] = (), nprocs: int = 1, join: bool = True, daemon: bool = False,
     start_method: str = "spawn",
 ) -> ProcessContext | None:  # fmt: skip
     """Run ``fn(i, *args)`` in ``nprocs`` processes; with ``join``, wait for them and raise what they raised."""
@@ -134,7 +134,7 @@ def start_processes(
 
 
 def spawn(
-    fn: Callable[..., None], args: tuple[Any, ...] = (), nprocs: int = 1, join: bool = True, daemon: bool = False,
+    fn: Callable[..., None], args: tuple[object, ...] = (), nprocs: int = 1, join: bool = True, daemon: bool = False,
     start_method: str = "spawn",
 ) -> ProcessContext | None:  # fmt: skip
     """``start_processes`` with fresh interpreters."""

@@ -370,7 +370,7 @@ class ParameterDict(Module):
     def get(self, key: str, default: Any = None) -> Any:
         return getattr(self, key, default)
 
-    def fromkeys(self, keys: Iterable[str], default: Any = None) -> ParameterDict:
+    def fromkeys(self, keys: Iterable[str], default: object = None) -> ParameterDict:
         """A new dictionary with ``default`` under every key."""
         return ParameterDict((k, default) for k in keys)
 

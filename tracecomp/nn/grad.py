@@ -11,32 +11,18 @@ from tracecomp.functional.dims import Sizes
 from tracecomp.nn.functional.conv import convolution
 
 
-def _of_input(
-    n: int, input_size: Sequence[int], weight: Tensor, grad_output: Tensor, stride: Sizes, padding: Sizes,
-    dilation: Sizes, groups: int,
-) -> Tensor:  # fmt: skip
-    """The gradient in the input, which depends on its size alone."""
-    return _gradient(
-        n, weight.new_zeros(tuple(input_size)), weight, True, grad_output, stride, padding, dilation, groups
-    )
-
-
-def _of_weight(
-    n: int, input: Tensor, weight_size: Sequence[int], grad_output: Tensor, stride: Sizes, padding: Sizes,
-    dilation: Sizes, groups: int,
-) -> Tensor:  # fmt: skip
-    """The gradient in the weight, which depends on its size alone."""
-    return _gradient(
-        n, input, input.new_zeros(tuple(weight_size)), False, grad_output, stride, padding, dilation, groups
-    )
-
-
 def _gradient(
-    n: int, input: Tensor, weight: Tensor, in_input: bool, grad_output: Tensor, stride: Sizes, padding: Sizes,
-    dilation: Sizes, groups: int,
+    n: int, input: Tensor | tuple[int, ...], weight: Tensor | tuple[int, ...], grad_output: Tensor, stride: Sizes,
+    padding: Sizes, dilation: Sizes, groups: int,
 ) -> Tensor:  # fmt: skip
+    """The gradient in the operand that is given by its size: it depends on nothing else of it."""
     history = grad_enabled()
-    of = (input if in_input else weight).requires_grad_()
+    if not isinstance(input, Tensor):
+        assert isinstance(weight, Tensor)
+        of = input = weight.new_zeros(input).requires_grad_()
+    else:
+        assert not isinstance(weight, Tensor)
+        of = weight = input.new_zeros(weight).requires_grad_()
     with enable_grad():
         out = convolution(n, input, weight, None, stride, padding, dilation, groups)
         found: Tensor = grad(out, of, grad_output, create_graph=history)[0]
@@ -48,7 +34,7 @@ def conv1d_input(
     dilation: Sizes = 1, groups: int = 1,
 ) -> Tensor:  # fmt: skip
     """The gradient of ``conv1d`` in its input, of shape ``input_size``, from that in its result."""
-    return _of_input(1, input_size, weight, grad_output, stride, padding, dilation, groups)
+    return _gradient(1, tuple(input_size), weight, grad_output, stride, padding, dilation, groups)
 
 
 def conv1d_weight(
@@ -56,7 +42,7 @@ def conv1d_weight(
     dilation: Sizes = 1, groups: int = 1,
 ) -> Tensor:  # fmt: skip
     """The gradient of ``conv1d`` in its weight, of shape ``weight_size``, from that in its result."""
-    return _of_weight(1, input, weight_size, grad_output, stride, padding, dilation, groups)
+    return _gradient(1, input, tuple(weight_size), grad_output, stride, padding, dilation, groups)
 
 
 def conv2d_input(
@@ -64,7 +50,7 @@ def conv2d_input(
     dilation: Sizes = 1, groups: int = 1,
 ) -> Tensor:  # fmt: skip
     """The gradient of ``conv2d`` in its input, of shape ``input_size``, from that in its result."""
-    return _of_input(2, input_size, weight, grad_output, stride, padding, dilation, groups)
+    return _gradient(2, tuple(input_size), weight, grad_output, stride, padding, dilation, groups)
 
 
 def conv2d_weight(
@@ -72,7 +58,7 @@ def conv2d_weight(
     dilation: Sizes = 1, groups: int = 1,
 ) -> Tensor:  # fmt: skip
     """The gradient of ``conv2d`` in its weight, of shape ``weight_size``, from that in its result."""
-    return _of_weight(2, input, weight_size, grad_output, stride, padding, dilation, groups)
+    return _gradient(2, input, tuple(weight_size), grad_output, stride, padding, dilation, groups)
 
 
 def conv3d_input(
@@ -80,7 +66,7 @@ def conv3d_input(
     dilation: Sizes = 1, groups: int = 1,
 ) -> Tensor:  # fmt: skip
     """The gradient of ``conv3d`` in its input, of shape ``input_size``, from that in its result."""
-    return _of_input(3, input_size, weight, grad_output, stride, padding, dilation, groups)
+    return _gradient(3, tuple(input_size), weight, grad_output, stride, padding, dilation, groups)
 
 
 def conv3d_weight(
@@ -88,4 +74,4 @@ def conv3d_weight(
     dilation: Sizes = 1, groups: int = 1,
 ) -> Tensor:  # fmt: skip
     """The gradient of ``conv3d`` in its weight, of shape ``weight_size``, from that in its result."""
-    return _of_weight(3, input, weight_size, grad_output, stride, padding, dilation, groups)
+    return _gradient(3, input, tuple(weight_size), grad_output, stride, padding, dilation, groups)

@@ -80,7 +80,7 @@ def register_module_module_registration_hook(hook: Hook) -> RemovableHandle:
     return _registration["module"].add(hook)
 
 
-def registered(kind: str, module: Any, name: str, value: Any) -> Any:
+def registered(kind: str, module: object, name: str, value: object) -> Any:
     """What the hooks make of a parameter, buffer or module that is registered under ``name``."""
     for hook in _registration[kind].hooks.values():
         replaced = hook(module, name, value)
@@ -109,7 +109,7 @@ class BackwardHookFunction(Function):
         return (None, *(grads if replaced is None else replaced))
 
 
-def _as_tuple(value: Any) -> tuple[Any, ...]:
+def _as_tuple(value: object) -> tuple[Any, ...]:
     return value if isinstance(value, tuple) else (value,)
 
 
@@ -129,7 +129,7 @@ class _BackwardHooks:
         self.count = 0
         self.tracks_inputs = False
 
-    def _wrap(self, values: Any, seen: Callable[[tuple[Any, ...]], Any]) -> tuple[Any, list[int]]:
+    def _wrap(self, values: Any, seen: Callable[[tuple[object, ...]], object]) -> tuple[Any, list[int]]:
         items = list(values)
         where = [i for i, v in enumerate(items) if isinstance(v, Tensor) and v.requires_grad]
         if not where or not grad_enabled():
@@ -139,11 +139,11 @@ class _BackwardHooks:
             items[i] = value
         return _rebuilt(values, items), where
 
-    def inputs(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    def inputs(self, args: tuple[object, ...]) -> tuple[Any, ...]:
         """``args`` behind a boundary that runs the backward hooks."""
         size = self.count = len(args)
 
-        def seen(grads: tuple[Any, ...]) -> tuple[Any, ...]:
+        def seen(grads: tuple[object, ...]) -> tuple[Any, ...]:
             if self.grad_output is None:  # what came did not pass through the outputs
                 return grads
             result = self._run_after(_spread(grads, where, size))
@@ -154,7 +154,7 @@ class _BackwardHooks:
         self.tracks_inputs = bool(where)
         return wrapped
 
-    def _run_after(self, grad_input: tuple[Any, ...]) -> tuple[Any, ...]:
+    def _run_after(self, grad_input: tuple[object, ...]) -> tuple[Any, ...]:
         for hook in self.after:
             replaced = hook(self.module, grad_input, self.grad_output)
             if replaced is None:
@@ -173,7 +173,7 @@ class _BackwardHooks:
             grad_input = found
         return grad_input
 
-    def outputs(self, output: Any) -> Any:
+    def outputs(self, output: object) -> Any:
         """``output`` behind a boundary that runs the pre hooks and keeps the output gradient."""
         if not isinstance(output, Tensor | tuple):
             warnings.warn(
@@ -183,7 +183,7 @@ class _BackwardHooks:
             )
             return output
 
-        def seen(grads: tuple[Any, ...]) -> tuple[Any, ...]:
+        def seen(grads: tuple[object, ...]) -> tuple[Any, ...]:
             found = _spread(grads, where, size)
             for hook in self.before:
                 replaced = hook(self.module, found)
@@ -207,7 +207,7 @@ class _BackwardHooks:
         return wrapped[0] if isinstance(output, Tensor) else wrapped
 
 
-def _spread(grads: tuple[Any, ...], where: list[int], size: int) -> tuple[Any, ...]:
+def _spread(grads: tuple[object, ...], where: list[int], size: int) -> tuple[Any, ...]:
     """``grads`` at the places ``where`` of a tuple of ``size``, None elsewhere."""
     full: list[Any] = [None] * size
     for i, grad in zip(where, grads, strict=True):
@@ -225,7 +225,7 @@ class _OlderBackwardHook:
         return self.hook(self.module, *grads)
 
 
-def _attach_older(module: ModuleHooks, hooks: list[Hook], args: Any, result: Any) -> None:
+def _attach_older(module: ModuleHooks, hooks: list[Hook], args: object, result: object) -> None:
     """Have ``hooks`` see the gradients of the operation that ``result`` comes from."""
     found: Any = result
     while not isinstance(found, Tensor):
@@ -245,7 +245,7 @@ def _attach_older(module: ModuleHooks, hooks: list[Hook], args: Any, result: Any
         )
 
 
-def _what_is_missed(args: Any, result: Any, node: Any) -> str:
+def _what_is_missed(args: object, result: object, node: Any) -> str:
     """Which gradients a hook on ``node`` does not see, in PyTorch's words."""
     end = "is deprecated and will be removed in future versions. This hook will be missing some"
     results, inputs = _as_tuple(result), _as_tuple(args)
@@ -317,7 +317,9 @@ class ModuleHooks:
             raise RuntimeError(_BOTH_KINDS.format("on a single Module"))
         self.__dict__["_is_full_backward_hook"] = full  # its own, also where attributes are another module's
 
-    def _run_pre_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def _run_pre_hooks(
+        self, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         marked = self._forward_pre_hooks_with_kwargs, global_forward_pre.marked[_KWARGS]
         for key, hook in [*global_forward_pre.hooks.items(), *self._forward_pre_hooks.items()]:
             if not any(key in table for table in marked):
@@ -348,7 +350,7 @@ class ModuleHooks:
         if self._is_full_backward_hook is full:
             yield from self._backward_hooks.values()
 
-    def _call_with_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _call_with_hooks(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
         """Pre hooks, forward, forward hooks; the module's border is marked when backward hooks wait for it."""
         called: set[int] = set()
         output = None
@@ -374,7 +376,7 @@ class ModuleHooks:
             self._call_what_is_left(called, args, kwargs, output)
             raise
 
-    def _call_what_is_left(self, called: set[int], args: Any, kwargs: dict[str, Any], output: Any) -> None:
+    def _call_what_is_left(self, called: set[int], args: object, kwargs: dict[str, object], output: object) -> None:
         """Call the hooks that are always called, when forward or another hook has raised."""
         for key, hook, with_kwargs, always in self._hooks_after():
             if key in called or not always:

@@ -105,7 +105,7 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
             return self._call_recorded(args, kwargs)
         return self._call_with_hooks(args, kwargs) if self._has_hooks else self.forward(*args, **kwargs)
 
-    def _call_recorded(self, args: tuple[Any, ...], kwargs: dict[str, object]) -> Any:
+    def _call_recorded(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
         """The call under a scope that is this module's path below the module that contains it."""
         module_changes.ran(self)
         outer, before = _running.names, _running.path
@@ -193,7 +193,7 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
     def __getstate__(self) -> dict[str, Any]:
         return {k: v for k, v in self.__dict__.items() if k != "_compiled_call_impl"}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
         for name in _HOOK_TABLES:
             self.__dict__.setdefault(name, OrderedDict())

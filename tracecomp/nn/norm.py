@@ -192,7 +192,7 @@ class SyncBatchNorm(_BatchNorm):
             self.running_var.copy_(self.running_var * (1 - share) + unbiased.to(kind) * share)
 
     @classmethod
-    def convert_sync_batchnorm(cls, module: Module, process_group: Any = None) -> Module:
+    def convert_sync_batchnorm(cls, module: Module, process_group: object = None) -> Module:
         """``module`` with every batch normalisation below it replaced by this class."""
         result = module
         if isinstance(module, _BatchNorm):

@@ -96,5 +96,5 @@ class OptimizedModule(Module):
         return super().register_full_backward_hook(*args, **kwargs)
 
 
-def _rebuild(module: Module, compiled: Callable[[Any], Compiled]) -> OptimizedModule:
+def _rebuild(module: Module, compiled: Callable[[object], Compiled]) -> OptimizedModule:
     return OptimizedModule(module, compiled(module))

@@ -119,7 +119,7 @@ class UninitializedParameter(_Uninitialized, Parameter):  # type: ignore[misc]
     def __new__(cls, requires_grad: bool = True, device: Device = None, dtype: DType | None = None) -> Any:
         return as_kind(cls, T.empty(0, dtype=dtype), requires_grad)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+    def __deepcopy__(self, memo: dict[int, object]) -> Any:
         if id(self) not in memo:
             memo[id(self)] = type(self)(self.requires_grad, None, self.dtype)
         return memo[id(self)]

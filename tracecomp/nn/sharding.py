@@ -51,7 +51,7 @@ class Sharding:
             found = prim.all_gather(self.flat(rows.detach()), group=group.group_name, size=group.size())
             return self.joined(found if isinstance(found, tuple) else (found,)).clone()
 
-    def __deepcopy__(self, memo: Any) -> Sharding:
+    def __deepcopy__(self, memo: object) -> Sharding:
         return self
 
     def __eq__(self, other: object) -> bool:
@@ -92,7 +92,7 @@ class ShardedTensor(Tensor):
     def detach(self) -> Tensor:
         return marked(super().detach(), self.sharding)
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
+    def __reduce_ex__(self, protocol: object) -> Any:
         raise RuntimeError(
             at_user_line(
                 f"a tensor of shape {list(self.sharding.shape)} whose rows are spread over processes cannot be saved "
@@ -124,7 +124,7 @@ class ShardedParameter(ShardedTensor, Parameter):
         place = f"rows {self.sharding.start} to {self.sharding.stop} of shape {list(self.sharding.shape)}"
         return f"Parameter, {place}:\n{Tensor.__repr__(self)}"
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+    def __deepcopy__(self, memo: dict[int, object]) -> Any:
         if id(self) not in memo:
             memo[id(self)] = sharded_parameter(self.to_local().clone(), self.sharding, self.requires_grad)
         return memo[id(self)]

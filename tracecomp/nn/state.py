@@ -56,7 +56,7 @@ class _WithModule:
     def __getstate__(self) -> tuple[Callable[..., Any], Any]:
         return self.hook, self.module()
 
-    def __setstate__(self, state: tuple[Callable[..., Any], Any]) -> None:
+    def __setstate__(self, state: tuple[Callable[..., object], object]) -> None:
         self.hook, module = state
         self.module = weakref.ref(module)
 
@@ -143,7 +143,7 @@ class ModuleState:
     ) -> RemovableHandle:
         return register(self._load_state_dict_pre_hooks, _WithModule(hook, self) if with_module else hook)
 
-    def register_load_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+    def register_load_state_dict_pre_hook(self, hook: Callable[..., object]) -> RemovableHandle:
         """``hook(module, state_dict, prefix, local_metadata, strict, missing, unexpected, errors)`` before loading."""
         return self._register_load_state_dict_pre_hook(hook, with_module=True)
 
@@ -190,9 +190,9 @@ class ModuleState:
 
     def _load_from_state_dict(
         self,
-        state_dict: dict[str, Any],
+        state_dict: dict[str, object],
         prefix: str,
-        local_metadata: dict[str, Any],
+        local_metadata: dict[str, object],
         strict: bool,
         missing_keys: list[str],
         unexpected_keys: list[str],

@@ -63,7 +63,7 @@ def _run(proto: Any, names: Sequence[str], given: Sequence[Array]) -> list[Array
     return found
 
 
-def _run_here(proto: Any, given: Sequence[Array]) -> list[Array]:
+def _run_here(proto: object, given: Sequence[Array]) -> list[Array]:
     """What the model gives as ``load`` reads it. Random numbers are left as they were."""
     random = default_generator.get_state()
     try:

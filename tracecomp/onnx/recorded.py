@@ -23,7 +23,7 @@ from tracecomp.record.results import Made, Plain
 from tracecomp.utils._pytree import tree_map
 
 
-def recorded_open(model: Module, args: tuple[Any, ...], left_open: OpenSizes) -> tuple[Recording, list[Any]]:
+def recorded_open(model: Module, args: tuple[object, ...], left_open: OpenSizes) -> tuple[Recording, list[Any]]:
     """The recording for all sizes, and arguments, results and recordings for some."""
     example = left_open.of(args)
     own = (args, *recorded(model, args))
@@ -89,7 +89,7 @@ def _owned(model: Any) -> Iterator[Any]:
         handle.remove()
 
 
-def _copies(found: Any) -> Any:
+def _copies(found: object) -> Any:
     return tree_map(lambda leaf: leaf.clone() if isinstance(leaf, Tensor) else leaf, found)
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # below this, and loaded with the first group: a program of o
     from tracecomp.communication.group import Group
 
 
-def _together(group: str, run: Callable[[Group], Any], alone: Callable[[], object]) -> Any:
+def _together(group: str, run: Callable[[Group], object], alone: Callable[[], object]) -> Any:
     """What ``run`` gives in the group's row of collectives; ``alone`` without other processes."""
     if group == SELF:
         return alone()
@@ -69,7 +69,7 @@ def _reduced_infer(*types: TensorType, op: str, group: str, total: int) -> Tenso
 
 
 def _reduced_vjp(
-    grads: Sequence[Any], outs: Sequence[Any], ins: Sequence[Any], *, op: str, group: str, total: int
+    grads: Sequence[object], outs: Sequence[object], ins: Sequence[object], *, op: str, group: str, total: int
 ) -> Any:
     require(op in ("SUM", "AVG"), RuntimeError, f"all_reduce: {op} has no derivative; SUM and AVG have")
     size = 1 if group == SELF else world.named(group).size()
@@ -105,7 +105,7 @@ def _sent(x: Any, *, root: int, group: str) -> Any:
     return _together(group, lambda g: g.broadcast(contiguous(x), root), x.copy)
 
 
-def _sent_vjp(grads: Sequence[Any], outs: Sequence[Any], ins: Sequence[Any], *, root: int, group: str) -> Any:
+def _sent_vjp(grads: Sequence[object], outs: Sequence[object], ins: Sequence[object], *, root: int, group: str) -> Any:
     size, place = (1, 0) if group == SELF else (world.named(group).size(), world.named(group).rank())
     found = prim.all_reduce(grads[0], op="SUM", group=group, total=size)
     return (found if place == root else prim.mul(found, 0.0),)
@@ -128,7 +128,9 @@ def _gathered(x: Any, *, group: str, size: int) -> Any:
     return _together(group, lambda g: tuple(g.all_gather(contiguous(x))), lambda: (x.copy(),))
 
 
-def _gathered_vjp(grads: Sequence[Any], outs: Sequence[Any], ins: Sequence[Any], *, group: str, size: int) -> Any:
+def _gathered_vjp(
+    grads: Sequence[object], outs: Sequence[object], ins: Sequence[object], *, group: str, size: int
+) -> Any:
     return (prim.reduce_scatter(*_all(grads), op="SUM", group=group, size=size, total=size),)
 
 
@@ -157,7 +159,14 @@ def _scattered(*pieces: Any, op: str, group: str, size: int, total: int) -> Any:
 
 
 def _scattered_vjp(
-    grads: Sequence[Any], outs: Sequence[Any], ins: Sequence[Any], *, op: str, group: str, size: int, total: int
+    grads: Sequence[object],
+    outs: Sequence[object],
+    ins: Sequence[object],
+    *,
+    op: str,
+    group: str,
+    size: int,
+    total: int,
 ) -> Any:
     require(op in ("SUM", "AVG"), RuntimeError, f"reduce_scatter: {op} has no derivative; SUM and AVG have")
     found = _listed(prim.all_gather(grads[0], group=group, size=size))
@@ -174,7 +183,9 @@ def _swapped(*pieces: Any, group: str, size: int) -> Any:
     return _together(group, run, lambda: tuple(p.copy() for p in pieces))
 
 
-def _swapped_vjp(grads: Sequence[Any], outs: Sequence[Any], ins: Sequence[Any], *, group: str, size: int) -> Any:
+def _swapped_vjp(
+    grads: Sequence[object], outs: Sequence[object], ins: Sequence[object], *, group: str, size: int
+) -> Any:
     return _listed(prim.all_to_all(*_all(grads), group=group, size=size))
 
 

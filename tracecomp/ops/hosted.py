@@ -26,7 +26,7 @@ def on_memory(node: Node, operands: Sequence[Operand]) -> tuple[Any, ...]:
 
 
 def _infer(
-    *types: TensorType, op: str, pairs: tuple[bool, ...], given: tuple[tuple[str, Any], ...]
+    *types: TensorType, op: str, pairs: tuple[bool, ...], given: tuple[tuple[str, object], ...]
 ) -> tuple[TensorType, ...]:
     operands = [
         TensorType(t.dtype.to_complex(), t.shape[:-1]) if pair else t for t, pair in zip(types, pairs, strict=True)
@@ -35,7 +35,7 @@ def _infer(
     return tuple(TensorType(t.dtype.to_real(), (*t.shape, 2)) if t.dtype.is_complex else t for t in results)
 
 
-def _impl(*arrays: Array, op: str, pairs: tuple[bool, ...], given: tuple[tuple[str, Any], ...]) -> Any:
+def _impl(*arrays: Array, op: str, pairs: tuple[bool, ...], given: tuple[tuple[str, object], ...]) -> Any:
     complex_of, real_of = OPS["view_as_complex"].impl, OPS["view_as_real"].impl
     operands = [complex_of(x) if pair else x for x, pair in zip(arrays, pairs, strict=True)]
     found = OPS[op].impl(*operands, **dict(given))

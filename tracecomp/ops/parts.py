@@ -52,7 +52,7 @@ class _OnArray:
 
     array: Any
 
-    def __tracecomp_apply__(self, op: Op, operands: Sequence[Any], attrs: Attrs) -> _OnArray:
+    def __tracecomp_apply__(self, op: Op, operands: Sequence[object], attrs: Attrs) -> _OnArray:
         return _OnArray(op.impl(*(x.array if isinstance(x, _OnArray) else x for x in operands), **attrs))
 
 

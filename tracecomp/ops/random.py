@@ -27,28 +27,13 @@ def _infer(state: TensorType, *, shape: Shape) -> TensorType:
     return TensorType(int32, shape)
 
 
-def philox(counter: Array, key: int) -> list[Any]:
-    """Four uint32 words for each 64-bit counter (the high half of the 128-bit counter is zero)."""
-    counter = np.asarray(counter).astype(np.uint64)
-    mask, half = np.uint64(0xFFFFFFFF), np.uint64(32)
-    words = [counter & mask, counter >> half, np.zeros_like(counter), np.zeros_like(counter)]
-    keys = [key & 0xFFFFFFFF, (key >> 32) & 0xFFFFFFFF]
-    for _ in range(ROUNDS):
-        a, b = words[0] * np.uint64(MULTIPLIERS[0]), words[2] * np.uint64(MULTIPLIERS[1])
-        first, third = (b >> half) ^ words[1] ^ np.uint64(keys[0]), (a >> half) ^ words[3] ^ np.uint64(keys[1])
-        words = [first, b & mask, third, a & mask]
-        keys = [(k + w) & 0xFFFFFFFF for k, w in zip(keys, WEYL, strict=True)]
-    return [w.astype(np.uint32) for w in words]
+def philox(counter: Any, key: int) -> list[Any]:
+    """Four words below 2**32 for each 64-bit counter (the high half of the 128-bit counter is zero).
 
-
-_FEW = 3
-"""Blocks for which Python's integers take less time than numpy's arrays."""
-
-
-def _philox_of_one(counter: int, key: int) -> list[int]:
-    """``philox`` for one counter."""
+    Counters are an int, or an array of uint64; words are of the same kind.
+    """
     mask = 0xFFFFFFFF
-    a, b, c, d = counter & mask, counter >> 32 & mask, 0, 0
+    a, b, c, d = counter & mask, counter >> 32 & mask, counter & 0, counter & 0
     k, m = key & mask, key >> 32 & mask
     for _ in range(ROUNDS):
         p, q = a * MULTIPLIERS[0], c * MULTIPLIERS[1]
@@ -57,11 +42,15 @@ def _philox_of_one(counter: int, key: int) -> list[int]:
     return [a, b, c, d]
 
 
+_FEW = 3
+"""Blocks for which Python's integers take less time than numpy's arrays."""
+
+
 def _impl(state: Array, *, shape: Shape) -> Any:
     count = math.prod(shape)
     seed, offset = int(state[0]), int(state[1])
     if blocks(count) <= _FEW:
-        found = [_philox_of_one(offset + n, seed) for n in range(blocks(count))]
+        found = [philox(offset + n, seed) for n in range(blocks(count))]
         words = np.array(found, np.uint32).reshape(-1, 4).T
         return words.reshape(-1)[:count].view(np.int32).reshape(shape)
     counters = (np.arange(blocks(count), dtype=np.int64) + np.int64(offset)).view(np.uint64)

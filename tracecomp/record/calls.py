@@ -110,7 +110,7 @@ def _opaque(
             stream(observer, value)
 
 
-def _what_is_called(observer: Watching, callee: Any, owner: Any) -> None:
+def _what_is_called(observer: Watching, callee: object, owner: object) -> None:
     """What code that is not looked into reads of the object it belongs to."""
     if isinstance(callee, functools.partial):
         _partial(observer, callee)
@@ -124,14 +124,14 @@ def _what_is_called(observer: Watching, callee: Any, owner: Any) -> None:
         observer.consume(owner if isinstance(callee, BuiltinFunctionType) else callee)
 
 
-def _stands_for(observer: Watching, callee: Any, step: SomeStep) -> None:
+def _stands_for(observer: Watching, callee: object, step: SomeStep) -> None:
     """The program calls an object that was there before for what it holds."""
     if id(callee) not in observer.made:
         where = f"what {getattr(callee, '__name__', short(callee))} gives"
         observer.step(observer.reads.root(callee, where), step, step.fetch(callee), where)
 
 
-def _cached(observer: Watching, callee: Any, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
+def _cached(observer: Watching, callee: object, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
     """A call of a function with a cache: reads of what it computes do not matter while the cache has that."""
     if isinstance(callee, MethodType):
         args, callee = [callee.__self__, *args], callee.__func__

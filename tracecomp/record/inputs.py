@@ -123,13 +123,13 @@ class Inputs:
         self.argument_numbers[leaf] = number.tensor
         return number
 
-    def bind_host(self, owner: object, key: str, value: int | float) -> Tensor:
-        """What stands for the number at ``key`` of ``owner``, ``value`` now: a 0-d float64 tensor."""
+    def bind_host(self, owner: object, key: str, value: int | float) -> HostNumber:
+        """What stands for the number at ``key`` of ``owner``, ``value`` now."""
         found = self.hosts.get((id(owner), key))
         if found is None:
             t = self._number(float(value), float64, f"{key}{len(self.hosts) or ''}")
             found = self.hosts[id(owner), key] = HostNumber(owner, key, t, value)
-        return found.tensor
+        return found
 
     def _followed(self, value: int | float, name: str) -> SymScalar:
         return SymScalar(self._recorder, self._number(value, dtype_of(value), name), value)

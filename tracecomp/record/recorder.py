@@ -230,12 +230,17 @@ class Recorder:
             self.refuse(
                 f"reads {key}, at {user_source()}, after a schedule's step in the same call. Step the schedule last."
             )
+            return value  # what was bound before stands for the number before the step
         if (id(getattr(owner, "group", owner)), Entry(key).same()) in self.set_by_call:
             return value  # what the call has set itself: what that was made of is guarded
         if isinstance(value, bool) or not isinstance(value, int | float):
             self.watch(owner, key)
             return value
-        return self.inputs.bind_host(owner, key, value)
+        found = self.inputs.bind_host(owner, key, value)
+        if found.value != value == value:
+            self.refuse_here(f"reads {key}, which something unseen has changed in the same call")
+            return value
+        return found.tensor
 
     def watch(self, owner: object, key: str) -> None:
         """Guard ``owner[key]``, or the attribute ``key`` of ``owner``."""

@@ -104,7 +104,7 @@ class Recording:
     def reads_floats(self) -> bool:
         return any(type(p.seen) is float for p in self.predicates)
 
-    def allows(self, known: dict[int, Any]) -> bool:
+    def allows(self, known: dict[int, object]) -> bool:
         """Whether this can be the path of a call whose first predicates are ``known``."""
         return all(n < len(self.predicates) and same_value(self.predicates[n][1], seen) for n, seen in known.items())
 

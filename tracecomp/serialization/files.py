@@ -29,7 +29,7 @@ _safe: dict[str, Any] = {}
 
 
 def save(
-    obj: object, f: File, pickle_module: Any = pickle, pickle_protocol: int = 2,
+    obj: object, f: File, pickle_module: object = pickle, pickle_protocol: int = 2,
     _use_new_zipfile_serialization: bool = True,
 ) -> None:  # fmt: skip
     """Write ``obj`` (tensors, containers of them, modules) to a path or a binary file. ``torch.load`` reads it.
@@ -97,7 +97,7 @@ def _is_users(value: object) -> bool:
     return any(value is allowed for allowed in _safe.values())
 
 
-def _allowed(storage: Callable[[Any], Memory]) -> Allowed:
+def _allowed(storage: Callable[[object], Memory]) -> Allowed:
     return Allowed(
         find=_find,
         call=lambda named: named if _is_users(named) else call_of(named),
@@ -123,7 +123,7 @@ class _TrustingReader(pickle.Unpickler):
 
 
 def load(
-    f: File, map_location: object = None, pickle_module: Any = None, *, weights_only: bool | None = None,
+    f: File, map_location: object = None, pickle_module: object = None, *, weights_only: bool | None = None,
     mmap: bool | None = None, encoding: str = "utf-8", **pickle_load_args: Any,
 ) -> Any:  # fmt: skip
     """Read what ``save`` or ``torch.save`` wrote, from a path or a binary file. It lands on the CPU.

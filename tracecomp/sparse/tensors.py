@@ -190,7 +190,7 @@ class SparseTensor(Tensor):
     def data(self, value: Tensor) -> None:
         raise RuntimeError("the data of a sparse tensor cannot be replaced")
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+    def __deepcopy__(self, memo: dict[int, object]) -> Any:
         with no_grad():
             made = memo[id(self)] = self._with(self._stored.detach().clone())
         return made.requires_grad_(self.requires_grad and self.is_leaf)

@@ -15,7 +15,7 @@ class _TypedMeta(type):
 
     dtype: DType
 
-    def __instancecheck__(cls, x: Any) -> bool:
+    def __instancecheck__(cls, x: object) -> bool:
         return isinstance(x, CooTensor) and x.dtype is cls.dtype
 
     def __call__(cls, *args: Any, **kwargs: Any) -> CooTensor:

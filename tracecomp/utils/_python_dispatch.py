@@ -103,7 +103,7 @@ def transform_subclass(
     return type(t).__tensor_unflatten__(parts, context, size, t.stride() if outer_stride is None else outer_stride)
 
 
-def return_and_correct_aliasing(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None, out: Any) -> Any:
+def return_and_correct_aliasing(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None, out: object) -> Any:
     """What ``func`` is to return: the very tensor that it writes, else ``out``.
 
     Views need nothing more: their memory is that of the tensors inside.

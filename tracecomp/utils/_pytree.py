@@ -171,11 +171,11 @@ def _tuple_unflatten(values: Iterable[object], context: Context) -> tuple[Any, .
     return tuple(values)
 
 
-def _dict_flatten(d: Mapping[Any, Any]) -> tuple[list[Any], Context]:
+def _dict_flatten(d: Mapping[object, object]) -> tuple[list[Any], Context]:
     return list(d.values()), list(d)
 
 
-def _dict_flatten_with_keys(d: Mapping[Any, Any]) -> tuple[list[tuple[Any, Any]], Context]:
+def _dict_flatten_with_keys(d: Mapping[object, object]) -> tuple[list[tuple[Any, Any]], Context]:
     return [(MappingKey(k), v) for k, v in d.items()], list(d)
 
 
@@ -241,7 +241,7 @@ def is_structseq_instance(value: object) -> bool:
     return isinstance(value, tuple) and hasattr(value, "n_sequence_fields")
 
 
-def _get_node_type(tree: Any) -> Any:
+def _get_node_type(tree: object) -> Any:
     return namedtuple if is_namedtuple_instance(tree) and type(tree) not in SUPPORTED_NODES else type(tree)
 
 
@@ -294,7 +294,7 @@ class TreeSpec:
         children = ", ".join(map(repr, self.children_specs))
         return f"TreeSpec({self.type.__name__}, {self.context}, [{children}])"
 
-    def unflatten(self, leaves: Iterable[Any]) -> PyTree:
+    def unflatten(self, leaves: Iterable[object]) -> PyTree:
         """The tree with ``leaves``; ValueError when there are more or fewer than it has places."""
         leaves = list(leaves)
         if len(leaves) != self.num_leaves:
@@ -355,7 +355,7 @@ def tree_flatten(tree: PyTree, is_leaf: IsLeaf = None) -> tuple[list[Any], TreeS
     return leaves, spec
 
 
-def tree_unflatten(leaves: Iterable[Any], treespec: TreeSpec) -> PyTree:
+def tree_unflatten(leaves: Iterable[object], treespec: TreeSpec) -> PyTree:
     """The tree with these leaves; ValueError when there are more or fewer than it has places."""
     return treespec.unflatten(leaves)
 
@@ -372,14 +372,14 @@ def tree_structure(tree: PyTree, is_leaf: IsLeaf = None) -> TreeSpec:
     return tree_flatten(tree, is_leaf)[1]
 
 
-def tree_map(func: Callable[..., Any], tree: PyTree, *rests: PyTree, is_leaf: IsLeaf = None) -> PyTree:
+def tree_map(func: Callable[..., object], tree: PyTree, *rests: PyTree, is_leaf: IsLeaf = None) -> PyTree:
     """``tree`` with ``func(leaf, *leaves of rests)`` for each leaf."""
     leaves, spec = tree_flatten(tree, is_leaf)
     others = [spec.flatten_up_to(r) for r in rests]
     return spec.unflatten([func(*xs) for xs in zip(leaves, *others, strict=True)])
 
 
-def tree_map_(func: Callable[..., Any], tree: PyTree, *rests: PyTree, is_leaf: IsLeaf = None) -> PyTree:
+def tree_map_(func: Callable[..., object], tree: PyTree, *rests: PyTree, is_leaf: IsLeaf = None) -> PyTree:
     """``tree``, after ``func`` was called for each leaf."""
     tree_map(func, tree, *rests, is_leaf=is_leaf)
     return tree
@@ -394,12 +394,12 @@ def map_only(kinds: object, /) -> Callable[[Callable[..., Any]], Callable[..., A
     return lambda func: lambda x: func(x) if _is_one(kinds, x) else x
 
 
-def tree_map_only(kinds: object, func: Callable[..., Any], tree: PyTree, is_leaf: IsLeaf = None) -> PyTree:
+def tree_map_only(kinds: object, func: Callable[..., object], tree: PyTree, is_leaf: IsLeaf = None) -> PyTree:
     """``tree_map`` for the leaves that are of ``kinds`` (types, or a predicate)."""
     return tree_map(map_only(kinds)(func), tree, is_leaf=is_leaf)
 
 
-def tree_map_only_(kinds: object, func: Callable[..., Any], tree: PyTree, is_leaf: IsLeaf = None) -> PyTree:
+def tree_map_only_(kinds: object, func: Callable[..., object], tree: PyTree, is_leaf: IsLeaf = None) -> PyTree:
     return tree_map_(map_only(kinds)(func), tree, is_leaf=is_leaf)
 
 
@@ -465,7 +465,7 @@ def tree_leaves_with_path(tree: PyTree, is_leaf: IsLeaf = None) -> list[tuple[Ke
     return list(_with_paths(tree, (), is_leaf))
 
 
-def tree_map_with_path(func: Callable[..., Any], tree: PyTree, *rests: PyTree, is_leaf: IsLeaf = None) -> PyTree:
+def tree_map_with_path(func: Callable[..., object], tree: PyTree, *rests: PyTree, is_leaf: IsLeaf = None) -> PyTree:
     """``tree`` with ``func(path, leaf, *leaves of rests)`` for each leaf."""
     pairs, spec = tree_flatten_with_path(tree, is_leaf)
     others = [spec.flatten_up_to(r) for r in rests]
@@ -477,7 +477,7 @@ def keystr(kp: KeyPath) -> str:
     return "".join(map(str, kp))
 
 
-def key_get(obj: Any, kp: KeyPath) -> Any:
+def key_get(obj: object, kp: KeyPath) -> Any:
     """What stands at a path of ``obj``."""
     for key in kp:
         obj = key.get(obj)

@@ -78,7 +78,7 @@ class _Taking(TorchDispatchMode):
 
 
 def create_selective_checkpoint_contexts(
-    policy_fn_or_list: Policy | Sequence[Any], allow_cache_entry_mutation: bool = False
+    policy_fn_or_list: Policy | Sequence[object], allow_cache_entry_mutation: bool = False
 ) -> tuple[TorchDispatchMode, TorchDispatchMode]:
     """Contexts for ``checkpoint(..., context_fn=)``: results of some operators are kept, others computed again.
 
@@ -90,5 +90,5 @@ def create_selective_checkpoint_contexts(
     return _Saving(policy, kept), _Taking(policy, kept)
 
 
-def _among(listed: list[Any], ctx: SelectiveCheckpointContext, func: Any, *args: Any, **kwargs: Any) -> bool:
+def _among(listed: list[object], ctx: SelectiveCheckpointContext, func: object, *args: Any, **kwargs: Any) -> bool:
     return func in listed

@@ -47,7 +47,7 @@ def seen(function: Callable[[Any], Any], base: Any, x: Any) -> object:
     """Where the result begins in memory, and how it lies; or the error."""
     try:
         found = function(x)
-    except Exception as error:
+    except Exception as error:  # whatever is raised is what is compared
         return type(error)
     strides = [s for s, n in zip(found.stride(), found.shape, strict=True) if n > 1]
     at = found.data_ptr() - base.data_ptr()

@@ -25,7 +25,7 @@ LIT = """return {
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path: Path = torch.compile(Step()).report(tmp_path_factory.mktemp("page") / "step.html", *operands())
+    path: Path = torch.compile(Step()).report(tmp_path_factory.mktemp("page") / "step.html", *operands(), errors=True)
     return path
 
 
@@ -122,6 +122,18 @@ def test_changes_of_a_step_are_marked(window: Browser) -> None:
     choose(window, "colour", "changes")
     kinds = window.run("return [...new Set(views.left.table.inputs.map((_, n) => views.left.changed(n)))]")
     assert "" in kinds and set(kinds) <= {"", "added", "gone"}
+    choose(window, "colour", "time")
+    choose(window, "stage", "kernels")
+
+
+@pytest.mark.parametrize("stage", ["kernels", "2"])
+def test_every_colour_has_shades_and_a_legend(window: Browser, stage: str) -> None:
+    choose(window, "stage", stage)
+    for kind in ("time", "share", "memory", "error"):
+        choose(window, "colour", kind)
+        shades = window.run("return new Set(views.left.table.inputs.map((_, n) => views.left.colour(n))).size")
+        assert shades > 2, kind
+        assert window.run("return document.getElementById('legend').textContent.trim()")
     choose(window, "colour", "time")
     choose(window, "stage", "kernels")
 

@@ -144,3 +144,11 @@ def test_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
     out = tmp_path / "out.html"
     assert main(["report", f"{tmp_path}/p.py:f", "--shape", "8,16", "-o", str(out)]) == 0
     assert out.exists() and str(out) in capsys.readouterr().err
+
+
+def test_errors_of_nodes_are_there_on_request(written: Path, tmp_path: Path) -> None:
+    assert all(p["errors"] == {} for p in twin(written)["programs"])
+    found = twin(torch.compile(Step()).report(tmp_path / "step.html", *operands(), errors=True))
+    (program,) = [p for p in found["programs"] if p["phase"] == "forward"]
+    errors = {program["texts"][program["nodes"][int(n)][0]]: e for n, e in program["errors"].items()}
+    assert {"contract", "exp"} <= set(errors) and 0 < max(errors.values()) < 1e-5

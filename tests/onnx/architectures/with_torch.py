@@ -51,7 +51,7 @@ def main() -> None:
             try:
                 more |= {"input_names": [*made.arguments], "opset_version": 18}
                 torch.onnx.export(made.model, arguments, f"{place} {kind}.onnx", **more)
-            except Exception as error:
+            except Exception as error:  # torch's own failure is a figure too
                 errors[kind] = f"{type(error).__name__}: {error}"[:300]
                 traceback.print_exc(limit=1)
         made.model.eval()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import tracecomp as torch
+from tests.stacks import MOST_RECORDINGS, runs_as_python_elsewhere
 from tracecomp import nn
 from tracecomp.base.errors import CaptureError
 
@@ -373,6 +374,7 @@ def test_counters_in_a_defaultdict() -> None:
     assert c.recordings <= 4, c.misses
 
 
+@runs_as_python_elsewhere
 def test_counters_in_a_container_of_a_users_type_count() -> None:
     class Counts(dict):  # type: ignore[type-arg]
         pass
@@ -386,7 +388,7 @@ def test_counters_in_a_container_of_a_users_type_count() -> None:
     c = torch.compile(step)
     for n in range(6):
         assert c(torch.ones(3)).tolist() == [n + 1.0] * 3
-    assert c.recordings <= 2 and type(seen.counts["calls"]) is int
+    assert c.recordings <= MOST_RECORDINGS and type(seen.counts["calls"]) is int
 
 
 def test_a_dictionary_with_other_tensors_as_keys_is_another() -> None:

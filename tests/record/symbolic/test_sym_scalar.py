@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import tracecomp as torch
+from tests.stacks import MOST_RECORDINGS, needs_stacks, runs_as_python_elsewhere
 from tracecomp import nn
 from tracecomp.compiled.replay import Plan
 from tracecomp.eager_kernels import background
@@ -90,6 +91,7 @@ def test_numbers_in_attributes() -> None:
     assert one.update(torch.ones(2)) == update(torch.ones(2))
 
 
+@needs_stacks
 def test_number_that_scales_a_tensor() -> None:
     def make() -> Any:
         class Schedule:
@@ -168,6 +170,7 @@ def test_other_uses_of_a_number(use: Callable[..., Any]) -> None:
         assert str(c(x)) == str(step(x))
 
 
+@runs_as_python_elsewhere
 def test_numbers_kept_in_a_list_behind_a_slot_are_plain_numbers_of_each_call() -> None:
     class Log:
         __slots__ = ("lines",)
@@ -185,7 +188,7 @@ def test_numbers_kept_in_a_list_behind_a_slot_are_plain_numbers_of_each_call() -
     for n in range(8):
         c(torch.full((2,), float(n)))
     assert all(type(v) is float for v in log.lines)
-    assert log.lines == [2.0 * n for n in range(8)] and c.recordings <= 2
+    assert log.lines == [2.0 * n for n in range(8)] and c.recordings <= MOST_RECORDINGS
 
 
 def test_a_call_that_cannot_be_recorded_to_its_end_returns_plain_numbers() -> None:

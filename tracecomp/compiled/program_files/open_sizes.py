@@ -67,7 +67,7 @@ def terms(form: Form) -> Json:
     ]
 
 
-def told_number(value: Any) -> Json:
+def told_number(value: object) -> Json:
     """A number, or a tuple of numbers, as a file tells it."""
     if type(value) is SymInt:
         return terms(value.form)
@@ -97,8 +97,8 @@ class Served:
 
 
 def served(
-    name: str, args: Sequence[Any], asked: OpenSizes, left_open: LeftOpen,
-    fitting: Callable[[tuple[Any, ...]], tuple[Recording, bool] | None], call: Callable[..., Any],
+    name: str, args: Sequence[object], asked: OpenSizes, left_open: LeftOpen,
+    fitting: Callable[[tuple[object, ...]], tuple[Recording, bool] | None], call: Callable[..., object],
 ) -> list[Served]:  # fmt: skip
     """Recordings that serve the whole of the ranges: ``call`` is called until ``fitting`` finds one.
 

@@ -127,7 +127,7 @@ class Code:
     image: Image
     linked: Linked
 
-    def inputs(self, given: Sequence[tuple[str, Any]], constant: Callable[[Array], str]) -> list[tuple[str, Any]]:
+    def inputs(self, given: Sequence[tuple[str, object]], constant: Callable[[Array], str]) -> list[tuple[str, Any]]:
         """What the first places of the table hold: ``given``, with the constants among and behind them."""
         rest = iter(given)
         data = [i.data if i.role == "constant" else None for i in self.built.graph.inputs]

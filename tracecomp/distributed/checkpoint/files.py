@@ -72,7 +72,7 @@ def _text(key: Key) -> str:
 
 
 def save(
-    state_dict: Mapping[str, Any], *, checkpoint_id: str | os.PathLike[str] | None = None,
+    state_dict: Mapping[str, object], *, checkpoint_id: str | os.PathLike[str] | None = None,
     storage_writer: object = None, planner: object = None, process_group: Group | None = None, no_dist: bool = False,
 ) -> None:  # fmt: skip
     """Write ``state_dict``, nested dictionaries of tensors, values and objects with state, as a checkpoint.
@@ -101,7 +101,7 @@ def save(
         barrier(group)
 
 
-def async_save(state_dict: Mapping[str, Any], **options: Any) -> Future[None]:
+def async_save(state_dict: Mapping[str, object], **options: Any) -> Future[None]:
     """As ``save``. It is done when this returns, and so is the future."""
     save(state_dict, **options)
     done: Future[None] = Future()

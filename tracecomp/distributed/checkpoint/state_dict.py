@@ -34,7 +34,7 @@ class StateDictOptions:
     strict: bool = True
 
 
-def _given(state: Any, options: StateDictOptions | None) -> Any:
+def _given(state: object, options: StateDictOptions | None) -> Any:
     """``state`` as the options ask for it; collective where it becomes whole."""
     if options is None or not options.full_state_dict:
         return state
@@ -42,7 +42,7 @@ def _given(state: Any, options: StateDictOptions | None) -> Any:
     return _whole(state, kept) if kept or isinstance(state, Mapping) else {}
 
 
-def _whole(state: Any, kept: bool) -> Any:
+def _whole(state: object, kept: bool) -> Any:
     """Sharded tensors as whole ones, one after another; a process where they are not ``kept`` takes part alone."""
     if isinstance(state, ShardedTensor):
         found = state.full_tensor()
@@ -55,7 +55,7 @@ def _whole(state: Any, kept: bool) -> Any:
     return state
 
 
-def _taken(state: Any, options: StateDictOptions | None) -> Any:
+def _taken(state: object, options: StateDictOptions | None) -> Any:
     """``state`` to be loaded: as it is, or that of rank 0."""
     if options is None or not options.broadcast_from_rank0:
         return state
@@ -71,7 +71,7 @@ class _Sent(NamedTuple):
     dtype: Any
 
 
-def _described(state: Any) -> Any:
+def _described(state: object) -> Any:
     """``state`` with the shape and dtype of every tensor in its place."""
     if isinstance(state, Tensor):
         return _Sent(tuple(state.shape), state.dtype)
@@ -102,14 +102,14 @@ def _names(model: Module) -> dict[int, str]:
 
 
 def get_model_state_dict(
-    model: Module, *, submodules: Any = None, options: StateDictOptions | None = None
+    model: Module, *, submodules: object = None, options: StateDictOptions | None = None
 ) -> dict[str, Any]:  # fmt: skip
     """``model.state_dict()``, without the prefix of ``DistributedDataParallel``."""
     return dict(_given(dict(_plain(model).state_dict()), options))
 
 
 def set_model_state_dict(
-    model: Module, model_state_dict: Mapping[str, Any], *, options: StateDictOptions | None = None
+    model: Module, model_state_dict: Mapping[str, object], *, options: StateDictOptions | None = None
 ) -> Any:  # fmt: skip
     """Load what ``get_model_state_dict`` gave; parameters without memory become what is loaded."""
     strict = True if options is None else options.strict
@@ -132,7 +132,7 @@ def _order(model: Module, optimizer: Optimizer) -> list[str]:
 
 
 def get_optimizer_state_dict(
-    model: Module, optimizers: Optimizers, *, submodules: Any = None, options: StateDictOptions | None = None
+    model: Module, optimizers: Optimizers, *, submodules: object = None, options: StateDictOptions | None = None
 ) -> dict[str, Any]:  # fmt: skip
     """States of optimizers with names of parameters in place of numbers."""
     found: dict[str, Any] = {"state": {}, "param_groups": []}
@@ -161,15 +161,15 @@ def set_optimizer_state_dict(
 
 
 def get_state_dict(
-    model: Module, optimizers: Optimizers, *, submodules: Any = None, options: StateDictOptions | None = None
+    model: Module, optimizers: Optimizers, *, submodules: object = None, options: StateDictOptions | None = None
 ) -> tuple[dict[str, Any], dict[str, Any]]:  # fmt: skip
     """States of a model and its optimizers."""
     return get_model_state_dict(model, options=options), get_optimizer_state_dict(model, optimizers, options=options)
 
 
 def set_state_dict(
-    model: Module, optimizers: Optimizers, *, model_state_dict: Mapping[str, Any], optim_state_dict: Mapping[str, Any],
-    options: StateDictOptions | None = None,
+    model: Module, optimizers: Optimizers, *, model_state_dict: Mapping[str, object],
+    optim_state_dict: Mapping[str, object], options: StateDictOptions | None = None,
 ) -> Any:  # fmt: skip
     """Load what ``get_state_dict`` gave."""
     found = set_model_state_dict(model, model_state_dict, options=options)

@@ -208,7 +208,7 @@ def _flags(used: Tensor, leaves: Sequence[Sequence[Tensor | None]]) -> list[bool
     return [bool(v > 0) for v in used.tolist()]
 
 
-def _listed(found: Any) -> Sequence[Tensor]:
+def _listed(found: object) -> Sequence[Tensor]:
     return found if isinstance(found, tuple) else (found,)
 
 

@@ -132,10 +132,10 @@ class FSDPModule:
     def set_is_last_backward(self, is_last_backward: bool) -> None:
         """Nothing: every backward pass ends by itself."""
 
-    def set_modules_to_forward_prefetch(self, modules: Any) -> None:
+    def set_modules_to_forward_prefetch(self, modules: object) -> None:
         """Nothing: modules gather their parameters when they run."""
 
-    def set_modules_to_backward_prefetch(self, modules: Any) -> None:
+    def set_modules_to_backward_prefetch(self, modules: object) -> None:
         """Nothing: modules gather their parameters when they run."""
 
 
@@ -148,7 +148,7 @@ class _Done:
 
 def fully_shard(
     module: Any, *, mesh: Group | None = None, reshard_after_forward: bool | None = None,
-    shard_placement_fn: Any = None, mp_policy: MixedPrecisionPolicy | None = None, offload_policy: Any = None,
+    shard_placement_fn: object = None, mp_policy: MixedPrecisionPolicy | None = None, offload_policy: object = None,
     ignored_params: Any = None, shards: int | None = None,
 ) -> Any:  # fmt: skip
     """Keep, in place, only this process's rows of the module's parameters; returns the module.
@@ -232,7 +232,7 @@ def _by_dtype(params: list[tuple[Parameter, Places]]) -> list[list[tuple[Paramet
     return [*rows.values()]
 
 
-def _cast_inputs(policy: MixedPrecisionPolicy, args: Any, kwargs: Any) -> Any:
+def _cast_inputs(policy: MixedPrecisionPolicy, args: object, kwargs: object) -> Any:
     if policy.param_dtype is None or not policy.cast_forward_inputs:
         return args, kwargs
     return _cast(args, policy.param_dtype), _cast(kwargs, policy.param_dtype)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from tracecomp.communication.combine import ReduceOp
 from tracecomp.communication.group import Group
@@ -21,7 +20,7 @@ def _member(group: object) -> Group:
     return found
 
 
-def all_reduce(tensor: Tensor, op: ReduceOp = ReduceOp.SUM, group: Any = None) -> Tensor:
+def all_reduce(tensor: Tensor, op: ReduceOp = ReduceOp.SUM, group: object = None) -> Tensor:
     """``tensor`` of all processes combined. SUM and AVG have derivatives."""
     check_tensor(tensor, "tensor")
     found = _member(group)
@@ -29,7 +28,7 @@ def all_reduce(tensor: Tensor, op: ReduceOp = ReduceOp.SUM, group: Any = None) -
     return result
 
 
-def broadcast(tensor: Tensor, src: int, group: Any = None) -> Tensor:
+def broadcast(tensor: Tensor, src: int, group: object = None) -> Tensor:
     """``tensor`` of rank ``src``."""
     check_tensor(tensor, "tensor")
     found = _member(group)
@@ -37,14 +36,14 @@ def broadcast(tensor: Tensor, src: int, group: Any = None) -> Tensor:
     return result
 
 
-def all_gather(tensor: Tensor, group: Any = None) -> tuple[Tensor, ...]:
+def all_gather(tensor: Tensor, group: object = None) -> tuple[Tensor, ...]:
     """The ``tensor`` of every process."""
     check_tensor(tensor, "tensor")
     found = _member(group)
     return tuple(prim.all_gather(tensor, group=found.group_name, size=found.size()))
 
 
-def gather(tensor: Tensor, dst: int = 0, group: Any = None) -> tuple[Tensor, ...]:
+def gather(tensor: Tensor, dst: int = 0, group: object = None) -> tuple[Tensor, ...]:
     """At rank ``dst`` the ``tensor`` of every process, elsewhere zeros."""
     found = _member(group)
     rows = all_gather(tensor, found)
@@ -52,7 +51,7 @@ def gather(tensor: Tensor, dst: int = 0, group: Any = None) -> tuple[Tensor, ...
 
 
 def reduce_scatter(
-    output: Tensor, input_list: Sequence[Tensor], op: ReduceOp = ReduceOp.SUM, group: Any = None
+    output: Tensor, input_list: Sequence[Tensor], op: ReduceOp = ReduceOp.SUM, group: object = None
 ) -> Tensor:  # fmt: skip
     """``input_list[rank]`` of all processes combined; ``output`` says nothing here."""
     check_tensors(input_list, "input_list")
@@ -65,7 +64,7 @@ def reduce_scatter(
 
 
 def all_to_all(
-    output_tensor_list: Sequence[Tensor], input_tensor_list: Sequence[Tensor], group: Any = None
+    output_tensor_list: Sequence[Tensor], input_tensor_list: Sequence[Tensor], group: object = None
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """What every process has for this one; all of one shape. The first list says nothing here."""
     check_tensors(input_tensor_list, "input_tensor_list")
@@ -74,7 +73,8 @@ def all_to_all(
 
 
 def all_to_all_single(
-    output: Tensor, input: Tensor, output_split_sizes: Any = None, input_split_sizes: Any = None, group: Any = None
+    output: Tensor, input: Tensor, output_split_sizes: object = None, input_split_sizes: object = None,
+    group: object = None,
 ) -> Tensor:  # fmt: skip
     """``all_to_all`` of equal parts of axis 0. ValueError for split sizes."""
     if output_split_sizes is not None or input_split_sizes is not None:

@@ -245,7 +245,7 @@ def full(
     return finish(_filled(new_shape((size,)), fill_value, dtype), requires_grad, device)
 
 
-def _filled(shape: tuple[int, ...], fill_value: Any, dtype: DType | None) -> Tensor:
+def _filled(shape: tuple[int, ...], fill_value: object, dtype: DType | None) -> Tensor:
     if isinstance(fill_value, Tensor):
         if fill_value.ndim:
             raise RuntimeError(f"fill_value must be a number or a 0-d tensor, not of shape {list(fill_value.shape)}")

@@ -41,7 +41,7 @@ def two(name: str, a: Operand, b: Operand, numbers: bool = False) -> tuple[Opera
     return operand(a, name, "input"), operand(b, name, "other")
 
 
-def _scaled(name: str, other: Operand, alpha: Any, *operands: Operand) -> Operand:
+def _scaled(name: str, other: Operand, alpha: object, *operands: Operand) -> Operand:
     """``alpha * other`` in the dtype of the result."""
     dtype, factor = result_dtype(*operands), operand(alpha, name, "alpha")
     if not dtype.differentiable and isinstance(factor, float):
@@ -57,7 +57,7 @@ def _scaled(name: str, other: Operand, alpha: Any, *operands: Operand) -> Operan
     return prim.mul(wide(cast(other, dtype)), in_half(bring(factor, dtype), dtype))
 
 
-def _with_alpha(name: str, a: Operand, b: Operand, alpha: Any) -> Tensor:
+def _with_alpha(name: str, a: Operand, b: Operand, alpha: object) -> Tensor:
     """``a + alpha * b`` or ``a - alpha * b``; half types round ``alpha``, and then the result alone, as in PyTorch."""
     dtype, scaled, by = result_dtype(a, b), _scaled(name, b, alpha, a, b), getattr(prim, name)
     if isinstance(scaled, Tensor) and scaled.dtype is not dtype:

@@ -107,7 +107,7 @@ def _is_basic(item: object) -> bool:
     return not isinstance(item, Tensor | np.ndarray | list | tuple | range) and is_index(item)
 
 
-def _followed(item: Any) -> Any:
+def _followed(item: object) -> Any:
     """An index entry, as a tensor if it is a number that the present recording follows."""
     follow = getattr(type(item), "__tracecomp_tensor__", None)
     sized = hasattr(type(item), "number")  # a size keeps its formula
@@ -225,7 +225,7 @@ def _slice(item: slice, size: int) -> tuple[int, int, int]:
     return start, max(start, stop), step
 
 
-def _bound(value: Any) -> int:
+def _bound(value: object) -> int:
     if isinstance(value, Tensor) or hasattr(value, "__index__"):
         return as_index(value)
     raise TypeError(f"slice indices must be integers or None or have an __index__ method (got {type(value).__name__})")

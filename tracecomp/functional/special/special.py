@@ -67,7 +67,7 @@ def _zero_times(x: Tensor, y: Any, log: Any, safe: float) -> Tensor:
     return prim.where(zero, 0.0, prim.mul(x, log(prim.where(zero, safe, y))))
 
 
-def _scaled_log(name: str, input: Operand, other: Operand, log: Any, safe: float) -> Tensor:
+def _scaled_log(name: str, input: Operand, other: Operand, log: object, safe: float) -> Tensor:
     a, b = common_float(*two(name, input, other))
     if not isinstance(a, Tensor):
         a = create("full", value=float(a), shape=(), dtype=b.dtype)

@@ -29,7 +29,7 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         self.graph, self.root, self._decompositions = graph, root, decompositions
         self._known: dict[int, tuple[Tensor, Node]] = {}
 
-    def bind(self, value: Any, node: Node) -> None:
+    def bind(self, value: object, node: Node) -> None:
         """``value``, a tensor or several, is what ``node`` gives."""
         if isinstance(value, Tensor):
             node.meta["val"] = value
@@ -40,7 +40,7 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
             for i, part in enumerate(value):
                 self.bind(part, self.graph.call_function(operator.getitem, (node, i)))
 
-    def node_of(self, value: Any) -> Any:
+    def node_of(self, value: object) -> Any:
         """What stands for ``value`` in the graph."""
         if not isinstance(value, Tensor):
             return value
@@ -109,7 +109,7 @@ def make_fx(
     return traced
 
 
-def _traced(f: Fn, flat: list[Any], structure: Any, decompositions: Mapping[Any, Fn]) -> GraphModule:
+def _traced(f: Fn, flat: list[Any], structure: Any, decompositions: Mapping[object, Fn]) -> GraphModule:
     root, graph = Module(), Graph()
     mode = ProxyTorchDispatchMode(graph, root, decompositions)
     for name, value in zip(_names(f, structure, len(flat)), flat, strict=True):

@@ -122,7 +122,7 @@ def _in_order(parts: dict[str, _Part]) -> list[_Part]:
     return list(found.values())
 
 
-def _take_apart(graph: Graph, call: Node, part: _Part, known: dict[Node, Any]) -> None:
+def _take_apart(graph: Graph, call: Node, part: _Part, known: dict[Node, object]) -> None:
     """Nodes for what a part gives."""
     if len(part.outputs) == 1:
         known[next(iter(part.outputs))] = call

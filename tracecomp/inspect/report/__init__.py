@@ -22,12 +22,13 @@ def write_report(
     args: tuple[object, ...],
     kwargs: Mapping[str, object],
     against: AnyPath | None = None,
+    errors: bool = False,
 ) -> Path:
     """Write ``path`` (HTML) and its twin beside it (``.json``); returns the former.
 
     ValueError when ``against`` is no report of this format.
     """
-    data = report_data(compiled, args, kwargs)
+    data = report_data(compiled, args, kwargs, errors)
     if against is not None:
         data["changes"] = changes(_read(Path(against)), data)
     target = Path(path)

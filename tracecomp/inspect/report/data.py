@@ -16,6 +16,7 @@ from tracecomp.inspect.explain import explained
 from tracecomp.inspect.facts import FunctionFacts, GraphFacts, plain
 from tracecomp.inspect.in_words import short
 from tracecomp.inspect.limits import rates_now
+from tracecomp.inspect.node_errors import node_errors
 from tracecomp.inspect.report.stages import Nodes, Texts, kernel_table, scope_paths, stage_table
 from tracecomp.ir.loop_printer import kernel_lines
 from tracecomp.ir.program import Kernel, Program, call_steps
@@ -28,10 +29,15 @@ AROUND = 12
 """Lines of source that are shown around each line that the program comes from."""
 
 
-def report_data(compiled: Compiled, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, Any]:
-    """What is known of a compiled function, with the graph after every step, kernels, their code, and the source."""
+def report_data(
+    compiled: Compiled, args: tuple[object, ...], kwargs: Mapping[str, object], errors: bool = False
+) -> dict[str, Any]:
+    """What is known of a compiled function, with the graph after every step, kernels, their code, and the source.
+
+    ``errors``: with those of every node against float64.
+    """
     facts = explained(compiled, args, kwargs)
-    programs = [program_data(g) for f in _functions(facts) for g in f.graphs if g.backend is not None]
+    programs = [program_data(g, errors) for f in _functions(facts) for g in f.graphs if g.backend is not None]
     return {
         "format": FORMAT,
         "name": facts.name,
@@ -56,8 +62,8 @@ def _without_kernels(facts: dict[str, Any]) -> dict[str, Any]:
     return {**facts, "recordings": recordings, "parts": [_without_kernels(p) for p in facts["parts"]]}
 
 
-def program_data(graph: GraphFacts) -> dict[str, Any]:
-    """One graph: its steps, kernels and memory."""
+def program_data(graph: GraphFacts, errors: bool = False) -> dict[str, Any]:
+    """One graph: its steps, kernels and memory, and on request its nodes' errors."""
     backend = graph.backend
     assert isinstance(backend, Native)
     built, texts = backend.built, Texts()
@@ -78,6 +84,7 @@ def program_data(graph: GraphFacts) -> dict[str, Any]:
     bodies, files = assembly.functions(backend.executable.annotated), assembly.files(backend.executable.annotated)
     functions = {c.kernel.name: name for c, name in zip(calls, backend.executable.code.functions, strict=True)}
     facts = plain(graph)
+    apart = node_errors(built.graph, graph.operands()) if errors and graph.operands is not None else {}
     return {
         "name": graph.name,
         "phase": graph.phase,
@@ -90,6 +97,7 @@ def program_data(graph: GraphFacts) -> dict[str, Any]:
         "memory": facts["memory"],
         "texts": texts.list,
         "nodes": nodes.rows,
+        "errors": {numbers[n]: error for n, error in apart.items() if n in numbers},
         "stages": stages,
         "tables": tables,
         "kernelGraph": kernel_table(built.lowered.frame, built.program, paths),

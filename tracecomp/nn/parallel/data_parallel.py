@@ -21,7 +21,7 @@ class DataParallel(Module):
 
 
 def data_parallel(
-    module: Module, inputs: Any, device_ids: object = None, output_device: object = None, dim: int = 0,
+    module: Module, inputs: object, device_ids: object = None, output_device: object = None, dim: int = 0,
     module_kwargs: dict[str, Any] | None = None,
 ) -> Any:  # fmt: skip
     """``module(*inputs, **module_kwargs)``: there is one device."""

@@ -11,7 +11,7 @@ from tracecomp.functional import names as T
 from tracecomp.nn.module import Module
 
 
-def scatter(inputs: Any, target_gpus: Sequence[Any], dim: int = 0) -> Any:
+def scatter(inputs: object, target_gpus: Sequence[object], dim: int = 0) -> Any:
     """``inputs`` in as many parts as there are targets: tensors in chunks along ``dim``, all else in copies."""
     count = len(target_gpus)
     if isinstance(inputs, Tensor):
@@ -27,7 +27,7 @@ def scatter(inputs: Any, target_gpus: Sequence[Any], dim: int = 0) -> Any:
     return [inputs for _ in range(count)]
 
 
-def scatter_kwargs(inputs: Any, kwargs: Any, target_gpus: Sequence[object], dim: int = 0) -> tuple[Any, Any]:
+def scatter_kwargs(inputs: object, kwargs: object, target_gpus: Sequence[object], dim: int = 0) -> tuple[Any, Any]:
     """Positional and keyword arguments for each target."""
     by_place = scatter(inputs, target_gpus, dim) if inputs else []
     by_name = scatter(kwargs, target_gpus, dim) if kwargs else []

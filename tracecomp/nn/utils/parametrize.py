@@ -30,7 +30,7 @@ def cached() -> Iterator[None]:
             _cache.clear()
 
 
-def _check_like(before: Tensor, after: Any, what: str, unsafe: bool, shape: bool = True) -> None:
+def _check_like(before: Tensor, after: object, what: str, unsafe: bool, shape: bool = True) -> None:
     """ValueError when ``what`` does not give a tensor, or, unless ``unsafe``, one of another dtype or shape."""
     if not isinstance(after, Tensor):
         raise ValueError(f"A {what} must return a tensor. Got {type(after).__name__}.")

@@ -92,7 +92,7 @@ class PruningContainer(BasePruningMethod):
         for method in given:
             self.add_pruning_method(method)
 
-    def add_pruning_method(self, method: Any) -> None:
+    def add_pruning_method(self, method: object) -> None:
         """Add a method for the same parameter. TypeError for anything else, ValueError for another parameter."""
         if not isinstance(method, BasePruningMethod):
             raise TypeError(f"{type(method)} is not a BasePruningMethod subclass")
@@ -268,7 +268,7 @@ def random_structured(module: Module, name: str, amount: float, dim: int) -> Mod
 
 
 def ln_structured(
-    module: Module, name: str, amount: float, n: Any, dim: int, importance_scores: Tensor | None = None
+    module: Module, name: str, amount: float, n: object, dim: int, importance_scores: Tensor | None = None
 ) -> Module:
     """Mask the channels of ``module.name`` along ``dim`` whose ``n``-norm is least."""
     LnStructured.apply(module, name, amount, n, dim, importance_scores=importance_scores)

@@ -167,7 +167,7 @@ class Emitter:
             self._sizes[values] = parts[0] if len(parts) == 1 else self.node("Concat", parts, axis=0)
         return self._sizes[values]
 
-    def scalar(self, value: Size | Reciprocal, dtype: Any) -> str:
+    def scalar(self, value: Size | Reciprocal, dtype: object) -> str:
         """A number that follows from open sizes, without dimensions."""
         size = value.size if isinstance(value, Reciprocal) else value
         whole = self.node("Squeeze", [self.ints(size)])

@@ -17,7 +17,7 @@ class Term:
     def __init__(self, e: Emitter, name: str, dtype: Any) -> None:
         self.e, self.name, self.dtype = e, name, np.dtype(dtype)
 
-    def of(self, op: str, *others: Term | float, dtype: Any = None, **attrs: Any) -> Term:
+    def of(self, op: str, *others: Term | float, dtype: object = None, **attrs: Any) -> Term:
         """The result of an operator on this value and ``others``."""
         names = [self.name, *[o.name if isinstance(o, Term) else self.e.constant(o, self.dtype) for o in others]]
         return Term(self.e, self.e.node(op, names, **attrs), dtype or self.dtype)

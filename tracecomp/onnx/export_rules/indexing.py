@@ -44,7 +44,7 @@ def _places(e: Emitter, shape: Sequence[int]) -> str:
     return e.node("Reshape", [e.count(_product(shape)), e.ints(*shape)], allowzero=1)
 
 
-def _product(shape: Sequence[Any]) -> Any:
+def _product(shape: Sequence[object]) -> Any:
     total: Any = 1
     for n in shape:
         total = n * total

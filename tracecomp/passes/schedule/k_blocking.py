@@ -61,10 +61,10 @@ def k_blocks_of(reduce: list[Var], apart: Callable[[Var], int], room: int, tunin
     ``apart``: bytes between neighbouring terms in memory. What a k-block reads should span no more than ``room``.
     """
     outer, inner, terms = list(reduce), list[Var](), 1
-    most = tuning.k_block_terms
+    longest = tuning.k_block_terms
     # Whole inner variables first, as long as their terms fit the block and what they read fits
     # ``room``: pieces that end inside an inner variable would need two loops.
-    while len(outer) > 1 and terms * outer[-1].extent <= most and room >= apart(outer[-1]) * outer[-1].extent:
+    while len(outer) > 1 and terms * outer[-1].extent <= longest and room >= apart(outer[-1]) * outer[-1].extent:
         inner.insert(0, outer.pop())
         terms *= inner[0].extent
         room -= apart(inner[0]) * inner[0].extent
@@ -72,7 +72,7 @@ def k_blocks_of(reduce: list[Var], apart: Callable[[Var], int], room: int, tunin
     # At least ``k_block_least`` terms even where they span more than
     # ``room``: each block loads and stores all totals.
     fitting = max(room // max(apart(cut), 1), -(-tuning.k_block_least // terms))
-    most = min(cut.extent, tuning.k_block_terms // terms, fitting)
+    most = min(cut.extent, longest // terms, fitting)
     # Equal pieces where a length above half of the wanted one divides the
     # extent, so that there is no rest with loops of its own.
     return KBlocks(tuple(outer), cut, piece(cut.extent, most), tuple(inner))

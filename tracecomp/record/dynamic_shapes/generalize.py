@@ -107,7 +107,7 @@ def _check_alike(first: Recording, second: Recording, values: Sequence[int]) -> 
         raise NotSized("the size changes what the call reads, returns or writes")
 
 
-def _facts(recording: Recording, plain: Callable[[Any], object]) -> list[Any]:
+def _facts(recording: Recording, plain: Callable[[object], object]) -> list[Any]:
     """What a recording is beside its graph; ``plain`` gives sizes as numbers."""
 
     def shown(result: object) -> Any:

@@ -70,7 +70,7 @@ SomeStep: TypeAlias = Step[Any, Any]
 class Entry(Step[dict[Any, object], Any]):
     """An entry of a dictionary, a namespace too."""
 
-    def fetch(self, owner: dict[Any, object]) -> Any:
+    def fetch(self, owner: dict[object, object]) -> Any:
         return dict.get(owner, self.key, MISSING)
 
     def row(self, rows: Rows, owner: dict[Any, object], value: object) -> bool:
@@ -150,7 +150,7 @@ class Element(Step[Any, object]):
         except (IndexError, KeyError, TypeError):
             return MISSING
 
-    def row(self, rows: Rows, owner: Any, value: object) -> bool:
+    def row(self, rows: Rows, owner: object, value: object) -> bool:
         return type(owner) is tuple or (type(owner) is list and rows.contents(owner))
 
 
@@ -275,7 +275,7 @@ class Read:
         now = plain_value(now)
         return type(now) is self.kind and (now is self.seen[1] or bool(now == self.seen[1]))
 
-    def now(self, given: tuple[tuple[Any, ...], dict[str, Any]]) -> Any:
+    def now(self, given: tuple[tuple[object, ...], dict[str, object]]) -> Any:
         """The value at present, in a call with these arguments."""
         if self.owner is None:
             return given if self.is_given else self.value

@@ -380,7 +380,7 @@ class SlotGuard:
         return False
 
 
-def _kind(kind: tuple[Any, tuple[int, ...], bool]) -> str:
+def _kind(kind: tuple[object, tuple[int, ...], bool]) -> str:
     dtype, shape, requires_grad = kind
     return f"a tensor {dtype}{list(shape)}{' that requires grad' if requires_grad else ''}"
 

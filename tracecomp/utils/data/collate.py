@@ -61,12 +61,12 @@ def collate(batch: Sequence[Any], *, collate_fn_map: Rules | None = None) -> Any
     )
 
 
-def default_collate(batch: Sequence[Any]) -> Any:
+def default_collate(batch: Sequence[object]) -> Any:
     """Items to one batch: tensors are stacked, numbers become tensors, containers are taken apart."""
     return collate(batch, collate_fn_map=default_collate_fn_map)
 
 
-def default_convert(data: Any) -> Any:
+def default_convert(data: object) -> Any:
     """One item with its arrays as tensors: what a loader without batches gives."""
     if isinstance(data, Tensor):
         return data

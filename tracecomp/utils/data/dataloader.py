@@ -65,7 +65,7 @@ class Fetcher:
 _FIXED = frozenset({"batch_size", "batch_sampler", "dataset", "drop_last", "persistent_workers", "sampler"})
 
 
-def _check_workers(count: int, context: Any) -> None:
+def _check_workers(count: int, context: object) -> None:
     """ValueError or TypeError for a ``multiprocessing_context`` that is none, a warning for more workers than cores."""
     if context is not None and not count:
         raise ValueError(
@@ -170,8 +170,8 @@ class DataLoader(Generic[Item]):
             batch_sampler = BatchSampler(sampler, batch_size, drop_last)
         self.batch_size = batch_size
         self.drop_last = drop_last
-        self.sampler = sampler
-        self.batch_sampler = batch_sampler
+        self.sampler: Iterable[Any] = sampler
+        self.batch_sampler: Iterable[Any] | None = batch_sampler
 
     @property
     def _auto_collation(self) -> bool:
@@ -180,7 +180,7 @@ class DataLoader(Generic[Item]):
 
     @property
     def _indices(self) -> Iterable[Any]:
-        return self.batch_sampler if self._auto_collation else self.sampler  # type: ignore[no-any-return]
+        return self.sampler if self.batch_sampler is None else self.batch_sampler
 
     @property
     def _fetcher(self) -> Fetcher:
@@ -188,7 +188,8 @@ class DataLoader(Generic[Item]):
 
     def __len__(self) -> int:
         if not self._iterable:
-            return len(self._indices)  # type: ignore[arg-type]
+            indices: Any = self._indices  # TypeError from a sampler that does not know its length
+            return len(indices)
         n = len(self.dataset)
         if self.batch_size is None:
             return n

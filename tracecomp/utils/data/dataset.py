@@ -21,7 +21,7 @@ class Dataset(Generic[Item]):
     def __getitem__(self, index: Any) -> Item:
         raise NotImplementedError("Subclasses of Dataset should implement __getitem__.")
 
-    def __add__(self, other: Dataset[Any]) -> ConcatDataset:
+    def __add__(self, other: Dataset[object]) -> ConcatDataset:
         return ConcatDataset([self, other])
 
 
@@ -31,7 +31,7 @@ class IterableDataset(Dataset[Item]):
     def __iter__(self) -> Iterator[Item]:
         raise NotImplementedError("Subclasses of IterableDataset should implement __iter__.")
 
-    def __add__(self, other: Dataset[Any]) -> ChainDataset:  # type: ignore[override]
+    def __add__(self, other: Dataset[object]) -> ChainDataset:  # type: ignore[override]
         return ChainDataset([self, other])
 
 
@@ -83,7 +83,7 @@ class StackDataset(Dataset[Any]):
             return {k: d[index] for k, d in self.datasets.items()}
         return tuple(d[index] for d in self.datasets)
 
-    def __getitems__(self, indices: Sequence[Any]) -> list[Any]:
+    def __getitems__(self, indices: Sequence[object]) -> list[Any]:
         """The items at ``indices``, each dataset asked for all of its own at once. ValueError if it gives another
         number of them."""
         columns = [_items(d, indices) for d in _parts(self.datasets)]

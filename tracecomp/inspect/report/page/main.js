@@ -3,7 +3,7 @@
 const views = { left: new GraphView($("left")), right: new GraphView($("right")) };
 
 const SHADES = {
-  kernel: "Kernel", time: "Time", share: "Share of peak", memory: "Memory", changes: "What the step changed", none: "None",
+  kernel: "Kernel", time: "Time", share: "Share of peak", memory: "Memory", error: "Error against float64", changes: "What the step changed", none: "None",
 };
 
 function stageChoices() {
@@ -32,6 +32,7 @@ function showKernels(view, graph) {
     if (what === "time") return found.reduce((sum, c) => sum + (c.seconds || 0), 0);
     if (what === "share") return Math.max(0, ...found.map((c) => c.share || 0));
     if (what === "memory") return found.reduce((sum, c) => sum + c.nbytes, 0);
+    if (what === "error") return Math.max(0, ...found.flatMap((c) => c.nodes.map(errorShade)));
     return null;
   };
   view.kernelOf = (n) => graph.names[n];
@@ -50,6 +51,7 @@ function showStage(view, stage) {
   view.meaning = (n) => ({ node: ids[n] });
   view.value = (n, what) => {
     if (what === "memory") return p.nodes[ids[n]][5];
+    if (what === "error") return errorShade(ids[n]);
     const found = (of.callsOfNode.get(ids[n]) || []).map((c) => p.calls[c]);
     if (what === "time") return found.reduce((sum, c) => sum + (c.seconds || 0) / Math.max(c.nodes.length, 1), 0);
     if (what === "share") return Math.max(0, ...found.map((c) => c.share || 0));
@@ -60,6 +62,12 @@ function showStage(view, stage) {
   dress(view);
   view.show(table, (n) => [p.texts[p.nodes[ids[n]][0]], p.texts[p.nodes[ids[n]][1]]]);
 }
+
+// How far a node is from float64, on a scale of powers of ten: 0 at 1e-9, 1 where nothing is right.
+const errorShade = (id) => {
+  const error = program().errors[id];
+  return error ? Math.min(Math.max(1 + Math.log10(error) / 9, 0.02), 1) : 0;
+};
 
 // The graph that changes are told against: the one beside it, else the step before.
 function otherStage(view, stage) {
@@ -82,7 +90,9 @@ function dress(view) {
       view.table.inputs.forEach((_, m) => { most = Math.max(most, view.value(m, kind)); });
     }
     const value = view.value(n, kind);
-    return value && most ? mix(css("cool"), css("hot"), Math.sqrt(Math.min(value / (kind === "share" ? 1 : most), 1))) : null;
+    if (!value || !most) return null;
+    const part = { share: Math.sqrt(Math.min(value, 1)), error: value }[kind] ?? Math.sqrt(value / most);
+    return mix(css("cool"), css("hot"), part);
   };
   view.border = (n) => {
     const change = what() === "changes" ? view.changed(n) : "";
@@ -113,7 +123,7 @@ function showBoth() {
 function drawLegend() {
   const kind = $("colour").value;
   const ramp = `<i style="background:linear-gradient(90deg,${css("cool")},${css("hot")})"></i>`;
-  $("legend").innerHTML = { time: `little ${ramp} most time`, share: `0 % ${ramp} of peak`, memory: `little ${ramp} most bytes`,
+  $("legend").innerHTML = { time: `little ${ramp} most time`, share: `0 % ${ramp} of peak`, memory: `little ${ramp} most bytes`, error: `1e-9 ${ramp} 1`,
     changes: '<span class="added">green: added</span> <span class="gone">red: gone</span>' }[kind] || "";
 }
 
@@ -122,7 +132,8 @@ function drawLegend() {
 function showProgram(n) {
   state.program = n;
   const p = program(), timed = p.seconds != null;
-  const shades = Object.entries(SHADES).filter(([kind]) => timed || !["time", "share"].includes(kind));
+  const known = { time: timed, share: timed, error: Object.keys(p.errors).length > 0 };
+  const shades = Object.entries(SHADES).filter(([kind]) => known[kind] ?? true);
   fill("stage", stageChoices(), "kernels");
   fill("beside", [["", "nothing"], ...stageChoices()], "");
   fill("colour", shades, timed ? "time" : "kernel");

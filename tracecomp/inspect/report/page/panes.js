@@ -152,8 +152,8 @@ function lightCode() {
 function drawDetail() {
   const parts = [], main = state.main || {};
   if (main.node != null) {
-    const n = node(main.node);
-    parts.push(`<b>${escapeHtml(n.op)}</b> ${escapeHtml(n.type)} ${n.attrs ? `<span class="faint">{${escapeHtml(n.attrs)}}</span>` : ""} ${n.scope ? `in ${escapeHtml(n.scope)}` : ""} ${n.line ? places([n.line]) : ""}`);
+    const n = node(main.node), error = program().errors[main.node];
+    parts.push(`<b>${escapeHtml(n.op)}</b> ${escapeHtml(n.type)} ${n.attrs ? `<span class="faint">{${escapeHtml(n.attrs)}}</span>` : ""} ${n.scope ? `in ${escapeHtml(n.scope)}` : ""} ${n.line ? places([n.line]) : ""}${error != null ? `, ${error.toPrecision(2)} from float64` : ""}`);
   }
   if (main.line != null) parts.push(`${places([main.line])}: ${state.nodes.size} nodes, ${state.calls.size} kernel calls`);
   const calls = [...state.calls].map((n) => program().calls[n]);

@@ -5,6 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 
-def pin_memory(data: Any, device: Any = None) -> Any:
+def pin_memory(data: object, device: object = None) -> Any:
     """``data``."""
     return data

@@ -1,0 +1,67 @@
+"""How far every node of a graph is from what it would be in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tracecomp.inspect.wide import wide_array, wide_attrs
+from tracecomp.ir.graph import Graph, Node
+from tracecomp.ir.interpret import Interpreter
+
+Array = np.ndarray[Any, Any]
+
+
+def node_errors(graph: Graph, arrays: Sequence[Array]) -> dict[Node, float]:
+    """The largest distance of each node's elements from float64, by the largest element there; of floats alone.
+
+    Both sides run from the same ``arrays``, so the distance is what rounding has made of them up to this node. Where a
+    node has no form in float64 (it depends on the width of its type), the wide side goes on from the narrow one. An
+    element that is NaN or infinite on one side alone counts as 1: nothing of it is right.
+    """
+    wide = {i.value: wide_array(i.data) for i in graph.inputs if i.data is not None}
+    given = [i.value for i in graph.inputs if i.role != "constant"]
+    wide.update((value, wide_array(array)) for value, array in zip(given, arrays, strict=True))
+    interpreter = Interpreter(graph)
+    errors: dict[Node, float] = {}
+    dead = iter(interpreter.dead)
+
+    def observe(node: Node, narrow: tuple[Array, ...]) -> None:
+        found = _widely(node, [wide[v] for v in node.inputs], narrow)
+        wide.update(zip(node.outputs, found, strict=True))
+        known = [_distance(a, b) for a, b in zip(narrow, found, strict=True) if b.dtype.kind in "fc"]
+        if known:
+            errors[node] = max(known)
+        for value in next(dead):
+            del wide[value]
+
+    interpreter.run(arrays, observe)
+    return errors
+
+
+def _widely(node: Node, operands: Sequence[Array], narrow: tuple[Array, ...]) -> tuple[Array, ...]:
+    """The node in float64; what it gives in its own type where that is not what it means."""
+    if node.op.name not in ("bitcast", "cast") or (node.op.name == "cast" and operands[0].dtype.kind in "fc"):
+        try:
+            found = node.op.impl(*operands, **wide_attrs(node.op, node.attrs))
+        except (TypeError, ValueError, RuntimeError, IndexError):
+            return tuple(map(wide_array, narrow))
+        results = tuple(map(np.asarray, found)) if isinstance(found, tuple) else (np.asarray(found),)
+        if all(a.shape == b.shape for a, b in zip(narrow, results, strict=True)):
+            return results
+    return tuple(map(wide_array, narrow))
+
+
+def _distance(narrow: Array, wide: Array) -> float:
+    """The largest distance of two elements, by the largest of ``wide``."""
+    near = wide_array(narrow)
+    if not near.size:
+        return 0.0
+    ends = ~np.isfinite(wide)
+    if (ends != ~np.isfinite(near)).any():
+        return 1.0
+    apart = np.abs(np.where(ends, 0, near) - np.where(ends, 0, wide)).max()
+    largest = np.abs(np.where(ends, 0, wide)).max()
+    return float(apart / largest) if largest else float(apart)
