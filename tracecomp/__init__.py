@@ -105,10 +105,10 @@ _LATER |= {
     module: module
     for module in (
         "_C", "__config__", "__future__", "_dynamo", "_jit_internal", "_utils", "accelerator", "amp", "backends",
-        "compiled", "compiler", "cpu", "cuda", "distributed", "distributions", "fft", "func", "futures", "fx", "hub",
-        "jit", "library", "linalg", "masked", "mps", "mtia", "multiprocessing", "nn", "onnx", "optim", "overrides",
-        "profiler", "random", "return_types", "serialization", "signal", "sparse", "special", "storage", "testing",
-        "torch_version", "types", "utils", "version", "xpu",
+        "compiled", "compiler", "cpu", "cuda", "distributed", "distributions", "export", "fft", "func", "futures", "fx",
+        "hub", "jit", "library", "linalg", "masked", "mps", "mtia", "multiprocessing", "nn", "onnx", "optim",
+        "overrides", "profiler", "random", "return_types", "serialization", "signal", "sparse", "special", "storage",
+        "testing", "torch_version", "types", "utils", "version", "xpu",
     )
 }  # fmt: skip
 
