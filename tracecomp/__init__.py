@@ -7,6 +7,11 @@ from importlib import import_module as _import_module
 from math import e, inf, nan, pi
 from typing import Any
 
+from tracecomp.base.gc_pause import without_collecting as _without_collecting
+
+# What modules define lives as long as they do: the collector would look through all of it several times.
+_without_collecting(lambda: [_import_module(f"{__name__}.{_room}") for _room in ("ops", "autograd", "functional")])
+
 import tracecomp.ops
 from tracecomp import autograd
 from tracecomp.base.interpreter import require_main_interpreter as _require_main_interpreter
@@ -100,10 +105,10 @@ _LATER |= {
     module: module
     for module in (
         "_C", "__config__", "__future__", "_dynamo", "_jit_internal", "_utils", "accelerator", "amp", "backends",
-        "compiled", "compiler", "cpu", "cuda", "distributed", "distributions", "fft", "func", "futures", "fx", "hub",
-        "jit", "library", "linalg", "masked", "mps", "mtia", "multiprocessing", "nn", "onnx", "optim", "overrides",
-        "profiler", "random", "return_types", "serialization", "signal", "sparse", "special", "storage", "testing",
-        "torch_version", "types", "utils", "version", "xpu",
+        "compiled", "compiler", "cpu", "cuda", "distributed", "distributions", "export", "fft", "func", "futures", "fx",
+        "hub", "jit", "library", "linalg", "masked", "mps", "mtia", "multiprocessing", "nn", "onnx", "optim",
+        "overrides", "profiler", "random", "return_types", "serialization", "signal", "sparse", "special", "storage",
+        "testing", "torch_version", "types", "utils", "version", "xpu",
     )
 }  # fmt: skip
 

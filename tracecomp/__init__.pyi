@@ -808,6 +808,7 @@ from tracecomp import distributed as distributed
 from tracecomp import distributions as distributions
 from tracecomp.sparse.functions import dsmm as dsmm
 from tracecomp.inspect import explain as explain
+from tracecomp import export as export
 from tracecomp import fft as fft
 from tracecomp import func as func
 from tracecomp import futures as futures

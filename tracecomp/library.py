@@ -16,7 +16,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from tracecomp.autograd import Function
 from tracecomp.base.errors import at_user_line
-from tracecomp.eager.modes import grad_enabled, no_grad
+from tracecomp.eager.aliasing import check_types
+from tracecomp.eager.modes import grad_enabled, modes, no_grad
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional.publish import NAMESPACES
 from tracecomp.ir.op import OPS
@@ -253,6 +254,9 @@ def _primitive(name: str) -> Operator | None:
     operator = known_operator(f"prims::{name}")
 
     def run(*operands: Any, **attrs: Any) -> Any:
+        # Functions give primitives what they have checked; here the caller, or a file, says what is applied to what.
+        plain = attrs if modes.recorder is None else modes.recorder.sizes.without_sizes(attrs)
+        check_types(op, operands, plain)
         return Tensor.__tracecomp_apply__(op, operands, attrs)
 
     operator.kernels["Autograd"] = run

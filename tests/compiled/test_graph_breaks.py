@@ -440,7 +440,7 @@ def test_one_warning_says_why_and_where() -> None:
         return y * 2
 
     compiled = torch.compile(f, backend="interpret")
-    words = r"f runs in parts from now on: calls time.time, .*test_graph_breaks.py"
+    words = r"f runs in parts from now on: (calls|may call) time.time, .*test_graph_breaks.py"
     with pytest.warns(UserWarning, match=words) as got:
         for n in range(4):
             compiled(*vectors(n))
@@ -451,7 +451,7 @@ def test_fullgraph_raises() -> None:
     def f(x: Any) -> Any:
         return x * time.time()
 
-    with pytest.raises(CaptureError, match=r"calls time.time, .*, at .*test_graph_breaks.py:\d+"):
+    with pytest.raises(CaptureError, match=r"(calls|may call) time.time, .*, at .*test_graph_breaks.py:\d+"):
         torch.compile(f, fullgraph=True)(torch.ones(2))
 
 

@@ -11,8 +11,11 @@ from hypothesis import strategies as st
 
 from tests.eager_kernels.test_bits import compiled, same_bits
 from tracecomp.base import config
+from tracecomp.codegen.text import native
 from tracecomp.eager.evaluate import evaluate
+from tracecomp.eager_kernels import products
 from tracecomp.ir.op import OPS
+from tracecomp.ir.types import from_numpy_dtype
 
 Array = np.ndarray[Any, Any]
 CONTRACT = OPS["contract"]
@@ -98,3 +101,25 @@ def test_nothing_to_add_is_zero_and_nothing_to_make_is_empty() -> None:
         x, y = np.ones((m, k), np.float32), np.ones((k, n), np.float32)
         found = evaluate(CONTRACT, [x, y], {"spec": "mk,kn->mn"})
         assert found.shape == (m, n) and not found.any()
+
+
+NOTHING = "define void @nothing() {\n  ret void\n}\n"
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_what_a_product_says_that_it_needs_is_all_that_it_calls(dtype: str) -> None:
+    """Other parts do nothing here, so a result would lack what one of them had to add."""
+    target = native.host_target()
+    library = native.Library([native.compile_object(NOTHING, target)], target)
+    rng = np.random.default_rng(0)
+    for m, n in [(m, n) for m in (1, 3, 4, 5, 7, 15, 65, 70) for n in (1, 16, 17, 47, 97, 112, 193)]:
+        k = 1 << 15 if m > 64 and n > 190 else 3  # the long sum is cut into blocks for threads
+        x, y = rng.integers(-3, 4, (m, k)).astype(dtype), rng.integers(-3, 4, (k, n)).astype(dtype)
+        for spec, right in (("ab,bc->ac", y), ("ab,cb->ac", np.ascontiguousarray(y.T))):
+            routine = products._Routine(from_numpy_dtype(x.dtype))
+            routine._addresses[:] = library.address("nothing")
+            a, b = spec.split("->")[0].split(",")
+            plan = products._plan(a, x.shape, b, right.shape, "ac", x.itemsize, True)
+            out = np.full((m, n), np.nan, dtype)
+            plan.add(x, right, routine, out, False)
+            assert np.array_equal(out, x @ y), (m, n, k, spec)

@@ -13,6 +13,7 @@ from typing import Any, Protocol, cast
 import pytest
 
 import tracecomp as torch
+from tests.compiled import test_graph_breaks as graph_breaks
 from tracecomp import nn
 from tracecomp.record import frames, instructions, observer
 
@@ -56,7 +57,10 @@ def _no_stacks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         monkeypatch.setattr(place, "stack_is_known", lambda: False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # which say that a program runs as Python
+        # What is known of a function's code was found out with stacks before, and without them here.
+        instructions.Handlers._known.cache_clear()
         yield
+        instructions.Handlers._known.cache_clear()
 
 
 model, counting, dispatch = Scaled(), Counting(), {"model": Scaled()}
@@ -139,6 +143,41 @@ def test_what_varies_is_told_by_name() -> None:
         warnings.simplefilter("always")
         assert [compiled(torch.zeros(1)).item() for _ in range(5)] == [1, 2, 3, 4, 5]
     assert any("closure variable counts changed" in str(w.message) for w in told)
+
+
+@pytest.mark.parametrize("name", graph_breaks.PROGRAMS)
+def test_programs_with_graph_breaks_give_what_they_give_as_python(name: str) -> None:
+    graph_breaks.test_a_program_in_parts_gives_what_it_gives_without(name)
+
+
+def test_what_is_taken_from_an_iterator_is_taken_by_every_call() -> None:
+    own, held, passed = (iter([torch.full((2,), float(k)) for k in range(8)]) for _ in range(3))
+    holder = types.SimpleNamespace(batches=held)
+    of_closure = torch.compile(lambda x: x + next(own))
+    of_object = torch.compile(lambda x: x + next(holder.batches))
+    of_argument = torch.compile(lambda x, batches: x + next(batches))
+    for k in range(6):
+        x = torch.zeros(2)
+        assert of_closure(x).tolist() == of_object(x).tolist() == of_argument(x, passed).tolist() == [k, k]
+
+
+def test_an_object_that_cannot_be_looked_at_is_left_to_the_program() -> None:
+    class Odd(list[float]):
+        def __len__(self) -> int:
+            raise TypeError("no length")
+
+    odd = Odd([2.0])
+
+    def program(x: Any) -> Any:
+        try:
+            return x * len(odd)
+        except TypeError:
+            return x * odd[0]
+
+    compiled = torch.compile(program)
+    for value in (2.0, 2.0, 3.0):
+        odd[0] = value
+        assert compiled(torch.ones(2)).tolist() == [value, value]
 
 
 def test_what_asks_for_the_type_of_a_number_sees_a_plain_one() -> None:

@@ -16,6 +16,7 @@ from tracecomp.eager.tensor import Tensor
 from tracecomp.ir.op import OPS, Attrs, Number, Op
 from tracecomp.library import ops
 from tracecomp.ops.contraction import parse_spec
+from tracecomp.record.symbolic.sym_int import forms
 
 Operands = tuple[Any, ...]
 
@@ -64,6 +65,11 @@ def _as_primitive(op: Op, operands: Operands, attrs: Attrs) -> Any:
 
 
 Rule = Callable[[Operands, Attrs], Any]
+
+
+def _same(a: Sequence[Any], b: Sequence[Any]) -> bool:
+    """Whether two shapes are the same for all sizes that they may follow from; nothing is learned of these."""
+    return bool(forms(tuple(a)) == forms(tuple(b)))
 
 
 def _plain(name: str) -> Rule:
@@ -129,10 +135,12 @@ def _one_axis(name: str) -> Rule:
 
 def _reshape(operands: Operands, attrs: Attrs) -> Any:
     (x,), shape = operands, list(attrs["shape"])
-    if tuple(shape) == tuple(x.shape):
+    if _same(shape, x.shape):
         return call("alias", x)
-    kept = [n for n in x.shape if n != 1]
-    fits = x.is_contiguous() or kept == [n for n in shape if n != 1]
+    if modes.recorder is not None and modes.recorder.sized:
+        return call("reshape", x, shape)  # whether elements lie in order may differ between sizes
+    kept = [n for n in x.shape if not _same((n,), (1,))]
+    fits = x.is_contiguous() or _same(kept, [n for n in shape if not _same((n,), (1,))])
     return call("view", x, shape) if fits else call("_unsafe_view", call("clone", x), shape)
 
 
@@ -149,7 +157,7 @@ def _slice(operands: Operands, attrs: Attrs) -> Any:
     for axis, (n, start, stop, step) in enumerate(
         zip(x.shape, attrs["starts"], attrs["stops"], attrs["steps"], strict=True)
     ):
-        if (start, stop, step) != (0, n, 1):
+        if not _same((start, stop, step), (0, n, 1)):
             x = call("slice.Tensor", x, axis, start, stop, step)
     return call("alias", x) if x is operands[0] else x
 
@@ -168,7 +176,7 @@ def _contract(operands: Operands, attrs: Attrs) -> Any:
     found = call("bmm" if batch else "mm", left, right)
     labels = [*batch, *rows, *columns]
     shape = [sizes[c] for c in labels]
-    found = found if list(found.shape) == shape else call("view", found, shape)
+    found = found if _same(found.shape, shape) else call("view", found, shape)
     order = [labels.index(c) for c in out]
     return found if order == [*range(len(order))] else _permute((found,), {"dims": tuple(order)})
 
@@ -179,7 +187,7 @@ def _merged(x: Any, labels: str, groups: Sequence[Sequence[str]], sizes: dict[st
     if order != [*range(len(order))]:
         x = _permute((x,), {"dims": tuple(order)})
     shape = [math.prod(sizes[c] for c in group) for group in (groups if batched else groups[1:])]
-    return x if list(x.shape) == shape else _reshape((x,), {"shape": tuple(shape)})
+    return x if _same(x.shape, shape) else _reshape((x,), {"shape": tuple(shape)})
 
 
 def _conv(operands: Operands, attrs: Attrs) -> Any:

@@ -52,6 +52,10 @@ def embedding(
     return F.embedding(indices, weight, padding_idx if padding_idx >= 0 else None)
 
 
+def sym_size(input: Tensor, dim: int) -> Any:
+    return input.shape[dim]
+
+
 def _softmax(input: Tensor, dim: int, half_to_float: bool) -> Tensor:
     return T.softmax(input, dim)
 
@@ -89,11 +93,11 @@ def sum(input: Tensor, dim: Dim = None, keepdim: bool = False, *, dtype: DType |
     return T.sum(input, dim, keepdim, dtype=dtype)
 
 
-_KERNELS: tuple[Kernel, ...] = (
-    _to_copy, alias, constant_pad_nd, convolution, _local_scalar_dense, embedding, _softmax, _log_softmax,
+KERNELS: tuple[Kernel, ...] = (
+    _to_copy, alias, constant_pad_nd, convolution, _local_scalar_dense, embedding, sym_size, _softmax, _log_softmax,
     _unsafe_view, lift_fresh, detach, index, native_layer_norm, sum,
 )  # fmt: skip
-for _fn in _KERNELS:
+for _fn in KERNELS:
     known_operator(f"aten::{_fn.__name__}").kernels["Autograd"] = _fn
 known_operator("aten::_conj").kernels["Autograd"] = T.conj
 known_operator("aten::lift_fresh_copy").kernels["Autograd"] = T.clone

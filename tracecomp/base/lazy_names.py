@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from importlib import import_module
 from typing import Any
+
+from tracecomp.base.gc_pause import without_collecting
 
 
 def _nothing() -> Mapping[str, Any]:
@@ -22,7 +25,7 @@ def later(
 
     def get(name: str) -> Any:
         if name in where:
-            module = import_module(f"{package}.{where[name]}")
+            module = without_collecting(partial(import_module, f"{package}.{where[name]}"))
             found = module if where[name].rpartition(".")[2] == name else getattr(module, name)
         elif not name.startswith("_") and name in (rest := more()):
             found = rest[name]

@@ -15,6 +15,7 @@ import numpy as np
 from tracecomp.autograd import profiler
 from tracecomp.base import config, logs, progress
 from tracecomp.base.dump import Dump
+from tracecomp.base.gc_pause import without_collecting
 from tracecomp.compiled import program_cache
 from tracecomp.compiled.checked import Checked
 from tracecomp.ir.graph import Graph, Node, Value
@@ -26,7 +27,6 @@ from tracecomp.passes.explain import describe_partition, describe_schedules
 from tracecomp.passes.graph.complex_to_real import in_parts, split_complex
 from tracecomp.passes.graph.host_segments import has_external, operator_name, segments, started
 from tracecomp.passes.steps import Log
-from tracecomp.record.gc_pause import without_collecting
 from tracecomp.runtime.executable import Executable
 
 Array = np.ndarray[Any, Any]

@@ -97,10 +97,11 @@ above = _Above()
 def ask(op: Op, operands: tuple[object, ...], attrs: Attrs) -> Any:
     """The results that those who are asked give for a primitive, without history."""
     before, modes.grad = modes.grad, False
+    outer, modes.grad_above = modes.grad_above, before
     try:
         return above.answer(op, operands, attrs)
     finally:
-        modes.grad = before
+        modes.grad, modes.grad_above = before, outer
 
 
 def call(name: str, *args: Any) -> Any:

@@ -1,13 +1,14 @@
 """Products of floats summed over shared labels, with the bits of compiled programs, for any shape.
 
-A product of matrices is a native routine that sums terms in order (``codegen/kernels/products.py``). Where one operand
+A product of matrices is a native routine that sums terms in order (``codegen/kernels/products.py``), of which those
+parts are compiled and loaded that a product needs. Where one operand
 has no label of its own, it is a product and a sum; without a summed label it is a product.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import pairwise
@@ -16,6 +17,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tracecomp.base.errors import CompileError
+from tracecomp.base.locks import Lock
+from tracecomp.codegen.kernels.product_parts import PARTS, part_text, parts_of
 from tracecomp.codegen.kernels.products import SIZES, panel_bytes, products_text
 from tracecomp.codegen.text import native
 from tracecomp.eager_kernels.sums import reduce_in_order
@@ -38,18 +41,47 @@ _COLUMNS, _ROWS, _TILE = 96, 64, 8
 tile's."""
 _PACKED_ROWS, _NEAR_BYTES = 24, 512
 """Rows from which on a panel is packed whose terms lie farther apart than so many bytes."""
-_GOES_ON = SIZES.index("goes_on")
 _FEW_COLUMNS = 4
 """So few columns leave most lanes empty: then rows are the lanes."""
 
 
+class _Routine:
+    """The native routine for one type, with the addresses of those parts that were needed so far."""
+
+    def __init__(self, dtype: DType) -> None:
+        target = native.host_target()
+        objects = (object_cache.object_code(products_text(dtype, target), target),)
+        self._entry = Loaded(Image(objects, 5, 5, 0, panel_bytes(target), ("contract",), parallel=True))
+        self._dtype = dtype
+        self._addresses = np.zeros(len(PARTS), np.int64)
+        self._ready: frozenset[str] = frozenset()
+        self._libraries: list[native.Library] = []  # they hold the parts' code in memory
+        self._loading = Lock()
+
+    def run(self, x: Array, y: Array, out: Array, sizes: Array, parts: frozenset[str], threads: int | None) -> None:
+        """Compute ``out``; ``sizes`` are ``SIZES``, and ``parts`` what they need."""
+        if not parts <= self._ready:
+            with self._loading:
+                self._load(parts - self._ready)
+        self._entry.run((x, y, out, sizes, self._addresses), threads)
+
+    def _load(self, parts: frozenset[str]) -> None:
+        if not parts:
+            return
+        target = native.host_target()
+        objects = [object_cache.object_code(part_text(name, self._dtype, target), target) for name in sorted(parts)]
+        library = native.Library(objects, target)
+        for name in parts:
+            self._addresses[PARTS.index(name)] = library.address(name)
+        self._libraries.append(library)
+        self._ready |= parts
+
+
 @cache
-def _routine(dtype: DType) -> Loaded | None:
+def _routine(dtype: DType) -> _Routine | None:
     """The native routine; None where this Python and numpy have none."""
-    target = native.host_target()
-    objects = (object_cache.object_code(products_text(dtype, target), target),)
     try:
-        return Loaded(Image(objects, 4, 4, 0, panel_bytes(target), ("contract",), parallel=True))
+        return _Routine(dtype)
     except CompileError:
         return None
 
@@ -116,6 +148,7 @@ class _Plan:
 
     ``x_order`` and ``y_order`` are axes of operands that have to be copied in this order. ``swapped``: y is the
     routine's left operand. ``out`` is the result's shape as it is written, ``back`` its axes as they are meant.
+    ``parts`` are those of the routine that are called.
     """
 
     x_order: Shape | None
@@ -126,18 +159,20 @@ class _Plan:
     bytes: int
     empty: bool
     sizes: tuple[Array, Array]
+    parts: frozenset[str]
     threads: int | None
 
-    def add(self, x: Array, y: Array, routine: Loaded, out: Array, goes_on: bool) -> None:
+    def add(self, x: Array, y: Array, routine: _Routine, out: Array, goes_on: bool) -> None:
         """Compute into ``out``."""
         sizes = self.sizes[goes_on]
         if self.x_order is not None:
             x = np.ascontiguousarray(x.transpose(self.x_order))
         if self.y_order is not None:
             y = np.ascontiguousarray(y.transpose(self.y_order))
-        routine.run((y, x, out, sizes) if self.swapped else (x, y, out, sizes), self.threads)
+        left, right = (y, x) if self.swapped else (x, y)
+        routine.run(left, right, out, sizes, self.parts, self.threads)
 
-    def run(self, x: Array, y: Array, routine: Loaded) -> Array:
+    def run(self, x: Array, y: Array, routine: _Routine) -> Array:
         if self.empty:
             out = np.zeros(self.out, x.dtype)
         else:
@@ -243,12 +278,11 @@ def _plan(a: str, x_shape: Shape, b: str, y_shape: Shape, out: str, itemsize: in
     beyond = [side.step(g, sizes) for side in (left, right) for g in (outer, inner)]
     moved = (*beyond[:2], *steps[:2], *beyond[2:], *steps[2:])
     shared = work >= _SHARED_FROM
-    table = _table(count, (n, m, k) if swapped else (m, n, k), moved, itemsize, shared)
-    again = table.copy()
-    again[_GOES_ON] = 1
-    sizes_of_both = (table, again)
+    given = _sizes(count, (n, m, k) if swapped else (m, n, k), moved, itemsize, shared)
+    tables = (_table(given), _table(given | {"goes_on": 1}))
+    parts = parts_of(given, itemsize, native.host_target()) if work else frozenset()
     return _Plan(
-        x_order, y_order, swapped, shape, back, size * itemsize, not work, sizes_of_both, None if shared else 1
+        x_order, y_order, swapped, shape, back, size * itemsize, not work, tables, parts, None if shared else 1
     )
 
 
@@ -260,8 +294,8 @@ def _halves(batch: str, sizes: dict[str, int], sides: Sequence[_Side]) -> tuple[
     return batch, ""
 
 
-def _table(count: Sequence[int], size: Shape, steps: Shape, itemsize: int, shared: bool) -> Array:
-    """What the routine reads of the sizes, with blocks for threads where these share the work."""
+def _sizes(count: Sequence[int], size: Shape, steps: Shape, itemsize: int, shared: bool) -> dict[str, int]:
+    """``SIZES``, with blocks for threads where these share the work."""
     matrices = math.prod(count)
     m, n, k = size
     rows, columns = max(m, 1), max(n, 1)
@@ -273,5 +307,11 @@ def _table(count: Sequence[int], size: Shape, steps: Shape, itemsize: int, share
     row_blocks, column_blocks = -(-m // rows), -(-n // columns)
     side_by_side = steps[7] == itemsize or n == 1
     packed = not side_by_side or (rows >= _PACKED_ROWS and n * itemsize > _NEAR_BYTES)
-    values = (count[1], m, n, k, *steps, rows, row_blocks, columns, column_blocks, packed, 0)
-    return np.array([*values, matrices * row_blocks * column_blocks], np.int64)
+    tiling = (rows, row_blocks, columns, column_blocks)
+    values = (count[1], m, n, k, *steps, *tiling, int(packed), 0, matrices * row_blocks * column_blocks)
+    return dict(zip(SIZES, values, strict=True))
+
+
+def _table(sizes: Mapping[str, int]) -> Array:
+    """What the routine reads of them."""
+    return np.array([sizes[name] for name in SIZES], np.int64)

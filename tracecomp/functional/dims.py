@@ -130,3 +130,10 @@ def infer_size(shape: Sequence[int], numel: int) -> Shape:
     if numel % known:
         raise _invalid(shape, numel)
     return tuple(numel // known if n == -1 else n for n in shape)
+
+
+def clamped(at: int, size: int) -> int:
+    """A bound of a slice, where it stands: negative ones count from the end."""
+    if at < 0:
+        at += size
+    return min(max(at, 0), size)

@@ -241,7 +241,9 @@ class Node:
             return True
         if self.op == "call_function":
             name = getattr(self.target, "__name__", "")
-            return self.target in _side_effectful_functions or (name.endswith("_") and not name.endswith("__"))
+            schema = getattr(self.target, "_schema", None)  # an operator's: the name of its overload says nothing
+            writes = getattr(schema, "is_mutable", False) or (name.endswith("_") and not name.endswith("__"))
+            return self.target in _side_effectful_functions or writes
         if self.op == "call_method":
             return str(self.target).endswith("_") and not str(self.target).endswith("__")
         if self.op == "call_module":

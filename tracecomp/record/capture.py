@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from tracecomp.base.errors import CaptureError
+from tracecomp.base.gc_pause import without_collecting
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record.binding import Binding
 from tracecomp.record.effects import put_plain
 from tracecomp.record.finish import Finish, plain
-from tracecomp.record.gc_pause import without_collecting
 from tracecomp.record.guards.guards import Guards
 from tracecomp.record.guards.ownership import is_module
 from tracecomp.record.guards.slots import StateSlot

@@ -16,7 +16,7 @@ import threading
 import traceback
 import warnings
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from types import (
     CellType,
@@ -205,7 +205,7 @@ class Observer:
             elif id(owner) not in self.known and id(owner) not in self.made:
                 self.reach(owner, self.reads.root(owner, f"attribute of {type(owner).__name__}:"))
         if not self._sees_stacks:
-            self._read_all(frame)
+            self._handle(lambda observer, entered, _: observer._read_all(entered), frame, None)
 
     def _know_function(self, fn: FunctionType) -> None:
         read = self.known.get(id(fn)) or self.reads.root(fn, f"function {fn.__name__}")
@@ -239,6 +239,7 @@ class Observer:
             seen.update(map(id, found))
             for value in found:
                 if not isinstance(value, MemberDescriptorType | GetSetDescriptorType):  # which hold nothing
+                    self._may_take(value)
                     self.consume(value)
                     self._read_names(value, names)
 
@@ -270,6 +271,11 @@ class Observer:
         name = "print" if fn is print else outside(fn, owner)
         if name is not None:
             self.recorder.refuse_here(f"may call {name}, which gives or does something else at every call")
+
+    def _may_take(self, value: object) -> None:
+        """Refuse an iterator: whether something is taken from it cannot be seen."""
+        if isinstance(value, Iterator):
+            self.recorder.refuse_here(f"may take from a {type(value).__name__} that was there before the call")
 
     # ---- reads
 

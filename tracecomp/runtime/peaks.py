@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable
 from functools import cache
-from statistics import median
 
 import numpy as np
 
@@ -107,7 +106,7 @@ def wake_seconds() -> float:
             start = time.perf_counter()
             executable.run((), (output,), threads)
             times[threads].append(time.perf_counter() - start)
-    return max(median(times[2]) - median(times[1]), 1e-6)
+    return max(float(np.median(times[2]) - np.median(times[1])), 1e-6)
 
 
 def lanes() -> int:

@@ -1,8 +1,8 @@
 """Data loading, hooks, checkpoints, nested containers under the names of torch.utils."""
 
 from tracecomp.base.lazy_names import later as _later
-from tracecomp.utils import _contextlib, _python_dispatch, _pytree, checkpoint, data, hooks
+from tracecomp.utils import _contextlib, _python_dispatch, _pytree, checkpoint, hooks
 
-__getattr__ = _later(__name__, {name: name for name in ("bottleneck", "dlpack")})
+__getattr__ = _later(__name__, {name: name for name in ("bottleneck", "data", "dlpack")})
 
 __all__ = ["_contextlib", "_python_dispatch", "_pytree", "checkpoint", "data", "hooks"]

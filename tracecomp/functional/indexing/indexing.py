@@ -20,7 +20,7 @@ from tracecomp.eager.modes import modes, unrecorded
 from tracecomp.eager.tensor import Tensor, assign_, create, look_through, wrap
 from tracecomp.eager.tensor_base import View
 from tracecomp.functional.creation.creation import array_of, constant
-from tracecomp.functional.dims import Shape, as_index, is_index, plain_shape
+from tracecomp.functional.dims import Shape, as_index, clamped, is_index, plain_shape
 from tracecomp.functional.dtype_support import ALL
 from tracecomp.functional.memory_formats import lay
 from tracecomp.functional.primitives import prim
@@ -220,8 +220,8 @@ def _slice(item: slice, size: int) -> tuple[int, int, int]:
     step = 1 if item.step is None else _bound(item.step)
     if step <= 0:
         raise ValueError("step must be greater than zero")
-    start = 0 if item.start is None else _clamped(_bound(item.start), size)
-    stop = size if item.stop is None else _clamped(_bound(item.stop), size)
+    start = 0 if item.start is None else clamped(_bound(item.start), size)
+    stop = size if item.stop is None else clamped(_bound(item.stop), size)
     return start, max(start, stop), step
 
 
@@ -229,13 +229,6 @@ def _bound(value: object) -> int:
     if isinstance(value, Tensor) or hasattr(value, "__index__"):
         return as_index(value)
     raise TypeError(f"slice indices must be integers or None or have an __index__ method (got {type(value).__name__})")
-
-
-def _clamped(at: int, size: int) -> int:
-    """A bound of a slice, where it stands: negative ones count from the end."""
-    if at < 0:
-        at += size
-    return min(max(at, 0), size)
 
 
 def _integer(index: int, size: int, axis: int) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tracecomp.eager.tensor import Tensor, own
-from tracecomp.functional.dims import wrap_dim
+from tracecomp.functional.dims import clamped, wrap_dim
 from tracecomp.functional.dtype_support import ALL
 from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import cast
@@ -72,8 +72,8 @@ def slice_bounds(extent: int, start: int | None, end: int | None, step: int) -> 
     """Start and stop of a slice, clamped to the extent."""
     if step <= 0:
         raise RuntimeError("slice step must be positive")
-    a, b, _ = slice(start, end).indices(extent)
-    return a, max(a, b)
+    a = 0 if start is None else clamped(start, extent)
+    return a, max(a, extent if end is None else clamped(end, extent))
 
 
 @function(to="Tensor", takes=ALL)

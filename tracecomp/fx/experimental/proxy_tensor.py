@@ -46,15 +46,19 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
             return value
         found = self._known.get(id(value)) or self._known.get(id(value._data))
         if found is None:
-            kind = "_param_constant" if isinstance(value, Parameter) else "_tensor_constant"
-            name = next(f"{kind}{i}" for i in range(len(self._known) + 1) if not hasattr(self.root, f"{kind}{i}"))
-            if isinstance(value, Parameter):
-                self.root.register_parameter(name, value)
-            else:
-                self.root.register_buffer(name, value)
-            found = value, self.graph.get_attr(name)
+            found = value, self.from_outside(value)
             self.bind(*found)
         return found[1]
+
+    def from_outside(self, value: Tensor) -> Node:
+        """The node of a tensor that is no argument."""
+        kind = "_param_constant" if isinstance(value, Parameter) else "_tensor_constant"
+        name = next(f"{kind}{i}" for i in range(len(self._known) + 1) if not hasattr(self.root, f"{kind}{i}"))
+        if isinstance(value, Parameter):
+            self.root.register_parameter(name, value)
+        else:
+            self.root.register_buffer(name, value)
+        return self.graph.get_attr(name)
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -65,8 +69,7 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         given_args, given_kwargs = tree_map(self.node_of, (args, kwargs or {}))
         result = func(*args, **(kwargs or {}))
         name = func.overloadpacket.__name__
-        node = self.graph.create_node("call_function", func, given_args, given_kwargs, name=name)
-        self.bind(result, node)
+        self.bind(result, self.graph.create_node("call_function", func, given_args, given_kwargs, name=name))
         return result
 
 

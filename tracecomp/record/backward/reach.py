@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from tracecomp.autograd.function import tensors_within
 from tracecomp.base.errors import Source
+from tracecomp.base.gc_pause import collected
 from tracecomp.eager.grad_fn import OpNode
 from tracecomp.eager.tensor import Tensor
 from tracecomp.eager.tensor_base import Node, TensorBase
-from tracecomp.record.gc_pause import collected
 from tracecomp.record.recorder import Recorder
 
 

@@ -52,10 +52,19 @@ def marks_of(t: Tensor) -> Marks:
     return t.__dict__.setdefault("_size_marks", Marks())  # type: ignore[no-any-return]
 
 
+class Named(NamedTuple):
+    """A size that somebody has named: ``factor * name + offset``."""
+
+    name: str
+    factor: int = 1
+    offset: int = 0
+
+
 class Varying:
     """Which axes may have other sizes in other calls: those noted for a holder, or ``every`` one.
 
-    ``bounds`` are limits, ``strict`` axes whose size no program may need to know.
+    ``bounds`` are limits, ``strict`` axes whose size no program may need to know. Axes that are ``named`` share a size
+    where their names say so, whatever the size is; others where their sizes are equal.
     """
 
     def __init__(self, every: bool = False) -> None:
@@ -64,6 +73,7 @@ class Varying:
         self.fixed: dict[Holder, set[int]] = {}
         self.bounds: dict[SizeSource, tuple[int | None, int | None]] = {}
         self.strict: set[SizeSource] = set()
+        self.named: dict[SizeSource, Named] = {}
 
     def varies(self, holder: Holder, axis: int) -> bool:
         """Whether the size of ``axis`` is followed."""
@@ -121,25 +131,34 @@ class Sizes:
         self._varying = varying
         self.conditions = Conditions()
         self.sources: list[list[SizeSource]] = []
+        self.named: dict[str, int] = {}
         self.tensors: dict[int, Tensor] = {}
         self.sized_nodes: dict[Any, tuple[dict[str, Any], list[ArrayType], list[ArrayType]]] = {}
 
     def shape_for(self, holder: Holder, shape: Sequence[int]) -> tuple[int, ...]:
         """``shape``, of something from outside, with SymInts for the sizes that are followed."""
-        return tuple(
-            self._size(SizeSource(holder, axis), n) if n >= LEAST and self._varying.varies(holder, axis) else n
-            for axis, n in enumerate(shape)
-        )
+        found: list[Any] = []
+        for axis, n in enumerate(shape):
+            source = SizeSource(holder, axis)
+            follow = source in self._varying.named or (n >= LEAST and self._varying.varies(holder, axis))
+            found.append(self._size(source, n) if follow else n)
+        return tuple(found)
 
     def _size(self, source: SizeSource, size: int) -> Any:
         ranges = self.conditions.ranges
-        number = next((k for k, r in enumerate(ranges) if r.value == size), len(ranges))
+        told = self._varying.named.get(source)
+        if told is None:
+            number = next((k for k, r in enumerate(ranges) if r.value == size), len(ranges))
+            factor, offset = 1, 0
+        else:
+            number = self.named.setdefault(told.name, len(ranges))
+            _, factor, offset = told
         if number == len(ranges):
-            ranges.append(SizeRange(size))
+            ranges.append(SizeRange((size - offset) // factor))
             self.sources.append([])
         self.sources[number].append(source)
         ranges[number].bound(*self._varying.bounds.get(source, (None, None)))
-        return SymInt(self._context, Form.of_size(number))
+        return SymInt(self._context, Form((((number,), factor),)).plus(Form.constant(offset)))
 
     def shape_of(self, t: Tensor) -> tuple[int, ...]:
         """The shape of ``t``, with SymInts where calls may change it."""

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from tracecomp.base.errors import user_source
+from tracecomp.base.gc_pause import collected
 from tracecomp.eager.modes import modes, no_grad
 from tracecomp.eager.tensor import Tensor
 from tracecomp.ir.types import DType, float64, int64
 from tracecomp.record.context import RecordingContext
-from tracecomp.record.gc_pause import collected
 
 _LARGEST = 2**62  # integers beyond are not followed: the graph has 64 bits
 

@@ -13,7 +13,7 @@ import pytest
 import tracecomp
 from tracecomp import passes
 from tracecomp.base import config
-from tracecomp.record.gc_pause import without_collecting
+from tracecomp.base.gc_pause import without_collecting
 
 
 @pytest.fixture(autouse=True)
