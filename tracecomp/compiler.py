@@ -15,11 +15,13 @@ from typing import Any, TypeVar
 
 from tracecomp import compiled
 from tracecomp.base.errors import at_user_line
+from tracecomp.compiled.function import relink_all
+from tracecomp.compiled.stance import STANCES, current
 from tracecomp.eager.modes import modes
 
 __all__ = [
     "allow_in_graph", "assume_constant_result", "compile", "cudagraph_mark_step_begin", "disable", "is_compiling",
-    "is_dynamo_compiling", "is_exporting", "list_backends", "reset", "substitute_in_graph",
+    "is_dynamo_compiling", "is_exporting", "list_backends", "reset", "set_stance", "substitute_in_graph",
 ]  # fmt: skip
 
 F = TypeVar("F")
@@ -84,6 +86,61 @@ def reset() -> None:
     for found in gc.get_objects():
         if type(found) is compiled.Compiled:
             found.reset()
+
+
+class set_stance:
+    """What all compiled functions do from now on; also for a block (``with``) or, as a decorator, for a function.
+
+    ``"default"`` records calls that no recording fits, ``"eager_on_recompile"`` runs them eagerly,
+    ``"fail_on_recompile"`` raises RuntimeError; ``"force_eager"`` runs all calls eagerly. ``"eager_then_compile"`` and
+    ``"aot_eager_then_compile"`` are as the default: a first call runs eagerly anyway. ``skip_guard_eval_unsafe``
+    changes nothing, guards are compared. RuntimeError for another name, for a ``force_backend``, and in a compiled
+    function.
+
+    >>> import tracecomp as torch
+    >>> f = torch.compile(lambda x: x + 1)
+    >>> with torch.compiler.set_stance("fail_on_recompile"):
+    ...     f(torch.ones(1))
+    Traceback (most recent call last):
+    ...
+    RuntimeError: Detected recompile when torch.compile stance is 'fail_on_recompile': <lambda>
+    """
+
+    def __init__(
+        self, stance: str = "default", *, skip_guard_eval_unsafe: bool = False, force_backend: object = None
+    ) -> None:
+        if stance not in STANCES:
+            raise RuntimeError(
+                at_user_line(f"invalid torch.compile stance {stance!r}, not one of {', '.join(STANCES)}")
+            )
+        if force_backend is not None:
+            other = "non-default stance cannot have force_backend set"
+            raise RuntimeError(at_user_line(other if stance != "default" else "force_backend is not supported"))
+        if modes.recorder is not None:
+            raise RuntimeError(at_user_line("torch.compiler.set_stance cannot be called in a compiled function"))
+        self._name, self._before = stance, current.name
+        _set(stance)
+
+    def __enter__(self) -> None:
+        _set(self._name)
+
+    def __exit__(self, *error: object) -> None:
+        _set(self._before)
+
+    def __call__(self, fn: F) -> F:
+        _set(self._before)
+
+        @wraps(fn)  # type: ignore[arg-type]
+        def run(*args: Any, **kwargs: Any) -> Any:
+            with set_stance(self._name):
+                return fn(*args, **kwargs)  # type: ignore[operator]
+
+        return run  # type: ignore[return-value]
+
+
+def _set(name: str) -> None:
+    current.name = name
+    relink_all()
 
 
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:

@@ -24,6 +24,9 @@ DTYPES = ("float32", "float32", "float32", "float64", "float16", "int64")
 SHAPES = ((4, 6), (6,), (2, 3, 4), (1, 5), (3, 1, 2), (), (1, 1), (8, 2))
 HANDLES = ("as it is", "as it is", "detached", "data", "numpy")
 
+QUIET = "A view was created in no_grad mode"
+"""How PyTorch's refusal begins of views made without gradients whose memory was written; here they can be read."""
+
 Instruction = tuple[str, int, int]
 
 
@@ -289,18 +292,18 @@ class Case:
             else:
                 target.mul_(3)
             return [shown(t) for t in tensors]
-        except RuntimeError:
-            return "RuntimeError"
+        except RuntimeError as error:
+            return refused(error)
 
     def _derived(self, results: list[Any], leaves: list[Any]) -> Any:
         """First, and second, derivatives of the results."""
         torch, p = self.torch, self.p
         # The gradient of one result by another that it was made from is not seen by a compiled call.
         ends = [leaf for leaf, _ in (*leaves, *self.lasting) if leaf.requires_grad and leaf.is_leaf]
-        roots = [r for r in results if r.requires_grad]
-        if not (p.derive and ends and roots):
-            return []
         try:
+            roots = [r for r in results if r.requires_grad]
+            if not (p.derive and ends and roots):
+                return []
             loss = sum((r.double() * r.double()).sum() for r in roots)
             grads = torch.autograd.grad(loss, ends, create_graph=p.derive > 1, allow_unused=True)
             found = [None if g is None else array(g) for g in grads]
@@ -308,10 +311,16 @@ class Case:
                 again = [g.double().pow(2).sum() for g in grads if g is not None and g.requires_grad]
                 if again:
                     second = torch.autograd.grad(sum(again), ends, allow_unused=True)
-                    found += [None if g is None else array(g) for g in second]
+                    return found + [None if g is None else array(g) for g in second]
+                found += [None] * len(ends)
             return found
         except RuntimeError as error:
             return "RuntimeError", str(error).split(".")[0]
+
+
+def refused(error: RuntimeError) -> Any:
+    """What stands for an error: ``QUIET`` for one that only PyTorch has."""
+    return QUIET if QUIET in str(error) else "RuntimeError"
 
 
 def array(t: Any) -> Any:
@@ -326,8 +335,12 @@ def shown(t: Any) -> Any:
     """Values, layout, and what autograd says of ``t``."""
     if isinstance(t, np.ndarray):
         return t.copy()
+    try:
+        asks = t.requires_grad, t.is_leaf
+    except RuntimeError as error:
+        asks = refused(error)
     layout = [s for s, n in zip(t.stride(), t.shape, strict=True) if n > 1] if t.numel() else None
-    return array(t), layout, t.requires_grad, t.is_leaf, t._version
+    return array(t), layout, asks, t._version
 
 
 def memory(t: Any) -> np.ndarray[Any, Any]:

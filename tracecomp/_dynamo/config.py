@@ -1,12 +1,17 @@
-"""Settings of PyTorch's capture, so that programs that set them run; recordings follow none of them."""
+"""Settings of PyTorch's capture: ``recompile_limit`` is followed once it is set, others are there to be set."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import ModuleType
 from typing import Any
 
-cache_size_limit = recompile_limit = 8
+from tracecomp.compiled import stance
+
+recompile_limit = 8
+cache_size_limit: int  # a property of the module: its alias
 accumulated_cache_size_limit = accumulated_recompile_limit = 256
 assume_static_by_default = automatic_dynamic_shapes = optimize_ddp = True
 capture_dynamic_output_shape_ops = capture_scalar_outputs = suppress_errors = verbose = False
@@ -14,17 +19,38 @@ allow_unspec_int_on_nn_module = force_parameter_static_shapes = inline_inbuilt_n
 skip_fwd_side_effects_in_bwd_under_checkpoint = False
 
 
+class _Settings(ModuleType):
+    """A module one of whose names is another's alias, as in PyTorch."""
+
+    @property
+    def cache_size_limit(self) -> int:
+        """``recompile_limit``."""
+        return recompile_limit
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in ("cache_size_limit", "recompile_limit"):
+            name, stance.current.limit = "recompile_limit", value
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Settings
+
+
 @contextmanager
 def patch(*settings: Any, **more: Any) -> Iterator[None]:
     """Settings for a block: ``patch("name", value)``, ``patch({"name": value})`` or ``patch(name=value)``."""
     new = dict(settings[0]) if settings and isinstance(settings[0], dict) else dict([settings] if settings else [])
-    own = globals()
     new.update(more)
-    before = {name: own[name] for name in new if name in own}
-    own.update(new)
+    own, limit = sys.modules[__name__], stance.current.limit
+    before = {name: getattr(own, name) for name in new if hasattr(own, name)}
+    for name, value in new.items():
+        setattr(own, name, value)
     try:
         yield
     finally:
         for name in new:
-            own.pop(name)
-        own.update(before)
+            if name in before:
+                setattr(own, name, before[name])
+            else:
+                delattr(own, name)
+        stance.current.limit = limit

@@ -19,6 +19,7 @@ from tracecomp.autograd import profiler
 from tracecomp.base import config, logs
 from tracecomp.base.errors import CaptureError, Source
 from tracecomp.base.locks import Lock
+from tracecomp.compiled import stance
 from tracecomp.compiled.backends import BACKENDS, Make, with_settings
 from tracecomp.compiled.kernel_profile import Profile
 from tracecomp.compiled.native_call import call_code, fast_record
@@ -104,6 +105,7 @@ class Compiled:
         self.misses: list[str] = []
         self.eager_because = "disable=True" if disable else None
         self.parts: Parts | None = None
+        self._limited = False  # it was said that further calls run eagerly
         self.quiet = False  # a part of another compiled function, which has warned
         self._varied: Counter[int] = Counter()
         self.recordings = 0
@@ -124,7 +126,7 @@ class Compiled:
 
     def _general(self, *args: Any, **kwargs: Any) -> Any:
         """A call that native code alone cannot serve."""
-        if self.eager_because is not None or modes.recorder is not None:
+        if self.eager_because is not None or modes.recorder is not None or stance.current.name == "force_eager":
             return self.fn(*args, **kwargs)
         if self.parts is not None:
             return self.parts(*args, **kwargs)
@@ -144,7 +146,12 @@ class Compiled:
                 continue
             if known and not recording.allows(known):
                 continue
-            if entry.plan is None and not self._follow and recording.reads_floats():
+            if (
+                entry.plan is None
+                and not self._follow
+                and recording.reads_floats()
+                and stance.current.name == "default"
+            ):
                 # Floats that a step changes (a learning rate) would make each call record: they become inputs first.
                 self._follow = True  # they are as good as certain to differ, and compiling takes longer than recording
                 reason = reason or "the numbers that it reads are followed"
@@ -371,15 +378,18 @@ class Compiled:
     def _relink(self) -> None:
         """Let native code try the records in the order of entries, up to the first entry that needs Python.
 
-        None while somebody profiles, who wants to see the kernels.
+        None while somebody profiles, who wants to see the kernels, or while all calls are to be eager.
         """
-        entries = [] if profiler.watching() else self.entries
+        python = profiler.watching() or stance.current.name == "force_eager"
+        entries = [] if python else self.entries
         self._chain[:] = [e.fast for e in takewhile(lambda e: e.fast is not None, entries)]
 
     def _record(self, args: tuple[Any, ...], kwargs: dict[str, object], tried: list[Entry], reason: str | None) -> Any:
         with self._lock:
             if len(self.entries) > len(tried):  # another thread has recorded meanwhile
                 return self(*args, **kwargs)
+            if not stance.current.records(self._name) or self._at_limit(reason):
+                return self.fn(*args, **kwargs)
             if reason is not None:
                 self.misses = [*self.misses[-MAX_MISSES:], reason]
                 if logs.wanted("recompiles"):
@@ -477,6 +487,19 @@ class Compiled:
         self._served = served
         return True
 
+    def _at_limit(self, reason: str | None) -> bool:
+        """Whether there are as many recordings as the program allows; CaptureError if all calls were to be graphs."""
+        limit = stance.current.limit
+        if limit is None or len(self.entries) < limit:
+            return False
+        message = f"{self._name}: torch._dynamo hit config.recompile_limit ({limit}). Last reason: {reason}"
+        if self.fullgraph:
+            raise CaptureError(message)
+        if not self._limited:
+            self._limited = True
+            warnings.warn(f"{message}. Calls that no recording fits run eagerly", UserWarning, stacklevel=4)
+        return True
+
     def _learn_places(self, recording: Recording) -> bool:
         """Take over what has moved since ``recording``: later ones read it from its place. Whether there was any."""
         moved = [p for p in recording.guards.moved() if p.id not in self._places]
@@ -541,12 +564,13 @@ def _is_sized(entry: Entry) -> bool:
 _all: WeakSet[Compiled] = WeakSet()
 
 
-def _relink_all() -> None:
+def relink_all() -> None:
+    """Let native code serve what it may, in all compiled functions."""
     for compiled in list(_all):
         compiled._relink()
 
 
-profiler.watchers.append(_relink_all)
+profiler.watchers.append(relink_all)
 
 
 def _inspecting(module: str) -> Any:

@@ -114,6 +114,8 @@ class Builder:
         else:
             settle = self._settle
             t = _view(of, r.steps if settle is None else [(op, settle(attrs)) for op, attrs in r.steps], r.linked)
+            if not r.linked:  # what it looked at may have got a history afterwards; that of the view says what it asks
+                t._requires_grad = False
         if r.unwritable is not None:
             t._unwritable = r.unwritable
         return t

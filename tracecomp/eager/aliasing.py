@@ -166,13 +166,13 @@ def _check_write(target: TensorBase, history: bool) -> None:
         )
     if not history:
         return
+    base = target._base
+    if base is not None and target._unwritable is not None:
+        raise RuntimeError(target._unwritable)
     if target._requires_grad and target.grad_fn is None:
         raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
-    if target._base is not None:
-        if target._linked and target._base._requires_grad and target._base.grad_fn is None:
-            raise RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place operation.")
-        if target._unwritable is not None:
-            raise RuntimeError(target._unwritable)
+    if base is not None and target._linked and base._requires_grad and base.grad_fn is None:
+        raise RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place operation.")
 
 
 NO_GRAD_VIEW = (
@@ -187,6 +187,14 @@ def link(view: TensorBase, source: TensorBase, step: View) -> None:
     """Make ``view`` a view of ``source``, when they share memory."""
     if not view._data.size or np.may_share_memory(view._data, source._data):
         attach(view, source, (step,), modes.grad)
+        if not modes.grad:
+            ask_as(view, source)
+
+
+def ask_as(view: TensorBase, source: TensorBase) -> None:
+    """``view``, made without gradients, is a leaf that asks for them if what it shows does, as in PyTorch."""
+    if source.requires_grad and view._data.dtype.kind not in "biu":
+        view._requires_grad = True
 
 
 def attach(view: TensorBase, source: TensorBase, steps: tuple[View, ...], linked: bool) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 from tracecomp.eager import dispatch, meta, overrides
 from tracecomp.eager.aliasing import (
     alias,
+    ask_as,
     assign_,
     attach,
     before_write,
@@ -382,7 +383,8 @@ class Tensor(TensorMethods):
                 "host memory first."
             )
         self._shared_storage().share()
-        return self._read("numpy()")
+        found = self._read("numpy()")
+        return found.view()  # an object of the caller's own: its shape and flags are none of the tensor's
 
     def _read(self, how: str) -> Array:
         """The elements, for the library to read because of ``how``."""
@@ -693,6 +695,8 @@ def look_through(t: Tensor, steps: tuple[View, ...]) -> Tensor:
         array = op.impl(array, **attrs)
     found = _new(array)
     attach(found, t, steps, modes.grad)
+    if not modes.grad:
+        ask_as(found, t)
     if modes.inference:
         found._inference = True
     return found
