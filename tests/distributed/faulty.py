@@ -10,6 +10,7 @@ from datetime import timedelta
 
 import tracecomp as torch
 from tracecomp import distributed as dist
+from tracecomp.distributed import distributed_c10d
 
 
 def main(fault: str) -> None:
@@ -17,6 +18,9 @@ def main(fault: str) -> None:
     odd, x = dist.get_rank() == 1, torch.ones(4)
     dist.all_reduce(x)
     print("started", flush=True)
+    store = distributed_c10d._get_default_store()
+    store.set(f"started{dist.get_rank()}", "")
+    store.wait([f"started{rank}" for rank in range(dist.get_world_size())])  # for all, none still in the first sum
     if fault == "barrier":
         if odd:
             time.sleep(3)

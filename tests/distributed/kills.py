@@ -1,13 +1,15 @@
 """Kills processes of a training run, again and again: ``python -m tests.distributed.kills [TIMES]``.
 
-Each time 2, 3 or 4 processes train (``resumed.py``), saving every step, and ``kill -9`` ends a random one of them after
-a random time. The others must end within ``LIMIT`` seconds, with an error that names it; then 1 to 4 processes
-go on to the end, which must have the bits of a run that nobody disturbed. The status is 1 when one time is not so.
+Each time 2, 3 or 4 processes train (``resumed.py``), saving every step, and ``kill -9`` ends a random one of them at a
+random moment: every third time while they make their group, else in a random step. The others must end within ``LIMIT``
+seconds, with an error that names it; then 1 to 4 processes go on to the end, which must have the bits of a run that
+nobody disturbed. The status is 1 when one time is not so.
 """
 
 from __future__ import annotations
 
 import random
+import re
 import shutil
 import sys
 from collections import Counter
@@ -27,14 +29,15 @@ def finished(folder: Path, size: int) -> str:
     return next(line for line in ended[0].text.splitlines() if line.startswith("digest"))
 
 
-def killed(folder: Path, size: int, rank: int, milliseconds: int) -> tuple[str, float]:
+def killed(folder: Path, size: int, rank: int, step: int, milliseconds: int) -> tuple[str, float]:
     """What was wrong, if anything, and the longest time that another process took to end."""
-    ended = gang(size, SCRIPT, str(folder), str(STEPS), str(rank), str(milliseconds))
+    ended = gang(size, SCRIPT, str(folder), str(STEPS), str(rank), str(step), str(milliseconds))
     if ended[rank].status != -9:
         return "it ended before", 0.0
     others = [e for r, e in enumerate(ended) if r != rank]
     took = max(e.at for e in others) - ended[rank].at
-    if any(e.status == 0 or f"rank {rank} died" not in e.text for e in others):
+    named = re.compile(f"rank {rank} (died|did not come)")
+    if any(e.status == 0 or not named.search(e.text) for e in others):
         return "NOT NAMED: " + " | ".join(e.text[-300:] for e in others), took
     return "" if took < LIMIT else "LATE", took
 
@@ -46,9 +49,9 @@ def main(times: int) -> int:
         expected = finished(folder / "undisturbed", 2)
         done = 0
         while done < times:
-            size, delay = choose.randint(2, 4), choose.randint(20, 500)
-            rank = choose.randrange(size)
-            why, took = killed(folder / "killed", size, rank, delay)
+            size, step = choose.randint(2, 4), choose.randrange(STEPS) if done % 3 else -1
+            rank, delay = choose.randrange(size), choose.randint(0, 40 if done % 3 else 120)
+            why, took = killed(folder / "killed", size, rank, step, delay)
             if why == "it ended before":
                 shutil.rmtree(folder / "killed")
                 continue
@@ -59,7 +62,8 @@ def main(times: int) -> int:
             shutil.rmtree(folder / "killed")
             told[why] += 1
             longest = max(longest, took)
-            words = f"rank {rank} of {size} killed after {delay} ms, others ended after {took:.2f} s, {after} went on"
+            moment = f"{delay} ms after step {step}"
+            words = f"rank {rank} of {size} killed {moment}, others ended after {took:.2f} s, {after} went on"
             print(f"{done}: {words}{': ' + why if why else ''}", flush=True)
     print(f"{told['']} of {times} as they must be, the longest end {longest:.2f} s", flush=True)
     return int(told[""] != times)

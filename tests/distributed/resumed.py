@@ -1,6 +1,7 @@
-"""Trains from the last checkpoint on: ``python resumed.py FOLDER STEPS [RANK MILLISECONDS]``.
+"""Trains from the last checkpoint on: ``python resumed.py FOLDER STEPS [RANK STEP MILLISECONDS]``.
 
-Process RANK kills itself after so much time in the loop. Rank 0 prints a digest of everything at the end.
+Process RANK kills itself so much time after STEP steps, or for STEP -1 after it has begun to make the group, which all
+do at once then; never after the last step. Rank 0 prints a digest of everything at the end.
 """
 
 from __future__ import annotations
@@ -10,6 +11,9 @@ import os
 import signal
 import sys
 import threading
+import time
+from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +40,33 @@ class Progress:
         torch.set_rng_state(state["random"])
 
 
-def main(folder: Path, steps: int) -> None:
-    dist.init_process_group("gloo")
+class Death:
+    """``kill -9`` of this process by a timer, if it is the one to die."""
+
+    def __init__(self, rank: int, step: int, milliseconds: float) -> None:
+        self.step = step if rank == int(os.environ["RANK"]) else None
+        self.timer = threading.Timer(milliseconds / 1000, os.kill, (os.getpid(), signal.SIGKILL))
+
+    def after(self, step: int) -> None:
+        """Start the timer when this is the step."""
+        if step == self.step:
+            self.timer.start()
+
+
+def all_ready(folder: Path) -> None:
+    """Wait until all processes are here."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"ready{os.environ['RANK']}").touch()
+    while len([*folder.glob("ready*")]) < int(os.environ["WORLD_SIZE"]):
+        time.sleep(0.001)
+
+
+def main(folder: Path, steps: int, death: Sequence[str]) -> None:
+    dying = Death(*map(int, death or ("-1", "0", "0")))
+    if death and death[1] == "-1":
+        all_ready(folder)
+    dying.after(-1)
+    dist.init_process_group("gloo", timeout=timedelta(seconds=8))
     torch.manual_seed(7)
     make, data = MODELS["mlp"]
     dataset = TensorDataset(*data())
@@ -51,10 +80,10 @@ def main(folder: Path, steps: int) -> None:
     if (folder / "metadata.json").exists():
         checkpoint.load(dict(everything), checkpoint_id=folder)
     print("started", progress.step, flush=True)
-    if len(sys.argv) > 3 and dist.get_rank() == int(sys.argv[3]):
-        threading.Timer(int(sys.argv[4]) / 1000, lambda: os.kill(os.getpid(), signal.SIGKILL)).start()
+    first = progress.step
     while progress.step < steps:
         for x, y in DataLoader(dataset, batch_size=sampler.batch_size, sampler=sampler):
+            dying.after(progress.step - first)
             x, y = model.shard(x, y)
             F.cross_entropy(model(x), y).backward()
             nn.utils.clip_grad_norm_(model.parameters(), 0.5)
@@ -68,6 +97,7 @@ def main(folder: Path, steps: int) -> None:
                 break
         else:
             sampler.set_epoch(sampler.epoch + 1)
+    dying.timer.cancel()
     found = hashlib.sha256(repr(scheduler.state_dict()).encode())
     for value in (*model.state_dict().values(), *(v for s in optimizer.state.values() for v in s.values())):
         found.update(value.numpy().tobytes())
@@ -76,4 +106,4 @@ def main(folder: Path, steps: int) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:])

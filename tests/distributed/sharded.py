@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from tests.distributed.shards import EACH, MODELS, SHARDS, WORDS
 from tracecomp import distributed as dist
 from tracecomp import nn
 from tracecomp.distributed import checkpoint
-from tracecomp.distributed.fsdp import fully_shard
+from tracecomp.distributed.fsdp import FullyShardedDataParallel, fully_shard
+from tracecomp.distributed.fsdp.wrap import size_based_auto_wrap_policy
 from tracecomp.nn import functional as F
 from tracecomp.nn.parallel import DistributedDataParallel
 
@@ -27,6 +29,9 @@ def made(kind: str, sharded: bool) -> Any:
     model = MODELS[kind][0]()
     if not sharded:
         return DistributedDataParallel(model, shards=SHARDS)
+    if kind == "mlp":  # by the wrapper
+        policy = partial(size_based_auto_wrap_policy, min_num_params=1)
+        return FullyShardedDataParallel(model, auto_wrap_policy=policy, shards=SHARDS)
     for child in model.children():
         if sum(1 for _ in child.parameters()):
             fully_shard(child, shards=SHARDS)

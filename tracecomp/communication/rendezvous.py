@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
-from tracecomp.communication.errors import DistBackendError
+from tracecomp.communication.errors import DistBackendError, DistNetworkError
 from tracecomp.communication.messages import Alone, Transport
 from tracecomp.communication.mpi import MpiTransport, available, started_by_mpi
 from tracecomp.communication.sockets import SocketTransport
@@ -87,6 +87,8 @@ def by_url(url: str, rank: int, size: int, seconds: float) -> Meeting:
     rank, size = int(asked.get("rank", rank)), int(asked.get("world_size", size))
     if parts.scheme == "env":
         return _from_environment(rank, size, seconds)
+    if parts.scheme not in ("file", "tcp"):
+        raise RuntimeError(f"No rendezvous handler for {parts.scheme}://")
     if rank < 0 or size < 0:
         missing = "rank" if rank < 0 else "world_size"
         raise ValueError(
@@ -97,12 +99,10 @@ def by_url(url: str, rank: int, size: int, seconds: float) -> Meeting:
         if not path:
             raise ValueError("Error initializing torch.distributed using file:// rendezvous: path missing")
         return Meeting(FileStore(path, size), rank, size)
-    if parts.scheme == "tcp":
-        if parts.port is None:
-            raise ValueError("Error initializing torch.distributed using tcp:// rendezvous: port number missing")
-        host = parts.hostname or "localhost"
-        return Meeting(_served(host, parts.port, rank, size, seconds), rank, size)
-    raise RuntimeError(f"No rendezvous handler for {parts.scheme}://")
+    if parts.port is None:
+        raise ValueError("Error initializing torch.distributed using tcp:// rendezvous: port number missing")
+    host = parts.hostname or "localhost"
+    return Meeting(_served(host, parts.port, rank, size, seconds), rank, size)
 
 
 def _from_environment(rank: int, size: int, seconds: float) -> Meeting:
@@ -115,9 +115,14 @@ def _from_environment(rank: int, size: int, seconds: float) -> Meeting:
 def _served(host: str, port: int, rank: int, size: int, seconds: float) -> Store:
     """The store at an address; rank 0 serves it, unless a launcher does."""
     agent = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-    store: Store = TCPStore(
-        host, port, size, rank == 0 and not agent, timedelta(seconds=seconds), wait_for_workers=False
-    )
+    serves = rank == 0 and not agent
+    try:
+        store = TCPStore(host, port, size, serves, timedelta(seconds=seconds), wait_for_workers=False)
+    except DistNetworkError as error:
+        if agent or serves:
+            raise
+        raise DistNetworkError(f"rank 0 did not come within {seconds:g} s: {error}") from error
+    store.server = "the launcher" if agent else "rank 0"
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     return PrefixStore(f"attempt{attempt}", store) if agent else store
 

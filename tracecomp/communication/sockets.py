@@ -1,38 +1,20 @@
-"""Bytes over TCP, for processes that no MPI has started.
-
-Every process listens, tells its address in the store of the rendezvous, and connects to those of lower rank.
-"""
+"""Bytes over TCP, for processes that no MPI has started; every one is connected to every other one."""
 
 from __future__ import annotations
 
-import hmac
-import os
-import secrets
 import selectors
 import socket
 import threading
-import time
 from collections import deque
 from collections.abc import Iterator
-from typing import Protocol
 
 import numpy as np
 
-from tracecomp.communication.errors import DistNetworkError
+from tracecomp.communication.meeting import Board, links_to_all
 from tracecomp.communication.messages import HEADER, Array, Kind, Message, Sending
 
 _STAGE = 1 << 16
 """Bytes read at once for short messages, of which many arrive together; longer bodies are read where they belong."""
-_HELLO = 4
-"""Bytes of the rank that opens a connection."""
-
-
-class Board(Protocol):
-    """Where processes tell each other their addresses: a store."""
-
-    def set(self, key: str, value: object) -> None: ...
-
-    def get(self, key: str) -> bytes: ...
 
 
 class _Peer:
@@ -133,39 +115,8 @@ class SocketTransport:
         self._peers: dict[int, _Peer] = {}
         self._unsent: set[int] = set()
         self._watched: set[int] = set()
-        self._meet(board, host, seconds)
-
-    def _meet(self, board: Board, host: str, seconds: float) -> None:
-        deadline = time.monotonic() + seconds
-        if self.rank == 0:
-            board.set("token", secrets.token_hex(16))
-        with socket.create_server((host if ":" not in host else "", 0), backlog=self.size) as listener:
-            board.set(f"address/{self.rank}", f"{host} {listener.getsockname()[1]} {os.getpid()}")
-            token = board.get("token")
-            for lower in range(self.rank):
-                where, port, _ = board.get(f"address/{lower}").decode().split()
-                link = _connected(where, int(port), deadline, lower)
-                link.sendall(self.rank.to_bytes(_HELLO, "little") + token)
-                self._add(lower, link)
-            while len(self._peers) < self.size - 1:
-                self._accept(listener, token, deadline)
-
-    def _accept(self, listener: socket.socket, token: bytes, deadline: float) -> None:
-        """One connection by a process that knows the token; others are closed."""
-        listener.settimeout(max(deadline - time.monotonic(), 0.001))
-        try:
-            link, _ = listener.accept()
-        except TimeoutError:
-            missing = sorted({*range(self.rank + 1, self.size)} - {*self._peers})
-            raise DistNetworkError(f"ranks {missing} did not connect to rank {self.rank} in time") from None
-        link.settimeout(max(deadline - time.monotonic(), 0.001))
-        hello = b""
-        while len(hello) < _HELLO + len(token) and (more := link.recv(_HELLO + len(token) - len(hello))):
-            hello += more
-        if len(hello) < _HELLO + len(token) or not hmac.compare_digest(hello[_HELLO:], token):
-            link.close()
-            return
-        self._add(int.from_bytes(hello[:_HELLO], "little"), link)
+        for other, link in links_to_all(rank, size, board, host, seconds).items():
+            self._add(other, link)
 
     def _add(self, rank: int, link: socket.socket) -> None:
         peer = self._peers[rank] = _Peer(rank, link)
@@ -237,10 +188,3 @@ class SocketTransport:
         self._selector.close()
         for end in (self._woken, self._waker, *(p.link for p in self._peers.values())):
             end.close()
-
-
-def _connected(host: str, port: int, deadline: float, rank: int) -> socket.socket:
-    try:
-        return socket.create_connection((host, port), timeout=max(deadline - time.monotonic(), 0.001))
-    except OSError as error:
-        raise DistNetworkError(f"no connection to rank {rank} at {host}:{port}: {error}") from error

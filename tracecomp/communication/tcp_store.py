@@ -135,6 +135,7 @@ class TCPStore(Store):
     ) -> None:  # fmt: skip
         super().__init__(timeout)
         self.host, self._lock = host_name, threading.Lock()
+        self.server = "a process"  # as errors call who serves it
         self._server: StoreServer | None = None
         if is_master:
             try:
@@ -179,7 +180,8 @@ class TCPStore(Store):
                 _write(self._link, [name.encode(), str(seconds).encode(), *fields])
                 error, *answer = _read(self._link)
             except OSError as broken:
-                raise DistNetworkError(f"the store at {self.host}:{self.port} is gone: {broken}") from broken
+                what = f"{self.server} died: the store that it served at {self.host}:{self.port} is gone"
+                raise DistNetworkError(f"{what} ({broken})") from broken
         if error:
             raise DistStoreError(error.decode())
         return answer

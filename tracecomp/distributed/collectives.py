@@ -12,6 +12,7 @@ from tracecomp.communication.combine import ReduceOp
 from tracecomp.communication.group import Group
 from tracecomp.communication.messages import contiguous
 from tracecomp.communication.work import Work
+from tracecomp.communication.world import world
 from tracecomp.distributed.processes import get_global_rank, get_group_rank, member_of
 from tracecomp.eager.modes import modes, no_grad
 from tracecomp.eager.tensor import Tensor, assign_, wrap
@@ -62,6 +63,8 @@ def place(group: Group, rank: int | None, group_rank: int | None, name: str) -> 
         return group_rank
     if rank is None:
         raise ValueError(f"Must specify {name} or group_{name}")
+    if group is world.default and not 0 <= rank < group.size():
+        raise RuntimeError(at_user_line(f"invalid rank: {name}={rank} of {group.size()} processes"))
     return get_group_rank(group, rank)
 
 
@@ -80,7 +83,7 @@ def _same(name: str, tensors: Sequence[Tensor], like: Tensor) -> None:
 
 def _count(name: str, tensors: Sequence[Tensor], group: Group) -> None:
     if len(tensors) != group.size():
-        raise ValueError(
+        raise RuntimeError(
             at_user_line(f"{name}: expected a list of {group.size()} tensors, one for each rank, got {len(tensors)}")
         )
 

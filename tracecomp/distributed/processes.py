@@ -26,7 +26,7 @@ _log = logging.getLogger("tracecomp.distributed")
 
 
 class Backend(str):
-    """The name of a way for processes to talk. ValueError for one that PyTorch does not know either."""
+    """The name of a way for processes to talk, in lower case. ValueError for what is no text."""
 
     GLOO, NCCL, MPI, UCC, XCCL, UNDEFINED = "gloo", "nccl", "mpi", "ucc", "xccl", "undefined"
     backend_list: Sequence[str] = (UNDEFINED, GLOO, NCCL, XCCL, UCC, MPI)
@@ -34,11 +34,17 @@ class Backend(str):
     def __new__(cls, name: str) -> Backend:
         if not isinstance(name, str):
             raise ValueError(f"Backend constructor parameter must be string-ish, got {name!r}")
-        found = name.lower()
-        parts = [p.rpartition(":")[2] for p in found.split(",")]  # "cpu:gloo,cuda:nccl"
-        if not all(p in cls.backend_list for p in parts):
-            raise ValueError(f"Invalid backend: '{name}'")
-        return super().__new__(cls, found)
+        return super().__new__(cls, name.lower())
+
+
+def _known(name: str) -> Backend:
+    """The backend that is asked for. AssertionError for one that PyTorch does not know either."""
+    found = Backend(name)
+    for part in found.split(","):  # "cpu:gloo,cuda:nccl"
+        kind = part.rpartition(":")[2]
+        if kind not in Backend.backend_list:
+            raise AssertionError(at_user_line(f"Unknown c10d backend type {kind.upper()}"))
+    return found
 
 
 class GroupMember:
@@ -110,7 +116,7 @@ def init_process_group(
         raise AssertionError("Cannot specify both init_method and store.")
     if timeout is not None and not isinstance(timeout, timedelta):
         raise TypeError(f"Expected timeout argument to be of type datetime.timedelta, got {timeout}")
-    name = Backend(backend or "gloo")
+    name = _known(backend or "gloo")
     seconds = (timeout or default_pg_timeout).total_seconds()
     transport, met_in = meet(name, init_method, rank, world_size, min(seconds, 300.0), store)
     made = groups.begin(transport, seconds, name, group_name or "0", met_in)
@@ -145,7 +151,7 @@ def new_group(
     whole = default_group()
     seconds = whole.seconds if timeout is None else timeout.total_seconds()
     listed = _members(ranks, whole.size())
-    made = groups.add(listed, seconds, str(Backend(backend or whole.backend)), "")
+    made = groups.add(listed, seconds, str(_known(backend or whole.backend)), "")
     if not use_local_synchronization:
         whole.worker.run(whole.barrier)
     if made is None:

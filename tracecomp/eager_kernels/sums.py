@@ -1,7 +1,7 @@
 """Sums and products of floats in the order in which compiled programs add (``docs/numerics.md``), for any shape.
 
-The order is that of a graph of the one operator, and of the axes as they lie in memory. Sums along rows are a native
-routine; down columns numpy adds row after row too.
+The order is that of a graph of the one operator, whatever the layout. Sums along rows are a native routine; down
+columns numpy adds row after row too.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import numpy as np
 from tracecomp.base.errors import CompileError
 from tracecomp.codegen.kernels.lane_sums import lane_sums_text
 from tracecomp.codegen.text import native
+from tracecomp.ir.sum_order import is_order_kept, lanes_for, runs_of
+from tracecomp.ir.sum_order import stage as first_stage
 from tracecomp.ir.types import DType, compute_dtype, float32, float64, from_numpy_dtype
-from tracecomp.passes.fusion.groups import lanes_for
-from tracecomp.passes.graph.split_reductions import COLUMN_BLOCK, ROW_BLOCK, SPLIT, runs_of
-from tracecomp.passes.graph.split_reductions import stage as first_stage
+from tracecomp.passes.graph.split_reductions import COLUMN_BLOCK, ROW_BLOCK, SPLIT
 from tracecomp.runtime import object_cache
 from tracecomp.runtime.executable import Loaded
 from tracecomp.runtime.image import Image
@@ -48,8 +48,7 @@ class _Stage:
     sizes: Array | None = None
 
     @staticmethod
-    def of(shape: Shape, over: Shape, windows: bool = False) -> _Stage:
-        """``windows``: the reduced elements are places of a window."""
+    def of(shape: Shape, over: Shape) -> _Stage:
         rest = tuple(d for d in range(len(shape)) if d not in over)
         kept = tuple(shape[d] for d in rest)
         columns = math.prod(shape[over[-1] + 1 :]) if over else 1
@@ -58,7 +57,7 @@ class _Stage:
         innermost = over[-1] == len(shape) - 1
         sizes = np.array([math.prod(kept), math.prod(shape[d] for d in over[:-1]), shape[over[-1]]], np.int64)
         # numpy takes a single column for a row, whose order of sums is another.
-        return _Stage(shape, over, kept, lanes_for(shape[-1], windows) if innermost else 1, rest + over, sizes)
+        return _Stage(shape, over, kept, lanes_for(shape[-1]) if innermost else 1, rest + over, sizes)
 
     def run(self, name: str, x: Array) -> Array:
         """``x`` reduced in the computing type, rounded to its own."""
@@ -121,13 +120,15 @@ def reduce_in_order(name: str, x: Array, axes: Shape) -> Array:
         total.real, total.imag = reduce_in_order(name, x.real, axes), reduce_in_order(name, x.imag, axes)
         return total
     if in_order(x):
-        return _in_stages(name, x, axes, False)
-    if _overlaps(x) or min(x.strides) < 0:
-        return _in_stages(name, x, axes, _overlaps(x))
+        return _in_stages(name, x, axes)
     order = sorted(range(x.ndim), key=lambda axis: -x.strides[axis])
+    turned = x.transpose(order)
+    if not (in_order(turned) and is_order_kept(x.shape, axes, [order.index(axis) for axis in range(x.ndim)])):
+        # numpy adds in the order of memory.
+        return _in_stages(name, np.ascontiguousarray(x), axes)
     inside = tuple(d for d, axis in enumerate(order) if axis in axes)
     kept = [axis for axis in order if axis not in axes]
-    return _in_stages(name, x.transpose(order), inside, False).transpose([kept.index(axis) for axis in sorted(kept)])
+    return _in_stages(name, turned, inside).transpose([kept.index(axis) for axis in sorted(kept)])
 
 
 def _without(shape: Sequence[int], axes: Shape) -> Shape:
@@ -135,22 +136,16 @@ def _without(shape: Sequence[int], axes: Shape) -> Shape:
 
 
 def in_order(x: Array) -> bool:
-    """Whether the axes of ``x`` lie in memory as they are numbered; those along which nothing moves lie anywhere."""
+    """Whether the axes of ``x`` lie in memory as they are numbered, and no two elements in one place."""
     if x.flags.c_contiguous:
         return True
-    moving = [s for s, n in zip(x.strides, x.shape, strict=True) if n > 1 and s]
-    return all(a >= b > 0 for a, b in pairwise([*moving, 1])) and not _overlaps(x)
+    moving = [(s, n) for s, n in zip(x.strides, x.shape, strict=True) if n > 1]
+    return all(a >= b * n for (a, _), (b, n) in pairwise([*moving, (x.itemsize, 1)]))
 
 
-def _overlaps(x: Array) -> bool:
-    """Whether ``x`` shows elements several times, other than by expanding: it is windows of something."""
-    moving = [(s, n) for s, n in zip(x.strides, x.shape, strict=True) if n > 1 and s]
-    return bool(sum(s * (n - 1) for s, n in moving) < x.itemsize * (math.prod(n for _, n in moving) - 1))
-
-
-def _in_stages(name: str, x: Array, axes: Shape, windows: bool) -> Array:
+def _in_stages(name: str, x: Array, axes: Shape) -> Array:
     shape = _without(x.shape, axes)
-    for stage in _stages(x.shape, axes, name in SPLIT, windows):
+    for stage in _stages(x.shape, axes, name in SPLIT):
         x = stage.run(name, x)
     return x.reshape(shape)
 
@@ -169,7 +164,7 @@ class _Blocks:
 
 
 @lru_cache(4096)
-def _stages(shape: Shape, axes: Shape, split: bool, windows: bool) -> tuple[_Stage | _Blocks, ...]:
+def _stages(shape: Shape, axes: Shape, split: bool) -> tuple[_Stage | _Blocks, ...]:
     """The stages of a reduction, as ``passes/graph/split_reductions.py`` makes them.
 
     What is long still after a stage has stages too.
@@ -179,15 +174,15 @@ def _stages(shape: Shape, axes: Shape, split: bool, windows: bool) -> tuple[_Sta
     over = tuple(d for d, r in enumerate(runs) if r.reduced)
     at = first_stage(runs) if split else None
     if at is None:
-        return (_Stage.of(flat, over, windows),)
+        return (_Stage.of(flat, over),)
     before, extent, behind = flat[:at], flat[at], flat[at + 1 :]
     if len(over) > 1:
         rest = tuple(d - (d > at) for d in over if d != at)
-        return (*_stages(flat, (at,), True, False), *_stages(before + behind, rest, True, False))
+        return (*_stages(flat, (at,), True), *_stages(before + behind, rest, True))
     block = block_length(extent, COLUMN_BLOCK if behind else ROW_BLOCK)
     whole, left = extent // block, extent % block
     main = _Stage.of((*before, whole, block, *behind), (at + 1,))
-    last = _stages((*before, whole + (left > 0), *behind), (at,), True, False)
+    last = _stages((*before, whole + (left > 0), *behind), (at,), True)
     if not left:
         return main, *last
     tail = _Stage.of((*before, 1, left, *behind), (at + 1,))

@@ -53,7 +53,7 @@ def export(
         >>> program.module()(torch.ones(7, 3)).shape
         torch.Size([7, 2])
         >>> [str(spec) for spec in program.graph_signature.input_specs]
-        ["p_weight: PARAMETER target='weight'", "p_bias: PARAMETER target='bias'", 'input: USER_INPUT']
+        ["p_weight: PARAMETER target='weight'", "p_bias: PARAMETER target='bias'", 'input_1: USER_INPUT']
     """
     if not isinstance(mod, Module):
         raise ValueError(f"Expected `mod` to be an instance of `torch.nn.Module`, got {type(mod)}.")

@@ -185,17 +185,18 @@ FOLDS = [
     Case(
         "constant_result",
         "x:f32[3]",
-        """%0 = exp(0.0:f32) : f32[]
+        """%0 = sqrt(4.0:f32) : f32[]
         %1 = mul(%x, %0) : f32[3] """,
-        "%0 = mul(%x, 1.0:f32) : f32[3]",
+        "%0 = mul(%x, 2.0:f32) : f32[3]",
     ),
     Case(
         "constant_result",
         "x:f32[3]",
-        """%0 = iota() {axis=0, dtype=f32, shape=[3]} : f32[3]
-        %1 = sin(%0) : f32[3]
-        %2 = add(%x, %1) : f32[3] """,
-        """%folded0: f32[3] = constant "folded0" [0.0, 0.841471, 0.9092974]
+        """%0 = iota() {axis=0, dtype=f32, shape=[6]} : f32[6]
+        %1 = reshape(%0) {shape=[3, 2]} : f32[3,2]
+        %2 = sum(%1) {axes=[1]} : f32[3]
+        %3 = add(%x, %2) : f32[3] """,
+        """%folded0: f32[3] = constant "folded0" [1.0, 5.0, 9.0]
         %0 = add(%x, %folded0) : f32[3] """,
     ),
     Case(

@@ -152,12 +152,17 @@ def set_optimizer_state_dict(
     optim_state_dict = _taken(optim_state_dict, options)
     groups = list(optim_state_dict["param_groups"])
     for optimizer in _listed(optimizers):
-        order = _order(model, optimizer)
-        number = {name: place for place, name in enumerate(order)}
         mine, groups = groups[: len(optimizer.param_groups)], groups[len(optimizer.param_groups) :]
-        state = {number[name]: value for name, value in optim_state_dict["state"].items() if name in number}
-        numbered = [{**group, "params": [number[name] for name in group["params"]]} for group in mine]
-        optimizer.load_state_dict({"state": state, "param_groups": numbered})
+        named = {"state": optim_state_dict["state"], "param_groups": mine}
+        optimizer.load_state_dict(numbered(model, optimizer, named))
+
+
+def numbered(model: Module, optimizer: Optimizer, named: Mapping[str, Any]) -> dict[str, Any]:
+    """A state by names of parameters as the optimizer takes it: with their numbers."""
+    number = {name: place for place, name in enumerate(_order(model, optimizer))}
+    state = {number[name]: value for name, value in named["state"].items() if name in number}
+    groups = [{**group, "params": [number[name] for name in group["params"]]} for group in named["param_groups"]]
+    return {"state": state, "param_groups": groups}
 
 
 def get_state_dict(

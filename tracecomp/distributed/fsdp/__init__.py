@@ -2,5 +2,22 @@
 
 from tracecomp.distributed.fsdp.bucket import MixedPrecisionPolicy
 from tracecomp.distributed.fsdp.fully_shard import FSDPModule, fully_shard
+from tracecomp.distributed.fsdp.fully_sharded_data_parallel import (
+    BackwardPrefetch,
+    CPUOffload,
+    FullOptimStateDictConfig,
+    FullStateDictConfig,
+    FullyShardedDataParallel,
+    MixedPrecision,
+    OptimStateDictConfig,
+    ShardedStateDictConfig,
+    ShardingStrategy,
+    StateDictConfig,
+    StateDictType,
+)
 
-__all__ = ["FSDPModule", "MixedPrecisionPolicy", "fully_shard"]
+__all__ = [
+    "BackwardPrefetch", "CPUOffload", "FSDPModule", "FullOptimStateDictConfig", "FullStateDictConfig",
+    "FullyShardedDataParallel", "MixedPrecision", "MixedPrecisionPolicy", "OptimStateDictConfig",
+    "ShardedStateDictConfig", "ShardingStrategy", "StateDictConfig", "StateDictType", "fully_shard",
+]  # fmt: skip

@@ -12,7 +12,7 @@ from tracecomp.base.errors import at_user_line
 from tracecomp.communication.group import Group
 from tracecomp.distributed.fsdp.bucket import Bucket, MixedPrecisionPolicy, Places, saving
 from tracecomp.distributed.processes import default_group
-from tracecomp.eager.modes import grad_enabled, modes
+from tracecomp.eager.modes import grad_enabled, modes, no_grad
 from tracecomp.eager.tensor import Tensor
 from tracecomp.nn.containers import ModuleDict, ModuleList
 from tracecomp.nn.module import Module
@@ -97,6 +97,22 @@ class FSDPModule:
             bucket.install(bucket.rows)
             bucket.shown = False
             bucket.drop()
+
+    def _show_whole(self) -> None:
+        """As ``unshard``, in the dtype of the rows."""
+        for bucket in self._fsdp.buckets:
+            bucket.find()
+            bucket.install([Parameter(r.full_tensor(), r.requires_grad) for r in bucket.rows])
+            bucket.shown = True
+
+    def _keep_whole(self) -> None:
+        """Write what whole parameters are now to the rows."""
+        with no_grad():
+            for bucket in self._fsdp.buckets:
+                for ((module, name), *_), row, sharding in zip(
+                    bucket.places, bucket.rows, bucket.shardings, strict=True
+                ):
+                    row.copy_(sharding.own(getattr(module, name)))
 
     def shard(self, *tensors: Tensor) -> Any:
         """Tensors of this process's part of the global batch as logical shards, as ``DistributedDataParallel.shard``.

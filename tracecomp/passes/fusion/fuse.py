@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Set
 from itertools import pairwise
-from math import prod
 
 from tracecomp.ir.graph import Graph, Node, Value
 from tracecomp.ir.op import Bilinear, Indexed, Pointwise, Reduced
@@ -65,9 +64,20 @@ class Fuser:
         # A reshape that is asked for is the buffer of what it reshapes.
         if buffer_of(value) is not value:
             return False
-        # Three reasons to store a view: it is an output, an opaque kernel takes its
-        # address, or reading through it would cross memory.
+        # Four reasons to store a view: it is an output, an opaque kernel takes its address, reading through it would
+        # cross memory, or the roles of a convolution's axes are read off its strides.
+        if node.op.name in ("expand", "full") and self._meets_windows(value):
+            self.readers.repeated.add(node)
+            return True
         return value in self.readers.wanted or self._needs_memory(value) or self._crosses(node)
+
+    def _meets_windows(self, value: Value) -> bool:
+        """Whether a contraction of windows reads ``value``: its form, and so its bits, must not depend on repeats."""
+        return any(
+            any(map(_of_windows, user.inputs)) if user.op.name == "contract" else self._meets_windows(user.outputs[0])
+            for user in self.readers.users(value)
+            if user.op.name == "contract" or user.op.kind in TRANSPARENT_KINDS
+        )
 
     def _crosses(self, node: Node) -> bool:
         """Whether a transpose meets operands in another order, all of which would be read across memory with it."""
@@ -113,10 +123,7 @@ class Fuser:
 
     def _domain(self, node: Node) -> Domain:
         if isinstance(node.op.loop, Reduced):
-            x, axes = node.inputs[0], tuple(node.attrs["axes"])
-            # Places of a window are few and lie apart, so fewer than 64 are summed
-            # in order; lanes go along the results instead.
-            return Domain.of(x.shape, axes, _of_windows(x, prod(x.shape[d] for d in axes)))
+            return Domain.of(node.inputs[0].shape, tuple(node.attrs["axes"]))
         return Domain.of(node.outputs[0].shape)
 
     def _closure(self, group: Group) -> int:
@@ -288,21 +295,11 @@ def _is_transpose(node: Node) -> bool:
     return node.op.name == "permute" and value.type.numel >= MIN_TRANSPOSED and node.attrs["dims"][-1] != value.ndim - 1
 
 
-def _of_windows(value: Value, places: int) -> bool:
-    """Whether ``value`` is made, element by element, from windows of so many places."""
-    stack, seen = [value], {value}
-    while stack:
-        node = stack.pop().node
-        if node is None:
-            continue
-        if node.op.name == "windows":
-            return bool(prod(node.attrs["sizes"]) == places)
-        if node.op.kind == "elementwise" or node.op.name == "reshape":
-            # Same number of elements: each of them follows from one place of one window.
-            operands = {v for v in node.inputs if v.type.numel == value.type.numel} - seen
-            seen |= operands
-            stack += operands
-    return False
+def _of_windows(value: Value) -> bool:
+    node = value.node
+    while node is not None and node.op.kind == "view" and node.op.name != "windows":
+        node = node.inputs[0].node
+    return node is not None and node.op.name == "windows"
 
 
 def _permuted(value: Value) -> bool:

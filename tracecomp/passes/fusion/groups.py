@@ -8,16 +8,9 @@ from dataclasses import dataclass, field
 from tracecomp.ir.graph import Node, Value
 from tracecomp.ir.index import Index, Var, index
 from tracecomp.ir.op import Reduced
+from tracecomp.ir.sum_order import lanes_for
 from tracecomp.ir.types import Shape
 from tracecomp.passes.fusion.access import MaterializedViews
-
-
-def lanes_for(extent: int, windows: bool = False) -> int:
-    """Partial sums of a reduction whose innermost reduced run has ``extent`` elements."""
-    # Below 9 elements halving the lanes costs more than the sum in order. 16 and 64 are part of the order of
-    # sums (docs/numerics.md, 3): the same on every machine, however wide its registers are.
-    few = 64 if windows else 9
-    return 1 if extent < few else 16 if extent < 64 else 64
 
 
 @dataclass(frozen=True)
@@ -31,8 +24,8 @@ class Domain:
     lanes: int = 1
 
     @staticmethod
-    def of(shape: Shape, axes: tuple[int, ...] = (), windows: bool = False) -> Domain:
-        """The space of an operand whose ``axes`` are reduced; ``windows``: they are the places of a window."""
+    def of(shape: Shape, axes: tuple[int, ...] = ()) -> Domain:
+        """The space of an operand whose ``axes`` are reduced."""
         runs: list[tuple[int, bool]] = []
         for axis, extent in enumerate(shape):
             reduced = axis in axes
@@ -46,7 +39,7 @@ class Domain:
             else:
                 runs.append((extent, reduced))
         # Lanes only where the innermost run is reduced; else lanes go along kept variables and sums are in order.
-        return Domain(tuple(runs), lanes_for(runs[-1][0], windows) if runs and runs[-1][1] else 1)
+        return Domain(tuple(runs), lanes_for(runs[-1][0]) if runs and runs[-1][1] else 1)
 
     @property
     def numel(self) -> int:

@@ -12,8 +12,9 @@ from tracecomp.passes.fusion.groups import Group
 class Readers:
     """``units`` are the nodes that are in kernels, not evaluated wherever they are read.
 
-    ``materialized_views`` are the views of them; other views are transparent: readers look through. ``order`` numbers
-    the live nodes. ``wanted`` are values whose memory is an output's, ``overwritten`` inputs whose memory outputs take.
+    ``materialized_views`` are the views of them; other views are transparent: readers look through. ``repeated``
+    are values of one number that are stored. ``order`` numbers the live nodes. ``wanted`` are values whose memory is an
+    output's, ``overwritten`` inputs whose memory outputs take.
     ``group_of`` is the kernel that a unit is in; who merges kernels keeps it up to date.
     """
 
@@ -24,6 +25,7 @@ class Readers:
         self.overwritten = overwritten
         self.units: Set[Node] = frozenset()
         self.materialized_views: Set[Node] = frozenset()
+        self.repeated: set[Node] = set()
         self.group_of: dict[Node, Group] = {}
         self._users: dict[Value, list[Node]] = {}
         self._spaces: dict[Node, Space] = {}
@@ -35,7 +37,7 @@ class Readers:
     def choose(self, units: Sequence[Node]) -> None:
         """Let ``units`` be the nodes that are in kernels."""
         self.units = frozenset(units)
-        self.materialized_views = frozenset(n for n in units if n.op.kind == "view")
+        self.materialized_views = frozenset(n for n in units if n.op.kind == "view" or n in self.repeated)
 
     def users(self, value: Value) -> Sequence[Node]:
         """The nodes that have ``value`` as an operand."""

@@ -6,13 +6,16 @@ something: positions and masks, a few instructions on an index, are cheaper comp
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from tracecomp.ir.graph import Graph, Value
 from tracecomp.ir.op import KINDS
-from tracecomp.ir.types import Shape, TensorType
+from tracecomp.ir.types import Shape, TensorType, float32, float64
+from tracecomp.passes.graph.reductions import EXACT_REDUCTIONS
 from tracecomp.passes.graph.rewrite import Application, Replacement, Rewriter, Rules, constant, rewrite
 from tracecomp.passes.graph.subgraph import subgraph
 from tracecomp.passes.steps import Log
@@ -24,6 +27,11 @@ KNOWN_LIMIT = 1 << 18
 
 STORED_LIMIT = 4096
 """Largest constant, in elements, that folding makes."""
+
+_SUMS = ("reduction", "contraction", "convolution", "window", "cumulative", "transform")
+"""Kinds of operators whose float results depend on the order of terms, or on rounding in between."""
+_WHOLE = {float64: 1 << 53, float32: 1 << 24}
+"""Whole numbers up to here are exact; of half types up to 256."""
 
 _LEFT = ("creation", "random", "control")
 
@@ -38,6 +46,22 @@ def fold_constants(graph: Graph, log: Log) -> Graph:
     rules.on("put")(folder.put_of_progression)
     rules.on("scan")(scan_of_constants)
     return rewrite(graph, rules, log, "constant_folding")
+
+
+def _is_rounded_otherwise(a: Application, arrays: Sequence[Array]) -> bool:
+    """Whether numpy's result may have other bits than the program's: functions with an error bound, sums of floats."""
+    if not a.types[0].dtype.is_floating_point or a.op.name in EXACT_REDUCTIONS:
+        return False
+    if a.op.kind not in _SUMS:
+        return a.op.ulp > 0
+    # Sums of small whole numbers are exact in any order.
+    if not all(array.dtype.kind in "fiu" and np.array_equal(array, np.trunc(array)) for array in arrays):
+        return True
+    largest = prod(float(np.abs(array).max(initial=0)) for array in arrays)
+    return (
+        largest * max((array.size for array in arrays), default=0) > _WHOLE.get(a.types[0].dtype, 256)
+        or a.op.name == "prod"
+    )
 
 
 class _Folder:
@@ -97,7 +121,10 @@ class _Folder:
         if a.op.kind in ("random", "control"):
             return None
         arrays = [self._known(g, v) for v in a.inputs]
-        if any(array is None for array in arrays) or sum(t.numel for t in a.types) > KNOWN_LIMIT:
+        if sum(t.numel for t in a.types) > KNOWN_LIMIT:
+            return None
+        known = [array for array in arrays if array is not None]
+        if len(known) < len(arrays) or _is_rounded_otherwise(a, known):
             return None
         # Division by zero and overflow give what numpy gives at run time, without its warning.
         with np.errstate(all="ignore"):

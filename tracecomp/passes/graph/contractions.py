@@ -75,6 +75,42 @@ def contract(g: Rewriter, x: Value, y: Value, spec: Spec) -> Value:
 
 
 @RULES.on("contract")
+def contract_with_vector(g: Rewriter, a: Application) -> Replacement:
+    """ "mk,k->m" -> sum(x * y, axis of k). Not in half precision, where a contraction sums without rounding"""
+    spec = spec_of(a)
+    lonely_left, lonely_right = spec.own(0), spec.own(1)
+    # A product of half precisions rounds before the sum, which the contraction does not.
+    if (lonely_left and lonely_right) or a.type.dtype not in (float32, float64):
+        return None
+    matrix, vector = (0, 1) if lonely_left else (1, 0)
+    labels = (spec.lhs, spec.rhs)[matrix]
+    other = _aligned(g, a.inputs[vector], (spec.lhs, spec.rhs)[vector], labels)
+    axes = tuple(d for d, c in enumerate(labels) if c in spec.summed)
+    total = g.apply("sum", _product_as_it_lies(g, a.inputs[matrix], other), axes=axes)
+    return _aligned(g, total, "".join(c for c in labels if c in spec.out), spec.out)
+
+
+def _product_as_it_lies(g: Rewriter, matrix: Value, other: Value) -> Value:
+    """``matrix * other``; of a permuted matrix the permuted product, whose sum may then stay in the order of memory."""
+    turned = made_by(matrix, "permute")
+    if turned is None:
+        return g.apply("mul", matrix, other)
+    dims = turned.attrs["dims"]
+    back = tuple(dims.index(d) for d in range(len(dims)))
+    product = g.apply("mul", turned.inputs[0], g.apply("permute", other, dims=back))
+    return g.apply("permute", product, dims=dims)
+
+
+def _aligned(g: Rewriter, value: Value, labels: str, target: str) -> Value:
+    """``value`` with its axes in the order of ``target`` and axes of size 1 for labels it lacks."""
+    # Target order first, then axes of size 1 for what is missing: broadcasting does the rest.
+    order = sorted(range(len(labels)), key=lambda d: target.index(labels[d]))
+    permuted = g.apply("permute", value, dims=tuple(order))
+    sizes = dict(zip(labels, value.shape, strict=True))
+    return g.reshape(permuted, tuple(sizes.get(c, 1) for c in target))
+
+
+@RULES.on("contract")
 def contract_of_permuted(g: Rewriter, a: Application) -> Replacement:
     """contract(permute(x), y, "mk,kn->mn") -> contract(x, y, "km,kn->mn")"""
     spec = spec_of(a)
@@ -249,34 +285,6 @@ def contract_without_sum(g: Rewriter, a: Application) -> Replacement:
         return None
     x, y = (_aligned(g, v, t, spec.out) for v, t in zip(a.inputs, (spec.lhs, spec.rhs), strict=True))
     return g.apply("mul", x, y)
-
-
-@RULES.on("contract")
-def contract_with_vector(g: Rewriter, a: Application) -> Replacement:
-    """ "mk,k->m" -> sum(x * y, axis of k). Not in half precision, where a contraction sums without rounding"""
-    spec = spec_of(a)
-    lonely_left, lonely_right = spec.own(0), spec.own(1)
-    # A product of half precisions rounds before the sum, which the contraction does not.
-    if (lonely_left and lonely_right) or a.type.dtype not in (float32, float64):
-        return None
-    # Windows read elements many times; the product would store each of them.
-    if any(_windowed(v, term) for v, term in zip(a.inputs, (spec.lhs, spec.rhs), strict=True)):
-        return None
-    matrix, vector = (0, 1) if lonely_left else (1, 0)
-    labels = (spec.lhs, spec.rhs)[matrix]
-    other = _aligned(g, a.inputs[vector], (spec.lhs, spec.rhs)[vector], labels)
-    axes = tuple(d for d, c in enumerate(labels) if c in spec.summed)
-    total = g.apply("sum", g.apply("mul", a.inputs[matrix], other), axes=axes)
-    return _aligned(g, total, "".join(c for c in labels if c in spec.out), spec.out)
-
-
-def _aligned(g: Rewriter, value: Value, labels: str, target: str) -> Value:
-    """``value`` with its axes in the order of ``target`` and axes of size 1 for labels it lacks."""
-    # Target order first, then axes of size 1 for what is missing: broadcasting does the rest.
-    order = sorted(range(len(labels)), key=lambda d: target.index(labels[d]))
-    permuted = g.apply("permute", value, dims=tuple(order))
-    sizes = dict(zip(labels, value.shape, strict=True))
-    return g.reshape(permuted, tuple(sizes.get(c, 1) for c in target))
 
 
 @RULES.on("contract")

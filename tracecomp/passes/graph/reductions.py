@@ -7,6 +7,7 @@ order in which floats are added.
 from __future__ import annotations
 
 from tracecomp.ir.graph import Node, Value
+from tracecomp.ir.sum_order import is_order_kept
 from tracecomp.ir.types import Shape
 from tracecomp.passes.graph.rewrite import Application, Replacement, Rewriter, Rules, made_by
 from tracecomp.passes.graph.views import slice_of
@@ -93,9 +94,16 @@ def reduce_before_permute(g: Rewriter, a: Application, permute: Node) -> Value:
 
 @RULES.on("sum", "prod")
 def reduction_of_permute(g: Rewriter, a: Application) -> Replacement:
-    """sum(permute(x)) -> permute(sum(x)): adds in the order in which ``x`` lies in memory"""
-    inner = made_by(a.inputs[0], "permute")
-    return reduce_before_permute(g, a, inner) if inner else None
+    """sum(permute(x)) -> permute(sum(x)), where that adds in the same order"""
+    x, inner = a.inputs[0], made_by(a.inputs[0], "permute")
+    if inner is None:
+        return None
+    exact = not a.type.dtype.is_floating_point
+    return (
+        reduce_before_permute(g, a, inner)
+        if exact or is_order_kept(x.shape, a.attrs["axes"], inner.attrs["dims"])
+        else None
+    )
 
 
 @RULES.on("windows")

@@ -70,8 +70,11 @@ def _turned(attrs: Attrs, order: Order) -> dict[str, Any]:
 
 def _reduction(g: Rewriter, node: Node, operand: Placed, order: Order) -> Placed:
     axes = node.attrs["axes"]
+    if node.outputs[0].dtype.is_floating_point and node.op.name in ("sum", "prod"):
+        # The order of terms is that of the axes as they are meant; ``reductions.py`` says where they may stay.
+        value = g.add(node.op, (in_order(g, operand, None),), node.attrs)[0]
+        return Placed(in_order(g, Placed(value, identity(value.ndim)), order), order)
     kept = [d for d in range(len(operand.order)) if d not in axes]
-    # Summed in the order in which it lies: which axes are summed does not depend on where they stand.
     turned = tuple(sorted(operand.order.index(d) for d in axes))
     value = g.add(node.op, (operand.kept,), {"axes": turned})[0]
     have = Placed(value, tuple(kept.index(d) for d in operand.order if d in kept))

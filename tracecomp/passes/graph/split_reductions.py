@@ -1,8 +1,12 @@
-"""Long reductions in two stages. The order of a sum is part of its meaning, and it is settled here.
+"""Long reductions in two stages, and sums along rows that lie as columns in memory.
+
+The order of a sum is part of its meaning (``ir/sum_order.py``); here it is spelled out.
 
 * Long rows become blocks of a row, which threads can share, then a sum of blocks.
 * Columns of many rows become blocks of rows, then a sum of blocks.
 * Reductions over separate runs of axes, when long, take the innermost run first.
+
+* Of a row whose elements lie apart, with kept ones between them, the lanes become an axis: their sums are columns.
 
 Only the extents that are reduced decide, so a row's result does not depend on how many rows there are. ``max``,
 ``min``, ``any`` and ``all`` do not depend on order and are cut the same way. See ``docs/numerics.md``.
@@ -10,30 +14,25 @@ Only the extents that are reduced decide, so a row's result does not depend on h
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
 from tracecomp.ir.graph import Graph, Node, Value
-from tracecomp.ir.types import Shape
-from tracecomp.passes.graph.reductions import EXACT_REDUCTIONS
-from tracecomp.passes.graph.rewrite import Application, Replacement, Rewriter, Rules, has_node, rewrite
+from tracecomp.ir.sum_order import lanes_for, runs_of, stage
+from tracecomp.ir.types import compute_dtype
+from tracecomp.passes.graph.reductions import EXACT_REDUCTIONS, reduction_of_permute, split_of_permute
+from tracecomp.passes.graph.rewrite import Application, Replacement, Rewriter, Rules, has_node, made_by, rewrite
 from tracecomp.passes.steps import Log
 from tracecomp_runtime.open_sizes import block_length
 
-ROW_LONG = 1 << 18
-"""Elements of a row from which on it is cut: shorter ones are summed before a second thread has come, and softmax and
-norms of them, of a large vocabulary too, stay one kernel."""
 ROW_BLOCK = 8192
 """Elements of a block of a row at most: 32 KB of float32, a first cache."""
 
-COLUMN_LONG = 1024
-"""Rows of a column from which on it is cut. Shorter ones stay in a cache for a second statistic, as a variance is one
-that needs the mean."""
 COLUMN_BLOCK = 256
 """Rows of a block of columns at most."""
 
-RUNS_LONG = 16384
-"""Elements of separate runs from which on the innermost run is summed first."""
+HALVED = {64: 8, 16: 4, 8: 8, 4: 4}
+"""Of so many lanes, how many are combined by one kernel."""
+_COMBINE = {"sum": "add", "prod": "mul"}
 
 SPLIT = ("sum", *EXACT_REDUCTIONS)
 """Reductions that are cut: sums, in an order of their own, and those that any order leaves as they are."""
@@ -45,36 +44,16 @@ def split_reductions(graph: Graph, log: Log) -> Graph:
         return graph
     rules = Rules()
     rules.on(*SPLIT)(reduction_in_stages)
+    rules.on("sum", "prod")(reduction_of_permute)
+    rules.on("sum", "prod")(reduction_lane_by_lane)
+    rules.on("reshape")(split_of_permute)
     return rewrite(graph, rules, log, "split_reductions")
 
 
 def _is_long(node: Node) -> bool:
-    return node.op.name in SPLIT and stage(runs_of(node.inputs[0].shape, node.attrs["axes"])) is not None
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """Neighbouring axes that are all reduced or all kept, as one extent."""
-
-    extent: int
-    reduced: bool
-
-
-def runs_of(shape: Shape, axes: tuple[int, ...]) -> list[Run]:
-    """The runs of ``shape``, without reduced axes of size 1, and without kept ones that follow no reduced axis.
-
-    A kept axis of size 1 counts where it stands, as it would with more: one of a batch has the order of many.
-    """
-    runs: list[Run] = []
-    for axis, extent in enumerate(shape):
-        reduced = axis in axes
-        if extent == 1 and (reduced or not runs):
-            continue
-        if runs and runs[-1].reduced == reduced:
-            runs[-1] = Run(runs[-1].extent * extent, reduced)
-        else:
-            runs.append(Run(extent, reduced))
-    return runs
+    if node.op.name in SPLIT and stage(runs_of(node.inputs[0].shape, node.attrs["axes"])) is not None:
+        return True
+    return node.op.name in ("sum", "prod") and made_by(node.inputs[0], "permute") is not None
 
 
 def reduction_in_stages(g: Rewriter, a: Application) -> Replacement:
@@ -84,28 +63,70 @@ def reduction_in_stages(g: Rewriter, a: Application) -> Replacement:
     at = stage(runs)
     if at is None or x.type.numel == 0:
         return None
-    flat = g.reshape(x, tuple(r.extent for r in runs))
     if sum(r.reduced for r in runs) > 1:
-        first = g.apply(a.op.name, flat, axes=(at,))
-        rest = [r.reduced for d, r in enumerate(runs) if d != at]
-        total = g.apply(a.op.name, first, axes=tuple(d for d, reduced in enumerate(rest) if reduced))
-    else:
-        total = _in_blocks(g, a.op.name, flat, at, COLUMN_BLOCK if at < len(runs) - 1 else ROW_BLOCK)
+        inner = runs[at].axes
+        first = g.apply(a.op.name, x, axes=inner)
+        # The inner run stood last, but for kept axes and reduced ones of size 1.
+        return g.apply(a.op.name, first, axes=tuple(d - sum(e < d for e in inner) for d in axes if d not in inner))
+    flat = g.reshape(x, tuple(r.extent for r in runs))
+    total = _in_blocks(g, a.op.name, flat, at, COLUMN_BLOCK if at < len(runs) - 1 else ROW_BLOCK)
     return g.reshape(total, a.type.shape)
 
 
-def stage(runs: list[Run]) -> int | None:
-    """The run that is reduced first, in part or whole; None where one stage will do."""
-    reduced = [d for d, r in enumerate(runs) if r.reduced]
-    if not reduced:
+def reduction_lane_by_lane(g: Rewriter, a: Application) -> Replacement:
+    """sum(permute(x: [8,144,32], [0,2,1]), (2,)) -> sums of 64 lanes down columns of x, then the sum of the lanes"""
+    permute = made_by(a.inputs[0], "permute")
+    runs = runs_of(a.inputs[0].shape, a.attrs["axes"])
+    if permute is None or not runs or not runs[-1].reduced or stage(runs) is not None:
         return None
-    count = prod(r.extent for r in runs if r.reduced)
-    inner = reduced[-1]
-    if len(reduced) > 1:
-        # Separate runs: the innermost first, as it is contiguous.
-        return inner if count > RUNS_LONG else None
-    # Rows, or columns: there lanes go along kept axes, and blocks of rows give threads work.
-    return inner if count > (ROW_LONG if inner == len(runs) - 1 else COLUMN_LONG) else None
+    x, dims, extent = permute.inputs[0], permute.attrs["dims"], runs[-1].extent
+    lanes, places = lanes_for(extent), [dims[d] for d in a.attrs["axes"] if a.inputs[0].shape[d] != 1]
+    at, length = dims[runs[-1].axes[0]], len(runs[-1].axes)
+    # Rows of one step have no columns to add; other orders of the axes are read across memory.
+    if extent <= lanes or places != sorted(places) or places[-length:] != list(range(at, at + length)):
+        return None
+    before, behind, steps = x.shape[:at], x.shape[at + length :], -(-extent // lanes)
+    shape = (*before, steps, lanes, *behind)
+    over = (*(d for d in sorted(dims[d] for d in a.attrs["axes"]) if d < at), at)
+    # Rows inside already, and columns so long that they would be cut.
+    if prod(behind) == 1 or stage(runs_of(shape, over)) is not None:
+        return None
+    # Partial sums are rounded to the result's type once, at the end.
+    wide = compute_dtype(x.dtype)
+    exact = x if wide is x.dtype else g.apply("cast", x, dtype=wide)
+    filled = _filled(g, a.op.name, g.reshape(exact, (*before, extent, *behind)), at, steps * lanes)
+    columns = g.apply(a.op.name, g.reshape(filled, shape), axes=over)
+    total = _halved(g, a.op.name, columns, at - sum(d < at for d in over), lanes)
+    # The axes of x that are left, and their order in the result; reduced ones of size 1 go.
+    left = [d for d in range(x.ndim) if d not in places]
+    kept = [d for d in dims if dims.index(d) not in a.attrs["axes"]]
+    order = [*kept, *(d for d in left if d not in kept)]
+    total = g.reshape(g.apply("permute", total, dims=tuple(left.index(d) for d in order)), a.type.shape)
+    return total if wide is x.dtype else g.apply("cast", total, dtype=x.dtype)
+
+
+def _halved(g: Rewriter, op: str, x: Value, axis: int, lanes: int) -> Value:
+    """The lanes along ``axis`` combined by halving: some at a time, which are one expression."""
+    while lanes > 1:
+        some = HALVED[lanes]
+        lanes //= some
+        x = g.reshape(x, (*x.shape[:axis], some, lanes, *x.shape[axis + 1 :]))
+        parts = [_part(g, x, axis, n, n + 1) for n in range(some)]
+        while len(parts) > 1:
+            half = len(parts) // 2
+            parts = [g.apply(_COMBINE[op], a, b) for a, b in zip(parts[:half], parts[half:], strict=True)]
+        x = g.reshape(parts[0], (*x.shape[:axis], lanes, *x.shape[axis + 2 :]))
+    return g.reshape(x, (*x.shape[:axis], *x.shape[axis + 1 :]))
+
+
+def _filled(g: Rewriter, op: str, x: Value, axis: int, length: int) -> Value:
+    """``x`` with what changes no sum behind its elements along ``axis``, so that there are ``length``."""
+    more = length - x.shape[axis]
+    if not more:
+        return x
+    none = (0,) * x.ndim
+    high = tuple(more if d == axis else 0 for d in range(x.ndim))
+    return g.apply("pad", x, low=none, high=high, interior=none, value=1.0 if op == "prod" else 0.0)
 
 
 def _in_blocks(g: Rewriter, op: str, x: Value, axis: int, target: int) -> Value:

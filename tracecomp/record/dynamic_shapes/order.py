@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from tracecomp.ir.sum_order import COLUMN_LONG, runs_of, stage
 from tracecomp.ops.autodiff import Sym
 from tracecomp.ops.contraction import parse_spec
 from tracecomp.ops.prim import prim
 from tracecomp.passes.fusion.groups import Domain
 from tracecomp.passes.graph.reductions import EXACT_REDUCTIONS
-from tracecomp.passes.graph.split_reductions import COLUMN_BLOCK, COLUMN_LONG, runs_of, stage
+from tracecomp.passes.graph.split_reductions import COLUMN_BLOCK
 from tracecomp.record.dynamic_shapes.padding import Meant, NotSized, Padding
 from tracecomp.record.size_forms import Form
 

@@ -1,0 +1,58 @@
+"""Which modules ``FullyShardedDataParallel`` wraps by themselves: functions of ``(module, recurse, nonwrapped_numel)``.
+
+With ``recurse`` they say whether to look at what a module holds, else whether to wrap it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+from tracecomp.nn.containers import ModuleDict, ModuleList
+from tracecomp.nn.module import Module
+from tracecomp.nn.transformer import MultiheadAttention
+
+Policy: TypeAlias = Callable[..., bool]
+_LEAVES: Iterable[type[Module]] = (MultiheadAttention,)
+_LISTS: Iterable[type[Module]] = (ModuleList, ModuleDict)
+
+
+def always_wrap_policy(*args: object, **kwargs: object) -> bool:
+    """Every module."""
+    return True
+
+
+def lambda_auto_wrap_policy(
+    module: Module, recurse: bool, nonwrapped_numel: int, lambda_fn: Callable[[Module], bool]
+) -> bool:  # fmt: skip
+    """The modules for which ``lambda_fn`` is true."""
+    return recurse or lambda_fn(module)
+
+
+def transformer_auto_wrap_policy(
+    module: Module, recurse: bool, nonwrapped_numel: int, transformer_layer_cls: Iterable[type[Module]]
+) -> bool:  # fmt: skip
+    """The modules of some classes."""
+    return recurse or isinstance(module, tuple(transformer_layer_cls))
+
+
+def size_based_auto_wrap_policy(
+    module: Module, recurse: bool, nonwrapped_numel: int, min_num_params: int = int(1e8),
+    force_leaf_modules: Iterable[type[Module]] | None = None,
+    exclude_wrap_modules: Iterable[type[Module]] | None = None,
+) -> bool:  # fmt: skip
+    """The modules with ``min_num_params`` elements in parameters that nothing inside has taken; no lists."""
+    leaves = tuple(_LEAVES if force_leaf_modules is None else force_leaf_modules)
+    never = tuple(_LISTS if exclude_wrap_modules is None else exclude_wrap_modules)
+    large = nonwrapped_numel >= min_num_params
+    return large and not isinstance(module, leaves if recurse else never)
+
+
+class ModuleWrapPolicy:
+    """The modules of some classes: ``ModuleWrapPolicy({Block})``."""
+
+    def __init__(self, module_classes: Iterable[type[Module]]) -> None:
+        self._classes = tuple(module_classes)
+
+    def __call__(self, module: Module, recurse: bool, nonwrapped_numel: int = -1) -> bool:
+        return recurse or isinstance(module, self._classes)
