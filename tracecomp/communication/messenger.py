@@ -131,9 +131,10 @@ class Messenger:
         """Why what is waited for cannot come. The lock is held."""
         if place.group in self._broken:
             return self._broken[place.group]
+        nobody = all(rank in self._gone for rank in sources)  # of several that may send, one has to be left
         for rank in (*sources, *place.members):
             how = self._gone.get(rank)
-            if how is not None and (rank in sources or how.startswith("died")):
+            if how is not None and ((nobody and rank in sources) or how.startswith("died")):
                 return f"rank {rank} {how}, while rank {self.rank} was in {place.what}"
         if time.monotonic() < place.deadline:
             return None
