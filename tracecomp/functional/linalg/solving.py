@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional.dtype_support import ALL, COMPLEX, FLOATS
-from tracecomp.functional.linalg.factors import differentiated, matrices, no_errors
+from tracecomp.functional.linalg.factors import differentiated, lu_factor_ex, matrices, no_errors
 from tracecomp.functional.linalg.matmul import identity
 from tracecomp.functional.named_results import NamedTuple, result_type
 from tracecomp.functional.primitives import prim
@@ -122,8 +122,17 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
 
 @function(to="linalg", takes=ALL, composite=True)
 def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False) -> ResultInfo:
-    """(solution, info)."""
-    return SolveExResult(solve(A, B, left=left), no_errors(A))
+    """(solution, info): for a singular matrix the place of the first zero pivot, from 1, and a solution of NaN.
+
+    LinAlgError if ``check_errors``.
+    """
+    _fitting("linalg.solve_ex", A, A)
+    if check_errors:
+        return SolveExResult(solve(A, B, left=left), no_errors(A))
+    safe, info, singular = _regular(A)
+    x = solve(safe, B, left=left)
+    own = to_shape(singular, (*singular.shape, *((1,) if x.ndim < A.ndim else (1, 1))))
+    return SolveExResult(prim.where(own, math.nan, x), info)
 
 
 @function(to="linalg", takes=ALL, composite=True)
@@ -155,8 +164,21 @@ def inv(A: Tensor) -> Tensor:
 
 @function(to="linalg", takes=ALL, composite=True)
 def inv_ex(A: Tensor, *, check_errors: bool = False) -> InverseInfo:
-    """(inverse, info)."""
-    return InvExResult(inv(A), no_errors(A))
+    """(inverse, info): for a singular matrix the place of the first zero pivot, from 1, and an inverse of NaN.
+
+    LinAlgError if ``check_errors``.
+    """
+    if check_errors:
+        return InvExResult(inv(A), no_errors(A))
+    safe, info, singular = _regular(matrices(A, "linalg.inv_ex", square=True))
+    return InvExResult(prim.where(to_shape(singular, (*singular.shape, 1, 1)), math.nan, inv(safe)), info)
+
+
+def _regular(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """``a`` with the identity in place of singular matrices, its ``info``, and which ones are singular."""
+    info = lu_factor_ex(a.detach()).info
+    singular = prim.ne(info, 0)
+    return prim.where(to_shape(singular, (*singular.shape, 1, 1)), identity(a), a), info, singular
 
 
 @function(takes=ALL)
