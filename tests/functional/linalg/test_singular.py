@@ -50,6 +50,7 @@ def test_gradients_reach_regular_matrices_alone() -> None:
     inverse, info = torch.linalg.inv_ex(a)
     torch.where((info == 0)[:, None, None], inverse, 0).sum().backward()
     expected = [-np.linalg.inv(m).T @ np.ones((3, 3)) @ np.linalg.inv(m).T for m in REGULAR]
+    assert a.grad is not None
     assert np.allclose(a.grad[0], expected[0]) and np.allclose(a.grad[3], expected[1])
     assert not a.grad[1:3].any()
 
