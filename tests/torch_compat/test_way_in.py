@@ -57,17 +57,17 @@ def test_metadata_and_specs_tell_that_torch_is_there() -> None:
 def test_what_only_torch_has_is_imported_and_fails_in_words_when_used() -> None:
     said = as_torch(
         "import torch\n"
-        "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"
-        "class Mine(FSDP): pass\n"
-        "def use(x: torch.distributed.tensor.DTensor | None): return isinstance(x, FSDP)\n"
-        "print(use(None), hasattr(torch.distributed.fsdp, 'FullyShardedDataParallel'))\n"
-        "for make in (FSDP, Mine):\n"
+        "from torch.distributed.fsdp.wrap import CustomPolicy\n"
+        "class Mine(CustomPolicy): pass\n"
+        "def use(x: torch.distributed.tensor.DTensor | None): return isinstance(x, CustomPolicy)\n"
+        "print(use(None), hasattr(torch.distributed.fsdp.wrap, 'CustomPolicy'))\n"
+        "for make in (CustomPolicy, Mine):\n"
         "    try: make(torch.nn.Linear(2, 2))\n"
         "    except NotImplementedError as error: print(error)"
     )
     lines = said.splitlines()
     assert lines[0] == "False False" and len(lines) == 3
-    assert all("torch.distributed.fsdp.FullyShardedDataParallel is part of PyTorch" in line for line in lines[1:])
+    assert all("torch.distributed.fsdp.wrap.CustomPolicy is part of PyTorch" in line for line in lines[1:])
 
 
 def test_what_torch_does_not_have_either_is_an_import_error() -> None:

@@ -32,7 +32,7 @@ __all__ = [
 
 
 def export(
-    mod: Module, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None, *, dynamic_shapes: Any = None,
+    mod: Module, args: tuple[object, ...], kwargs: Mapping[str, object] | None = None, *, dynamic_shapes: object = None,
     strict: bool = False, preserve_module_call_signature: tuple[str, ...] = (),
     prefer_deferred_runtime_asserts_over_guards: bool = False,
 ) -> ExportedProgram:  # fmt: skip
@@ -74,7 +74,7 @@ def export(
 
 
 def draft_export(
-    mod: Module, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None, *, dynamic_shapes: Any = None,
+    mod: Module, args: tuple[object, ...], kwargs: Mapping[str, object] | None = None, *, dynamic_shapes: object = None,
     strict: bool = False, preserve_module_call_signature: tuple[str, ...] = (),
 ) -> ExportedProgram:  # fmt: skip
     """As ``export``; sizes that the program needs to know are those of the example, and a warning names the first."""
@@ -87,7 +87,7 @@ def draft_export(
         return export(mod, args, kwargs, dynamic_shapes=_left_to_program(dynamic_shapes))
 
 
-def _left_to_program(told: Any) -> Any:
+def _left_to_program(told: object) -> Any:
     """``dynamic_shapes`` with sizes that the program may fix."""
     if isinstance(told, Mapping):
         return {k: _left_to_program(v) for k, v in told.items()}
@@ -97,7 +97,7 @@ def _left_to_program(told: Any) -> Any:
 
 
 def save(
-    ep: ExportedProgram, f: str | os.PathLike[str] | BinaryIO, *, extra_files: Mapping[str, Any] | None = None,
+    ep: ExportedProgram, f: str | os.PathLike[str] | BinaryIO, *, extra_files: Mapping[str, str | bytes] | None = None,
     opset_version: Mapping[str, int] | None = None, pickle_protocol: int = 2,
 ) -> None:  # fmt: skip
     """Write a program with its state to a path or open file, for ``load``, with ``extra_files`` by name beside it.

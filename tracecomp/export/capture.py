@@ -13,7 +13,7 @@ from typing import Any
 
 from tracecomp._dynamo.exc import UserError, UserErrorType
 from tracecomp._subclasses.fake_tensor import FakeTensorMode
-from tracecomp.base.errors import CaptureError, user_source
+from tracecomp.base.errors import CaptureError, Source, user_source
 from tracecomp.eager.modes import modes
 from tracecomp.eager.rng import default_generator
 from tracecomp.eager.tensor import Tensor
@@ -60,8 +60,8 @@ class Captured:
 
 
 def capture(
-    module: Module, args: tuple[Any, ...], kwargs: dict[str, Any], names: Sequence[str], where: Sequence[str],
-    open_sizes: Sequence[Constraint], decompositions: Mapping[Any, Any],
+    module: Module, args: tuple[object, ...], kwargs: dict[str, Any], names: Sequence[str], where: Sequence[str],
+    open_sizes: Sequence[Constraint], decompositions: Mapping[object, object],
 ) -> Captured:  # fmt: skip
     """``module`` as it runs on these arguments; leaves are called ``names`` in the graph, ``where`` in messages.
 
@@ -139,7 +139,7 @@ def _check_whole(found: Recording | Refusal) -> None:
         )  # fmt: skip
 
 
-def _line(source: Any) -> str:
+def _line(source: Source | None) -> str:
     text = linecache.getline(source.file, source.line).strip() if source else ""
     return f" ({text})" if text else ""
 
@@ -169,7 +169,7 @@ class _Writer(ProxyTorchDispatchMode):
 
     # ---- inputs
 
-    def run(self, given: tuple[tuple[Any, ...], dict[str, Any]]) -> Any:
+    def run(self, given: tuple[tuple[object, ...], dict[str, Any]]) -> Any:
         """The module's result; the graph is written."""
         self._state_inputs()
         flat, _ = tree_flatten(given)
@@ -187,7 +187,7 @@ class _Writer(ProxyTorchDispatchMode):
         self._write_outputs(flat)
         return result
 
-    def _placeholder(self, name: str, value: Any) -> Node:
+    def _placeholder(self, name: str, value: object) -> Node:
         node = self.graph.placeholder(name)
         if isinstance(value, Tensor):
             self.bind(value, node)
@@ -229,7 +229,7 @@ class _Writer(ProxyTorchDispatchMode):
 
     # ---- operators
 
-    def node_of(self, value: Any) -> Any:
+    def node_of(self, value: object) -> Any:
         """What stands for ``value`` in the graph."""
         if type(value) is SymInt and value.live:
             return self._formula(value.form)
@@ -237,7 +237,7 @@ class _Writer(ProxyTorchDispatchMode):
             return tuple(map(self.node_of, value))
         return super().node_of(value)
 
-    def bind(self, value: Any, node: Node) -> None:
+    def bind(self, value: object, node: Node) -> None:
         """``value``, a tensor or several, is what ``node`` gives."""
         source = user_source()
         if source is not None and node.op == "call_function":
@@ -249,7 +249,7 @@ class _Writer(ProxyTorchDispatchMode):
         super().bind(value, node)
 
     def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        self, func: Any, types: object, args: tuple[object, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         result = super().__torch_dispatch__(func, types, args, kwargs)
         cut = self._grad and not modes.grad_above and not func._schema.is_mutable
@@ -258,11 +258,11 @@ class _Writer(ProxyTorchDispatchMode):
             self.bind(result, self._call(ops.aten.detach.default, (self.node_of(result),)))
         return result
 
-    def _call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Node:
+    def _call(self, func: Any, args: tuple[object, ...], kwargs: dict[str, Any] | None = None) -> Node:
         name = func.overloadpacket.__name__
         return self.graph.create_node("call_function", func, args, kwargs or {}, name=name)
 
-    def _number(self, func: Any, args: tuple[Any, ...], form: Form | None = None) -> Node:
+    def _number(self, func: Any, args: tuple[object, ...], form: Form | None = None) -> Node:
         """A node that computes with sizes; one that operators may take knows its formula."""
         name = getattr(func, "overloadpacket", func).__name__
         node = self.graph.create_node("call_function", func, args, name=name)

@@ -117,7 +117,7 @@ class ShapesCollection:
     def __init__(self) -> None:
         self._shapes: dict[int, tuple[object, Any]] = {}
 
-    def __setitem__(self, t: object, shape: Any) -> None:
+    def __setitem__(self, t: object, shape: object) -> None:
         known = self._shapes.get(id(t), (t, shape))[1]
         if known != shape:
             raise AssertionError(f"Shapes assigned to input are different: {known} and {shape}")
@@ -129,7 +129,9 @@ class ShapesCollection:
     def __len__(self) -> int:
         return len(self._shapes)
 
-    def dynamic_shapes(self, m: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    def dynamic_shapes(
+        self, m: object, args: tuple[object, ...], kwargs: Mapping[str, object] | None = None
+    ) -> dict[str, Any]:
         """What ``export`` takes for ``dynamic_shapes``."""
         return {name: _noted(x, self._shapes) for name, x in named_arguments(m, args, kwargs or {}).items()}
 
@@ -149,15 +151,17 @@ class AdditionalInputs:
     """Other arguments of a program: the sizes in which they differ are left open, other differences are errors."""
 
     def __init__(self) -> None:
-        self._examples: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+        self._examples: list[tuple[tuple[object, ...], Mapping[str, object]]] = []
 
-    def add(self, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
+    def add(self, args: tuple[object, ...], kwargs: Mapping[str, object] | None = None) -> None:
         """Arguments that the program will be called with."""
         if type(args) is not tuple:
             raise AssertionError(f"Representative args {args} must be a tuple")
         self._examples.append((args, kwargs or {}))
 
-    def dynamic_shapes(self, m: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    def dynamic_shapes(
+        self, m: object, args: tuple[object, ...], kwargs: Mapping[str, object] | None = None
+    ) -> dict[str, Any]:
         """What ``export`` takes for ``dynamic_shapes``. ValueError where other things than sizes differ."""
         all_named = [named_arguments(m, a, k) for a, k in [(args, kwargs or {}), *self._examples]]
         return {name: _differing([named[name] for named in all_named], name) for name in all_named[0]}
@@ -184,7 +188,7 @@ def _differing(values: list[Any], name: str) -> Any:
     return None
 
 
-def named_arguments(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+def named_arguments(module: Any, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, Any]:
     """The arguments by the names of ``forward``'s parameters, as far as they are given."""
     bound = inspect.signature(getattr(module, "forward", module)).bind(*args, **kwargs).arguments
     by_name: dict[str, Any] = {}
@@ -194,7 +198,7 @@ def named_arguments(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any
     return by_name
 
 
-def left_open(named: Mapping[str, Any], dynamic_shapes: Any, leaves: Sequence[object]) -> Iterator[Constraint]:
+def left_open(named: Mapping[str, object], dynamic_shapes: object, leaves: Sequence[object]) -> Iterator[Constraint]:
     """The sizes that ``dynamic_shapes``, by name or in order of the arguments, leaves open. UserError for nonsense."""
     if dynamic_shapes is None:
         return
@@ -217,7 +221,7 @@ def left_open(named: Mapping[str, Any], dynamic_shapes: Any, leaves: Sequence[ob
         yield from _of(where, x, told, number)
 
 
-def _of(where: str, x: Any, told: Any, number: Mapping[int, int]) -> Iterator[Constraint]:
+def _of(where: str, x: object, told: object, number: Mapping[int, int]) -> Iterator[Constraint]:
     if told is None:
         return
     if isinstance(x, Tensor):
@@ -237,7 +241,7 @@ def _of(where: str, x: Any, told: Any, number: Mapping[int, int]) -> Iterator[Co
         raise _invalid(f"Cannot associate shape {told} specified at `dynamic_shapes` for {where}: it is no tensor")
 
 
-def _of_tensor(where: str, x: Tensor, told: Any, leaf: int) -> Iterator[Constraint]:
+def _of_tensor(where: str, x: Tensor, told: object, leaf: int) -> Iterator[Constraint]:
     if isinstance(told, Mapping):
         axes = {}
         for axis, dim in told.items():

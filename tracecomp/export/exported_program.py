@@ -61,7 +61,7 @@ class Interface:
     sizes: OpenSizes = field(default_factory=OpenSizes)
 
     @staticmethod
-    def of(args: tuple[Any, ...], kwargs: dict[str, Any], parameters: Sequence[str]) -> Interface:
+    def of(args: tuple[object, ...], kwargs: dict[str, Any], parameters: Sequence[str]) -> Interface:
         """That of these arguments of a function with ``parameters``; no size is open yet."""
         leaves, in_spec = tree_flatten((args, kwargs))
         names, where = [], []
@@ -81,12 +81,12 @@ class Interface:
             assert shape is not None
             self.shapes[place.leaf] = (*shape[: place.axis], None, *shape[place.axis + 1 :])
 
-    def closed(self, given: Any) -> Interface:
+    def closed(self, given: object) -> Interface:
         """The same with the sizes of ``given``."""
         shapes: list[Any] = [tuple(x.shape) if isinstance(x, Tensor) else None for x in tree_flatten(given)[0]]
         return Interface(self.in_spec, self.names, self.where, shapes, self.constants)
 
-    def leaves(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], check: bool = True) -> list[Any]:
+    def leaves(self, args: tuple[object, ...], kwargs: Mapping[str, object], check: bool = True) -> list[Any]:
         """The leaves of a call. ValueError for another structure, AssertionError where ``check`` finds a wrong leaf."""
         expected = self.in_spec.child(1).context
         if set(kwargs) != set(expected):
@@ -137,10 +137,10 @@ class _Unlifted(GraphModule):
     _out_spec: TreeSpec
     _check_guards: bool
 
-    def _leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    def _leaves(self, args: tuple[object, ...], kwargs: dict[str, Any]) -> list[Any]:
         return self._interface.leaves(args, kwargs, self._check_guards)
 
-    def _result(self, flat: Sequence[Any]) -> Any:
+    def _result(self, flat: Sequence[object]) -> Any:
         return tree_unflatten(list(flat), self._out_spec)
 
     def train(self, mode: bool = True) -> NoReturn:
@@ -247,7 +247,7 @@ class ExportedProgram:
         """
         return _unlifted(self, check_guards)
 
-    def run_decompositions(self, decomp_table: Mapping[Any, Any] | None = None) -> ExportedProgram:
+    def run_decompositions(self, decomp_table: Mapping[object, object] | None = None) -> ExportedProgram:
         """The program with functions of ``decomp_table`` in place of operators, and with writes of buffers as results.
 
         Graphs have primitive operators from the first (``docs/dispatch.md``), so there is nothing more to take apart.
@@ -293,10 +293,10 @@ def _readable(module: GraphModule) -> str:
 
 def exported(
     module: Module,
-    args: tuple[Any, ...],
+    args: tuple[object, ...],
     kwargs: dict[str, Any],
-    dynamic_shapes: Any,
-    decompositions: Mapping[Any, Any],
+    dynamic_shapes: object,
+    decompositions: Mapping[object, object],
 ) -> ExportedProgram:
     """``module`` as a program; UserError for arguments and sizes that do not go together."""
     named = named_arguments(module, args, kwargs)
@@ -318,8 +318,8 @@ def _parameters(module: Module, count: int) -> list[str]:
 
 
 def captured_program(
-    module: Module, args: tuple[Any, ...], kwargs: dict[str, Any], interface: Interface,
-    open_sizes: Sequence[Constraint], fqns: Sequence[str], decompositions: Mapping[Any, Any],
+    module: Module, args: tuple[object, ...], kwargs: dict[str, Any], interface: Interface,
+    open_sizes: Sequence[Constraint], fqns: Sequence[str], decompositions: Mapping[object, object],
 ) -> ExportedProgram:  # fmt: skip
     """The program that a run of ``module`` gives."""
     found = capture(module, args, kwargs, interface.names, interface.where, open_sizes, decompositions)

@@ -19,6 +19,7 @@ from tracecomp.eager.device import device, layout, memory_format
 from tracecomp.eager.tensor import Tensor
 from tracecomp.export.exported_program import ExportedProgram, Interface
 from tracecomp.export.graph_signature import (
+    ArgumentSpec,
     ConstantArgument,
     ExportGraphSignature,
     InputKind,
@@ -55,7 +56,7 @@ _MESSAGES = frozenset(("all_reduce", "broadcast_from", "all_gather", "reduce_sca
 _ARGUMENTS = {a.__name__: a for a in (TensorArgument, SymIntArgument)}
 
 
-def save(program: ExportedProgram, f: Any, extra: Mapping[str, Any]) -> None:
+def save(program: ExportedProgram, f: Any, extra: Mapping[str, str | bytes]) -> None:
     """Write a program to a path or open file. ValueError for values that no file holds."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "program")
@@ -118,7 +119,7 @@ def _described(program: ExportedProgram, arrays: dict[str, Any]) -> dict[str, Js
     }  # fmt: skip
 
 
-def _argument(arg: Any) -> Json:
+def _argument(arg: ArgumentSpec) -> Json:
     value = _told(arg.value) if isinstance(arg, ConstantArgument) else None
     return [type(arg).__name__, arg.name, value]
 
@@ -133,7 +134,7 @@ def _node(node: Node) -> Json:
     return [node.name, node.op, target, _told(node.args), _told(node.kwargs), shown, node.meta.get("stack_trace")]
 
 
-def _told(x: Any) -> Json:
+def _told(x: object) -> Json:
     """A value as JSON: numbers and texts as they are, others with their kind."""
     if x is None or isinstance(x, bool | int | float | str):
         return x
@@ -202,7 +203,7 @@ def _read_argument(told: Json) -> Any:
     return ConstantArgument(name, _value(value, {})) if kind == "ConstantArgument" else _ARGUMENTS[kind](name)
 
 
-def _identifier(name: Any, empty: bool = False) -> str:
+def _identifier(name: object, empty: bool = False) -> str:
     """Names of nodes become names of Python's in the code of the graph."""
     if not isinstance(name, str) or not (name.isidentifier() or (empty and not name)):
         raise ValueError(f"{name!r} is no name")

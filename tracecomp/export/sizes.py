@@ -196,7 +196,7 @@ class OpenSizes:
     # ---- a call
 
     def check(
-        self, shapes: Sequence[Sequence[int] | None], wanted: Sequence[Sequence[Any] | None], where: Sequence[str]
+        self, shapes: Sequence[Sequence[int] | None], wanted: Sequence[Sequence[object] | None], where: Sequence[str]
     ) -> None:
         """AssertionError unless the arguments' ``shapes`` are as ``wanted``: numbers, or None for open sizes."""
         for shape, known, name in zip(shapes, wanted, where, strict=True):

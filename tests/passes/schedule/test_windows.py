@@ -22,8 +22,8 @@ def lanes(*nodes: str) -> set[int]:
 
 def test_lanes() -> None:
     windows = "%0 = windows(%x) {dilations=[1], sizes=[12], strides=[1]} : f32[4,19,12]"
-    assert lanes(windows, "%1 = sum(%0) {axes=[2]} : f32[4,19]") == {1}
-    assert lanes(windows, "%1 = exp(%0) : f32[4,19,12]", "%2 = sum(%1) {axes=[2]} : f32[4,19]") == {1}
+    assert lanes(windows, "%1 = sum(%0) {axes=[2]} : f32[4,19]") == {16}
+    assert lanes(windows, "%1 = exp(%0) : f32[4,19,12]", "%2 = sum(%1) {axes=[2]} : f32[4,19]") == {16}
     assert lanes(windows, "%1 = sum(%0) {axes=[1, 2]} : f32[4]") == {64}
     assert lanes("%0 = exp(%x) : f32[4,30]", "%1 = sum(%0) {axes=[1]} : f32[4]") == {16}
 
