@@ -50,7 +50,10 @@ def householder_product(A: Tensor, tau: Tensor, *, out: Tensor | None = None) ->
 def inv(A: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Inverse of square matrices; LinAlgError for singular ones."""
 def inv_ex(A: Tensor, *, check_errors: bool = False) -> InverseInfo:
-    """(inverse, info)."""
+    """(inverse, info): for a singular matrix the place of the first zero pivot, from 1, and an inverse of NaN.
+
+    LinAlgError if ``check_errors``.
+    """
 def ldl_factor(A: Tensor, *, hermitian: bool = False) -> LDLFactor:
     """(L and D in one matrix, LAPACK's row swaps) of symmetric or ``hermitian`` matrices, read from the lower triangle.
 
@@ -95,7 +98,10 @@ def slogdet(A: Tensor) -> SignLogabsdet:
 def solve(A: Tensor, B: Tensor, *, left: bool = True, out: Tensor | None = None) -> Tensor:
     """X with A X = B (or X A = B); ``B`` may be vectors. LinAlgError for singular matrices."""
 def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False, out: tuple[Tensor, ...] | None = None) -> ResultInfo:
-    """(solution, info)."""
+    """(solution, info): for a singular matrix the place of the first zero pivot, from 1, and a solution of NaN.
+
+    LinAlgError if ``check_errors``.
+    """
 def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False, out: Tensor | None = None) -> Tensor:
     """:func:`solve` reading one triangle only."""
 def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> SVD:
