@@ -8,12 +8,15 @@ import time
 import types
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, Protocol, cast
 
 import pytest
 
 import tracecomp as torch
+from tests.compiled import test_changes
 from tests.compiled import test_graph_breaks as graph_breaks
+from tests.compiled.changes import CHANGES
 from tracecomp import nn
 from tracecomp.record import frames, instructions, observer
 
@@ -193,3 +196,11 @@ def test_the_world_outside_is_asked_by_every_call() -> None:
     for compiled in (clock, drawn, drawn_by_module):
         assert len({compiled(torch.zeros(1, dtype=torch.float64)).item() for _ in range(5)}) == 5
     assert sys.gettrace() is None
+
+
+NOTICED = ("attribute added", "attribute asked for", "class of the object", "attribute of a tensor", "getenv")
+
+
+@pytest.mark.parametrize("entry", [e for e in CHANGES if e[0] in NOTICED], ids=lambda e: e[0])
+def test_changes_are_noticed(entry: tuple[str, str, str, str], tmp_path: Path) -> None:
+    test_changes.test_after_a_change_a_call_gives_what_it_gives_without_compilation(entry, tmp_path)

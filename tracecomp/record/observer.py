@@ -224,7 +224,9 @@ class Observer:
 
     def _read_all(self, frame: FrameType) -> None:
         """On a Python whose stacks cannot be read: count as read what a function can reach by the names in its code."""
-        names, space = frame.f_code.co_names, frame.f_globals
+        # A name may also stand in a text: ``getattr(x, "name")``.
+        texts = [c for c in frame.f_code.co_consts if isinstance(c, str) and c.isidentifier()]
+        names, space = [*frame.f_code.co_names, *texts], frame.f_globals
         for name in names:
             self.global_name(frame, name)
         self._reachable_calls(names, space)
@@ -233,6 +235,9 @@ class Observer:
             self.cell(cell, name)
         for value in [*frame.f_locals.values(), *self._functions.values()]:
             self.consume(value)
+        for t in list(self.reads.tensors.values()):
+            for name in {n for n in names if isinstance(attributes_of(t).get(n, MISSING), PLAIN)}:
+                self.attribute(t, name)
         seen: set[int] = set()
         # What is read of one object may make others known, of which the same names are read.
         while found := [read.value for read in self.known.values() if id(read.value) not in seen]:
@@ -241,16 +246,22 @@ class Observer:
                 if not isinstance(value, MemberDescriptorType | GetSetDescriptorType):  # which hold nothing
                     self._may_take(value)
                     self.consume(value)
-                    self._read_names(value, names)
+                    self._read_names(value, names, texts)
 
-    def _read_names(self, value: object, names: Sequence[str]) -> None:
-        """Count these attributes as read, and of a neural network's module all that the program can have given it."""
+    def _read_names(self, value: object, names: Sequence[str], asked: Sequence[str]) -> None:
+        """Count these attributes as read, and of a neural network's module all that the program can have given it.
+
+        Those ``asked`` for may be missing.
+        """
         own = attributes_of(value)
         kind = value if isinstance(value, type) else type(value)
+        if is_program_class(kind) and kind is not value:
+            self.step(self.known[id(value)], Slot("__class__"), kind, f"class of a {kind.__name__}")
         for name in {*names, *(n for n in own if is_module(value) and not n.startswith("_"))}:
             found = own.get(name, inherited(kind, name))
-            if found is not MISSING:
+            if found is not MISSING or name in asked:
                 self.attribute(value, name)
+            if found is not MISSING:
                 self._may_call(found, value)
 
     def _reachable_calls(self, names: Sequence[str], space: Mapping[str, object]) -> None:
@@ -268,7 +279,7 @@ class Observer:
 
     def _may_call(self, fn: object, owner: object) -> None:
         """Refuse a function that gives or does something else at every call: whether it is called cannot be seen."""
-        name = "print" if fn is print else outside(fn, owner)
+        name = "print" if fn is print else "os.getenv" if fn is os.getenv else outside(fn, owner)
         if name is not None:
             self.recorder.refuse_here(f"may call {name}, which gives or does something else at every call")
 
