@@ -121,6 +121,14 @@ class StoreServer(socketserver.ThreadingTCPServer):
         self.server_close()
 
 
+def _interface(host: str) -> str:
+    """Where the store of ``host`` listens: where that reaches this machine alone, nobody else is let in.
+
+    A machine's own name may stand for the loopback there and for another address elsewhere, so it is not looked up.
+    """
+    return "127.0.0.1" if host == "localhost" or host.startswith("127.") else ""
+
+
 class TCPStore(Store):
     """The store at ``host_name:port``, which the process with ``is_master`` serves.
 
@@ -139,7 +147,7 @@ class TCPStore(Store):
         self._server: StoreServer | None = None
         if is_master:
             try:
-                self._server = StoreServer("", port)
+                self._server = StoreServer(_interface(host_name), port)
             except OSError as error:
                 raise DistNetworkError(f"The server socket has failed to listen on port {port}: {error}") from error
             port = self._server.server_address[1]
