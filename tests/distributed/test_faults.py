@@ -84,6 +84,7 @@ def test_a_process_that_ends_answers_first_who_waits_for_keys_that_are_there() -
         "store = dist.TCPStore('127.0.0.1', 0, is_master=True)\n"
         "print(store.port, flush=True)\n"
         "sys.stdin.readline()\n"
+        "sys.setswitchinterval(10)\n"  # as on a machine with much to do: no other thread has a turn by itself
         "store.set('done', b'1')\n"
     )
     with subprocess.Popen([sys.executable, "-c", program], stdin=PIPE, stdout=PIPE, text=True) as serving:
