@@ -39,7 +39,7 @@ def convolutions(torch: Any) -> tuple[Any, Any, Any]:
 def gpt(torch: Any) -> tuple[Any, Any, Any]:
     nn = torch.nn
 
-    class GPT(torch.nn.Module):  # type: ignore[misc]
+    class GPT(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.embed, self.places = nn.Embedding(96, 128), nn.Parameter(torch.zeros(64, 128))
