@@ -128,6 +128,41 @@ def test_interrupted_locks_are_free() -> None:
     assert got == [True]
 
 
+LOADS = """
+import random, signal, sys, threading
+from tracecomp.codegen.text import native
+
+def interrupt(number, frame):
+    raise KeyboardInterrupt
+
+host = native.host_target()
+text = "define i32 @f() {{\\n ret i32 1\\n}}\\n"
+code, dice = native.compile_object(text, host), random.Random(4)
+signal.signal(signal.SIGALRM, interrupt)
+for _ in range({moments}):
+    try:
+        signal.setitimer(signal.ITIMER_REAL, dice.uniform(2e-5, 2e-3), 0.02)
+        while True:
+            {work}
+    except KeyboardInterrupt:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    thread = threading.Thread(target=native.compile_object, args=(text, host), daemon=True)
+    thread.start()
+    thread.join(20)
+    if thread.is_alive():
+        sys.exit("another thread waits for LLVM for ever")
+print("done")
+"""
+
+
+@pytest.mark.parametrize("work", ["native.compile_object(text, host)", "native.Library([code], host).address('f')"])
+def test_llvm_interrupted_at_any_moment_serves_other_threads(work: str) -> None:
+    """In a process of its own: LLVM's objects can be freed twice when a call of llvmlite is left half-way."""
+    script = LOADS.format(work=work, moments=600)
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=100)
+    assert ended.returncode == 0 and ended.stdout == "done\n", ended.stderr[-2000:]
+
+
 def test_interrupted_compilations_leave_nothing_on(tmp_path: Any) -> None:
     dice = random.Random(3)
     settings = config.current()

@@ -15,9 +15,8 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tqdm import tqdm
-
 from tests.distributed.gangs import gang, succeed
+from tracecomp.base import progress
 
 STEPS, FIRST = 40, 5
 WAYS = ("torch", "torch alone", "tracecomp", "tracecomp compiled", "tracecomp compiled alone")
@@ -99,13 +98,15 @@ def timed(library: str, how: list[str]) -> None:
 
 def main(rounds: int) -> None:
     found = defaultdict[tuple[str, str], list[float]](list)
-    for _ in tqdm(range(rounds), unit="round", disable=None):
-        for way in WAYS:
+    with progress.shown("rounds"):
+        progress.expect(rounds * len(WAYS))
+        for way in WAYS * rounds:
             ended = gang(2, "-m", "tests.distributed.against_torch", "run", *way.split())
             succeed(ended)
             medians = [line.split()[1] for line in ended[0].text.splitlines() if line.startswith("median")]
             for model, ms in zip(MODELS, medians, strict=True):
                 found[model, way].append(float(ms))
+            progress.advance(way)
     least = {key: statistics.median(times) for key, times in found.items()}
     for model in MODELS:
         told = ", ".join(f"{way} {least[model, way]:.2f}" for way in WAYS)

@@ -15,6 +15,7 @@ from itertools import count
 from typing import Any
 
 from tracecomp.base.errors import CompileError
+from tracecomp.base.interrupts import uninterrupted
 from tracecomp.codegen.text.target import Target, vector_bits_of
 
 CODE_LEVEL = 2
@@ -31,8 +32,29 @@ def _binding() -> Any:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     # llvmlite guards every call with this lock.
+    _leave_free(llvm.ffi.lib._lock)
     _finish_before_forks(llvm.ffi.lib._lock)
     return llvm
+
+
+def _leave_free(lock: Any) -> None:
+    """Let no Ctrl-C leave ``lock`` taken, for which every other thread would wait for ever.
+
+    Its ``__enter__`` and ``__exit__`` are written in Python, where an interrupt can come before the lock is known to
+    be held, or before it is released: the functions in C of the lock within have no such moment. They do not call back
+    what other libraries have registered, so where one has, the lock stays as it is.
+    """
+
+    class Whole(type(lock)):  # type: ignore[misc]
+        @property
+        def __enter__(self) -> Any:
+            return super().__enter__ if self._cblist else self._lock.__enter__
+
+        @property
+        def __exit__(self) -> Any:
+            return super().__exit__ if self._cblist else self._lock.__exit__
+
+    lock.__class__ = Whole
 
 
 def _finish_before_forks(lock: Any) -> None:
@@ -92,12 +114,14 @@ def _parse(text: str, target: Target) -> Any:
 
 def compile_object(text: str, target: Target) -> bytes:
     """Object code of a module's text."""
-    return bytes(target_machine(target).emit_object(_parse(text, target)))
+    with uninterrupted:
+        return bytes(target_machine(target).emit_object(_parse(text, target)))
 
 
 def compile_assembly(text: str, target: Target) -> str:
     """The same code for people."""
-    return str(target_machine(target).emit_assembly(_parse(text, target)))
+    with uninterrupted:
+        return str(target_machine(target).emit_assembly(_parse(text, target)))
 
 
 def add_symbol(name: str, address: int) -> None:
@@ -118,23 +142,25 @@ class Library:
     """
 
     def __init__(self, objects: Sequence[bytes], target: Target) -> None:
-        self._jit, self._name = _jit(target), f"tracecomp{next(_numbers)}"
-        builder = _binding().JITLibraryBuilder()
-        for code in objects:
-            builder.add_object_img(code)
-        for name, address in _symbols.items():
-            builder.import_symbol(name, address)
-        # Functions of the C library are found in the process.
-        self._held = [builder.add_current_process().link(self._jit, self._name)]
-        _loaded.add(self)
+        with uninterrupted:
+            self._jit, self._name = _jit(target), f"tracecomp{next(_numbers)}"
+            builder = _binding().JITLibraryBuilder()
+            for code in objects:
+                builder.add_object_img(code)
+            for name, address in _symbols.items():
+                builder.import_symbol(name, address)
+            # Functions of the C library are found in the process.
+            self._held = [builder.add_current_process().link(self._jit, self._name)]
+            _loaded.add(self)
 
     def address(self, name: str) -> int:
-        try:
-            found = self._jit.lookup(self._name, name)
-        except RuntimeError as error:
-            raise CompileError(f"compiled object has no function {name}") from error
-        self._held.append(found)  # what has been looked up is unloaded with its first holder
-        return int(found[name])
+        with uninterrupted:
+            try:
+                found = self._jit.lookup(self._name, name)
+            except RuntimeError as error:
+                raise CompileError(f"compiled object has no function {name}") from error
+            self._held.append(found)  # what has been looked up is unloaded with its first holder
+            return int(found[name])
 
     def keep(self) -> None:
         """Never unload this code."""
