@@ -363,7 +363,7 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
             if set_to_none:
                 param.grad = None
             elif param.grad is not None:
-                param.grad.detach_().zero_()
+                (param.grad.detach_() if param.grad.grad_fn is not None else param.grad.requires_grad_(False)).zero_()
 
     def compile(self, **options: Any) -> None:
         """Compile the call of this module in place; ``options`` are those of ``tracecomp.compile``."""
