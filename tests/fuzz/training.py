@@ -9,12 +9,11 @@ modules, optimizers and generators after every call.
 from __future__ import annotations
 
 import contextlib
-import copy
+import linecache
 import random
 import sys
 import textwrap
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -225,7 +224,7 @@ LAST = (
     "optimizer.step()\noptimizer.zero_grad()",
     "optimizer.step()\nscheduler.step()",
     "with torch.no_grad():\n    for p in weights:\n        if p.grad is not None:\n            p -= 0.01 * p.grad",
-    "torch._foreach_mul_(weights, 0.99)" "",
+    "torch._foreach_mul_(weights, 0.99)",
     "",
 )
 RESULTS = ("loss", "loss.detach()", "(h, loss)", "h[0]", "{'h': h, 'n': h.shape[0], 'memory': memory}", "memory[1:]")
@@ -275,7 +274,8 @@ def generate(seed: int) -> Program:
     r = random.Random(seed)
     some = lambda table, *counts: tuple(r.choice(table) for _ in range(r.choice(counts)))  # noqa: E731
     layers = ("nn.Linear(4, 4)", *some(LAYERS, 0, 1, 2, 3))
-    lines = (some(BEFORE, 0, 0, 1, 2), some(FORWARD, 0, 1, 1, 2, 3), some(AFTER, 0, 0, 0, 1), (r.choice(BACKWARD), r.choice(LAST)))
+    last = (r.choice(BACKWARD), r.choice(LAST))
+    lines = (some(BEFORE, 0, 0, 1, 2), some(FORWARD, 0, 1, 1, 2, 3), some(AFTER, 0, 0, 0, 1), last)
     rows = (3, 3, r.choice((1, 2, 5))) if r.random() < 0.3 else (3,)
     calls = tuple(
         Call(some(CHANGES, 0, 0, 1, 2) if n > 1 else (), r.choice(rows), r.choice((1.0, 1.0, -2.0, 5.0)))
@@ -319,7 +319,8 @@ class World:
             "result": found, "state": dict(s["model"].state_dict()), "grads": grads, "optimizer": kept, "groups": groups,
             "memory": s["memory"], "log": s["log"], "seen": s["seen"], "x": x, "random": torch.get_rng_state(),
             "generator": s["generator"].get_state(), "schedule": s["scheduler"].state_dict(),
-            "asks": [p.requires_grad for p in s["weights"]], "versions": [p._version for p in (*s["weights"], s["memory"])],
+            "asks": [p.requires_grad for p in s["weights"]],
+            "versions": [p._version for p in (*s["weights"], s["memory"])],
         })  # fmt: skip
         self.modes()
         return seen
@@ -327,8 +328,6 @@ class World:
 
 def run(text: str, space: dict[str, Any]) -> None:
     """Execute a program's text so that its source is found."""
-    import linecache
-
     file = f"<training {hash(text) % 10**9}>"
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     exec(compile(text, file, "exec"), space)
@@ -341,8 +340,13 @@ def plain(value: Any) -> Any:
             asks: Any = value.requires_grad, value.is_leaf
         except RuntimeError as error:
             asks = type(error).__name__
-        with torch.no_grad():
-            return ("tensor", asks, str(value.dtype), value.detach().float().numpy().copy() if str(value.dtype).endswith("bfloat16") else value.detach().numpy().copy())
+        shown = value.detach()
+        return (
+            "tensor",
+            asks,
+            str(value.dtype),
+            (shown.float() if value.dtype is torch.bfloat16 else shown).numpy().copy(),
+        )
     if isinstance(value, dict):
         return {k: plain(v) for k, v in value.items() if not callable(v)}
     if isinstance(value, list | tuple):

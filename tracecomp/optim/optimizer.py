@@ -188,7 +188,9 @@ class Optimizer:
                 if set_to_none:
                     param.grad = None
                 elif param.grad is not None:
-                    (param.grad.detach_() if param.grad.grad_fn is not None else param.grad.requires_grad_(False)).zero_()
+                    (
+                        param.grad.detach_() if param.grad.grad_fn is not None else param.grad.requires_grad_(False)
+                    ).zero_()
 
     # -- stepping --------------------------------------------------------------------------------------------------
 
