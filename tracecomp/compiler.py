@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from functools import partial, wraps
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from tracecomp import compiled
 from tracecomp.base.errors import at_user_line
@@ -25,6 +25,8 @@ __all__ = [
 ]  # fmt: skip
 
 F = TypeVar("F")
+P = ParamSpec("P")
+R = TypeVar("R")
 BACKENDS = {
     "inductor": "native", "aot_eager": "native", "native": "native", "eager": "interpret", "interpret": "interpret",
 }  # fmt: skip
@@ -127,15 +129,15 @@ class set_stance:
     def __exit__(self, *error: object) -> None:
         _set(self._before)
 
-    def __call__(self, fn: F) -> F:
+    def __call__(self, fn: Callable[P, R]) -> Callable[P, R]:
         _set(self._before)
 
-        @wraps(fn)  # type: ignore[arg-type]
-        def run(*args: Any, **kwargs: Any) -> Any:
+        @wraps(fn)
+        def run(*args: P.args, **kwargs: P.kwargs) -> R:
             with set_stance(self._name):
-                return fn(*args, **kwargs)  # type: ignore[operator]
+                return fn(*args, **kwargs)
 
-        return run  # type: ignore[return-value]
+        return run
 
 
 def _set(name: str) -> None:

@@ -67,10 +67,11 @@ def download_url_to_file(url: str, dst: str, hash_prefix: str | None = None, pro
 
 def load_state_dict_from_url(
     url: str, model_dir: str | None = None, map_location: object = None, progress: bool = True,
-    check_hash: bool = False, file_name: str | None = None, weights_only: bool = False,
+    check_hash: bool = False, file_name: str | None = None, weights_only: bool = True,
 ) -> dict[str, Any]:  # fmt: skip
     """The object in the file that ``url`` names, downloaded to ``model_dir`` unless it is there already.
 
+    ``weights_only`` is that of ``load``, and on unless it is given: in PyTorch such files may run code.
     With ``check_hash``, the name is ``name-<first digits of the SHA-256>.ext`` and must agree.
     """
     folder = Path(model_dir if model_dir is not None else os.path.join(get_dir(), "checkpoints"))
@@ -88,16 +89,43 @@ def load_state_dict_from_url(
 # ---- repositories: a folder with ``hubconf.py``, whose public functions are entry points
 
 
-def _github_folder(repo: str, force_reload: bool) -> Path:
+_TRUSTED_OWNERS = ("facebookresearch", "facebookincubator", "pytorch", "fairinternal")
+"""Whose repositories nobody is asked about, as in PyTorch."""
+
+
+def _check_trust(owner: str, name: str, there: bool, trust: bool | str | None) -> None:
+    """RuntimeError unless the user trusts a repository, whose code is about to run; who is asked and says so, does.
+
+    ``trust``: True without asking, False asks, "check" asks unless it was trusted before or is ``there`` already.
+    """
+    told = Path(get_dir()) / "trusted_list"
+    known = told.read_text().split() if told.exists() else []
+    trusted = f"{owner}_{name}" in known or there or owner in _TRUSTED_OWNERS
+    if trust is False or (trust in ("check", None) and not trusted):
+        question = f"The repository {owner}/{name} is not trusted. Download it and run its code? (y/N) "
+        try:
+            answer = input(question).strip().lower()
+        except EOFError:  # nobody is there
+            answer = "n"
+        if answer not in ("y", "yes"):
+            raise RuntimeError(
+                at_user_line(f"hub: untrusted repository {owner}/{name}; trust_repo=True runs its code without asking")
+            )
+    if not trusted:
+        told.write_text("".join(f"{line}\n" for line in [*known, f"{owner}_{name}"]))
+
+
+def _github_folder(repo: str, force_reload: bool, trust: bool | str | None) -> Path:
     """The folder of ``owner/name[:branch]``, downloaded from GitHub unless it is in the cache."""
     match = re.fullmatch(r"([^/:]+)/([^/:]+)(?::(.+))?", repo)
     if match is None:
         raise ValueError(at_user_line(f"hub: a repository is written owner/name or owner/name:branch, got {repo!r}"))
     owner, name, branch = match[1], match[2], match[3] or "main"
     folder = Path(get_dir()) / f"{owner}_{name}_{branch.replace('/', '_')}"
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    _check_trust(owner, name, folder.exists(), trust)
     if folder.exists() and not force_reload:
         return folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
     archive = folder.with_suffix(".zip")
     download_url_to_file(f"https://github.com/{owner}/{name}/zipball/{branch}", str(archive))
     with tempfile.TemporaryDirectory(dir=folder.parent) as unpacked, zipfile.ZipFile(archive) as source:
@@ -109,11 +137,11 @@ def _github_folder(repo: str, force_reload: bool) -> Path:
 
 
 @contextmanager
-def _hubconf(repo: str, source: str, force_reload: bool) -> Iterator[ModuleType]:
+def _hubconf(repo: str, source: str, force_reload: bool, trust: bool | str | None) -> Iterator[ModuleType]:
     """The module ``hubconf`` of a repository, whose folder is importable meanwhile."""
     if source not in ("github", "local"):
         raise ValueError(f'Unknown source: "{source}". Allowed values: "github" | "local".')
-    folder = Path(repo).expanduser() if source == "local" else _github_folder(repo, force_reload)
+    folder = Path(repo).expanduser() if source == "local" else _github_folder(repo, force_reload, trust)
     spec = importlib.util.spec_from_file_location("hubconf", folder / "hubconf.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -136,22 +164,32 @@ def _entry(module: ModuleType, name: str) -> Any:
 
 
 def load(
-    repo_or_dir: str, model: str, *args: Any, source: str = "github", trust_repo: object = None,
+    repo_or_dir: str, model: str, *args: Any, source: str = "github", trust_repo: bool | str | None = "check",
     force_reload: bool = False, verbose: bool = True, skip_validation: bool = False, **kwargs: Any,
 ) -> Any:  # fmt: skip
-    """What the entry point ``model`` of a repository returns for the other arguments."""
-    with _hubconf(repo_or_dir, source, force_reload) as module:
+    """What the entry point ``model`` of a repository returns for the other arguments.
+
+    A repository from GitHub is code of somebody else's: the user is asked whether to trust one that is new here, unless
+    ``trust_repo`` is True. RuntimeError when not.
+    """
+    with _hubconf(repo_or_dir, source, force_reload, trust_repo) as module:
         return _entry(module, model)(*args, **kwargs)
 
 
-def help(github: str, model: str, force_reload: bool = False, source: str = "github", **options: Any) -> str | None:
+def help(
+    github: str, model: str, force_reload: bool = False, source: str = "github", *,
+    trust_repo: bool | str | None = "check", **options: Any,
+) -> str | None:  # fmt: skip
     """The docstring of an entry point."""
-    with _hubconf(github, source, force_reload) as module:
+    with _hubconf(github, source, force_reload, trust_repo) as module:
         text: str | None = _entry(module, model).__doc__
         return text
 
 
-def list(github: str, force_reload: bool = False, source: str = "github", **options: Any) -> Any:
+def list(
+    github: str, force_reload: bool = False, source: str = "github", *, trust_repo: bool | str | None = "check",
+    **options: Any,
+) -> Any:  # fmt: skip
     """The names of all entry points."""
-    with _hubconf(github, source, force_reload) as module:
+    with _hubconf(github, source, force_reload, trust_repo) as module:
         return [name for name, value in vars(module).items() if callable(value) and not name.startswith("_")]

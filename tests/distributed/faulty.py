@@ -20,7 +20,11 @@ def main(fault: str) -> None:
     print("started", flush=True)
     store = distributed_c10d._get_default_store()
     store.set(f"started{dist.get_rank()}", "")
-    store.wait([f"started{rank}" for rank in range(dist.get_world_size())])  # for all, none still in the first sum
+    ranks = range(dist.get_world_size())
+    store.wait([f"started{rank}" for rank in ranks])  # for all, none still in the first sum
+    store.set(f"seen{dist.get_rank()}", "")
+    if dist.get_rank() == 0:  # it serves the store: none may still ask for something when it ends
+        store.wait([f"seen{rank}" for rank in ranks])
     if fault == "barrier":
         if odd:
             time.sleep(3)

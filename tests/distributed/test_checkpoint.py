@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Sequence
 from pathlib import Path
@@ -109,3 +110,30 @@ def test_states_have_names_with_and_without_a_wrapper() -> None:
         assert torch.equal(other.weight, net.weight) and fresh.param_groups[0]["lr"] == 0.1
     finally:
         torch.distributed.destroy_process_group()
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        [], {"format": 1}, {"format": 1, "entries": []}, {"format": 1, "entries": {"[1]": 5}},
+        {"format": 1, "entries": {'["x"]': "../secret.pt"}}, {"format": 1, "entries": {'["x"]': "/SECRET"}},
+        {"format": 1, "entries": {'["x"]': "rank0-00/../../secret.pt"}},
+        {"format": 1, "entries": {'["x"]': "rank0-00.pt\n"}},
+        {"format": 1, "entries": {}, "rows": {'["x"]': {"shape": [2], "parts": [["../secret.pt", 0, 2]]}}},
+        {"format": 1, "entries": {}, "rows": {'["x"]': {"shape": [2], "parts": []}}},
+        {"format": 1, "entries": {}, "rows": {'["x"]': {"shape": [-2], "parts": [["rank0-0.pt", 0, 2]]}}},
+        {"format": 1, "entries": {}, "rows": {'["x"]': {"shape": [2], "parts": [["rank0-0.pt", None, 2]]}}},
+        {"format": 1, "entries": {'[["x"]]': "rank0-00.pt"}}, {"format": 1, "entries": {"[[": "rank0-00.pt"}},
+        {"format": 1, "entries": {f"{list(range(200))}": "rank0-00.pt"}},
+        {"format": 1, "entries": {"7": "rank0-00.pt"}},
+        {"format": 1, "entries": {'["x"]': "rank0-ab.pt"}},
+    ],
+)  # fmt: skip
+def test_a_description_from_a_stranger_names_no_files_but_its_own(told: Any, tmp_path: Path) -> None:
+    folder, secret = tmp_path / "checkpoint", tmp_path / "secret.pt"
+    folder.mkdir()
+    torch.save({'["x"]': torch.ones(2)}, secret)
+    torch.save({'["y"]': torch.ones(2)}, folder / "rank0-ab.pt")
+    (folder / "metadata.json").write_text(json.dumps(told).replace("/SECRET", str(secret)))
+    with pytest.raises(checkpoint.CheckpointException):
+        checkpoint.load({"x": torch.zeros(2)}, checkpoint_id=folder)

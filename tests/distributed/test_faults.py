@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 
 from tests.distributed.gangs import Ended, gang
+from tracecomp import distributed as dist
 
 SCRIPT = str(Path(__file__).with_name("faulty.py"))
 REDUCTION = "all_reduce(SUM, float32[4])"
@@ -70,3 +75,27 @@ def test_a_result_is_never_made_of_what_belongs_to_another_call(tmp_path: Path) 
     )
     for ended in gang(4, str(script), seconds=60):
         assert ended.status and "ranks disagree" in ended.text and "the sum:" not in ended.text, ended.text
+
+
+def test_a_process_that_ends_answers_first_who_waits_for_keys_that_are_there() -> None:
+    """The keys of a store are set as the last thing that its process does; eight who wait for them are told."""
+    program = (
+        "import sys, tracecomp.distributed as dist\n"
+        "store = dist.TCPStore('127.0.0.1', 0, is_master=True)\n"
+        "print(store.port, flush=True)\n"
+        "sys.stdin.readline()\n"
+        "sys.setswitchinterval(10)\n"  # as on a machine with much to do: no other thread has a turn by itself
+        "store.set('done', b'1')\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdin=PIPE, stdout=PIPE, text=True) as serving:
+        assert serving.stdin and serving.stdout
+        port = int(serving.stdout.readline())
+        stores = [dist.TCPStore("127.0.0.1", port) for _ in range(8)]
+        with ThreadPoolExecutor(8) as threads:
+            waiting = [threads.submit(store.get, "done") for store in stores]
+            time.sleep(0.3)  # until all wait
+            serving.stdin.write("\n")
+            serving.stdin.close()
+            assert [w.result() for w in waiting] == [b"1"] * 8
+        for store in stores:
+            store.close()

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.distributed.gangs import ROOT
 from tracecomp.distributed.launching import find_mpiexec
+from tracecomp.distributed.run import parser, plan_of
 
-SCRIPT = str(Path(__file__).with_name("launched.py"))
+SCRIPT = Path(__file__).with_name("launched.py")
 NEEDS_MPI = pytest.mark.skipif(find_mpiexec() is None, reason="needs mpi4py and an mpiexec")
 WAYS = ["local", pytest.param("mpiexec", marks=NEEDS_MPI)]
 
@@ -28,11 +32,12 @@ def environment() -> dict[str, str]:
     return {**kept, "PYTHONPATH": str(ROOT)}
 
 
+def ran(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, timeout=100, env=environment())
+
+
 def launch(way: str, what: str, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*command(way, *options), SCRIPT, what, str(folder)], capture_output=True, text=True, timeout=100,
-        env=environment(),
-    )  # fmt: skip
+    return ran([*command(way, *options), str(SCRIPT), what, str(folder)])
 
 
 def gone(folder: Path) -> bool:
@@ -74,6 +79,27 @@ def test_a_program_is_started_again_after_a_failure(way: str, tmp_path: Path) ->
     assert "starting again (1 of 1)" in done.stderr
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_fewer_processes_go_on_to_the_bits_of_the_undisturbed_run(way: str, tmp_path: Path) -> None:
+    """Rank 1 of three kills itself after the third of six steps; two start again, one if that comes too soon."""
+    run = [sys.executable, "-m", "tracecomp.distributed.run", "--launcher", way]
+    train = [str(SCRIPT.with_name("resumed.py")), str(tmp_path / way), "6"]
+    options = ["--nproc-per-node", "1:3", "--max-restarts", "2"]
+    disturbed = ran([*run, *options, *train, "1", "3", "0"])
+    assert disturbed.returncode == 0, disturbed.stderr
+    assert "starting again (1 of 2), in 2 processes instead of 3" in disturbed.stderr
+    shutil.rmtree(tmp_path / way)
+    undisturbed = ran([*run, "--nproc-per-node", "1", *train])
+    digests = [set(re.findall("digest .*", done.stdout)) for done in (disturbed, undisturbed)]
+    assert len(digests[1]) == 1 and digests[0] == digests[1], disturbed.stdout
+
+
+@pytest.mark.parametrize(("told", "error"), [("3:2", "not possible"), ("0", "not possible"), ("two", "give a number")])
+def test_a_number_of_processes_that_cannot_be_is_refused(told: str, error: str) -> None:
+    with pytest.raises(SystemExit, match=error):
+        plan_of(parser().parse_args(["--nproc-per-node", told, "train.py"]))
+
+
 @pytest.mark.parametrize(
     ("way", "number"),
     [
@@ -85,7 +111,7 @@ def test_a_program_is_started_again_after_a_failure(way: str, tmp_path: Path) ->
 )
 def test_an_end_of_the_launcher_leaves_no_process(way: str, number: signal.Signals, tmp_path: Path) -> None:
     running = subprocess.Popen(
-        [*command(way), SCRIPT, "sleep", str(tmp_path)], env=environment(), stdout=subprocess.DEVNULL,
+        [*command(way), str(SCRIPT), "sleep", str(tmp_path)], env=environment(), stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL, start_new_session=True,
     )  # fmt: skip
     try:
@@ -111,6 +137,6 @@ def test_a_module_is_run_and_bad_options_are_refused(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0 and "[1] 1 1 2 2 0" in done.stdout, done.stderr
     bad = subprocess.run(
-        [*command("local", "--nnodes", "2"), SCRIPT], capture_output=True, text=True, env=environment()
+        [*command("local", "--nnodes", "2"), str(SCRIPT)], capture_output=True, text=True, env=environment()
     )
     assert bad.returncode == 1 and "--master-addr and --master-port" in bad.stderr

@@ -257,6 +257,30 @@ ESCAPES = (
 )  # fmt: skip
 
 
+HIDDEN = (
+    "for torch.Tensor.evil in [1]: pass", "for (a, x._data) in [(1, 2)]: pass", "a, *x._grad = [1, 2]", "del x._data",
+    "with torch.no_grad() as torch.Tensor.evil: pass", "a = [1 for torch.Tensor.evil in [1]]",
+    "a = {1: 2 for torch.Tensor.evil in [1]}", "def g(self): return self._own\n    g(x.numpy())",
+    "def g(*, self): return self._own\n    g(self=x.numpy())", "def g(*self): return self._own\n    g(x)",
+    "def g(**self): return self._own\n    g(x=x)", "def self(): return 1\n    self._own",
+    "[self._own for self in [x.numpy()]]",
+)  # fmt: skip
+"""Statements in which an attribute is read, set or deleted where no expression or assignment shows it."""
+
+
+@pytest.mark.parametrize("hidden", HIDDEN)
+def test_no_statement_gets_around_the_look_at_attributes(hidden: str) -> None:
+    class Held(guard.Scripted, nn.Module):
+        declared = frozenset({"_own"})
+
+    names = {**guard.BUILTINS, **guard.GUARDS, "torch": guard.namespaces()["torch"]}
+    with pytest.raises((NotSupportedError, AttributeError), match=r"not in the language|cannot read"):
+        compiled(parsed(f"def f(self, x):\n    {hidden}\n    return 0", "f"), "f", names, Held.declared)(
+            Held(), torch.zeros(2)
+        )
+    assert not hasattr(torch.Tensor, "evil")
+
+
 @pytest.mark.parametrize("escape", ESCAPES)
 def test_no_script_reaches_beyond_tensors(escape: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

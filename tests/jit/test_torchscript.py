@@ -158,6 +158,22 @@ def test_code_that_reaches_for_python_is_refused(tmp_path: Any) -> None:
             tracecomp.jit.load(bad)(tracecomp.zeros(2))
 
 
+def test_no_method_changes_what_a_module_is(tmp_path: Any) -> None:
+    file, bad = tmp_path / "model.pt", tmp_path / "bad.pt"
+    torch.jit.script(torch.nn.ReLU()).save(str(file))
+    with zipfile.ZipFile(file) as old, zipfile.ZipFile(bad, "w") as new:
+        for name in old.namelist():
+            data = old.read(name)
+            if name.endswith("activation.py"):
+                data = data.replace(
+                    b"  def forward", b"  def __setattr__(self, name, value) -> int:\n    return 1\n  def forward"
+                )
+                assert b"__setattr__" in data
+            new.writestr(name, data)
+    with pytest.raises(RuntimeError, match="__setattr__"):
+        tracecomp.jit.load(bad)
+
+
 def test_what_is_no_archive_is_said_to_be_none(tmp_path: Any) -> None:
     (tmp_path / "x.pt").write_bytes(b"no archive")
     with pytest.raises(pickle.UnpicklingError, match="zip archive"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -95,3 +96,11 @@ def wrong_type(graph: Graph, log: Log) -> Graph:
 def test_verification_after_each_pass() -> None:
     with config.override(verify=True), pytest.raises(CompileError, match="pass lies failed"):
         pipeline.run(small(), Dump("t"), (Step("lies", wrong_type, ""),))
+
+
+def test_a_reproduction_lies_where_nobody_else_can_write() -> None:
+    first, second = (reproduction.write("broken", "pass") for _ in range(2))
+    assert first != second
+    for path in (first, second):
+        assert path.parent.stat().st_mode & 0o777 == 0o700
+        shutil.rmtree(path.parent)

@@ -14,10 +14,11 @@ import pytest
 
 import tracecomp as torch
 from tracecomp.base import config
+from tracecomp.runtime import jitdump
 
 ELFFile = pytest.importorskip("elftools.elf.elffile").ELFFile
 
-LINE = 24  # of the product below
+LINE = 25  # of the product below
 
 
 def network(x: Any, w: Any) -> Any:
@@ -89,3 +90,12 @@ def test_without_the_setting_nothing_is_written(tmp_path: Path, monkeypatch: pyt
     monkeypatch.chdir(tmp_path)
     torch.compile(lambda x: x * 3)(torch.ones(2))
     assert not list(tmp_path.iterdir())
+
+
+def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.write_text("mine")
+    (tmp_path / f"jit-{os.getpid()}.dump").symlink_to(kept)
+    with pytest.raises(OSError, match="symbolic links"):
+        jitdump.Jitdump(str(tmp_path))
+    assert kept.read_text() == "mine"

@@ -172,7 +172,7 @@ class _Meeting:
         except ConnectionError:
             return False
         except OSError:  # no answer is no proof
-            return True
+            pass
         return True
 
     def _note(self) -> str | None:

@@ -6,6 +6,7 @@ its arguments. An answer has the same form; its first field is empty, or the err
 
 from __future__ import annotations
 
+import atexit
 import socket
 import socketserver
 import struct
@@ -90,15 +91,21 @@ _OPERATIONS: Mapping[str, Callable[[HashStore, float, Sequence[bytes]], list[byt
 class _Handler(socketserver.BaseRequestHandler):
     """One client's requests, one after another."""
 
+    server: StoreServer
+
     def handle(self) -> None:
         with suppress(OSError):
             while True:
                 name, seconds, *fields = _read(self.request)
+                self.server.asked[self] = fields if name in (b"wait", b"get") else []
                 try:
-                    answer = [b"", *_OPERATIONS[name.decode()](self.server.table, float(seconds), fields)]  # type: ignore[attr-defined]
+                    answer = [b"", *_OPERATIONS[name.decode()](self.server.table, float(seconds), fields)]
                 except (DistError, ValueError, LookupError) as error:
                     answer = [str(error).encode() or b"error"]
-                _write(self.request, answer)
+                try:
+                    _write(self.request, answer)
+                finally:
+                    del self.server.asked[self]
 
 
 class StoreServer(socketserver.ThreadingTCPServer):
@@ -110,15 +117,33 @@ class StoreServer(socketserver.ThreadingTCPServer):
 
     def __init__(self, host: str, port: int) -> None:
         self.table = HashStore()
+        self.asked: dict[_Handler, Sequence[bytes]] = {}  # requests without an answer yet: the keys that each waits for
         super().__init__((host, port), _Handler)
+        atexit.register(self._answer)
         threading.Thread(target=self.serve_forever, args=(0.1,), daemon=True, name="tracecomp store").start()
 
     def handle_error(self, request: object, client_address: object) -> None:
         """A client that does not speak this protocol is left."""
 
+    def _answer(self) -> None:
+        """Send what can be answered: a process that ends would else take answers with it, of which it has the keys."""
+        deadline = time.monotonic() + 1.0
+        while time.monotonic() < deadline and any(self.table.check(_texts(k)) for k in list(self.asked.values())):
+            time.sleep(0.005)
+
     def close(self) -> None:
+        atexit.unregister(self._answer)
+        self._answer()
         self.shutdown()
         self.server_close()
+
+
+def _interface(host: str) -> str:
+    """Where the store of ``host`` listens: where that reaches this machine alone, nobody else is let in.
+
+    A machine's own name may stand for the loopback there and for another address elsewhere, so it is not looked up.
+    """
+    return "127.0.0.1" if host == "localhost" or host.startswith("127.") else ""
 
 
 class TCPStore(Store):
@@ -139,7 +164,7 @@ class TCPStore(Store):
         self._server: StoreServer | None = None
         if is_master:
             try:
-                self._server = StoreServer("", port)
+                self._server = StoreServer(_interface(host_name), port)
             except OSError as error:
                 raise DistNetworkError(f"The server socket has failed to listen on port {port}: {error}") from error
             port = self._server.server_address[1]

@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, TextIO
 
@@ -33,11 +33,13 @@ _libc = ctypes.CDLL(None, use_errno=True)
 class Plan:
     """What to start: ``command`` in ``each`` processes on this machine, the ``node``-th of ``nodes``.
 
+    Started again after a failure it has one process fewer each time, but not fewer than ``least``.
     A Python program is the script and its arguments, or ``-m``, module and arguments; others begin with their path.
     """
 
     command: Sequence[str]
     each: int
+    least: int
     nodes: int
     node: int
     address: str
@@ -165,7 +167,10 @@ def run(plan: Plan) -> int:
         status = _attempt(plan, attempt)
         if not status or attempt == plan.restarts:
             return status
-        print(f"tracecomp: starting again ({attempt + 1} of {plan.restarts})", file=sys.stderr, flush=True)
+        fewer = max(plan.least, plan.each - 1)
+        told = f", in {fewer} processes instead of {plan.each}" if fewer < plan.each else ""
+        print(f"tracecomp: starting again ({attempt + 1} of {plan.restarts}){told}", file=sys.stderr, flush=True)
+        plan = replace(plan, each=fewer)
     return 1
 
 

@@ -33,7 +33,9 @@ def parser() -> argparse.ArgumentParser:
         extra = [n.replace("-", "_").replace("__", "--", 1) for n in names if n.startswith("--") and "-" in n[2:]]
         found.add_argument(*names, *extra, **how)  # type: ignore[arg-type]
 
-    option("--nproc-per-node", "-n", default="1", help="processes on this machine, or 'cpu' for one per core")
+    option("--nproc-per-node", "-n", default="1",
+           help="processes on this machine, 'cpu' for one per core, or MIN:MAX: as many as MAX at first, one fewer each"
+                " time they start again, down to MIN")  # fmt: skip
     option("--nnodes", default="1", help="machines")
     option("--node-rank", type=int, default=0, help="which of them this is")
     option("--master-addr", default="127.0.0.1", help="address of the first machine")
@@ -53,14 +55,27 @@ def parser() -> argparse.ArgumentParser:
     return found
 
 
+def _processes(told: str) -> tuple[int, int]:
+    """How many processes at least and at most ``--nproc-per-node`` asks for. SystemExit for what is no number."""
+    if told in ("cpu", "auto"):
+        told = str(len(os.sched_getaffinity(0)))
+    least, _, most = told.partition(":")
+    try:
+        return int(least), int(most or least)
+    except ValueError:
+        raise SystemExit(f"--nproc-per-node {told}: give a number, 'cpu', or MIN:MAX") from None
+
+
 def plan_of(arguments: argparse.Namespace) -> Plan:
     """What the options ask for. SystemExit with a sentence for what cannot be."""
     nodes = int(str(arguments.nnodes).split(":")[-1])
-    each = (
-        len(os.sched_getaffinity(0)) if arguments.nproc_per_node in ("cpu", "auto") else int(arguments.nproc_per_node)
-    )
-    if each < 1 or nodes < 1 or not 0 <= arguments.node_rank < nodes:
-        raise SystemExit(f"{each} processes on machine {arguments.node_rank} of {nodes}: not possible")
+    least, each = _processes(arguments.nproc_per_node)
+    if not 1 <= least <= each or nodes < 1 or not 0 <= arguments.node_rank < nodes:
+        raise SystemExit(
+            f"{arguments.nproc_per_node} processes on machine {arguments.node_rank} of {nodes}: not possible"
+        )
+    if least < each and nodes > 1:
+        raise SystemExit("--nproc-per-node MIN:MAX is for one machine: others would not know how many start again")
     host, _, port = arguments.rdzv_endpoint.partition(":")
     address, number = host or arguments.master_addr, int(port or arguments.master_port)
     if nodes > 1 and not number:
@@ -71,7 +86,7 @@ def plan_of(arguments: argparse.Namespace) -> Plan:
                          "pip install 'tracecomp[mpi]'; on several machines call mpiexec or srun itself")  # fmt: skip
     return Plan(
         [*(["-m"] if arguments.module else []), arguments.program, *arguments.arguments],
-        each, nodes, arguments.node_rank, address,
+        each, least, nodes, arguments.node_rank, address,
         number, arguments.rdzv_id or uuid4().hex[:8], arguments.max_restarts,
         can and arguments.launcher != "local", not arguments.no_python,
     )  # fmt: skip

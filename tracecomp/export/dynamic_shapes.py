@@ -190,10 +190,10 @@ def _differing(values: list[Any], name: str) -> Any:
 
 def named_arguments(module: Any, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, Any]:
     """The arguments by the names of ``forward``'s parameters, as far as they are given."""
-    bound = inspect.signature(getattr(module, "forward", module)).bind(*args, **kwargs).arguments
+    signature = inspect.signature(getattr(module, "forward", module))
     by_name: dict[str, Any] = {}
-    for name, value in bound.items():
-        kind = inspect.signature(getattr(module, "forward", module)).parameters[name].kind
+    for name, value in signature.bind(*args, **kwargs).arguments.items():
+        kind = signature.parameters[name].kind
         by_name.update(value if kind is inspect.Parameter.VAR_KEYWORD else {name: value})
     return by_name
 

@@ -363,6 +363,7 @@ def _functional(program: ExportedProgram) -> None:
 
 
 _VIEWS = frozenset(("alias", "view", "transpose", "t", "permute", "expand", "slice", "detach", "windows"))
+"""Operators of graphs, aten's and primitive ones, whose results share memory with what they read."""
 
 
 def _viewed(node: Node) -> bool:

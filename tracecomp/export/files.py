@@ -15,6 +15,7 @@ import numpy as np
 from tracecomp.aten import kernels
 from tracecomp.base.atomic import write_file
 from tracecomp.compiled.program_files import container
+from tracecomp.compiled.program_files.load import FAULTS
 from tracecomp.eager.device import device, layout, memory_format
 from tracecomp.eager.tensor import Tensor
 from tracecomp.export.exported_program import ExportedProgram, Interface
@@ -34,7 +35,7 @@ from tracecomp.fx.graph import Graph
 from tracecomp.fx.node import Node
 from tracecomp.ir import types
 from tracecomp.ir.graph import Graph as ProgramGraph
-from tracecomp.ir.op import OPS
+from tracecomp.ir.op import OPS, External
 from tracecomp.ir.parser import parse_graph
 from tracecomp.ir.printer import print_graph
 from tracecomp.ir.types import DType
@@ -47,12 +48,7 @@ from tracecomp_runtime import tensors
 from tracecomp_runtime.container import Container, ProgramError
 
 Json = Any
-_DAMAGE = (
-    ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, RuntimeError, StopIteration,
-    TypeError, ValueError,
-)  # fmt: skip
 _SIZES = {f.__name__: f for f in (operator.add, operator.mul, operator.sub, operator.floordiv, operator.getitem)}
-_MESSAGES = frozenset(("all_reduce", "broadcast_from", "all_gather", "reduce_scatter", "all_to_all"))
 _ARGUMENTS = {a.__name__: a for a in (TensorArgument, SymIntArgument)}
 
 
@@ -89,7 +85,7 @@ def load(f: Any, extra: dict[str, Any] | None) -> ExportedProgram:
         return _program(file)
     except ProgramError:
         raise
-    except _DAMAGE as error:
+    except FAULTS as error:
         raise file.error(f"is damaged: {type(error).__name__}: {error}") from error
 
 
@@ -236,10 +232,16 @@ def _target(name: str) -> Any:
     if space == "operator" and rest in _SIZES:
         return _SIZES[rest]
     if not overload.isidentifier() or not (
-        (space == "prims" and packet in OPS and packet not in _MESSAGES) or (space == "aten" and _harmless(packet))
+        (space == "prims" and packet in OPS and not _talks(packet)) or (space == "aten" and _harmless(packet))
     ):
         raise ValueError(f"a graph cannot call {name!r}")
     return getattr(getattr(getattr(ops, space), packet), overload)
+
+
+def _talks(name: str) -> bool:
+    """Whether a primitive sends something to other processes."""
+    loop = OPS[name].loop
+    return isinstance(loop, External) and loop.start is not None
 
 
 def _harmless(name: str) -> bool:

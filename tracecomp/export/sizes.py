@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from math import inf
 from typing import Any, NamedTuple
 
@@ -119,7 +120,7 @@ class OpenSizes:
         conditions = self._opened(conditions, again)
         for k, (size, held) in enumerate(zip(self.sizes, conditions.ranges, strict=True)):
             if not held.fixed:
-                _close_holes(size, held, lambda n, k=k: again(self._values({k: n})) is not None)  # type: ignore[misc]
+                _close_holes(size, held, partial(self._is_same, again, k))
             told = size.name or _axis(where, size.places[0])
             if held.fixed:
                 if size.kind != "auto":
@@ -134,6 +135,10 @@ class OpenSizes:
             if all(self.sizes[k].kind == "named" for k in form.sizes()):
                 names = " and ".join(sorted(self.sizes[k].text() for k in form.sizes()))
                 raise _violated(names, f"the program needs {self.formula(form, [s.text() for s in self.sizes])} == 0")
+
+    def _is_same(self, again: Again, size: int, value: int) -> bool:
+        """Whether the program is the same with another value of one size."""
+        return again(self._values({size: value})) is not None
 
     def _values(self, changed: Mapping[int, int]) -> list[int]:
         """The sizes of the example, some of them changed."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.inspect.wide import wide_array, wide_attrs
+from tracecomp.inspect.wide import narrows, wide_array, wide_attrs
 from tracecomp.ir.graph import Graph, Node
 from tracecomp.ir.interpret import Interpreter
 
@@ -42,16 +42,20 @@ def node_errors(graph: Graph, arrays: Sequence[Array]) -> dict[Node, float]:
 
 
 def _widely(node: Node, operands: Sequence[Array], narrow: tuple[Array, ...]) -> tuple[Array, ...]:
-    """The node in float64; what it gives in its own type where that is not what it means."""
-    if node.op.name not in ("bitcast", "cast") or (node.op.name == "cast" and operands[0].dtype.kind in "fc"):
-        try:
-            found = node.op.impl(*operands, **wide_attrs(node.op, node.attrs))
-        except (TypeError, ValueError, RuntimeError, IndexError):
-            return tuple(map(wide_array, narrow))
-        results = tuple(map(np.asarray, found)) if isinstance(found, tuple) else (np.asarray(found),)
-        if all(a.shape == b.shape for a, b in zip(narrow, results, strict=True)):
-            return results
-    return tuple(map(wide_array, narrow))
+    """The node in float64, by the rules of ``wide.widened``; in its own type where there is no such form."""
+    attrs = wide_attrs(node.op, node.attrs)
+    if node.op.name == "bitcast":  # it looks at the bits of a narrow number
+        operands = [o.astype(v.dtype.numpy) for o, v in zip(operands, node.inputs, strict=True)]
+    elif narrows(node):  # what the cast rounds away is meant to be gone
+        attrs = node.attrs
+    try:
+        found = node.op.impl(*operands, **attrs)
+    except (TypeError, ValueError, RuntimeError, IndexError):
+        return tuple(map(wide_array, narrow))
+    results = tuple(map(np.asarray, found)) if isinstance(found, tuple) else (np.asarray(found),)
+    if any(a.shape != b.shape for a, b in zip(narrow, results, strict=True)):
+        return tuple(map(wide_array, narrow))
+    return tuple(map(wide_array, results))
 
 
 def _distance(narrow: Array, wide: Array) -> float:

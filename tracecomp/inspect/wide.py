@@ -54,7 +54,7 @@ def widened(graph: Graph) -> Graph:
         ins = [values[v] for v in node.inputs]
         if node.op.name == "bitcast":  # it looks at the bits of a narrow number
             ins = [wide.add(OPS["cast"], [v], {"dtype": o.dtype})[0] for v, o in zip(ins, node.inputs, strict=True)]
-        if node.op.name == "cast" and _narrows(node):  # what the cast rounds away is meant to be gone
+        if narrows(node):  # what the cast rounds away is meant to be gone
             ins = [wide.add(node.op, ins, node.attrs)[0]]
         outs = wide.add(node.op, ins, wide_attrs(node.op, node.attrs))
         for old, new in zip(node.outputs, outs, strict=True):
@@ -66,9 +66,11 @@ def widened(graph: Graph) -> Graph:
     return wide
 
 
-def _narrows(cast: Node) -> bool:
-    """Whether a cast goes from a floating-point type to a narrower one."""
-    [source], target = cast.inputs, cast.outputs[0].dtype
+def narrows(node: Node) -> bool:
+    """Whether a node is a cast from a floating-point type to a narrower one."""
+    if node.op.name != "cast":
+        return False
+    [source], target = node.inputs, node.outputs[0].dtype
     return source.dtype.kind == target.kind == "float" and target.itemsize < source.dtype.itemsize
 
 

@@ -11,15 +11,13 @@ from typing import Any
 from tracecomp.base.atomic import write_file
 from tracecomp.compiled import compile
 from tracecomp.compiled.program_files import container
-from tracecomp.compiled.program_files.load import LoadedProgram, load_program
+from tracecomp.compiled.program_files.load import FAULTS, LoadedProgram, load_program
 from tracecomp.jit.collect import Collector
 from tracecomp.jit.language import NotSupportedError
 from tracecomp.jit.restore import Restorer
 from tracecomp.nn.module import Module
 from tracecomp_runtime import tensors
 from tracecomp_runtime.container import MAGIC, Container, ProgramError
-
-_DAMAGE = (ArithmeticError, AttributeError, LookupError, RecursionError, RuntimeError, TypeError, ValueError)
 
 
 class TracedProgram(Module):
@@ -111,7 +109,7 @@ def load(f: Any, kind: type[Module], extra: dict[str, object] | None = None) -> 
         raise
     except NotSupportedError as error:
         raise file.error(f"is damaged: {error}") from None
-    except _DAMAGE as error:
+    except FAULTS as error:
         raise file.error(f"is damaged: {type(error).__name__}: {error}") from error
 
 

@@ -146,7 +146,9 @@ def compiled(
     """
     script = Script(ast.unparse(definition), names)
     again = parsed(script.text, name)  # lines are those of the text that tracebacks show
-    tree = ast.fix_missing_locations(ast.Module([_Guarded(_own(again), declared).visit(again)], []))
+    guarded = _Guarded(_own(again), declared)
+    tree = ast.fix_missing_locations(ast.Module([guarded.visit(again)], []))
+    _check_guarded(tree, guarded, name)
     file = f"<script {next(_numbers)}: {name}>"
     linecache.cache[file] = (len(script.text), None, script.text.splitlines(True), file)
     scope: dict[str, Any] = {"__builtins__": {}, "__name__": "script", **names}
@@ -160,10 +162,23 @@ def compiled(
 
 
 def _own(definition: ast.FunctionDef) -> str | None:
-    """The name of the first argument, if nothing else gets that name."""
+    """The name of the first argument, if nothing else gets that name: no variable, function or argument of one."""
     given = [*definition.args.posonlyargs, *definition.args.args]
-    bound = {n.id for n in _code(definition) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
-    return given[0].arg if given and given[0].arg not in bound else None
+    if not given:
+        return None
+    inside = [n for n in ast.walk(definition) if n is not definition and n is not given[0]]
+    bound = {n.id for n in inside if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
+    bound |= {n.arg for n in inside if isinstance(n, ast.arg)}
+    bound |= {n.name for n in inside if isinstance(n, ast.FunctionDef)}
+    return given[0].arg if given[0].arg not in bound else None
+
+
+def _check_guarded(tree: ast.Module, guarded: _Guarded, name: str) -> None:
+    """NotSupportedError for an access to an attribute that is still Python's own: a target of ``for``, say."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and not guarded.may_stay(node):
+            what = "reading" if isinstance(node.ctx, ast.Load) else "setting or deleting"
+            raise NotSupportedError(f"{name}, line {node.lineno}: {what} {node.attr!r} this way is not in the language")
 
 
 class _Guarded(ast.NodeTransformer):
@@ -173,10 +188,14 @@ class _Guarded(ast.NodeTransformer):
         self._own = own
         self._declared = declared
 
+    def may_stay(self, node: ast.Attribute) -> bool:
+        """Whether it reads what the first argument is known to have."""
+        is_own = isinstance(node.value, ast.Name) and node.value.id == self._own and node.attr in self._declared
+        return is_own and isinstance(node.ctx, ast.Load)
+
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         self.generic_visit(node)
-        is_own = isinstance(node.value, ast.Name) and node.value.id == self._own and node.attr in self._declared
-        if is_own or not isinstance(node.ctx, ast.Load):
+        if self.may_stay(node) or not isinstance(node.ctx, ast.Load):
             return node
         return ast.copy_location(_call(ATTRIBUTE, node.value, ast.Constant(node.attr)), node)
 

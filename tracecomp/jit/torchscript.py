@@ -64,6 +64,8 @@ def _made(kind: type[_Object]) -> Callable[..., _Object]:
     return lambda *_: kind()
 
 
+_CONTAINER = ("__contains__", "__getitem__", "__iter__", "__len__")
+"""Methods of containers of modules, which archives have."""
 _HELPERS = ("build_boollist", "build_doublelist", "build_intlist", "build_tensorlist", "restore_type_tag")
 
 
@@ -194,7 +196,7 @@ class _Code:
         if written is None or written.base != "Module":
             raise NotSupportedError(f"the archive holds a {value.name}, which is no module")
         held = {*value.attributes, *written.constants} - {"_is_full_backward_hook"}  # no hook is in an archive
-        bad = sorted(n for n in held | {*written.methods} if (not n.isidentifier() and not n.isdigit()) or n in INSIDES)
+        bad = sorted(n for n in held | {*written.methods} if not _may_be_held(n))
         if bad:
             raise NotSupportedError(f"{value.name} cannot have the names {bad}")
         declared = frozenset((held - {*dir(self._kind)}) | {*written.methods} | {"training"})
@@ -224,6 +226,12 @@ class _Code:
                 made._modules[name] = x
             else:
                 vars(made)[name] = x
+
+
+def _may_be_held(name: str) -> bool:
+    """Whether a module can have the name without being another thing than a module: ``__setattr__`` is none."""
+    special = name.startswith("__") and name not in _CONTAINER
+    return (name.isidentifier() or name.isdigit()) and name not in INSIDES and not special
 
 
 def _memory(x: Tensor) -> tuple[Any, ...]:

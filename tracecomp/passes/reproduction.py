@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from tempfile import gettempdir
+from tempfile import mkdtemp
 
 from tracecomp.base import config
 from tracecomp.ir.graph import Graph
@@ -60,8 +60,8 @@ def of_lowering_step(name: str, frame: Frame) -> str:
 
 
 def write(name: str, script: str) -> Path:
-    """The file with the script, in the dump folder or the system's temporary folder."""
-    folder = Path(config.current().dump or gettempdir())
+    """The file with the script, in the dump folder or a new one that nobody else can write to."""
+    folder = Path(config.current().dump or mkdtemp(prefix="tracecomp-"))
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"tracecomp_reproduce_{name}.py"
     path.write_text(script, encoding="utf-8")

@@ -279,6 +279,7 @@ class Observer:
 
     def _may_call(self, fn: object, owner: object) -> None:
         """Refuse a function that gives or does something else at every call: whether it is called cannot be seen."""
+        # With stacks, what ``getenv`` reads of the environment is seen as a read, so ``outside`` leaves it alone.
         name = "print" if fn is print else "os.getenv" if fn is os.getenv else outside(fn, owner)
         if name is not None:
             self.recorder.refuse_here(f"may call {name}, which gives or does something else at every call")

@@ -237,7 +237,7 @@ class Recorder:
             self.watch(owner, key)
             return value
         found = self.inputs.bind_host(owner, key, value)
-        if found.value != value == value:
+        if found.value != value == value:  # not NaN, which differs from itself
             self.refuse_here(f"reads {key}, which something unseen has changed in the same call")
             return value
         return SymScalar(self, found.tensor, float(value))

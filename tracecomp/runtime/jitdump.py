@@ -52,7 +52,9 @@ class Jitdump:
     def __init__(self, folder: str) -> None:
         self.path = Path(folder) / f"jit-{os.getpid()}.dump"
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        # Whoever else writes to the folder can guess the name, and must not make it a link to a file of this user.
+        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+        self._file = os.open(self.path, flags, 0o600)
         machine = _elf(native.compile_object("", native.host_target())).header["e_machine"]
         number = {"EM_X86_64": 62, "EM_AARCH64": 183}[machine]
         os.write(self._file, _HEADER.pack(_MAGIC, _VERSION, _HEADER.size, number, 0, os.getpid(), _now(), 0))

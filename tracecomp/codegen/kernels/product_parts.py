@@ -15,12 +15,15 @@ from tracecomp.codegen.text.target import Target
 from tracecomp.ir.types import DType
 
 HEIGHTS = (8, 4, 2, 1)
-"""Rows of tiles; in a wide column, which is for fewer than 8 rows, 4 at most."""
+"""Rows of tiles, by halves, so that every number of rows is a few tiles; in a wide column, which is for fewer than 8
+rows, 4 at most."""
 FEW = 4
-"""Rows up to which squares of y are turned for every use, and not packed."""
+"""Rows up to which squares of y are turned for every use, and not packed: each is used so few times that writing the
+panel would take longer."""
 NARROW, WIDE = 3, 6
 """Vectors of the two kinds of columns: 8 rows of 3 vectors, or 4 of 6, are 24 totals in registers."""
 _WIDTHS = (1, 2, NARROW, WIDE)
+"""Vectors of columns: the two kinds, and what is left of a narrow one."""
 
 PARTS = (
     *(f"tile{rows}x{vectors}" for vectors in _WIDTHS for rows in HEIGHTS),

@@ -175,7 +175,8 @@ class _GraphFile(Container):
 
 
 FAULTS = (
-    ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, RuntimeError, TypeError, ValueError,
+    ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, RecursionError, RuntimeError,
+    StopIteration, TypeError, ValueError,
 )  # fmt: skip
 """What reading something damaged may raise."""
 

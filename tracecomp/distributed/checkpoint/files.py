@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -134,6 +135,28 @@ def _owners(every: Sequence[Mapping[str, int]]) -> dict[str, int]:
     return owner
 
 
+_NAME = re.compile(r"rank[0-9]+-[0-9a-f]+\.pt")
+_DEEPEST = 100
+"""Steps of a key, beyond which a description is damaged."""
+
+
+def _check_told(found: dict[str, Any]) -> None:
+    """AttributeError, KeyError, TypeError or ValueError for a description that is none. It may come from a stranger."""
+    parts = [part for entry in found.get("rows", {}).values() for part in entry["parts"]]
+    for entry in found.get("rows", {}).values():
+        if not entry["parts"] or not entry["shape"] or any(type(n) is not int or n < 0 for n in entry["shape"]):
+            raise ValueError(f"rows of a tensor of {entry['shape']}")
+    for name in [*found["entries"].values(), *(file for file, _, _ in parts)]:
+        if not isinstance(name, str) or not _NAME.fullmatch(name):  # of its own folder, and nothing else
+            raise ValueError(f"a checkpoint has no file {name!r}")
+    if any(type(n) is not int or n < 0 for _, first, last in parts for n in (first, last)):
+        raise ValueError("rows that are none")
+    for text in [*found["entries"], *found.get("rows", {})]:
+        key = json.loads(text)
+        if not isinstance(key, list) or len(key) > _DEEPEST or any(isinstance(k, list | dict) for k in key):
+            raise ValueError(f"{text!r:.80} is no key")
+
+
 def _file(rank: int, token: str) -> str:
     return f"rank{rank}-{token}.pt"
 
@@ -185,8 +208,13 @@ class _Values:
             found = json.loads(path.read_text())
         except (OSError, ValueError) as error:
             raise CheckpointException(f"{folder}: no checkpoint, or a damaged one ({error})") from error
-        if found.get("format") != _FORMAT:
-            raise CheckpointException(f"{folder}: a checkpoint of format {found.get('format')}, expected {_FORMAT}")
+        if not isinstance(found, dict) or found.get("format") != _FORMAT:
+            has = found.get("format") if isinstance(found, dict) else None
+            raise CheckpointException(f"{folder}: a checkpoint of format {has}, expected {_FORMAT}")
+        try:
+            _check_told(found)
+        except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+            raise CheckpointException(f"{folder}: no checkpoint, or a damaged one ({error})") from error
         self._folder = folder
         self._files: dict[str, str] = found["entries"]
         self._rows: dict[str, Any] = found.get("rows", {})
@@ -195,7 +223,10 @@ class _Values:
 
     def _of_file(self, name: str, text: str) -> Any:
         if name not in self._read:
-            self._read[name] = files.load(self._folder / name, mmap=True)
+            found = files.load(self._folder / name, mmap=True)
+            self._read[name] = found if isinstance(found, dict) else {}
+        if text not in self._read[name]:
+            raise CheckpointException(f"{self._folder}: {name} lacks {text}, which it is said to have")
         return self._read[name][text]
 
     def __getitem__(self, key: Key) -> Any:

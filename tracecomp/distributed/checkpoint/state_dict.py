@@ -39,19 +39,19 @@ def _given(state: object, options: StateDictOptions | None) -> Any:
     if options is None or not options.full_state_dict:
         return state
     kept = not options.cpu_offload or not is_initialized() or get_rank() == 0
-    return _whole(state, kept) if kept or isinstance(state, Mapping) else {}
+    return whole(state, kept) if kept or isinstance(state, Mapping) else {}
 
 
-def _whole(state: object, kept: bool) -> Any:
+def whole(state: object, kept: bool = True) -> Any:
     """Sharded tensors as whole ones, one after another; a process where they are not ``kept`` takes part alone."""
     if isinstance(state, ShardedTensor):
         found = state.full_tensor()
         return found if kept else None
     if isinstance(state, Mapping):
-        whole = {k: _whole(v, kept) for k, v in state.items()}
-        return whole if kept else {}
+        entries = {k: whole(v, kept) for k, v in state.items()}
+        return entries if kept else {}
     if isinstance(state, list | tuple):
-        return type(state)(_whole(v, kept) for v in state)
+        return type(state)(whole(v, kept) for v in state)
     return state
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from tracecomp.base.errors import at_user_line
 from tracecomp.communication.group import Group
-from tracecomp.distributed.checkpoint.state_dict import get_optimizer_state_dict, numbered
+from tracecomp.distributed.checkpoint.state_dict import get_optimizer_state_dict, numbered, whole
 from tracecomp.distributed.fsdp.bucket import MixedPrecisionPolicy
 from tracecomp.distributed.fsdp.fully_shard import FSDPModule, fully_shard
 from tracecomp.distributed.fsdp.wrap import Policy
@@ -22,7 +22,6 @@ from tracecomp.ir.types import DType
 from tracecomp.nn.module import Module
 from tracecomp.nn.parallel.distributed import DistributedDataParallel
 from tracecomp.nn.parameter import Parameter
-from tracecomp.nn.sharding import ShardedTensor
 from tracecomp.nn.utils import clip_grad_norm_
 from tracecomp.optim.optimizer import Optimizer
 
@@ -264,10 +263,9 @@ class FullyShardedDataParallel(Module):
         """The state of ``optim`` by names of parameters, in the form that ``set_state_dict_type`` asks for."""
         first = FullyShardedDataParallel.fsdp_modules(model)[0]
         found = get_optimizer_state_dict(model, optim)
-        if first._state_dict_type is not StateDictType.FULL_STATE_DICT:
-            return found
-        whole = _whole(found)
-        return {} if _elsewhere(first._optim_state_dict_config) else whole
+        if first._state_dict_type is StateDictType.FULL_STATE_DICT:
+            found = whole(found, not _elsewhere(first._optim_state_dict_config))
+        return found
 
     @staticmethod
     def optim_state_dict_to_load(
@@ -281,21 +279,12 @@ def _elsewhere(config: StateDictConfig) -> bool:
     return isinstance(config, FullStateDictConfig) and config.rank0_only and get_rank() != 0
 
 
-def _whole(state: Any) -> Any:
-    """Rows as whole tensors; all processes call it."""
-    if isinstance(state, ShardedTensor):
-        return state.full_tensor()
-    if isinstance(state, Mapping):
-        return {k: _whole(v) for k, v in state.items()}
-    return state
-
-
 def _given(module: Any, state: dict[str, Any], prefix: str, metadata: object) -> None:
     """Names without the wrapper, and tensors as they are asked for; in the outermost wrapper last."""
     for key in [k for k in state if k.startswith(prefix + _INSIDE)]:
         value = state.pop(key)
         if module._state_dict_type is StateDictType.FULL_STATE_DICT:
-            value = _whole(value)
+            value = whole(value)
             if _elsewhere(module._state_dict_config):
                 continue
         state[prefix + key.removeprefix(prefix + _INSIDE)] = value
