@@ -330,7 +330,7 @@ def shown(t: Any) -> Any:
     if isinstance(t, np.ndarray):
         return t.copy()
     try:
-        asks = t.requires_grad, t.is_leaf
+        asks: Any = t.requires_grad, t.is_leaf
     except RuntimeError as error:
         asks = type(error).__name__
     layout = [s for s, n in zip(t.stride(), t.shape, strict=True) if n > 1] if t.numel() else None

@@ -115,7 +115,8 @@ OPTIMIZERS = (
 )  # fmt: skip
 SCHEDULERS = (
     "torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)", "torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)",
-    "torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 5)", "torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.2, 20, cycle_momentum=False)",
+    "torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 5)",
+    "torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.2, 20, cycle_momentum=False)",
     "torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: 1 / (n + 1))",
     "torch.optim.lr_scheduler.CyclicLR(optimizer, 0.01, 0.1, 2, cycle_momentum=False)",
 )  # fmt: skip
@@ -234,7 +235,8 @@ CHANGES = (
     "optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))", "first.requires_grad_(not first.requires_grad)",
     "generator.manual_seed(1)", "scheduler.step()", "memory.fill_(0.5)", "for p in weights:\n    p.grad = None",
     "state = torch.get_rng_state(); torch.rand(2); torch.set_rng_state(state)",
-    "hook = model.register_forward_hook(lambda m, a, out: out * 1.5)", "model[0].register_full_backward_hook(print_none)",
+    "hook = model.register_forward_hook(lambda m, a, out: out * 1.5)",
+    "model[0].register_full_backward_hook(print_none)",
     "first.register_hook(lambda g: g * 0.5)", "model[0].register_forward_pre_hook(lambda m, a: (a[0] + 1,))",
     "with torch.no_grad():\n    first.copy_(first.flip(0))", "optimizer.param_groups[0]['weight_decay'] = 0.1",
     "optimizer.state.clear()", "torch.set_grad_enabled(False)", "torch.set_grad_enabled(True)",
@@ -316,8 +318,8 @@ class World:
         kept = [s["optimizer"].state[p] for p in s["weights"]] if s["optimizer"].state else []
         groups = [{k: v for k, v in g.items() if k != "params"} for g in s["optimizer"].param_groups]
         seen = plain({
-            "result": found, "state": dict(s["model"].state_dict()), "grads": grads, "optimizer": kept, "groups": groups,
-            "memory": s["memory"], "log": s["log"], "seen": s["seen"], "x": x, "random": torch.get_rng_state(),
+            "result": found, "state": dict(s["model"].state_dict()), "grads": grads, "optimizer": kept,
+            "groups": groups, "memory": s["memory"], "log": s["log"], "seen": s["seen"], "x": x, "random": torch.get_rng_state(),
             "generator": s["generator"].get_state(), "schedule": s["scheduler"].state_dict(),
             "asks": [p.requires_grad for p in s["weights"]],
             "versions": [p._version for p in (*s["weights"], s["memory"])],

@@ -284,7 +284,7 @@ def test_a_weight_that_is_written_by_the_call_itself() -> None:
 
 
 def test_what_follows_from_constants_alone_is_made_by_every_call() -> None:
-    """Random training program 1000237: no input told that it was to be made, so native calls read what was not there."""
+    """Random training program 1000237: no input said that it was to be made: native calls read what was not there."""
     net = nn.Linear(4, 4)
 
     def f(x: tc.Tensor) -> tc.Tensor:
