@@ -319,9 +319,9 @@ class World:
         groups = [{k: v for k, v in g.items() if k != "params"} for g in s["optimizer"].param_groups]
         seen = plain({
             "result": found, "state": dict(s["model"].state_dict()), "grads": grads, "optimizer": kept,
-            "groups": groups, "memory": s["memory"], "log": s["log"], "seen": s["seen"], "x": x, "random": torch.get_rng_state(),
-            "generator": s["generator"].get_state(), "schedule": s["scheduler"].state_dict(),
-            "asks": [p.requires_grad for p in s["weights"]],
+            "groups": groups, "memory": s["memory"], "log": s["log"], "seen": s["seen"], "x": x,
+            "random": torch.get_rng_state(), "generator": s["generator"].get_state(),
+            "schedule": s["scheduler"].state_dict(), "asks": [p.requires_grad for p in s["weights"]],
             "versions": [p._version for p in (*s["weights"], s["memory"])],
         })  # fmt: skip
         self.modes()

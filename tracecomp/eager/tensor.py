@@ -638,6 +638,15 @@ def set_grad(t: TensorBase, value: TensorBase | None) -> None:
     t._grad = value
 
 
+def clear_grad(t: Tensor, set_to_none: bool) -> None:
+    """Forget the gradient of ``t``, or set it to zero and forget its history."""
+    if set_to_none:
+        t.grad = None
+    elif (grad := t.grad) is not None:
+        # As PyTorch: ``detach_`` is refused for views, whether they have a history or not.
+        (grad.requires_grad_(False) if grad.grad_fn is None else grad.detach_()).zero_()
+
+
 def _result(op: Op, array: object) -> Tensor:
     """A tensor of what numpy made, which may be one of its scalars."""
     if type(array) is not np.ndarray or not (op.kind in meta.KEEPS_ORDER or array.flags.c_contiguous):
