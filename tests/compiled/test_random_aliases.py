@@ -36,6 +36,19 @@ FOUND = {
     "a view made without gradients of what gets a history": Program(
         (((4, 6), "float32", True), F32), (Input(0), Input(1)), (("quiet", 1, 0), ("add_", 1, 0)), (0, 3), 1, 1
     ),
+    "one of several views whose base was written": Program(
+        (((4, 6), "float32", True),), (Input(0),), (("unbind", 0, 0), ("copy_", 3, 0)), (1,), 1
+    ),
+    "several views of memory that gets a history": Program(
+        (((1, 1), "float32", True), F32), (Input(0), Input(1)), (("chunk", 3, 0), ("set_row", 1, 0)), (0, 3), 1, 1
+    ),
+    "a view made without gradients whose base was written": Program(
+        (((4, 6), "float32", True),), (Input(0),), (("quiet", 0, 0), ("transpose", 1, 0), ("mul_", 0, 0)), (1, 0), 3
+    ),
+    "a write to a view that shows what another view got": Program(
+        (((4, 6), "float32", True), F32), (Input(0), Input(1)),
+        (("transpose", 9, 0), ("alias", 7, 0), ("set_row", 2, 0), ("add_", 3, 0)), (9,), 3, 1,
+    ),
     "an array without dimensions": Program((((), "float32", False),), (Input(0, handle="numpy"),), (), (1,), 7),
 }  # fmt: skip
 
@@ -45,7 +58,7 @@ def test_programs_that_were_wrong_once(name: str) -> None:
     assert check(FOUND[name]) is None
 
 
-@pytest.mark.parametrize("way", ("interpret", "native"))
+@pytest.mark.parametrize("way", ("torch", "interpret", "native"))
 def test_random_programs_run_as_in_eager_mode(way: str) -> None:
     found = {seed: said for seed in range(COUNT) if (said := check(generate(seed), (way,))) is not None}
     assert not found

@@ -95,6 +95,12 @@ def test_any_axis_varies_and_no_bit_differs_from_the_exact_size(name: str) -> No
     assert compiled.recordings <= 3, compiled.misses
 
 
+@pytest.mark.parametrize("name", ["joined batch", "halves", "last", "padded", "triangle"])
+def test_derivatives_of_parts_that_depend_on_a_size_are_those_of_the_exact_size(name: str) -> None:
+    compiled = check(program([name], True), [(4, 5), (6, 9), (5, 11), (3, 20)], 0)
+    assert compiled.recordings <= 3, compiled.misses
+
+
 def random_program(seed: int) -> None:
     """A random program at random sizes of one or two axes; ``python -m tests.fuzz.varying_sizes`` runs many."""
     chooser = random.Random(seed)

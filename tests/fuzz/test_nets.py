@@ -7,7 +7,7 @@ import time
 import pytest
 
 import tracecomp as tc
-from tests.fuzz import changing, equal_graphs, loop_programs
+from tests.fuzz import changing, equal_graphs, loop_programs, training
 from tracecomp.ir.loops import Const
 from tracecomp.ir.types import float32
 
@@ -30,8 +30,9 @@ def test_kernels_that_differ_in_the_sign_of_a_zero_are_two() -> None:
 
 
 @pytest.mark.parametrize(
-    "net", [lambda seed: equal_graphs.difference(seed, 7), loop_programs.difference, changing.difference],
-    ids=["equal graphs", "loop programs", "changing worlds"],
+    "net",
+    [lambda s: equal_graphs.difference(s, 7), loop_programs.difference, changing.difference, training.difference],
+    ids=["equal graphs", "loop programs", "changing worlds", "training programs"],
 )  # fmt: skip
 def test_no_difference_in_some_seconds(net: object) -> None:
     end, seed = time.monotonic() + SECONDS, 0

@@ -134,6 +134,55 @@ def test_a_whole_step_is_one_graph(name: str, options: dict[str, Any]) -> None:
     np.testing.assert_allclose(ways[1], ways[0], rtol=1e-5, atol=1e-6)
 
 
+def bits(optimizer: Any, params: list[Any]) -> list[Any]:
+    """Parameters and state with their dtypes, bit by bit."""
+    state = [optimizer.state[p][k] for p in params for k in sorted(optimizer.state[p])]
+    tensors = [t.detach() for t in (*params, *state) if isinstance(t, tracecomp.Tensor)]
+    return [(t.dtype, t.double().numpy().tobytes()) for t in tensors]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
+@pytest.mark.parametrize(("name", "options"), [c for c in CASES if c[0] != "LBFGS"], ids=identify)
+def test_compiled_steps_have_the_bits_of_eager_ones(name: str, options: dict[str, Any], dtype: str) -> None:
+    """Parameters without dimensions too, whose types numbers would decide if they were tensors."""
+
+    def world() -> tuple[Any, list[Any], Any]:
+        kind = getattr(tracecomp, dtype)
+        params = [t.to(kind).requires_grad_() for t in (tracecomp.tensor(0.7137), tracecomp.linspace(-1, 1, 5))]
+        optimizer = getattr(optim, name)(params, **options)
+
+        def step(x: Any) -> None:
+            optimizer.zero_grad(set_to_none=False)
+            sum((p.float() * p.float() * x).sum() for p in params).backward()
+            optimizer.step()
+
+        return step, params, optimizer
+
+    eager, compiled = world(), world()
+    run = tracecomp.compile(compiled[0])
+    for n in range(4):
+        for _, _, optimizer in (eager, compiled):
+            optimizer.param_groups[0]["lr"] *= 0.5 if n == 2 else 1
+        eager[0](tracecomp.tensor(1.1 + n))
+        run(tracecomp.tensor(1.1 + n))
+        assert bits(compiled[2], compiled[1]) == bits(eager[2], eager[1])
+
+
+def test_zero_grad_sets_gradients_to_zero_that_a_compiled_call_has_found() -> None:
+    net = nn.Linear(4, 4)
+    optimizer = optim.SGD(net.parameters(), lr=0.1)
+
+    def step(x: Any) -> Any:
+        optimizer.zero_grad(set_to_none=False)
+        loss = net(x).pow(2).mean()
+        for p, g in zip(net.parameters(), tracecomp.autograd.grad(loss, [*net.parameters()]), strict=True):
+            p.grad = g
+        return loss
+
+    run, x = tracecomp.compile(step), tracecomp.ones(3, 4)
+    assert all(run(x).item() == step(x).item() for _ in range(4))
+
+
 @pytest.mark.parametrize("name", sorted({c[0] for c in CASES}))
 def test_argument_names_and_defaults(name: str) -> None:
     def arguments(cls: Any) -> dict[str, Any]:

@@ -110,11 +110,14 @@ class Builder:
         if r.layout is not None and of._grad_fn is None and not of._requires_grad:
             dtype, shape, strides, offset = r.layout
             t = Tensor._wrap(np.ndarray(shape, dtype, self._outputs[bottom(r).number], offset, strides))
-            attach(t, of, r.steps, r.linked)
+            attach(t, of, r.steps, r.follows)
         else:
             settle = self._settle
-            t = _view(of, r.steps if settle is None else [(op, settle(attrs)) for op, attrs in r.steps], r.linked)
-            if not r.linked:  # what it looked at may have got a history afterwards; that of the view says what it asks
+            steps = r.steps if settle is None else [(op, settle(attrs)) for op, attrs in r.steps]
+            # A view that cannot take its base's history gets none here: asking for it is an error.
+            t = _view(of, steps, r.follows and not (r.history is not None and r.history.refused))
+            t._quiet, t._unwritable = not r.follows, of._unwritable if r.follows else t._unwritable
+            if not r.follows:  # what it looked at may have got a history afterwards; that of the view says what it asks
                 t._requires_grad = False
         if r.unwritable is not None:
             t._unwritable = r.unwritable
@@ -127,6 +130,8 @@ class Builder:
             t._requires_grad = True
         if history.version:
             t._shared_storage().version = history.version
+        if history.refused:
+            t._seen = -1
 
 
 class Finish:
@@ -162,20 +167,20 @@ def _quick(r: Held | Plain) -> Callable[[Tensor], Tensor] | None:
         return turned
     if not isinstance(r, Seen) or not isinstance(r.of, Made) or not r.steps or r.layout is None:
         return None
-    if r != Seen(Made(r.of.number), r.steps, r.layout, r.linked, False):
+    if r != Seen(Made(r.of.number), r.steps, r.layout, r.follows, False):
         return None
-    (dtype, shape, strides, offset), steps, linked = r.layout, r.steps, r.linked
+    (dtype, shape, strides, offset), steps, follows = r.layout, r.steps, r.follows
 
     def seen(of: Tensor) -> Tensor:
         t = Tensor._wrap(np.ndarray(shape, dtype, of._data, offset, strides))
-        attach(t, of, steps, linked)
+        attach(t, of, steps, follows)
         return t
 
     return seen
 
 
-def _view(of: Tensor, steps: Sequence[View], linked: bool) -> Tensor:
-    before, modes.grad = modes.grad, linked
+def _view(of: Tensor, steps: Sequence[View], follows: bool) -> Tensor:
+    before, modes.grad = modes.grad, follows
     try:
         found: Tensor = look(of, steps)
         return found

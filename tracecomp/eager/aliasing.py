@@ -12,7 +12,7 @@ from tracecomp.eager import dispatch
 from tracecomp.eager.device import use
 from tracecomp.eager.grad_fn import NUMBERS, AccumulateGrad, CopySlices, OpNode, op_node
 from tracecomp.eager.modes import modes
-from tracecomp.eager.tensor_base import Array, Edge, TensorBase, View, owner
+from tracecomp.eager.tensor_base import Array, Edge, Node, TensorBase, View, owner
 from tracecomp.ir.op import OPS, Attrs, Op
 from tracecomp.ir.types import TensorType, from_numpy_dtype
 
@@ -183,6 +183,9 @@ NO_GRAD_VIEW = (
 )
 
 
+INFERENCE_VIEW = NO_GRAD_VIEW.replace("no_grad mode", "inference mode").replace("grad mode enabled", "normal mode", 1)
+
+
 def link(view: TensorBase, source: TensorBase, step: View) -> None:
     """Make ``view`` a view of ``source``, when they share memory."""
     if not view._data.size or np.may_share_memory(view._data, source._data):
@@ -197,16 +200,22 @@ def ask_as(view: TensorBase, source: TensorBase) -> None:
         view._requires_grad = True
 
 
-def attach(view: TensorBase, source: TensorBase, steps: tuple[View, ...], linked: bool) -> None:
-    """Make ``view`` a view of ``source``, whose memory it looks at through ``steps``."""
+def attach(view: TensorBase, source: TensorBase, steps: tuple[View, ...], follows: bool) -> None:
+    """Make ``view`` a view of ``source``, whose memory it looks at through ``steps``.
+
+    ``follows``: it has the history of what it looks at, as views have that are made while gradients are enabled.
+    """
     view._storage = source._shared_storage()
     view._seen = view._storage.version
     if source._linked:
         view._base, view._chain = source._base, (*source._chain, *steps)
     else:
         view._base, view._chain = source, steps
-    view._linked = linked
-    view._unwritable = source._unwritable if linked else NO_GRAD_VIEW
+    view._linked = True
+    view._unwritable = source._unwritable
+    if not follows:
+        view._quiet = True
+        view._unwritable = INFERENCE_VIEW if modes.inference else NO_GRAD_VIEW
     if source._inference:
         view._inference = True
 
@@ -236,15 +245,31 @@ def alias(source: T) -> T:
     return alias
 
 
+def is_refused(t: TensorBase) -> bool:
+    """Whether ``t`` is a view that cannot take the history that its base has got."""
+    if t._unwritable is None or not t._linked or t._base is None or t._seen == t._version:
+        return False
+    return gradient_edge(t._base) is not None
+
+
+def history_if_allowed(t: TensorBase) -> Node | None:
+    """Where the history of ``t`` begins; None where asking for it is an error, too."""
+    return None if is_refused(t) else t.grad_fn
+
+
 def refresh(view: TensorBase) -> None:
-    """Take a linked view's history from its base again when the storage has been written since."""
+    """Take a linked view's history from its base again when the storage has been written since.
+
+    RuntimeError where that would be a history that the view cannot have, see ``_unwritable``.
+    """
     base, storage = view._base, view._storage
     assert base is not None and storage is not None
     if view._seen == storage.version:
         return
     edge = gradient_edge(base)
     if edge is not None and view._unwritable is not None:
-        raise RuntimeError(view._unwritable.replace("is being modified", "its memory has been modified"))
+        indirect = "its base or another view of its base has been modified"
+        raise RuntimeError(view._unwritable.replace("is being modified", indirect))
     view._seen = storage.version
     if edge is None:
         return

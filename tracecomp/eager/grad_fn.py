@@ -279,7 +279,7 @@ def _run_on_arrays(op: Op, operands: tuple[object, ...], attrs: Attrs) -> Any:
         place = meta.place_of_results(op, operands)
         if place is not None:
             return meta.apply(op, operands, attrs, place)
-    return evaluate(op, operands, attrs)
+    return meta.laid_out(op, operands, evaluate(op, operands, attrs))
 
 
 def modified(x: Any, expected: int | None, node: Node | None = None, number: int = 0) -> str:

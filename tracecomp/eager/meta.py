@@ -16,7 +16,7 @@ import numpy as np
 
 from tracecomp.eager import dispatch
 from tracecomp.eager.device import META, check_device, device, use
-from tracecomp.eager.memory_formats import Order, preserved, strides_in
+from tracecomp.eager.memory_formats import Order, preserved, result_strides, strides_in
 from tracecomp.eager.modes import modes
 from tracecomp.ir import arrays as memory
 from tracecomp.ir.op import Attrs, Op
@@ -135,6 +135,32 @@ def with_strides(array: Array, strides: tuple[int, ...]) -> Array:
     found = np.ndarray(array.shape, array.dtype, memory.new_array((array.size,), array.dtype), 0, strides)
     np.copyto(found, array)
     return found
+
+
+KEEPS_ORDER = ("elementwise", "view")
+"""Kinds of operators whose results lie as their operands do; those of others lie in row-major order, as PyTorch's."""
+
+
+def in_order_of(operands: Sequence[Any], result: Any) -> Any:
+    """What numpy made of ``operands``, in the order that PyTorch gives it: the two differ where operands do."""
+    layouts = tuple([(a.shape, a.strides) for a in operands if isinstance(a, np.ndarray)])
+    strides = result_strides(result.shape, layouts, result.itemsize)
+    return result if result.strides == strides else with_strides(result, strides)
+
+
+def laid_out(op: Op, operands: Sequence[Any], result: Any) -> Any:
+    """The array, or arrays, that numpy made of ``operands``, lying in memory as the results of ``op`` do."""
+    if type(result) is tuple:
+        return tuple([laid_out(op, operands, r) for r in result])
+    if type(result) is not np.ndarray or op.kind == "view":
+        return result
+    if op.kind != "elementwise":
+        return result if result.flags.c_contiguous else np.ascontiguousarray(result)
+    return result if result.flags.c_contiguous and _all_row_major(operands) else in_order_of(operands, result)
+
+
+def _all_row_major(operands: Sequence[Any]) -> bool:
+    return all(a.flags.c_contiguous for a in operands if isinstance(a, np.ndarray))
 
 
 def contiguous(array: Array) -> Array:

@@ -198,7 +198,7 @@ class scope:
 
 
 def host(owner: object, key: str) -> Any:
-    """``owner[key]`` (or ``owner.key``): a plain number, or in a recording a 0-d tensor that re-reads it every call.
+    """``owner[key]`` (or ``owner.key``): a plain number, or in a recording a number that every call reads again.
 
     For hyper-parameters that change between calls, such as a learning rate.
     """

@@ -31,7 +31,7 @@ from tracecomp.eager.aliasing import (
 from tracecomp.eager.device import CPU, MemoryFormat, check_device, contiguous_format, device, preserve_format, use
 from tracecomp.eager.evaluate import evaluate
 from tracecomp.eager.grad_fn import NUMBERS
-from tracecomp.eager.memory_formats import lies_in, result_strides
+from tracecomp.eager.memory_formats import lies_in
 from tracecomp.eager.methods import TensorMethods
 from tracecomp.eager.modes import (
     enable_grad,
@@ -59,15 +59,15 @@ __all__ = [
 ]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
-_KEEPS_ORDER = ("elementwise", "view")  # results of others lie in row-major order, as PyTorch's do
 
 
 class Tensor(TensorMethods):
     """An n-dimensional array with PyTorch's interface.
 
     A view holds the tensor it looks at (``_base``) and the chain of view primitives between them (``_chain``). It is
-    *linked* when its gradient history follows the base's. A linked view whose storage was written since it was last
-    looked at (``_seen``) takes its history from the base again. A detached alias only remembers, weakly, the tensor
+    *linked*: when its storage was written since it was last looked at (``_seen``) it takes its history from the base
+    again. Where that is ambiguous it is an error, told by ``_unwritable``: for views that were made without gradients
+    (*quiet*), or several at once. A detached alias only remembers, weakly, the tensor
     whose memory it is (``_source``). While a call is recorded, ``_value`` is what it is worth in the graph, ``_look``
     what it looks at.
     """
@@ -160,7 +160,7 @@ class Tensor(TensorMethods):
             check_types(op, operands, attrs)
             raise
         if not row_major and op.kind == "elementwise":
-            result = _in_order_of(arrays, result)
+            result = meta.in_order_of(arrays, result)
         several = type(result) is tuple
         outs = [_result(op, r) for r in result] if several else [_result(op, result)]
         if op.kind == "view":
@@ -173,7 +173,7 @@ class Tensor(TensorMethods):
                 track(op, operands, attrs, arrays, outs)
         elif modes.inference:
             for t in outs:
-                t._inference = True
+                t._inference = t._inference or t._base is None
         return tuple(outs) if several else outs[0]
 
     @staticmethod
@@ -200,9 +200,10 @@ class Tensor(TensorMethods):
 
     @property
     def requires_grad(self) -> bool:
-        if self._linked:
-            refresh(self)
-        return self._requires_grad or self._grad_fn is not None
+        if self._requires_grad or self._grad_fn is not None:
+            return True
+        # A view asks as its base does, also where it cannot take its history: only asking for that is an error.
+        return self._linked and self._data.dtype.kind not in "biu" and cast("Tensor", self._base).requires_grad
 
     @requires_grad.setter
     def requires_grad(self, value: bool) -> None:
@@ -584,7 +585,7 @@ def _without_memory(
     if modes.grad and op.vjp is not None:
         track(op, operands, attrs, arrays, outs)
     for t in outs:
-        t._inference = modes.inference
+        t._inference = t._inference or (modes.inference and t._base is None)
     return tuple(outs) if type(result) is tuple else outs[0]
 
 
@@ -637,18 +638,20 @@ def set_grad(t: TensorBase, value: TensorBase | None) -> None:
     t._grad = value
 
 
+def clear_grad(t: Tensor, set_to_none: bool) -> None:
+    """Forget the gradient of ``t``, or set it to zero and forget its history."""
+    if set_to_none:
+        t.grad = None
+    elif (grad := t.grad) is not None:
+        # As PyTorch: ``detach_`` is refused for views, whether they have a history or not.
+        (grad.requires_grad_(False) if grad.grad_fn is None else grad.detach_()).zero_()
+
+
 def _result(op: Op, array: object) -> Tensor:
     """A tensor of what numpy made, which may be one of its scalars."""
-    if type(array) is not np.ndarray or not (op.kind in _KEEPS_ORDER or array.flags.c_contiguous):
-        array = np.asarray(array, order=None if op.kind in _KEEPS_ORDER else "C")
+    if type(array) is not np.ndarray or not (op.kind in meta.KEEPS_ORDER or array.flags.c_contiguous):
+        array = np.asarray(array, order=None if op.kind in meta.KEEPS_ORDER else "C")
     return _new(array)
-
-
-def _in_order_of(operands: list[Any], result: Any) -> Any:
-    """What numpy made of ``operands``, in the order that PyTorch gives it: the two differ where operands do."""
-    layouts = tuple([(a.shape, a.strides) for a in operands if isinstance(a, np.ndarray)])
-    strides = result_strides(result.shape, layouts, result.itemsize)
-    return result if result.strides == strides else meta.with_strides(result, strides)
 
 
 def _recorded(
@@ -697,8 +700,6 @@ def look_through(t: Tensor, steps: tuple[View, ...]) -> Tensor:
     attach(found, t, steps, modes.grad)
     if not modes.grad:
         ask_as(found, t)
-    if modes.inference:
-        found._inference = True
     return found
 
 

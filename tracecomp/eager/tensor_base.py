@@ -162,6 +162,7 @@ class TensorBase:
     _source: weakref.ref[TensorBase] | None = None
     _chain: tuple[View, ...] = ()
     _unwritable: str | None = None
+    _quiet: bool = False
     _output_nr: int = 0
     _accumulator: weakref.ref[Node] | None = None
     _hooks: dict[int, Any] | None = None

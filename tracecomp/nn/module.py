@@ -11,7 +11,7 @@ from tracecomp.compiled.function import compile
 from tracecomp.eager.device import Device, check_device
 from tracecomp.eager.meta import NO_DATA
 from tracecomp.eager.modes import modes, module_changes, no_grad, scope
-from tracecomp.eager.tensor import Tensor
+from tracecomp.eager.tensor import Tensor, clear_grad
 from tracecomp.functional import names as T
 from tracecomp.nn.hooks import (
     ModuleHooks,
@@ -360,10 +360,7 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients of all parameters, or set them to zero."""
         for param in self.parameters():
-            if set_to_none:
-                param.grad = None
-            elif param.grad is not None:
-                param.grad.detach_().zero_()
+            clear_grad(param, set_to_none)
 
     def compile(self, **options: Any) -> None:
         """Compile the call of this module in place; ``options`` are those of ``tracecomp.compile``."""

@@ -12,7 +12,7 @@ from tracecomp.base.errors import at_user_line
 from tracecomp.base.interrupts import uninterrupted
 from tracecomp.eager.device import strided
 from tracecomp.eager.modes import enable_grad, modes, module_changes, no_grad, scope
-from tracecomp.eager.tensor import Tensor
+from tracecomp.eager.tensor import Tensor, clear_grad
 from tracecomp.functional import names as T
 from tracecomp.functional.default_dtype import default_dtype
 from tracecomp.ir.types import float32, float64
@@ -185,10 +185,7 @@ class Optimizer:
         """Forget the gradients of all parameters, or set them to zero."""
         for group in self.param_groups:
             for param in group["params"]:
-                if set_to_none:
-                    param.grad = None
-                elif param.grad is not None:
-                    param.grad.detach_().zero_()
+                clear_grad(param, set_to_none)
 
     # -- stepping --------------------------------------------------------------------------------------------------
 

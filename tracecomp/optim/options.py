@@ -49,7 +49,7 @@ class _Active(Mapping[str, bool]):
 
 
 def number(group: Group, key: str) -> Any:
-    """``group[key]``; in a recording a 0-d float64 tensor that every call reads again."""
+    """``group[key]``; in a recording a number that every call reads again."""
     return group[key] if modes.recorder is None else host(group, key)
 
 

@@ -77,7 +77,7 @@ class ASGD(Optimizer):
         if not state:
             with unrecorded():
                 state["step"] = step_counter()
-                state["eta"] = T.zeros((), dtype=state["step"].dtype) + lr
+                state["eta"] = T.zeros_like(state["step"]) + lr
                 state["mu"] = T.ones((), dtype=state["step"].dtype)
                 state["ax"] = T.zeros_like(param)
         state["step"].add_(1)
@@ -118,8 +118,10 @@ class Rprop(Optimizer):
                 state["step_size"] = T.zeros_like(grad) + lr
         state["step"].add_(1)
         agreement = grad * state["prev"]
-        factor = T.where(agreement > 0, grow, T.where(agreement < 0, shrink, 1.0)).to(grad.dtype)
-        size = T.minimum(T.maximum(state["step_size"] * factor, T.zeros_like(grad) + least), T.zeros_like(grad) + most)
+        # Numbers in the gradient's type: those of ``where`` alone would be of the default one.
+        zeros = T.zeros_like(grad)
+        factor = T.where(agreement > 0, zeros + grow, T.where(agreement < 0, zeros + shrink, zeros + 1))
+        size = T.minimum(T.maximum(state["step_size"] * factor, zeros + least), zeros + most)
         grad = T.where(agreement < 0, 0.0, grad)
         param.copy_(param - grad.sign() * size)
         state["step_size"].copy_(size)

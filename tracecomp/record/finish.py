@@ -10,6 +10,7 @@ import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
 from tracecomp.autograd.engine import run_backward
+from tracecomp.eager.aliasing import history_if_allowed
 from tracecomp.eager.tensor import Tensor
 from tracecomp.eager.tensor_base import Node
 from tracecomp.ir.graph import Graph, Input, Output, Value
@@ -344,17 +345,18 @@ class Finish:
             if t._data.shape != initial.shape:
                 name = recorder.graph.inputs[initial.index].name
                 return f"changes the shape of {name} from {initial.shape} to {tuple(t._data.shape)}."
-            fn = t.grad_fn
+            fn = history_if_allowed(t)
             if key in met.arguments and not t._linked:
                 continue
             if fn is not None and fn.number >= recorder.started and recorder.value(t) is not initial:
                 name = recorder.graph.inputs[initial.index].name
                 return f"leaves gradient history in {name}, a tensor from outside. Detach what is written into it."
         for t in recorder.values.shared():
-            if t.grad_fn is not None:
+            if history_if_allowed(t) is not None:
                 return "leaves gradient history in memory that several inputs share. Detach what is written into it."
         for key, t in recorder.values.outside.items():  # views and aliases of what is an input
-            if key not in met.initial and t.grad_fn is not None and t.grad_fn.number >= recorder.started:
+            fn = None if key in met.initial else history_if_allowed(t)
+            if fn is not None and fn.number >= recorder.started:
                 return "leaves gradient history in a view of a tensor from outside. Detach what is written into it."
         return None
 

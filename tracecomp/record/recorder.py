@@ -225,7 +225,7 @@ class Recorder:
         return self.sizes.size_tensor(number)
 
     def host(self, owner: object, key: str, value: object) -> Any:
-        """A number that every call reads again from ``owner``, as a 0-d float64 tensor; other values are guarded."""
+        """A number that every call reads again from ``owner``, followed as a float; other values are guarded."""
         if id(getattr(owner, "group", owner)) in self.stepped:
             self.refuse(
                 f"reads {key}, at {user_source()}, after a schedule's step in the same call. Step the schedule last."
@@ -240,7 +240,7 @@ class Recorder:
         if found.value != value == value:  # not NaN, which differs from itself
             self.refuse_here(f"reads {key}, which something unseen has changed in the same call")
             return value
-        return found.tensor
+        return SymScalar(self, found.tensor, float(value))
 
     def watch(self, owner: object, key: str) -> None:
         """Guard ``owner[key]``, or the attribute ``key`` of ``owner``."""

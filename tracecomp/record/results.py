@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tracecomp.eager.aliasing import NO_GRAD_VIEW
+from tracecomp.eager.aliasing import history_if_allowed, is_refused
 from tracecomp.eager.grad_fn import OpNode
 from tracecomp.eager.tensor import Tensor, gradient_edge
 from tracecomp.eager.tensor_base import View
@@ -29,12 +29,14 @@ class History:
     """What autograd knows of a result that has a history of its own, or none.
 
     ``root`` is its number among the differentiable results. ``freed``: its history was used up in the call, or cannot
-    be run any more. ``leaf``: it requires grad without a history. ``version`` counts the writes to its storage.
+    be run any more. ``leaf``: it requires grad without a history. ``refused``: a view that cannot take the history that
+    its base has got. ``version`` counts the writes to its storage.
     """
 
     root: int | None = None
     freed: bool = False
     leaf: bool = False
+    refused: bool = False
     version: int = 0
 
 
@@ -69,7 +71,7 @@ class Given:
 class Seen:
     """A tensor that looks at the memory of another: through ``steps``, or without any as its alias.
 
-    ``layout`` is dtype, shape, strides and offset in bytes, in memory that the graph makes. ``linked``: the view was
+    ``layout`` is dtype, shape, strides and offset in bytes, in memory that the graph makes. ``follows``: the view was
     made while gradients were enabled. ``apart``: the alias counts its writes by itself, as ``x.data`` does. Without a
     ``history`` it has that of ``of``. ``unwritable`` says why autograd forbids writes to it.
     """
@@ -77,7 +79,7 @@ class Seen:
     of: Made | Given | Seen
     steps: tuple[View, ...]
     layout: Layout | None
-    linked: bool
+    follows: bool
     apart: bool
     history: History | None = None
     grad: Held | None = None
@@ -159,7 +161,8 @@ class Results:
 
     def differentiate(self, tensors: Sequence[Tensor], spent: Callable[[Tensor], bool]) -> None:
         """Find the differentiable ones of what ``tensors`` take their histories from."""
-        found = {id(t): t for t in map(self._historian, tensors) if self._recorder.is_made(t) and t.grad_fn is not None}
+        made = filter(self._recorder.is_made, map(self._historian, tensors))
+        found = {id(t): t for t in made if history_if_allowed(t) is not None}
         for t in found.values():
             if spent(t):
                 self._freed.add(id(t))
@@ -179,7 +182,7 @@ class Results:
         seen = self._recorder.values.look(t)
         if seen is None or seen.step is None or t._grad is not None or t.requires_grad:
             return seen is None
-        if t._unwritable not in (None, NO_GRAD_VIEW):
+        if t._unwritable is not None and not t._quiet:
             return False
         root, _ = self._recorder.values.root(t)
         if id(root) in self._only and self._recorder.is_made(root) and self._recorder.values.follows(t):
@@ -229,10 +232,10 @@ class Results:
         below, steps = self._below(t)
         self._check(t, below, steps)
         apart = t._storage is not below._storage
-        kept = history if history.root is not None or history.freed or history.leaf or apart else None
-        unwritable = t._unwritable if t._linked and t._unwritable != below._unwritable else None
-        layout = self._layout(t)
-        return Seen(self.of(below), steps, layout, t._linked, apart, kept, grad, type(t), unwritable)
+        own = history.root is not None or history.freed or history.leaf or history.refused or apart
+        unwritable = t._unwritable if _follows(t) and t._unwritable != below._unwritable else None
+        layout, kept = self._layout(t), history if own else None
+        return Seen(self.of(below), steps, layout, _follows(t), apart, kept, grad, type(t), unwritable)
 
     def _below(self, t: Tensor) -> tuple[Tensor, tuple[View, ...]]:
         """What the view or alias ``t`` looks at, and through which steps: views of linked views look at their base."""
@@ -241,7 +244,7 @@ class Results:
         if seen.step is None:
             return seen.of, ()
         steps: tuple[View, ...] = (seen.step,)
-        while t._linked and seen.of._linked:
+        while _follows(t) and _follows(seen.of):
             further = self._recorder.values.look(seen.of)
             if further is None or further.step is None:
                 break
@@ -259,17 +262,18 @@ class Results:
 
     def _history(self, t: Tensor) -> History:
         root = self._places.get(id(t))
-        leaf = t.grad_fn is None and t.requires_grad
-        return History(root, id(t) in self._freed, leaf, t._version)
+        refused = is_refused(t)
+        leaf = not refused and t.grad_fn is None and t.requires_grad
+        return History(root, id(t) in self._freed, leaf, refused, t._version)
 
     def _historian(self, t: Tensor) -> Tensor:
         """The tensor whose history ``t`` has, seen through views; ``t`` itself when hooks or writes come between."""
         source = t
-        while source._linked and (seen := self._recorder.values.look(source)) is not None:
+        while _follows(source) and (seen := self._recorder.values.look(source)) is not None:
             source = seen.of
-        if source is t:
-            return t
-        ends = [gradient_edge(x) for x in (source, source._base if source._linked else None) if x is not None]
+        if source is t or is_refused(t):
+            return source
+        ends = [gradient_edge(x) for x in (source, source._base if _follows(source) else None) if x is not None]
         edge = gradient_edge(t)
         while edge is not None and edge not in ends and _only_looks(edge[0]):
             edge = edge[0].edges[0]
@@ -282,6 +286,11 @@ class Results:
             found = op.impl(found, **self._recorder.sizes.without_sizes(attrs))
         if (found.shape, found.strides, _address(found)) != (t._data.shape, t._data.strides, t._address()):
             self.moved = "changes the shape or memory of a tensor that a result looks at. Make a new tensor instead."
+
+
+def _follows(t: Tensor) -> bool:
+    """Whether ``t`` is a view that was made while gradients were enabled, and so has the history of its base."""
+    return t._linked and not t._quiet
 
 
 def _address(array: Array) -> int:

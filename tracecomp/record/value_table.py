@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tracecomp.base.errors import Source
+from tracecomp.eager.aliasing import is_refused
 from tracecomp.eager.tensor import Tensor, gradient_edge
 from tracecomp.eager.tensor_base import Node, View
 from tracecomp.eager.views import look, write
@@ -82,7 +83,7 @@ class ValueTable:
 
     def note_edge(self, t: Tensor) -> None:
         """Note where the gradient of ``t``, which comes from outside, goes. What the call itself made leads there."""
-        edge = gradient_edge(t)
+        edge = None if is_refused(t) else gradient_edge(t)
         if edge is not None and (t._grad_fn is None or t._grad_fn.number < self._recorder.started):
             self.edges[id(t)] = edge
 

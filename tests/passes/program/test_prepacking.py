@@ -283,6 +283,21 @@ def test_a_weight_that_is_written_by_the_call_itself() -> None:
     assert all(close(a, b) for a, b in zip(found, [f(x) for _ in range(8)][5:], strict=True))
 
 
+def test_what_follows_from_constants_alone_is_made_by_every_call() -> None:
+    """Random training program 1000237: no input said that it was to be made: native calls read what was not there."""
+    net = nn.Linear(4, 4)
+
+    def f(x: tc.Tensor) -> tc.Tensor:
+        with tc.no_grad():
+            net.weight[0].copy_(x[0])
+        with tc.random.fork_rng():
+            tc.manual_seed(9)
+            return net(x) + tc.randn(4)
+
+    compiled, x = tc.compile(f), tc.randn(3, 4)
+    assert all(tc.equal(compiled(x), f(x)) for _ in range(5))
+
+
 def test_an_index_that_fails_does_not_leave_a_false_preparation() -> None:
     table, net = tc.randn(10, 48), layers()
 

@@ -103,6 +103,10 @@ def prepack(frame: Frame, log: Log) -> Frame:
     inputs = {i.value for i in frame.graph.inputs}
     # Only inputs: what follows from them is found by looking at kernels.
     first, rest = prepared(frame.tasks, frame.frozen & inputs, inputs | set(frame.outputs.home))
+    # Callers tell by the inputs that last whether the preparation is done: one of constants alone nobody would make.
+    lasting = {i.value for i in frame.graph.inputs if i.role != "constant"} & frame.frozen
+    if not any(v in lasting for task in first for v in task.values):
+        return frame
     log.hits["calls"] += len(first)
     return replace(frame, prepacking=tuple(first), tasks=tuple(rest))
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from tracecomp.autograd.function import tensors_within
 from tracecomp.base.errors import Source
 from tracecomp.base.gc_pause import collected
+from tracecomp.eager.aliasing import history_if_allowed
 from tracecomp.eager.grad_fn import OpNode
 from tracecomp.eager.tensor import Tensor
 from tracecomp.eager.tensor_base import Node, TensorBase
@@ -33,7 +34,7 @@ def reachable(tensors: Sequence[TensorBase]) -> set[int]:
             continue
         found.add(id(t))
         stack += [x for x in (t._base, t._grad) if x is not None]
-        for node in history_of([t]) - nodes if t.grad_fn not in nodes else ():
+        for node in history_of([t]) - nodes if history_if_allowed(t) not in nodes else ():
             nodes.add(node)
             stack.extend(node.held())
             packed = [(x.packed, x.unpack) for x in node.packed()] if isinstance(node, OpNode) else []
@@ -43,7 +44,7 @@ def reachable(tensors: Sequence[TensorBase]) -> set[int]:
 
 def history_of(roots: Sequence[TensorBase]) -> set[Node]:
     found: set[Node] = set()
-    stack = [t.grad_fn for t in roots if t.grad_fn is not None]
+    stack = [fn for t in roots if (fn := history_if_allowed(t)) is not None]
     while stack:
         node = stack.pop()
         if node not in found:

@@ -115,7 +115,7 @@ def _facts(recording: Recording, plain: Callable[[object], object]) -> list[Any]
             return _bound(result.source)
         if isinstance(result, Seen):
             steps = [(op.name, {k: plain(v) for k, v in attrs.items()}) for op, attrs in result.steps]
-            own = (result.linked, result.apart, result.history, shown(result.grad), result.kind, result.unwritable)
+            own = (result.follows, result.apart, result.history, shown(result.grad), result.kind, result.unwritable)
             return (shown(result.of), steps, *own)
         return result
 

@@ -173,6 +173,15 @@ def _within(p: Padding, at: Sym, extent: Extent) -> Sym:
     return found
 
 
+def _strided(p: Padding, length: int, at: tuple[Extent, int], extent: Extent) -> tuple[Sym, Sym]:
+    """For each of ``length`` places, which one it is of ``extent`` that lie ``at`` a start and step, and whether."""
+    start, step = at
+    offset = prim.sub(p.places(length), p.count(start))
+    place = prim.floor_divide(offset, step)
+    inside = prim.mul(prim.ge(offset, 0), prim.lt(place, p.count(extent)))
+    return place, inside if step == 1 else prim.mul(inside, prim.eq(prim.remainder(offset, step), 0))
+
+
 def _slice_update(p: Padding, op: Op, xs: Operands, attrs: Attrs, meant: Meant) -> Applied:
     """The base where no element of the slice goes, and what goes there: found place by place along each axis."""
     base, new = xs
@@ -180,11 +189,7 @@ def _slice_update(p: Padding, op: Op, xs: Operands, attrs: Attrs, meant: Meant) 
     for axis, (start, stop, step) in enumerate(zip(attrs["starts"], attrs["stops"], attrs["steps"], strict=True)):
         if start == 0 and step == 1 and stop == meant[axis]:
             continue
-        offset = prim.sub(p.places(base.shape[axis]), p.count(start))
-        place = prim.floor_divide(offset, step)
-        inside = prim.mul(prim.ge(offset, 0), prim.lt(place, p.count(p.meant(new)[axis])))
-        if step != 1:
-            inside = prim.mul(inside, prim.eq(prim.remainder(offset, step), 0))
+        place, inside = _strided(p, base.shape[axis], (start, step), p.meant(new)[axis])
         new = p.moved(new, axis, _within(p, place, p.meant(new)[axis]), meant[axis])
         inside = prim.reshape(inside, shape=tuple(n if k == axis else 1 for k, n in enumerate(base.shape)))
         hit = inside if hit is None else prim.mul(hit, inside)
@@ -223,12 +228,25 @@ def _concat(p: Padding, op: Op, xs: Operands, attrs: Attrs, meant: Meant) -> App
 
 
 def _pad(p: Padding, op: Op, xs: Operands, attrs: Attrs, meant: Meant) -> Applied:
+    """Along an axis that varies, zeros or more plain numbers around what is there; else elements taken one by one."""
     (x,) = xs
-    own = p.meant(x)
-    axes = [k for k, e in enumerate(own) if not isinstance(e, int)]
-    changed = [k for k in axes if attrs["low"][k] or attrs["high"][k] or attrs["interior"][k]]
-    _expect(all(attrs["low"][k] >= 0 and attrs["high"][k] >= 0 and not attrs["interior"][k] for k in changed))
-    return _as_is(p, op, [p.masked(x, changed, attrs["value"])], attrs, meant)
+    own, value, left = p.meant(x), attrs["value"], []
+    for axis, (low, high, interior) in enumerate(zip(attrs["low"], attrs["high"], attrs["interior"], strict=True)):
+        plain = isinstance(low, int) and isinstance(high, int)
+        if plain and (isinstance(own[axis], int) or (low >= 0 and high >= 0 and not interior)):
+            left.append((low, high, interior))
+            continue
+        place, inside = _strided(p, p.length(meant[axis]), (low, interior + 1), own[axis])
+        x = p.moved(x, axis, _within(p, place, own[axis]), meant[axis])
+        inside = prim.reshape(inside, shape=tuple(n if k == axis else 1 for k, n in enumerate(x.shape)))
+        x = p.note(prim.where(inside, x, value), p.meant(x))
+        left.append((0, 0, 0))
+    changed = [k for k, found in enumerate(left) if any(found) and not isinstance(own[k], int)]
+    if not any(map(any, left)):
+        return (x,)
+    lows, highs, interiors = zip(*left, strict=True)
+    attrs = dict(attrs, low=lows, high=highs, interior=interiors)
+    return _as_is(p, op, [p.masked(x, changed, value)], attrs, meant)
 
 
 def _convolution(p: Padding, op: Op, xs: Operands, attrs: Attrs, meant: Meant) -> Applied:

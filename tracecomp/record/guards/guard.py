@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tracecomp.codegen.calls.call_tables import ARGUMENT
-from tracecomp.eager.aliasing import refresh
+from tracecomp.eager.aliasing import history_if_allowed
 from tracecomp.eager.meta import MetaArray
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record.guards.reads import Rows as ReadRows
@@ -80,12 +80,12 @@ class TensorGuard:
             return f"argument {self.path} was a tensor and is {short(t)}"
         array = t._data
         if t._linked:
-            refresh(t)
+            history_if_allowed(t)  # native code can tell again what the view asks for
         if (
             self.shape != array.shape
             or type(array) is MetaArray
             or (array.dtype is not self.dtype and array.dtype != self.dtype)
-            or (t._requires_grad or t._grad_fn is not None) is not self.requires_grad
+            or (t._requires_grad or t._grad_fn is not None or (t._linked and t.requires_grad)) is not self.requires_grad
         ):
             return tensor_miss(f"argument {self.path}", t, self.dtype, self.shape)
         return None

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tracecomp.codegen.calls.call_tables import OBJECT
-from tracecomp.eager.aliasing import refresh
+from tracecomp.eager.aliasing import history_if_allowed
 from tracecomp.eager.meta import MetaArray
 from tracecomp.eager.modes import modes, module_changes
 from tracecomp.eager.tensor import Tensor
@@ -345,7 +345,7 @@ class SlotGuard:
             return f"{self.place.where} changed from {short(self.snapshot)} to {short(now)}"
         for t, before in zip(self.place.tensors(), self.types, strict=True):
             if t._linked:
-                refresh(t)
+                history_if_allowed(t)
             kind = (t._data.dtype, t._data.shape, t.requires_grad)
             if before != kind:
                 return f"{self.place.where} changed from {_kind(before)} to {_kind(kind)}"
