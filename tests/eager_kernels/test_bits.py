@@ -12,7 +12,7 @@ import pytest
 
 from tracecomp.base import config
 from tracecomp.compiled.backends import Native
-from tracecomp.eager.evaluate import INEXACT, evaluate
+from tracecomp.eager.evaluate import INEXACT, SLOW, evaluate
 from tracecomp.ir.graph import Graph
 from tracecomp.ir.op import OPS
 from tracecomp.ir.types import TensorType, from_numpy_dtype
@@ -116,6 +116,25 @@ def test_operands_broadcast_and_numbers_are_operands() -> None:
         assert same_bits(evaluate(OPS["pow"], [x, y], {}), evaluate(OPS["pow"], whole, {}))
         assert same_bits(evaluate(OPS["pow"], [x, 2.5], {}), evaluate(OPS["pow"], [x, np.full(x.shape, 2.5)], {}))
         assert same_bits(evaluate(OPS["pow"], [2.5, y], {}), evaluate(OPS["pow"], [np.full(y.shape, 2.5), y], {}))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+@pytest.mark.parametrize("name", sorted(SLOW))
+def test_slow_operators_on_many_elements_have_the_bits_of_numpy(name: str, dtype: str) -> None:
+    """For every layout, and whichever operands are numbers."""
+    for shape, axes in (((5003,), (0,)), ((9, 16, 31), (0, 2, 1)), ((9, 16, 31), (2, 0, 1))):
+        given = [numbers(shape, dtype, seed).transpose(axes) for seed in range(arity(name))]
+        if name == "where":
+            given[0] = given[0] > 0
+        for single in itertools.product((False, True), repeat=len(given)):
+            if all(single):
+                continue
+            operands = [x[(1,) * x.ndim] if one else x for x, one in zip(given, single, strict=True)]
+            with np.errstate(all="ignore"):
+                expected = np.asarray(OPS[name].impl(*operands))
+            found = evaluate(OPS[name], operands, {})
+            assert same_bits(found, expected)
+            assert found.strides == expected.strides
 
 
 SHAPES = [

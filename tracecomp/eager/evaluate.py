@@ -25,6 +25,12 @@ INEXACT = frozenset(
 )
 """Operators whose numpy results have other bits than those of machine code."""
 
+SLOW = frozenset(("relu", "sign", "where", "copysign", "remainder", "fmod"))
+"""Operators with the same bits in numpy, whose loop there has a branch or a call for each element: where signs are
+random, machine code takes a thirtieth of the time."""
+_MANY = 4096
+"""Elements from which on it is worth making machine code for them."""
+
 ORDERED = frozenset(("sum", "prod"))
 """Reductions whose bits depend on the order, for floats."""
 
@@ -49,7 +55,7 @@ def evaluate(op: Op, arrays: Sequence[Any], attrs: Attrs) -> Any:
             return op.impl(*arrays, **attrs) if found is None else found
         return op.impl(*arrays, **attrs)
     if config.current().eager == "native":
-        if op.name in INEXACT:
+        if op.name in INEXACT or (op.name in SLOW and max(np.size(x) for x in arrays) >= _MANY):
             found = eager_kernels.evaluate_natively(op, arrays)
             if found is not None:
                 return found

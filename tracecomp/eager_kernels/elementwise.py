@@ -2,9 +2,10 @@
 
 Where an operator's numpy result is exactly rounded (sums of two, products, roots, comparisons, integers), numpy and
 machine code agree, and numpy runs it. Where it is not (exponentials, error functions, ...), machine code always does,
-from the first call on and for any number of elements: a result never depends on what has been compiled. One kernel
-serves all shapes (``codegen/kernels/counted.py``): it is made by the same passes as any program, once for an operator
-and its types. ``config.eager = "numpy"`` keeps numpy everywhere.
+from the first call on and for any number of elements: a result never depends on what has been compiled. It also runs
+some that numpy computes exactly but slowly, where there are many elements. One kernel serves all shapes
+(``codegen/kernels/counted.py``): it is made by the same passes as any program, once for an operator and its types.
+``config.eager = "numpy"`` keeps numpy everywhere.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from tracecomp.runtime.executable import Loaded
 from tracecomp.runtime.image import Image
 
 Array = np.ndarray[Any, Any]
-Key: TypeAlias = tuple[str, Any, tuple[bool, ...]]
+DTypes: TypeAlias = tuple[np.dtype[np.generic], ...]
+Key: TypeAlias = tuple[str, DTypes, tuple[bool, ...]]
 
 _ALONE = (False,)
 _LENGTH = 1 << 40
@@ -43,14 +45,13 @@ _making = Lock()
 
 
 class _Counted:
-    """An operator on operands of one type as machine code; ``numbers`` are those of one element."""
+    """An operator on operands of these types as machine code; ``numbers`` are those of one element."""
 
-    def __init__(self, op: Op, dtype: np.dtype[np.generic], numbers: tuple[bool, ...]) -> None:
+    def __init__(self, op: Op, dtypes: DTypes, numbers: tuple[bool, ...]) -> None:
         graph = Graph(op.name)
-        element = from_numpy_dtype(dtype)
         operands = [
-            graph.add_input(TensorType(element, () if number else (_LENGTH,)), f"x{i}")
-            for i, number in enumerate(numbers)
+            graph.add_input(TensorType(from_numpy_dtype(dtype), () if number else (_LENGTH,)), f"x{i}")
+            for i, (dtype, number) in enumerate(zip(dtypes, numbers, strict=True))
         ]
         result = graph.apply(op.name, *operands)
         graph.add_output(result)
@@ -61,7 +62,7 @@ class _Counted:
         self._loaded = Loaded(Image.counted(program))
 
     def run(self, operands: Sequence[Array], out: Array) -> None:
-        """Compute ``out`` from arrays of its type that are as long, or of one element; all contiguous."""
+        """Compute ``out`` from arrays that are as long, or of one element; all contiguous."""
         count = out.size
         self._loaded.run((*operands, out, _counted(count)), None if count >= _SHARED_FROM else 1)
 
@@ -73,31 +74,31 @@ def _counted(count: int) -> Array:
 
 
 def evaluate_natively(op: Op, operands: Sequence[Any]) -> Array | None:
-    """The result of an operator on arrays of one type and numbers; None where numpy has to do."""
-    first = next(x for x in operands if isinstance(x, np.ndarray | np.generic))
-    if first.dtype.kind not in "fV":
+    """The result of an operator on arrays of one type, conditions and numbers; None where numpy has to do."""
+    first = next((x for x in operands if isinstance(x, np.ndarray | np.generic) and x.dtype.kind != "b"), None)
+    if first is None or first.dtype.kind not in "fV":
         return None
     # One contiguous operand is the most frequent call and needs none of what follows.
     if len(operands) == 1 and type(first) is np.ndarray and first.flags.c_contiguous:
-        kernel = _kernels.get((op.name, first.dtype, _ALONE))
+        kernel = _kernels.get((op.name, (first.dtype,), _ALONE))
         if kernel is not None and first.size:
             out = maker(first.nbytes)(first.shape, first.dtype)
             kernel.run(operands, out)
             return out
-    given = [np.asarray(x, first.dtype) for x in operands]
+    given = [np.asarray(x, bool if getattr(x, "dtype", None) == bool else first.dtype) for x in operands]
     shape = first.shape if len(given) == 1 else np.broadcast_shapes(*(x.shape for x in given))
     numbers = tuple([x.size == 1 and shape != () and len(given) > 1 for x in given])
-    kernel = _kernel(op, first.dtype, numbers)
+    kernel = _kernel(op, tuple([x.dtype for x in given]), numbers)
     if kernel is None:
         return None
-    out, flat, operands = _laid_out(given, numbers, shape)
+    out, flat, operands = _laid_out(given, numbers, shape, kernel.dtype)
     if flat.size:
         kernel.run(operands, flat)
     return out
 
 
 def _laid_out(
-    given: Sequence[Array], numbers: Sequence[bool], shape: tuple[int, ...]
+    given: Sequence[Array], numbers: Sequence[bool], shape: tuple[int, ...], dtype: np.dtype[np.generic]
 ) -> tuple[Array, Array, Sequence[Array]]:
     """Memory for the result, and it and the operands as contiguous arrays whose elements correspond.
 
@@ -105,13 +106,13 @@ def _laid_out(
     """
     like = given[numbers.index(False)] if False in numbers else given[0]
     whole = [x for x, number in zip(given, numbers, strict=True) if not number]
-    agree = like.shape == shape and min(like.strides, default=0) > 0 and all(x.strides == like.strides for x in whole)
+    agree = like.shape == shape and min(like.strides, default=0) > 0 and len({_steps(x) for x in whole}) < 2
     if agree and not like.flags.c_contiguous:
-        out = np.empty_like(like)
+        out = np.empty_like(like, dtype)
         flat = out.ravel(order="K")
         if flat.base is not None or flat is out:
             return out, flat, [x if number else x.ravel(order="K") for x, number in zip(given, numbers, strict=True)]
-    out = maker(like.dtype.itemsize * math.prod(shape))(shape, like.dtype)
+    out = maker(dtype.itemsize * math.prod(shape))(shape, dtype)
     operands = [
         x if number else np.ascontiguousarray(x if x.shape == shape else np.broadcast_to(x, shape))
         for x, number in zip(given, numbers, strict=True)
@@ -119,16 +120,21 @@ def _laid_out(
     return out, out, operands
 
 
-def _kernel(op: Op, dtype: np.dtype[np.generic], numbers: tuple[bool, ...]) -> _Counted | None:
+def _steps(x: Array) -> tuple[int, ...]:
+    """Elements from one to the next along each axis."""
+    return tuple([stride // x.itemsize for stride in x.strides])
+
+
+def _kernel(op: Op, dtypes: DTypes, numbers: tuple[bool, ...]) -> _Counted | None:
     """The machine code for operands of these types; None where this Python and numpy have none."""
-    key = (op.name, dtype, numbers)
+    key = (op.name, dtypes, numbers)
     try:
         return _kernels[key]
     except KeyError:
         with _making:
             if key not in _kernels:
                 try:
-                    _kernels[key] = _Counted(op, dtype, numbers)
+                    _kernels[key] = _Counted(op, dtypes, numbers)
                 except CompileError:
                     _kernels[key] = None
         return _kernels[key]
