@@ -75,7 +75,7 @@ def _counted(count: int) -> Array:
 
 def evaluate_natively(op: Op, operands: Sequence[Any]) -> Array | None:
     """The result of an operator on arrays of one type, conditions and numbers; None where numpy has to do."""
-    first = next((x for x in operands if isinstance(x, np.ndarray | np.generic) and x.dtype.kind != "b"), None)
+    first = next((x for x in operands if isinstance(x, np.ndarray | np.generic) and not _is_condition(x)), None)
     if first is None or first.dtype.kind not in "fV":
         return None
     # One contiguous operand is the most frequent call and needs none of what follows.
@@ -85,7 +85,7 @@ def evaluate_natively(op: Op, operands: Sequence[Any]) -> Array | None:
             out = maker(first.nbytes)(first.shape, first.dtype)
             kernel.run(operands, out)
             return out
-    given = [np.asarray(x, bool if getattr(x, "dtype", None) == bool else first.dtype) for x in operands]
+    given = [np.asarray(x, None if _is_condition(x) else first.dtype) for x in operands]
     shape = first.shape if len(given) == 1 else np.broadcast_shapes(*(x.shape for x in given))
     numbers = tuple([x.size == 1 and shape != () and len(given) > 1 for x in given])
     kernel = _kernel(op, tuple([x.dtype for x in given]), numbers)
@@ -95,6 +95,10 @@ def evaluate_natively(op: Op, operands: Sequence[Any]) -> Array | None:
     if flat.size:
         kernel.run(operands, flat)
     return out
+
+
+def _is_condition(x: object) -> bool:
+    return isinstance(x, np.ndarray | np.generic) and x.dtype.kind == "b"
 
 
 def _laid_out(
