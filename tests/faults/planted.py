@@ -311,7 +311,8 @@ def _guards() -> list[Fault]:
     return [
         guard("guards.guard:TensorGuard.check", "shapes", "flattened", "by its length", old="self.shape != array.shape", new="False"),
         guard("guards.guard:TensorGuard.check", "modes", "model in a mode", "after the model",
-              old="(t._requires_grad or t._grad_fn is not None) is not self.requires_grad", new="False"),
+              old="(t._requires_grad or t._grad_fn is not None or (t._linked and t.requires_grad)) is not self.requires_grad",
+              new="False"),
         guard("guards.guard:ValueGuard.check", "reading", "argument", "flag",
               old="elif type(leaf) is not snapshot[0] or", new="elif False and"),
         guard("guards.state_guards:_modes", "modes", "model in a mode", "after the model", old="default_dtype(), ", new="None, "),
