@@ -22,7 +22,7 @@ import tracecomp as torch
 from tracecomp.ir.graph import Graph
 from tracecomp.ir.loop_printer import print_program
 from tracecomp.nn import functional as F
-from tracecomp.passes import Built, build
+from tracecomp.passes.building import Built, build
 from tracecomp.passes.cost.machine import Machine, host
 from tracecomp.passes.cost.tuning import Tuning
 from tracecomp.runtime.executable import Executable

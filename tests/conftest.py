@@ -1,10 +1,19 @@
-"""What holds for the whole suite: the option ``--update``, the quick ``-m smoke``, and names of tests that stay."""
+"""What holds for the whole suite: the option ``--update``, the quick ``-m smoke``, names of tests that stay, and
+``-m torch``: the tests that need PyTorch, which the others do without."""
 
 from __future__ import annotations
 
+import inspect
+import sys
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")  # how busy a machine is fails no test
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -18,8 +27,39 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return None
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest selects by ``-m``
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Names must be the same in every process: workers of pytest-xdist compare them, and people select by them."""
+    """Mark what needs torch. Names must be the same in every process: workers of pytest-xdist compare them, and people
+    select by them."""
+    for item in items:
+        if isinstance(item, pytest.Function) and (_holds_torch(item.module) or _asks_for_torch(item.function)):
+            item.add_marker("torch")
     moving = [item.nodeid for item in items if " at 0x" in item.nodeid]
     if moving:
         raise pytest.UsageError(f"names of tests hold addresses, give the parameters ids: {', '.join(moving[:4])}")
+
+
+def _holds_torch(module: ModuleType) -> bool:
+    """Whether a module of tests, or a helper that it takes names from, cannot be imported without torch."""
+    names = {getattr(value, "__module__", None) for value in vars(module).values()}
+    helpers = [sys.modules[name] for name in names if isinstance(name, str) and name.startswith("tests.")]
+    torch: Any = sys.modules.get("torch")
+    return torch is not None and any(value is torch for m in (module, *helpers) for value in vars(m).values())
+
+
+def _asks_for_torch(function: Any) -> bool:
+    """Whether a test's own body calls ``pytest.importorskip("torch")``."""
+    code = inspect.unwrap(function).__code__
+    return "importorskip" in code.co_names and "torch" in code.co_consts
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Any:
+    """A test that is skipped without torch but is not selected by ``-m torch`` would run nowhere."""
+    report = yield
+    unseen = (
+        report.skipped and "could not import 'torch" in str(report.longrepr) and not item.get_closest_marker("torch")
+    )
+    if unseen:
+        report.outcome, report.longrepr = "failed", f"{item.nodeid} needs torch: mark it so (pytest.mark.torch)"
+    return report

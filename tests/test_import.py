@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import cache
 
 
-def run(code: str) -> str:
-    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
+@cache
+def loaded(statement: str) -> set[str]:
+    """The modules that a new process has after a statement."""
+    code = f"import sys; {statement}; print(*sys.modules)"
+    return set(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split())
+
+
+def rooms(statement: str) -> set[str]:
+    return {m.split(".")[1] for m in loaded(statement) if m.startswith("tracecomp.")}
 
 
 def test_import_loads_no_optional_or_late_dependency() -> None:
-    loaded = run("import sys, tracecomp; print(*sorted(m for m in sys.modules if '.' not in m))").split()
-    assert "numpy" in loaded
-    assert not {"llvmlite", "networkx", "tqdm", "torch", "ml_dtypes", "safetensors", "multiprocessing"} & set(loaded)
+    found = loaded("import tracecomp")
+    assert "numpy" in found
+    assert not {"llvmlite", "networkx", "tqdm", "torch", "ml_dtypes", "safetensors", "multiprocessing"} & found
 
 
 def test_import_loads_eager_mode_and_nothing_of_the_compiler() -> None:
     """How long it takes is for ``python -X importtime``; what is loaded decides it."""
-    code = "import sys, tracecomp; print(*{m.split('.')[1] for m in sys.modules if m.startswith('tracecomp.')})"
-    rooms = set(run(code).split())
+    found = rooms("import tracecomp")
     late = {
         "codegen",
         "compiled",
@@ -33,4 +40,10 @@ def test_import_loads_eager_mode_and_nothing_of_the_compiler() -> None:
         "record",
         "utils",
     }
-    assert {"eager", "functional", "ops"} <= rooms and not rooms & late
+    assert {"eager", "functional", "ops"} <= found and not found & late
+
+
+def test_modules_come_without_the_compiler() -> None:
+    statement = "from tracecomp import nn"
+    assert not {"llvmlite", "networkx", "tracecomp.compiled.function"} & loaded(statement)
+    assert not {"codegen", "passes", "record"} & rooms(statement)

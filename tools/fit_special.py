@@ -98,6 +98,24 @@ def far_quantile(t: mp.mpf) -> mp.mpf:
     return y / s
 
 
+def uniform_gamma(rows: int, columns: int) -> list[list[mp.mpf]]:
+    """The coefficients d[k][n] of the incomplete gamma function's uniform expansion (DLMF 8.12.9 to 8.12.14)."""
+    last = columns + 2 * rows
+    alpha = [mp.mpf(0), mp.mpf(1)]
+    for n in range(2, last + 3):
+        alpha.append((alpha[n - 1] - sum(j * alpha[j] * alpha[n - j + 1] for j in range(2, n))) / (n + 1))
+    logs = {2 * n - 1: mp.bernoulli(2 * n) / (2 * n * (2 * n - 1)) for n in range(1, rows + 1)}
+    gamma = [mp.mpf(1)]  # of the scaled gamma function, from its logarithm's
+    for k in range(1, rows):
+        gamma.append(sum(j * c * gamma[k - j] for j, c in logs.items() if j <= k) / k)
+    first = [mp.mpf(-1) / 3, *((n + 2) * alpha[n + 2] for n in range(1, last + 1))]
+    found = [first]
+    for k in range(1, rows):
+        above = found[-1]
+        found.append([(-1) ** k * gamma[k] * first[n] + (n + 2) * above[n + 2] for n in range(len(above) - 2)])
+    return [row[:columns] for row in found]
+
+
 TABLES: dict[str, Fn] = {
     "I0E_LARGE": lambda t: mp.exp(-inverse(t, 8)) * mp.besseli(0, inverse(t, 8)) * mp.sqrt(inverse(t, 8)),
     "I1E_LARGE": lambda t: mp.exp(-inverse(t, 8)) * mp.besseli(1, inverse(t, 8)) * mp.sqrt(inverse(t, 8)),
@@ -139,6 +157,13 @@ def main() -> None:
         for c in coefficients if name in CANCELLING else powers(coefficients):
             print(f"    {float(c)!r},")
         print(")")
+    print("GAMMA_UNIFORM = (")
+    for row in uniform_gamma(8, 20):
+        print("    (")
+        for c in row:
+            print(f"        {float(c)!r},")
+        print("    ),")
+    print(")")
 
 
 if __name__ == "__main__":

@@ -73,6 +73,11 @@ from tracecomp.ir.types import (
     int16,
     int32,
     int64,
+    qint8,
+    qint32,
+    quint2x4,
+    quint4x2,
+    quint8,
     uint8,
     uint16,
     uint32,
@@ -92,11 +97,14 @@ keep_freed()
 
 # Loaded when first used, so that importing the package and running eagerly stays cheap.
 _LATER = {
-    "as_torch": "torch_compat", "autocast": "amp", "compare": "inspect", "compile": "compiler", "Compiled": "compiled",
-    "cond": "func.control", "config": "base.config", "explain": "inspect", "get_autocast_dtype": "amp",
+    "as_torch": "torch_compat", "autocast": "amp", "classes": "_classes", "compare": "inspect",
+    "compile": "compiler", "Compiled": "compiled", "cond": "func.control", "config": "base.config",
+    "explain": "inspect", "Future": "futures", "get_autocast_cpu_dtype": "amp", "get_autocast_dtype": "amp",
+    "get_device_module": "accelerator", "get_autocast_gpu_dtype": "amp", "is_autocast_cpu_enabled": "amp",
     "get_num_threads": "runtime.threads", "is_autocast_enabled": "amp", "load": "serialization",
     "load_program": "compiled.program_files.load",
-    "save": "serialization", "scan": "func.control", "set_num_threads": "runtime.threads", "summary": "inspect",
+    "save": "serialization", "scan": "func.control", "ScriptModule": "jit",
+    "set_num_threads": "runtime.threads", "summary": "inspect",
     "vmap": "func", "while_loop": "func.control",
 }  # fmt: skip
 _LATER |= {f"sparse_{kind}_tensor": "sparse.creation" for kind in ("bsc", "bsr", "compressed", "coo", "csc", "csr")}
@@ -104,11 +112,12 @@ _LATER |= dict.fromkeys(("dsmm", "hsmm", "hspmm", "smm", "spmm", "sspaddmm"), "s
 _LATER |= {
     module: module
     for module in (
-        "_C", "__config__", "__future__", "_dynamo", "_jit_internal", "_utils", "accelerator", "amp", "backends",
-        "compiled", "compiler", "cpu", "cuda", "distributed", "distributions", "export", "fft", "func", "futures", "fx",
-        "hub", "jit", "library", "linalg", "masked", "mps", "mtia", "multiprocessing", "nn", "onnx", "optim",
-        "overrides", "profiler", "random", "return_types", "serialization", "signal", "sparse", "special", "storage",
-        "testing", "torch_version", "types", "utils", "version", "xpu",
+        "_C", "__config__", "__future__", "_dynamo", "_higher_order_ops", "_inductor", "_jit_internal", "_logging",
+        "_tensor_str", "_utils", "accelerator", "amp", "backends", "compiled", "compiler", "cpu", "cuda", "distributed",
+        "distributions", "export", "fft", "func", "futures", "fx", "hub", "jit", "library", "linalg", "masked", "mps",
+        "mtia", "multiprocessing", "nn", "onnx", "optim", "overrides", "profiler", "quasirandom", "random",
+        "return_types", "serialization", "signal", "sparse", "special", "storage", "testing", "torch_version",
+        "types", "utils", "version", "xpu",
     )
 }  # fmt: skip
 
@@ -122,9 +131,10 @@ def _more() -> dict[str, Any]:
 __getattr__ = _later(__name__, _LATER, _more)
 
 
-def _consider(warm: object, args: tuple[object, ...]) -> None:
+def _consider(warm: object, args: tuple[object, ...]) -> bool:
     """Calls that are made often are for ``compiled.hot_calls``, which is loaded for the first of them."""
-    _import_module("tracecomp.compiled.hot_calls").consider(warm, args)
+    considered: bool = _import_module("tracecomp.compiled.hot_calls").consider(warm, args)
+    return considered
 
 
 _set_consider(_consider)
@@ -146,5 +156,5 @@ def trace(first: object, *args: Any, **kwargs: Any) -> Any:
 float, double, half = float32, float64, float16
 chalf, cfloat, cdouble = complex32, complex64, complex128
 short, int, long = int16, int32, int64
-newaxis = None
+legacy_contiguous_format, newaxis = contiguous_format, None
 __version__ = "0.2.0"

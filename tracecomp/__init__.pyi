@@ -55,6 +55,11 @@ from tracecomp.ir.types import int8 as int8
 from tracecomp.ir.types import int16 as int16
 from tracecomp.ir.types import int32 as int32
 from tracecomp.ir.types import int64 as int64
+from tracecomp.ir.types import qint8 as qint8
+from tracecomp.ir.types import qint32 as qint32
+from tracecomp.ir.types import quint2x4 as quint2x4
+from tracecomp.ir.types import quint4x2 as quint4x2
+from tracecomp.ir.types import quint8 as quint8
 from tracecomp.ir.types import uint8 as uint8
 from tracecomp.ir.types import uint16 as uint16
 from tracecomp.ir.types import uint32 as uint32
@@ -79,13 +84,18 @@ from tracecomp.functional.names import SymFloat as SymFloat
 from tracecomp.functional.names import SymInt as SymInt
 from tracecomp.functional.names import TypedStorage as TypedStorage
 from tracecomp.functional.names import UntypedStorage as UntypedStorage
+from tracecomp.functional.names import _assert_async as _assert_async
 from tracecomp.functional.names import _check as _check
 from tracecomp.functional.names import _check_index as _check_index
 from tracecomp.functional.names import _check_is_size as _check_is_size
 from tracecomp.functional.names import _check_not_implemented as _check_not_implemented
 from tracecomp.functional.names import _check_tensor_all as _check_tensor_all
+from tracecomp.functional.names import _check_tensor_all_with as _check_tensor_all_with
 from tracecomp.functional.names import _check_type as _check_type
 from tracecomp.functional.names import _check_value as _check_value
+from tracecomp.functional.names import _check_with as _check_with
+from tracecomp.functional.names import _convert_indices_from_coo_to_csr as _convert_indices_from_coo_to_csr
+from tracecomp.functional.names import _convert_indices_from_csr_to_coo as _convert_indices_from_csr_to_coo
 from tracecomp.functional.names import _foreach_abs as _foreach_abs
 from tracecomp.functional.names import _foreach_abs_ as _foreach_abs_
 from tracecomp.functional.names import _foreach_acos as _foreach_acos
@@ -177,6 +187,9 @@ from tracecomp.functional.names import _foreach_tanh_ as _foreach_tanh_
 from tracecomp.functional.names import _foreach_trunc as _foreach_trunc
 from tracecomp.functional.names import _foreach_trunc_ as _foreach_trunc_
 from tracecomp.functional.names import _foreach_zero_ as _foreach_zero_
+from tracecomp.functional.names import _log_softmax_backward_data as _log_softmax_backward_data
+from tracecomp.functional.names import _shape_as_tensor as _shape_as_tensor
+from tracecomp.functional.names import _softmax_backward_data as _softmax_backward_data
 from tracecomp.functional.names import abs as abs
 from tracecomp.functional.names import abs_ as abs_
 from tracecomp.functional.names import absolute as absolute
@@ -411,6 +424,7 @@ from tracecomp.functional.names import frac as frac
 from tracecomp.functional.names import frac_ as frac_
 from tracecomp.functional.names import frexp as frexp
 from tracecomp.functional.names import from_dlpack as from_dlpack
+from tracecomp.functional.names import from_file as from_file
 from tracecomp.functional.names import from_numpy as from_numpy
 from tracecomp.functional.names import frombuffer as frombuffer
 from tracecomp.functional.names import full as full
@@ -427,6 +441,7 @@ from tracecomp.functional.names import geqrf as geqrf
 from tracecomp.functional.names import ger as ger
 from tracecomp.functional.names import get_default_device as get_default_device
 from tracecomp.functional.names import get_default_dtype as get_default_dtype
+from tracecomp.functional.names import get_deterministic_debug_mode as get_deterministic_debug_mode
 from tracecomp.functional.names import get_float32_matmul_precision as get_float32_matmul_precision
 from tracecomp.functional.names import gradient as gradient
 from tracecomp.functional.names import greater as greater
@@ -663,6 +678,7 @@ from tracecomp.functional.names import scatter_add_ as scatter_add_
 from tracecomp.functional.names import scatter_reduce as scatter_reduce
 from tracecomp.functional.names import scatter_reduce_ as scatter_reduce_
 from tracecomp.functional.names import searchsorted as searchsorted
+from tracecomp.functional.names import segment_reduce as segment_reduce
 from tracecomp.functional.names import select as select
 from tracecomp.functional.names import select_copy as select_copy
 from tracecomp.functional.names import select_scatter as select_scatter
@@ -671,6 +687,7 @@ from tracecomp.nn.functional import selu_ as selu_
 from tracecomp.functional.names import set_default_device as set_default_device
 from tracecomp.functional.names import set_default_dtype as set_default_dtype
 from tracecomp.functional.names import set_default_tensor_type as set_default_tensor_type
+from tracecomp.functional.names import set_deterministic_debug_mode as set_deterministic_debug_mode
 from tracecomp.functional.names import set_float32_matmul_precision as set_float32_matmul_precision
 from tracecomp.functional.names import set_flush_denormal as set_flush_denormal
 from tracecomp.functional.names import set_printoptions as set_printoptions
@@ -785,18 +802,25 @@ from tracecomp.functional.names import zero_ as zero_
 from tracecomp.functional.names import zeros as zeros
 from tracecomp.functional.names import zeros_like as zeros_like
 from tracecomp.compiled import Compiled as Compiled
+from tracecomp.futures import Future as Future
+from tracecomp.jit import ScriptModule as ScriptModule
 from tracecomp import _C as _C
 from tracecomp import __config__ as __config__
 from tracecomp import __future__ as __future__
 from tracecomp import _dynamo as _dynamo
+from tracecomp import _higher_order_ops as _higher_order_ops
+from tracecomp import _inductor as _inductor
 from tracecomp import _jit_internal as _jit_internal
+from tracecomp import _logging as _logging
+from tracecomp import _tensor_str as _tensor_str
 from tracecomp import _utils as _utils
 from tracecomp import accelerator as accelerator
 from tracecomp import amp as amp
 from tracecomp.torch_compat import as_torch as as_torch
-from tracecomp.amp import autocast as autocast
+from tracecomp.amp.autocast import autocast as autocast
 from tracecomp import backends as backends
-from tracecomp.inspect import compare as compare
+from tracecomp._classes import classes as classes
+from tracecomp.inspect.compare import compare as compare
 from tracecomp.compiler import compile as compile
 from tracecomp import compiled as compiled
 from tracecomp import compiler as compiler
@@ -807,17 +831,21 @@ from tracecomp import cuda as cuda
 from tracecomp import distributed as distributed
 from tracecomp import distributions as distributions
 from tracecomp.sparse.functions import dsmm as dsmm
-from tracecomp.inspect import explain as explain
+from tracecomp.inspect.explain import explain as explain
 from tracecomp import export as export
 from tracecomp import fft as fft
 from tracecomp import func as func
 from tracecomp import futures as futures
 from tracecomp import fx as fx
+from tracecomp.amp import get_autocast_cpu_dtype as get_autocast_cpu_dtype
 from tracecomp.amp import get_autocast_dtype as get_autocast_dtype
+from tracecomp.amp import get_autocast_gpu_dtype as get_autocast_gpu_dtype
+from tracecomp.accelerator import get_device_module as get_device_module
 from tracecomp.runtime.threads import get_num_threads as get_num_threads
 from tracecomp.sparse.functions import hsmm as hsmm
 from tracecomp.sparse.functions import hspmm as hspmm
 from tracecomp import hub as hub
+from tracecomp.amp import is_autocast_cpu_enabled as is_autocast_cpu_enabled
 from tracecomp.amp import is_autocast_enabled as is_autocast_enabled
 from tracecomp import jit as jit
 from tracecomp import library as library
@@ -833,6 +861,7 @@ from tracecomp import onnx as onnx
 from tracecomp import optim as optim
 from tracecomp import overrides as overrides
 from tracecomp import profiler as profiler
+from tracecomp import quasirandom as quasirandom
 from tracecomp import random as random
 from tracecomp import return_types as return_types
 from tracecomp.serialization import save as save
@@ -852,13 +881,13 @@ from tracecomp import special as special
 from tracecomp.sparse.functions import spmm as spmm
 from tracecomp.sparse.functions import sspaddmm as sspaddmm
 from tracecomp import storage as storage
-from tracecomp.inspect import summary as summary
+from tracecomp.inspect.summary import summary as summary
 from tracecomp import testing as testing
 from tracecomp import torch_version as torch_version
 from tracecomp import types as types
 from tracecomp import utils as utils
 from tracecomp import version as version
-from tracecomp.func import vmap as vmap
+from tracecomp.func.vmap import vmap as vmap
 from tracecomp.func.control import while_loop as while_loop
 from tracecomp import xpu as xpu
 def _assert(condition: object, message: str) -> None:
@@ -870,5 +899,5 @@ def trace(first: object, *args: Any, **kwargs: Any) -> Any:
 float, double, half = (float32, float64, float16)
 chalf, cfloat, cdouble = (complex32, complex64, complex128)
 short, int, long = (int16, int32, int64)
-newaxis = None
+legacy_contiguous_format, newaxis = (contiguous_format, None)
 __version__: str

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+from importlib import import_module
+from typing import Any, NoReturn
 
 from tracecomp.base.errors import at_user_line
 
@@ -34,3 +35,14 @@ def set_device_index(device: object, /) -> None:
 
 def synchronize(device: object = None, /) -> None:
     _refuse()
+
+
+def get_device_module(device: object = None) -> Any:
+    """The module for devices of a kind (a ``device`` or its name): ``cpu`` where none is named.
+
+    RuntimeError for kinds that have none.
+    """
+    kind = "cpu" if device is None else str(getattr(device, "type", device)).partition(":")[0]
+    if kind not in ("cpu", "cuda", "mps", "mtia", "xpu"):
+        raise RuntimeError(f"Device '{kind}' does not have a corresponding module registered as 'torch.{kind}'.")
+    return import_module(f"tracecomp.{kind}")

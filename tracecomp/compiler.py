@@ -11,36 +11,47 @@ import sys
 from collections.abc import Callable
 from functools import partial, wraps
 from importlib import import_module
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeVar, runtime_checkable
 
 from tracecomp import compiled
 from tracecomp.base.errors import at_user_line
 from tracecomp.compiled.function import relink_all
+from tracecomp.compiled.named_options import NAMED_BACKENDS, backend_of
 from tracecomp.compiled.stance import STANCES, current
 from tracecomp.eager.modes import modes
 
 __all__ = [
     "allow_in_graph", "assume_constant_result", "compile", "cudagraph_mark_step_begin", "disable", "is_compiling",
-    "is_dynamo_compiling", "is_exporting", "list_backends", "reset", "set_stance", "substitute_in_graph",
+    "is_dynamo_compiling", "is_exporting", "list_backends",
+    "load_cache_artifacts", "nested_compile_region", "reset", "save_cache_artifacts", "set_stance",
+    "substitute_in_graph",
 ]  # fmt: skip
 
 F = TypeVar("F")
 P = ParamSpec("P")
 R = TypeVar("R")
-BACKENDS = {
-    "inductor": "native", "aot_eager": "native", "native": "native", "eager": "interpret", "interpret": "interpret",
-}  # fmt: skip
-MODES = ("default", "reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")
+
+
+@runtime_checkable
+class Counter(Protocol):
+    """A backend by another name that counts what functions record."""
+
+    backend: str
+
+    def watch(self, made: compiled.Compiled) -> None: ...
 
 
 def compile(
-    model: object = None, *, fullgraph: bool | None = None, dynamic: bool | None = None, backend: str = "inductor",
-    mode: str | None = None, options: dict[str, Any] | None = None, disable: bool = False, **ours: Any,
+    model: object = None, *, fullgraph: bool | None = None, dynamic: bool | None = None,
+    backend: str | Counter = "inductor", mode: str | None = None, options: dict[str, Any] | None = None,
+    disable: bool = False, **ours: Any,
 ) -> Any:  # fmt: skip
     """``model`` recorded at its first call and run natively when a call fits; also a decorator.
 
-    A module gives an ``OptimizedModule``, which has its parameters and state; a function gives a function. ``backend``
-    is ``"inductor"`` or ``"native"`` (machine code), ``"eager"`` or ``"interpret"`` (the recorded graph in numpy).
+    A module gives an ``OptimizedModule``, which has its parameters and state, and itself with ``disable``; a function
+    gives a function. ``backend``
+    is ``"inductor"`` or ``"native"`` (machine code), ``"eager"`` or ``"interpret"`` (the recorded graph in numpy), or
+    counts what is recorded (``torch._dynamo.testing``).
     ``mode`` and ``options`` are PyTorch's and change nothing here; RuntimeError for a mode that does not exist or for
     both. What else is accepted (``threads``, ``fast_math``, ``verify``), and ``fullgraph`` and ``dynamic``, see
     ``tracecomp.compiled.compile``.
@@ -50,19 +61,19 @@ def compile(
             compile, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options, disable=disable,
             **ours,
         )  # fmt: skip
-    if mode is not None and options is not None:
-        raise RuntimeError(
-            at_user_line("Either mode or options can be specified, but both can't be specified at the same time.")
-        )
-    if mode is not None and mode not in MODES:
-        raise RuntimeError(at_user_line(f"Unrecognized mode={mode}, should be one of: {', '.join(MODES)}"))
-    if backend not in BACKENDS:
-        raise ValueError(at_user_line(f"compile(): backend must be one of {', '.join(BACKENDS)}, got {backend!r}"))
+    if not callable(model):
+        raise AssertionError(at_user_line(f"A callable function is expected, but {type(model)} is provided."))
+    way = backend_of(backend.backend if isinstance(backend, Counter) else backend, mode, options)
     if fullgraph is not None:
         ours["fullgraph"] = fullgraph
-    made = compiled.compile(model, dynamic=dynamic, backend=BACKENDS[backend], disable=disable, **ours)
     module = sys.modules.get("tracecomp.nn.module")  # without it there is no module that could be compiled
-    if module is None or not isinstance(model, module.Module):
+    is_module = module is not None and isinstance(model, module.Module)
+    if is_module and disable:
+        return model
+    made = compiled.compile(model, dynamic=dynamic, backend=way, disable=disable, **ours)
+    if isinstance(backend, Counter) and isinstance(made, compiled.Compiled):
+        backend.watch(made)
+    if not is_module:
         return made
     # Layers stand beside this, and a program without any does not load them.
     return import_module("tracecomp.nn.optimized_module").OptimizedModule(model, made)
@@ -203,4 +214,20 @@ def cudagraph_mark_step_begin() -> None:
 
 def list_backends(exclude_tags: object = ()) -> list[str]:
     """The backends that ``compile`` takes."""
-    return sorted(BACKENDS)
+    return sorted(NAMED_BACKENDS)
+
+
+def nested_compile_region(fn: Any = None, **options: Any) -> Any:
+    """``fn``, also as a decorator: layers that compute the same share their machine code anyway."""
+    return _same if fn is None else fn
+
+
+def save_cache_artifacts() -> None:
+    """None, as in PyTorch where there is nothing to save: machine code is kept in ``TRACECOMP_CACHE_DIR`` at once."""
+
+
+def load_cache_artifacts(serialized_artifacts: bytes) -> None:
+    """RuntimeError: nothing here has made such bytes. Copy the folder ``TRACECOMP_CACHE_DIR`` instead."""
+    raise RuntimeError(
+        at_user_line("artifacts of PyTorch's caches cannot be loaded; copy the folder TRACECOMP_CACHE_DIR instead")
+    )

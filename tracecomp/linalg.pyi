@@ -24,7 +24,11 @@ from tracecomp.ir.types import DType
 def cholesky(A: Tensor, *, upper: bool = False, out: Tensor | None = None) -> Tensor:
     """Lower (or upper) triangular factor of Hermitian positive-definite matrices; LinAlgError for others."""
 def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -> CholeskyInfo:
-    """(factor, info): the order of the first leading minor that is not positive-definite, 0 if all are."""
+    """(factor, info): the order of the first leading minor that is not positive-definite, 0 if all are.
+
+    Where there is such a minor, the factor is that of the minors before it; the rest is as LAPACK leaves it: the pivot
+    that is not positive, and the triangle of ``A`` that was not yet reached.
+    """
 def cond(A: Tensor, p: int | float | str | None = None, *, out: Tensor | None = None) -> Tensor:
     """Condition number in the norm ``p`` (2 by default)."""
 def cross(input: Tensor, other: Tensor, *, dim: int = -1, out: Tensor | None = None) -> Tensor:
@@ -70,7 +74,7 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
 def lu(A: Tensor, *, pivot: bool = True) -> PLU:
     """(P, L, U) with A = P L U."""
 def lu_factor(A: Tensor, *, pivot: bool = True) -> LUFactor:
-    """(L and U in one matrix, LAPACK's row swaps counted from 1)."""
+    """(L and U in one matrix, LAPACK's row swaps counted from 1); a RuntimeError for zeros on U's diagonal."""
 def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -> LUFactorInfo:
     """(LU, pivots, info): the first zero on U's diagonal, from 1, or 0; a RuntimeError if ``check_errors``."""
 def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False, out: Tensor | None = None) -> Tensor:

@@ -26,6 +26,9 @@ _CONTIGUOUS = 0x1
 _FASTCALL = 0x80
 _DATA, _ND, _DIMS, _DESCR, _FLAGS, _TYPE = 16, 24, 32, 56, 64, 8
 """Offsets in numpy's array objects, which the code of a call reads; tried on probes before it is used."""
+_ELEMENT_BITS = 10
+"""Of the detail of a failure in a batch of matrices, those of the element, below the matrix: as files are written
+(``tracecomp/base/errors.py``)."""
 
 
 class _MethodDef(ctypes.Structure):
@@ -173,7 +176,11 @@ class BoundCode:
         label = self.told["labels"][(word & 0xFFFFFFFF) - 1]
         name, text = self._failures[word >> 32 & 0xFF]
         error = IndexError if name == "IndexError" else RuntimeError
-        raise error(f"{self._around.name}: {text.format(step=label, detail=word >> 40)}")
+        detail = word >> 40
+        found = text.format(
+            step=label, detail=detail, element=detail & (1 << _ELEMENT_BITS) - 1, batch=detail >> _ELEMENT_BITS
+        )
+        raise error(f"{self._around.name}: {found}")
 
     # ---- the native call
 

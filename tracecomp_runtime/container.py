@@ -8,12 +8,12 @@ misunderstand them; every reader keeps reading the numbers before its own. Since
 
 from __future__ import annotations
 
-import hashlib
 import json
 import mmap
 import os
 import struct
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Any
 
 MAGIC = b"\x93TCP\r\n\x1a\n"  # no text, and damaged by whoever converts the ends of lines
@@ -45,7 +45,7 @@ class Container:
             if length > min(MAX_HEADER, size - FIXED.size):
                 raise self.error("is cut short: its header is not whole")
             text = file.read(length)
-            if hashlib.sha256(text).digest() != self._digest:
+            if sha256(text) != self._digest:
                 raise self.error("is damaged: its header has another digest")
             self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         self.header = self._parsed(text)
@@ -71,7 +71,7 @@ class Container:
         if start + size > len(self._map):
             raise self.error(f"is cut short: section {name!r} is not whole")
         data = memoryview(self._map)[start : start + size]
-        if check and hashlib.sha256(data).hexdigest() != place["sha256"]:
+        if check and sha256(data).hex() != place["sha256"]:
             raise self.error(f"is damaged: section {name!r} has another digest")
         return data
 
@@ -93,6 +93,28 @@ class Container:
         if not good or any(offset % ALIGNMENT for offset, _, _ in places):
             raise self.error("is damaged: its header puts sections where none can be")
         return dict(header)
+
+
+def sha256(data: bytes | memoryview) -> bytes:
+    """The digest of ``data``."""
+    return bytes((_sha256_of_much if len(data) > _MUCH else _sha256_of_little)(data).digest())
+
+
+_MUCH = 2**20
+"""Bytes that take Python's own code some milliseconds, as long as loading OpenSSL takes."""
+
+
+def _sha256_of_much(data: bytes | memoryview) -> Any:
+    return import_module("hashlib").sha256(data)  # faster, but OpenSSL takes milliseconds to load
+
+
+def _sha256_of_little(data: bytes | memoryview) -> Any:
+    for name in ("_sha2", "_sha256"):  # of Python 3.12 and newer, of 3.11
+        try:
+            return import_module(name).sha256(data)
+        except (ImportError, AttributeError):
+            continue
+    return _sha256_of_much(data)
 
 
 def aligned(size: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 _PAGE = mmap.PAGESIZE
@@ -14,7 +14,9 @@ class Code:
     """Memory that holds code, and behind it, from a new page on, data."""
 
     def __init__(self, size: int) -> None:
-        self._memory = mmap.mmap(-1, max(size, 1), prot=mmap.PROT_READ | mmap.PROT_WRITE)
+        # Private: a forked child has its own data.
+        flags, access = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, mmap.PROT_READ | mmap.PROT_WRITE
+        self._memory = mmap.mmap(-1, max(size, 1), flags=flags, prot=access)
         self._bytes = (ctypes.c_char * max(size, 1)).from_buffer(self._memory)
         self.address = ctypes.addressof(self._bytes)
 
@@ -39,12 +41,13 @@ def executable(data: bytes) -> Code:
     return code
 
 
-def placed(image: Mapping[str, Any], data: memoryview) -> Code:
+def placed(image: Mapping[str, Any], data: memoryview, address_of: Callable[[str], int] | None = None) -> Code:
     """A linked image in memory: ``text`` bytes of code, data from ``data`` on, and words that depend on the place.
 
     ``imports`` are words that take the addresses of functions by name, ``absolute`` words to which the image's own
-    address is added.
+    address is added. ``address_of`` finds functions; without it, those of ``IMPORTS`` alone may be called.
     """
+    address_of = address_of or _function
     code = Code(image["size"])
     code.put(0, data[: image["text"]])
     code.put(image["data"], data[image["text"] :])
@@ -53,7 +56,7 @@ def placed(image: Mapping[str, Any], data: memoryview) -> Code:
         word = words.from_address(code.address + _inside(offset, image))
         word[0] += code.address
     for name, offset in image["imports"]:
-        words.from_address(code.address + _inside(offset, image))[0] = _function(name)
+        words.from_address(code.address + _inside(offset, image))[0] = address_of(name)
     code.lock(image["text"])
     return code
 

@@ -18,7 +18,7 @@ def flatten(structure: Any, value: Any, leaves: list[Any], name: str) -> None:
     kinds: Mapping[Any, Any] = {"tuple": tuple, "list": list, "dict": dict}
     right = kinds.get(kind, ())
     if not isinstance(value, right) or len(value) != len(parts) or (keys is not None and [*value] != keys):
-        raise TypeError(f"{name} was saved for arguments nested as {structure}; got {told(value)}")
+        raise TypeError(f"{name} was saved for arguments nested as {shown(structure)}, and got {nested(value)}")
     for part, item in zip(parts, value.values() if isinstance(value, dict) else value, strict=True):
         flatten(part, item, leaves, name)
 
@@ -34,8 +34,30 @@ def unflatten(structure: Any, leaves: Iterator[Any]) -> Any:
     return tuple(found) if kind == "tuple" else found
 
 
+def shown(structure: Any) -> str:
+    """A structure as messages show it: ``*`` for each leaf."""
+    if structure == "*":
+        return "*"
+    kind, *parts = structure
+    if kind == "dict":
+        return "{" + ", ".join(f"{key!r}: {shown(p)}" for key, p in zip(parts[0], parts[1:], strict=True)) + "}"
+    inner = ", ".join(map(shown, parts))
+    return f"[{inner}]" if kind == "list" else f"({inner})"
+
+
+def nested(value: Any) -> str:
+    """Arguments as messages show them."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key!r}: {nested(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, tuple | list):
+        inner = ", ".join(map(nested, value))
+        return f"[{inner}]" if isinstance(value, list) else f"({inner})"
+    return told(value)
+
+
 def told(value: Any) -> str:
     """A leaf as messages show it."""
     if isinstance(value, np.ndarray):
-        return f"{value.dtype.name}[{', '.join(map(str, value.shape))}]"
+        order = "" if value.dtype.isnative else " in another byte order"
+        return f"{value.dtype.name}[{', '.join(map(str, value.shape))}]{order}"
     return repr(value) if value is None or isinstance(value, int | float | str) else type(value).__name__

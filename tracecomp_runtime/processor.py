@@ -30,7 +30,9 @@ _YMM, _ZMM = 0x6, 0xE6
 
 @cache
 def levels() -> tuple[str, ...]:
-    """The levels whose code this processor runs, the best first; none on other processors than x86-64."""
+    """The levels whose code this processor runs, the best first; none on other processors than x86-64 and AArch64."""
+    if platform.machine().lower() in ("aarch64", "arm64"):
+        return ("aarch64",)
     if platform.machine().lower() not in ("x86_64", "amd64"):
         return ()
     if not _has(_V2):
@@ -44,8 +46,23 @@ def _has(features: dict[str, tuple[int, int, int]]) -> bool:
     return all(_registers(leaf)[register] >> bit & 1 for leaf, register, bit in features.values())
 
 
+_ASKED = ((0, 0), (1, 0), (7, 0), (7, 1), (0xD, 1), (0x14, 0), (0x19, 0), (0x1E, 1), (0x24, 0), (0x80000001, 0),
+          (0x80000008, 0))  # fmt: skip
+"""Leaves, and their parts, in which features and models are told."""
+_OF_THIS_CORE = {(1, 0): 1, (0xD, 1): 1}
+"""Registers in them that differ from core to core, or with what is in use."""
+
+
+def identity() -> tuple[int, ...] | None:
+    """What tells processors apart whose code may differ; None where ``cpuid`` is no instruction."""
+    if platform.machine().lower() not in ("x86_64", "amd64"):
+        return None
+    told = [v for key in _ASKED for n, v in enumerate(_registers(*key)) if _OF_THIS_CORE.get(key) != n]
+    return *told, _saved() if _has({"osxsave": _V3["osxsave"]}) else 0
+
+
 @cache
-def _registers(leaf: int) -> tuple[int, ...]:
+def _registers(leaf: int, part: int = 0) -> tuple[int, ...]:
     """What ``cpuid`` answers; zeros for leaves beyond the last."""
     code = executable(_CPUID)
     found = (ctypes.c_uint32 * 4)()
@@ -53,7 +70,7 @@ def _registers(leaf: int) -> tuple[int, ...]:
     ask(leaf & 0x80000000, 0, found)
     if found[0] < leaf:
         return (0, 0, 0, 0)
-    ask(leaf, 0, found)
+    ask(leaf, part, found)
     return tuple(found)
 
 

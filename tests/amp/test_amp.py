@@ -238,7 +238,11 @@ def _tensors(x: Any) -> list[Any]:
 @pytest.mark.parametrize("name", RECURRENT)
 def test_recurrent_layers_under_autocast_are_those_of_torch(name: str, compiled: bool) -> None:
     torch = pytest.importorskip("torch")
-    (dtypes, sums), (want, expected) = recurrent(tracecomp, name, compiled), recurrent(torch, name, False)
+    try:
+        want, expected = recurrent(torch, name, False)
+    except RuntimeError as error:  # as on processors without AVX-512
+        pytest.skip(f"PyTorch cannot run this layer in bfloat16 on this processor: {error}")
+    dtypes, sums = recurrent(tracecomp, name, compiled)
     assert dtypes == want
     np.testing.assert_allclose(sums, expected, rtol=1e-2)
 
@@ -264,3 +268,15 @@ def test_operators_that_autocast_runs_in_float32(name: str) -> None:
         with lib.autocast("cpu", lib.bfloat16):
             found.append(str(LISTED[name](lib, x).dtype).removeprefix("torch."))
     assert found[0] == found[1] == "float32"
+
+
+def test_optimizers_that_are_gone_leave_no_stage_behind() -> None:
+    """The next one has the identity of the last: its gradients would count as divided by the scale already."""
+    scaler = tracecomp.amp.GradScaler("cpu", init_scale=4.0)
+    for _ in range(20):
+        param = nn.Parameter(tracecomp.ones(1))
+        optimizer = tracecomp.optim.SGD([param], lr=1.0)
+        param.grad = tracecomp.full((1,), 4.0)
+        scaler.unscale_(optimizer)
+        assert param.grad.item() == 1.0
+        del param, optimizer

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,10 @@ from typing import Any
 import pytest
 
 import tracecomp
-from tracecomp import passes
 from tracecomp.base import config
 from tracecomp.base.gc_pause import without_collecting
+from tracecomp.eager_kernels import background
+from tracecomp.passes import pipeline
 
 
 @pytest.fixture(autouse=True)
@@ -27,13 +29,14 @@ def enabled() -> Iterator[None]:
 @pytest.mark.parametrize("before", [True, False])
 def test_the_collector_rests_while_passes_run(before: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[bool] = []
-    run = passes.pipeline.run
+    run = pipeline.run
 
     def noted(*args: Any) -> Any:
         found.append(gc.isenabled())
         return run(*args)
 
-    monkeypatch.setattr(passes.pipeline, "run", noted)
+    background.finish()  # what other tests have left to the second thread goes through passes, too
+    monkeypatch.setattr(pipeline, "run", noted)
     compiled = tracecomp.compile(lambda x: x.sin() + 1)
     (gc.enable if before else gc.disable)()
     with config.override(cache_dir=str(tmp_path), eager="numpy"):  # eager kernels are compiled without a rest
@@ -88,3 +91,24 @@ def test_finalizers_of_others_are_no_part_of_a_recording() -> None:
         assert compiled(tracecomp.ones(2)).tolist() == [3001.0, 3001.0]
     gc.collect()
     assert len(done) == 3 and compiled.recordings == 1
+
+
+def test_a_thread_that_leaves_does_not_start_it_for_another() -> None:
+    states: list[bool] = []
+    inside, leave = threading.Event(), threading.Event()
+
+    def first() -> None:
+        inside.set()
+        leave.wait()
+
+    thread = threading.Thread(target=lambda: without_collecting(first))
+    thread.start()
+    inside.wait()
+
+    def second() -> None:
+        leave.set()
+        thread.join()
+        states.append(gc.isenabled())
+
+    without_collecting(second)
+    assert states == [False] and gc.isenabled()

@@ -10,7 +10,7 @@ import numpy as np
 from tests.ops.samples import Case
 from tracecomp.base import config
 from tracecomp.ir.graph import Graph
-from tracecomp.passes import Built, build
+from tracecomp.passes.building import Built, build
 from tracecomp.passes.cost.machine import Machine, host, on
 from tracecomp.runtime.executable import Executable
 

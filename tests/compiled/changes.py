@@ -51,6 +51,13 @@ spec.loader.exec_module(lib)
 m = lib.Meter()
 """
 """A module that lies where libraries are installed."""
+OWN = """
+(tmp / 'own_of_changes.py').write_text('')
+spec = importlib.util.spec_from_file_location('own_of_changes', tmp / 'own_of_changes.py')
+own = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+own.K, own.g = 1.0, lambda x: x
+"""
+"""A module of the program, which functions import when they run; each copy of a program has its own."""
 STEP = "w = nn.Parameter(torch.ones(3)); o = optim.SGD([w], lr=0.1);"
 STEPS = "o.zero_grad()\n(w * x).sum().backward()\no.step()"
 
@@ -148,6 +155,15 @@ CHANGES: list[tuple[str, str, str, str]] = [
     ("object replaced", "class C:\n    def __init__(s, k): s.k = k\nS = C(1.0)", "return x * S.k", "S = C(2.0 + n)"),
     ("two names of one object", "class C: pass\nS = T = C(); S.k = 1.0", "return x * S.k + T.k", "T = C(); T.k = 3.0 + n"),
     ("two names, the other first", "class C: pass\nS = T = C(); S.k = 1.0", "return x * S.k + T.k", "S = C(); S.k = 3.0 + n"),
+    ("class attribute through super", "class A:\n    k = 1.0\nclass B(A):\n    k = 5.0\n    def f(s, x): return x * super().k\nb = B()", "return b.f(x)", "A.k = 1.0 + n"),
+    ("class attribute through super, of a diamond", "class A:\n    k = 1.0\nclass L(A):\n    def f(s, x): return x * super().k\nclass R(A): k = 2.0\nclass B(L, R): pass\nb = B()", "return b.f(x)", "R.k = 1.0 + n"),
+    ("class attribute through super in a class method", "class A:\n    k = 1.0\nclass B(A):\n    @classmethod\n    def f(c, x): return x * super().k", "return B.f(x)", "A.k = 1.0 + n"),
+    ("method through super", "class A:\n    def k(s, x): return x\nclass B(A):\n    def f(s, x): return super().k(x) * 2\nb = B()", "return b.f(x)", "A.k = lambda s, x: x * n"),
+    ("property through super", "class A:\n    @property\n    def k(s): return s.v\nclass B(A):\n    v = 1.0\n    def f(s, x): return x * super().k\nb = B()", "return b.f(x)", "b.v = 1.0 + n"),
+    ("import in the function", OWN, "import own_of_changes\nreturn x * own_of_changes.K", "own.K = 1.0 + n"),
+    ("name imported in the function", OWN, "from own_of_changes import K\nreturn x * K", "own.K = 1.0 + n"),
+    ("function imported in the function", OWN, "from own_of_changes import g\nreturn g(x)", "own.g = lambda x: x * n"),
+    ("list that is added to in place", "class O: pass\no = O(); o.log = []; seen = o.log", "o.log += [x.sum().item()]\nreturn x", "pass"),
     ("class attribute", "class C: k = 1.0\nS = C()", "return x * S.k", "C.k = 2.0 + n"),
     ("class attribute by the class", "class C: k = 1.0", "return x * C.k", "C.k = 2.0 + n"),
     ("class attribute of a base", "class B: k = 1.0\nclass C(B): pass\nS = C()", "return x * S.k", "B.k = 2.0 + n"),
@@ -442,4 +458,33 @@ CHANGES: list[tuple[str, str, str, str]] = [
     ("loss that is scaled", STEP + "s = torch.amp.GradScaler('cpu', init_scale=4.0, growth_interval=1)",
      "o.zero_grad()\ns.scale((w * x).sum()).backward()\ns.step(o)\ns.update()\nreturn w * 1, s.get_scale()", "pass"),
     ("autocast around the call", "w = torch.ones(3, 3)", "return (x[None] @ w).dtype", "torch.autocast('cpu', enabled=bool(n % 2)).__enter__()"),
+    # What is asked of a tensor besides its values.
+    ("argument that is a global now and then", "w = torch.ones(3)", "return x * 2 if x is w else x * 3", "given = w if n % 2 else None"),
+    ("argument that is in a list now and then", "ws = [torch.ones(3), torch.zeros(3)]", "for k, w in enumerate(ws):\n    if w is x:\n        return x + k + 10\nreturn x", "given = ws[n % 2] if n > 2 else None"),
+    ("argument in a list, by in", "ws = [torch.tensor(1.0), torch.tensor(2.0)]; given = torch.tensor(5.0)", "return x * 2 if x in ws else x * 3", "given = ws[n % 2] if n > 2 else torch.tensor(7.0)"),
+    ("argument as a key", "a, b = torch.ones(3), torch.zeros(3); d = {a: 2.0, b: 3.0}; given = a", "return x + d[x]", "given = (a, b)[n % 2]"),
+    ("argument in the key of a cache", "a, b = torch.ones(3), torch.zeros(3); d = {}; given = a", "if (x, 'k') not in d:\n    d[x, 'k'] = x + len(d)\nreturn d[x, 'k'] * 2", "given = (a, b)[n % 2]"),
+    ("counters by argument", "a, b = torch.ones(3), torch.zeros(3); d = {}; given = a", "s = d.setdefault(x, {'n': 0})\ns['n'] += 1\nreturn x + s['n']", "given = (a, b)[n % 2]"),
+    ("argument by its id", "a, b = torch.ones(3), torch.zeros(3); d = {id(a): 2.0, id(b): 3.0}; given = a", "return x + d[id(x)]", "given = (a, b)[n % 2]"),
+    ("id of the last argument", "a, b, last = torch.ones(3), torch.zeros(3), [0]; given = a", "same = last[0] == id(x)\nlast[0] = id(x)\nreturn x * 2 if same else x", "given = (a, b)[n // 2 % 2]"),
+    ("address of an argument", "w = torch.ones(3)", "return x + 1 if x.data_ptr() == w.data_ptr() else x - 1", "given = w if n % 2 else None"),
+    ("offset of an argument", "b = torch.arange(9.0)", "return x + x.storage_offset()", "given = b[n:n + 3]"),
+    ("offset of a view of an argument", "b = torch.arange(9.0)", "return x + x[1:].storage_offset()", "given = b[n:n + 3]"),
+    ("places of an argument's memory", "b = torch.arange(16.0)", "return x.as_strided((2,), (1,), 1) * 2", "given = b[:8] if n % 2 else b[4:12].clone()[:6]; given = given if n % 3 else b[1:7]"),
+    ("writes to places of an argument's memory", "given = torch.arange(12.0)", "x.as_strided((2,), (2,), 1).add_(10)\nreturn x * 1", "b = torch.arange(24.0); given = b[:12] if n % 2 else b[1:13]; seen = b"),
+    ("size of an argument's storage", "b = torch.ones(9)", "return x * x.untyped_storage().size()", "given = b[:3] if n % 2 else torch.ones(3)"),
+    ("count of writes to an argument", "given = torch.ones(3)", "return x * x._version", "given.add_(1)"),
+    ("count of writes to a captured tensor", "w = torch.ones(3)", "return x + w._version", "w.add_(1)"),
+    ("argument that is no leaf", "w = torch.ones(3, requires_grad=True); given = w", "return (x * 2 if x.is_leaf else x * 3).detach()", "given = w if n % 2 else w * 2"),
+    ("argument that is a view", "b = torch.ones(6)", "return x * 2 if x._base is None else x._base.sum() + x", "given = b[:3] if n % 2 else torch.ones(3)"),
+    ("what Python has put on an argument", "pass", "return x * getattr(x, 'scale', 1)", "given = torch.ones(3)\nif n % 2:\n    given.scale = n"),
+    ("what Python has put on a captured tensor", "w = torch.ones(3)", "return x * getattr(w, 'scale', 1)", "w.scale = n % 3"),
+    ("something put on an argument", "given = torch.ones(3)", "x.seen = getattr(x, 'seen', 0) + 1\nx.last = x * 2\nreturn x * 1", "seen = given.seen, given.last; given = torch.ones(3) if n % 3 == 0 else given"),
+    ("something put on a result", "log = []", "y = x * 2\ny.tag = 'a'\nlog.append(y)\nreturn y", "seen = [getattr(t, 'tag', None) for t in log]"),
+    ("something taken off an argument", "given = torch.ones(3); given.tag = 1", "del x.tag\nreturn x * 2", "seen = hasattr(given, 'tag'); given = torch.ones(3); given.tag = n"),
+    ("class of an argument", "class Own(torch.Tensor):\n    pass", "return x * 2, type(x).__name__", "given = torch.ones(3).as_subclass(Own) if n % 2 else torch.ones(3)"),
+    ("argument that is a parameter", "pass", "return (x * 2 if isinstance(x, nn.Parameter) else x * 3).detach()", "given = nn.Parameter(torch.ones(3)) if n % 2 else torch.ones(3, requires_grad=True)"),
+    ("mode that the call leaves", "k = [1]", "torch.set_grad_enabled(k[0] % 2 == 0)\nreturn x * 2, torch.is_grad_enabled()", "seen = torch.is_grad_enabled(); torch.set_grad_enabled(True); k[0] = n"),
+    ("one list left in two places", "log, d = [], {}", "r = [x * 2]\nlog.append(r)\nd['last'] = r\nreturn r", "d['last'].append(n); seen = log"),
+    ("attribute of a module of Python's library", "import io; out = io.StringIO()", "old, sys.stdout = sys.stdout, out\nprint('a', x.shape[0])\nsys.stdout = old\nreturn x * 2", "seen = out.getvalue()"),
 ]  # fmt: skip

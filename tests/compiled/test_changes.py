@@ -65,11 +65,12 @@ class Case:
     def worlds() -> list[Any]:
         """What both copies share, as it is."""
         asked = torch.is_grad_enabled(), torch.get_default_dtype(), modes.autocast
-        return [random.getstate(), np.random.get_state(), dict(os.environ), asked, sys.argv, torch.get_rng_state()]
+        own = {name: sys.modules[name] for name in ("own_of_changes",) if name in sys.modules}
+        return [random.getstate(), np.random.get_state(), dict(os.environ), asked, sys.argv, torch.get_rng_state(), own]
 
     def enter(self) -> None:
         """Make what both copies share as this one left it."""
-        numbers, arrays, environment, (grad, dtype, autocast), sys.argv, state = self.world
+        numbers, arrays, environment, (grad, dtype, autocast), sys.argv, state, own = self.world
         random.setstate(numbers)
         np.random.set_state(arrays)
         os.environ.clear()
@@ -78,6 +79,7 @@ class Case:
         torch.set_default_dtype(dtype)
         modes.autocast = autocast
         torch.set_rng_state(state)
+        sys.modules.update(own)
 
     def call(self, n: int) -> Any:
         self.enter()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from tracecomp.nn import functional as F
 
 Program = Callable[..., Any]
 SIZES = (9, 6, 7, 17, 13, 40, 6, 31)
+FEW = (9, 6, 17, 40, 6)
+"""For programs whose every size takes a second to compile."""
 
 
 def classifier(*layers: Any) -> Callable[[], Program]:
@@ -142,7 +145,7 @@ def compare(pairs: list[tuple[Any, Any]]) -> None:
 @pytest.mark.parametrize("name", DYNAMIC)
 def test_one_recording_serves_every_size(name: str) -> None:
     make, data, recordings = DYNAMIC[name]
-    compiled, pairs = run_both(make, data, SIZES)
+    compiled, pairs = run_both(make, data, FEW)
     compare(pairs)
     assert compiled.recordings == recordings, compiled.misses
     assert "any size" in compiled.explain().text(everything=True)
@@ -191,7 +194,10 @@ BY_SIZE: dict[str, Program] = {
 
 @pytest.mark.parametrize("name", BY_SIZE)
 def test_what_depends_on_the_size_is_right_at_every_size(name: str) -> None:
-    _, pairs = run_both(lambda: BY_SIZE[name], rows(3), (*SIZES, 8, 16, 5, 4, 12, 64))
+    # How many rows a mask takes is new at every call: after three recordings the line is a graph break, which is said.
+    said: Any = pytest.warns(UserWarning, match="runs eagerly from now on") if name == "mask" else nullcontext()
+    with said:
+        _, pairs = run_both(lambda: BY_SIZE[name], rows(3), (*SIZES, 8, 16, 5, 4, 12, 64))
     compare(pairs)
 
 
@@ -201,7 +207,7 @@ def test_gradients_taken_outside() -> None:
     model = copy.deepcopy(eager)
     compiled = torch.compile(model, dynamic=True)
     generator = np.random.default_rng(0)
-    for n in SIZES:
+    for n in FEW:
         x, y = (torch.tensor(a) for a in labelled(11)(n, generator))
         gradients = []
         for m, given in ((eager, x.clone()), (compiled, x.clone())):

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import tracecomp
-from tracecomp.ops.fourier.butterflies import LARGEST, roots_of_unity
+from tracecomp.ops.fourier.butterflies import LARGEST
 from tracecomp.ops.fourier.dft_plan import blocks, fast_size, plan, radices
-from tracecomp.passes import build
+from tracecomp.ops.fourier.roots import roots_of_unity
+from tracecomp.passes.building import build
 from tracecomp.passes.graph.complex_to_real import split_complex
 from tracecomp.passes.graph.host_segments import has_external
 from tracecomp.passes.steps import Log

@@ -7,25 +7,34 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tracecomp as torch
+from tests.eager.unheard import Unheard
 from tracecomp.base import config
+from tracecomp.eager.device import use
 from tracecomp.eager.overrides import TorchFunctionMode
 from tracecomp.eager_kernels import background
 from tracecomp.functional.warm import EVERY
 from tracecomp.nn import functional as F
+from tracecomp.runtime.object_layout import objects_are_known
 
 Tensor = torch.Tensor
 CALLS = 3 * EVERY
+needs_native_calls = pytest.mark.skipif(
+    not objects_are_known(), reason="calls go through Python on this interpreter, so eager ones are not served"
+)
 
 
 @pytest.fixture(autouse=True)
 def _without_rests(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(background, "REST", 0.0)
+    monkeypatch.setattr(use, "begun", Unheard())
+    background.finish()  # what tests before have asked for may fill the queue
     yield
     background.finish()
 
@@ -71,6 +80,9 @@ CASES: dict[str, Callable[[Tensor, Tensor], Any]] = {
     "logsumexp": lambda x, y: torch.logsumexp(x, 1),
     "norm": lambda x, y: torch.linalg.norm(x),
     "silu": lambda x, y: F.silu(x),
+    "one operand twice": lambda x, y: torch.addcmul(x, x, y),
+    "the same thrice": lambda x, y: F.scaled_dot_product_attention(x[None], x[None], x[None]),
+    "its square": lambda x, y: torch.matmul(x[:, :6], x[:, :6]),
     "several results": lambda x, y: torch.std_mean(x, 1),
     "cumsum": lambda x, y: torch.cumsum(x, 1),
     "clamp": lambda x, y: torch.clamp(x, -0.5, 0.5),
@@ -92,6 +104,7 @@ def test_compiled_functions_give_them_too(name: str) -> None:
     assert bits(CASES[name](x, y)) == bits(compiled(x, y)) == bits(compiled(x, y)) == bits(compiled(x, y))
 
 
+@needs_native_calls
 def test_calls_are_served_without_their_operators_being_run(monkeypatch: pytest.MonkeyPatch) -> None:
     x = data(5, 4)
     heated(lambda: torch.logit(x, 0.25))
@@ -110,11 +123,32 @@ def test_other_shapes_types_and_layouts_are_other_calls() -> None:
         assert F.softmax(other, 1).dtype is other.dtype and F.softmax(other, 1).shape == other.shape
 
 
-def test_zeros_of_both_signs_stay_apart() -> None:
-    x = torch.ones(3)
-    for zero in (0.0, -0.0):
-        for found in heated(lambda zero=zero: x * zero):  # type: ignore[misc]
-            assert np.signbit(found.numpy()).all() == np.signbit(zero)
+SIGNED: dict[str, Callable[[Tensor, Any], Tensor]] = {
+    "product": lambda x, zero: x * zero,
+    "copysign": lambda x, zero: torch.copysign(x, zero),
+    "masked_fill": lambda x, zero: x.masked_fill(x == x, zero),
+    "threshold": lambda x, zero: F.threshold(x, 5.0, zero),
+    "where": lambda x, zero: torch.where(x < 0, x, zero),
+}
+"""Functions whose results have the sign of a zero among their other arguments."""
+
+
+@pytest.mark.parametrize("lies", ["row-major", "turned", "with a history"])
+@pytest.mark.parametrize("name", SIGNED)
+def test_zeros_of_both_signs_stay_apart(name: str, lies: str) -> None:
+    x = torch.ones(3, 2).T if lies == "turned" else torch.ones(3, 2)
+    x.requires_grad_(lies == "with a history")
+    for zero in (-0.0, 0.0, -0.0, 0.0):
+        for found in heated(partial(SIGNED[name], x, zero)):
+            signs = np.signbit(found.detach().numpy())
+            assert (signs == np.signbit(zero)).all()
+
+
+@needs_native_calls
+def test_a_zero_among_the_arguments_keeps_no_call_from_being_served() -> None:
+    x = data(5, 7)
+    heated(lambda: F.threshold(x, 0.0, 0.25))
+    assert served(F.threshold)
 
 
 def test_numbers_of_other_types_stay_apart() -> None:
@@ -311,3 +345,30 @@ def test_a_program_may_end_while_machine_code_is_made() -> None:
     code = "import tracecomp as t; x = t.randn(4, 5)\nfor _ in range(200): t.softmax(x, 1); t.std(x); t.logsumexp(x, 0)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0 and not done.stderr
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_one_operand_in_two_places_is_told_from_two_that_are_alike(order: tuple[int, int]) -> None:
+    x, y = torch.eye(5) * 2, torch.eye(5) * 3
+    pairs = [(x, x), (x, y)]
+    for n in order:
+        heated(lambda: torch.hypot(*pairs[n]))  # noqa: B023 - called within its round
+        for a, b in [*pairs, (y, y), (y, x), (x, x[:])]:
+            np.testing.assert_array_equal(torch.hypot(a, b).numpy(), np.hypot(a.numpy(), b.numpy()))
+
+
+def test_calls_that_find_too_much_waiting_are_told_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, b = data(6, 11), data(11)
+
+    def call() -> Any:
+        return torch.nn.functional.layer_norm(x, (11,), b)
+
+    background.finish()
+    monkeypatch.setattr(background, "MOST_WAITING", 0)
+    heated(call)
+    monkeypatch.undo()
+    told: list[str] = []
+    begin = background.begin
+    monkeypatch.setattr(background, "begin", lambda name, work: told.append(name) or begin(name, work))
+    heated(call)
+    assert told.count("layer_norm") == 1

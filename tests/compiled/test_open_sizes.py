@@ -58,6 +58,28 @@ def test_every_size_of_the_range_has_the_bits_of_itself(tmp_path: Path, kind: st
                 assert loaded(x).numpy().tobytes() == wanted.numpy().tobytes(), (name, length)
 
 
+def convolutions() -> nn.Module:
+    """Small windows (Winograd), strides, groups, dilations, transposed, pools, and few channels."""
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(2, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(8, 8, 3, stride=2, padding=1, groups=4), nn.ConvTranspose2d(8, 4, 3, 2, 1, 1),
+        nn.Conv2d(4, 4, 2, dilation=2), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(4 * 4, 3),
+    ).eval()  # fmt: skip
+
+
+def test_a_convolutional_network_takes_any_number_of_images(tmp_path: Path) -> None:
+    """The order of its sums hangs on one image's sizes alone, so that few pieces of code serve long ranges."""
+    model, images = convolutions(), torch.randn(70, 2, 12, 12)
+    shapes = {"input": {0: Dim("batch", max=100)}}
+    with torch.no_grad():
+        digest = torch.compile(model).save(tmp_path / "m.tcp", images[:3], levels=BEST, dynamic_shapes=shapes)
+        loaded = torch.load_program(tmp_path / "m.tcp", digest=digest)
+        for count in (1, 2, 7, 70):
+            wanted = exact(model, images[:count])
+            assert loaded(images[:count]).numpy().tobytes() == wanted.numpy().tobytes(), count
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_long_sums_and_two_sizes_at_once(tmp_path: Path, kind: str) -> None:
     def fn(x: Any, y: Any) -> Any:

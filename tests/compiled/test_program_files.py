@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+import re
 import shutil
 import struct
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ import tracecomp as torch
 from tracecomp import nn
 from tracecomp.base.errors import CaptureError
 from tracecomp.compiled.program_files.levels import LEVELS
-from tracecomp_runtime import Container, ProgramError, processor
+from tracecomp_runtime import Container, ProgramError, load_program, processor
 from tracecomp_runtime.container import FIXED, FORMAT, MAGIC, first
 
 ROOT = Path(__file__).parents[2]
@@ -96,6 +98,19 @@ def test_a_training_step_goes_on_with_numpy_alone_with_the_same_bits_on_every_le
         assert found["losses"].tolist() == losses, level
         for name in state:
             assert found[name].tobytes() == state[name].numpy().tobytes(), (level, name)
+
+
+def test_half_precision_is_converted_on_every_level(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processors without F16C have no instruction for it; what code may call besides is refused when it is saved."""
+    run, x = torch.compile(lambda x: (x.half() * 3).double().half().float()), torch.randn(50)
+    want = run(x)
+    digest = run.save(tmp_path / "h.tcp", x)
+    levels = processor.levels()
+    for level in levels:
+        monkeypatch.setattr(processor, "levels", partial(levels.__getitem__, slice(levels.index(level), None)))
+        program = load_program(tmp_path / "h.tcp", digest=digest)
+        assert program.level == level
+        assert program(x.numpy()).tobytes() == want.numpy().tobytes()
 
 
 @pytest.mark.skipif(shutil.which("qemu-x86_64") is None, reason="qemu-user is not installed")
@@ -209,7 +224,7 @@ def test_machine_code_is_loaded_by_its_digest_only(tmp_path: Path) -> None:
     with pytest.raises(ProgramError, match="was asked for"):
         torch.load_program(path, digest=digest[:-1] + ("0" if digest[-1] != "0" else "1"))
     data = bytearray(path.read_bytes())
-    data[-100] ^= 1  # in the last section
+    data[data.rindex(bytes(Container(path).section("tensors")))] ^= 1
     path.write_bytes(data)
     with pytest.raises(ProgramError, match="damaged"):
         torch.load_program(path, digest=digest)
@@ -288,6 +303,36 @@ def damage_graph_files(folder: Path, count: int, seed: int) -> Counter[str]:
     return found
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_a_backward_pass_would_read_is_not_saved(tmp_path: Path, kind: str) -> None:
+    """A model with parameters, called without ``no_grad``: a file gives the results alone."""
+    model, x = network().eval(), torch.randn(3, 1, 6, 6)
+    call = torch.compile(lambda x: model(x))
+    want = call(x)
+    assert want.requires_grad
+    digest = call.save(tmp_path / "m.tcp", x, kind=kind)
+    assert len(Container(tmp_path / "m.tcp").header["paths"][0]["outputs"]) == 1
+    found = torch.load_program(tmp_path / "m.tcp", digest=digest if kind == "code" else None)(x)
+    assert np.array_equal(found.numpy(), want.detach().numpy()) and not found.requires_grad
+    want.sum().backward()  # the function itself goes on as before
+    assert all(p.grad is not None for p in model.parameters())
+
+
+def test_arguments_that_were_not_saved_are_told_as_they_are(tmp_path: Path) -> None:
+    digest = torch.compile(lambda x, more: x + more["a"][0]).save(
+        tmp_path / "m.tcp", torch.ones(2), {"a": [torch.ones(2)]}
+    )
+    run, x = torch.load_program(tmp_path / "m.tcp", digest=digest), np.ones(2, np.float32)
+    for args, wanted, told in (
+        ((), "(*, {'a': [*]})", "()"), ((x,), "(*, {'a': [*]})", "(float32[2])"),
+        ((x, {"b": [x]}), "{'a': [*]}", "{'b': [float32[2]]}"), ((x, {"a": (x, x)}), "[*]", "(float32[2], float32[2])"),
+    ):  # fmt: skip
+        with pytest.raises(TypeError, match=f"nested as {re.escape(wanted)}, and got {re.escape(told)}$"):
+            run(*args)
+    with pytest.raises(TypeError, match="another byte order"):
+        run(x.astype(">f4"), {"a": [x]})
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_a_damaged_graph_file_is_an_error_or_a_program_that_stays_in_its_arrays(tmp_path: Path, seed: int) -> None:
     found = damage_graph_files(tmp_path, 25, seed)
@@ -315,3 +360,8 @@ def test_bytes_that_are_changed_without_their_digests_are_always_noticed(tmp_pat
 def test_every_level_has_its_own_code() -> None:
     assert [*LEVELS] == [*reversed(processor.LEVELS)]
     assert processor.levels() == processor.LEVELS[-len(processor.levels()) :]
+
+
+def test_a_program_that_is_not_one_graph_says_why_it_cannot_be_saved(tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match="in parts"), pytest.raises(CaptureError, match=r"not one graph: .*numpy"):
+        torch.compile(lambda x: x.numpy()).save(tmp_path / "m.tcp", torch.ones(2))

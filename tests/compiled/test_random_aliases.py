@@ -49,6 +49,10 @@ FOUND = {
         (((4, 6), "float32", True), F32), (Input(0), Input(1)),
         (("transpose", 9, 0), ("alias", 7, 0), ("set_row", 2, 0), ("add_", 3, 0)), (9,), 3, 1,
     ),
+    "history that a captured view's base got": Program(
+        (F32, ((4, 6), "float32", True)), (Input(1), Input(1, (("slice", 10, 8),), captured=True)),
+        (("copy_", 7, 0),), (6,), 4, 1,
+    ),
     "an array without dimensions": Program((((), "float32", False),), (Input(0, handle="numpy"),), (), (1,), 7),
 }  # fmt: skip
 

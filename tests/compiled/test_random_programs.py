@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import tracecomp
 from tracecomp.base.errors import CaptureError
 
-EXAMPLES = int(os.environ.get("TRACECOMP_RANDOM_PROGRAMS", "150"))
+EXAMPLES = int(os.environ.get("TRACECOMP_RANDOM_PROGRAMS", "80"))
 EXPLORE = "TRACECOMP_RANDOM_PROGRAMS" in os.environ  # other programs at each run
 
 INSTRUCTIONS = [
@@ -203,6 +203,7 @@ def compare(got: Any, want: Any) -> None:
             np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.torch
 @pytest.mark.filterwarnings("ignore")
 @settings(max_examples=EXAMPLES, derandomize=not EXPLORE, deadline=None, suppress_health_check=list(HealthCheck))
 @given(program=PROGRAM)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections import defaultdict
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -691,3 +692,72 @@ def test_options_that_are_switched_between_calls(kind: str, start: dict[str, Any
         return found + [run(torch.ones(2, 4)).item() for _ in range(4)]
 
     np.testing.assert_allclose(losses(True), losses(False), rtol=1e-5)
+
+
+def _gradient_steps(m: nn.Module, x: torch.Tensor) -> dict[str, Callable[[], None]]:
+    """What training loops do to gradients, by name."""
+    weights = list(m.parameters())
+
+    def clear() -> None:
+        for p in weights:
+            p.grad = None
+
+    def zero() -> None:
+        for p in weights:
+            if p.grad is not None:
+                p.grad.zero_()
+
+    def scale() -> None:
+        for p in weights:
+            if p.grad is not None:
+                p.grad.mul_(0.5)
+
+    return {"clear": clear, "zero": zero, "scale": scale, "backward": lambda: m(x).pow(2).mean().backward()}
+
+
+@pytest.mark.parametrize("first", ["clear", "zero", "scale", "backward"])
+def test_what_a_call_does_to_gradients_in_any_order(first: str) -> None:
+    """Also to those that it writes and then replaces: the memory of these is not that of the new ones."""
+    for rest in product(["clear", "zero", "scale", "backward"], repeat=2):
+        seen: list[Any] = []
+        for compiled in (False, True):
+            torch.manual_seed(0)
+            m = nn.Linear(3, 2)
+            steps = _gradient_steps(m, torch.ones(2, 3))
+
+            def program(steps: dict[str, Callable[[], None]] = steps, order: tuple[str, ...] = (first, *rest)) -> None:
+                for name in order:
+                    steps[name]()
+
+            call = torch.compile(program) if compiled else program
+            found = []
+            for _ in range(4):
+                call()
+                found.append([None if p.grad is None else p.grad.tolist() for p in m.parameters()])
+            seen.append(found)
+        assert seen[1] == seen[0], (first, *rest)
+
+
+def test_a_rate_that_every_call_multiplies_is_followed() -> None:
+    def trained(compile: Any) -> tuple[int, list[float]]:
+        w = torch.ones(3, requires_grad=True)
+        opt = torch.optim.SGD([w], lr=0.1, momentum=0.5)
+        calls = 0
+
+        def step(x: torch.Tensor) -> None:
+            nonlocal calls
+            calls += 1
+            opt.zero_grad()
+            (w * x).sum().backward()
+            if calls % 2 == 0:
+                opt.param_groups[0]["lr"] *= 0.5
+            opt.step()
+
+        compiled = compile(step)
+        for i in range(10):
+            compiled(torch.full((3,), 1.0 + i))
+        return getattr(compiled, "recordings", 0), [*w.tolist(), opt.param_groups[0]["lr"]]
+
+    recordings, found = trained(torch.compile)
+    assert found == pytest.approx(trained(lambda fn: fn)[1], rel=1e-6)
+    assert recordings <= 5  # not one for each rate

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import collections
+import copy
+import functools
+import itertools
+import pickle
 import random
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -117,6 +122,71 @@ def random_program(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_random_programs_at_random_sizes(seed: int) -> None:
     random_program(seed)
+
+
+NUMBERS: dict[str, Program] = {
+    "made": lambda x, n: torch.zeros(n, WIDTH) + x[:n],
+    "counted": lambda x, n: torch.arange(n) * 2,
+    "from the end": lambda x, n: x[-n:] * n,
+    "narrowed": lambda x, n: x.narrow(0, 1, n - 1).softmax(0),
+    "padded": lambda x, n: F.pad(x, (0, n)),
+    "half": lambda x, n: x[: n // 2 + 1] / n,
+    "written": lambda x, n: x.clone().index_fill_(0, torch.arange(n), 2.0),
+    "two": lambda x, n: torch.eye(n) @ x[:n],
+    "a derivative": lambda x, n: torch.autograd.grad((w := x.detach().requires_grad_())[:n].pow(2).sum(), w)[0],
+    "with the argument's own size": lambda x, n: x[:n].reshape(n, WIDTH) * x.shape[0],
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_integers_among_the_arguments_are_sizes(name: str) -> None:
+    fn, x = NUMBERS[name], torch.tensor(np.random.default_rng(1).standard_normal((12, WIDTH)).astype(np.float32))
+    compiled = torch.compile(fn, backend="interpret")
+    for n in (3, 5, 4, 7, 6, 9, 8, 3):
+        given = x[:n] if "own" in name else x
+        np.testing.assert_allclose(compiled(given, n).numpy(), fn(given, n).numpy(), rtol=1e-5)
+    assert compiled.recordings <= 3, compiled.misses
+
+
+PLAIN: dict[str, Callable[[Any], Any]] = {
+    "a method": lambda n: n.bit_length(),
+    "pickle": lambda n: pickle.dumps(n),
+    "a copy": lambda n: copy.deepcopy(n) > 4,
+    "an unbound method": lambda n: int.bit_length(n) + int.__add__(n, 1),
+    "deque": lambda n: len(collections.deque([1, 2, 3, 4, 5, 6], n)),
+    "permutations": lambda n: len(list(itertools.permutations("abc", n))),
+    "range": lambda n: list(range(n)),
+    "text": lambda n: f"{n:03d} {n}",
+    "key": lambda n: {3: "a", 4: "b"}.get(n, "c"),
+    "kind": lambda n: (type(n) is int, isinstance(n, int), n.__class__),
+    "kinds": lambda n: (list(map(type, [n, n + 1])), functools.partial(type, n)()),
+    "results": lambda n: (n, n + 1, [n], {"a": n}, divmod(n, 3), float(n), -n),
+    "branch": lambda n: "small" if n < 5 else "large",
+}
+"""What programs ask of an integer beside its being a size."""
+
+
+@pytest.mark.parametrize("name", PLAIN)
+@pytest.mark.parametrize("of", ["an argument", "a shape"])
+def test_what_is_asked_of_a_size_is_that_of_each_call(name: str, of: str) -> None:
+    ask = PLAIN[name]
+
+    def program(x: Any, n: int) -> Any:
+        return x[:n] * 2, ask(n if of == "an argument" else x.shape[0])
+
+    compiled = torch.compile(program, backend="interpret")
+    for n in (3, 5, 4, 7, 6, 9, 2, 3):
+        x = torch.arange(float(12 if of == "an argument" else n))
+        (want, asked), (got, found) = program(x, n), compiled(x, n)
+        assert got.tolist() == want.tolist()
+        assert repr(found) == repr(asked)
+
+
+def test_paths_for_sizes_on_both_sides_of_a_bound_stay() -> None:
+    compiled = torch.compile(lambda x: x * 2 if x.shape[0] > 10 else x.sum(0), backend="interpret")
+    for n in (4, 5, 20, 21, 6, 22, 7, 23, 8):
+        compiled(torch.ones(n, 3))
+    assert compiled.recordings == 4, compiled.misses
 
 
 class Attention(nn.Module):

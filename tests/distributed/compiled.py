@@ -8,6 +8,7 @@ import tracecomp as torch
 from tracecomp import distributed as dist
 from tracecomp import nn
 from tracecomp.distributed.fsdp import fully_shard
+from tracecomp.distributed.nn.functional import all_reduce
 from tracecomp.nn import functional as F
 from tracecomp.nn.parallel import DistributedDataParallel
 
@@ -71,9 +72,22 @@ def check_columns() -> None:
     assert torch.equal(x, expected), x
 
 
+def check_recordings_at_other_times() -> None:
+    """A rank that records anew differentiates the recording by itself: its collectives are no calls to the others."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    run = torch.compile(lambda x, factor: all_reduce(x * factor))
+    for call in range(4):
+        x, factor = torch.ones(3, requires_grad=True), 2 + rank * call
+        y = run(x, factor)
+        (y * (rank + 1)).sum().backward()
+        assert y.tolist() == [float(2 * size + call * size * (size - 1) // 2)] * 3, (call, y)
+        assert x.grad.tolist() == [float(factor * size * (size + 1) // 2)] * 3, (call, x.grad)
+
+
 def main() -> None:
     dist.init_process_group("gloo")
     check_columns()
+    check_recordings_at_other_times()
     check_sharded()
     eager, _ = trained(False)
     compiled, run = trained(True)

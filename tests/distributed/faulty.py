@@ -14,7 +14,7 @@ from tracecomp.distributed import distributed_c10d
 
 
 def main(fault: str) -> None:
-    dist.init_process_group("gloo", timeout=timedelta(seconds=2 if fault == "late" else 60))
+    dist.init_process_group("gloo", timeout=timedelta(seconds=2 if fault == "late" else 300))
     odd, x = dist.get_rank() == 1, torch.ones(4)
     dist.all_reduce(x)
     print("started", flush=True)
@@ -29,6 +29,8 @@ def main(fault: str) -> None:
         if odd:
             time.sleep(3)
         dist.monitored_barrier(timeout=timedelta(seconds=0.5), wait_all_ranks=True)
+    elif fault == "group":
+        dist.new_group([0, 1] if odd else [0, 2])
     elif odd:
         if fault == "killed":
             os.kill(os.getpid(), signal.SIGKILL)

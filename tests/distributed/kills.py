@@ -1,9 +1,10 @@
-"""Kills processes of a training run, again and again: ``python -m tests.distributed.kills [TIMES]``.
+"""Kills processes of a training run, again and again: ``python -m tests.distributed.kills [TIMES [mpi]]``.
 
 Each time 2, 3 or 4 processes train (``resumed.py``), saving every step, and ``kill -9`` ends a random one of them at a
 random moment: every third time while they make their group, else in a random step. The others must end within ``LIMIT``
 seconds, with an error that names it; then 1 to 4 processes go on to the end, which must have the bits of a run that
-nobody disturbed. The status is 1 when one time is not so.
+nobody disturbed. With ``mpi`` the launcher starts them by ``mpiexec``, ends within as many seconds, names the one that
+was killed, and leaves no process behind. The status is 1 when one time is not so.
 """
 
 from __future__ import annotations
@@ -11,12 +12,17 @@ from __future__ import annotations
 import random
 import re
 import shutil
+import signal
+import subprocess
 import sys
+import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests.distributed.gangs import gang, succeed
+from tests.distributed.test_launcher import environment
 
 SCRIPT = str(Path(__file__).with_name("resumed.py"))
 STEPS, LIMIT = 12, 10.0
@@ -42,7 +48,22 @@ def killed(folder: Path, size: int, rank: int, step: int, milliseconds: int) -> 
     return "" if took < LIMIT else "LATE", took
 
 
-def main(times: int) -> int:
+def killed_over_mpi(folder: Path, size: int, rank: int, step: int, milliseconds: int) -> tuple[str, float]:
+    """As ``killed``, under ``mpiexec``."""
+    launcher = [sys.executable, "-m", "tracecomp.distributed.run", "--launcher", "mpiexec", "-n", str(size), SCRIPT]
+    death = str(folder), str(STEPS), str(rank), str(step), str(milliseconds)
+    done = subprocess.run([*launcher, *death], capture_output=True, text=True, timeout=120, env=environment())
+    if done.returncode == 0:
+        return "it ended before", 0.0
+    took = time.monotonic() - float((folder / "died").read_text())
+    if done.returncode != 128 + signal.SIGKILL or f"rank {rank} " not in done.stderr:
+        return f"NOT NAMED: {done.returncode} {done.stderr[-300:]}", took
+    if any(Path(f"/proc/{path.read_text()}").exists() for path in folder.glob("pid*")):
+        return "SOME ARE LEFT", took
+    return "" if took < LIMIT else "LATE", took
+
+
+def main(times: int, way: Callable[[Path, int, int, int, int], tuple[str, float]]) -> int:
     choose, told, longest = random.Random(0), Counter[str](), 0.0
     with TemporaryDirectory() as home:
         folder = Path(home)
@@ -51,7 +72,7 @@ def main(times: int) -> int:
         while done < times:
             size, step = choose.randint(2, 4), choose.randrange(STEPS) if done % 3 else -1
             rank, delay = choose.randrange(size), choose.randint(0, 40 if done % 3 else 120)
-            why, took = killed(folder / "killed", size, rank, step, delay)
+            why, took = way(folder / "killed", size, rank, step, delay)
             if why == "it ended before":
                 shutil.rmtree(folder / "killed")
                 continue
@@ -70,4 +91,5 @@ def main(times: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 100))
+    ways = {"mpi": killed_over_mpi, "tcp": killed}
+    sys.exit(main(int(sys.argv[1]) if sys.argv[1:] else 100, ways[sys.argv[2] if sys.argv[2:] else "tcp"]))

@@ -206,6 +206,41 @@ def all_to_all_of_uneven_rows(torch: Any, dist: Any, rank: int, size: int) -> An
 
 
 @program
+def all_to_all_of_rows_that_are_even_in_one_process(torch: Any, dist: Any, rank: int, size: int) -> Any:
+    counts = [[2] * size, *([s % 3, *[2] * (size - 1)] for s in range(1, size))]
+    x = torch.zeros(sum(row[rank] for row in counts))
+    dist.all_to_all_single(x, mine(torch, rank, sum(counts[rank])), [row[rank] for row in counts], counts[rank])
+    return x
+
+
+@program
+def receives_get_messages_in_the_order_in_which_they_began(torch: Any, dist: Any, rank: int, size: int) -> Any:
+    found = [torch.zeros(2) for _ in range(4)]
+    works = [dist.irecv(x, (rank - 1) % size) for x in found]
+    for k in range(4):
+        dist.send(torch.full((2,), 10.0 * rank + k), (rank + 1) % size)
+    for work in reversed(works):
+        work.wait()
+    return found
+
+
+@program
+def what_is_completed_is_in_place(torch: Any, dist: Any, rank: int, size: int) -> Any:
+    x, y = mine(torch, rank, 5), torch.zeros(3)
+    work = dist.all_reduce(x, async_op=True)
+    while not work.is_completed():
+        pass
+    sending, coming = dist.isend(mine(torch, rank, 3), (rank + 1) % size), dist.irecv(y, (rank - 1) % size)
+    if torch.__name__ == "torch":  # gloo says so of a message only after wait()
+        coming.wait()
+    while not coming.is_completed():
+        pass
+    found = x.clone(), y.clone()
+    sending.wait()
+    return found
+
+
+@program
 def send_and_receive(torch: Any, dist: Any, rank: int, size: int) -> Any:
     x = mine(torch, rank, 4)
     if rank == 0:
@@ -777,6 +812,36 @@ def scalars_cannot_be_sharded(torch: Any, dist: Any, rank: int, size: int) -> An
 @program
 def lists_of_modules_cannot_be_sharded(torch: Any, dist: Any, rank: int, size: int) -> Any:
     fsdp(torch).fully_shard(torch.nn.ModuleList([torch.nn.Linear(2, 2)]))
+
+
+@program
+def a_mesh_of_processes(torch: Any, dist: Any, rank: int, size: int) -> Any:
+    mesh = dist.device_mesh.init_device_mesh("cpu", (1, size), mesh_dim_names=("dp", "tp"))
+    x, y = mine(torch, rank, 4), mine(torch, rank, 2)
+    dist.all_reduce(x, group=mesh.get_group("tp"))
+    dist.all_reduce(y, group=mesh["dp"].get_group())
+    told = [mesh.ndim, tuple(mesh.shape), mesh.size(), mesh.size(1), mesh.get_coordinate(), mesh.get_rank()]
+    places = [mesh.get_local_rank("tp"), mesh["tp"].get_local_rank(), mesh.get_local_rank(0)]
+    rows = [mesh["tp"].mesh.tolist(), mesh["dp"].mesh.tolist(), mesh.mesh.tolist(), mesh["tp"].mesh_dim_names]
+    return x, y, told, places, rows
+
+
+@program
+def meshes_that_are_refused(torch: Any, dist: Any, rank: int, size: int) -> Any:
+    found = []
+    for shape, names in ((2, size), ("a", "b")), ((1, size), ("a", "a")), ((1, size), ("a",)):
+        try:
+            dist.device_mesh.init_device_mesh("cpu", shape, mesh_dim_names=names)
+        except RuntimeError as error:
+            found.append(str(error).split(" (at ")[0])
+    mesh = dist.device_mesh.DeviceMesh("cpu", list(range(size)))
+    flat = dist.device_mesh.init_device_mesh("cpu", (size, 1), mesh_dim_names=("a", "b"))
+    for call in (lambda: flat.get_group(), lambda: mesh["a"], lambda: flat["c"]):
+        try:
+            call()
+        except (RuntimeError, KeyError) as error:
+            found.append(type(error).__name__)
+    return found, mesh.get_group().size()
 
 
 @program

@@ -43,9 +43,14 @@ class Progress:
 class Death:
     """``kill -9`` of this process by a timer, if it is the one to die."""
 
-    def __init__(self, rank: int, step: int, milliseconds: float) -> None:
+    def __init__(self, folder: Path, rank: int, step: int, milliseconds: float) -> None:
         self.step = step if rank == int(os.environ["RANK"]) else None
-        self.timer = threading.Timer(milliseconds / 1000, os.kill, (os.getpid(), signal.SIGKILL))
+        self.folder, self.timer = folder, threading.Timer(milliseconds / 1000, self.die)
+
+    def die(self) -> None:
+        """Note when, and end at once."""
+        (self.folder / "died").write_text(str(time.monotonic()))
+        os.kill(os.getpid(), signal.SIGKILL)
 
     def after(self, step: int) -> None:
         """Start the timer when this is the step."""
@@ -55,14 +60,15 @@ class Death:
 
 def all_ready(folder: Path) -> None:
     """Wait until all processes are here."""
-    folder.mkdir(parents=True, exist_ok=True)
     (folder / f"ready{os.environ['RANK']}").touch()
     while len([*folder.glob("ready*")]) < int(os.environ["WORLD_SIZE"]):
         time.sleep(0.001)
 
 
 def main(folder: Path, steps: int, death: Sequence[str]) -> None:
-    dying = Death(*map(int, death or ("-1", "0", "0")))
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"pid{os.environ['RANK']}").write_text(str(os.getpid()))
+    dying = Death(folder, *map(int, death or ("-1", "0", "0")))
     if death and death[1] == "-1":
         all_ready(folder)
     dying.after(-1)

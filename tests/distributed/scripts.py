@@ -70,7 +70,7 @@ def ports(count: int) -> list[str]:
 def run(module: str, size: int, count: int) -> list[Told]:
     """What every process wrote in the first ``count`` scripts under ``torch`` or ``tracecomp``."""
     with TemporaryDirectory() as folder:
-        succeed(gang(size, __file__, module, folder, *ports(count), seconds=90))
+        succeed(gang(size, __file__, module, folder, *ports(count), seconds=300))
         return [json.loads((Path(folder) / f"{rank}.json").read_text()) for rank in range(size)]
 
 

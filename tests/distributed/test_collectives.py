@@ -20,11 +20,11 @@ SIZE = 3
 
 
 @cache
-def results(module: str) -> list[dict[str, Any]]:
+def results(module: str, shared_memory: str = "1") -> list[dict[str, Any]]:
     """What every rank found, program by program."""
     script = str(Path(__file__).with_name("programs.py"))
     with TemporaryDirectory() as folder:
-        succeed(gang(SIZE, script, module, folder))
+        succeed(gang(SIZE, script, module, folder, more={"TRACECOMP_SHARED_MEMORY": shared_memory}))
         return [pickle.loads((Path(folder) / f"{module}-{rank}.pickle").read_bytes()) for rank in range(SIZE)]
 
 
@@ -35,6 +35,11 @@ def test_a_program_gives_what_it_gives_under_gloo(name: str) -> None:
         assert results("tracecomp")[rank][name] == results("torch")[rank][name], f"rank {rank}"
 
 
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_gives_by_messages_what_it_gives_by_shared_memory(name: str) -> None:
+    assert [r[name] for r in results("tracecomp", "0")] == [r[name] for r in results("tracecomp")]
+
+
 @cache
 def over_mpi() -> list[dict[str, Any]]:
     """What every rank found when an ``mpiexec`` has started it."""
@@ -42,7 +47,11 @@ def over_mpi() -> list[dict[str, Any]]:
     launcher = [sys.executable, "-m", "tracecomp.distributed.run", "--launcher", "mpiexec", "-n", str(SIZE)]
     with TemporaryDirectory() as folder:
         done = subprocess.run(
-            [*launcher, script, "tracecomp", folder], capture_output=True, text=True, timeout=120, env=environment()
+            [*launcher, script, "tracecomp", folder],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            env=environment() | {"TRACECOMP_SHARED_MEMORY": "0"},
         )
         assert done.returncode == 0, done.stderr
         return [pickle.loads((Path(folder) / f"tracecomp-{rank}.pickle").read_bytes()) for rank in range(SIZE)]

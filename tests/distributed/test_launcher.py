@@ -8,14 +8,17 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.distributed.gangs import ROOT
-from tracecomp.distributed.launching import find_mpiexec
+from tracecomp.distributed import launching
+from tracecomp.distributed.launching import Deaths, find_mpiexec
 from tracecomp.distributed.run import parser, plan_of
 
 SCRIPT = Path(__file__).with_name("launched.py")
@@ -59,6 +62,106 @@ def test_a_killed_process_ends_all_and_is_named(way: str, tmp_path: Path) -> Non
     done = launch(way, "kill", tmp_path)
     assert done.returncode == 128 + signal.SIGKILL
     assert "tracecomp: rank 1 was ended by SIGKILL" in done.stderr and gone(tmp_path)
+
+
+def test_the_process_that_was_killed_first_is_known(tmp_path: Path) -> None:
+    """Of those of an ``mpiexec``, which kills the others at once; one that ended well does not count."""
+    processes = [subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) for _ in range(3)]
+    for rank, process in enumerate(processes):
+        (tmp_path / f"rank{rank}").write_text(str(process.pid))
+    deaths = Deaths(str(tmp_path), 3)
+    (tmp_path / "done0").touch()
+    processes[0].communicate(b"go on\n")
+    processes[2].kill()
+    end = time.monotonic() + 20
+    while deaths.first is None and time.monotonic() < end:
+        time.sleep(0.01)
+    processes[1].kill()
+    deaths.stop()
+    for process in processes[1:]:
+        process.communicate()
+    assert deaths.first == "rank2"
+
+
+def test_the_order_of_deaths_is_known_to_who_comes_late(tmp_path: Path) -> None:
+    """Many processes die between two looks: the first of them is told from the others."""
+    for _ in range(5):
+        processes = [subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) for _ in range(4)]
+        for rank, process in enumerate(processes):
+            (tmp_path / f"rank{rank}").write_text(str(process.pid))
+        late = Late(str(tmp_path), 4)
+        while len(late._files) < 4:
+            time.sleep(0.01)
+        late.asleep.clear()
+        time.sleep(0.1)
+        for process in (processes[2], *processes[3:], *processes[:2]):
+            process.kill()
+            process.communicate()
+        late.asleep.set()
+        end = time.monotonic() + 20
+        while late.first is None and time.monotonic() < end:
+            time.sleep(0.01)
+        late.stop()
+        assert late.first == "rank2"
+
+
+class Late(Deaths):
+    """Does not look while ``asleep`` is not set."""
+
+    def __init__(self, notes: str, count: int) -> None:
+        self.asleep = threading.Event()
+        self.asleep.set()
+        super().__init__(notes, count)
+
+    @property
+    def _stopped(self) -> bool:
+        self.asleep.wait()
+        return self._has_stopped
+
+    @_stopped.setter
+    def _stopped(self, value: bool) -> None:
+        self._has_stopped = value
+
+
+STUCK = f"""#!{sys.executable}
+import os, subprocess, sys, time, signal
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if "--version" in sys.argv:
+    sys.exit(print("HYDRA"))
+count, command = int(sys.argv[sys.argv.index("-n") + 1]), sys.argv[sys.argv.index("-n") + 2:]
+started = [subprocess.Popen(command, env={{**os.environ, "PMI_RANK": str(k)}}, start_new_session=True)
+           for k in range(count)]
+while True:
+    time.sleep(1)
+"""
+"""An ``mpiexec`` that ends nobody, and does not end."""
+ALONE = """
+import os, pathlib, sys, time
+pathlib.Path(sys.argv[1], f"pid{os.environ['RANK']}").write_text(str(os.getpid()))
+if os.environ["RANK"] == "1":
+    os.kill(os.getpid(), 9)
+time.sleep(1000)
+"""
+
+
+def test_an_mpiexec_that_leaves_the_others_running_is_ended_with_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    mpiexec, script = tmp_path / "mpiexec", tmp_path / "alone.py"
+    mpiexec.write_text(STUCK)
+    mpiexec.chmod(0o755)
+    script.write_text(ALONE)
+    monkeypatch.setattr(launching, "find_mpiexec", lambda: str(mpiexec))
+    for name, value in environment().items():
+        monkeypatch.setenv(name, value)
+    plan = plan_of(parser().parse_args(["--launcher", "local", "-n", "3", str(script), str(tmp_path)]))
+    assert launching.run(replace(plan, by_mpi=True)) == 128 + signal.SIGKILL  # it never ends by itself
+    begun = time.monotonic()
+    assert "rank 1 ended, and mpiexec did not end the others" in capfd.readouterr().err
+    assert len([*tmp_path.glob("pid*")]) == 3
+    while not gone(tmp_path) and time.monotonic() - begun < 60:  # killed, and buried by whoever has inherited them
+        time.sleep(0.05)
+    assert gone(tmp_path)
 
 
 @pytest.mark.parametrize(("what", "status"), [("exit", 3), ("raise", 1)])

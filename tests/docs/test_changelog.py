@@ -11,6 +11,9 @@ import tracecomp
 from tracecomp.__main__ import main
 
 TEXT = (Path(__file__).parents[2] / "CHANGELOG.md").read_text()
+KINDS = ["Added", "Changed", "Fixed", "Faster"]
+MOST_LINES = 4
+"""Of one entry: who wants to know more reads the page that it names."""
 
 
 def test_the_newest_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
@@ -25,5 +28,13 @@ def test_the_newest_version_is_the_packages(capsys: pytest.CaptureFixture[str]) 
 def test_changes_stand_under_their_kind() -> None:
     for version in TEXT.split("\n## ")[1:]:
         first, *parts = version.split("\n### ")
-        assert [p.split("\n")[0] for p in parts] == ["Added", "Changed", "Fixed", "Faster"]
+        kinds = [p.split("\n")[0] for p in parts]
+        assert kinds
+        assert kinds == [kind for kind in KINDS if kind in kinds]
         assert "\n* " not in first
+
+
+def test_a_change_is_told_in_few_lines() -> None:
+    entries = re.findall(r"^\* .*(?:\n  .*)*", TEXT, re.MULTILINE)
+    assert entries
+    assert [e for e in entries if e.count("\n") >= MOST_LINES] == []

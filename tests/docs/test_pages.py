@@ -28,3 +28,10 @@ def test_outputs_on_the_page_are_those_of_its_code(page: str, tmp_path: Path, py
 def test_a_wrong_output_is_noticed(tmp_path: Path) -> None:
     page = "```python\nprint(1 + 1)\n```\n\n```text\n3\n```\n"
     assert with_real_output(page, tmp_path) == page.replace("3", "2")
+
+
+def test_every_page_stands_in_the_index_and_in_the_sites_menu() -> None:
+    pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"index.md"}
+    index, menu = (ROOT / "docs" / "index.md").read_text(), (ROOT / "mkdocs.yml").read_text()
+    assert pages == set(re.findall(r"\]\(([\w-]+\.md)\)", index))
+    assert pages == set(re.findall(r"^ +- ([\w-]+\.md)$", menu, re.MULTILINE)) - {"index.md"}

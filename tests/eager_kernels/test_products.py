@@ -16,6 +16,7 @@ from tracecomp.eager.evaluate import evaluate
 from tracecomp.eager_kernels import products
 from tracecomp.ir.op import OPS
 from tracecomp.ir.types import from_numpy_dtype
+from tracecomp.runtime.library import Library
 
 Array = np.ndarray[Any, Any]
 CONTRACT = OPS["contract"]
@@ -110,7 +111,7 @@ NOTHING = "define void @nothing() {\n  ret void\n}\n"
 def test_what_a_product_says_that_it_needs_is_all_that_it_calls(dtype: str) -> None:
     """Other parts do nothing here, so a result would lack what one of them had to add."""
     target = native.host_target()
-    library = native.Library([native.compile_object(NOTHING, target)], target)
+    library = Library([native.compile_object(NOTHING, target)])
     rng = np.random.default_rng(0)
     for m, n in [(m, n) for m in (1, 3, 4, 5, 7, 15, 65, 70) for n in (1, 16, 17, 47, 97, 112, 193)]:
         k = 1 << 15 if m > 64 and n > 190 else 3  # the long sum is cut into blocks for threads

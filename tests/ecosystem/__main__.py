@@ -48,7 +48,7 @@ def main() -> None:
     parser.add_argument("libraries", nargs="*")
     parser.add_argument("--torch", metavar="FOLDER", help="where PyTorch itself is installed, to compare with")
     parser.add_argument("--eager", action="store_true", help="eagerly only")
-    parser.add_argument("--write", action="store_true", help="write docs/ecosystem.md")
+    parser.add_argument("--write", action="store_true", help="write the page; lines of libraries not run now stay")
     options = parser.parse_args()
     rows = []
     for library in options.libraries or PROGRAMS:
@@ -57,19 +57,33 @@ def main() -> None:
         for program in PROGRAMS[library]:
             rows.append(row(library, program, options.torch, ["eager"] if options.eager else ["eager", "compiled"]))
             print(" | ".join(rows[-1]), flush=True)
-    good = [all(w.startswith(("equal", "runs")) for w in r[3:4]) for r in rows]
-    compiled = [r[4].startswith(("equal", "runs")) for r in rows]
-    libraries = {r[0] for r in rows}
-    whole = {r[0] for r in rows} - {r[0] for r, ok in zip(rows, good, strict=True) if not ok}
-    whole_compiled = whole - {r[0] for r, ok in zip(rows, compiled, strict=True) if not ok}
-    total = (
-        f"{len(libraries)} libraries, of which {len(whole)} run all their programs eagerly and {len(whole_compiled)} "
-        f"compiled too; {len(rows)} programs, {sum(good)} eagerly, {sum(compiled)} compiled."
-    )
-    print(total)
+    print(total(rows))
     if options.write:
+        rows = merged(rows)
         table = "\n".join("| " + " | ".join(r) + " |" for r in rows)
-        PATH.write_text(HEAD.format(tolerance=TOLERANCE) + table + f"\n\n{total}\n")
+        PATH.write_text(HEAD.format(tolerance=TOLERANCE) + table + f"\n\n{total(rows)}\n")
+
+
+def merged(rows: list[list[str]]) -> list[list[str]]:
+    """``rows`` among those of the page as it is, whose other libraries stay; in the order of the programs."""
+    before = [line[2:-2].split(" | ") for line in PATH.read_text().splitlines() if line.startswith("| ")]
+    ran = {r[0] for r in rows}
+    order = list(PROGRAMS)
+    return sorted(rows + [r for r in before if r[0] in order and r[0] not in ran], key=lambda r: order.index(r[0]))
+
+
+def total(rows: list[list[str]]) -> str:
+    """How many libraries and programs run, in a sentence."""
+
+    def bad(column: int) -> set[str]:
+        return {r[0] for r in rows if not r[column].startswith(("equal", "runs"))}
+
+    libraries = {r[0] for r in rows}
+    runs = [sum(r[column].startswith(("equal", "runs")) for r in rows) for column in (3, 4)]
+    return (
+        f"{len(libraries)} libraries, of which {len(libraries - bad(3))} run all their programs eagerly and "
+        f"{len(libraries - bad(3) - bad(4))} compiled too; {len(rows)} programs, {runs[0]} eagerly, {runs[1]} compiled."
+    )
 
 
 if __name__ == "__main__":

@@ -478,14 +478,14 @@ def pytorch_optimizer_steps(kit: Kit) -> None:
     import pytorch_optimizer as po
 
     torch = kit.torch
-    for name in ("Lion", "AdaBelief", "AdamP", "RAdam", "Adan", "Lamb", "ScheduleFreeAdamW", "SOAP"):
+    for name in ("Lion", "AdaBelief", "AdamP", "RAdam", "Adan", "Lamb", "ScheduleFreeAdamW"):
         weight = torch.nn.Parameter(kit.normal(4, 3))
         optimizer = getattr(po, name)([weight], lr=1e-2)
         if hasattr(optimizer, "train"):
             optimizer.train()
         for _ in range(3):
             optimizer.zero_grad()
-            ((weight @ kit.normal(3, 2, name="d") - 1) ** 2).sum().backward()
+            ((weight @ kit.normal(3, 6, name="d") - 1) ** 2).sum().backward()
             optimizer.step()
         kit.keep(**{name: weight})
 

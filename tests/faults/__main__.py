@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 from tests.faults.planted import FAULTS
+from tests.faults.planted_operators import MORE
 from tests.faults.trying import Found, table, try_fault
 
 
@@ -21,7 +22,7 @@ def main() -> int:
     parser.add_argument("--show", action="store_true", help="print what each comparison says")
     options = parser.parse_args()
     results: list[Found] = []
-    for number, fault in enumerate(FAULTS):
+    for number, fault in enumerate((*FAULTS, *MORE)):
         if options.only not in f"{fault.room} {fault.program} {fault.what}":
             continue
         start = time.monotonic()

@@ -12,7 +12,7 @@ import inspect
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any
 
 from tracecomp.ir.op import OPS
@@ -115,11 +115,19 @@ def find(where: str) -> FunctionType:
 
 def replace_body(function: FunctionType, source: str) -> None:
     """Give ``function`` the code of the one function in ``source``."""
+    function.__code__ = code_of(function, source)
+
+
+def code_of(function: FunctionType, source: str) -> CodeType:
+    """``source`` compiled as the code of ``function``; LookupError where that changes nothing but a comment."""
     lines = source.splitlines()
     start = next(n for n, line in enumerate(lines) if line.startswith("def "))
     text = "\n".join(lines[start:])
     space: dict[str, Any] = {}
     code = compile(text, function.__code__.co_filename, "exec", __future__.annotations.compiler_flag)
     exec(code, function.__globals__, space)
-    made = space[function.__name__]
-    function.__code__ = made.__code__.replace(co_firstlineno=function.__code__.co_firstlineno)
+    old = function.__code__
+    new: CodeType = space[function.__name__].__code__.replace(co_firstlineno=old.co_firstlineno)
+    if (new.co_code, new.co_consts, new.co_names) == (old.co_code, old.co_consts, old.co_names):
+        raise LookupError(f"{function.__qualname__} is as before: the text stands in a comment")
+    return new

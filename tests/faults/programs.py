@@ -17,9 +17,10 @@ Made = tuple[Callable[..., Any], tuple[Any, ...]]
 
 def line_of(mark: str) -> str:
     """``file:line`` of the line that is marked so."""
-    for number, line in enumerate(Path(__file__).read_text().splitlines(), 1):
-        if line.endswith(f"# @ {mark}"):
-            return f"{Path(__file__).name}:{number}"
+    for file in (Path(__file__), Path(__file__).with_name("operators.py")):
+        for number, line in enumerate(file.read_text().splitlines(), 1):
+            if line.endswith(f"# @ {mark}"):
+                return f"{file.name}:{number}"
     raise LookupError(mark)
 
 
@@ -64,14 +65,14 @@ def views() -> Made:
 def reductions() -> Made:
     def fn(x: Any, y: Any) -> Any:
         a = x.amax(1).amax(0)  # @ maximum twice
-        b = y.sum()  # @ long sum
+        b = y.sum(0)  # @ long sum
         c = x.permute(2, 0, 1).sum(1)  # @ sum of a permuted
         d = (x - x.mean(-1, keepdim=True)).pow(2).mean(-1)  # @ variance
         e = x.argmax(-1)  # @ argument of the maximum
         f = torch.cumsum(x, 1)  # @ running sum
         return a, b, c, d, e, f
 
-    return fn, (numbers(5, 9, 21), numbers(70_001, seed=1))
+    return fn, (numbers(5, 9, 21), numbers(2111, 3, seed=1))
 
 
 def products() -> Made:
@@ -119,7 +120,7 @@ def doubles() -> Made:
     def fn(x: Any) -> Any:
         return torch.log1p(x.abs())  # @ log1p of doubles
 
-    return fn, (numbers(13, 9).double(),)
+    return fn, (1e-6 * numbers(13, 9).double(),)
 
 
 def selections() -> Made:
@@ -377,6 +378,23 @@ def frozen() -> Made:
     return fn, (numbers(16, 96),)
 
 
+def half_product() -> Made:
+    def fn(x: Any, w: Any) -> Any:
+        return (x @ w.T).relu()  # @ product of half types
+
+    return fn, (numbers(33, 65).bfloat16(), numbers(47, 65, seed=1).bfloat16())
+
+
+def windows() -> Made:
+    torch.manual_seed(0)
+    layer = nn.Conv2d(16, 16, 3, padding=1)
+
+    def fn(x: Any) -> Any:
+        return layer(x)  # @ windows
+
+    return fn, (numbers(2, 16, 20, 20),)
+
+
 def recurrent() -> Made:
     torch.manual_seed(0)
     layer = nn.LSTM(6, 8)
@@ -537,7 +555,7 @@ def deep() -> Made:
     def fn(x: Any, y: Any) -> Any:
         return x @ y  # @ deep product
 
-    return fn, (numbers(48, 6000), numbers(6000, 64, seed=1))
+    return fn, (numbers(16, 6000), numbers(6000, 16, seed=1))
 
 
 def freezing() -> Made:

@@ -11,21 +11,22 @@ import tracecomp
 from tests.faults import programs
 from tests.faults.alarms import alarm
 from tests.faults.planted import FAULTS, Fault
-from tests.faults.planting import Edit, find
+from tests.faults.planted_operators import MORE
+from tests.faults.planting import Edit, code_of, find
 from tests.faults.trying import try_fault
 from tracecomp.inspect import compare
 
 QUICK = (
     "algebra:add_of_neg", "views:slice_of_slice", "CopySlices.backward", "arena:plan_arena",
     "concat_in_place:_outermost", "Recorder.constant",
-    "guard:ValueGuard.check",
+    "guard:ValueGuard.check", "Viewed.__call__", "served_kinds:kind_of", "sort:_by_rank",
 )  # fmt: skip
 """Places of faults that are found in a second or two, one of each kind."""
 
 
 def quick() -> list[Fault]:
     """The first fault at each of the places."""
-    return [next(f for f in FAULTS if place in f.what) for place in QUICK]
+    return [next(f for f in (*FAULTS, *MORE) if place in f.what) for place in QUICK]
 
 
 @pytest.mark.parametrize("fault", quick(), ids=lambda f: f.what[:40])
@@ -47,11 +48,14 @@ def test_faults_are_planted_in_every_part() -> None:
     assert len({f.room for f in FAULTS}) >= 15
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f.what[:60])
+@pytest.mark.parametrize("fault", [*FAULTS, *MORE], ids=lambda f: f.what[:60])
 def test_a_fault_changes_code_that_is_there(fault: Fault) -> None:
     """Code that is planted in may move, and what is said of it with it."""
-    if isinstance(fault.plant, Edit):
-        assert fault.plant.old in textwrap.dedent(inspect.getsource(find(fault.plant.where)))
+    if isinstance(plant := fault.plant, Edit):
+        function = find(plant.where)
+        source = textwrap.dedent(inspect.getsource(function))
+        assert plant.old in source
+        assert code_of(function, source.replace(plant.old, plant.new, 1)) != function.__code__
 
 
 @pytest.mark.parametrize("seed", [3, 15, 29, 143, 161])

@@ -161,3 +161,20 @@ def test_per_sample_gradients() -> None:
         expected = F.grad(loss)(params, x[i], y[i])
         for name in params:
             np.testing.assert_allclose(grads[name][i].numpy(), expected[name].numpy(), rtol=1e-4, atol=1e-6)
+
+
+def test_tangents_of_a_linear_map_keep_their_own_history() -> None:
+    """However often it is applied: a tangent once had the identity of a leaf of an earlier application."""
+
+    def derivatives(library: Any) -> list[Any]:
+        x = library.tensor([0.5, 1.0, -2.0])
+        _, push = library.func.linearize(lambda v: v.sin() * v.cos(), x)
+        found = []
+        for n in range(12):
+            t = library.full((3,), n + 1.0, requires_grad=True)
+            found.append(library.autograd.grad(push(t).sum(), t, retain_graph=True)[0].numpy())
+            del t
+        return found
+
+    torch = pytest.importorskip("torch")
+    np.testing.assert_allclose(derivatives(tracecomp), derivatives(torch), rtol=1e-5)

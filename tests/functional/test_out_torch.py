@@ -54,3 +54,35 @@ def test_types_that_cannot_receive_a_result_are_refused(case: str) -> None:
 @pytest.mark.parametrize("case", TAKEN)
 def test_types_that_can_receive_a_result(case: str) -> None:
     same(TAKEN[case])
+
+
+DTYPES = ["float32", "float64", "float16", "bfloat16", "int64", "int32", "int8", "uint8", "bool", "complex64"]
+FILLED = {
+    "arange": lambda T, x, out: T.arange(0, 4, out=out),
+    "range": lambda T, x, out: T.range(0, 4, out=out),
+    "linspace": lambda T, x, out: T.linspace(0, 3, 4, out=out),
+    "logspace": lambda T, x, out: T.logspace(0, 3, 4, out=out),
+    "clamp": lambda T, x, out: T.clamp(x, 1, 2, out=out),
+    "clamp by floats": lambda T, x, out: T.clamp(x, max=1.5, out=out),
+    "clamp by tensors": lambda T, x, out: T.clamp(x, T.ones(3), out=out),
+    "clamp_min": lambda T, x, out: T.clamp_min(x, 1, out=out),
+    "add": lambda T, x, out: T.add(x, 1, out=out),
+    "sum": lambda T, x, out: T.sum(x, 0, out=out),
+    "exp": lambda T, x, out: T.exp(x, out=out),
+    "neg": lambda T, x, out: T.neg(x, out=out),
+    "where": lambda T, x, out: T.where(T.tensor([True, False, True]), x, x, out=out),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int64", "complex64"])
+@pytest.mark.parametrize("name", FILLED)
+def test_each_type_of_out_is_taken_or_refused_alike(name: str, dtype: str) -> None:
+    def taken(T: Any, into: str) -> str:
+        x = T.tensor([1, 2, 3]).to(getattr(T, dtype))
+        try:
+            return str(FILLED[name](T, x, T.empty(0, dtype=getattr(T, into))).dtype).split(".")[-1]
+        except (RuntimeError, TypeError) as error:
+            return "TypeError" if isinstance(error, TypeError) else "RuntimeError"
+
+    assert {d: taken(tracecomp, d) for d in DTYPES} == {d: taken(torch, d) for d in DTYPES}

@@ -23,7 +23,7 @@ from typing import Any
 import tracecomp as torch
 from tests.compiled.changes import CHANGES
 from tests.compiled.test_changes import IMPORTS, Case, close, plain
-from tests.fuzz.command import by_command
+from tests.fuzz.command import by_command, smallest
 
 ROWS = {name: (setup, body, change) for name, setup, body, change in CHANGES}
 CALLS = 8
@@ -190,15 +190,7 @@ def smaller(p: Program) -> list[Program]:
 def difference(seed: int) -> str | None:
     """What the program of a seed does otherwise than in eager mode, made as small as is found."""
     p = generate(seed)
-    found = check(p)
-    going = found is not None
-    while going:
-        going = False
-        for q in smaller(p):
-            said = check(q)
-            if said is not None:
-                p, found, going = q, said, True
-                break
+    p, found = smallest(p, check, smaller)
     return None if found is None else f"seed {seed}: {p}\n    {found}"
 
 

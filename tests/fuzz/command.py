@@ -5,11 +5,28 @@ from __future__ import annotations
 import argparse
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+P = TypeVar("P")
+
+
+def smallest(p: P, check: Callable[[P], str | None], smaller: Callable[[P], Iterable[P]]) -> tuple[P, str | None]:
+    """The smallest program from ``p`` on that ``check`` finds a difference in, and what it says."""
+    found = check(p)
+    going = found is not None
+    while going:
+        going = False
+        for q in smaller(p):
+            said = check(q)
+            if said is not None:
+                p, found, going = q, said, True
+                break
+    return p, found
 
 
 def by_command(doc: str, what: str, difference: Callable[[int], str | None]) -> int:
-    """Try seeds as the options say; 1 when one of them has found something."""
+    """Try seeds as the options say, or until Ctrl-C; 1 when one of them has found something."""
     parser = argparse.ArgumentParser(description=doc)
     parser.add_argument("--minutes", type=float, default=1.0)
     parser.add_argument("--count", type=int, default=10**9)
@@ -19,6 +36,8 @@ def by_command(doc: str, what: str, difference: Callable[[int], str | None]) -> 
     while seed < options.seed + options.count and time.monotonic() < start + 60 * options.minutes:
         try:
             found = difference(seed)
+        except KeyboardInterrupt:
+            break
         except Exception:
             found = f"seed {seed}: {traceback.format_exc()}"
         if found is not None:

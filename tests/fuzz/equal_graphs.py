@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tests.codegen.random_graphs import BINARY, UNARY, Maker
-from tests.codegen.running import run_native, same_bits
+from tests.codegen.running import compile_graph, run_built, run_native, same_bits
 from tests.fuzz.command import by_command
 from tracecomp.ir.graph import Graph, Value
 from tracecomp.ir.interpret import Interpreter
@@ -153,11 +153,12 @@ def difference(seed: int, nodes: int) -> str | None:
     other = Rewritten(graph, seed)
     with np.errstate(all="ignore"):
         plain, wanted = Interpreter(graph).run(arrays), run_native(graph, arrays)
-        found = {"native": run_native(other.graph, arrays)}
+        built, code = compile_graph(other.graph)
+        found = {"native": run_built(built, code, other.graph, arrays)}
         if not other.sums:  # numpy's order goes by how memory lies
             found["numpy"] = Interpreter(other.graph).run(arrays)
         found["without fusion"] = run_native(other.graph, arrays, fusion=False)
-        found["on two threads"] = run_native(other.graph, arrays, threads=2)
+        found["on two threads"] = run_built(built, code, other.graph, arrays, threads=2)
     for how, results in found.items():
         for n, (a, b) in enumerate(zip(plain if how == "numpy" else wanted, results, strict=True)):
             if not same_bits(np.asarray(a), np.asarray(b)):

@@ -20,37 +20,37 @@ from tests.serialization import test_hostile
 from tracecomp.base import config
 
 
-def entries(count: int) -> str:
+def entries(count: int, seed: int) -> str:
     """Damaged entries of the cache."""
     with tempfile.TemporaryDirectory() as folder, config.override(cache_dir=folder):
-        different = test_object_cache.damage_entries(Path(folder), count, 1)
+        different = test_object_cache.damage_entries(Path(folder), count, seed)
     return f"{different} damaged entries, none returned"
 
 
-def kills(count: int) -> str:
+def kills(count: int, seed: int) -> str:
     """Processes killed while they write to the cache, sixteen at once."""
     with tempfile.TemporaryDirectory() as folder, config.override(cache_dir=folder):
-        test_object_cache.kill_writers(Path(folder), count, 16, 1)
+        test_object_cache.kill_writers(Path(folder), count, 16, seed)
     return f"{count} kills, every entry whole or none"
 
 
-def files(count: int) -> str:
+def files(count: int, seed: int) -> str:
     """Damaged files of ``save`` and of safetensors."""
     kinds = (test_hostile.fuzz_pickles, test_hostile.fuzz_archives, test_hostile.fuzz_safetensors)
-    refused = [fuzz(count // 3, 1) for fuzz in kinds]
+    refused = [fuzz(count // 3, seed) for fuzz in kinds]
     return f"{refused} of {count // 3} damaged pickles, archives and safetensors refused, by documented errors alone"
 
 
-def artefacts(count: int) -> str:
+def artefacts(count: int, seed: int) -> str:
     """Damaged files of programs as graphs, whose digests are those of what they hold."""
     with tempfile.TemporaryDirectory() as folder, config.override(cache_dir=folder), bounded():
-        return f"{dict(test_program_files.damage_graph_files(Path(folder), count, 1))} of damaged files of graphs"
+        return f"{dict(test_program_files.damage_graph_files(Path(folder), count, seed))} of damaged files of graphs"
 
 
-def models(count: int) -> str:
+def models(count: int, seed: int) -> str:
     """Damaged ONNX models."""
     with bounded():
-        return f"{dict(test_module.damage_models(count, 1))} of damaged ONNX models"
+        return f"{dict(test_module.damage_models(count, seed))} of damaged ONNX models"
 
 
 @contextmanager
@@ -65,18 +65,18 @@ def bounded() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, before)
 
 
-def interrupts(count: int) -> str:
+def interrupts(count: int, seed: int) -> str:
     """Moments of Ctrl-C in training, eager and compiled, by SGD and AdamW."""
     signal.signal(signal.SIGALRM, test_interrupts.interrupt)
     tc.compile(lambda x: x + 1)(tc.ones(1))
     states = [
-        test_interrupts.interrupt_training(kind, compiled, count // 4, 1)
+        test_interrupts.interrupt_training(kind, compiled, count // 4, seed)
         for kind in ("SGD", "AdamW") for compiled in (True, False)
     ]  # fmt: skip
     return f"{count} interrupts, {sum(states)} different states, each whole"
 
 
-def leaks(count: int) -> str:
+def leaks(count: int, seed: int) -> str:
     """Recordings of new shapes that are compiled and dropped, and twenty times as many calls."""
     with tempfile.TemporaryDirectory() as folder:
         recordings = test_leaks.growth("recordings", count, Path(folder))
@@ -88,7 +88,7 @@ def leaks(count: int) -> str:
     )
 
 
-SWEEPS: dict[str, Callable[[int], str]] = {
+SWEEPS: dict[str, Callable[[int, int], str]] = {
     f.__name__: f
     for f in (
         entries,
@@ -106,9 +106,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=SWEEPS)
     parser.add_argument("count", type=int)
+    parser.add_argument("seed", type=int, nargs="?", default=1)
     options = parser.parse_args()
     start = time.monotonic()
-    print(f"{SWEEPS[options.what](options.count)}, {time.monotonic() - start:.0f} s")
+    print(f"{SWEEPS[options.what](options.count, options.seed)}, {time.monotonic() - start:.0f} s")
 
 
 if __name__ == "__main__":

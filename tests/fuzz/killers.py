@@ -14,7 +14,7 @@ import numpy as np
 
 import tracecomp
 from tests.codegen.math import test_math
-from tests.fuzz import equal_graphs, loop_programs
+from tests.fuzz import equal_graphs, loop_programs, panels, turned
 from tests.ops import test_native
 from tests.passes.random_graphs import Maker
 from tests.replay import corpus, digests
@@ -56,6 +56,8 @@ def killers(every: int = 1) -> list[Killer]:
         "exact graph": _exact,
         "equal graphs": lambda seed: _none(equal_graphs.difference, seed, 7),
         "loop program": lambda seed: _none(loop_programs.difference, seed),
+        "panels": lambda seed: _none(panels.difference, seed),
+        "turned": lambda seed: _none(turned.difference, seed),
     }
     results = [Killer("result", f"{name} {seed}", partial(net, seed)) for name, net in nets.items()
                for seed in range(120)]  # fmt: skip

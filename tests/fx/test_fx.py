@@ -263,3 +263,14 @@ def test_submodules_are_added_and_removed() -> None:
     traced.delete_all_unused_submodules()
     assert [n for n, _ in traced.named_modules()] == ["", "0"]
     assert traced.delete_submodule("0") and not traced.delete_submodule("0")
+
+
+def test_arguments_of_a_node_may_be_given_as_a_list() -> None:
+    graph_module = fx.symbolic_trace(lambda x: x.permute(0, 2, 1) + 1)
+    node = next(n for n in graph_module.graph.nodes if n.target == "permute")
+    node.args = [node.args[0], list(node.args[1:])]
+    graph_module.graph.lint()
+    graph_module.recompile()
+    assert graph_module(tracecomp.ones(1, 2, 3)).shape == (1, 3, 2)
+    with pytest.raises(AssertionError, match="a tuple and a dict"):
+        node.args = 5

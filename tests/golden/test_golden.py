@@ -16,7 +16,7 @@ from tests.machines import MACHINES
 from tracecomp.base import config
 from tracecomp.base.dump import Dump
 from tracecomp.ir.graph import Graph
-from tracecomp.passes import build
+from tracecomp.passes.building import build
 from tracecomp.passes.cost.machine import on
 
 HERE = Path(__file__).parent

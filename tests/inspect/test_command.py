@@ -149,3 +149,40 @@ def test_help_names_the_settings(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--help"])
     assert "TRACECOMP_DUMP" in capsys.readouterr().out
+
+
+def test_compare_for_programs_to_read(program: str, capsys: pytest.CaptureFixture[str]) -> None:
+    what = ["compare", f"{program}:scaled", "--shape", "2,3", "--shape", "3", "--quiet", "--same"]
+    assert main([*what, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["ok"] and found["divergence"] is None and found["name"] == "scaled"
+    assert {"recorded", "native"} <= {s["name"] for s in found["stages"]}
+    assert all(d["ulp"] < 4 for d in found["native"].values())
+
+
+@pytest.mark.parametrize(
+    ("operands", "said"),
+    [
+        (["--shape", "3"], "missing a required argument: 'factor', 1 given"),
+        ([], "missing a required argument: 'x', 0 given"),
+        (["--shape", "3", "--shape", "3", "--shape", "3"], "too many positional arguments, 3 given"),
+        (["--shape", "3", "--shape", "other=3"], "missing a required argument: 'factor'"),
+        (["--shape=-3"], "is not of the form"),
+    ],
+)
+def test_operands_that_a_function_does_not_take(
+    operands: list[str], said: str, program: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compare", f"{program}:scaled", *operands]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_explain_of_a_function_without_arguments(program: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", f"{program}:operands"]) == 0
+    assert "recordings 1" in capsys.readouterr().out
+
+
+def test_a_report_that_cannot_be_written_is_not_made(program: str, capsys: pytest.CaptureFixture[str]) -> None:
+    where = str(Path(program).parent / "nowhere" / "page.html")
+    assert main(["report", f"{program}:scaled", "--inputs", f"{program}:operands", "-o", where]) == 2
+    assert "no folder" in capsys.readouterr().err

@@ -17,7 +17,7 @@ from tracecomp.ir.index import Var, index
 from tracecomp.ir.loops import Acc, Accumulate, Buffer, Call, Const, Load, Loop, Store, Update
 from tracecomp.ir.program import Kernel
 from tracecomp.ir.types import float32
-from tracecomp.passes import build
+from tracecomp.passes.building import build
 from tracecomp.passes.cost.machine import Machine
 
 MACHINE = Machine(vector_bytes=64, registers=32)
@@ -142,7 +142,7 @@ def test_measured_memory_is_about_what_was_predicted() -> None:
     found = explain(lambda x: torch.softmax(torch.softmax(x, -1) @ x, -1), torch.randn(1024, 1024)).graphs[0].memory
     if found.measured is None:
         pytest.skip("this system does not tell how much memory a process has held")
-    assert found.arena <= found.measured <= 1.3 * found.predicted
+    assert 0.95 * found.predicted <= found.measured <= 1.3 * found.predicted
 
 
 def test_data_is_what_json_takes(explained: Any) -> None:

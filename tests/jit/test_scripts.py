@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import math
 import random
+import re
 import subprocess
 import sys
 import textwrap
@@ -186,7 +188,7 @@ def test_no_grad_as_a_decorator_and_left_out_functions() -> None:
     loaded = torch.jit.load(saved(torch.jit.script(M())))
     x = torch.ones(2, requires_grad=True)
     assert not loaded(x).requires_grad
-    with pytest.raises(RuntimeError, match="left out of the script by 'unused'"):
+    with pytest.raises(torch.jit.Error, match="left out of the script by 'unused'"):
         loaded(x, True)
 
 
@@ -254,6 +256,7 @@ ESCAPES = (
     "[c for c in ().__class__.__base__.__subclasses__()]", "self._methods", "self.__dict__", "self.save('f')",
     "self.register_forward_hook(print)", "self._parameters", "self.load_state_dict({})", "math.__loader__",
     "F.relu.__globals__", "type(x)", "vars(x)", "x.storage().tofile('f')", "'{:{x.y}}'.format(1)",
+    "torch.from_file('f', True, 8)", "torch.from_dlpack(x)", "torch.from_numpy(x.numpy())",
 )  # fmt: skip
 
 
@@ -270,13 +273,12 @@ HIDDEN = (
 
 @pytest.mark.parametrize("hidden", HIDDEN)
 def test_no_statement_gets_around_the_look_at_attributes(hidden: str) -> None:
-    class Held(guard.Scripted, nn.Module):
-        declared = frozenset({"_own"})
-
+    declared = frozenset({"_own"})
+    held = guard.scripted_class("Held", (guard.Scripted, nn.Module), {}, declared)
     names = {**guard.BUILTINS, **guard.GUARDS, "torch": guard.namespaces()["torch"]}
     with pytest.raises((NotSupportedError, AttributeError), match=r"not in the language|cannot read"):
-        compiled(parsed(f"def f(self, x):\n    {hidden}\n    return 0", "f"), "f", names, Held.declared)(
-            Held(), torch.zeros(2)
+        compiled(parsed(f"def f(self, x):\n    {hidden}\n    return 0", "f"), "f", names, declared)(
+            held(), torch.zeros(2)
         )
     assert not hasattr(torch.Tensor, "evil")
 
@@ -290,6 +292,18 @@ def test_no_script_reaches_beyond_tensors(escape: str, tmp_path: Any, monkeypatc
     with pytest.raises((NotSupportedError, AttributeError, NameError, ValueError)):
         compiled(parsed(f"def f(self, x):\n    return {escape}", "f"), "f", names)(module, torch.zeros(2))
     assert not [*tmp_path.iterdir()]
+
+
+def test_no_function_that_scripts_have_takes_a_file() -> None:
+    taken = []
+    for space in guard.namespaces().values():
+        for name, member in space.members.items():
+            try:
+                given = inspect.signature(member).parameters
+            except (TypeError, ValueError):  # no function, or one of C's
+                continue
+            taken += [f"{space.name}.{name}" for p in given if re.search("file|path|folder|^dir|url", p)]
+    assert not taken
 
 
 def test_damaged_files_are_errors_that_say_so(tmp_path: Any) -> None:
@@ -333,6 +347,35 @@ def test_hostile_descriptions_are_refused(tmp_path: Any) -> None:
             torch.jit.load(path)
 
 
+@pytest.mark.parametrize("way", ["attributes", "methods", "properties", "children"])
+def test_no_name_of_a_file_says_what_its_scripts_may_read(way: str, tmp_path: Any) -> None:
+    """A file that called an attribute of its module ``declared`` could read ``save``, and write where it wanted."""
+    from tracecomp.compiled.program_files import container
+    from tracecomp_runtime import tensors
+
+    def function(text: str) -> dict[str, Any]:
+        return {"name": "f", "text": text, "names": {}, "defaults": [], "named_defaults": {}}
+
+    target = tmp_path / "written"
+    mine = {"attributes": ["list", ["save"]], "methods": [1, True], "properties": [1, None], "children": 1}[way]
+    forward = function(f"def forward(self, x):\n    self.save({str(target)!r})\n    return x")
+    empty: dict[str, Any] = {"attributes": {}, "parameters": {}, "buffers": {}, "children": {}}
+    shape = {"name": "M", "base": "Module", "methods": {"forward": [0, False]}, "properties": {}}
+    module = {"class": 0, **empty}
+    for name in sorted({*dir(guard.Scripted), "declared"} - {*dir(object)} - {"__weakref__", "__dict__"}):
+        if not name.startswith("__"):
+            owner = shape if way in shape else module
+            owner[way] = {**owner[way], name: mine}  # type: ignore[dict-item]
+    header = {
+        "kind": "script", "functions": [forward, function("def declared(self):\n    return ['save']")],
+        "classes": [shape], "tensors": [], "modules": [module, {"class": "Identity", **empty}], "root": ["module", 0],
+    }  # fmt: skip
+    container.write(tmp_path / "evil.pt", header, {"tensors": tensors.to_bytes({})})
+    with pytest.raises(RuntimeError, match="cannot read 'save'"):
+        torch.jit.load(tmp_path / "evil.pt")(torch.ones(2))
+    assert not target.exists()
+
+
 def test_extra_files_and_what_jit_save_takes(tmp_path: Any) -> None:
     file = tmp_path / "f.pt"
     torch.jit.save(torch.jit.script(helper), file, _extra_files={"note": "ten classes"})
@@ -341,3 +384,49 @@ def test_extra_files_and_what_jit_save_takes(tmp_path: Any) -> None:
     assert extra["note"] == b"ten classes"
     with pytest.raises(ValueError, match=r"torch\.jit\.script"):
         torch.jit.save(nn.Linear(2, 2), file)
+
+
+class Asserting(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        torch._assert(x.shape[-1] == 3, "wrong size")
+        return x
+
+
+def raising(x: torch.Tensor, n: int) -> torch.Tensor:
+    if n == 0:
+        raise ValueError("said by the program")
+    if n == 1:
+        assert x.shape[0] == 9, "asserted"
+    if n == 2:
+        return x[7]
+    if n == 3:
+        return torch.cat([x, x], 9)
+    if n == 4:
+        return x * [1, 2][n]
+    if n == 5:
+        return x * (1 // (n - 5))
+    return x
+
+
+@pytest.mark.parametrize("made", [torch.jit.script, lambda fn: torch.jit.trace(fn, (torch.ones(3), 9))])
+def test_errors_have_the_kinds_of_scripts(made: Any) -> None:
+    script = made(raising)
+    for n in range(6):
+        kind: type[Exception] = torch.jit.Error if n < 2 else RuntimeError
+        with pytest.raises(kind, match=r"Traceback of TorchScript(.|\n)*raising(.|\n)*HERE") as caught:
+            script(torch.ones(3), n)
+        assert type(caught.value) is kind
+    assert not issubclass(torch.jit.Error, RuntimeError)
+    with pytest.raises(RuntimeError, match="missing"):
+        script(torch.ones(3))
+    with pytest.raises(torch.jit.Error, match="AssertionError: wrong size"):
+        torch.jit.script(Asserting())(torch.ones(2))
+
+
+def test_a_recording_sees_its_own_errors_through_a_script() -> None:
+    script = torch.jit.script(raising)
+    compiled = torch.compile(lambda x, n: script(x, n) + 1)
+    for _ in range(3):
+        assert same(compiled(torch.ones(3), 9), torch.ones(3) + 1)
+        with pytest.raises(RuntimeError, match="TorchScript"):
+            compiled(torch.ones(3), 2)

@@ -345,3 +345,20 @@ def test_a_module_compiled_in_place_keeps_its_results_and_copies_without_its_rec
         np.testing.assert_allclose(net(x).detach().numpy(), expected, rtol=1e-5)
     assert len(net._compiled_call_impl.graphs) == 1
     assert copy.deepcopy(net)._compiled_call_impl is None
+
+
+def test_parameters_are_named_when_others_take_the_places_of_those_before() -> None:
+    """One that is gone leaves its identity to the next that is made, which is named all the same."""
+
+    def named(library: Any) -> list[str]:
+        net = library.nn.Sequential(*[library.nn.Linear(1, 1, bias=False) for _ in range(20)])
+        names = []
+        for n, (name, param) in enumerate(net.named_parameters()):
+            names.append(name)
+            del param
+            if n + 1 < len(net):
+                net[n].weight = None
+                net[n + 1].weight = library.nn.Parameter(library.ones(1, 1))
+        return names
+
+    assert len(both(named)) == 20

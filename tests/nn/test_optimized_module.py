@@ -161,3 +161,36 @@ def test_options_are_those_of_torch() -> None:
         return x + 1
 
     assert f(x).tolist() == (x + 1).tolist()
+
+
+def test_a_module_compiled_in_place_takes_the_names_of_compile() -> None:
+    module, x = Scaled(), torch.ones(1, 3)
+    wanted = module(x)
+    module.compile(backend="eager", mode="reduce-overhead", fullgraph=True)
+    assert torch.equal(module(x), wanted)
+    with pytest.raises(RuntimeError, match="Unrecognized mode=fastest"):
+        module.compile(mode="fastest")
+
+
+def test_disabled_it_is_the_module() -> None:
+    module = Scaled()
+    assert torch.compile(module, disable=True) is module
+
+
+def test_it_is_iterated_as_the_module() -> None:
+    layers = nn.Sequential(nn.ReLU(), nn.Tanh())
+    compiled = torch.compile(layers)
+    assert [*compiled] == [*layers] and layers[0] in compiled
+    with pytest.raises(TypeError, match="'Scaled' object is not iterable"):
+        iter(torch.compile(Scaled()))
+
+
+def test_what_cannot_be_called_is_refused() -> None:
+    with pytest.raises(AssertionError, match="A callable function is expected, but <class 'int'> is provided"):
+        torch.compile(5)
+
+
+def test_what_cannot_be_captured_is_caught_by_its_name_in_pytorch() -> None:
+    refused = torch.compile(lambda x: torch._dynamo.graph_break() or x, fullgraph=True)
+    with pytest.raises(torch._dynamo.exc.Unsupported):
+        refused(torch.ones(1))

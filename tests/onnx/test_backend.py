@@ -17,15 +17,12 @@ onnx = pytest.importorskip("onnx")
 from tracecomp.onnx.small_types import widened  # noqa: E402
 
 REASONS = {
-    r"pow_types_float32_uint(32|64)": "powers of an unsigned number of more than 8 bits: as in PyTorch, none",
     r"^test_(str|string|regex|tfidf|label_encoder|equal_string|cast.*STRING)|normalizer|_STRING": "text",
     r"image_decoder": "pictures in files",
     r"ai_onnx_ml|tree_ensemble|label_encoder": "ai.onnx.ml",
     r"^test_(adagrad|adam|momentum|nesterov|gradient)": "ai.onnx.preview.training",
     r"bernoulli|training_dropout(?!.*zero)": "random: the test has numpy's numbers",
     r"attention.*bf16|4d_causal_fp16": "a unit of the last place: the reference rounds every step of its own order",
-    r"dft_irfft": "the reference's length is that of the spectrum",
-    r"basic_deform_conv_with_padding": "2.4e-7 where the reference has 0, outside of the tolerance of 1e-7",
 }
 """By pattern of a test's name: why it need not pass."""
 

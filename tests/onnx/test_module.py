@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 import random
 import signal
+import tracemalloc
 import warnings
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +17,10 @@ import pytest
 
 import tracecomp as torch
 from tracecomp import nn
+from tracecomp.eager_kernels import background
 
 onnx = pytest.importorskip("onnx")
-from tracecomp.onnx import UnsupportedError, load  # noqa: E402 - after the package that it needs
+from tracecomp.onnx import UnsupportedError, load, wire  # noqa: E402 - after the package that it needs
 
 H = onnx.helper
 
@@ -74,6 +77,49 @@ def test_bytes_files_and_external_data_are_read_and_only_those_of_the_folder(tmp
     (moved / "m.onnx").write_bytes(text)
     with pytest.raises(ValueError, match="outside of the model's folder"):
         load(moved / "m.onnx")
+
+
+def large() -> Any:
+    """A model with a weight of 4,000,000 bytes between small ones."""
+    model = small()
+    model.graph.initializer.insert(1, onnx.numpy_helper.from_array(np.arange(1_000_000, dtype=np.float32), "large"))
+    model.graph.node.append(H.make_node("ReduceSum", ["large"], ["total"], keepdims=0))
+    model.graph.node.append(H.make_node("Add", ["y", "total"], ["z"]))
+    model.graph.output[0].name = "z"
+    return model
+
+
+def test_large_weights_are_read_once_and_those_of_other_files_when_they_are_used(tmp_path: Path) -> None:
+    model, x = large(), torch.ones(1, 3)
+    data, want = model.SerializeToString(), load(model)(x)
+    (tmp_path / "m.onnx").write_bytes(data)
+    onnx.save(model, tmp_path / "e.onnx", save_as_external_data=True, location="e.data")
+    for source, most in ((data, 1.1), (tmp_path / "m.onnx", 1.1), (tmp_path / "e.onnx", 0.1)):
+        load(source)
+        background.finish()  # what other tests have left to the second thread is counted, too
+        tracemalloc.start()
+        module = load(source)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < most * 4_000_000
+        assert torch.equal(module(x), want)
+        with torch.no_grad():
+            module.large.mul_(2)  # the file keeps what it has
+        assert torch.equal(load(source)(x), want)
+
+
+def test_weights_that_are_found_before_parsing_are_those_that_parsing_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire, "LARGE", 0)
+    for model in (large(), small(), looping()):
+        data = model.SerializeToString()
+        found = wire.skeleton(data, data)
+        assert len(found.places) == sum(bool(t.raw_data) for t in model.graph.initializer)
+        parsed = onnx.load_model_from_string(found.text)
+        for k, tensor in enumerate(model.graph.initializer):
+            assert np.array_equal(found.array(k, parsed.graph.initializer[k]), onnx.numpy_helper.to_array(tensor))
+            tensor.ClearField("raw_data")
+        assert parsed == model
+    assert damage_models(100, 7)["refused"] > 20
 
 
 def test_everything_that_cannot_be_run_is_said_at_once() -> None:
@@ -145,6 +191,37 @@ def test_a_loop_runs() -> None:
 def test_damaged_models_are_clear_errors(seed: int) -> None:
     found = damage_models(100, seed)
     assert found["refused"] > 20 and found.total() == 100
+
+
+def doubling(levels: int) -> bytes:
+    """A model of some 100 bytes a level, each of whose functions calls the next one twice."""
+    names = [*(f"f{k}" for k in range(levels)), "Neg"]
+    sets = [H.make_opsetid("", 18), H.make_opsetid("own", 1)]
+    functions = []
+    for name, inner in pairwise(names):
+        domain = "own" if inner[0] == "f" else ""
+        nodes = [H.make_node(inner, [x], [y], domain=domain) for x, y in (("x", "h"), ("h", "y"))]
+        functions.append(H.make_function("own", name, ["x"], ["y"], nodes, sets))
+    x, y = (H.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2]) for name in "xy")
+    graph = H.make_graph([H.make_node("f0", ["x"], ["y"], domain="own")], "doubling", [x], [y])
+    return H.make_model(graph, opset_imports=sets, functions=functions).SerializeToString()
+
+
+def test_small_models_do_not_grow_large() -> None:
+    assert torch.equal(load(doubling(6))(torch.ones(2)), torch.ones(2))
+    with pytest.raises(ValueError, match="more operators than its size explains"):
+        load(doubling(40))
+    value = H.make_tensor("s", onnx.TensorProto.FLOAT, [1], [1.0])
+    places = H.make_tensor("places", onnx.TensorProto.INT64, [1], [3])
+    model = small()
+    for size, right in ((10, True), (1 << 34, False)):
+        del model.graph.sparse_initializer[:]
+        model.graph.sparse_initializer.append(H.make_sparse_tensor(value, places, [size]))
+        if right:
+            assert load(model) is not None
+        else:
+            with pytest.raises(ValueError, match=r"would take .* bytes for 1 values"):
+                load(model)
 
 
 def exported(model: Any, x: Any) -> bytes:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import collections
 import dataclasses
+import random
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -19,13 +20,30 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.testing._internal import common_utils
 from torch.testing._internal.common_methods_invocations import op_db
+from torch.testing._internal.opinfo import core
 
 import tracecomp
 from tracecomp.ir.types import dtype_named
 
 # Importing the samples forbids setting flags of torch.backends, which other tests of the same process do.
 torch.backends.flags_frozen.__globals__["__allow_nonbracketed_mutation_flag"] = True
+
+
+def _seed(seed: int | None = None) -> None:
+    """torch's ``set_rng_seed`` without accelerators, each of which keeps a printed stack for every seed."""
+    seed = common_utils.SEED if seed is None else seed
+    torch.default_generator.manual_seed(seed)
+    random.seed(seed)
+    np.random.seed(seed)
+
+
+# Nine tenths of the time of all comparisons went into what comes before each sample: the seed, and a search of the
+# stack, with its sources, for a unittest, which is not there. The samples are the same without.
+common_utils.set_rng_seed = _seed
+for module in (common_utils, core):
+    vars(module)["extract_test_fn"] = lambda: None
 
 DTYPES = {
     "float32": torch.float32, "float64": torch.float64, "int64": torch.int64, "bool": torch.bool,
@@ -310,7 +328,7 @@ def check(op: Any, fn: Any, sample: Any, dtype: torch.dtype, exact: bool, compil
 def samples(op: Any, dtype: torch.dtype, limit: int) -> Iterator[Any]:
     """The op's sample inputs; differentiable ones in float64 and complex128."""
     grad = dtype in DIFFERENTIATED and op.supports_autograd
-    torch.manual_seed(0)
+    torch.default_generator.manual_seed(0)
     for i, sample in enumerate(op.sample_inputs("cpu", dtype, requires_grad=grad)):
         if i >= limit:
             return

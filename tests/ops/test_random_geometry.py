@@ -11,7 +11,7 @@ import pytest
 from tests.ops.samples import type_of
 from tracecomp.ir.graph import Graph
 from tracecomp.ops.autodiff import vjp
-from tracecomp.passes import build
+from tracecomp.passes.building import build
 from tracecomp.runtime.executable import Executable
 
 torch = pytest.importorskip("torch")

@@ -15,7 +15,7 @@ from tests.ops.samples import Case, native_samples_of
 from tests.ops.test_native import agree_complex
 from tracecomp.ir.graph import Graph
 from tracecomp.ir.op import OPS, Op
-from tracecomp.passes import build
+from tracecomp.passes.building import build
 from tracecomp.runtime.executable import Executable
 
 SUMS = {"sum", "prod", "cumsum", "cumprod", "contract", "conv", "conv_transpose", "conv_weight", "fold", "scan"}

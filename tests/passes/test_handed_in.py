@@ -19,7 +19,7 @@ from tracecomp.inspect import schedules, try_schedules
 from tracecomp.ir.loop_printer import print_program
 from tracecomp.ir.loop_verify import verify_program
 from tracecomp.ir.program import call_steps
-from tracecomp.passes import build
+from tracecomp.passes.building import build
 from tracecomp.passes.cost.machine import host, on
 from tracecomp.passes.schedule.records import ScheduleError, parse_records
 from tracecomp.runtime.executable import Executable

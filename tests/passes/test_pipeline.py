@@ -14,11 +14,13 @@ import pytest
 from tests.passes.cases import Case
 from tracecomp.base import config
 from tracecomp.base.dump import Dump
-from tracecomp.base.errors import CompileError
-from tracecomp.ir.graph import Graph
+from tracecomp.base.errors import CompileError, Source
+from tracecomp.ir.graph import Graph, Origin
 from tracecomp.ir.interpret import interpret
 from tracecomp.ir.parser import parse_graph
+from tracecomp.ir.types import TensorType, float32
 from tracecomp.passes import pipeline, reproduction
+from tracecomp.passes.graph.rewrite import Application, Replacement, Rewriter, Rules, rewrite
 from tracecomp.passes.pipeline import PIPELINE
 from tracecomp.passes.steps import Log, Stage, Step
 
@@ -73,6 +75,21 @@ def test_failure_names_the_pass_and_writes_a_reproduction(tmp_path: Path) -> Non
         pipeline.run(small(), Dump("t"), (Step("broken", failing, ""),))
     script = (tmp_path / "tracecomp_reproduce_broken.py").read_text()
     assert "neg" in script and "broken" in script
+
+
+def test_failure_of_a_rule_names_the_users_line(tmp_path: Path) -> None:
+    def broken(g: Rewriter, a: Application) -> Replacement:
+        raise KeyError("lost")
+
+    rules = Rules()
+    rules.on("neg")(broken)
+    graph = Graph("case")
+    x = graph.add_input(TensorType(float32, (3,)), "x")
+    graph.here = Origin(Source("/home/me/model.py", 12, "forward"))
+    graph.add_output(graph.apply("neg", x))
+    step = Step("rules", lambda g, log: rewrite(g, rules, log, "rules"), "")
+    with config.override(dump=str(tmp_path)), pytest.raises(CompileError, match=r"in rule broken of neg \(at /home/me"):
+        pipeline.run(graph, Dump("t"), (step,))
 
 
 def test_reproduction_runs_on_its_own(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 import tracecomp as torch
-from tests.stacks import needs_stacks
 from tracecomp.record import calls
 
 
@@ -16,7 +15,6 @@ class Odd:
         raise ValueError("no length")
 
 
-@needs_stacks
 def test_a_fault_of_the_observer_is_a_warning_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calls, "is_key", None)
     table = {"scale": 2.0}

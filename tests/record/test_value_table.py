@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
 from tracecomp.eager.tensor import Tensor
-from tracecomp.eager.tensor_base import above, node_count
+from tracecomp.eager.tensor_base import above
 from tracecomp.ir.graph import Graph, Value
 from tracecomp.ir.interpret import interpret
 from tracecomp.ir.op import OPS
@@ -24,9 +26,11 @@ class Capturing:
     def __init__(self) -> None:
         self.graph = Graph("g")
         self.predicates: list[Predicate] = []
-        self.started = node_count()
         self.values = ValueTable(self, self.graph)
         self.captured: list[Tensor] = []
+
+    def depend(self, predicates: Sequence[Predicate]) -> None:
+        self.predicates += predicates
 
     def above(self, t: Tensor) -> Tensor | None:
         found = above(t)

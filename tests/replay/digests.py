@@ -22,7 +22,7 @@ from tracecomp.ir.printer import print_graph
 from tracecomp.ir.program import Program, call_steps
 from tracecomp.ir.program_parser import parse_program
 from tracecomp.ir.types import DType
-from tracecomp.passes import Built, build
+from tracecomp.passes.building import Built, build
 from tracecomp.passes.cost.machine import Machine
 from tracecomp.runtime.executable import Executable
 
@@ -100,7 +100,10 @@ def _digest(parts: Iterable[str | bytes]) -> str:
 
 
 def _may_run(recorded: Recorded) -> bool:
-    """Loops that made-up inputs may keep from ending, and very large values, are left out."""
+    """Left out are loops that made-up inputs may keep from ending, very large values, and what has given up its bits:
+    with ``fast_math`` they are those of one processor."""
+    if recorded.settings.get("fast_math"):
+        return False
     graph = parse_graph(recorded.graph)
     values = [i.value for i in graph.inputs] + [v for n in graph.live_nodes() for v in n.outputs]
     return "while_loop(" not in recorded.graph and all(v.type.nbytes <= MAX_BYTES for v in values)

@@ -10,12 +10,12 @@ from collections.abc import Mapping, Set
 from pathlib import Path
 from typing import Any
 
-import tracecomp.passes as passes
 from tests.replay.corpus import Recorded
 from tracecomp.base import config
 from tracecomp.compiled.backends import Native
 from tracecomp.ir.graph import Graph
 from tracecomp.ir.printer import print_graph
+from tracecomp.passes import building
 
 SETTINGS = ("fusion", "fast_math", "skip_passes", "stop_after")
 MAX_TEXT = 200_000
@@ -39,15 +39,15 @@ def record(graph: Graph, aliases: Mapping[int, int] | None, frozen: Set[int]) ->
 
 def pytest_configure(config: Any) -> None:
     """Called by pytest when the plugin is loaded: graphs are seen where programs and tests hand them over."""
-    make, build = Native.__init__, passes.build
+    make, build = Native.__init__, building.build
 
     def recording_make(self: Native, graph: Graph, aliases: Any, threads: int | None, frozen: Set[int]) -> None:
         record(graph, aliases, frozen)
         make(self, graph, aliases, threads, frozen)
 
-    def recording_build(graph: Graph, aliases: Any = None, *others: Any, **options: Any) -> passes.Built:
+    def recording_build(graph: Graph, aliases: Any = None, *others: Any, **options: Any) -> building.Built:
         record(graph, aliases, frozenset())
         return build(graph, aliases, *others, **options)
 
     Native.__init__ = recording_make  # type: ignore[method-assign]
-    passes.build = recording_build
+    building.build = recording_build

@@ -22,9 +22,8 @@ from tests.runtime.test_executable import SIZE, adding, result
 from tracecomp import trace
 from tracecomp.base import config
 from tracecomp.codegen.text import native
-from tracecomp.compiled import program_cache
-from tracecomp.passes.cost.machine import Machine
-from tracecomp.runtime import object_cache, private_files
+from tracecomp.passes.cost.machine import Machine, host
+from tracecomp.runtime import compiler, object_cache, private_files, program_cache
 from tracecomp.runtime.executable import Executable
 
 GiveAway = Callable[[Path], None]
@@ -274,9 +273,9 @@ def test_writers_that_are_killed_leave_whole_entries_or_none(folder: Path) -> No
 
 def key() -> str:
     """The key of a small program, with nothing remembered."""
-    for remembered in (program_cache._sources, native.compiler_version, object_cache._compiler_source):
+    for remembered in (program_cache._sources, native.compiler_version, compiler._compiler_source, compiler._answers):
         remembered.cache_clear()
-    return program_cache.key_of(trace(lambda x: x.exp(), tc.ones(3)), {}, frozenset())
+    return program_cache.key_of(trace(lambda x: x.exp(), tc.ones(3)), host())
 
 
 @pytest.mark.parametrize("room", program_cache._ROOMS)
@@ -285,7 +284,7 @@ def test_an_edit_that_keeps_size_and_time_is_another_key(
 ) -> None:
     copy = tmp_path / "tracecomp"
     shutil.copytree(Path(program_cache.__file__).parents[1], copy, ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(program_cache, "__file__", str(copy / "compiled" / "program_cache.py"))
+    monkeypatch.setattr(program_cache, "__file__", str(copy / "runtime" / "program_cache.py"))
     monkeypatch.setattr(program_cache, "_IMPORTED_NS", time.time_ns() + 10**12)
     before = key()
     assert key() == before
@@ -299,12 +298,10 @@ def test_an_edit_that_keeps_size_and_time_is_another_key(
 
 CHANGES: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "numpy": lambda m: m.setattr(np, "__version__", "9.9.9"),
-    "llvmlite": lambda m: m.setattr("llvmlite.__version__", "9.9.9"),
     "Python": lambda m: m.setattr(sys, "version", "9.9.9"),
-    "LLVM": lambda m: m.setattr(native._binding(), "llvm_version_info", (99, 0, 0)),
-    "options of LLVM": lambda m: m.setattr(native, "CODE_LEVEL", 0),
-    "the processor": lambda m: m.setattr(program_cache, "host", lambda: Machine(16, 16)),
-    "its features": lambda m: m.setattr(native, "host_target", lambda: native.cross_target("x86_64", "znver4", "")),
+    "LLVM, llvmlite or its options": lambda m: m.setattr(compiler, "compiler_version", lambda: "9.9.9"),
+    "the processor": lambda m: m.setattr("tests.runtime.test_object_cache.host", lambda: Machine(16, 16)),
+    "its features": lambda m: m.setattr(compiler, "host_target", lambda: native.cross_target("x86_64", "znver4", "")),
 }
 
 
@@ -331,5 +328,5 @@ def test_sources_that_changed_since_the_process_began_are_no_key(monkeypatch: py
 
 
 def test_sources_that_cannot_be_found_are_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program_cache, "__file__", "/nonexistent/tracecomp.zip/tracecomp/compiled/program_cache.py")
+    monkeypatch.setattr(program_cache, "__file__", "/nonexistent/tracecomp.zip/tracecomp/runtime/program_cache.py")
     assert key() != key()

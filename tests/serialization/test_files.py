@@ -56,6 +56,17 @@ def test_every_dtype(dtype: Any) -> None:
     assert back.dtype is dtype is kind and shape == t.shape and np.array_equal(back.numpy(), t.numpy())
 
 
+def test_devices_sizes_and_dtypes_are_plain_values() -> None:
+    values = [tc.device("cpu"), tc.device("cuda", 1), tc.device("meta"), tc.Size((2, 3)), tc.float16]
+    file = io.BytesIO()
+    tc.save(values, file)
+    file.seek(0)
+    assert tc.load(file) == values
+    file.seek(0)
+    found = pytest.importorskip("torch").load(file)
+    assert [str(x) for x in found] == [str(x) for x in values]
+
+
 def test_shared_memory_stays_shared_and_views_keep_their_layout() -> None:
     base = tc.arange(12.0).reshape(3, 4)
     file = io.BytesIO()
@@ -157,6 +168,16 @@ def test_safetensors_round_trip(tmp_path: Path) -> None:
     for damaged in (data[:5], data[:20], data[:-1]):
         with pytest.raises(ValueError, match="safetensors"):
             safetensors.load(damaged)
+
+
+@pytest.mark.parametrize(
+    ("tensors", "metadata"),
+    [({"__metadata__": 0}, None), ({1: 0, "1": 0}, None), ({"c": 1j}, None), ({}, {"a": 1}), ({}, {1: "a"})],
+)
+def test_safetensors_that_could_not_be_loaded_are_not_written(tensors: Any, metadata: Any, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="safetensors"):
+        safetensors.save_file({k: tc.tensor(v) for k, v in tensors.items()}, tmp_path / "x", metadata)
+    assert not (tmp_path / "x").exists()
 
 
 def test_safetensors_of_the_reference_library(tmp_path: Path) -> None:

@@ -99,6 +99,10 @@ CHANGES = {
     "a state that is no dictionary": NO_HOOKS + number(3) + P.BUILD,
     "names that are no text": NO_HOOKS + P.EMPTY_DICT + number(1) + P.NONE + P.SETITEM + P.BUILD,
     "a list's state": P.EMPTY_LIST + STATE + P.BUILD,
+    "where a tensor's memory is": ONE_TENSOR + P.EMPTY_DICT + text("__array_interface__") + P.EMPTY_DICT + P.SETITEM
+    + P.BUILD,
+    "where a dictionary's memory is": NO_HOOKS + P.EMPTY_DICT + text("__array_struct__") + P.NONE + P.SETITEM
+    + P.BUILD,
 }  # fmt: skip
 
 

@@ -297,6 +297,9 @@ def package() -> Stub:
     for name, where in sorted(vars(tracecomp)["_LATER"].items()):
         head, _, last = where.rpartition(".")
         module = ".".join(filter(None, ("tracecomp", head))) if last == name else f"tracecomp.{where}"
+        inner = f"{module}.{name}"
+        if last != name and ROOT.parent.joinpath(*inner.split(".")).with_suffix(".py").is_file():
+            module = inner  # a checker may take the module of this name for what its package has by it
         stub.body.append(f"from {module} import {name} as {name}")
     for node in tree.body:
         if isinstance(node, ast.FunctionDef) and (node.name == "_assert" or node.name[0] != "_"):

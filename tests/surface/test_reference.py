@@ -37,7 +37,8 @@ NO_EXAMPLE = {
     "torch.OutOfMemoryError", "torch.SymInt", "torch.SymFloat", "torch.SymBool",
     *(f"torch.sym_{name}" for name in ("int", "float", "max", "min", "not", "ite", "sum", "sqrt")),
     *(f"torch._check{name}" for name in ("", "_value", "_type", "_index", "_not_implemented")),
-    "torch._check_is_size", "torch._check_tensor_all",
+    "torch._check_is_size", "torch._check_tensor_all", "torch._check_with", "torch._check_tensor_all_with",
+    "torch._assert_async",
 }  # fmt: skip
 
 

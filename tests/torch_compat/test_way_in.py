@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import venv
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import tracecomp
@@ -14,6 +16,7 @@ from tracecomp.torch_compat import distribution
 from tracecomp.torch_compat.activate import SITE
 from tracecomp.torch_compat.names import TORCH_VERSION, table
 
+pytestmark = pytest.mark.torch  # tracecomp takes the place of an installed torch, too
 ROOT = next(p for p in Path(__file__).parents if (p / "pyproject.toml").is_file())
 
 
@@ -140,12 +143,33 @@ def test_a_module_is_run_too(tmp_path: Path) -> None:
 def test_install_makes_torch_importable_and_uninstall_leaves_nothing(tmp_path: Path) -> None:
     assert distribution.status(tmp_path) == f"no torch in {tmp_path}"
     said = distribution.install(tmp_path)
-    assert said == distribution.status(tmp_path) and "is tracecomp" in said
+    assert said.startswith(distribution.status(tmp_path)) and "is tracecomp" in said and "constraints.txt" in said
     code = "import torch, importlib.metadata as m; print(torch.nn.Linear, m.version('torch'))"
     assert python("-c", code, path=(tmp_path,)) == f"<class 'tracecomp.nn.linear.Linear'> {TORCH_VERSION}"
     distribution.install(tmp_path)
     distribution.uninstall(tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+def test_pip_of_a_virtual_environment_stays_with_it(tmp_path: Path) -> None:
+    venv.create(tmp_path / "env", symlinks=True)
+    code = (
+        "import sys, subprocess; from tracecomp.torch_compat import distribution as d; print(d.install())\n"
+        "settings = sys.prefix + '/pip.conf'\n"
+        "import configparser; c = configparser.ConfigParser(); c.read(settings)\n"
+        "print(open(c['global']['constraint']).read().strip()); print(d.uninstall())\n"
+        "import os; print(os.path.exists(settings))\n"
+        "open(settings, 'w').write('[global]'); print(d.install()); d.uninstall(); print(open(settings).read())"
+    )
+    site = Path(np.__file__).parents[1]
+    done = subprocess.run(
+        [tmp_path / "env" / "bin" / "python", "-c", code], capture_output=True, text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (ROOT, site)))},
+    )  # fmt: skip
+    lines = done.stdout.splitlines()
+    assert lines[0].endswith("pip.conf has pip stay with it"), done.stderr
+    assert lines[1] == f"torch=={TORCH_VERSION}" and lines[2].startswith("no torch in") and lines[3] == "False"
+    assert "give pip '-c" in lines[4] and lines[5] == "[global]"
 
 
 def test_a_torch_of_others_is_never_touched(tmp_path: Path) -> None:
@@ -173,3 +197,11 @@ def test_the_table_of_names_is_that_of_the_torch_here() -> None:
     if torch.__version__.split("+")[0] != TORCH_VERSION.split("+")[0]:
         pytest.skip("another version of PyTorch")
     assert {"Linear", "Module"} <= table()["torch.nn"] and all(hasattr(torch, n) for n in table()["torch"])
+
+
+def test_types_that_nothing_can_hold_can_be_named() -> None:
+    kinds = [getattr(tracecomp, name) for name in ("quint8", "qint8", "qint32", "quint4x2", "quint2x4", "complex32")]
+    assert [str(k) for k in kinds][:2] == ["torch.quint8", "torch.qint8"] and len(set(kinds)) == 6
+    for kind in kinds:
+        with pytest.raises(TypeError, match=f"torch.{kind.name} can be named, but no tensor can hold it"):
+            tracecomp.zeros(2, dtype=kind)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from tracecomp import compiled
-from tracecomp._dynamo import config, eval_frame
+from tracecomp._dynamo import config, eval_frame, exc
+from tracecomp._dynamo.counting import reason, with_parts
+from tracecomp.base.errors import at_user_line
+from tracecomp.compiled.named_options import NAMED_BACKENDS, REGISTERED
 from tracecomp.compiler import (
     allow_in_graph,
     assume_constant_result,
@@ -28,9 +32,9 @@ from tracecomp.record.symbolic.sizes import marks_of
 
 __all__ = [
     "OptimizedModule", "allow_in_graph", "assume_constant_result", "config", "disable", "disallow_in_graph",
-    "eval_frame", "explain", "graph_break", "is_compiling", "is_dynamo_supported", "list_backends",
-    "mark_dynamic", "mark_static", "mark_static_address", "maybe_mark_dynamic", "optimize", "reset", "run",
-    "substitute_in_graph",
+    "eval_frame", "exc", "explain", "graph_break", "is_compiling", "is_dynamo_supported", "list_backends",
+    "lookup_backend", "mark_dynamic", "mark_static", "mark_static_address", "maybe_mark_dynamic", "nonstrict_trace",
+    "optimize", "register_backend", "reset", "run", "substitute_in_graph",
 ]  # fmt: skip
 
 
@@ -42,6 +46,37 @@ def is_dynamo_supported() -> bool:
 def disallow_in_graph(fn: object) -> Any:
     """``disable(fn)``."""
     return disable(fn)
+
+
+def nonstrict_trace(traceable_fn: F) -> F:
+    """``traceable_fn``: what it computes is recorded, whatever its Python does."""
+    return traceable_fn
+
+
+def register_backend(
+    compiler_fn: Callable[..., object] | None = None, name: str | None = None, tags: Sequence[str] = ()
+) -> Any:
+    """Register ``compiler_fn`` under a name; also a decorator. ``compile`` refuses it: it takes PyTorch's graphs.
+
+    AssertionError for a name that is there.
+    """
+    if compiler_fn is None:
+        return partial(register_backend, name=name, tags=tags)
+    key = name or compiler_fn.__name__
+    if key in REGISTERED or key in NAMED_BACKENDS:
+        raise AssertionError(at_user_line(f"duplicate name: {key}"))
+    REGISTERED[key] = compiler_fn
+    return compiler_fn
+
+
+def lookup_backend(compiler_fn: str | Callable[..., object]) -> Callable[..., object]:
+    """The registered function of that name. RuntimeError for another name; those of this package take no graphs."""
+    if not isinstance(compiler_fn, str):
+        return compiler_fn
+    if compiler_fn not in REGISTERED:
+        what = "takes functions, not graphs" if compiler_fn in NAMED_BACKENDS else "is not registered"
+        raise RuntimeError(at_user_line(f"Invalid backend: '{compiler_fn}' {what}"))
+    return REGISTERED[compiler_fn]
 
 
 def graph_break(msg: str = "") -> None:
@@ -77,6 +112,7 @@ class ExplainOutput:
         return self.text
 
 
+F = TypeVar("F")
 Axes = int | list[int] | tuple[int, ...]
 
 
@@ -152,9 +188,9 @@ def explain(f: Callable[..., object], *extra_args: Any, **extra_kwargs: Any) -> 
             warnings.simplefilter("ignore")  # what they say is in the result
             made(*args, **kwargs)
             made(*args, **kwargs)
-        found = list(_with_parts(made))
+        found = list(with_parts(made))
         graphs = [g for c in found for g in c.graphs]
-        reasons = [why for c in found if (why := c.eager_because or (c.parts and c.parts.reason))]
+        reasons = [why for c in found if (why := reason(c))]
         ops = [[node.op.name for node in g.nodes] for g in graphs]
         guards = [e.recording.guards.explain() for c in found for e in c.entries]
         return ExplainOutput(
@@ -163,10 +199,3 @@ def explain(f: Callable[..., object], *extra_args: Any, **extra_kwargs: Any) -> 
         )  # fmt: skip
 
     return tell(*extra_args, **extra_kwargs) if extra_args or extra_kwargs else tell  # type: ignore[return-value]
-
-
-def _with_parts(made: compiled.Compiled) -> Iterator[compiled.Compiled]:
-    """A compiled function and the compiled parts that it was cut into."""
-    yield made
-    for part in made.parts.used() if made.parts is not None else ():
-        yield from _with_parts(part)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
+from tracecomp.base.module_settings import patched
 from tracecomp.compiled import stance
 
 recompile_limit = 8
@@ -39,18 +40,9 @@ sys.modules[__name__].__class__ = _Settings
 @contextmanager
 def patch(*settings: Any, **more: Any) -> Iterator[None]:
     """Settings for a block: ``patch("name", value)``, ``patch({"name": value})`` or ``patch(name=value)``."""
-    new = dict(settings[0]) if settings and isinstance(settings[0], dict) else dict([settings] if settings else [])
-    new.update(more)
-    own, limit = sys.modules[__name__], stance.current.limit
-    before = {name: getattr(own, name) for name in new if hasattr(own, name)}
-    for name, value in new.items():
-        setattr(own, name, value)
+    limit = stance.current.limit
     try:
-        yield
+        with patched(sys.modules[__name__], *settings, **more):
+            yield
     finally:
-        for name in new:
-            if name in before:
-                setattr(own, name, before[name])
-            else:
-                delattr(own, name)
         stance.current.limit = limit

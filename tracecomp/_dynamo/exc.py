@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
-__all__ = ["TorchDynamoException", "UserError", "UserErrorType"]
+from tracecomp.base.errors import CaptureError
+
+__all__ = ["TorchDynamoException", "Unsupported", "UserError", "UserErrorType"]
+
+Unsupported = CaptureError  # what ``fullgraph=True`` raises
 
 
 class TorchDynamoException(RuntimeError):

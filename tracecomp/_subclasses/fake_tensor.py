@@ -47,13 +47,14 @@ class FakeTensorMode:
         self._before: list[Any] = []
 
     def __enter__(self) -> Self:
-        use.begun = True
+        use.begin()
         self._before.append((modes.place, modes.without_memory))
         modes.place, modes.without_memory = CPU, True
         return self
 
     def __exit__(self, *error: object) -> None:
         modes.place, modes.without_memory = self._before.pop()
+        use.end()
 
     def from_tensor(
         self, tensor: Tensor, *, static_shapes: bool | None = None, source: object = None, **options: Any

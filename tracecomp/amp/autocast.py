@@ -72,6 +72,19 @@ def get_autocast_dtype(device_type: str = "cpu") -> DType:
     return modes.autocast or bfloat16
 
 
+def is_autocast_cpu_enabled() -> bool:
+    return is_autocast_enabled("cpu")
+
+
+def get_autocast_cpu_dtype() -> DType:
+    return get_autocast_dtype("cpu")
+
+
+def get_autocast_gpu_dtype() -> DType:
+    """float16, which autocast would use on a GPU."""
+    return float16
+
+
 def custom_fwd(
     fwd: Callable[..., object] | None = None, *, device_type: str = "cpu", cast_inputs: DType | None = None
 ) -> Callable[..., Any]:

@@ -40,8 +40,8 @@ class GradScaler:
         self._growth_interval = growth_interval
         self._scale: Any = T.tensor(float(init_scale), dtype=float32)
         self._good_steps: Any = T.tensor(0.0, dtype=float32)
-        self._found: dict[int, Any] = {}
-        self._stage: dict[int, str] = {}
+        self._found: dict[Any, Any] = {}
+        self._stage: dict[Any, str] = {}
 
     def scale(self, outputs: object) -> Any:
         """A tensor, or nested tensors, times the scale."""
@@ -57,7 +57,7 @@ class GradScaler:
         """Divide the gradients of ``optimizer`` by the scale; RuntimeError when that was done since ``update``."""
         if not self._enabled:
             return
-        stage = self._stage.get(id(optimizer), READY)
+        stage = self._stage.get(optimizer, READY)
         if stage == UNSCALED:
             raise RuntimeError("unscale_() has already been called on this optimizer since the last update().")
         if stage == STEPPED:
@@ -70,8 +70,8 @@ class GradScaler:
                     if p.grad is not None:
                         found = found | ~T.isfinite(p.grad).all()
                         p.grad.mul_(inverse)
-        self._found[id(optimizer)] = found
-        self._stage[id(optimizer)] = UNSCALED
+        self._found[optimizer] = found
+        self._stage[optimizer] = UNSCALED
 
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
         """``optimizer.step()``, unless a gradient is infinite or NaN."""
@@ -79,13 +79,13 @@ class GradScaler:
             return optimizer.step(*args, **kwargs)
         if "closure" in kwargs:
             raise RuntimeError("Closure use is not currently supported if GradScaler is enabled.")
-        stage = self._stage.get(id(optimizer), READY)
+        stage = self._stage.get(optimizer, READY)
         if stage == STEPPED:
             raise RuntimeError("step() has already been called since the last update().")
         if stage == READY:
             self.unscale_(optimizer)
-        self._stage[id(optimizer)] = STEPPED
-        return None if bool(self._found[id(optimizer)]) else optimizer.step(*args, **kwargs)
+        self._stage[optimizer] = STEPPED
+        return None if bool(self._found[optimizer]) else optimizer.step(*args, **kwargs)
 
     def update(self, new_scale: float | Tensor | None = None) -> None:
         """The scale for the next step: ``new_scale``, or what the found infinities ask for."""

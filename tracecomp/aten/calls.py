@@ -165,6 +165,7 @@ def _slice(operands: Operands, attrs: Attrs) -> Any:
 def _contract(operands: Operands, attrs: Attrs) -> Any:
     x, y = operands
     a, b, out = parse_spec(attrs["spec"])
+    # ATen has no contraction: one product of matrices, of axes merged by what they are for.
     if (a, b) == (b, a) and not out:
         return call("dot", x, y) if len(a) == 1 else NotImplemented
     batch = [c for c in out if c in a and c in b]

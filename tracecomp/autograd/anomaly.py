@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -44,15 +43,10 @@ def is_anomaly_enabled() -> bool:
     return modes.anomaly
 
 
-@contextmanager
-def explained(node: Node) -> Iterator[None]:
-    """Inside, an error is preceded by a warning with the node's forward line."""
-    try:
-        yield
-    except Exception:  # of any derivative; it is raised again
-        if modes.anomaly:
-            warnings.warn(_where(node, f"Error detected in {node.name()}"), UserWarning, stacklevel=2)
-        raise
+def explain(node: Node) -> None:
+    """Warn, before an error of ``node`` goes on, with its forward line."""
+    if modes.anomaly:
+        warnings.warn(_where(node, f"Error detected in {node.name()}"), UserWarning, stacklevel=2)
 
 
 def check_nan(node: Node, grads: Sequence[Tensor | None]) -> None:

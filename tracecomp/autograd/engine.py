@@ -8,18 +8,21 @@ from typing import Any, cast
 
 import numpy as np
 
-from tracecomp.autograd.anomaly import check_nan, explained
-from tracecomp.eager.grad_fn import AccumulateGrad, CopySlices, OpNode
+from tracecomp.autograd.anomaly import check_nan, explain
+from tracecomp.eager.aliasing import check_write
+from tracecomp.eager.device import use
+from tracecomp.eager.grad_fn import AccumulateGrad
 from tracecomp.eager.meta import in_order
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor, assign_, get_grad, own, set_grad
-from tracecomp.eager.tensor_base import Node, TensorBase
+from tracecomp.eager.tensor_base import Edge, Node, TensorBase
 from tracecomp.ir.arrays import memory_order
 from tracecomp.ir.op import OPS
 from tracecomp.ir.types import from_numpy_dtype
 from tracecomp.ops.autodiff import sum_to
 
 Target = tuple[Node, int]
+_PLAIN = (np.dtype(np.float32), np.dtype(np.float64))
 Buffers = dict[Node, list[Tensor | None]]
 
 
@@ -35,7 +38,8 @@ def run_backward(
 ) -> dict[Target, Tensor | None]:
     """Send ``grads`` from ``roots`` backwards. With ``targets``, only what leads to them runs, and theirs are returned.
 
-    With ``inside``, the pass ends at the targets: their hooks and what leads on from one to another are left out.
+    With ``inside``, the pass ends at the targets: their hooks and what leads on from one to another are left out. It is
+    made to be recorded, so no tensor retains a gradient of it.
     """
     before = modes.grad
     modes.grad = create_graph
@@ -45,7 +49,7 @@ def run_backward(
     finally:
         modes.grad = before
         if modes.recorder is not None:
-            modes.recorder.backward_of = None
+            modes.recorder.backward.origin = None
 
 
 class _Run:
@@ -55,6 +59,7 @@ class _Run:
         self.keep_graph = keep_graph
         self.accumulate = accumulate
         self.wanted = None if targets is None else set(targets)
+        self.inside = inside
         self.borders = {n for n, _ in targets or ()} if inside else set()
         self.ends: set[Node] = set()
         self.captured: dict[Target, Tensor | None] = {}
@@ -65,6 +70,8 @@ class _Run:
             modes.recorder.backward_from(roots, grads)
         for (node, number), grad in zip(roots, grads, strict=True):
             self._arrive(node, number, grad)
+        if not self.inside:
+            self._announce(roots)
         # How many gradients each node waits for: it runs when the last has come, so every node runs once.
         waiting, order = _dependencies([node for node, _ in roots], self.borders)
         needed = None
@@ -82,7 +89,10 @@ class _Run:
             _, node = heapq.heappop(ready)
             if needed is not None and node not in needed:
                 continue
+            edges = node.edges
             found = self._step(node)
+            if node.edges is not edges:
+                self._taken_apart(node, edges, waiting, needed)
             for k, edge in enumerate(node.edges):
                 if edge is None or node in self.ends:
                     continue
@@ -93,12 +103,37 @@ class _Run:
                     heapq.heappush(ready, (-child.number, child))
         return self.captured
 
+    def _announce(self, roots: Sequence[Target]) -> None:
+        """Tell nodes that somebody looks at what comes to them: of a pass to be differentiated, that may be any."""
+        nodes = [n for n, _ in self.wanted or ()]
+        if modes.grad:
+            nodes += _dependencies([node for node, _ in roots], set())[1]
+        for node in nodes:
+            node.observe()
+
+    def _taken_apart(
+        self, node: Node, before: Sequence[Edge], waiting: dict[Node, int], needed: set[Node] | None
+    ) -> None:
+        """Wait for what ``node`` has just put in its own place: other nodes, which lead where its edges led."""
+        for edge in before:
+            if edge is not None:
+                waiting[edge[0]] -= 1
+        new, stack = {node}, [node]
+        while stack:
+            for child in [e[0] for e in stack.pop().edges if e is not None]:
+                if child not in waiting:
+                    new.add(child)
+                    stack.append(child)
+                waiting[child] = waiting.get(child, 0) + 1
+        if needed is not None:
+            needed |= new
+
     def _arrive(self, node: Node, number: int, grad: Tensor | None) -> None:
         slots = self.buffers.get(node)
         if slots is None:
             slots = self.buffers[node] = [None] * len(node.out_types)
         if grad is not None:
-            if _consists_of_others(grad) and not isinstance(node, AccumulateGrad):
+            if type(grad) is not Tensor and _consists_of_others(grad) and not isinstance(node, AccumulateGrad):
                 grad = grad.to_dense()  # derivatives of operators are of dense tensors
             have = slots[number]
             slots[number] = grad if have is None else add(have, grad)
@@ -107,8 +142,12 @@ class _Run:
         """The gradients of a node's operands; hooks, captures and checks in the order that PyTorch's hooks can see."""
         # The gradient is complete: all that lead here have arrived (``run``).
         grads = self.buffers.pop(node)
+        leaf = isinstance(node, AccumulateGrad)
         if node not in self.borders:
-            _tensor_hooks(node, grads)
+            if leaf or node.tensor_hooks:
+                _tensor_hooks(node, grads)
+            if node.retained and not self.inside:
+                _retain(node, grads)
         if node.pre_hooks:
             for hook in list(node.pre_hooks.values()):
                 grads = _replaced(hook(tuple(grads)), grads)
@@ -118,21 +157,24 @@ class _Run:
                 if (node, number) in self.wanted:
                     self.captured[node, number] = grad
         # Leaves: the gradient stays here.
-        if isinstance(node, AccumulateGrad):
+        if leaf:
             if self.accumulate and grads[0] is not None:
-                accumulate(node.variable, grads[0])
+                accumulate(cast("AccumulateGrad", node).variable, grads[0])
                 if modes.recorder is not None:
                     modes.recorder.backward_done(node, grads, (), ())
             return ()
         if node in self.ends:
             return ()
         # Nothing arrives where no result was used; a node written by the user is called all the same, as in PyTorch.
-        if isinstance(node, OpNode | CopySlices) and all(g is None for g in grads):
+        if not node.takes_nothing and all(g is None for g in grads):
             return ()
         if modes.recorder is not None:
-            modes.recorder.backward_step(node)
-        with explained(node):
+            modes.recorder.backward.step(node)
+        try:
             found = _validated(node, cast("Sequence[Tensor | None]", node.backward(grads)))
+        except Exception:  # of any derivative; it is raised again
+            explain(node)
+            raise
         if modes.recorder is not None:
             modes.recorder.backward_done(node, grads, found, node.edges)
         if modes.anomaly:
@@ -162,7 +204,9 @@ def add(a: TensorBase, b: TensorBase) -> Tensor:
 def accumulate(variable: TensorBase, grad: TensorBase) -> None:
     """Add ``grad`` to ``variable.grad``: in place, unless the gradient itself is differentiated."""
     have = get_grad(variable)
-    if _consists_of_others(grad) or (have is not None and _consists_of_others(have)):
+    if _added_at_once(variable, have, grad):
+        pass
+    elif _consists_of_others(grad) or (have is not None and _consists_of_others(have)):
         if modes.recorder is not None:
             modes.recorder.refuse_here("gives a parameter a sparse gradient")
         set_grad(variable, cast("Tensor", grad).detach() if have is None else add(have, grad))
@@ -181,14 +225,38 @@ def accumulate(variable: TensorBase, grad: TensorBase) -> None:
             hook(variable)
 
 
+def _added_at_once(variable: TensorBase, have: Tensor | None, grad: TensorBase) -> bool:
+    """Whether ``accumulate`` is done: on arrays, where nobody looks on and the order in memory is plain."""
+    if modes.grad or modes.recorder is not None or use.begun or type(grad) is not Tensor:
+        return False
+    array = grad._data
+    if array.dtype not in _PLAIN or not array.flags.c_contiguous or not variable._data.flags.c_contiguous:
+        return False
+    if have is None:
+        set_grad(variable, Tensor._wrap(array.copy()))
+        return True
+    if type(have) is not Tensor or have._data.dtype is not array.dtype or have._data.shape != array.shape:
+        return False
+    check_write(have, False)
+    if not have._data.flags.writeable:
+        return False
+    np.add(have._data, array, out=have._data)
+    have._shared_storage().wrote()
+    return True
+
+
 def _tensor_hooks(node: Node, grads: list[Tensor | None]) -> None:
-    """Hooks and ``retain_grad`` of the tensors that the node made (or is the accumulator of)."""
+    """Hooks of the tensors that the node made (or is the accumulator of)."""
     if isinstance(node, AccumulateGrad) and node.variable._hooks:
         _run_hooks(node.variable._hooks, grads, 0)
     if node.tensor_hooks:
         for number, hooks in node.tensor_hooks.items():
             _run_hooks(hooks, grads, number)
-    for number, ref in (node.retained or {}).items():
+
+
+def _retain(node: Node, grads: Sequence[Tensor | None]) -> None:
+    """``retain_grad`` of the tensors that the node made."""
+    for number, ref in cast("dict[int, Any]", node.retained).items():
         tensor, grad = ref(), grads[number]
         if tensor is not None and grad is not None:
             have = get_grad(tensor)

@@ -33,7 +33,7 @@ class dual_level:
     def __init__(self) -> None:
         self.duals: list[Tensor] = []
         self.tangents: list[Tensor] = []
-        self.fresh: set[int] = set()
+        self.fresh: set[Tensor] = set()
 
     def __enter__(self) -> dual_level:
         if _levels:
@@ -82,7 +82,7 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
             dual: Tensor = prim.reshape(tensor, shape=tuple(tensor.shape))
     else:
         dual = tensor.detach().requires_grad_()
-        current.fresh.add(id(dual))
+        current.fresh.add(dual)
     current.duals.append(dual)
     current.tangents.append(tangent)
     return dual
@@ -97,7 +97,7 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
         return UnpackedDualTensor(tensor, None)
     with enable_grad():
         (tangent,), vectors = push_forward([tensor], current.duals, current.tangents)
-    fresh = current.fresh | set(map(id, vectors))
+    fresh = current.fresh.union(vectors)
     return UnpackedDualTensor(without(tensor, fresh), without(tangent, fresh))
 
 
@@ -122,21 +122,21 @@ def push_forward(
     return gradients([g for g, _ in pairs], vectors, [t for _, t in pairs]), vectors
 
 
-def without(t: object, fresh: set[int]) -> Any:
+def without(t: object, fresh: set[Tensor]) -> Any:
     """``t`` detached, unless its history leads to a leaf that is not ``fresh``: someone else differentiates it."""
     return t if not isinstance(t, Tensor) or _leads_elsewhere(t, fresh) else t.detach()
 
 
-def _leads_elsewhere(t: Tensor, fresh: set[int]) -> bool:
+def _leads_elsewhere(t: Tensor, fresh: set[Tensor]) -> bool:
     if t.grad_fn is None:
-        return t.requires_grad and id(t) not in fresh
+        return t.requires_grad and t not in fresh
     seen, stack = set(), [t.grad_fn]
     while stack:
         node = stack.pop()
         if node in seen:
             continue
         seen.add(node)
-        if isinstance(node, AccumulateGrad) and id(node.variable) not in fresh:
+        if isinstance(node, AccumulateGrad) and node.variable not in fresh:
             return True
         stack.extend(e[0] for e in node.edges if e is not None)
     return False

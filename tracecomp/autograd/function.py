@@ -59,6 +59,7 @@ class FunctionNode(Node):
     """``grad_fn`` of the outputs of a user's Function."""
 
     __slots__ = ("ctx", "function", "inputs")
+    takes_nothing = True
 
     def __init__(
         self, function: type[Function], ctx: FunctionCtx, edges: tuple[Edge, ...], inputs: int, outs: Sequence[Any]

@@ -6,9 +6,10 @@ User mistakes raise the exception type that PyTorch raises (``TypeError``, ``Val
 
 from __future__ import annotations
 
+import math
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -72,11 +73,17 @@ FAILURES: dict[str, tuple[type[Exception], str]] = {
         "linalg.cholesky: The factorization could not be completed because the input is not positive-definite (the "
         "leading minor of order {detail} is not positive-definite).",
     ),
-    "singular": (LinAlgError, "linalg.solve: The solver failed because the input matrix is singular."),
+    "singular": (LinAlgError, "torch.linalg.solve: The solver failed because the input matrix is singular."),
     "inverse": (
         LinAlgError,
-        "linalg.inv: The diagonal element is zero, the inversion could not be completed because the input matrix is "
-        "singular.",
+        "linalg.inv: The diagonal element {detail} is zero, the inversion could not be completed because the input "
+        "matrix is singular.",
+    ),
+    "pivot": (
+        RuntimeError,
+        "torch.linalg.lu_factor: U[{detail},{detail}] is zero and using it on lu_solve would result in a division by "
+        "zero. If you still want to perform the factorization, consider calling linalg.lu(A, pivot) or "
+        "linalg.lu_factor_ex(A, pivot)",
     ),
     "division": (RuntimeError, "ZeroDivisionError in {step}"),
     "outside": (CheckError, "an access beside its memory, buffer {detail} of {step}"),
@@ -84,10 +91,36 @@ FAILURES: dict[str, tuple[type[Exception], str]] = {
 }
 """What a check of native code can find, and the exception for it."""
 
+_ELEMENT_BITS, _DETAIL_BITS = 10, 23
+"""Of the detail of a matrix in a batch: below the number of the matrix, from 0, that of an element, from 1. Files of
+programs are read by ``tracecomp_runtime/bound_code.py``, which knows the first one too."""
+
+for _kind in ("definite", "singular", "inverse", "pivot"):
+    _error, _text = FAILURES[_kind]
+    _text = _text.replace(": ", ": (Batch element {batch}): ", 1).replace("{detail}", "{element}")
+    FAILURES[f"{_kind} in batch"] = _error, _text
+
+
+def in_batch(kind: str, lead: tuple[int, ...], size: int) -> str:
+    """The failure of a matrix of so many elements on its diagonal: of one in a batch where both numbers can be told."""
+    told = lead and math.prod(lead) <= 1 << _DETAIL_BITS - _ELEMENT_BITS and size < 1 << _ELEMENT_BITS
+    return f"{kind} in batch" if told else kind
+
+
+def matrix_weight(kind: str) -> int:
+    """What the number of a matrix counts in a detail."""
+    return 1 << _ELEMENT_BITS if kind.endswith(" in batch") else 0
+
 
 def failure(kind: str, step: str = "", detail: int = 0) -> Exception:
     error, text = FAILURES[kind]
-    return error(text.format(step=step, detail=detail))
+    return error(failure_text(text, step, detail))
+
+
+def failure_text(text: str, step: str, detail: int) -> str:
+    """With what was found in it."""
+    element, batch = detail & (1 << _ELEMENT_BITS) - 1, detail >> _ELEMENT_BITS
+    return text.format(step=step, detail=detail, element=element, batch=batch)
 
 
 def failure_word(kind: str) -> int:
@@ -123,6 +156,13 @@ def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
     while frame.f_back is not None and not is_user_file(frame.f_code.co_filename):
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)
+
+
+def note_place(error: Exception, what: str, sources: Iterable[Source | None]) -> None:
+    """Note on ``error``, once, what failed, and the user's lines that it stands for."""
+    if not getattr(error, "__notes__", None):
+        lines = ", ".join(dict.fromkeys(str(s) for s in sources if s is not None))
+        error.add_note(f"{what} (at {lines})" if lines else what)
 
 
 def at_user_line(message: str) -> str:

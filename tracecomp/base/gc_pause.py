@@ -18,8 +18,8 @@ def collected(gone: Callable[[], bool]) -> bool:
     return gone()
 
 
-_stopped: set[int] = set()
-"""Threads that have stopped the collector."""
+_inside: list[int] = []
+"""Threads that do without the collector, once for each time."""
 
 _Result = TypeVar("_Result")
 
@@ -28,24 +28,29 @@ def without_collecting(work: Callable[[], _Result]) -> _Result:
     """``work()``, during which cycles are not collected.
 
     For work that makes many objects which live until it ends: looking through all of them again finds nothing. Who
-    finds the collector running stops it, and starts it again.
+    finds the collector running, or stopped by another thread in here, keeps it stopped; the last one starts it again.
     """
-    was, thread = gc.isenabled(), threading.get_ident()
+    was, thread = gc.isenabled() or bool(_inside), threading.get_ident()
     try:
         if was:
+            _inside.append(thread)
             gc.disable()
-            _stopped.add(thread)
         return work()
     finally:
         if was:
-            gc.enable()  # before anything that Ctrl-C could interrupt
-            _stopped.discard(thread)
+            if len(_inside) == 1:
+                gc.enable()  # before anything that Ctrl-C could interrupt
+            _inside.remove(thread)
+            if not _inside:
+                gc.enable()  # of two that leave at once, either may be the last
+            else:
+                gc.disable()  # another may have come while this one took itself for the last
 
 
 def _after_fork() -> None:
     """In a child, the threads that were inside do not exist."""
-    if _stopped:
-        _stopped.clear()
+    if _inside:
+        _inside.clear()
         gc.enable()
 
 

@@ -14,8 +14,34 @@ from functools import partial
 from types import FrameType
 from typing import Any
 
-_update = ctypes.PYFUNCTYPE(ctypes.c_int, *(ctypes.py_object,) * 5)(("PyDict_Update", ctypes.pythonapi))
-"""``dict.update`` for three arguments more, which it does not look at: those that ``__exit__`` is given."""
+
+def _deaf_call() -> Any:
+    """A C function that calls its first argument and looks at no other: those that ``__exit__`` is given.
+
+    It is a method of ``partial`` whose code is ``PyObject_CallNoArgs``. Methods are called with the object and a tuple
+    of the other arguments, and C functions leave alone what they have no parameter for.
+    """
+
+    class Definition(ctypes.Structure):
+        _fields_ = [
+            ("name", ctypes.c_char_p),
+            ("code", ctypes.c_void_p),
+            ("flags", ctypes.c_int),
+            ("doc", ctypes.c_char_p),
+        ]
+
+    code = ctypes.cast(ctypes.pythonapi.PyObject_CallNoArgs, ctypes.c_void_p).value
+    definition = Definition(b"call", code, _METH_VARARGS, None)
+    make = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object, ctypes.POINTER(Definition))
+    _alive.append(definition)
+    return make(("PyDescr_NewMethod", ctypes.pythonapi))(partial, ctypes.byref(definition))
+
+
+_METH_VARARGS = 1
+"""Of CPython's ``methodobject.h``."""
+_alive: list[ctypes.Structure] = []
+"""What methods point to."""
+_call = _deaf_call()
 
 
 class Leave:
@@ -29,7 +55,7 @@ class Leave:
         self._where = where
 
     def __get__(self, block: object, kind: type | None = None) -> Any:
-        return self if block is None else partial(_update, self._where(), before_of(block))
+        return self if block is None else partial(_call, partial(self._where().update, before_of(block)))
 
     def __call__(self, block: object, *error: object) -> Any:
         """As called by ``contextlib.ExitStack``, which takes it from the class."""
@@ -38,7 +64,7 @@ class Leave:
 
 def before_of(block: object) -> dict[str, Any]:
     """What leaving ``block`` restores."""
-    found: dict[str, Any] = vars(block).setdefault("_before", {})
+    found: dict[str, Any] = block.__dict__.setdefault("_before", {})
     return found
 
 

@@ -7,14 +7,15 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from itertools import pairwise
 from typing import Any
-from zlib import crc32
 
 import numpy as np
 
 from tracecomp.communication import combine
+from tracecomp.communication.call import Call
 from tracecomp.communication.combine import Node, ReduceOp
 from tracecomp.communication.messages import Array, Kind, Sending
-from tracecomp.communication.messenger import Messenger, Place
+from tracecomp.communication.messenger import Messenger, Place, Receiving
+from tracecomp.communication.shared_memory import LARGEST, SharedMemory, meet
 from tracecomp.communication.work import Worker
 
 _SMALL = 1 << 13
@@ -36,6 +37,8 @@ class Group:
         self.place = self.ranks.index(messenger.rank)
         self.worker, self.sender = Worker(f"tracecomp group {name}"), Worker(f"tracecomp sends of {name}")
         self._count = 0
+        self._shared: SharedMemory | None = None
+        self._on_one_machine = len(self.ranks) > 1  # as far as is known
 
     def __repr__(self) -> str:
         how = self.messenger.transport.name
@@ -59,17 +62,31 @@ class Group:
 
     # ---- one collective
 
-    def _enter(self, what: str) -> _Call:
-        """The next collective; ``what`` must be the same text in all processes."""
+    def _enter(self, what: str, nbytes: int | None = None) -> Call:
+        """The next collective; ``what`` must be the same text in all processes.
+
+        It goes by memory that all see if no process publishes more than ``nbytes`` at once, the same number everywhere.
+        """
         self._count += 1
-        call = _Call(self, self._count, what)
-        if len(self.ranks) > 1:
-            self.messenger.call(self._count, call.at)
+        call = Call(self.messenger, self._count, self.at(what))
+        if len(self.ranks) == 1:
+            return call
+        if nbytes is None or nbytes > LARGEST or not self._on_one_machine:
+            call.compare()
+        elif self._shared is not None and nbytes <= self._shared.capacity:
+            call.shared = self._shared
+        else:  # the first one, or one that is larger than all before
+            call.compare()
+            call.shared = self._shared = meet(self.place, nbytes, lambda a: call.exchange([a] * self.size()))
+            self._on_one_machine = self._shared is not None
         return call
 
-    def barrier(self) -> None:
-        """Come back when all processes have called it."""
-        call, empty, step = self._enter("barrier()"), np.empty(0, np.uint8), 1
+    def barrier(self, what: str = "barrier()") -> None:
+        """Come back when all processes have called it, with the same ``what``."""
+        call, empty, step = self._enter(what, 0), np.empty(0, np.uint8), 1
+        if call.shared is not None:
+            call.publish([])
+            return
         while step < self.size():
             call.send((self.place + step) % self.size(), empty)
             call.receive((self.place - step) % self.size())
@@ -78,7 +95,10 @@ class Group:
 
     def broadcast(self, array: Array, root: int) -> Array:
         """The array of ``root``, along a binary tree; the others' say shape and dtype."""
-        call = self._enter(f"broadcast(from {self.ranks[root]}, {_type(array)})")
+        call = self._enter(f"broadcast(from {self.ranks[root]}, {_type(array)})", array.nbytes)
+        if call.shared is not None:
+            call.publish([array] if self.place == root else [])
+            return array if self.place == root else _like(array, call.published(root, array.nbytes)).copy()
         size, me = self.size(), (self.place - root) % self.size()
         step = 1
         while step < size:
@@ -92,7 +112,10 @@ class Group:
 
     def all_gather(self, array: Array) -> list[Array]:
         """The arrays of all processes, which have one shape and dtype."""
-        call = self._enter(f"all_gather({_type(array)})")
+        call = self._enter(f"all_gather({_type(array)})", array.nbytes)
+        if call.shared is not None:
+            call.publish([array])
+            return [_like(array, call.published(r, array.nbytes)).copy() for r in range(self.size())]
         return [_like(array, body) for body in call.exchange([array] * self.size())]
 
     def gather_bytes(self, array: Array, what: str) -> list[Array]:
@@ -102,6 +125,23 @@ class Group:
     def all_to_all(self, arrays: Sequence[Array], what: str) -> list[Array]:
         """The bytes that every process has for this one; ``arrays`` are those for every process."""
         return self._enter(what).exchange(arrays)
+
+    def swap(self, arrays: Sequence[Array], likes: Sequence[Array]) -> list[Array]:
+        """The array that every process has for this one; ``likes`` say shapes and dtypes.
+
+        DistBackendError in all processes when one has another number of bytes for this one.
+        """
+        what = f"all_to_all({arrays[0].dtype.name})"
+        call = self._enter(what)
+        bodies = call.exchange(arrays)
+        for rank, (body, like) in enumerate(zip(bodies, likes, strict=True)):
+            if body.nbytes != like.nbytes:
+                why = (
+                    f"{what}: rank {self.ranks[rank]} sent {body.nbytes} bytes to rank {self.messenger.rank}, "
+                    f"which expected {like.nbytes}, those of {_type(like)}"
+                )
+                self.messenger.give_up(call.at, why)
+        return [_like(like, body) for body, like in zip(bodies, likes, strict=True)]
 
     def gather(self, array: Array, root: int) -> list[Array]:
         """At ``root`` the arrays of all processes, elsewhere nothing."""
@@ -137,11 +177,14 @@ class Group:
         total = self.size() if total is None else total
         first = leaves[0]
         combine.check(op, first.dtype)
-        call = self._enter(f"all_reduce({op.name}, {_type(first)}{self._in_leaves(total)})")
+        what = f"all_reduce({op.name}, {_type(first)}{self._in_leaves(total)})"
+        call = self._enter(what, first.nbytes * self._most_nodes(total))
         own = combine.share(total, self.place, self.size())
         known = _subtrees(op, leaves, own, total)
         if self.size() == 1:
             result = combine.evaluated(op, (0, total), known)
+        elif call.shared is not None:
+            return self._by_memory(call, op, known, first, total)
         elif first.nbytes <= _SMALL:
             bodies = call.exchange([_joined(known)] * self.size())
             result = self._evaluated(op, bodies, first.dtype, total).reshape(first.shape)
@@ -150,9 +193,39 @@ class Group:
         result = combine.finished(op, result, total)
         return result.copy() if result is first else result
 
-    def _by_pieces(self, call: _Call, op: ReduceOp, known: Mapping[Node, Array], like: Array, total: int) -> Array:
+    def _by_memory(self, call: Call, op: ReduceOp, known: Mapping[Node, Array], like: Array, total: int) -> Array:
+        """Every process reads what others have, and combines a piece of it; all of it if that is little."""
+        call.publish([*known.values()])
+        small = like.nbytes <= _SMALL
+        cuts = self._cuts(like.size)
+        low, high = (0, like.size) if small else cuts[self.place : self.place + 2]
+        pieces: dict[Node, Array] = {}
+        for rank in range(self.size()):
+            nodes = combine.parts(total, combine.share(total, rank, self.size()))
+            rows = call.published(rank, like.nbytes * len(nodes)).view(like.dtype).reshape(len(nodes), -1)
+            pieces.update(zip(nodes, rows[:, low:high], strict=True))
+        mine = combine.finished(op, combine.evaluated(op, (0, total), pieces), total)
+        if small:
+            return mine.reshape(like.shape)
+        call.publish([mine])
+        sizes = [(b - a) * like.itemsize for a, b in pairwise(cuts)]
+        found = [call.published(r, size) for r, size in enumerate(sizes)]
+        return np.concatenate(found).view(like.dtype).reshape(like.shape)
+
+    def _cuts(self, size: int) -> list[int]:
+        """Where the pieces begin and end that processes combine."""
+        return [size * r // self.size() for r in range(self.size() + 1)]
+
+    def _most_nodes(self, total: int) -> int:
+        """How many nodes of the tree over leaves a process has at most."""
+        if total == self.size():
+            return 1
+        shares = (combine.share(total, r, self.size()) for r in range(self.size()))
+        return max(len(combine.parts(total, own)) for own in shares)
+
+    def _by_pieces(self, call: Call, op: ReduceOp, known: Mapping[Node, Array], like: Array, total: int) -> Array:
         """Every process combines one piece of the array, then all get all pieces."""
-        cuts = [like.size * r // self.size() for r in range(self.size() + 1)]
+        cuts = self._cuts(like.size)
         flat = {node: value.reshape(-1) for node, value in known.items()}
         to = [_joined({n: v[a:b] for n, v in flat.items()}) for a, b in pairwise(cuts)]
         mine = self._evaluated(op, call.exchange(to, end=False), like.dtype, total)
@@ -188,11 +261,25 @@ class Group:
         like = arrays[self.place]
         combine.check(op, like.dtype)
         types = ", ".join(map(_type, arrays[: self.size()]))
-        call = self._enter(f"reduce_scatter({op.name}, {types}{self._in_leaves(total)})")
+        nbytes = [a.nbytes for a in arrays[: self.size()]]
+        call = self._enter(
+            f"reduce_scatter({op.name}, {types}{self._in_leaves(total)})", sum(nbytes) * self._most_nodes(total)
+        )
         own = combine.share(total, self.place, self.size())
         to = [_joined(_subtrees(op, arrays[r :: self.size()], own, total)) for r in range(self.size())]
-        result = self._evaluated(op, call.exchange(to), like.dtype, total).reshape(like.shape)
+        if call.shared is None:
+            bodies: Sequence[Array] = call.exchange(to)
+        else:
+            call.publish(to)
+            bodies = [self._scattered(call, nbytes, r, total) for r in range(self.size())]
+        result = self._evaluated(op, bodies, like.dtype, total).reshape(like.shape)
         return combine.finished(op, result, total)
+
+    def _scattered(self, call: Call, nbytes: Sequence[int], rank: int, total: int) -> Array:
+        """What a process has published for this one, behind what is for those before."""
+        count = len(combine.parts(total, combine.share(total, rank, self.size())))
+        begin = sum(nbytes[: self.place]) * count
+        return call.published(rank, sum(nbytes) * count)[begin : begin + nbytes[self.place] * count]
 
     def _in_leaves(self, total: int) -> str:
         return "" if total == self.size() else f" in {total} leaves"
@@ -207,12 +294,13 @@ class Group:
         """Start to send to one process."""
         return self.messenger.send(self.ranks[to], Kind.POINT, self.number, tag, array)
 
-    def receive(
-        self, sources: Sequence[int], tag: int, what: str, seconds: float | None = None
-    ) -> tuple[int, Array]:  # fmt: skip
-        """The next message with ``tag`` that one of ``sources`` sends: its place and bytes."""
-        at = self.at(what, seconds)
-        message = self.messenger.receive_any([self.ranks[s] for s in sources], Kind.POINT, tag, at)
+    def ask(self, sources: Sequence[int], tag: int) -> Receiving:
+        """Ask for the next message with ``tag`` that one of ``sources`` sends."""
+        return self.messenger.ask([self.ranks[s] for s in sources], Kind.POINT, self.number, tag)
+
+    def received(self, asked: Receiving, tag: int, what: str, seconds: float | None = None) -> tuple[int, Array]:
+        """The message that was asked for, once it has come: its place and bytes."""
+        message = self.messenger.received(asked, Kind.POINT, tag, self.at(what, seconds))
         return self.ranks.index(message.source), message.body
 
     def receive_within(self, sources: Sequence[int], tag: int, what: str, seconds: float, fatal: bool = True) -> None:
@@ -223,42 +311,6 @@ class Group:
         """Where a wait of this group belongs."""
         limit = self.seconds if seconds is None else seconds
         return Place(self.number, self.ranks, what, time.monotonic() + limit, limit)
-
-
-class _Call:
-    """One collective under way.
-
-    Its messages carry its number and a digest of what is called: those of a process that calls something else are never
-    taken for this one's, whenever it turns out that processes disagree.
-    """
-
-    def __init__(self, group: Group, number: int, what: str) -> None:
-        self._group, self._number = group, number | (crc32(what.encode()) >> 1) << 32
-        self.at = group.at(what)
-        self._sent: list[Sending] = []
-
-    def send(self, to: int, array: Array) -> None:
-        group = self._group
-        self._sent.append(group.messenger.send(group.ranks[to], Kind.DATA, group.number, self._number, array))
-
-    def receive(self, source: int) -> Array:
-        group = self._group
-        return group.messenger.receive(group.ranks[source], Kind.DATA, self._number, self.at)
-
-    def exchange(self, arrays: Sequence[Array], end: bool = True) -> list[Array]:
-        """Send ``arrays[r]`` to every process; the bytes that each of them sent."""
-        group = self._group
-        size, place = group.size(), group.place
-        for step in range(size):
-            self.send((place + step) % size, arrays[(place + step) % size])
-        found = [self.receive(r) for r in range(size)]
-        if end:
-            self.end()
-        return found
-
-    def end(self) -> None:
-        """Wait until all is sent."""
-        self._group.messenger.flush(self._sent, self.at)
 
 
 def _type(array: Array) -> str:

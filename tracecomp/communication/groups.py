@@ -12,10 +12,18 @@ from tracecomp.communication.messenger import Messenger
 from tracecomp.communication.stores import Store
 from tracecomp.communication.world import world
 
+_TURN = 5e-4
+"""Seconds after which Python lets another thread run (its own: 5 ms): so long communication waits for other code."""
+_turn_before = sys.getswitchinterval()
+
 
 def begin(transport: Transport, seconds: float, backend: str, name: str, store: Store | None) -> Group:
     """Make the default group of all processes of ``transport``."""
+    global _turn_before
     world.messenger, world.store = Messenger(transport), store
+    if transport.size > 1:
+        _turn_before = sys.getswitchinterval()
+        sys.setswitchinterval(min(_TURN, _turn_before))
     world.default = _made(world.messenger, range(transport.size), seconds, backend, name)
     return world.default
 
@@ -49,6 +57,8 @@ def end(how: str = "has left: it destroyed its process group") -> None:
         drop(group)
     if world.messenger is not None:
         world.messenger.leave(how)
+        if world.messenger.size > 1:
+            sys.setswitchinterval(_turn_before)
     world.default = world.messenger = world.store = None
     world.made = 0
 

@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import NoReturn
 
 import numpy as np
 
@@ -33,6 +34,16 @@ class Place:
     seconds: float
 
 
+class Receiving:
+    """A message that is asked for, from one of ``sources``. Who asks first gets the first that comes."""
+
+    __slots__ = ("message", "sources")
+
+    def __init__(self, sources: Sequence[int]) -> None:
+        self.sources = sources
+        self.message: Message | None = None
+
+
 class Messenger:
     """Messages of this process to and from all others. Methods may be called by any thread."""
 
@@ -41,11 +52,13 @@ class Messenger:
         self.rank, self.size = transport.rank, transport.size
         self._changed = threading.Condition()
         self._pumping = False
-        self._boxes: dict[_Box, deque[Message]] = {}
+        self._boxes: dict[_Box, deque[Message]] = {}  # what nobody has asked for yet
+        self._asked: dict[tuple[Kind, int, int], list[Receiving]] = {}  # what has not come yet, in order
         self._gone: dict[int, str] = {}  # processes that ended, and how
         self._broken: dict[int, str] = {}  # groups in which an operation failed, and why
         self._called: dict[tuple[int, int], tuple[str, Sequence[int]]] = {}  # not yet compared with the neighbour's
         self._heard: dict[tuple[int, int], tuple[int, str]] = {}  # neighbours' calls that are not made here yet
+        self._passed: dict[int, int] = {}  # the last collective of a group in which all were seen to be together
         self._closed = False
 
     # ---- sending and receiving
@@ -64,22 +77,51 @@ class Messenger:
 
     def receive_any(self, sources: Sequence[int], kind: Kind, number: int, place: Place, fatal: bool = True) -> Message:
         """The next message that one of ``sources`` has sent. What goes wrong ends the group, unless not ``fatal``."""
-        found: list[Message] = []
+        return self.received(self.ask(sources, kind, place.group, number), kind, number, place, fatal)
 
-        def ready() -> bool:
-            message = self._next(sources, kind, place.group, number)
-            if message is not None:
-                found.append(message)
-            return message is not None
-
-        self._wait(ready, sources, place, fatal)
-        return found[0]
-
-    def arrived(self, sources: Sequence[int], kind: Kind, group: int, number: int) -> bool:
-        """Whether a message from one of ``sources`` is there."""
-        self._step(0.0)
+    def ask(self, sources: Sequence[int], kind: Kind, group: int, number: int) -> Receiving:
+        """Ask for the next message that one of ``sources`` has sent, or will send."""
+        asked = Receiving(sources)
         with self._changed:
-            return any(self._boxes.get((s, kind, group, number)) for s in sources)
+            asked.message = self._next(sources, kind, group, number)
+            if asked.message is None:
+                self._asked.setdefault((kind, group, number), []).append(asked)
+        return asked
+
+    def received(self, asked: Receiving, kind: Kind, number: int, place: Place, fatal: bool = True) -> Message:
+        """What was asked for, once it has come. What goes wrong ends the group, unless not ``fatal``."""
+        try:
+            self._wait(lambda: asked.message is not None, asked.sources, place, fatal)
+        except BaseException:
+            with self._changed:
+                self._forgotten(asked, (kind, place.group, number))
+            raise
+        assert asked.message is not None
+        return asked.message
+
+    def has_come(self, asked: Receiving) -> bool:
+        """Whether what was asked for is there."""
+        if asked.message is None:
+            self._step(0.0)
+        return asked.message is not None
+
+    def _forgotten(self, asked: Receiving, box: tuple[Kind, int, int]) -> None:
+        """Nothing more is to come for what was asked. The lock is held."""
+        row = self._asked.get(box, [])
+        if asked in row:
+            row.remove(asked)
+        if not row:
+            self._asked.pop(box, None)
+
+    def _taken(self, message: Message) -> bool:
+        """Whether a message was asked for: who asked first has it now. The lock is held."""
+        box = message.kind, message.group, message.number
+        for asked in self._asked.get(box, ()):
+            if message.source in asked.sources:
+                asked.message = message
+                self._forgotten(asked, box)
+                return True
+        return False
 
     def flush(self, sendings: Iterable[Sending], place: Place) -> None:
         """Wait until everything is sent."""
@@ -107,7 +149,7 @@ class Messenger:
                 why = self._obstacle(sources, place)
             if why is not None:
                 if fatal:
-                    self.break_off(place, why)
+                    self.give_up(place, why)
                 raise DistBackendError(why)
             self._step(min(_TURN, max(place.deadline - time.monotonic(), 0.0)))
 
@@ -170,6 +212,30 @@ class Messenger:
         text = np.frombuffer(place.what.encode(), np.uint8)
         self.send(members[(at + 1) % len(members)], Kind.CHECK, place.group, number, text)
 
+    def passed(self, group: int, number: int) -> None:
+        """All were in the collective ``number`` of a group: what is heard of it, or of earlier ones, is no news."""
+        self._passed[group] = number
+        if self._heard or self._called:
+            with self._changed:
+                for table in (self._called, self._heard):
+                    for key in [k for k in table if k[0] == group and k[1] <= number]:
+                        del table[key]
+
+    def obstacle(self, sources: Sequence[int], place: Place) -> str | None:
+        """Take in what has arrived; why what is waited for cannot come from ``sources``."""
+        self._step(0.0)
+        with self._changed:
+            return self._obstacle(sources, place)
+
+    def give_up(self, place: Place, why: str) -> NoReturn:
+        """End an operation in all processes, and raise ``why``."""
+        self.break_off(place, why)
+        raise DistBackendError(why)
+
+    def fail(self, place: Place) -> None:
+        """Wait for the word that ends an operation in which processes disagree, and raise it."""
+        self._wait(lambda: False, (), place)
+
     def _compare(self, key: tuple[int, int], source: int, theirs: str) -> None:
         """Nothing, or the end of the group. The lock is held."""
         mine, members = self._called.pop(key)
@@ -194,11 +260,13 @@ class Messenger:
                     self._gone[m.source] = m.text
                 elif m.kind is Kind.LOST:
                     self._gone.setdefault(m.source, "died: its connection is closed")
-                else:
+                elif not self._taken(m):
                     self._boxes.setdefault((m.source, m.kind, m.group, m.number), deque()).append(m)
 
     def _check(self, message: Message) -> None:
         key = message.group, message.number
+        if message.number <= self._passed.get(message.group, 0):
+            return
         if key in self._called:
             self._compare(key, message.source, message.text)
         else:
@@ -209,11 +277,14 @@ class Messenger:
     def forget(self, group: int) -> None:
         """Nothing more is sent or received in a group."""
         with self._changed:
+            self._passed.pop(group, None)
             for table in (self._called, self._heard):
                 for key in [k for k in table if k[0] == group]:
                     del table[key]
             for box in [b for b in self._boxes if b[2] == group]:
                 del self._boxes[box]
+            for row in [k for k in self._asked if k[1] == group]:
+                del self._asked[row]
 
     def leave(self, how: str) -> None:
         """Tell all others that this process takes no further part, and why; close the transport."""

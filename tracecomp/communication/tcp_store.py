@@ -173,6 +173,10 @@ class TCPStore(Store):
         if world_size is not None and world_size > 0 and wait_for_workers:
             self._meet(world_size)
 
+    def clone(self) -> TCPStore:
+        """The same store through a connection of its own, for another thread."""
+        return TCPStore(self.host, self.port, timeout=self.timeout, wait_for_workers=False)
+
     def _connected(self, deadline: float) -> socket.socket:
         while True:
             try:

@@ -36,10 +36,11 @@ class Work:
         return work
 
     def is_completed(self) -> bool:
-        return self._value.done()
+        """Whether the operation has ended; its results are in place then."""
+        return self._value.done() and (self._value.exception() is not None or self.wait())
 
     def is_success(self) -> bool:
-        return self._value.done() and self._value.exception() is None
+        return self.is_completed() and self._value.exception() is None
 
     def exception(self) -> BaseException | None:
         return self._value.exception() if self._value.done() else None

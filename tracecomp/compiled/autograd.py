@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from tracecomp.compiled.dynamic_shapes import Runner
-from tracecomp.eager.grad_fn import FREED, modified
+from tracecomp.eager.grad_fn import FREED, OpNode, modified
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor, gradient_edge
 from tracecomp.eager.tensor_base import Edge, Grads, Node
@@ -33,10 +34,12 @@ class CompiledNode(Node):
     """``grad_fn`` of the results of a compiled call.
 
     ``derivative`` gives the compiled backward graph; ``again`` gives the backward pass as a compiled function, for when
-    it is to be differentiated itself.
+    it is to be differentiated itself. Results behind others have nodes of their own, ``inner``, which lead here until
+    somebody looks at what comes to one, now or by a pass that will be differentiated: then this is taken apart into the
+    eager nodes, and they stand among those.
     """
 
-    __slots__ = ("again", "derivative", "history", "saved", "split")
+    __slots__ = ("again", "apart", "derivative", "history", "inner", "refused", "saved", "split")
 
     def __init__(
         self, derivative: Callable[[], Runner], again: Callable[[], Callable[..., Grads]], split: Split,
@@ -50,22 +53,57 @@ class CompiledNode(Node):
         self.split = split
         self.saved: list[_Kept] | None = [kept.of(s, leaves) for s in split.saved]
         self.history = [kept.old(b) if overwritten else kept.of(b, leaves) for b, overwritten in split.history_inputs]
+        self.inner: dict[int, weakref.ref[InnerResult]] = {}
+        self.apart: list[int] | None = None
+        self.refused: str | None = None
 
-    def add_root(self, number: int, kind: ArrayType) -> None:
-        """Note dtype and shape of differentiable result ``number``."""
+    def add_root(self, number: int, kind: ArrayType) -> tuple[Node, int]:
+        """Note dtype and shape of differentiable result ``number``; its history."""
         self.out_types = (*self.out_types[:number], kind, *self.out_types[number + 1 :])
+        if number not in self.split.history.inner:
+            return self, number
+        before = self.inner.get(number)
+        node = None if before is None else before()
+        if node is None:
+            node = InnerResult(((self, number),), (kind,))
+            self.inner[number] = weakref.ref(node)
+        return node, 0
+
+    def take_apart(self) -> None:
+        """Lead to the nodes of the eager call, made again, from now on. Where that cannot be, backward raises."""
+        if self.apart is not None or self.saved is None:
+            return
+        inner = {k: node for k, ref in self.inner.items() if (node := ref()) is not None}
+        try:
+            roots = self.split.history.nodes(self.edges, [s.tensor() for s in self.history], self.number, inner)
+        except RuntimeError as e:  # what backward reads was written to since, or a hook keeps tensors of another call
+            self.refused = str(e)
+            return
+        for k, node in inner.items():
+            made, number = roots[k]
+            if isinstance(made, OpNode):
+                made.behind = {**(made.behind or {}), number: (weakref.ref(node), 0)}
+        self.apart = [k for k in range(len(roots)) if k not in inner]
+        self.edges = tuple([roots[k] for k in self.apart])
+        self.saved, self.history = [], []
 
     def release(self) -> None:
-        self.saved = None
-        self.history = []
+        if self.apart is None:
+            self.saved = None
+            self.history = []
 
     def backward(self, grads: Grads) -> Grads:
         if self.saved is None:
             raise RuntimeError(FREED)
+        if self.refused is not None:
+            raise RuntimeError(self.refused)
+        if self.apart is not None:
+            return [grads[k] for k in self.apart]
         like = next(g for g in grads if g is not None)
         if modes.grad:
             ends = [None if e is None else _end(e) for e in self.edges]
-            return self.again()(ends, [s.tensor() for s in self.history], list(grads))
+            results = [_end((self, k)) for k in range(len(self.out_types))]
+            return self.again()(ends, [s.tensor() for s in self.history], list(grads), results)
         saved = [s.array() for s in self.saved]
         given = [
             np.zeros(shape, dtype) if g is None else g._data
@@ -77,11 +115,31 @@ class CompiledNode(Node):
         return [None if n is None else like._wrap(outputs[n]) for _, n in self.split.wanted]
 
 
-def differentiable(split: Split, name: str) -> Callable[..., Grads]:
-    """The backward pass as a function of tensors that stand for the ends, of what it reads, and of result gradients."""
+class InnerResult(Node):
+    """``grad_fn`` of a result that lies behind others of the same call: gradients pass on to the call's node."""
 
-    def backward(ends: Sequence[Tensor | None], inputs: Sequence[Tensor], grads: Grads) -> Grads:
-        return split.history.backward([None if t is None else gradient_edge(t) for t in ends], inputs, grads)
+    __slots__ = ()
+
+    def observe(self) -> None:
+        (edge,) = self.edges
+        if edge is not None and isinstance(edge[0], CompiledNode):
+            edge[0].take_apart()
+
+    def backward(self, grads: Grads) -> Grads:
+        return grads
+
+
+def differentiable(split: Split, name: str) -> Callable[..., Grads]:
+    """The backward pass as a function of tensors that stand for the ends, of what it reads, and of result gradients.
+
+    ``results`` stand for the results of the call: what comes to one that backward reads goes there.
+    """
+
+    def backward(
+        ends: Sequence[Tensor | None], inputs: Sequence[Tensor], grads: Grads, results: Sequence[Tensor]
+    ) -> Grads:
+        edges = [None if t is None else gradient_edge(t) for t in ends]
+        return split.history.backward(edges, inputs, grads, [gradient_edge(t) for t in results])
 
     backward.__name__ = f"{name}_backward"
     return backward

@@ -8,26 +8,29 @@ from contextvars import copy_context
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+import tracecomp.passes as passes
 from tracecomp.autograd import profiler
 from tracecomp.base import config, logs, progress
 from tracecomp.base.dump import Dump
 from tracecomp.base.gc_pause import without_collecting
-from tracecomp.compiled import program_cache
 from tracecomp.compiled.checked import Checked
+from tracecomp.ir.arrays import in_parts
 from tracecomp.ir.graph import Graph, Node, Value
 from tracecomp.ir.interpret import Interpreter
 from tracecomp.ir.op import External
 from tracecomp.ir.program import CallStep, call_steps
-from tracecomp.passes import Built, build
-from tracecomp.passes.explain import describe_partition, describe_schedules
-from tracecomp.passes.graph.complex_to_real import in_parts, split_complex
+from tracecomp.passes.cost.machine import host
 from tracecomp.passes.graph.host_segments import has_external, operator_name, segments, started
 from tracecomp.passes.steps import Log
+from tracecomp.runtime import program_cache
 from tracecomp.runtime.executable import Executable
+
+if TYPE_CHECKING:  # passes are loaded when something is built
+    from tracecomp.passes.building import Built
 
 Array = np.ndarray[Any, Any]
 
@@ -62,7 +65,7 @@ class Interpreted:
 
 
 class Native:
-    """A graph compiled to machine code. ``aliases`` and ``frozen`` as in ``passes.build``.
+    """A graph compiled to machine code. ``aliases`` and ``frozen`` as in ``building.build``.
 
     ``frozen`` are the numbers of inputs that calls need not look at again while they are known to be as before;
     ``loaded``: the code came from the disk.
@@ -87,7 +90,7 @@ class Native:
             self._dump.write("llvm", lambda: executable.llvm_ir, "ll")
             self._dump.write("assembly", lambda: executable.assembly, "s")
             return executable, self._argument_places()
-        key = program_cache.key_of(self.graph, self._aliases, self._frozen)
+        key = program_cache.key_of(self.graph, host(), self._aliases, self._frozen)
         found = program_cache.load(key)
         if found is not None:
             self.loaded = True
@@ -109,16 +112,16 @@ class Native:
             how = "machine code from the cache" if self.loaded else "compiled"
             logs.log("code", f"{name}: {how}")
         if logs.wanted("fusion"):
-            logs.log("fusion", f"{name}:\n{describe_partition(self.built.lowered.partition)}")
+            logs.log("fusion", f"{name}:\n{passes.describe_partition(self.built.lowered.partition)}")
         if logs.wanted("schedule"):
-            logs.log("schedule", f"{name}: {describe_schedules(self.built.program)}")
+            logs.log("schedule", f"{name}: {passes.describe_schedules(self.built.program)}")
         if logs.wanted("memory"):
             logs.log("memory", f"{name}: {self.built.program.arena_bytes} bytes of temporary values")
 
     @cached_property
     def built(self) -> Built:
         """The graph after every pass, and its program."""
-        found: Built = _where(self._settings, lambda: build(self.graph, self._aliases, self._dump, self._frozen))
+        found: Built = _where(self._settings, lambda: passes.build(self.graph, self._aliases, self._dump, self._frozen))
         return found
 
     def _argument_places(self) -> tuple[int | Array, ...]:
@@ -211,7 +214,7 @@ class Hosted:
 
     def __init__(self, graph: Graph, aliases: Mapping[int, int], threads: int | None, frozen: Set[int]) -> None:
         self.graph = graph
-        split = split_complex(graph, Log())
+        split = passes.split_complex(graph, Log())
         self._open = [i.value for i in split.inputs if i.role != "constant"]
         self._constants = {i.value: _dense(i.data) for i in split.inputs if i.role == "constant"}
         self._outputs = [o.value for o in split.outputs]

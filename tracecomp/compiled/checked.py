@@ -11,12 +11,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
+import tracecomp.passes as passes
 from tracecomp.base.errors import CheckError
 from tracecomp.compiled.differences import changed_in_the_last_place, difference
 from tracecomp.compiled.locate import first_bad_node, run_native
+from tracecomp.ir.arrays import in_parts
 from tracecomp.ir.graph import Graph, Node
 from tracecomp.ir.interpret import Interpreter
-from tracecomp.passes.graph.complex_to_real import in_parts, split_complex
 from tracecomp.passes.steps import Log
 
 Array = np.ndarray[Any, Any]
@@ -110,7 +111,7 @@ class Checked:
             raise CheckError(f"{self.graph.name}: {output.role} {output.name} differs by {found}{where}")
 
     def _first_bad(self, given: list[Array]) -> Node | None:
-        graph = split_complex(self.graph, Log())
+        graph = passes.split_complex(self.graph, Log())
         return first_bad_node(graph, [*map(in_parts, given)], run_native, None)
 
     def _named(self, node: Node) -> str:

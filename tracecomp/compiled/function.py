@@ -5,9 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import warnings
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass
 from functools import partial, update_wrapper
 from importlib import import_module
 from itertools import takewhile
@@ -16,34 +14,25 @@ from typing import Any
 from weakref import WeakSet
 
 from tracecomp.autograd import profiler
-from tracecomp.base import config, logs
-from tracecomp.base.errors import CaptureError, Source
+from tracecomp.base import logs
+from tracecomp.base.errors import CaptureError
 from tracecomp.base.locks import Lock
 from tracecomp.compiled import stance
 from tracecomp.compiled.backends import BACKENDS, Make, with_settings
+from tracecomp.compiled.entry import Entry
 from tracecomp.compiled.kernel_profile import Profile
+from tracecomp.compiled.learned import MAX_NEEDED, NEEDED, Learned
 from tracecomp.compiled.native_call import call_code, fast_record
-from tracecomp.compiled.open_sizes import OpenSizes, add_marked, argument_names, asked_for, bounded
 from tracecomp.compiled.parts import Parts
-from tracecomp.compiled.program_files.levels import chosen
-from tracecomp.compiled.program_files.open_sizes import LeftOpen, served
-from tracecomp.compiled.program_files.save import Case, save_code, save_graph
-from tracecomp.compiled.program_state import ProgramState
 from tracecomp.compiled.replay import Arguments, Plan
 from tracecomp.compiled.verified import Verifier
 from tracecomp.eager.modes import modes
 from tracecomp.ir.graph import Graph
-from tracecomp.record.binding import Binding
 from tracecomp.record.capture import Refusal, record
 from tracecomp.record.dynamic_shapes.generalize import sized
 from tracecomp.record.dynamic_shapes.padding import NotSized
-from tracecomp.record.guards.slots import StateSlot
-from tracecomp.record.guards.varying_numbers import VaryingNumbers
 from tracecomp.record.pytree import Leaves, flatten_call
 from tracecomp.record.recording import Recording
-from tracecomp.record.symbolic.sizes import SizeSource, Varying
-from tracecomp.record.symbolic.sym_scalar import followed
-from tracecomp.runtime.call import take_calls
 from tracecomp.runtime.malloc import return_unused
 
 MAX_RECORDINGS = 64
@@ -54,31 +43,6 @@ MAX_PARTIAL_RECORDINGS = 16
 """The same for a function that may run in parts instead."""
 MAX_UNSETTLED = 4
 """Recordings in a row whose state was not settled, as optimizers' is before their first step."""
-MAX_PLACES = 256
-"""Places outside whose changes are followed."""
-MAX_VALUES = 8
-"""Recordings for the values of one number, before it is said what needs them."""
-NEEDED = (
-    "Python needs the value there, as if, float(), round(), an index, math.isnan(), and print() or an f-string of a "
-    "number do. Return the tensor and do that outside, or use tensor operations (isnan, where, cond, while_loop)."
-)
-
-
-@dataclass
-class Entry:
-    """A recording in use. ``follows``: numbers that Python read were followed where possible."""
-
-    recording: Recording
-    follows: bool
-    plan: Plan | None = None
-    fast: tuple[Any, ...] | None = None
-    slow_calls: int = 0
-
-    def calls(self) -> int:
-        """How many calls the recording has served."""
-        if self.fast is not None:
-            self.recording.calls += take_calls(self.fast[0])
-        return self.recording.calls
 
 
 class Compiled:
@@ -107,16 +71,9 @@ class Compiled:
         self.parts: Parts | None = None
         self._limited = False  # it was said that further calls run eagerly
         self.quiet = False  # a part of another compiled function, which has warned
-        self._varied: Counter[int] = Counter()
         self.recordings = 0
-        self._unsettled = 0
         self._served = self._unserved = 0
-        self._follow = False
-        self._varying = VaryingNumbers()
-        self._sizes = Varying(every=bool(dynamic))
-        self._places: dict[tuple[int, str], StateSlot] = {}
-        self._shared: list[Binding] = []
-        self._values: Counter[Source | None] = Counter()
+        self._learned = Learned(dynamic)
         self._lock = Lock()
         self._chain: list[Any] = []
         self.__call__ = self._general if verify is None else Verifier(self, verify, mismatch)
@@ -142,18 +99,20 @@ class Compiled:
             if miss is not None:
                 if reason is None:
                     reason = miss
-                    self._varied.update(recording.guards.lines(leaves))
+                    self._learned.missed(recording, leaves)
                 continue
             if known and not recording.allows(known):
                 continue
             if (
                 entry.plan is None
-                and not self._follow
+                and not self._learned.follow
                 and recording.reads_floats()
                 and stance.current.name == "default"
             ):
                 # Floats that a step changes (a learning rate) would make each call record: they become inputs first.
-                self._follow = True  # they are as good as certain to differ, and compiling takes longer than recording
+                self._learned.follow = (
+                    True  # they are as good as certain to differ, and compiling takes longer than recording
+                )
                 reason = reason or "the numbers that it reads are followed"
                 continue
             held, found = self._run(entry.plan or self._plan(entry), leaves, (args, kwargs))
@@ -167,13 +126,11 @@ class Compiled:
                 continue
             known.update(enumerate([p.seen for p in recording.predicates[:held]]))
             known[held] = found
-            self._follow = self._follow or followed(found)
-            new = (recording.predicates[held].source, found)
-            self._varied[recording.predicates[held].line] += 1
-            reason = f"the value at {new[0]} was {found}, a path not seen before"
-        if new is not None and followed(new[1]):
-            self._new_value(*new)
-        return self._record(args, kwargs, entries, reason)
+            new = (recording.predicates[held], found)
+            self._learned.another_path(*new)
+            reason = f"the value at {new[0].source} was {found}, a path not seen before"
+        needed = None if new is None else self._learned.line_in_need(self._name, *new, self.fullgraph)
+        return self._record(args, kwargs, entries, reason, needed)
 
     def _run(self, plan: Plan, leaves: Leaves, given: Arguments) -> tuple[int, Any]:
         """Call ``plan``, as one event where somebody profiles."""
@@ -191,9 +148,9 @@ class Compiled:
 
         ``kind`` "code" is machine code, which runs where numpy and ``tracecomp_runtime`` are, without llvmlite and
         without this function's code, and which is loaded by its digest only. ``levels`` are the processors that it is
-        for (default: ``x86-64-v2``, ``-v3`` and ``-v4``). ``kind`` "graph" is text, checked and compiled where it is
-        loaded. ``also`` are further tuples of arguments that the program takes, of other shapes. A call like these that
-        was not recorded yet is made, until it settles.
+        for (default: ``x86-64-v2``, ``-v3`` and ``-v4``; besides ``aarch64``). ``kind`` "graph" is text, checked and
+        compiled where it is loaded. ``also`` are further tuples of arguments that the program takes, of other shapes. A
+        call like these that was not recorded yet is made, until it settles.
 
         ``dynamic_shapes`` leaves sizes open, by the arguments' names or in their order, as in
         ``{"x": {0: Dim("batch", max=64)}}``; those that ``mark_dynamic`` has marked are open, too. Such a program takes
@@ -210,60 +167,8 @@ class Compiled:
         >>> tracecomp.load_program(path, digest=digest)(tracecomp.ones(3))
         tensor([2., 2., 2.])
         """
-        names = argument_names(self.fn, args)
-        asked = asked_for("save()", args, names, None, dynamic_shapes)
-        add_marked(asked, args, names)
-        cases = self._open_cases(args, asked) if asked.names else self._cases(args)
-        cases += [case for given in also for case in self._cases(given)]
-        if kind not in ("code", "graph"):
-            raise ValueError(f"save(): kind must be 'code' or 'graph', got {kind!r}")
-        with config.override(fast_math=self.fast_math or config.current().fast_math):
-            if kind == "graph":
-                return save_graph(path, self._name, cases)
-            return save_code(path, self._name, cases, chosen(levels))
-
-    def _cases(self, args: tuple[object, ...]) -> list[Case]:
-        """The recordings that serve calls with ``args``."""
-        structure, leaves = flatten_call(args, {})
-        for _ in range(MAX_UNSETTLED):
-            fitting = [e.recording for e in self.entries if e.recording.guards.miss(structure, leaves) is None]
-            if fitting:
-                return [Case(r, structure[1], leaves) for r in fitting]
-            self._general(*args)
-        raise CaptureError(f"{self._name} is recorded anew at every call: {self.misses[-1]}")
-
-    def _open_cases(self, args: tuple[object, ...], asked: OpenSizes) -> list[Case]:
-        """The recordings that serve calls with ``args`` and other sizes, made by a function that is compiled alike."""
-        ranges = bounded("save()", asked)
-        if not self.entries:
-            self._cases(args)  # state that the first calls make is there
-        before = ProgramState({"args": args, self._name: self.fn})
-        twin = Compiled(self.fn, fullgraph=True, backend="interpret", fast_math=self.fast_math)
-        first = [len(flatten_call(args[:k], {})[1]) for k in range(len(args))]
-        sources = {SizeSource(("argument", first[k]), axis): name for (k, axis), name in asked.names.items()}
-        for source, name in sources.items():
-            twin._sizes.axes.setdefault(source.holder, set()).add(source.axis)
-            twin._sizes.bounds[source] = ranges[name]
-
-        def fitting(given: tuple[object, ...]) -> tuple[Recording, bool] | None:
-            structure, leaves = flatten_call(given, {})
-            fit = [e for e in twin.entries if e.recording.guards.miss(structure, leaves) is None]
-            best = next((e for e in fit if _is_sized(e)), fit[0] if fit else None)
-            return None if best is None else (best.recording, _is_sized(best))
-
-        left_open, cases = LeftOpen(sources, ranges), []
-        try:
-            for one in served(self._name, args, asked, left_open, fitting, twin._general):
-                if one.sized:
-                    structure, leaves = flatten_call(one.args, {})
-                    cases.append(Case(one.recording, structure[1], leaves, left_open))
-                else:
-                    cases += Compiled(self.fn, fullgraph=True, backend="interpret", dynamic=False)._cases(one.args)
-        except CaptureError as error:
-            raise CaptureError(". ".join([str(error), *twin.misses[-1:]])) from None
-        finally:
-            before.restore()
-        return cases
+        digest: str = _above("compiled.saving").save(self, path, args, also, kind, levels, dynamic_shapes)
+        return digest
 
     def __get__(self, owner: object, kind: type | None = None) -> Any:
         return self if owner is None else MethodType(self, owner)
@@ -299,7 +204,7 @@ class Compiled:
         Given arguments, with the time of each kernel, what holds it back, and after how many calls compiling has paid;
         that is measured on copies of all state. ``print`` shows it.
         """
-        return _inspecting("explain").explained(self, args, kwargs)
+        return _above("inspect.explain").explained(self, args, kwargs)
 
     def report(
         self, path: str | os.PathLike[str], *args: Any, against: object = None, errors: bool = False, **kwargs: Any
@@ -310,7 +215,7 @@ class Compiled:
         the page begins with what has changed. With ``errors``, every node is computed again, in its own type and in
         float64, which takes as long as the interpreter does: the page can colour nodes by how far the two are apart.
         """
-        return _inspecting("report").write_report(self, path, args, kwargs, against, errors)
+        return _above("inspect.report").write_report(self, path, args, kwargs, against, errors)
 
     def profile(self, *args: Any, calls: int = 10, **kwargs: Any) -> Profile:
         """Where the time of a call goes: time, bytes, operations and share of the machine's peak for each kernel.
@@ -330,12 +235,7 @@ class Compiled:
         """Forget all recordings."""
         self.entries = []
         self.parts = None
-        self._places = {}
-        self._shared = []
-        self._varying = VaryingNumbers()
-        self._sizes = Varying(every=bool(self.dynamic))
-        self._follow = False
-        self._unsettled = 0
+        self._learned = Learned(self.dynamic)
         self._relink()
 
     @property
@@ -384,7 +284,11 @@ class Compiled:
         entries = [] if python else self.entries
         self._chain[:] = [e.fast for e in takewhile(lambda e: e.fast is not None, entries)]
 
-    def _record(self, args: tuple[Any, ...], kwargs: dict[str, object], tried: list[Entry], reason: str | None) -> Any:
+    def _record(
+        self, args: tuple[Any, ...], kwargs: dict[str, object], tried: list[Entry], reason: str | None,
+        needed: int | None,
+    ) -> Any:  # fmt: skip
+        """Make the call that none of ``tried`` fits, and keep its recording; or run as Python where more are no use."""
         with self._lock:
             if len(self.entries) > len(tried):  # another thread has recorded meanwhile
                 return self(*args, **kwargs)
@@ -394,52 +298,53 @@ class Compiled:
                 self.misses = [*self.misses[-MAX_MISSES:], reason]
                 if logs.wanted("recompiles"):
                     logs.log("recompiles", f"{self._name}: {reason}")
-            if not self._make_room():
-                message = f"{self._most} recordings were made in a row that no later call fitted: {reason}. {NEEDED}"
-                self._break(f"{self._name}: {message}", self._varying_lines())
+            most = self._most if needed is None else MAX_NEEDED
+            if not self._make_room(most):
+                message = f"{most} recordings were made in a row that no later call fitted: {reason}. {NEEDED}"
+                self._break(f"{self._name}: {message}", self._learned.lines(most) if needed is None else {needed} - {0})
                 return self(*args, **kwargs)
-            self.entries = [e for e in self.entries if not self._learn_places(e.recording)]
-            places = list(self._places.values())
-            numbers = self._varying.of_call([e.recording.guards for e in self.entries], args, kwargs)
+            learned = self._learned
+            self.entries = [e for e in self.entries if not learned.moved(e.recording)]
+            numbers = learned.numbers.of_call([e.recording.guards for e in self.entries], args, kwargs)
+            follow = learned.follow and not any(e.recording.guards.reads.asks_types for e in self.entries)
             result, recording = record(
-                self.fn, args, kwargs, self._name, self.fullgraph, places=places, follow=self._follow,
-                varying=self._varying_sizes(args, kwargs), numbers=numbers, shared=self._shared,
+                self.fn, args, kwargs, self._name, self.fullgraph, places=learned.places(), follow=follow,
+                varying=learned.varying_sizes(self.entries, args, kwargs), numbers=numbers, shared=learned.shared,
             )  # fmt: skip
             self.recordings += 1
-            if isinstance(recording, Refusal):
-                self._break(recording.reason, recording.lines)
-            elif self._varying.asked(recording.guards):
-                pass  # the next call with this value is recorded
-            elif recording.unsettled is not None and (self._learn_places(recording) or self._learn_shared(recording)):
-                self._relink()
-            elif recording.unsettled is not None:
-                self._unsettled += 1
-                if self._unsettled >= MAX_UNSETTLED:
-                    message = f"every call of {self._name} {recording.unsettled}{self._place}"
-                    self._break(message, recording.blamed)
-            else:
-                self._unsettled = 0
-                if logs.wanted("graphs"):
-                    logs.log("graphs", str(recording.graph))
-                if recording.sizes is not None:
-                    self._sizes.check(recording.sizes.sources, recording.sizes.conditions)
-                entry = Entry(recording, follows=self._follow)
-                self.entries = [entry, *self._for_every_size(entry), *self._still_useful(recording)]
-                self._relink()
+            hopeless = self._keep(recording)
+            if hopeless is not None:
+                self._break(hopeless.reason, hopeless.lines)
             return result
 
-    def _varying_sizes(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Varying | None:
-        """The axes whose sizes the recording of this call is to follow: those that have differed between calls."""
-        if self.dynamic is False:
-            return None
-        structure, leaves = flatten_call(args, kwargs)
-        self._sizes.read_marks(leaves)
-        for e in self.entries:
-            if e.recording.guards.structure == structure:
-                now = e.recording.guards.shapes_now(leaves)
-                for holder, shape in e.recording.guards.shapes().items():
-                    self._sizes.learn(holder, shape, now[holder])
-        return self._sizes if self._sizes.every or self._sizes.axes else None
+    def _keep(self, recording: Recording | Refusal) -> Refusal | None:
+        """Use a recording for the calls to come, or learn from it what the next one is to do otherwise.
+
+        A refusal when there is no use in further ones.
+        """
+        learned = self._learned
+        if isinstance(recording, Refusal):
+            return recording
+        if learned.numbers.asked(recording.guards):
+            pass  # the next call with this value is recorded
+        elif recording.unsettled is None:
+            learned.unsettled = 0
+            if logs.wanted("graphs"):
+                logs.log("graphs", str(recording.graph))
+            if recording.sizes is not None:
+                learned.sizes.check(recording.sizes.sources, recording.sizes.conditions)
+            entry = Entry(recording, follows=learned.follow)
+            # Which of the others stay is asked last: those that a program for every size replaces are gone then.
+            every = self._for_every_size(entry)
+            self.entries = [entry, *every, *learned.still_useful(self.entries, recording)]
+            self._relink()
+        elif learned.moved(recording) or learned.shares(recording):
+            self._relink()
+        else:
+            learned.unsettled += 1
+            if learned.unsettled >= MAX_UNSETTLED:
+                return Refusal(f"every call of {self._name} {recording.unsettled}{self._place}", recording.blamed)
+        return None
 
     def _for_every_size(self, new: Entry) -> list[Entry]:
         """An entry that serves every size, when an earlier recording and ``new`` differ in nothing else."""
@@ -447,7 +352,7 @@ class Compiled:
             return []
         reasons = []
         for e in self.entries:
-            if _is_sized(e):
+            if e.is_sized():
                 continue
             try:
                 found = sized(e.recording, new.recording)
@@ -455,32 +360,19 @@ class Compiled:
                 reasons.append(f"this size was compiled by itself: {reason}")
                 continue
             plan = Plan(found.recording, *self._how(), found)
-            self.entries = [e for e in self.entries if not self._covers(plan.recording, e)]
+            self.entries = [e for e in self.entries if not e.covered_by(plan.recording)]
             return [Entry(plan.recording, new.follows, plan)]
         self.misses += reasons[:1]
         return []
 
-    @staticmethod
-    def _covers(new: Recording, old: Entry) -> bool:
-        """Whether ``old`` serves every size of the same path too."""
-        paths = [[p.seen for p in r.predicates] for r in (new, old.recording)]
-        same_call = new.guards.structure == old.recording.guards.structure
-        return _is_sized(old) and same_call and paths[0] == paths[1]
+    def _make_room(self, most: int) -> bool:
+        """Whether another recording is worthwhile after ``most`` in a row that served no call.
 
-    def _new_value(self, source: Source | None, value: object) -> None:
-        """Warn, once, when one line asks for ever new numbers, each of which takes a recording."""
-        self._values[source] += 1
-        if self._values[source] == MAX_VALUES:
-            warnings.warn(
-                f"{self._name} was recorded {MAX_VALUES} times for the number at {source}, now {value}. {NEEDED}",
-                UserWarning, stacklevel=4,
-            )  # fmt: skip
-
-    def _make_room(self) -> bool:
-        """Whether another recording is worthwhile; of too many, the one that fitted longest ago is dropped."""
+        Of too many, the one that fitted longest ago is dropped.
+        """
         served = sum(e.calls() for e in self.entries)
         self._unserved = self._unserved + 1 if served == self._served else 0
-        if self._unserved >= self._most and len(self.entries) >= self._most:
+        if self._unserved >= most and len(self.entries) >= most:
             return False
         if len(self.entries) >= MAX_RECORDINGS:
             served -= self.entries.pop().calls()
@@ -499,29 +391,6 @@ class Compiled:
             self._limited = True
             warnings.warn(f"{message}. Calls that no recording fits run eagerly", UserWarning, stacklevel=4)
         return True
-
-    def _learn_places(self, recording: Recording) -> bool:
-        """Take over what has moved since ``recording``: later ones read it from its place. Whether there was any."""
-        moved = [p for p in recording.guards.moved() if p.id not in self._places]
-        self._places.update({p.id: p for p in moved[: MAX_PLACES - len(self._places)]})
-        if recording.reads_floats() or any(followed(x) for p in moved for x in p.leaves()):
-            self._follow = True
-        return bool(moved) and len(self._places) < MAX_PLACES
-
-    def _learn_shared(self, recording: Recording) -> bool:
-        """Take over which inputs share memory: later recordings make one input of it. Whether there was any."""
-        known = {(b.kind, id(b.ref) if b.kind == "state" else b.ref) for b in self._shared}
-        new = [b for b in recording.shared if b.kind in ("argument", "state")]
-        new = [b for b in new if (b.kind, id(b.ref) if b.kind == "state" else b.ref) not in known]
-        self._shared += new
-        return bool(new)
-
-    def _still_useful(self, new: Recording) -> list[Entry]:
-        """The entries without those that depend on numbers which ``new`` follows."""
-        if not self._follow:
-            return self.entries
-        observed = new.observed_at()
-        return [e for e in self.entries if e.follows or e.recording.observed_at() <= observed]
 
     @property
     def _place(self) -> str:
@@ -551,15 +420,6 @@ class Compiled:
             how = "in parts" if parts.found else "eagerly"
             warnings.warn(f"{self._name} runs {how} from now on: {reason}", UserWarning, stacklevel=5)
 
-    def _varying_lines(self) -> Set[int]:
-        """The lines of the function that read what is another thing from call to call."""
-        return {line for line, count in self._varied.items() if line and 2 * count >= self._most}
-
-
-def _is_sized(entry: Entry) -> bool:
-    """Whether an entry serves more sizes than those it was recorded with."""
-    return entry.plan is not None and entry.plan.sized is not None
-
 
 _all: WeakSet[Compiled] = WeakSet()
 
@@ -573,9 +433,9 @@ def relink_all() -> None:
 profiler.watchers.append(relink_all)
 
 
-def _inspecting(module: str) -> Any:
-    """What looks at compiled functions stands above them, and is loaded when it is asked for."""
-    return import_module(f"tracecomp.inspect.{module}")
+def _above(module: str) -> Any:
+    """What looks at compiled functions, or saves them, stands above them, and is loaded when it is asked for."""
+    return import_module(f"tracecomp.{module}")
 
 
 def compile(

@@ -8,15 +8,20 @@ that. What a Python statement calls is compiled too, when it is a module or a fu
 from __future__ import annotations
 
 import ast
+import builtins
+import sys
 from collections.abc import Callable, Mapping, Sequence, Set
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any
 
 from tracecomp.compiled.source_trees import definition, function_of_tree, tree_of
 from tracecomp.compiled.variables import (
     PICK,
     SCOPES,
+    UNSET,
+    always_set,
     at_line,
+    declared,
     forget,
     grown,
     leaves_loop,
@@ -29,8 +34,11 @@ from tracecomp.compiled.variables import (
     without_conversion,
 )
 
-_HELPERS = ("__part", PICK, "__unbound")
+_HELPERS = ("__part", PICK, UNSET)
 _WORK = (ast.Call, ast.BinOp)
+_SEES_LOCALS = ("locals", "vars", "dir", "eval", "exec")
+_SWALLOWS = ("suppress", "ExitStack", "AsyncExitStack")
+"""Context managers of Python's library that may end an exception."""
 
 
 class Unbound:
@@ -48,7 +56,13 @@ def pick(held: Mapping[str, object], names: Sequence[str]) -> list[Any]:
     return [held.get(name, UNBOUND) for name in names]
 
 
-pick.is_unwatched = True  # type: ignore[attr-defined]  # it is handed all variables, and looks at few
+def is_unset(value: object) -> bool:
+    """Whether this is what ``pick`` gives for a variable without a value."""
+    return value is UNBOUND
+
+
+# The one is handed all variables, and looks at few; the other asks nothing that a value decides.
+pick.is_unwatched = is_unset.is_unwatched = True  # type: ignore[attr-defined]
 
 
 def split(
@@ -62,12 +76,14 @@ def split(
     tree = tree_of(fn)
     if tree is None or any(isinstance(n, ast.Yield | ast.YieldFrom | ast.Await) for n in ast.walk(tree)):
         return None
+    if "locals" in fn.__code__.co_varnames:  # pieces are handed variables by Python's own
+        return None
     splitter = _Splitter(fn, tree, lines)
     body = splitter.block(tree.body, True, False)
     if not splitter.pieces and not splitter.calls:
         return None
     cells = dict(zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True))
-    helpers: dict[str, Any] = dict(zip(_HELPERS, (part, pick, UNBOUND), strict=True))
+    helpers: dict[str, Any] = dict(zip(_HELPERS, (part, pick, is_unset), strict=True))
     for made in splitter.pieces:
         helpers[made.name] = piece(function_of_tree(made, fn, cells, helpers))
     new = definition(tree.name, tree.args, body, tree)
@@ -82,17 +98,27 @@ class _Splitter:
         self.calls = 0
         self._lines = lines
         self._tree = tree
+        self._seen = {**vars(builtins), **fn.__globals__}
         self._locals = {*fn.__code__.co_varnames, *fn.__code__.co_cellvars}
         self._used: set[str] = set()
         inner = [n for n in ast.walk(tree) if isinstance(n, SCOPES) and n is not tree]
         self._captured = {name for n in inner for name in loaded(n)}
+        # What inner functions set may change in the middle of a piece, which has its own copy.
+        self._shared = declared([m for n in inner for m in ast.walk(n)], ast.Nonlocal)
+        own = [n for s in tree.body for n in within(s)]
+        self._declared = {kind: declared(own, kind) for kind in (ast.Global, ast.Nonlocal)}
+        unset = {name for n in own if isinstance(n, ast.Delete | ast.ExceptHandler) for name in stored([n])}
+        args = (*tree.args.posonlyargs, *tree.args.args, *tree.args.kwonlyargs, tree.args.vararg, tree.args.kwarg)
+        self._sure = {a.arg for a in args if a is not None} - unset - self._shared
+        if any(isinstance(n, ast.Name) and n.id in _SEES_LOCALS for n in own):
+            self._used |= self._locals
 
     def block(self, statements: Sequence[ast.stmt], is_tail: bool, in_loop: bool) -> list[ast.stmt]:
         """The statements of one block; a tail ends with the function itself."""
         found: list[ast.stmt] = []
         run: list[ast.stmt] = []
         stay = [self._breaks(s) or not self._can_move(s, True) for s in statements]
-        last = max((k for k, stays in enumerate(stay) if stays), default=-1)
+        last = max((k for k, s in enumerate(statements) if stay[k] or grown([s]) & self._locals), default=-1)
         for k, s in enumerate(statements):
             grows = grown([s]) & self._locals - stored(run)
             if stay[k] or grows or not self._can_move(s, is_tail and k > last):
@@ -109,8 +135,9 @@ class _Splitter:
     def _computed_first(self, run: list[ast.stmt], s: ast.Expr) -> tuple[list[ast.stmt], ast.stmt]:
         """A list grows in Python; what it grows by is computed with the run before."""
         call = s.value
-        assert isinstance(call, ast.Call)
-        if not any(isinstance(n, _WORK) for a in call.args for n in ast.walk(a)) or len(call.args) != 1:
+        if not isinstance(call, ast.Call) or len(call.args) != 1 or call.keywords or not self._can_move(s, False):
+            return run, s
+        if isinstance(call.args[0], ast.Starred) or not any(isinstance(n, _WORK) for n in ast.walk(call.args[0])):
             return run, s
         name = f"__grown{len(self._locals)}"
         self._locals.add(name)
@@ -128,14 +155,15 @@ class _Splitter:
         """Whether a statement means the same in a function of its own."""
         if isinstance(s, (*SCOPES, ast.Global, ast.Nonlocal, ast.Import, ast.ImportFrom, ast.Delete, ast.Try)):
             return False
+        names = stored([s])
         for n in within(s):
             if isinstance(n, ast.Return) and not may_return:
                 return False
             if isinstance(n, (ast.Global, ast.Nonlocal, *SCOPES)):
                 return False
-            if isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id in ("locals", "super", "vars"):
+            if isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id in ("super", *_SEES_LOCALS):
                 return False
-        return not leaves_loop(s) and not stored([s]) & self._captured
+        return not leaves_loop(s) and not names & self._captured and not (names | loaded(s)) & self._shared
 
     def _outline(self, run: list[ast.stmt], is_tail: bool, in_loop: bool) -> list[ast.stmt]:
         """A run of statements as a call of a function of its own, where there is something to compile."""
@@ -154,8 +182,8 @@ class _Splitter:
         arguments = ast.arguments(
             posonlyargs=[], args=[ast.arg(n) for n in names], kwonlyargs=[], kw_defaults=[], defaults=[]
         )
-        # Names that the piece sets as well are forgotten first, where they were not set when it was called.
-        body = [*[forget(n) for n in names if n in sets], *run]
+        # Names that had no value when the piece was called are forgotten first, so that reading them is an error.
+        body = [*self._declarations(run), *[forget(n) for n in names if n not in self._sure], *run]
         if left:
             body.append(ast.Return(picked(left)))
         self.pieces.append(definition(name, arguments, at_line(body, run[0]), run[0]))
@@ -167,14 +195,18 @@ class _Splitter:
         after = [forget(n) for n in left]
         return at_line([ast.Assign([tuple_of(left, ast.Store())], call), *after], run[0])
 
+    def _declarations(self, run: Sequence[ast.stmt]) -> list[ast.stmt]:
+        """What a piece says of names that are not its own, as the function does."""
+        found = {kind: sorted(stored(run) & names) for kind, names in self._declared.items()}
+        return [kind(names=names) for kind, names in found.items() if names]
+
     def _live(self, run: Sequence[ast.stmt]) -> tuple[set[str], set[str]]:
         """The variables that a run needs from before, and those that it sets."""
         needed: set[str] = set()
         sure: set[str] = set()
         for s in run:
             needed |= loaded(s) - sure
-            if isinstance(s, ast.Assign | ast.AnnAssign):
-                sure |= stored([s])
+            sure |= always_set(s)
         sets = stored(run)
         return ((needed | (sets - sure)) & self._locals), sets
 
@@ -189,13 +221,34 @@ class _Splitter:
         elif isinstance(s, ast.While):
             new = ast.While(self._calls(s.test), self.block(s.body, False, True),
                             self.block(s.orelse, False, in_loop) if s.orelse else [])  # fmt: skip
-        elif isinstance(s, ast.With):
+        elif isinstance(s, ast.With) and not self._loses(s):
             new = ast.With(s.items, self.block(s.body, False, in_loop))
         elif isinstance(s, SCOPES):
             return [s]
         else:
             new = self._calls(s)
         return [ast.copy_location(new, s)]
+
+    def _loses(self, s: ast.With) -> bool:
+        """Whether a manager may end an exception, after which the function reads what a piece had set by then."""
+        sets = stored(s.body) & self._locals & (loaded(self._tree, set(map(id, s.body))) | self._used)
+        return bool(sets) and not all(self._passes_errors(item.context_expr) for item in s.items)
+
+    def _passes_errors(self, manager: ast.expr) -> bool:
+        """Whether it is known to end no exception: it is of this package, or of Python's library."""
+        made = manager.func if isinstance(manager, ast.Call) else manager
+        names = []
+        while isinstance(made, ast.Attribute):
+            names.append(made.attr)
+            made = made.value
+        if not isinstance(made, ast.Name) or made.id in self._locals:
+            return False
+        found = self._seen.get(made.id)
+        for name in reversed(names):
+            found = getattr(found, name, None) if isinstance(found, ModuleType) else None
+        room = str(getattr(found, "__module__", None) or "").partition(".")[0]
+        known = room == __name__.partition(".")[0] or room in sys.stdlib_module_names - {"unittest", "__main__"}
+        return known and getattr(found, "__name__", None) not in _SWALLOWS
 
     def _calls(self, node: Any) -> Any:
         """``node`` with what it calls compiled."""
@@ -216,8 +269,6 @@ class _Calls(ast.NodeTransformer):
         func = ast.copy_location(ast.Call(name_of("__part"), [node.func], []), node.func)
         return ast.copy_location(ast.Call(func, node.args, node.keywords), node)
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> Any:
-        return node
-
-    def visit_Lambda(self, node: ast.Lambda) -> Any:
-        return node
+    def visit(self, node: ast.AST) -> Any:
+        """Functions and classes that are made stay as they are: what they call is compiled when they are."""
+        return node if isinstance(node, SCOPES) else super().visit(node)

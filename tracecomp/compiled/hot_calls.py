@@ -18,16 +18,18 @@ import numpy as np
 from tracecomp.base import config
 from tracecomp.compiled.backends import BACKENDS
 from tracecomp.compiled.native_call import call_code, fast_record
+from tracecomp.compiled.rehearsal import Unfit, all_random, copies, of_tensors, same, tensors_in
 from tracecomp.compiled.replay import Plan
+from tracecomp.compiled.tracked_calls import add_tracked, tracked_call
+from tracecomp.compiled.turned_calls import add_turned, row_major
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor
-from tracecomp.eager.tensor_base import blank
 from tracecomp.eager_kernels import background
-from tracecomp.functional.warm import Statics, Warm
-from tracecomp.ir.arrays import same_bits
+from tracecomp.functional.warm import Run, Statics, Warm
 from tracecomp.record.capture import record
 from tracecomp.record.recording import Recording
-from tracecomp.record.results import Made
+from tracecomp.record.results import Given, Made, Plain
+from tracecomp.runtime.call import Code
 
 MOST_BYTES = 2**26
 """Of all tensors of a call: copies are made of them."""
@@ -35,80 +37,140 @@ MOST_SCRATCH = 2**22
 """Bytes of scratch memory, which stays with the machine code."""
 MOST_KEPT = 2**16
 """Bytes of results whose memory is used again once nobody holds them."""
-MOST_SHAPES = 16
+MOST_SHAPES = 64
 """Shapes of one function that native code tries in turn."""
 
-Array = np.ndarray[Any, Any]
-
-
-class Unfit(Exception):
-    """Why a call is not served by machine code."""
-
-
-_chains: dict[tuple[int, Statics], list[Any]] = {}
-"""The machine code that serves a function, shape by shape. A forked child begins with none."""
+_chains: dict[tuple[Warm, Statics], list[Any]] = {}
+"""The machine code that serves a function, which is held, shape by shape. A forked child begins with none."""
 
 
 def _make(warm: Warm, statics: Statics, tensors: list[Tensor], grad_mode: bool) -> None:
     """Serve calls like this one, in this gradient mode; Unfit when that cannot be."""
     modes.rehearsal = True
     modes.grad = grad_mode
-    eager = _with(warm, statics)
-    plan = _plan(eager, tensors)
+    eager = of_tensors(warm, statics)
+    plan, code = _plan(eager, tensors), _code()
+    chain = _chain(warm, statics)
+    if plan.recording.updates and chain and not chain[0][-1].recording.updates:
+        raise Unfit("it writes with some shapes alone")
+    _add(warm, statics, eager, _record(plan, eager, tensors, code), code)
+
+
+def _make_tracked(warm: Warm, statics: Statics, tensors: list[Tensor], grad_mode: bool) -> None:
+    """Serve calls like this one, whose results have a history: by native code, else from Python."""
+    served = tracked_call(warm, statics, tensors, grad_mode)
+    try:
+        _chain(warm, statics)
+        finish, code = served.for_native_code(tensors), _code()
+        _keep_small(served.plan)
+        record = fast_record(served.plan, tensors, code, finish)
+    except Unfit:
+        record = None
+    if record is None:
+        add_tracked(warm, statics, tensors, served)
+    else:
+        _add(warm, statics, of_tensors(warm, statics), record, code)
+
+
+def _chain(warm: Warm, statics: Statics) -> list[Any]:
+    """The records of a function so far; Unfit where there are too many."""
+    chain = _chains.setdefault((warm, statics), [])
+    if len(chain) >= MOST_SHAPES:
+        raise Unfit("there are too many shapes")
+    return chain
+
+
+def _add(warm: Warm, statics: Statics, eager: Run, record: Any, code: Code) -> None:
+    """Serve one more kind of calls by native code."""
+    chain = _chains[warm, statics]
+    chain.append(record)
+    if len(chain) == 1:
+        builtin = code.builtin(eager, chain)
+        warm.serve(statics, _without_inference(builtin, eager) if record[-1].recording.updates else builtin)
+
+
+def _code() -> Code:
     code = call_code()
     if code is None:
         raise Unfit("objects of this Python are laid out in an unknown way")
-    chain = _chains.setdefault((id(warm), statics), [])
-    if len(chain) >= MOST_SHAPES:
-        raise Unfit("there are too many shapes")
+    return code
+
+
+def _record(plan: Plan, eager: Run, tensors: list[Tensor], code: Code) -> Any:
+    """What native code needs for calls like this one, whose bits are compared."""
     _compare(plan, eager, tensors)
-    _compare(plan, eager, [_random(t) for t in tensors])
-    if sum(np.dtype(dtype).itemsize * int(np.prod(shape)) for shape, dtype in plan.types) > MOST_KEPT:
-        plan.kept = frozenset()
+    _compare(plan, eager, all_random(tensors))
+    _keep_small(plan)
     found = fast_record(plan, tensors, code)
     if found is None:
         raise Unfit("a guard needs Python")
-    chain.append(found)
-    if len(chain) == 1:
-        warm.serve(statics, code.builtin(eager, chain))
+    return found
 
 
-def consider(warm: Warm, args: tuple[Any, ...]) -> None:
-    """Have machine code made for calls of ``warm`` with arguments like ``args``, if that is of use."""
-    given = [args[i] for i in warm.tensors]
-    if config.current().eager != "native" or modes.recorder is not None or modes.autocast is not None:
-        return
-    if modes.inference or not all(t._data.flags.c_contiguous for t in given):
-        return
-    # A derivative of the whole would compute values again that eager nodes have kept: it would see what is written
-    # meanwhile into memory whose versions nobody counts (``.data``, arrays), and they would not.
-    if modes.grad and any(t.requires_grad for t in given):
-        return
-    if sum(t._data.nbytes for t in given) <= MOST_BYTES:
-        copies = [_like(t, t._data.copy()) for t in given]
-        name = getattr(warm.run, "__name__", "?")
-        background.begin(name, partial(_make, warm, warm.statics(args), copies, modes.grad))
+def _keep_small(plan: Plan) -> None:
+    """Memory of results is used again where there is little of it."""
+    if sum(np.dtype(dtype).itemsize * int(np.prod(shape)) for shape, dtype in plan.types) > MOST_KEPT:
+        plan.kept = frozenset()
 
 
-def _with(warm: Warm, statics: Statics) -> Callable[..., Any]:
-    """The eager call as a function of tensors alone."""
+def _make_turned(warm: Warm, statics: Statics, tensors: list[Tensor], grad_mode: bool) -> None:
+    """Serve calls like this one, with operands that are not row-major, on copies of them that are."""
+    modes.rehearsal = True
+    modes.grad = grad_mode
+    eager = of_tensors(warm, statics)
+    dense = row_major(tensors)
+    plan, code = _plan(eager, dense), _code()
+    if plan.recording.updates:
+        raise Unfit("it writes")
+    add_turned(warm, statics, tensors, code.builtin(eager, [_record(plan, eager, dense, code)]), eager)
 
-    def call(*tensors: Any) -> Any:
-        return warm(*warm.with_statics(statics, tensors))
 
-    call.__name__ = getattr(warm.run, "__name__", "call")
+def _without_inference(builtin: Run, eager: Run) -> Run:
+    """``builtin``, which writes, for tensors that may be written anywhere; ``eager`` knows what others may."""
+
+    def call(*tensors: Tensor) -> Any:
+        for t in tensors:
+            if t._inference:
+                return eager(*tensors)
+        return builtin(*tensors)
+
     return call
 
 
+def consider(warm: Warm, args: tuple[Any, ...]) -> bool:
+    """Have machine code made for calls of ``warm`` with arguments like ``args``, if that is of use.
+
+    False when there is too much to do already.
+    """
+    given = [args[i] for i in warm.tensors]
+    if config.current().eager != "native" or modes.recorder is not None or modes.autocast is not None:
+        return True
+    if modes.inference:
+        return True
+    tracked = modes.grad and any(t.requires_grad for t in given)
+    if sum(t._data.nbytes for t in given) > MOST_BYTES:
+        return True
+    dense = all(t._data.flags.c_contiguous for t in given)
+    make = _make_tracked if tracked else _make if dense else _make_turned
+    name = getattr(warm.run, "__name__", "?")
+    return background.begin(name, partial(make, warm, warm.statics(args), copies(given), modes.grad))
+
+
 def _plan(call: Callable[..., object], tensors: list[Tensor]) -> Plan:
-    """``call`` recorded and compiled; Unfit unless it computes new tensors from its arguments and nothing else."""
+    """``call`` recorded and compiled; Unfit unless all it does is to compute from its arguments.
+
+    Results are new tensors, or arguments, which it may write to.
+    """
     _, recording = record(call, tuple(tensors), {}, call.__name__)
     if not isinstance(recording, Recording):
         raise Unfit(recording.reason)
-    if recording.unsettled or recording.predicates or recording.updates or recording.effects:
+    if recording.unsettled or recording.predicates or recording.effects:
         raise Unfit("it is more than its results")
-    if any(b.kind != "argument" for b in recording.inputs) or not all(isinstance(r, Made) for r in recording.results):
-        raise Unfit("it reads what is no argument, or returns what is not new")
+    written = {b.ref for b, _ in recording.updates if b.kind == "argument"}
+    if any(b.kind != "argument" for b in recording.inputs) or len(written) < len(recording.updates):
+        raise Unfit("it reads or writes what is no argument")
+    if not all(isinstance(r, Made) or _is_written(r, written) for r in recording.results):
+        raise Unfit("it returns what is neither new nor written")
     plan = Plan(recording, BACKENDS["native"], None, _not_again)
     executable = getattr(plan.forward, "executable", None)
     if executable is None or executable.image.memory_bytes > MOST_SCRATCH:
@@ -116,41 +178,22 @@ def _plan(call: Callable[..., object], tensors: list[Tensor]) -> Plan:
     return plan
 
 
+def _is_written(r: object, written: set[Any]) -> bool:
+    if isinstance(r, Plain):
+        return r.value is None
+    return isinstance(r, Given) and r.source.kind == "argument" and r.source.ref in written
+
+
 def _not_again(fn: object) -> Any:
     raise Unfit("it has a derivative")
 
 
-def _random(t: Tensor) -> Tensor:
-    """Random numbers in the place of floats, the same of everything else."""
-    if t._data.dtype.kind != "f":
-        return t
-    numbers = np.asarray(np.random.default_rng(0).standard_normal(t._data.shape))
-    return _like(t, numbers.astype(t._data.dtype))
-
-
-def _like(t: Tensor, array: Array) -> Tensor:
-    """A leaf over ``array`` that guards take for ``t``."""
-    found = blank(type(t))
-    found._data, found._requires_grad = array, t.requires_grad
-    return found
-
-
 def _compare(plan: Plan, call: Callable[..., object], tensors: list[Tensor]) -> None:
-    """Unfit unless machine code gives the bits of the eager call."""
-    _, found = plan.call(tensors)
-    _same([t._data for t in _tensors(found)], [t._data for t in _tensors(call(*tensors))])
-
-
-def _tensors(value: object) -> list[Tensor]:
-    if isinstance(value, Tensor):
-        return [value]
-    return [t for x in value for t in _tensors(x)] if isinstance(value, tuple | list) else []
-
-
-def _same(found: list[Array], wanted: list[Array]) -> None:
-    for a, b in zip(found, wanted, strict=True):
-        if a.strides != b.strides or not same_bits(a, b, any_nan=True):
-            raise Unfit("eager results have other bits")
+    """Unfit unless machine code gives the bits of the eager call, in its results and in what it writes to."""
+    ours, theirs = copies(tensors), copies(tensors)
+    _, found = plan.call(ours)
+    wanted = call(*theirs)
+    same([t._data for t in (*tensors_in(found), *ours)], [t._data for t in (*tensors_in(wanted), *theirs)])
 
 
 if hasattr(os, "register_at_fork"):

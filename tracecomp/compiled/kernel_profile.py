@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+import tracecomp.passes as passes
 from tracecomp.base.html import table
 from tracecomp.compiled.backends import Backend, Interpreted, Native
 from tracecomp.compiled.checked import Checked
@@ -23,7 +24,6 @@ from tracecomp.ir.loops import Buffer, Const, Loop, Store
 from tracecomp.ir.program import CallStep, Kernel, Program, Ref, Slot
 from tracecomp.ir.types import float32
 from tracecomp.passes.cost.machine import host
-from tracecomp.passes.cost.work import operations
 from tracecomp.runtime import peaks
 from tracecomp.runtime.executable import Executable
 from tracecomp.runtime.threads import wanted
@@ -159,7 +159,7 @@ def profile_backend(
 def _kernel(step: CallStep, measured: float, threads: int) -> KernelProfile:
     seconds = max(measured - clock_seconds(), 1e-9)
     nbytes = sum(p.size * p.dtype.itemsize for p in step.kernel.params)
-    work = operations(step.kernel.body)
+    work = passes.operations(step.kernel.body)
     near = nbytes <= threads * host().l2_bytes
     rate = threads * peaks.load_bytes() if near else peaks.bandwidth(threads)
     bounds = {"cache" if near else "bandwidth": nbytes / rate, "arithmetic": work / peaks.flops(threads)}

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+import tracecomp.passes as passes
 from tracecomp.base import config
 from tracecomp.compiled.differences import changed_in_the_last_place, difference
 from tracecomp.ir.arrays import same_bits
@@ -14,7 +15,6 @@ from tracecomp.ir.graph import Graph, Input, Node, Output, Value
 from tracecomp.ir.interpret import interpret
 from tracecomp.ir.loop_interp import interpret_program
 from tracecomp.passes.graph.host_segments import has_external, segments
-from tracecomp.passes.pipeline import LOWERING, PIPELINE, lower
 from tracecomp.passes.steps import Log, Step
 from tracecomp.record.backward.extract import extract, needed_nodes
 from tracecomp.runtime.executable import Executable
@@ -41,7 +41,7 @@ def run_native(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
 
 
 class NativeProgram:
-    """An optimised graph as machine code; ``aliases`` and ``steady`` as in ``passes.build``.
+    """An optimised graph as machine code; ``aliases`` and ``steady`` as in ``building.build``.
 
     Outputs that are written over inputs are given the memory of a copy of the input.
     """
@@ -49,7 +49,7 @@ class NativeProgram:
     def __init__(self, graph: Graph, aliases: Mapping[int, int] | None = None, steady: Set[int] = frozenset()) -> None:
         self.graph = graph
         self.aliases = dict(aliases or {})
-        self.lowered = lower(graph, self.aliases, frozen=steady)
+        self.lowered = passes.lower(graph, self.aliases, frozen=steady)
         self.executable = Executable(self.lowered.program)
 
     def memory(self, arrays: Sequence[Array]) -> tuple[list[Array], list[Array]]:
@@ -133,11 +133,11 @@ def first_bad_step(run: Callable[[], bool]) -> str:
 
     Steps that are needed always run; if these alone go wrong, it is one of them.
     """
-    for count in range(len(LOWERING) + 1):
-        with config.override(stop_after=len(PIPELINE) + count):
+    for count in range(len(passes.LOWERING) + 1):
+        with config.override(stop_after=len(passes.PIPELINE) + count):
             wrong = run()
         if wrong:
-            return LOWERING[count - 1].name if count else ""
+            return passes.LOWERING[count - 1].name if count else ""
     return ""
 
 

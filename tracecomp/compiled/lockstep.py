@@ -27,6 +27,9 @@ CHANGES = 3
 EARLIER = ", as it is held from call "
 """In the place of a mismatch: a later call has changed what an earlier one gave."""
 
+RAISED = "the error raised"
+"""The place of a mismatch of errors."""
+
 _NUMBER_TOLERANCE = 1e-4
 """Agreement of numbers that Python got of tensors, relative."""
 
@@ -94,7 +97,7 @@ def mismatches(
     if eager.error is not None or compiled.error is not None:
         if type(eager.error) is type(compiled.error) or _both_refuse(eager.error, compiled.error):
             return list(_differing(eager, compiled, tolerance, moved))
-        return [Mismatch("the error raised", eager.error, compiled.error)]
+        return [Mismatch(RAISED, eager.error, compiled.error)]
     return list(_differing(eager, compiled, tolerance, moved))
 
 

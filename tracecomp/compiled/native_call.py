@@ -40,7 +40,14 @@ from tracecomp.record.results import Given, History, Made, Plain, Result, Seen
 from tracecomp.runtime import threads
 from tracecomp.runtime.aligned import maker
 from tracecomp.runtime.call import Code, Held, Place, Record
-from tracecomp.runtime.object_layout import field_offsets, objects_are_known, word_at
+from tracecomp.runtime.object_layout import (
+    Word,
+    dictionaries_have_versions,
+    dictionary_words,
+    field_offsets,
+    objects_are_known,
+    word_at,
+)
 
 SMALL = 65536
 """Bytes of all memory of a call that keeps the interpreter lock."""
@@ -66,15 +73,19 @@ def _fields() -> dict[str, int]:
     return field_offsets(blank(Tensor), FIELDS)
 
 
-def fast_record(plan: Plan, leaves: Leaves, code: Code) -> tuple[Any, ...] | None:
-    """The record of a call that has just fitted ``plan``; None when it needs Python."""
-    return _Writer(plan, leaves, code).record() if _fits(plan, leaves) else None
+def fast_record(
+    plan: Plan, leaves: Leaves, code: Code, finish: Callable[[tuple[Tensor, ...]], object] | None = None
+) -> tuple[Any, ...] | None:
+    """The record of a call that has just fitted ``plan``; None when it needs Python.
+
+    ``finish`` makes the return value of the tuple of results.
+    """
+    return _Writer(plan, leaves, code, finish).record() if _fits(plan, leaves) else None
 
 
 def _fits(plan: Plan, leaves: Leaves) -> bool:
     recording, guards = plan.recording, plan.recording.guards
     reusable = {id(t) for t, _ in plan.reusable}
-    accumulated = {id(b.ref.ref) for b, _ in recording.updates if b.kind == "grad"}
     updated = {b for b, _ in recording.updates}
     asked = [g.holder for g in guards.list if isinstance(g, GradGuard)]
     holders = [b for b, *_ in recording.grads] + asked + [b.ref for b in recording.inputs if b.kind == "grad"]
@@ -91,7 +102,6 @@ def _fits(plan: Plan, leaves: Leaves) -> bool:
         and not recording.requires_grad
         and all(b.kind == "state" for b in holders)
         and sum(isinstance(x, Tensor) for x in leaves) <= _MAX_TENSORS
-        and not reusable & accumulated
         and all(times and b in updated for b, times in recording.writes)
         and all(new is None or (id(b.ref) in reusable and _simple(new)) for b, new in recording.grads)
         and (all(map(_simple, recording.results)) or all(map(_native, recording.results)))
@@ -121,7 +131,10 @@ def _simple(r: Result) -> bool:
 class _Writer:
     """Writes the record of one plan."""
 
-    def __init__(self, plan: Plan, leaves: Leaves, code: Code) -> None:
+    def __init__(
+        self, plan: Plan, leaves: Leaves, code: Code, finish: Callable[[tuple[Tensor, ...]], object] | None
+    ) -> None:
+        self._finish = finish
         assert isinstance(plan.forward, Native)
         self.plan = plan
         self.recording = plan.recording
@@ -273,7 +286,7 @@ class _Writer:
         """Rows for what is returned; how many, and what makes the return value of their tuple."""
         structure = self.recording.structure
         results: Sequence[Result] = self.recording.results
-        finish: Callable[[Any], Any] | None = None
+        finish: Callable[[tuple[Tensor, ...]], object] | None = self._finish
         if not all(map(_simple, results)):
             finish = Finish([r for r in results if isinstance(r, Made | Given | Seen | Plain)], structure)
             results = finish.below
@@ -333,7 +346,7 @@ class _Rows:
             size = LIST_SIZE if isinstance(owner, list) else DICT_SIZE
             row = (Held(owner), size, value)
         elif what == "version":
-            row = (Held(owner), DICT_VERSION, word_at(owner, DICT_VERSION))
+            return self._unchanged(owner)
         elif what == "class_version":
             offset = class_version_offset()
             if not value or offset is None:
@@ -348,6 +361,22 @@ class _Rows:
         if place not in self._seen:
             self._seen.add(place)
             self.r.add("fields", *row)
+        return True
+
+    def _unchanged(self, dictionary: Any) -> bool:
+        """Guard all that a dictionary holds, and in which order."""
+        if (id(dictionary), "version") in self._seen:
+            return True
+        if dictionaries_have_versions():
+            words: list[Word] | None = [Word(dictionary, DICT_VERSION, word_at(dictionary, DICT_VERSION))]
+        else:
+            words = dictionary_words(dictionary)
+        if words is None:
+            return False
+        self._seen.add((id(dictionary), "version"))
+        for w in words:
+            at = w.owner if isinstance(w.owner, int) else Held(w.owner)
+            self.r.add("fields", at, w.offset, Held(*w.kept) if w.kept else w.number)
         return True
 
     def contents(self, value: object) -> bool:

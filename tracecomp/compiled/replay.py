@@ -27,9 +27,9 @@ from tracecomp.ir.arrays import SMALL_BYTES
 from tracecomp.ir.graph import Graph
 from tracecomp.record.binding import read, reader, tensor_of
 from tracecomp.record.dynamic_shapes.generalize import Sized
-from tracecomp.record.pytree import LEAF, Leaves, unflatten
+from tracecomp.record.pytree import LEAF, Leaves
 from tracecomp.record.recording import Recording, same_value
-from tracecomp.record.results import Found, Made, Result, bottoms
+from tracecomp.record.results import Made, bottoms
 from tracecomp.runtime.aligned import maker
 from tracecomp.runtime.result_pool import Spare, fits, kept_outputs
 
@@ -96,7 +96,8 @@ class Plan:
         if recording.predicates:
             return []
         shown = {r.number for r in bottoms(recording.results)}
-        read = {id(b.ref) for b in recording.inputs if b.kind == "grad"}
+        updated = [b for b, _ in recording.updates]  # also of a gradient that is overwritten, and no input therefore
+        read = {id(b.ref) for b in [*recording.inputs, *updated] if b.kind == "grad"}
         numbers = Counter(r.number for r in bottoms([r for _, r in recording.grads]))
         return [
             (b.ref, r.number) for b, r in recording.grads
@@ -213,9 +214,13 @@ class Plan:
             self.forward.executable.prepare_timing()
 
     def run_once(self, leaves: Leaves) -> Callable[[], None]:
-        """A call of the forward graph on copies, made ready."""
+        """A call of the forward graph on copies, made ready: memory of results is the process's already."""
         assert not isinstance(self.forward, SizedBackend)
         arrays, outputs = self._copies(leaves)
+        given = {n for n, _ in self._aliases}
+        for n, out in enumerate(outputs):
+            if n not in given:
+                out.fill(0)
         return partial(self.forward.run, arrays, outputs)
 
     def operands(self, leaves: Leaves) -> list[Array]:
@@ -280,7 +285,8 @@ class Plan:
         if kept is not None and recording.split is not None:
             kept.outputs = outputs
             node = CompiledNode(partial(self.derivative, sizes), self.differentiable, recording.split, leaves, kept)
-        builder = Builder(leaves, outputs, node, None if self.sized is None else partial(self.sized.settle, leaves))
+        settle = None if self.sized is None else partial(self.sized.settle, leaves)
+        builder = Builder(leaves, outputs, node, settle, given)
         for binding, root in recording.rebased if modes.grad else ():
             builder.rebase(tensor_of(binding, leaves), root)
         for holder, new in recording.grads:
@@ -290,14 +296,10 @@ class Plan:
                 builder.keep(new, t._grad)
             else:
                 t._grad = None if new is None else builder.tensor(new)
-
-        def value(r: Result) -> Any:
-            return r.read.now(given) if isinstance(r, Found) else builder.value(r)
-
         # All values are read before anything is put anywhere, as one place may be read for another.
-        rebound = [(r, unflatten(r.structure, list(map(value, r.results)))) for r in recording.rebound]
-        results = unflatten(recording.structure, list(map(value, recording.results)))
-        effects = [(e, unflatten(e.structure, list(map(value, e.results)))) for e in recording.effects]
+        rebound = [(r, builder.values(r.structure, r.results)) for r in recording.rebound]
+        results = builder.values(recording.structure, recording.results)
+        effects = [(e, builder.values(e.structure, e.results)) for e in recording.effects]
         for r, held in rebound:
             r.place.put(held, r.same_object)
         for effect, args in effects:

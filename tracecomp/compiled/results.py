@@ -17,13 +17,16 @@ from tracecomp.record.binding import tensor_of
 from tracecomp.record.pytree import LEAF, Leaves, unflatten
 from tracecomp.record.results import (
     PLAIN,
+    Common,
     Followed,
+    Found,
     Given,
     Held,
     History,
     Made,
     Passed,
     Plain,
+    Result,
     Seen,
     bottom,
     lowest,
@@ -36,22 +39,34 @@ Attrs = dict[str, Any]
 class Builder:
     """Makes the results of one call. ``node`` is the history of its differentiable results.
 
-    ``settle`` gives the attributes of a view for the sizes of this call.
+    ``settle`` gives the attributes of a view for the sizes of this call, ``given`` is what the call was given.
     """
 
     def __init__(
         self, leaves: Leaves, outputs: Sequence[Array] | Mapping[int, Array],
         node: CompiledNode | None = None,
-        settle: Callable[[Attrs], Attrs] | None = None,
+        settle: Callable[[Attrs], Attrs] | None = None, given: tuple[tuple[Any, ...], dict[str, Any]] = ((), {}),
     ) -> None:  # fmt: skip
         self._leaves = leaves
         self._outputs = outputs
         self._node = node
         self._settle = settle
+        self._given = given
         self._made: dict[int, Tensor] = {}
+        self._containers: dict[int, Any] = {}
 
-    def value(self, r: Held | Followed | Passed | Plain) -> Any:
-        """What the call returns for ``r``: one object for each tensor."""
+    def values(self, structure: object, results: Sequence[Result]) -> Any:
+        """What the call leaves for ``results``, in their structure."""
+        return unflatten(structure, [self.value(r) for r in results])
+
+    def value(self, r: Result) -> Any:
+        """What the call leaves for ``r``: one object for each tensor, and for each container."""
+        if isinstance(r, Common):
+            if id(r) not in self._containers:
+                self._containers[id(r)] = self.values(r.structure, r.results)
+            return self._containers[id(r)]
+        if isinstance(r, Found):
+            return r.read.now(self._given)
         if isinstance(r, Plain):
             return r.value.copy() if isinstance(r.value, np.ndarray) else r.value
         if isinstance(r, Passed):
@@ -80,8 +95,7 @@ class Builder:
         if root is None:
             t._grad_fn, t._output_nr = Freed((), (kind,)), 0
         elif self._node is not None:
-            self._node.add_root(root, kind)
-            t._grad_fn, t._output_nr = self._node, root
+            t._grad_fn, t._output_nr = self._node.add_root(root, kind)
         t._requires_grad = False
 
     def _new(self, r: Held) -> Tensor:
@@ -152,7 +166,7 @@ class Finish:
         for r, t in zip(self.below, found, strict=True):
             if isinstance(r, Given) or (r.order is None and r.history is PLAIN and not r.inference):
                 builder.keep(r, t)
-        return unflatten(self._structure, list(map(builder.value, self._results)))
+        return builder.values(self._structure, self._results)
 
 
 def _quick(r: Held | Plain) -> Callable[[Tensor], Tensor] | None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import Any
 
 PICK = "__pick"
+UNSET = "__unset"
 SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _LOOPS = (ast.For, ast.While)
@@ -27,8 +28,11 @@ def leaves_loop(s: ast.AST, depth: int = 0) -> bool:
     """Whether a ``break`` or ``continue`` in a statement belongs to a loop around it."""
     if isinstance(s, ast.Break | ast.Continue):
         return depth == 0
-    inner = depth + isinstance(s, _LOOPS)
-    return any(leaves_loop(n, inner) for n in ast.iter_child_nodes(s) if not isinstance(n, SCOPES))
+    if isinstance(s, SCOPES):
+        return False
+    if isinstance(s, _LOOPS):  # what stands in its ``else`` belongs to the loop around it
+        return any(leaves_loop(n, depth + 1) for n in s.body) or any(leaves_loop(n, depth) for n in s.orelse)
+    return any(leaves_loop(n, depth) for n in ast.iter_child_nodes(s))
 
 
 def loaded(node: ast.AST, without: Set[int] = frozenset()) -> set[str]:
@@ -50,20 +54,42 @@ def loaded(node: ast.AST, without: Set[int] = frozenset()) -> set[str]:
 
 
 def stored(run: Sequence[ast.AST]) -> set[str]:
-    """The names that are set."""
-    found = {n.id for s in run for n in ast.walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    # A comprehension's own variable is not the function's, unless a statement outside sets that name too.
-    inner = [c for s in run for n in ast.walk(s) if isinstance(n, COMPREHENSIONS) for c in n.generators]
-    targets = {n.id for c in inner for n in ast.walk(c.target) if isinstance(n, ast.Name)}
-    plain = {n.id for s in run for n in _outside_comprehensions(s) if isinstance(n, ast.Name)}
-    return {n for n in found if n not in targets or n in plain}
+    """The names that are set, or deleted."""
+    return {name for s in run for name in _stored(s, False)}
 
 
-def _outside_comprehensions(s: ast.AST) -> Iterator[ast.AST]:
-    yield s
-    for n in ast.iter_child_nodes(s):
-        if not isinstance(n, COMPREHENSIONS):
-            yield from _outside_comprehensions(n)
+def _stored(n: ast.AST, in_comprehension: bool) -> Iterator[str]:
+    # A comprehension's own variable is not the function's; what ``:=`` sets in one is.
+    if isinstance(n, ast.NamedExpr):
+        yield n.target.id
+    elif not in_comprehension:
+        yield from _bound(n)
+    for inner in ast.iter_child_nodes(n):
+        yield from _stored(inner, in_comprehension or isinstance(n, COMPREHENSIONS))
+
+
+def _bound(n: ast.AST) -> list[str]:
+    """The names that a node itself sets or deletes."""
+    if isinstance(n, ast.Name):
+        return [] if isinstance(n.ctx, ast.Load) else [n.id]
+    if isinstance(n, ast.alias):
+        return [n.asname or n.name.partition(".")[0]]
+    if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return [n.name]
+    name = n.rest if isinstance(n, ast.MatchMapping) else getattr(n, "name", None)
+    held = isinstance(n, ast.ExceptHandler | ast.MatchAs | ast.MatchStar | ast.MatchMapping)
+    return [name] if held and name is not None else []
+
+
+def always_set(s: ast.stmt) -> set[str]:
+    """The names that a statement sets whenever it ends."""
+    targets = s.targets if isinstance(s, ast.Assign) else [s.target] if isinstance(s, ast.AnnAssign) and s.value else []
+    return {n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+
+
+def declared(nodes: Iterable[ast.AST], kind: type[ast.Global] | type[ast.Nonlocal]) -> set[str]:
+    """The names that ``global`` or ``nonlocal`` statements speak of."""
+    return {name for n in nodes if isinstance(n, kind) for name in n.names}
 
 
 def without_conversion(value: ast.expr, name: ast.expr) -> tuple[ast.expr, ast.expr]:
@@ -102,8 +128,8 @@ def picked(names: Sequence[str]) -> ast.Call:
 
 
 def forget(name: str) -> ast.If:
-    """``if name is __unbound: del name``."""
-    test = ast.Compare(name_of(name), [ast.Is()], [name_of("__unbound")])
+    """``if __unset(name): del name``."""
+    test = ast.Call(name_of(UNSET), [name_of(name)], [])
     return ast.If(test, [ast.Delete([ast.Name(name, ast.Del())])], [])
 
 

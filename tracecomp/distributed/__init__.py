@@ -32,6 +32,7 @@ from tracecomp.distributed.collectives import (
     reduce_scatter,
     reduce_scatter_tensor,
     scatter,
+    supports_complex,
 )
 from tracecomp.distributed.objects import (
     all_gather_object,
@@ -90,9 +91,24 @@ __all__ = [
     "is_mpi_available", "is_nccl_available", "is_torchelastic_launched", "is_ucc_available", "is_xccl_available",
     "isend", "monitored_barrier", "new_group", "new_subgroups", "new_subgroups_by_enumeration", "recv",
     "recv_object_list", "reduce", "reduce_op", "reduce_scatter", "reduce_scatter_single", "reduce_scatter_tensor",
-    "scatter", "scatter_object_list", "send", "send_object_list",
+    "scatter", "scatter_object_list", "send", "send_object_list", "supports_complex",
 ]  # fmt: skip
 
-_LATER = ("algorithms", "checkpoint", "distributed_c10d", "elastic", "fsdp", "launch", "nn", "optim", "run", "tensor")
-_HOMES = {name: name for name in _LATER} | {"GradBucket": "gradients"}
+_LATER = (
+    "_functional_collectives",
+    "algorithms",
+    "checkpoint",
+    "device_mesh",
+    "distributed_c10d",
+    "elastic",
+    "fsdp",
+    "launch",
+    "nn",
+    "optim",
+    "run",
+    "tensor",
+)
+_HOMES = {name: name for name in _LATER} | {
+    "DeviceMesh": "device_mesh", "GradBucket": "gradients", "init_device_mesh": "device_mesh",
+}  # fmt: skip
 __getattr__ = later(__name__, _HOMES)

@@ -54,6 +54,11 @@ def check_op(op: object) -> ReduceOp:
     return op
 
 
+def supports_complex(reduceOp: ReduceOp) -> bool:
+    """Whether complex numbers can be combined so."""
+    return reduceOp in (ReduceOp.SUM, ReduceOp.AVG, ReduceOp.PRODUCT, ReduceOp.PREMUL_SUM)
+
+
 def place(group: Group, rank: int | None, group_rank: int | None, name: str) -> int:
     """The place in the group of a global rank or of a group rank, of which one is given."""
     if group_rank is not None:
@@ -70,15 +75,21 @@ def place(group: Group, rank: int | None, group_rank: int | None, name: str) -> 
 
 def _same(name: str, tensors: Sequence[Tensor], like: Tensor) -> None:
     """RuntimeError or ValueError, as in PyTorch, when shapes or dtypes differ."""
+    _same_dtype([like, *tensors])
     for t in tensors:
-        if t.dtype is not like.dtype:
-            raise ValueError(
-                at_user_line(f"Invalid usage of tensors with different dtypes Found {t.dtype} and {like.dtype}")
-            )
         if t.shape != like.shape:
             raise RuntimeError(
                 at_user_line(f"{name}: expected tensors of one shape, got {list(t.shape)} and {list(like.shape)}")
             )
+
+
+def _same_dtype(tensors: Sequence[Tensor]) -> None:
+    """ValueError, as in PyTorch, when dtypes differ."""
+    other = next((t for t in tensors if t.dtype is not tensors[0].dtype), None)
+    if other is not None:
+        raise ValueError(
+            at_user_line(f"Invalid usage of tensors with different dtypes Found {other.dtype} and {tensors[0].dtype}")
+        )
 
 
 def _count(name: str, tensors: Sequence[Tensor], group: Group) -> None:
@@ -165,6 +176,7 @@ def all_reduce_coalesced(
     found = member_of(group, "all_reduce_coalesced")
     if found is None:
         return None
+    _same_dtype(tensors)
     flat = T.cat([_real(t).reshape(-1) for t in tensors]).detach()
     work = all_reduce(flat, op, found, async_op)
 
@@ -403,27 +415,13 @@ def all_to_all(
         return None
     for tensors in (output_tensor_list, input_tensor_list):
         _count("all_to_all", tensors, found)
+    _same_dtype([*output_tensor_list, *input_tensor_list])
     outs, ins = [_real(t) for t in output_tensor_list], [_real(t) for t in input_tensor_list]
     if len({(t.shape, t.dtype) for t in (*outs, *ins)}) == 1:
         return _perform(found, async_op, ins, outs, _Node("all_to_all", group=found.group_name, size=found.size()))
     arrays = [contents(t) for t in ins]
-    shapes = [(t.shape, t.dtype) for t in outs]
-
-    def run() -> list[Array]:
-        bodies = found.all_to_all(arrays, f"all_to_all({arrays[0].dtype.name}, uneven)")
-        return [_fitted(b, shape, dtype, r) for r, (b, (shape, dtype)) in enumerate(zip(bodies, shapes, strict=True))]
-
-    return _host(found, async_op, run, outs)
-
-
-def _fitted(body: Array, shape: Any, dtype: Any, rank: int) -> Array:
-    """Bytes that rank ``rank`` sent as an array; RuntimeError when they are not as many as expected."""
-    if body.size != shape.numel() * dtype.itemsize:
-        raise RuntimeError(
-            f"all_to_all: rank {rank} sent {body.size} bytes for a tensor of shape {list(shape)} of {dtype}"
-        )
-    found: Array = body.view(dtype.numpy).reshape(tuple(shape))
-    return found
+    likes = [np.broadcast_to(np.empty((), t.dtype.numpy), tuple(t.shape)) for t in outs]
+    return _host(found, async_op, lambda: found.swap(arrays, likes), outs)
 
 
 def all_to_all_single(

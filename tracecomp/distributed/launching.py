@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+import select
 import shutil
 import signal
 import socket
@@ -14,6 +15,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, TextIO
@@ -94,6 +96,64 @@ def _die_with_parent() -> None:
     _libc.prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
 
 
+class Deaths:
+    """Notes which process of ``mpiexec`` ends first: that ends all others at once, and may name one of them.
+
+    An ``mpiexec`` may also fail to end them: then who is left is ended from here.
+    """
+
+    def __init__(self, notes: str, count: int) -> None:
+        self._notes, self._count = Path(notes), count
+        self._files: dict[int, str] = {}  # of processes, and their ranks
+        self._stopped = False
+        self.first: str | None = None
+        self.at = float("inf")
+        self.outlived = False
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        if hasattr(os, "pidfd_open"):
+            self._thread.start()
+
+    def _watch(self) -> None:
+        with select.epoll() as poll:  # it tells what has happened in that order, also when this thread comes late
+            while not self._stopped:
+                if len(self._files) < self._count:
+                    self._open(poll)
+                for file, _ in poll.poll(0.02):
+                    self._ended(self._files[file])
+                    poll.unregister(file)
+
+    def _open(self, poll: select.epoll) -> None:
+        known = {*self._files.values()}
+        for note in self._notes.glob("rank*"):
+            if note.name in known or not (text := note.read_text()):
+                continue
+            try:
+                file = os.pidfd_open(int(text))
+            except OSError:  # gone already
+                self._ended(note.name)
+                continue
+            self._files[file] = note.name
+            poll.register(file, select.EPOLLIN)
+
+    def _ended(self, name: str) -> None:
+        if self.first is None and not (self._notes / name.replace("rank", "done")).exists():
+            self.first, self.at = name, time.monotonic()
+
+    def stop(self) -> None:
+        self._stopped = True
+        if self._thread.is_alive():
+            self._thread.join()
+        for file in self._files:
+            os.close(file)
+        self._files.clear()
+
+    def end_others(self) -> None:
+        """End those that are left."""
+        for file in self._files:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(file, signal.SIGKILL)
+
+
 class _Process:
     """One started process, whose lines are passed on with ``prefix``."""
 
@@ -127,8 +187,10 @@ class _Process:
 
     def finish(self) -> None:
         """Pass on the last lines."""
-        for reader in self._readers:
+        for reader, source in zip(self._readers, (self.running.stdout, self.running.stderr), strict=True):
             reader.join(timeout=2.0)
+            if source is not None and not reader.is_alive():
+                source.close()
 
 
 def _alone(plan: Plan, attempt: int, port: int, notes: str) -> list[_Process]:
@@ -178,21 +240,27 @@ def _attempt(plan: Plan, attempt: int) -> int:
     port = plan.port or free_port()
     with tempfile.TemporaryDirectory(prefix="tracecomp-run-") as notes:
         started = _by_mpi(plan, attempt, port, notes) if plan.by_mpi else _alone(plan, attempt, port, notes)
+        deaths = Deaths(notes, plan.each if plan.by_mpi else 0)
         try:
-            failed = _watched(started)
+            failed = _watched(started, deaths)
         except BaseException:
             _end(started, signal.SIGINT, 3.0)
             raise
+        finally:
+            deaths.stop()
         for process in started:
             process.finish()
         if failed is None:
             return 0
-        why, status = _blame(failed, notes)
+        if deaths.outlived:
+            why, status = f"{_rank(deaths.first)} ended, and mpiexec did not end the others", 128 + signal.SIGKILL
+        else:
+            why, status = _blame(failed, notes, deaths.first)
         print(f"tracecomp: {why}; all processes have ended", file=sys.stderr, flush=True)
         return status
 
 
-def _watched(started: Sequence[_Process]) -> _Process | None:
+def _watched(started: Sequence[_Process], deaths: Deaths) -> _Process | None:
     """The first process that failed, once all have ended; None when none did."""
     failed: _Process | None = None
     deadline = float("inf")
@@ -203,6 +271,10 @@ def _watched(started: Sequence[_Process]) -> _Process | None:
             deadline = time.monotonic() + _GRACE
         if time.monotonic() > deadline:
             _end(started, signal.SIGTERM, 2.0)
+        elif time.monotonic() > deaths.at + _GRACE / 2:  # nobody says more: mpiexec would have ended them at once
+            deaths.outlived = True
+            _end(started, signal.SIGTERM, 1.0)
+            deaths.end_others()
         time.sleep(0.02)
     bad = [p for p in started if p.running.returncode]
     return failed or (min(bad, key=lambda p: p.running.returncode) if bad else None)
@@ -220,18 +292,25 @@ def _end(started: Sequence[_Process], number: int, seconds: float) -> None:
         process.running.wait()
 
 
-def _blame(failed: _Process, notes: str) -> tuple[str, int]:
-    """Who failed and how, and the program's status."""
-    ranks = {p.read_text(): f"rank {p.name.removeprefix('rank')}" for p in Path(notes).glob("rank*")}
-    name, number = ranks.get(failed.killed.decode(), failed.name), _signal(failed)
+def _blame(failed: _Process, notes: str, first: str | None) -> tuple[str, int]:
+    """Who failed and how, and the program's status; ``first`` is the process of ``mpiexec`` that ended first."""
+    ranks = {p.read_text(): p.name for p in Path(notes).glob("rank*")}
+    named, number = ranks.get(failed.killed.decode()), _signal(failed)
+    ended = (first or named) if named else None
+    name = _rank(ended) if ended else failed.name
     if number:
         return f"{name} was ended by {signal.Signals(number).name}", 128 + number
     failures = list(Path(notes).glob("failure*"))
     if failures:
-        first = min(failures, key=lambda p: p.stat().st_mtime_ns)
-        status, _, why = first.read_text().partition(" ")
-        return f"rank {first.name.removeprefix('failure')} failed first: {why}", int(status)
+        earliest = min(failures, key=lambda p: p.stat().st_mtime_ns)
+        status, _, why = earliest.read_text().partition(" ")
+        return f"rank {earliest.name.removeprefix('failure')} failed first: {why}", int(status)
     return f"{name} ended with status {failed.running.returncode}", failed.running.returncode
+
+
+def _rank(note: str | None) -> str:
+    """A process by the name of its note."""
+    return f"rank {(note or '').removeprefix('rank')}"
 
 
 def _signal(failed: _Process) -> int:

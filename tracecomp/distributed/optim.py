@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from tracecomp.base.errors import at_user_line
 from tracecomp.communication.group import Group
+from tracecomp.distributed.algorithms.model_averaging.averagers import ModelAverager
 from tracecomp.distributed.collectives import broadcast
 from tracecomp.distributed.objects import all_gather_object
 from tracecomp.distributed.processes import default_group, get_global_rank
 from tracecomp.eager.modes import no_grad
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
+from tracecomp.nn.parallel.join import Join, Joinable, JoinHook
 from tracecomp.optim.optimizer import Optimizer
 
-__all__ = ["ZeroRedundancyOptimizer"]
+__all__ = ["PostLocalSGDOptimizer", "ZeroRedundancyOptimizer"]
 
 
-class ZeroRedundancyOptimizer(Optimizer):
+class ZeroRedundancyOptimizer(Optimizer, Joinable):
     """``optimizer_class``, of which every process keeps the state of some parameters and steps those alone.
 
     After a step each parameter is sent by its process. Parameters are shared out by size, so processes keep about as
@@ -42,14 +45,12 @@ class ZeroRedundancyOptimizer(Optimizer):
         """Decide which process has which parameters; make the optimizer of this one's."""
         group = self.process_group
         load = [0] * group.size()
-        self._owner: dict[int, int] = {}
+        self._owner: dict[Tensor, int] = {}
         params = [p for g in self.param_groups for p in g["params"]]
         for p in sorted(params, key=lambda p: -p.numel()):
-            self._owner[id(p)] = load.index(min(load))
-            load[self._owner[id(p)]] += p.numel()
-        mine = [
-            {**g, "params": [p for p in g["params"] if self._owner[id(p)] == group.rank()]} for g in self.param_groups
-        ]
+            self._owner[p] = load.index(min(load))
+            load[self._owner[p]] += p.numel()
+        mine = [{**g, "params": [p for p in g["params"] if self._owner[p] == group.rank()]} for g in self.param_groups]
         kept = [g for g in mine if g["params"]]
         self._places = [i for i, g in enumerate(mine) if g["params"]]
         self.optim = self._class(kept, **self._made) if kept else None
@@ -67,15 +68,32 @@ class ZeroRedundancyOptimizer(Optimizer):
 
     def step(self, closure: Callable[[], object] | None = None, **options: Any) -> Any:
         """Step this process's parameters, then send them; the loss that ``closure`` computes is returned."""
-        loss = None
-        if closure is not None:
-            loss = closure()
+        loss = None if closure is None else closure()
+        Join.notify_join_context(self)
+        self.step_and_send()
+        return loss
+
+    def step_and_send(self) -> None:
+        """Step this process's parameters, then send them."""
         if self.optim is not None:
             for place, own in zip(self._places, self.optim.param_groups, strict=True):
                 own.update({k: v for k, v in self.param_groups[place].items() if k not in ("params", "param_names")})
             self.optim.step()
         self._send()
-        return loss
+
+    def join_hook(self, **kwargs: Any) -> JoinHook:
+        """How this optimizer answers in a ``Join`` block: by a step with the gradients that there are."""
+        return _Steps(self)
+
+    @property
+    def join_device(self) -> Any:
+        """The CPU."""
+        return self.param_groups[0]["params"][0].device
+
+    @property
+    def join_process_group(self) -> Group:
+        """The group that shares the states."""
+        return self.process_group
 
     def _send(self) -> None:
         """Every parameter from its process to all, those of one process and dtype in a row."""
@@ -83,7 +101,7 @@ class ZeroRedundancyOptimizer(Optimizer):
         rows: dict[tuple[int, Any], list[Tensor]] = {}
         for g in self.param_groups:
             for p in g["params"]:
-                rows.setdefault((self._owner[id(p)], p.dtype), []).append(p)
+                rows.setdefault((self._owner[p], p.dtype), []).append(p)
         with no_grad():
             for (rank, _), params in rows.items():
                 flat = T.cat([p.detach().reshape(-1) for p in params])
@@ -124,6 +142,57 @@ class ZeroRedundancyOptimizer(Optimizer):
         super().load_state_dict(dict(state_dict))
         if self.optim is not None:
             for p in self._numbers().values():
-                if p in self.state and self._owner[id(p)] == self.process_group.rank():
+                if p in self.state and self._owner[p] == self.process_group.rank():
                     self.optim.state[p] = self.state[p]
         self.state.clear()
+
+
+class _Steps(JoinHook):
+    """An optimizer's part in the steps of processes that have inputs left."""
+
+    def __init__(self, optimizer: ZeroRedundancyOptimizer) -> None:
+        self._optimizer = optimizer
+
+    def main_hook(self) -> None:
+        self._optimizer.step_and_send()
+
+
+class PostLocalSGDOptimizer(Optimizer):
+    """``optim``, after whose steps ``averager`` averages parameters over processes now and then."""
+
+    def __init__(self, optim: Optimizer, averager: ModelAverager) -> None:
+        self.optim, self.averager = optim, averager
+        self._show()
+
+    def _show(self) -> None:
+        """Show what ``optim`` has as this optimizer's."""
+        self.param_groups, self.defaults, self.state = self.optim.param_groups, self.optim.defaults, self.optim.state
+
+    def __repr__(self) -> str:
+        return repr(self.optim)
+
+    def state_dict(self) -> dict[str, Any]:
+        """That of ``optim``, and how many calls the averager has seen as ``step``."""
+        return {**self.optim.state_dict(), "step": self.averager.step}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Take what ``state_dict`` gave; a warning when it has no ``step``, which is 0 then."""
+        self.optim.load_state_dict({k: v for k, v in state_dict.items() if k != "step"})
+        self._show()
+        if "step" not in state_dict:
+            warnings.warn("the state has no step of an averager: it begins at 0", stacklevel=2)
+        self.averager.step = int(state_dict.get("step", 0))
+
+    def step(self, closure: Callable[[], float | Tensor] | None = None) -> Any:
+        """A step of ``optim``, then the averager's turn."""
+        loss = self.optim.step() if closure is None else self.optim.step(closure)
+        self.averager.average_parameters(self.param_groups)
+        return loss
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget gradients."""
+        self.optim.zero_grad(set_to_none=set_to_none)
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add parameters to ``optim``."""
+        self.optim.add_param_group(param_group)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 from tracecomp.base.errors import at_user_line
 from tracecomp.communication.errors import DistBackendError
 from tracecomp.communication.group import Group
-from tracecomp.communication.messages import Kind, Sending
+from tracecomp.communication.messages import Sending
+from tracecomp.communication.messenger import Receiving
 from tracecomp.communication.work import Work
 from tracecomp.distributed.collectives import check_tensor, contents, place
 from tracecomp.distributed.processes import get_rank, group_of, member_of
@@ -25,7 +26,7 @@ class _Started(Work):
         self._source: int | None = None
 
     def is_completed(self) -> bool:
-        return self._source is not None or self._ready()
+        return self._source is not None or (self._ready() and self.wait())
 
     is_success = is_completed
 
@@ -90,18 +91,19 @@ def irecv(
         raise ValueError(
             at_user_line("Invalid source rank: source rank should not be the same as the rank of the current process.")
         )
+    asked = found.ask(sources, tag)
     what = f"recv(from {'any rank' if anyone else found.ranks[sources[0]]}, tag {tag})"
     return _Started(
-        lambda: found.messenger.arrived([found.ranks[s] for s in sources], Kind.POINT, found.number, tag),
-        lambda seconds: _received(found, tensor, sources, tag, what, seconds),
+        lambda: found.messenger.has_come(asked),
+        lambda seconds: _received(found, tensor, asked, tag, what, seconds),
     )
 
 
 def _received(
-    group: Group, tensor: Tensor, sources: Sequence[int], tag: int, what: str, seconds: float | None
+    group: Group, tensor: Tensor, asked: Receiving, tag: int, what: str, seconds: float | None
 ) -> int:  # fmt: skip
-    """Write the next message to ``tensor``; the rank that sent it."""
-    source, body = group.receive(sources, tag, what, seconds)
+    """Write the message that was asked for to ``tensor``; the rank that sent it."""
+    source, body = group.received(asked, tag, what, seconds)
     if body.size != tensor.nbytes:
         raise DistBackendError(
             f"{what}: rank {group.ranks[source]} sent {body.size} bytes, a tensor of shape {list(tensor.shape)} of "

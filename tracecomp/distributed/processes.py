@@ -47,17 +47,23 @@ def _known(name: str) -> Backend:
     return found
 
 
-class GroupMember:
+class _World(type):
+    """The class of classes that know the default group."""
+
+    @property
+    def WORLD(cls) -> Group | None:
+        """The group of all processes."""
+        return world.default
+
+
+class GroupMember(metaclass=_World):
     """What stands for a group: of all processes, or one that this process is not in."""
 
     NON_GROUP_MEMBER = -100
 
-    @property
-    def WORLD(self) -> Group | None:
-        return world.default
 
-
-group = GroupMember()
+class group(metaclass=_World):
+    """The default group: ``group.WORLD``."""
 
 
 def is_available() -> bool:
@@ -153,7 +159,7 @@ def new_group(
     listed = _members(ranks, whole.size())
     made = groups.add(listed, seconds, str(_known(backend or whole.backend)), "")
     if not use_local_synchronization:
-        whole.worker.run(whole.barrier)
+        whole.worker.run(lambda: whole.barrier(f"new_group({listed})"))
     if made is None:
         return GroupMember.NON_GROUP_MEMBER
     made.group_desc = group_desc or "undefined"
@@ -314,6 +320,8 @@ def monitored_barrier(
     found = member_of(group, "monitored_barrier")
     if found is None or found.size() == 1:
         return
+    if timeout is not None and not isinstance(timeout, timedelta):
+        raise TypeError(at_user_line(f"monitored_barrier(): timeout must be a timedelta, not {type(timeout).__name__}"))
     seconds = found.seconds if timeout is None else timeout.total_seconds()
     found.worker.run(lambda: _monitored(found, seconds, wait_all_ranks))
 

@@ -80,6 +80,7 @@ def plan_of(arguments: argparse.Namespace) -> Plan:
     address, number = host or arguments.master_addr, int(port or arguments.master_port)
     if nodes > 1 and not number:
         raise SystemExit("several machines need --master-addr and --master-port, the same on all of them")
+    # mpiexec starts the processes of one machine; on several ones it needs hosts, which only their users know.
     can = nodes == 1 and find_mpiexec() is not None and not arguments.no_python
     if arguments.launcher == "mpiexec" and not can:
         raise SystemExit("--launcher mpiexec needs one machine, a Python program, mpi4py and an MPI: "

@@ -48,8 +48,10 @@ def main(command: Sequence[str]) -> None:
     (notes / f"rank{rank}").write_text(str(os.getpid()))
     try:
         _run(command)
+        (notes / f"done{rank}").touch()
     except SystemExit as ending:
         if ending.code in (None, 0):
+            (notes / f"done{rank}").touch()
             raise
         _fail(notes, rank, f"it ended with status {ending.code}", ending.code if isinstance(ending.code, int) else 1)
     except BaseException as error:  # of the program, SystemExit too: the launcher is to know why it ended

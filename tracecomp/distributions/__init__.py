@@ -48,7 +48,7 @@ from tracecomp.distributions.discrete import (
 )  # fmt: skip
 from tracecomp.distributions.distribution import Distribution, ExponentialFamily
 from tracecomp.distributions.gamma import Beta, Chi2, Dirichlet, Gamma, StudentT
-from tracecomp.distributions.kl import kl_divergence, register_kl
+from tracecomp.distributions.kl_pairs import kl_divergence, register_kl
 from tracecomp.distributions.lowrank import LowRankMultivariateNormal
 from tracecomp.distributions.mappings import (
     CatTransform,

@@ -147,6 +147,9 @@ class Cauchy(LocationScale):
 class Uniform(Distribution):
     """Constant density on [low, high)."""
 
+    arg_constraints: ClassVar[dict[str, Constraint]] = {
+        "low": constraints.dependent, "high": constraints.dependent,
+    }  # fmt: skip
     has_rsample = True
     low: Any
     high: Any
@@ -156,9 +159,6 @@ class Uniform(Distribution):
         super().__init__(self.low.shape, validate_args=validate_args)
         if self._validate_args and not bool((self.low._data < self.high._data).all()):
             raise ValueError("Uniform is not defined when low>= high")
-
-    def __repr__(self) -> str:
-        return f"Uniform(low: {self.low}, high: {self.high})"
 
     @property
     def support(self) -> Constraint:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from tracecomp.distributions import constraints
 from tracecomp.distributions.constraints import Constraint
@@ -18,6 +18,9 @@ from tracecomp.functional import names as T
 class NegativeBinomial(Binary):
     """Successes before ``total_count`` failures, each trial being one with probability ``probs``."""
 
+    arg_constraints: ClassVar[dict[str, Constraint]] = {
+        "total_count": constraints.greater_than_eq(0), **Binary.arg_constraints,
+    }  # fmt: skip
     total_count: Any
 
     def __init__(
@@ -33,6 +36,8 @@ class NegativeBinomial(Binary):
         self.total_count, given = T.broadcast_tensors(count.to(given.dtype), given)
         setattr(self, "probs" if logits is None else "logits", given)
         self._batch_shape = given.shape
+        if self._validate_args:
+            self._check_parameter("total_count", constraints.greater_than_eq(0))
 
     @property
     def support(self) -> Constraint:

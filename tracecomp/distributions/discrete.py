@@ -134,15 +134,30 @@ class Geometric(Binary):
 class Binomial(Binary):
     """Successes among ``total_count`` trials."""
 
+    arg_constraints: ClassVar[dict[str, Constraint]] = {
+        "total_count": constraints.nonnegative_integer, **Binary.arg_constraints,
+    }  # fmt: skip
+    has_enumerate_support = True
+
     def __init__(
         self,
-        total_count: int = 1,
+        total_count: Tensor | int = 1,
         probs: Tensor | None = None,
         logits: Tensor | None = None,
         validate_args: bool | None = None,
     ) -> None:
-        self.total_count = int(total_count)
         super().__init__(probs, logits, validate_args)
+        given = self.probs
+        count = total_count.to(given.dtype) if isinstance(total_count, Tensor) else T.full_like(given, total_count)
+        self._most = int(total_count.max()) if isinstance(total_count, Tensor) else int(total_count)
+        self.total_count: Any
+        self.total_count, given = T.broadcast_tensors(count, given)
+        setattr(
+            self, "probs" if logits is None else "logits", given if logits is None else self.logits.expand_as(given)
+        )
+        self._batch_shape = given.shape
+        if self._validate_args:
+            self._check_parameter("total_count", constraints.nonnegative_integer)
 
     @property
     def support(self) -> Constraint:
@@ -154,21 +169,23 @@ class Binomial(Binary):
 
     @property
     def mode(self) -> Tensor:
-        return ((self.total_count + 1) * self.probs).floor().clamp_max(self.total_count)
+        return T.minimum(((self.total_count + 1) * self.probs).floor(), self.total_count)
 
     @property
     def variance(self) -> Tensor:
         return self.total_count * self.probs * (1 - self.probs)
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        shape = (self.total_count, *self._extended_shape(sample_shape))
+        shape = (self._most, *self._extended_shape(sample_shape))
         with no_grad():
-            return (T.rand(shape, dtype=self.probs.dtype) < self.probs).sum(0).to(self.probs.dtype)
+            successes = T.rand(shape, dtype=self.probs.dtype) < self.probs
+            trials = T.arange(self._most).reshape(-1, *(1,) * (len(shape) - 1)) < self.total_count
+            return (successes & trials).sum(0).to(self.probs.dtype)
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         n, logits = self.total_count, self.logits
-        ways = math.lgamma(n + 1) - T.lgamma(value + 1) - T.lgamma(n - value + 1)
+        ways = T.lgamma(n + 1) - T.lgamma(value + 1) - T.lgamma(n - value + 1)
         return ways + value * logits - n * softplus(logits)
 
     def entropy(self) -> Tensor:
@@ -176,7 +193,9 @@ class Binomial(Binary):
         return -(T.exp(log_prob) * log_prob).sum(0)
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
-        count = 1 + self.total_count
+        count = 1 + self._most
+        if not bool((self.total_count == self._most).all()):
+            raise NotImplementedError("Inhomogeneous total count not supported by `enumerate_support`.")
         values = T.arange(count, dtype=self.probs.dtype).view(-1, *(1,) * len(self._batch_shape))
         return values.expand(count, *self._batch_shape) if expand else values
 

@@ -80,11 +80,10 @@ def _bernoulli(p: Bernoulli, q: Bernoulli) -> Any:
 
 @register_kl(Binomial, Binomial)
 def _binomial(p: Binomial, q: Binomial) -> Any:
-    if p.total_count > q.total_count:
-        return T.full_like(p.probs, math.inf)
-    if p.total_count < q.total_count:
+    if bool((p.total_count < q.total_count).any()):
         raise NotImplementedError("KL between Binomials where q.total_count > p.total_count is not implemented")
-    return p.total_count * (p.probs * (p.logits - q.logits) + T.log1p(-p.probs) - T.log1p(-q.probs))
+    found = p.total_count * (p.probs * (p.logits - q.logits) + T.log1p(-p.probs) - T.log1p(-q.probs))
+    return T.where(p.total_count > q.total_count, math.inf, found)
 
 
 @register_kl(Geometric, Geometric)
@@ -147,12 +146,6 @@ def _independent(p: Independent, q: Independent) -> Any:
     if p.reinterpreted_batch_ndims != q.reinterpreted_batch_ndims:
         raise NotImplementedError("KL of Independents with different reinterpreted_batch_ndims")
     return p._summed(kl_divergence(p.base_dist, q.base_dist))
-
-
-@register_kl(Normal, Uniform)
-@register_kl(Exponential, Uniform)
-def _never_inside(p: Any, q: Any) -> Any:
-    return T.full(tuple(T.broadcast_shapes(tuple(p.batch_shape), tuple(q.batch_shape))), math.inf)
 
 
 @register_kl(Uniform, Normal)

@@ -138,6 +138,13 @@ class Wishart(Distribution):
         return found
 
     @property
+    def mode(self) -> Tensor:
+        factor = self.df - self._event_shape[-1] - 1
+        factor = T.where(factor > 0, factor, math.nan)
+        found: Tensor = factor.unsqueeze(-1).unsqueeze(-1) * self.covariance_matrix
+        return found
+
+    @property
     def variance(self) -> Tensor:
         v = self.covariance_matrix
         d = v.diagonal(dim1=-2, dim2=-1)

@@ -35,6 +35,11 @@ class _Relaxed(Distribution):
     def logits(self) -> Any:
         return self.base_dist.logits
 
+    def expand(self, batch_shape: Sequence[int], _instance: Distribution | None = None) -> Distribution:
+        new = super().expand(batch_shape, _instance)
+        vars(new)["temperature"] = self.temperature  # one for all, or as the batch has it
+        return new
+
     def _uniform(self, sample_shape: Sequence[int]) -> Tensor:
         return clamp_probs(T.rand(self._extended_shape(sample_shape), dtype=self.logits.dtype))
 

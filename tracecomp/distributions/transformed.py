@@ -69,6 +69,12 @@ class TransformedDistribution(Distribution):
             y = x
         return sum_rightmost(self.base_dist.log_prob(y), dims - len(self.base_dist.event_shape)) + total
 
+    def icdf(self, value: Tensor) -> Tensor:
+        sign: Any = 1
+        for transform in self.transforms:
+            sign = sign * transform.sign
+        return self._through_transforms(self.base_dist.icdf((value - 0.5) * sign + 0.5))
+
     def cdf(self, value: Tensor) -> Tensor:
         sign: Any = 1
         for transform in reversed(self.transforms):
@@ -272,11 +278,17 @@ class MixtureSameFamily(Distribution):
         self, mixture_distribution: Categorical, component_distribution: Distribution, validate_args: bool | None = None
     ) -> None:
         self._mixture, self._component = mixture_distribution, component_distribution
+        weights, parts = int(mixture_distribution.param_shape[-1]), tuple(component_distribution.batch_shape)
+        if not parts or weights != parts[-1]:
+            raise ValueError(
+                f"`mixture_distribution component` ({weights}) does not equal `component_distribution.batch_shape[-1]` "
+                f"({parts[-1] if parts else None})"
+            )
         batch, event = tuple(component_distribution.batch_shape[:-1]), component_distribution.event_shape
         super().__init__(batch, event, validate_args)
 
     def __repr__(self) -> str:
-        return f"MixtureSameFamily({self._mixture}, {self._component})"
+        return f"MixtureSameFamily(\n  {self._mixture},\n  {self._component})"
 
     @property
     def support(self) -> Constraint:

@@ -39,16 +39,20 @@ def track(op: Op, operands: tuple[Any, ...], attrs: Attrs, arrays: list[Any], ou
     edges: list[Edge] = []
     tracked = inference = False
     dtype = None
+    types: list[Any] = []
     for x, a in zip(operands, arrays, strict=True):
         edge = None
         if isinstance(x, TensorBase):
             # The last array decides the type of Python numbers beside it.
             dtype = a.dtype
-            inference = inference or x._inference
+            types.append((dtype, a.shape))
             # The cheap tests first: most tensors have no history.
             if x._grad_fn is not None or x._requires_grad or x._linked:
                 edge = gradient_edge(x)
                 tracked = tracked or edge is not None
+            inference = inference or x._inference
+        else:
+            types.append(None if isinstance(a, NUMBERS) else (a.dtype, a.shape))
         edges.append(edge)
     if not tracked:
         return
@@ -58,11 +62,12 @@ def track(op: Op, operands: tuple[Any, ...], attrs: Attrs, arrays: list[Any], ou
             "computation tracked by autograd. To work around this, you can make a clone to get a normal tensor and use "
             "it in autograd, or use `torch.no_grad()` instead of `torch.inference_mode()`."
         )
-    # Whole numbers and bools have no derivative.
-    if all(t._data.dtype.kind in "biu" for t in outs):
-        return
-    types = [(dtype, ()) if isinstance(a, NUMBERS) else (a.dtype, a.shape) for a in arrays]
     out_types = tuple([(t._data.dtype, t._data.shape) for t in outs])
+    # Whole numbers and bools have no derivative.
+    if out_types[0][0].kind in "biu" and all(kind.kind in "biu" for kind, _ in out_types):
+        return
+    if None in types:
+        types = [(dtype, ()) if kind is None else kind for kind in types]
     recorder = modes.recorder
     sized = recorder is not None and recorder.sized
     # Attributes may hold sizes that are formulas: rules of derivatives get their numbers, the recorder the formulas.
@@ -72,7 +77,9 @@ def track(op: Op, operands: tuple[Any, ...], attrs: Attrs, arrays: list[Any], ou
         recorder.sizes.note_node(node, attrs, operands, outs)
     for i, t in enumerate(outs):
         if t._data.dtype.kind not in "biu":
-            t._grad_fn, t._output_nr = node, i
+            t._grad_fn = node
+            if i:
+                t._output_nr = i
 
 
 def own(t: T) -> T:
@@ -97,7 +104,7 @@ def assign_(target: TensorBase, value: TensorBase) -> None:
     seen through the view replaced by ``value``". RuntimeError where PyTorch forbids the write.
     """
     history = modes.grad and (value.requires_grad or target.requires_grad)
-    _check_write(target, history)
+    check_write(target, history)
     if value._data.shape != target._data.shape:
         raise RuntimeError(
             f"output with shape {list(target.shape)} doesn't match the broadcast shape {list(value.shape)}"
@@ -110,9 +117,9 @@ def assign_(target: TensorBase, value: TensorBase) -> None:
         dispatch.call("copy_", target, value)
     else:
         _copy(target._data, value._data)
-    target._shared_storage().wrote()
     if modes.recorder is not None:
-        modes.recorder.write(target, value)
+        modes.recorder.write(target, value)  # it asks for histories as they were: what is counted below is not yet seen
+    target._shared_storage().wrote()
     if history:
         _rebase(target, value, before, edge)
 
@@ -157,7 +164,8 @@ def check_places(array: Array) -> None:
         )
 
 
-def _check_write(target: TensorBase, history: bool) -> None:
+def check_write(target: TensorBase, history: bool) -> None:
+    """RuntimeError where ``target`` cannot be written, with or without ``history``."""
     check_places(target._data)
     if target._inference and not modes.inference:
         raise RuntimeError(
@@ -212,7 +220,8 @@ def attach(view: TensorBase, source: TensorBase, steps: tuple[View, ...], follow
     else:
         view._base, view._chain = source, steps
     view._linked = True
-    view._unwritable = source._unwritable
+    if source._unwritable is not None:
+        view._unwritable = source._unwritable
     if not follows:
         view._quiet = True
         view._unwritable = INFERENCE_VIEW if modes.inference else NO_GRAD_VIEW

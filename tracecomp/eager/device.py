@@ -8,9 +8,21 @@ from tracecomp.eager.modes import modes
 
 
 class _Use:
-    """Whether tensors without memory, or devices to make them on, were met in this process: most never meet them."""
+    """Whether something has a say in what operators do: tensors without memory, devices to make them on, modes.
 
-    begun = False
+    ``begun`` has an entry for each that is there in any thread: adding and taking one cannot be interrupted.
+    """
+
+    def __init__(self) -> None:
+        self.begun: list[None] = []
+
+    def begin(self) -> None:
+        """One more has a say."""
+        self.begun.append(None)
+
+    def end(self) -> None:
+        """One of them has none any more."""
+        self.begun.pop()
 
 
 use = _Use()
@@ -65,12 +77,13 @@ class device:
 
     def __enter__(self) -> device:
         check_device(self)
-        use.begun = True
+        use.begin()
         modes.default_places = (*modes.default_places, self)
         return self
 
     def __exit__(self, *error: object) -> None:
         modes.default_places = modes.default_places[:-1]
+        use.end()
 
 
 Device: TypeAlias = device | str | int | None

@@ -31,7 +31,7 @@ def note_class(cls: type) -> None:
     """Remember ``cls``, a new subclass of Tensor, if its objects are asked."""
     how = getattr(cls, "__torch_dispatch__", None)
     if how is not None and how is not disabled:
-        use.begun = True
+        use.begin()
         CLASSES.add(cls)
 
 

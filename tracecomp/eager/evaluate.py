@@ -13,10 +13,14 @@ from tracecomp import eager_kernels
 from tracecomp.base import config
 from tracecomp.eager.modes import modes
 from tracecomp.ir.op import OPS, Attrs, Op
+from tracecomp.ir.types import TensorType, from_numpy_dtype
 
 _WARNING = frozenset(
-    ("elementwise", "reduction", "contraction", "convolution", "window", "cumulative", "scatter", "control")
-)
+    (
+        "elementwise", "reduction", "contraction", "convolution", "window", "cumulative", "scatter", "control",
+        "transform",
+    )
+)  # fmt: skip
 _ROUNDED_OTHERWISE = ("floor_divide", "maximum", "minimum")
 """Besides those with an error bound: quotients that are rounded before they are cut, which of two zeros is larger."""
 
@@ -47,33 +51,51 @@ def _new_context() -> Context:
 
 def evaluate(op: Op, arrays: Sequence[Any], attrs: Attrs) -> Any:
     """What ``op`` is on ``arrays``: ``op.impl`` where its bits are those of machine code, else machine code's."""
+    # Other kinds move elements, draw bits, or are the host's in compiled programs too.
     if op.kind not in _WARNING:
         if op.kind == "external" and modes.rehearsal:
             raise RuntimeError("what the host runs, other processes perhaps, is run for the program alone")
+        if modes.untold and op.communicates:
+            return _untold(op, arrays, attrs)
         if op.name == "random_bits" and config.current().eager == "native":
             found = eager_kernels.random_bits(*arrays, **attrs)
             return op.impl(*arrays, **attrs) if found is None else found
+        if op.kind == "elimination" and arrays[0].dtype.kind != "c" and config.current().eager == "native":
+            return quietly(partial(eager_kernels.eliminate, op), (arrays, attrs, evaluate), {})
         return op.impl(*arrays, **attrs)
     if config.current().eager == "native":
+        # Where numpy rounds otherwise or sums in another order, machine code is asked;
+        # None where it has no kernel for these types.
         if op.name in INEXACT or (op.name in SLOW and max(np.size(x) for x in arrays) >= _MANY):
             found = eager_kernels.evaluate_natively(op, arrays)
             if found is not None:
                 return found
         elif op.name in ORDERED:
             if arrays[0].dtype.kind in "fVc":
-                return _quietly(partial(eager_kernels.reduce_in_order, op.name), arrays, attrs)
+                return quietly(partial(eager_kernels.reduce_in_order, op.name), arrays, attrs)
         elif op.kind == "contraction" and arrays[0].dtype.kind in "fVc":
-            found = _quietly(eager_kernels.contract, arrays, attrs)
+            found = quietly(eager_kernels.contract, arrays, attrs)
             if found is not None:
                 return found
         elif op.kind == "control":
             return eager_kernels.run_region(op, arrays, attrs, evaluate)
+        elif op.kind == "transform":
+            found = eager_kernels.transform(op, arrays, attrs, evaluate)
+            if found is not None:
+                return found
         elif op.kind == "convolution" and arrays[0].dtype.kind in "fV":
-            return _quietly(partial(eager_kernels.convolve, op), (*arrays, attrs), {})
-    return _quietly(op.impl, arrays, attrs)
+            return quietly(partial(eager_kernels.convolve, op), (*arrays, attrs), {})
+    return quietly(op.impl, arrays, attrs)
 
 
-def _quietly(fn: Callable[..., object], arrays: Sequence[object], attrs: Attrs) -> Any:
+def _untold(op: Op, arrays: Sequence[Any], attrs: Attrs) -> Any:
+    """Zeros instead of what ``op`` would give together with other processes."""
+    found = op.infer(*[TensorType(from_numpy_dtype(a.dtype), a.shape) for a in arrays], **attrs)
+    zeros = [np.zeros(t.shape, t.dtype.numpy) for t in (found if isinstance(found, tuple) else (found,))]
+    return tuple(zeros) if isinstance(found, tuple) else zeros[0]
+
+
+def quietly(fn: Callable[..., object], arrays: Sequence[object], attrs: Attrs) -> Any:
     """``fn(*arrays, **attrs)`` without numpy's warnings."""
     try:
         context = _quiet.pop()

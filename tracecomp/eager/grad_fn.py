@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -32,9 +33,9 @@ class AccumulateGrad(Node):
     __slots__ = ("post_accumulate", "variable")
 
     def __init__(self, variable: TensorBase) -> None:
-        super().__init__((), ())
+        array = variable._data
+        super().__init__((), ((array.dtype, array.shape),))
         self.variable = variable
-        self.look()
 
     def look(self) -> None:
         """Expect gradients of the dtype and shape that ``variable`` has now."""
@@ -83,26 +84,34 @@ class SavedOut:
         return result
 
 
-_SaveRule = tuple[bool, frozenset[int], bool]
 NUMBERS = (bool, int, float, complex)
-_save_rules: dict[str, _SaveRule] = {}
+_UNREAD, _NEVER = (None,), (0,)
+"""The operand of a node that reads none, and how often it was written."""
 _classes: dict[str, type[OpNode]] = {}
 
 
-def _save_rule(op: Op) -> _SaveRule:
-    rule = _save_rules.get(op.name)
-    if rule is None:
-        positions = frozenset(s for s in op.saves if isinstance(s, int))
-        rule = _save_rules[op.name] = ("ins" in op.saves, positions, "outs" in op.saves)
-    return rule
+def _stays(x: Any) -> bool:
+    """Whether what is saved of an operand stays when a node lets go: numbers, and what was made of numbers alone.
+
+    A recording follows tensors, whatever they were made of: there, they go.
+    """
+    return type(x) in NUMBERS or (isinstance(x, TensorBase) and x._inside and modes.recorder is None)
 
 
 class OpNode(Node):
     """The application of a primitive. Saved operands are the tensors with the version seen."""
 
-    __slots__ = ("attrs", "ins", "op", "outs", "types", "versions")
+    __slots__ = ("attrs", "ins", "numbers", "op", "outs", "types", "versions")
 
     ins: tuple[Any, ...] | None
+    outs: tuple[Any, ...]
+    versions: Sequence[int]
+    # Of the operator that a class is for: which operands backward may read, all or some, and whether results.
+    all_ins: bool
+    some_ins: frozenset[int]
+    keeps_outs: bool
+    behind: dict[int, tuple[weakref.ref[Node], int]] | None = None
+    """Of results, where what comes to them is to be added: at nodes that lead here, and are what others know."""
 
     def __init__(
         self, op: Op, attrs: Attrs, operands: tuple[Any, ...], types: Sequence[Any], edges: tuple[Edge, ...],
@@ -112,26 +121,37 @@ class OpNode(Node):
         self.op = op
         self.attrs = attrs
         self.types = types
-        every, positions, keep = _save_rule(op)
-        if every:
+        if not outs and len(operands) == 1 and operands[0] is None:  # a view's, which many nodes are made for
+            self.ins, self.versions, self.outs = _UNREAD, _NEVER, ()
+            return
+        if self.all_ins:
             self.ins = operands
         else:
-            self.ins = tuple([x if i in positions or type(x) in NUMBERS else None for i, x in enumerate(operands)])
+            some = self.some_ins
+            self.ins = tuple([x if i in some or type(x) in NUMBERS else None for i, x in enumerate(operands)])
         self.versions = [
             0 if x is None or type(x) in NUMBERS or x._storage is None else x._storage.version for x in self.ins
         ]
-        self.outs: tuple[Any, ...] = tuple([SavedOut(t) for t in outs]) if keep else ()
+        keep = self.keeps_outs
+        self.outs = tuple([SavedOut(t) for t in outs]) if keep else ()
         if modes.save_hooks:
             pairs = zip(self.ins, edges, strict=True)
-            self.ins = tuple([Packed(x, e) if isinstance(x, TensorBase) else x for x, e in pairs])
+            self.ins = tuple([x if x is None or _stays(x) else Packed(x, e) for x, e in pairs])
             self.outs = tuple([Packed(t, (self, i)) for i, t in enumerate(outs)]) if keep else ()
 
     def release(self) -> None:
+        # A node that reads nothing that it would have to let go of may run again, as PyTorch's may.
+        if self.ins is not None:
+            self.numbers = {i: x for i, x in enumerate(self.ins) if x is not None and _stays(x)}
         self.ins = None
         self.outs = ()
 
     def held(self) -> Sequence[TensorBase]:
         return [x for x in self.ins or () if isinstance(x, TensorBase)]
+
+    def operands(self) -> Sequence[Any]:
+        """What it keeps of each operand, None where that is nothing; of a released node, the numbers."""
+        return [self.numbers.get(i) for i in range(len(self.edges))] if self.ins is None else self.ins
 
     def packed(self) -> list[Packed]:
         """What ``saved_tensors_hooks`` keep for this node."""
@@ -175,9 +195,16 @@ class OpNode(Node):
         return derivative(self.op, self.attrs, self.types, self.out_types, wanted, present)
 
     def spent(self) -> bool:
+        return self.keeps() if self.ins is None else any(map(self._overwritten, self._reads()))
+
+    def keeps(self) -> bool:
+        """Whether backward reads anything but numbers: a pass lets go of it."""
+        numbers = self.numbers if self.ins is None else [i for i, x in enumerate(self.ins) if _stays(x)]
+        return any(slot not in numbers for slot in self._reads())
+
+    def _reads(self) -> frozenset[int]:
         wanted, present = tuple([e is not None for e in self.edges]), (True,) * len(self.out_types)
-        reads = self._program(wanted, present).reads
-        return self.ins is None or any(map(self._overwritten, reads))
+        return self._program(wanted, present).reads
 
     def _overwritten(self, slot: int) -> bool:
         assert self.ins is not None
@@ -193,10 +220,10 @@ class OpNode(Node):
 
     def _saved(self, slot: int, like: TensorBase) -> TensorBase:
         """The tensor in ``slot`` (operands, then results), unchanged since it was saved."""
-        if self.ins is None:
+        if self.ins is None and slot not in self.numbers:
             raise RuntimeError(FREED)
         if slot < len(self.types):
-            x, version = self.ins[slot], self.versions[slot]
+            x, version = self.numbers[slot] if self.ins is None else self.ins[slot], self.versions[slot]
             if isinstance(x, Packed):
                 return x.unpacked()
             if isinstance(x, NUMBERS):
@@ -208,7 +235,10 @@ class OpNode(Node):
         saved = self.outs[number]
         if isinstance(saved, Packed):
             return saved.unpacked()
-        return saved.restored(self, number)  # type: ignore[no-any-return]
+        before = None if self.behind is None else self.behind.get(number)
+        node = None if before is None else before[0]()
+        found: TensorBase = saved.restored(self if node is None else node, before[1] if node and before else number)
+        return found
 
     @property
     def saved_tensors(self) -> tuple[TensorBase, ...]:
@@ -260,6 +290,10 @@ class CopySlices(Node):
         return [kept, seen if self.edges[1] is not None else None]
 
 
+_NAMES = {"concat": "cat"}
+"""PyTorch's names of operators that have others here."""
+
+
 def op_node(
     op: Op, attrs: Attrs, operands: tuple[object, ...], types: Sequence[object], edges: tuple[Edge, ...],
     outs: Sequence[object], out_types: tuple[object, ...],
@@ -267,8 +301,10 @@ def op_node(
     """The node of one application; its class is named after the operator, as PyTorch's are."""
     cls = _classes.get(op.name)
     if cls is None:
-        name = "".join(part.capitalize() for part in op.name.split("_")) + "Backward0"
-        cls = _classes[op.name] = type(name, (OpNode,), {"__slots__": ()})
+        name = "".join(part.capitalize() for part in _NAMES.get(op.name, op.name).split("_")) + "Backward0"
+        some = frozenset(s for s in op.saves if isinstance(s, int))
+        saved = {"all_ins": "ins" in op.saves, "some_ins": some, "keeps_outs": "outs" in op.saves}
+        cls = _classes[op.name] = type(name, (OpNode,), {"__slots__": (), **saved})
     return cls(op, attrs, operands, types, edges, outs, out_types)
 
 

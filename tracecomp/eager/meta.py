@@ -7,6 +7,7 @@ them raises: their class has a say in everything that numpy does with them.
 
 from __future__ import annotations
 
+import math
 import mmap
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -68,7 +69,11 @@ class MetaArray(np.ndarray[Any, Any]):
     place: device
 
     def __array_finalize__(self, source: object) -> None:
+        use.begin()
         self.place = getattr(source, "place", META)
+
+    def __del__(self, end: Callable[[], None] = use.end) -> None:
+        end()
 
     def __array_function__(self, func: Callable[..., Any], types: Any, args: Any, kwargs: Any) -> Any:
         if func is np.copyto and isinstance(args[0], MetaArray):
@@ -92,7 +97,6 @@ def new_array(
     shape: Sequence[int], dtype: Any, strides: Sequence[int] | None = None, place: device = META
 ) -> MetaArray:
     """An array without elements; ``strides`` in bytes, else in row-major order."""
-    use.begun = True
     kind = np.dtype(dtype)
     spans = [] if strides is None else [(n - 1) * s for n, s in zip(shape, strides, strict=True)]
     numel = int(np.prod(shape, dtype=np.int64))
@@ -133,8 +137,33 @@ def with_strides(array: Array, strides: tuple[int, ...]) -> Array:
     if type(array) is MetaArray:
         return new_array(array.shape, array.dtype, strides, array.place)
     found = np.ndarray(array.shape, array.dtype, memory.new_array((array.size,), array.dtype), 0, strides)
-    np.copyto(found, array)
+    memory.fill(found, array)
     return found
+
+
+_MUCH = 2**20
+"""Bytes from which on numpy, which goes through all operands in one order, takes longer than a copy of one."""
+
+
+def laid_alike(arrays: list[Any]) -> list[Any]:
+    """Operands of an elementwise operator: large ones lie as the first, which results follow."""
+    large = [a for a in arrays if type(a) is np.ndarray and a.nbytes >= _MUCH and a.ndim > 1]
+    if len(large) < 2 or len({a.strides for a in large}) == 1:
+        return arrays
+    first = large[0]
+    if 0 in first.strides or math.prod(first.shape) * first.itemsize != _span(first):
+        return arrays
+    size = first.itemsize
+    alike = [x is not first and any(x is a for a in large) and x.shape == first.shape for x in arrays]
+    return [
+        with_strides(x, tuple([s // size * x.itemsize for s in first.strides])) if other and 0 not in x.strides else x
+        for x, other in zip(arrays, alike, strict=True)
+    ]
+
+
+def _span(array: Array) -> int:
+    """The bytes from the first element to the end of the last."""
+    return int(sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True))) + array.itemsize
 
 
 KEEPS_ORDER = ("elementwise", "view")
@@ -214,11 +243,15 @@ class placed:
         self._place = place
 
     def __enter__(self) -> None:
+        if self._place is not None:
+            use.begin()
         self._before = modes.place
         modes.place = self._place
 
     def __exit__(self, *error: object) -> None:
         modes.place = self._before
+        if self._place is not None:
+            use.end()
 
 
 def memory_or(where: device) -> device | None:

@@ -1123,6 +1123,14 @@ class TensorMethods(TensorBase):
         """Scatter combined by sum, prod, mean, amax or amin; ``include_self``: with the elements of ``input``."""
     def scatter_reduce_(self, dim: _int, index: Tensor, src: Tensor, reduce: str, *, include_self: _bool = True) -> Tensor:
         """Scatter combined by sum, prod, mean, amax or amin; ``include_self``: with the elements of ``input``."""
+    def segment_reduce(self, reduce: str, *, lengths: Tensor | None = None, indices: Tensor | None = None, offsets: Tensor | None = None, axis: _int = 0, unsafe: _bool = False, initial: Number | None = None) -> Tensor:
+        """Each stretch of ``axis`` reduced to one element: "sum", "mean", "max", "min" or "prod".
+
+        Stretches follow one another: ``lengths`` (..., S) says how long they are, or ``offsets`` (..., S + 1) where they
+        begin and the last ends. The leading dimensions are those of ``data`` before ``axis``. ``initial`` takes part in
+        every stretch, and is the result of empty ones. RuntimeError when they do not fit, except that ``unsafe`` does not
+        look at the values.
+        """
     def select(self, dim: _int, index: _int) -> Tensor:
         """The slice at ``index`` of ``dim``, without the dimension, as a view."""
     def select_scatter(self, src: Tensor, dim: _int, index: _int) -> Tensor:

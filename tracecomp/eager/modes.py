@@ -31,6 +31,7 @@ class Modes(threading.local):
     grad_above: bool = True  # whether the primitive that somebody is asked about is recorded for backward
     plain_subclasses: bool = False  # __torch_function__ of subclasses is not asked
     rehearsal: bool = False  # what runs is what a program has done before, on copies: it must leave no trace
+    untold: bool = False  # what runs is recorded for later calls: other processes do not take part in it
     save_hooks: tuple[tuple[Callable[..., Any], Callable[..., Any]], ...] = ()
 
     def __init__(self) -> None:

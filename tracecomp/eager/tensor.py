@@ -30,7 +30,7 @@ from tracecomp.eager.aliasing import (
 )
 from tracecomp.eager.device import CPU, MemoryFormat, check_device, contiguous_format, device, preserve_format, use
 from tracecomp.eager.evaluate import evaluate
-from tracecomp.eager.grad_fn import NUMBERS
+from tracecomp.eager.grad_fn import NUMBERS, op_node
 from tracecomp.eager.memory_formats import lies_in
 from tracecomp.eager.methods import TensorMethods
 from tracecomp.eager.modes import (
@@ -154,7 +154,8 @@ class Tensor(TensorMethods):
         if odd:
             arrays = _checked(op, operands, attrs, arrays)
         try:
-            result = evaluate(op, arrays, given)
+            laid = arrays if row_major or op.kind != "elementwise" else meta.laid_alike(arrays)
+            result = evaluate(op, laid, given)
         # numpy's message says nothing of tensors: ``check_types`` raises PyTorch's, if types or shapes are wrong.
         except Exception:  # numpy's, of any kind: a clear one is raised if types are the reason, else it itself
             check_types(op, operands, attrs)
@@ -225,7 +226,7 @@ class Tensor(TensorMethods):
         before, self._requires_grad = self._requires_grad, bool(requires_grad)
         recorder = modes.recorder
         if recorder is not None and before is not self._requires_grad and not recorder.is_made(self):
-            recorder.set_requires_grad(self, before)
+            recorder.changes.set_requires_grad(self, before)
         return self
 
     @property
@@ -478,8 +479,11 @@ class Tensor(TensorMethods):
             raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
         fn = self.grad_fn
         if fn is not None:
+            fn.observe()
             fn.retained = {} if fn.retained is None else fn.retained
             fn.retained[self._output_nr] = weakref.ref(self)
+            if modes.recorder is not None:
+                modes.recorder.changes.retain(self)
 
     def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> Handle:
         """Call ``hook(grad)`` when this tensor's gradient is known; what it returns replaces it."""
@@ -626,6 +630,12 @@ def create(name: str, **attrs: Any) -> Tensor:
     return result
 
 
+def inside(t: Tensor) -> Tensor:
+    """``t``, which a function has made of numbers for its own use: a node that saved it may run a second time."""
+    t._inside = True
+    return t
+
+
 def get_grad(t: TensorBase) -> Tensor | None:
     """``t.grad`` as autograd and optimizers see it."""
     return cast("Tensor | None", t._grad if modes.recorder is None else modes.recorder.get_grad(t))
@@ -688,17 +698,27 @@ def _row(t: Tensor, i: int) -> Tensor:
 
 def look_through(t: Tensor, steps: tuple[View, ...]) -> Tensor:
     """The view of ``t`` through ``steps``, which share its memory: at once where nothing has to know each of them."""
-    tracked = modes.grad and (t._requires_grad or t._linked or t._grad_fn is not None)
-    if tracked or use.begun or modes.recorder is not None or not t._data.size:
+    if not steps:
+        return t
+    array = t._data
+    if use.begun or modes.recorder is not None or not array.size or t._inference:
         for op, attrs in steps:
             t = Tensor.__tracecomp_apply__(op, (t,), attrs)
         return t
-    array = t._data
+    found = blank(Tensor)
+    edge = None
+    if modes.grad and (t._requires_grad or t._linked or t._grad_fn is not None) and array.dtype.kind not in "biu":
+        edge = gradient_edge(t)
     for op, attrs in steps:
-        array = op.impl(array, **attrs)
-    found = _new(array)
+        before, array = array, op.impl(array, **attrs)
+        if edge is not None:
+            types = (before.dtype, before.shape), (array.dtype, array.shape)
+            edge = op_node(op, attrs, (None,), types[:1], (edge,), (), types[1:]), 0
+    found._data = array
     attach(found, t, steps, modes.grad)
-    if not modes.grad:
+    if edge is not None:
+        found._grad_fn = edge[0]
+    elif not modes.grad:
         ask_as(found, t)
     return found
 

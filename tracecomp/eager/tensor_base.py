@@ -72,21 +72,26 @@ def add_hook(hooks: dict[int, Any], fn: Callable[..., object], extra: object = N
 class Node:
     """One step of a differentiable computation. ``edges[k]`` leads to the node that takes the gradient of operand k."""
 
-    __slots__ = (
-        "__weakref__", "_metadata", "edges", "number", "origin", "out_types", "post_hooks", "pre_hooks", "retained",
-        "source", "tensor_hooks",
-    )  # fmt: skip
+    __slots__ = ("__dict__", "__weakref__", "edges", "number", "out_types")
+
+    # What few nodes have is no slot, and costs the others nothing.
+    tensor_hooks: dict[int, dict[int, Any]] | None = None
+    retained: dict[int, weakref.ref[TensorBase]] | None = None
+    pre_hooks: dict[int, Any] | None = None
+    post_hooks: dict[int, Any] | None = None
+    source: Source | None = None
+    origin: Origin | None = None
+    _metadata: dict[Any, Any] | None = None
+    takes_nothing = False  # whether it is asked for gradients where none has arrived
 
     def __init__(self, edges: tuple[Edge, ...], out_types: tuple[tuple[Any, tuple[int, ...]], ...]) -> None:
         self.edges = edges
         self.out_types = out_types
-        self.number = next(_numbers)
-        self.tensor_hooks: dict[int, dict[int, Any]] | None = None
-        self.retained: dict[int, weakref.ref[TensorBase]] | None = None
-        self.pre_hooks: dict[int, Any] | None = None
-        self.post_hooks: dict[int, Any] | None = None
-        self.source: Source | None = user_source() if modes.anomaly else None
-        self.origin: Origin | None = None if modes.recorder is None else modes.recorder.graph.here
+        self.number: float = next(_numbers)
+        if modes.anomaly:
+            self.source = user_source()
+        if modes.recorder is not None:
+            self.origin = modes.recorder.graph.here
 
     def backward(self, grads: Grads) -> Grads:
         """Operand gradients from result gradients (None: zero)."""
@@ -115,22 +120,28 @@ class Node:
 
     @property
     def metadata(self) -> dict[Any, Any]:
-        if not hasattr(self, "_metadata"):
-            self._metadata: dict[Any, Any] = {}
+        if self._metadata is None:
+            self._metadata = {}
         return self._metadata
 
     def register_hook(self, fn: Callable[..., object]) -> Handle:
         """Call ``fn(grad_inputs, grad_outputs)`` after this node ran; what it returns replaces ``grad_inputs``."""
+        self.observe()
         self.post_hooks = {} if self.post_hooks is None else self.post_hooks
         return add_hook(self.post_hooks, fn)
 
     def register_prehook(self, fn: Callable[..., object]) -> Handle:
         """Call ``fn(grad_outputs)`` before this node runs; what it returns replaces them."""
+        self.observe()
         self.pre_hooks = {} if self.pre_hooks is None else self.pre_hooks
         return add_hook(self.pre_hooks, fn)
 
+    def observe(self) -> None:
+        """Somebody is going to look at the gradients that arrive here, or to replace them."""
+
     def hook_tensor(self, number: int, fn: Callable[..., object]) -> Handle:
         """Call ``fn`` on the gradient of result ``number``."""
+        self.observe()
         self.tensor_hooks = {} if self.tensor_hooks is None else self.tensor_hooks
         return add_hook(self.tensor_hooks.setdefault(number, {}), fn)
 
@@ -145,7 +156,8 @@ FIELDS = ("_data", "_grad", "_grad_fn", "_linked", "_requires_grad", "_seen", "_
 class TensorBase:
     """The fields of a tensor. Those in slots stand at fixed offsets, where compiled calls read them without Python.
 
-    ``_data`` is set by whoever makes a tensor with ``blank``; the others have these first values.
+    ``_data`` is set by whoever makes a tensor with ``blank``; the others have these first values. ``_inside`` says that
+    a function made the tensor for itself, of numbers alone: PyTorch's nodes save those numbers.
     """
 
     __slots__ = (*FIELDS, "__dict__", "__weakref__")
@@ -168,6 +180,7 @@ class TensorBase:
     _hooks: dict[int, Any] | None = None
     _post_hooks: dict[int, Any] | None = None
     _inference: bool = False
+    _inside: bool = False
     _value: Any = None
     _look: Any = None
 

@@ -9,9 +9,13 @@ __getattr__ = later(
     {
         "contract": "products",
         "convolve": "convolutions",
+        "counted_image": "making",
+        "eliminate": "eliminations",
         "evaluate_natively": "elementwise",
+        "program_image": "making",
         "random_bits": "philox",
         "reduce_in_order": "sums",
         "run_region": "regions",
+        "transform": "transforms",
     },
 )

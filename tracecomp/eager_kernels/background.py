@@ -15,7 +15,7 @@ from queue import SimpleQueue
 from typing import TypeAlias
 
 from tracecomp.base.locks import Lock
-from tracecomp.codegen.text.native import keep_loaded
+from tracecomp.runtime.library import keep_loaded
 
 Work: TypeAlias = Callable[[], None]
 
@@ -37,10 +37,10 @@ class _Background:
         self._added = self._done = 0
         self._adding = Lock()
 
-    def add(self, name: str, work: Work) -> None:
-        """Have ``work`` done, if not too much waits."""
+    def add(self, name: str, work: Work) -> bool:
+        """Have ``work`` done; False when too much waits already."""
         if self.waiting.qsize() >= MOST_WAITING or self._ending:
-            return
+            return False
         with self._adding:
             self._added += 1
         self.waiting.put((name, work))
@@ -50,6 +50,7 @@ class _Background:
                 self._thread.start()
             except RuntimeError:  # the system gives none, or the interpreter is ending
                 self._thread = None
+        return True
 
     def finish(self) -> None:
         """Wait until nothing waits; meanwhile the thread does not rest."""
@@ -87,9 +88,9 @@ class _Background:
 _background = _Background()
 
 
-def begin(name: str, work: Work) -> None:
-    """Have ``work`` done some time; what it raises is a reason why ``name`` stays as it is."""
-    _background.add(name, work)
+def begin(name: str, work: Work) -> bool:
+    """Have ``work`` done some time; what it raises is a reason why ``name`` stays as it is. False: ask again later."""
+    return _background.add(name, work)
 
 
 def finish() -> None:
@@ -110,7 +111,7 @@ def _after_fork() -> None:
 @atexit.register
 def _end() -> None:
     _background.end()
-    keep_loaded()  # the work that was just finished may have been the first to import LLVM
+    keep_loaded()  # what was loaded after this was called for the first time
 
 
 if hasattr(os, "register_at_fork"):

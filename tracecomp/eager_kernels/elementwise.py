@@ -17,17 +17,16 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tracecomp.base.dump import Dump
+from tracecomp import eager_kernels
 from tracecomp.base.errors import CompileError
 from tracecomp.base.locks import Lock
-from tracecomp.codegen.kernels.counted import block_of
 from tracecomp.ir.graph import Graph
 from tracecomp.ir.op import Op
 from tracecomp.ir.types import TensorType, from_numpy_dtype
-from tracecomp.passes import build
+from tracecomp.passes.cost.machine import host
+from tracecomp.runtime import program_cache
 from tracecomp.runtime.aligned import maker
-from tracecomp.runtime.executable import Loaded
-from tracecomp.runtime.image import Image
+from tracecomp.runtime.loaded import Loaded
 
 Array = np.ndarray[Any, Any]
 DTypes: TypeAlias = tuple[np.dtype[np.generic], ...]
@@ -36,7 +35,6 @@ Key: TypeAlias = tuple[str, DTypes, tuple[bool, ...]]
 _ALONE = (False,)
 _LENGTH = 1 << 40
 """Elements that a kernel is planned for: more than any call has, so that nothing is decided by them."""
-_SCHEDULE = {"k0": "lanes across rows\n  nontemporal no\n  threads parallel\n"}
 _SHARED_FROM = 1 << 16
 """Elements from which on threads share the work."""
 
@@ -55,11 +53,8 @@ class _Counted:
         ]
         result = graph.apply(op.name, *operands)
         graph.add_output(result)
-        # Not dumped: what is in the folder are the user's programs, under names that stay.
-        program = build(graph, dump=Dump("", enabled=False), schedules=_SCHEDULE).program
-        self.block = block_of(program)
         self.dtype = result.dtype.numpy
-        self._loaded = Loaded(Image.counted(program))
+        self._loaded = Loaded(program_cache.image_of(graph, host(), lambda: eager_kernels.counted_image(graph), True))
 
     def run(self, operands: Sequence[Array], out: Array) -> None:
         """Compute ``out`` from arrays that are as long, or of one element; all contiguous."""

@@ -10,10 +10,9 @@ import numpy as np
 
 from tracecomp.base.errors import CompileError
 from tracecomp.codegen.kernels.philox import random_bits_text
-from tracecomp.codegen.text import native
-from tracecomp.runtime import object_cache
-from tracecomp.runtime.executable import Loaded
+from tracecomp.runtime import compiler
 from tracecomp.runtime.image import Image
+from tracecomp.runtime.loaded import Loaded
 
 Array = np.ndarray[Any, Any]
 
@@ -30,8 +29,8 @@ _made = 0
 @cache
 def _routine() -> Loaded | None:
     """The native routine; None where this Python and numpy have none."""
-    target = native.host_target()
-    objects = (object_cache.object_code(random_bits_text(target), target),)
+    target = compiler.host_target()
+    objects = (compiler.object_code(random_bits_text(target), target),)
     try:
         return Loaded(Image(objects, 2, 3, 0, 0, ("random_bits",), False))
     except CompileError:

@@ -20,17 +20,18 @@ from tracecomp.base.errors import CompileError
 from tracecomp.base.locks import Lock
 from tracecomp.codegen.kernels.product_parts import PARTS, part_text, parts_of
 from tracecomp.codegen.kernels.products import SIZES, panel_bytes, products_text
-from tracecomp.codegen.text import native
 from tracecomp.eager_kernels.sums import reduce_in_order
 from tracecomp.ir.types import DType, compute_dtype, from_numpy_dtype
 from tracecomp.ops.contraction import parse_spec
-from tracecomp.runtime import object_cache
+from tracecomp.runtime import compiler
 from tracecomp.runtime.aligned import maker
-from tracecomp.runtime.executable import Loaded
 from tracecomp.runtime.image import Image
+from tracecomp.runtime.library import Library
+from tracecomp.runtime.loaded import Loaded
 
 Array = np.ndarray[Any, Any]
 Shape: TypeAlias = tuple[int, ...]
+Place: TypeAlias = tuple[int, int, int]
 
 _SHARED_FROM = 1 << 22
 """Multiply-adds from which on threads share the work."""
@@ -49,13 +50,13 @@ class _Routine:
     """The native routine for one type, with the addresses of those parts that were needed so far."""
 
     def __init__(self, dtype: DType) -> None:
-        target = native.host_target()
-        objects = (object_cache.object_code(products_text(dtype, target), target),)
+        target = compiler.host_target()
+        objects = (compiler.object_code(products_text(dtype, target), target),)
         self._entry = Loaded(Image(objects, 5, 5, 0, panel_bytes(target), ("contract",), parallel=True))
         self._dtype = dtype
         self._addresses = np.zeros(len(PARTS), np.int64)
         self._ready: frozenset[str] = frozenset()
-        self._libraries: list[native.Library] = []  # they hold the parts' code in memory
+        self._libraries: list[Library] = []  # they hold the parts' code in memory
         self._loading = Lock()
 
     def run(self, x: Array, y: Array, out: Array, sizes: Array, parts: frozenset[str], threads: int | None) -> None:
@@ -68,9 +69,9 @@ class _Routine:
     def _load(self, parts: frozenset[str]) -> None:
         if not parts:
             return
-        target = native.host_target()
-        objects = [object_cache.object_code(part_text(name, self._dtype, target), target) for name in sorted(parts)]
-        library = native.Library(objects, target)
+        target = compiler.host_target()
+        objects = [compiler.object_code(part_text(name, self._dtype, target), target) for name in sorted(parts)]
+        library = Library(objects)
         for name in parts:
             self._addresses[PARTS.index(name)] = library.address(name)
         self._libraries.append(library)
@@ -214,6 +215,29 @@ def add_products(x: Array, y: Array, spec: str, out: Array, goes_on: bool = Fals
     plan.add(x, y, routine, out, goes_on)
 
 
+def add_to_block(x: Array, y: Array, lying: Place, out: Array, into: Place, n: int) -> None:
+    """Go on with the sums in parts of ``out`` by products of ``x`` (batch, m, k) with parts of y, k by n.
+
+    The parts begin at a byte of contiguous arrays, and are so many bytes from one matrix, and one row, to the next.
+    """
+    table, parts, threads = _block_plan(x.shape, n, x.itemsize, lying, into)
+    routine = _routine(from_numpy_dtype(x.dtype))
+    assert routine is not None  # whoever has native steps has these
+    routine.run(x, y, out, table, parts, threads)
+
+
+@lru_cache(8192)
+def _block_plan(
+    shape: Shape, n: int, itemsize: int, lying: Place, into: Place
+) -> tuple[Array, frozenset[str], int | None]:
+    batch, m, k = shape
+    shared = batch * m * n * k >= _SHARED_FROM
+    steps = (0, m * k * itemsize, k * itemsize, itemsize, 0, *lying[1:], itemsize)
+    sizes = _sizes((1, batch), (m, n, k), steps, itemsize, shared)
+    sizes |= {"goes_on": 1, "y_start": lying[0], "out_start": into[0], "out_matrix": into[1], "out_m": into[2]}
+    return _table(sizes), parts_of(sizes, itemsize, compiler.host_target()), None if shared else 1
+
+
 def _lying(x: Array, labels: str) -> tuple[Array, str]:
     """``x`` and its labels in the order in which they lie in memory without gaps; else a copy."""
     order = sorted(range(x.ndim), key=lambda axis: -x.strides[axis])
@@ -280,7 +304,7 @@ def _plan(a: str, x_shape: Shape, b: str, y_shape: Shape, out: str, itemsize: in
     shared = work >= _SHARED_FROM
     given = _sizes(count, (n, m, k) if swapped else (m, n, k), moved, itemsize, shared)
     tables = (_table(given), _table(given | {"goes_on": 1}))
-    parts = parts_of(given, itemsize, native.host_target()) if work else frozenset()
+    parts = parts_of(given, itemsize, compiler.host_target()) if work else frozenset()
     return _Plan(
         x_order, y_order, swapped, shape, back, size * itemsize, not work, tables, parts, None if shared else 1
     )
@@ -308,7 +332,8 @@ def _sizes(count: Sequence[int], size: Shape, steps: Shape, itemsize: int, share
     side_by_side = steps[7] == itemsize or n == 1
     packed = not side_by_side or (rows >= _PACKED_ROWS and n * itemsize > _NEAR_BYTES)
     tiling = (rows, row_blocks, columns, column_blocks)
-    values = (count[1], m, n, k, *steps, *tiling, int(packed), 0, matrices * row_blocks * column_blocks)
+    lying = (0, 0, m * n * itemsize, n * itemsize)
+    values = (count[1], m, n, k, *steps, *tiling, int(packed), 0, matrices * row_blocks * column_blocks, *lying)
     return dict(zip(SIZES, values, strict=True))
 
 

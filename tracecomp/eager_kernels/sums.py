@@ -17,14 +17,13 @@ import numpy as np
 
 from tracecomp.base.errors import CompileError
 from tracecomp.codegen.kernels.lane_sums import lane_sums_text
-from tracecomp.codegen.text import native
-from tracecomp.ir.sum_order import is_order_kept, lanes_for, runs_of
+from tracecomp.ir.arrays import row_major_copy
+from tracecomp.ir.sum_order import COLUMN_BLOCK, ROW_BLOCK, SPLIT, is_order_kept, lanes_for, runs_of
 from tracecomp.ir.sum_order import stage as first_stage
 from tracecomp.ir.types import DType, compute_dtype, float32, float64, from_numpy_dtype
-from tracecomp.passes.graph.split_reductions import COLUMN_BLOCK, ROW_BLOCK, SPLIT
-from tracecomp.runtime import object_cache
-from tracecomp.runtime.executable import Loaded
+from tracecomp.runtime import compiler
 from tracecomp.runtime.image import Image
+from tracecomp.runtime.loaded import Loaded
 from tracecomp_runtime.open_sizes import block_length
 
 Array = np.ndarray[Any, Any]
@@ -61,11 +60,13 @@ class _Stage:
 
     def run(self, name: str, x: Array) -> Array:
         """``x`` reduced in the computing type, rounded to its own."""
-        x = x.reshape(self.shape)
         dtype = from_numpy_dtype(x.dtype)
         wide = compute_dtype(dtype)
-        found = self._wide(name, x if wide is dtype else x.astype(wide.numpy), wide)
-        return found if wide is dtype else found.astype(x.dtype)
+        x = x if wide is dtype else x.astype(wide.numpy)
+        found = self._across(_COMBINE[name], x)
+        if found is None:
+            found = self._wide(name, _reshaped(x, self.shape), wide)
+        return found if wide is dtype else found.astype(dtype.numpy)
 
     def _wide(self, name: str, x: Array, dtype: DType) -> Array:
         combine = _COMBINE[name]
@@ -81,6 +82,32 @@ class _Stage:
         out: Array = np.empty(self.kept, x.dtype)
         routine.run((np.ascontiguousarray(rows), out, self.sizes), 1)
         return out
+
+    def _across(self, combine: np.ufunc, x: Array) -> Array | None:
+        """The same of an array whose rows lie across memory, all of them at once; None where they do not.
+
+        A row of the stage is a part of one along the last axis of ``x``, or some of those.
+        """
+        lanes = self.lanes
+        if not lanes or self.over != (len(self.shape) - 1,) or not _lies_across(x):
+            return None
+        inner, extent = self.shape[-1], x.shape[-1]
+        if extent % inner == 0:
+            rows = x.reshape(*x.shape[:-1], -1, 1, inner)
+        elif inner % extent == 0 and extent % lanes == 0 and x.shape[-2] % (inner // extent) == 0:
+            rows = x.reshape(*x.shape[:-2], -1, inner // extent, extent)
+        else:
+            return None
+        rows = np.moveaxis(rows, (-2, -1), (0, 1))
+        partial = np.full((lanes, *rows.shape[2:]), combine.identity, x.dtype)
+        for row in rows:
+            for k in range(0, len(row), lanes):
+                step = row[k : k + lanes]
+                combine(partial[: len(step)], step, out=partial[: len(step)])
+        while lanes > 1:
+            lanes //= 2
+            partial = combine(partial[:lanes], partial[lanes:])
+        return np.ascontiguousarray(partial).reshape(self.kept)
 
     def _by_numpy(self, combine: np.ufunc, rows: Array, start: object) -> Array:
         """The same, lane by lane: numpy combines the rows of partial sums one after the other."""
@@ -102,8 +129,8 @@ class _Stage:
 @cache
 def _lane_sums(dtype: DType, lanes: int, product: bool) -> Loaded | None:
     """The native routine; None where this Python and numpy have none."""
-    target = native.host_target()
-    objects = (object_cache.object_code(lane_sums_text(dtype, lanes, target, product), target),)
+    target = compiler.host_target()
+    objects = (compiler.object_code(lane_sums_text(dtype, lanes, target, product), target),)
     try:
         return Loaded(Image(objects, 2, 3, 0, 0, ("sum",), False))
     except CompileError:
@@ -125,10 +152,24 @@ def reduce_in_order(name: str, x: Array, axes: Shape) -> Array:
     turned = x.transpose(order)
     if not (in_order(turned) and is_order_kept(x.shape, axes, [order.index(axis) for axis in range(x.ndim)])):
         # numpy adds in the order of memory.
-        return _in_stages(name, np.ascontiguousarray(x), axes)
+        down = x.ndim - 1 in axes and _lies_across(x)
+        return _in_stages(name, x if down else row_major_copy(x), axes)
     inside = tuple(d for d, axis in enumerate(order) if axis in axes)
     kept = [axis for axis in order if axis not in axes]
     return _in_stages(name, turned, inside).transpose([kept.index(axis) for axis in sorted(kept)])
+
+
+def _lies_across(x: Array) -> bool:
+    """Whether elements along the last axis lie farther from each other than those along another axis."""
+    if x.ndim < 2 or x.flags.c_contiguous or not x.flags.aligned or x.shape[-1] < 2:
+        return False
+    steps = [s for s, n in zip(x.strides, x.shape, strict=True) if n > 1]
+    return min(steps) > 0 and min(steps) < steps[-1]
+
+
+def _reshaped(x: Array, shape: Shape) -> Array:
+    """``x`` in another shape, row-major: numpy adds in the order of memory."""
+    return (x if in_order(x) else row_major_copy(x)).reshape(shape)
 
 
 def _without(shape: Sequence[int], axes: Shape) -> Shape:
@@ -159,7 +200,7 @@ class _Blocks:
     parts: tuple[tuple[slice, _Stage], ...]
 
     def run(self, name: str, x: Array) -> Array:
-        x, before = x.reshape(self.shape), (slice(None),) * self.axis
+        x, before = x if x.shape == self.shape else _reshaped(x, self.shape), (slice(None),) * self.axis
         return np.concatenate([stage.run(name, x[(*before, part)]) for part, stage in self.parts], self.axis)
 
 

@@ -183,6 +183,7 @@ def _differing(values: list[Any], name: str) -> Any:
         return {k: _differing([v[k] for v in values], f"{name}[{k!r}]") for k in first}
     if isinstance(first, tuple | list):
         return [_differing(list(parts), f"{name}[{i}]") for i, parts in enumerate(zip(*values, strict=True))]
+    # Anything else becomes a constant of the program.
     if any(v != first for v in values):
         raise ValueError(f"{name} is {first!r} and {next(v for v in values if v != first)!r}: only sizes may differ")
     return None

@@ -35,7 +35,7 @@ from tracecomp.fx.graph import Graph
 from tracecomp.fx.node import Node
 from tracecomp.ir import types
 from tracecomp.ir.graph import Graph as ProgramGraph
-from tracecomp.ir.op import OPS, External
+from tracecomp.ir.op import OPS
 from tracecomp.ir.parser import parse_graph
 from tracecomp.ir.printer import print_graph
 from tracecomp.ir.types import DType
@@ -240,8 +240,7 @@ def _target(name: str) -> Any:
 
 def _talks(name: str) -> bool:
     """Whether a primitive sends something to other processes."""
-    loop = OPS[name].loop
-    return isinstance(loop, External) and loop.start is not None
+    return OPS[name].communicates
 
 
 def _harmless(name: str) -> bool:
@@ -260,6 +259,8 @@ def _harmless(name: str) -> bool:
 def _value(told: Json, known: Mapping[str, Node]) -> Any:
     if told is None or isinstance(told, bool | int | float | str):
         return told
+    # What JSON has no word for is an object of one item, the kind and what it is made of. The file is
+    # not trusted: nothing here is looked up by a name from it but among known values.
     ((kind, x),) = told.items()
     if kind == "node":
         return known[x]

@@ -25,7 +25,7 @@ class _Level:
         self.given: list[Any] = []
         self.structure = flatten(value, self.given)
         self.inputs: list[Tensor] = []
-        self.fresh: set[int] = set()
+        self.fresh: set[Tensor] = set()  # which are held: no other leaf may be taken for one of them
         for x in self.given:
             if not isinstance(x, Tensor):
                 raise TypeError(f"expected tensors to differentiate with respect to, got {type(x).__name__}")
@@ -33,7 +33,7 @@ class _Level:
                 self.inputs.append(prim.reshape(x, shape=tuple(x.shape)))
             else:
                 self.inputs.append(x.detach().requires_grad_())
-                self.fresh.add(id(self.inputs[-1]))
+                self.fresh.add(self.inputs[-1])
 
     @property
     def value(self) -> Any:
@@ -160,7 +160,7 @@ def jvp(func: Func, primals: tuple[object, ...], tangents: tuple[object, ...], *
 def _pushed(level: _Level, outs: Sequence[Tensor], tangents: Sequence[object]) -> list[Tensor]:
     """Tangents of the outputs."""
     found, vectors = push_forward(outs, level.inputs, tangents)
-    level.fresh.update(map(id, vectors))
+    level.fresh.update(vectors)
     return [T.zeros_like(o) if g is None else g for o, g in zip(outs, found, strict=True)]
 
 

@@ -78,7 +78,7 @@ class Trace(Recorder):
         return [t for key, t in self.values.outside.items() if self.value(t) is not self.inputs.initial.get(key)]
 
     def wrote_grad(self) -> bool:
-        return any(slot.written for slot in self.grads.values())
+        return any(slot.written for slot in self.changes.grads.values())
 
 
 def traced(

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from tracecomp.eager.tensor import Tensor
-from tracecomp.functional import foreach, printing, sampling, settings, sparse_forms, storage, symbols
+from tracecomp.functional import (
+    foreach,
+    internals,
+    printing,
+    sampling,
+    sampling_in_place,
+    settings,
+    sparse_forms,
+    storage,
+    symbols,
+)
 from tracecomp.functional.creation import creation, legacy, sequences
 from tracecomp.functional.elementwise import arithmetic, complexes, conversion, logic, pointwise, quantizing
-from tracecomp.functional.indexing import gathering, indexing, writing
+from tracecomp.functional.indexing import gathering, indexing, masked, positions, writing
 from tracecomp.functional.linalg import distances, einsum, factors, linalg, lowrank, matmul, norms, solving
 from tracecomp.functional.publish import NAMESPACES, complete
-from tracecomp.functional.reductions import cumulative, reduction, sorting
+from tracecomp.functional.reductions import cumulative, distinct, reduction, searching, segments, sorting
 from tracecomp.functional.shape import copies, joining, rearranging, shaping, strided, triangles
 from tracecomp.functional.signal import fourier, spectra, windows
-from tracecomp.functional.special import bessel, gamma, polynomials, special
+from tracecomp.functional.special import bessel, gamma, incomplete_gamma, polynomials, special
 from tracecomp.functional.statistics import masking, statistics
 
 __all__ = [
@@ -25,28 +35,36 @@ __all__ = [
     "creation",
     "cumulative",
     "distances",
+    "distinct",
     "einsum",
     "factors",
     "foreach",
     "fourier",
     "gamma",
     "gathering",
+    "incomplete_gamma",
     "indexing",
+    "internals",
     "joining",
     "legacy",
     "linalg",
     "logic",
     "lowrank",
+    "masked",
     "masking",
     "matmul",
     "norms",
     "pointwise",
     "polynomials",
+    "positions",
     "printing",
     "quantizing",
     "rearranging",
     "reduction",
     "sampling",
+    "sampling_in_place",
+    "searching",
+    "segments",
     "sequences",
     "settings",
     "shaping",

@@ -33,7 +33,7 @@ _LISTS = {
         "max_unpool3d adaptive_avg_pool3d adaptive_max_pool3d fractional_max_pool2d fractional_max_pool3d polar stft "
         "view_as_complex fft ifft fft2 ifft2 fftn ifftn rfft irfft rfft2 irfft2 rfftn irfftn hfft ihfft"
     ),
-    WIDEST: "stack cat concat concatenate index_copy",
+    WIDEST: "stack cat concat concatenate index_copy bilinear",
 }
 RULES: dict[str, str] = {name: rule for rule, names in _LISTS.items() for name in names.split()}
 

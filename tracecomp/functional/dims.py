@@ -92,9 +92,20 @@ def as_shape(args: Any) -> Shape:
         raise TypeError(f"size must be a tuple of ints, but found element of type {kind}") from None
 
 
+def _given_plainly(args: object) -> Shape | None:
+    """A size that is given as plain ints, or one tuple of them, as most are; None where that takes a look."""
+    if type(args) is not tuple:
+        return None
+    shape: Shape = args[0] if len(args) == 1 and type(args[0]) is tuple else args
+    for n in shape:
+        if type(n) is not int:
+            return None
+    return shape
+
+
 def new_shape(args: object) -> Shape:
     """A size for a factory function: no negative extents."""
-    shape = as_shape(args)
+    shape = _given_plainly(args) or as_shape(args)
     for n in shape:
         if n < 0:
             raise RuntimeError(f"Trying to create tensor with negative dimension {n}: {list(shape)}")

@@ -56,6 +56,8 @@ class IntTensor(metaclass=_TypedMeta): ...
 class LongTensor(metaclass=_TypedMeta): ...
 class ShortTensor(metaclass=_TypedMeta): ...
 class Stream(metaclass=_type): ...
+def _assert_async(input: Tensor, assert_msg: str = 'Expected Tensor with single nonzero value, but got zero') -> None:
+    """RuntimeError unless the one element of ``input`` holds."""
 def _check(cond: object, message: Callable[[], object] | None = None) -> None:
     """Raise with ``message()`` unless ``cond`` holds."""
 def _check_index(cond: object, message: Callable[[], object] | None = None) -> None:
@@ -66,10 +68,18 @@ def _check_not_implemented(cond: object, message: Callable[[], object] | None = 
     """Raise with ``message()`` unless ``cond`` holds."""
 def _check_tensor_all(cond: Tensor, message: Callable[[], object] | None = None) -> None:
     """RuntimeError unless all elements hold."""
+def _check_tensor_all_with(error: type[Exception], cond: Tensor, message: Callable[[], object] | None = None) -> None:
+    """Raise ``error`` unless all elements hold."""
 def _check_type(cond: object, message: Callable[[], object] | None = None) -> None:
     """Raise with ``message()`` unless ``cond`` holds."""
 def _check_value(cond: object, message: Callable[[], object] | None = None) -> None:
     """Raise with ``message()`` unless ``cond`` holds."""
+def _check_with(error: type[Exception], cond: object, message: Callable[[], object] | None = None) -> None:
+    """Raise ``error`` unless ``cond`` holds."""
+def _convert_indices_from_coo_to_csr(input: Tensor, size: int, *, out_int32: bool = False) -> Tensor:
+    """Where each of ``size`` rows begins among sorted row numbers, and the end."""
+def _convert_indices_from_csr_to_coo(crow_indices: Tensor, col_indices: Tensor, *, out_int32: bool = False, transpose: bool = False) -> Tensor:
+    """Rows and columns, or columns and rows, of what compressed rows hold."""
 def _foreach_abs(self: Any, *args: Any, **kwargs: Any) -> Any:
     """``abs`` of every tensor of a list."""
 def _foreach_abs_(self: Tensor, *args: Any, **kwargs: Any) -> Any:
@@ -252,6 +262,12 @@ def _foreach_trunc_(self: Tensor, *args: Any, **kwargs: Any) -> Any:
     """``trunc_`` of every tensor of a list."""
 def _foreach_zero_(self: Tensor, *args: Any, **kwargs: Any) -> Any:
     """``zero_`` of every tensor of a list."""
+def _log_softmax_backward_data(grad_output: Tensor, output: Tensor, dim: int, input_dtype: DType) -> Tensor:
+    """The gradient of log_softmax along ``dim`` from its result."""
+def _shape_as_tensor(input: Tensor) -> Tensor:
+    """The sizes of ``input`` as int64."""
+def _softmax_backward_data(grad_output: Tensor, output: Tensor, dim: int, input_dtype: DType) -> Tensor:
+    """The gradient of softmax along ``dim`` from its result."""
 def abs(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Absolute value."""
 def abs_(input: Tensor) -> Tensor:
@@ -686,6 +702,11 @@ def frexp(input: Tensor) -> MantissaExponent:
     """(mantissa in [0.5, 1), exponent) with input = mantissa * 2**exponent."""
 def from_dlpack(ext_tensor: _HasDLPack) -> Tensor:
     """A tensor over the memory of any object with ``__dlpack__``."""
+def from_file(filename: str, shared: bool | None = False, size: int | None = 0, *, dtype: DType = ..., **options: Any) -> Tensor:
+    """``size`` numbers of a file, mapped into memory: what is written to them stays in the file if ``shared``.
+
+    A shared file that is too short, or not there, is made long enough. RuntimeError where another is too short.
+    """
 def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
     """A tensor over ``ndarray``'s own memory; TypeError for element types without a dtype."""
 def frombuffer(buffer: bytes | bytearray | memoryview | np.ndarray[Any, Any], *, dtype: DType, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:
@@ -727,6 +748,13 @@ def get_default_dtype() -> DType:
     Example:
         >>> torch.get_default_dtype()
         torch.float32
+    """
+def get_deterministic_debug_mode() -> int:
+    """What :func:`set_deterministic_debug_mode` was told, as a number.
+
+    Example:
+        >>> torch.get_deterministic_debug_mode()
+        0
     """
 def get_float32_matmul_precision() -> str:
     """What :func:`set_float32_matmul_precision` was told.
@@ -1206,6 +1234,14 @@ def scatter_reduce_(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce:
     """Scatter combined by sum, prod, mean, amax or amin; ``include_self``: with the elements of ``input``."""
 def searchsorted(sorted_sequence: Tensor, input: Tensor | Number, *, out_int32: bool = False, right: bool = False, side: str | None = None, sorter: Tensor | None = None, out: Tensor | None = None) -> Tensor:
     """Where to insert values so that the last axis of ``sorted_sequence`` stays sorted."""
+def segment_reduce(data: Tensor, reduce: str, *, lengths: Tensor | None = None, indices: Tensor | None = None, offsets: Tensor | None = None, axis: int = 0, unsafe: bool = False, initial: Number | None = None) -> Tensor:
+    """Each stretch of ``axis`` reduced to one element: "sum", "mean", "max", "min" or "prod".
+
+    Stretches follow one another: ``lengths`` (..., S) says how long they are, or ``offsets`` (..., S + 1) where they
+    begin and the last ends. The leading dimensions are those of ``data`` before ``axis``. ``initial`` takes part in
+    every stretch, and is the result of empty ones. RuntimeError when they do not fit, except that ``unsafe`` does not
+    look at the values.
+    """
 def select(input: Tensor, dim: int, index: int) -> Tensor:
     """The slice at ``index`` of ``dim``, without the dimension, as a view."""
 def select_copy(input: Tensor, dim: int, index: int) -> Tensor:
@@ -1237,6 +1273,20 @@ def set_default_dtype(d: DType) -> None:
     """
 def set_default_tensor_type(t: DType | str | type) -> None:
     """The default dtype by a tensor type."""
+def set_deterministic_debug_mode(debug_mode: int | str) -> None:
+    """:func:`use_deterministic_algorithms` by number or word: 0 "default", 1 "warn", 2 "error".
+
+    TypeError for other types, RuntimeError for other values.
+
+    Args:
+        debug_mode (int | str): 0 or "default", 1 or "warn", 2 or "error".
+
+    Example:
+        >>> torch.set_deterministic_debug_mode("warn")
+        >>> torch.get_deterministic_debug_mode()
+        1
+        >>> torch.set_deterministic_debug_mode("default")
+    """
 def set_float32_matmul_precision(precision: str) -> None:
     """Accepted ("highest", "high", "medium"): products are always computed in float32.
 

@@ -7,7 +7,7 @@ type that the result can be cast to without losing its category; elsewhere it ha
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from tracecomp.eager.memory_formats import preserved
 from tracecomp.eager.meta import in_order
 from tracecomp.eager.modes import grad_enabled, no_grad
 from tracecomp.eager.tensor import Tensor, assign_
-from tracecomp.functional.promotion import can_cast, not_implemented
+from tracecomp.functional.promotion import can_cast, not_implemented, result_dtype
 from tracecomp.ir.types import DType, type_word
 
 _CASTABLE = """
@@ -88,6 +88,14 @@ _RULES: dict[str, Callable[[DType, DType], bool]] = {
 _COMPUTED_IN_OUT = frozenset({"cumprod", "cumsum", "prod", "sum"})
 """Functions that compute in the type of ``out``."""
 
+_LIMITS = frozenset({"clamp", "clamp_max", "clamp_min", "clip"})
+"""Functions whose ``out`` has the type of the result where they are given numbers, which are not promoted."""
+
+_NOT_INTO: dict[str, tuple[str, ...]] = {
+    "arange": ("bool", "complex"), "range": ("bool", "complex"), "linspace": ("bool",), "logspace": ("bool",),
+}  # fmt: skip
+"""Kinds of ``out`` that PyTorch's kernels were not made for."""
+
 _APART = frozenset({"cat", "gather", "index_select", "kthvalue", "masked_select", "stack", "take", "topk"})
 """Functions that read an operand after they have begun to write ``out``, which therefore cannot be the operand."""
 
@@ -106,7 +114,7 @@ class Out:
     """What one function makes of its ``out``."""
 
     def __init__(self, name: str, space: str) -> None:
-        self.name = name
+        self.name, self.space = name, space
         self.key = name if space == "torch" else f"{space}.{name}"
         self.rule = _RULES.get(self.key)
 
@@ -116,6 +124,10 @@ class Out:
             raise TypeError(f"{self.name}() got an unexpected keyword argument 'out'")
         for target in out if isinstance(out, tuple | list) else (out,):
             check_apart(target, (*args, *kwargs.values()), self.name)
+        if isinstance(out, Tensor) and out.dtype.kind in _NOT_INTO.get(self.key, ()):
+            raise not_implemented(f"{self.name}_cpu", out.dtype)
+        if isinstance(out, Tensor) and self.name in _LIMITS:
+            _check_limits(out, [*args, *[kwargs[k] for k in ("min", "max") if k in kwargs]])
         if isinstance(out, Tensor) and ("layout" in kinds or self.key in _COMPUTED_IN_OUT):
             if self.key in ("cumsum", "cumprod") and out.dtype.kind == "bool":
                 raise not_implemented(f"{self.name}_out_cpu", out.dtype)
@@ -179,6 +191,14 @@ def _write(out: Tensor, result: Tensor, warn: bool = True) -> Tensor:
             out._data = in_order(out._data, preserved(result._data.shape, [result._data]))
         assign_(out, result)
     return out
+
+
+def _check_limits(out: Tensor, given: Sequence[Any]) -> None:
+    """RuntimeError for an ``out`` of another type than the result of limiting a tensor by numbers."""
+    if not any(isinstance(bound, Tensor) for bound in given[1:]):
+        dtype = result_dtype(*[x for x in given if x is not None])
+        if out.dtype is not dtype:
+            raise RuntimeError(f"Found dtype {type_word(out.dtype)} but expected {type_word(dtype)}")
 
 
 def check_apart(out: object, given: Iterable[object], name: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -172,37 +173,44 @@ def _suffixes(x: Tensor) -> list[str]:
     return found
 
 
-def tensor_text(x: Tensor) -> str:
-    """The text ``repr`` gives."""
-    prefix = "tensor(" if type(x) is Tensor or type(x).__name__ in ("Parameter", "Buffer") else f"{type(x).__name__}("
+def contents_text(x: Tensor, indent: int) -> str:
+    """The numbers, with ``indent`` columns before them."""
     array = x._data
     if isinstance(array, MetaArray):
-        body = "..."
-    elif array.size == 0:
-        body = "[]"
-    else:
-        if x.dtype.is_floating_point and x.dtype.itemsize == 2:
-            array = array.astype(np.float32)
-        summarize = array.size > options.threshold
-        kind = ComplexFormatter if x.dtype.is_complex else Formatter
-        formatter = kind(_edges(array) if summarize else array)
-        body = _nested(array, len(prefix), summarize, formatter)
-    text = prefix + body
+        return "..."
+    if array.size == 0:
+        return "[]"
+    if x.dtype.is_floating_point and x.dtype.itemsize == 2:
+        array = array.astype(np.float32)
+    summarize = array.size > options.threshold
+    kind = ComplexFormatter if x.dtype.is_complex else Formatter
+    return _nested(array, indent, summarize, kind(_edges(array) if summarize else array))
+
+
+def with_suffixes(text: str, suffixes: Sequence[str], indent: int, force_newline: bool = False) -> str:
+    """``text``, what is to be said behind the numbers, and the closing parenthesis."""
     last = len(text) - text.rfind("\n") + 1
-    for suffix in _suffixes(x):
-        if last + len(suffix) + 2 > options.linewidth:
-            text += ",\n" + " " * len(prefix) + suffix
-            last = len(prefix) + len(suffix)
+    for suffix in suffixes:
+        if force_newline or last + len(suffix) + 2 > options.linewidth:
+            text += ",\n" + " " * indent + suffix
+            last, force_newline = indent + len(suffix), False
         else:
             text += ", " + suffix
             last += len(suffix) + 2
     return text + ")"
 
 
+def tensor_text(x: Tensor, contents: str | None = None) -> str:
+    """The text ``repr`` gives; ``contents`` in the place of the numbers."""
+    prefix = "tensor(" if type(x) is Tensor or type(x).__name__ in ("Parameter", "Buffer") else f"{type(x).__name__}("
+    body = contents_text(x, len(prefix)) if contents is None else contents
+    return with_suffixes(prefix + body, _suffixes(x), len(prefix))
+
+
 def _repr(self: Tensor, *, tensor_contents: str | None = None) -> str:
     if modes.recorder is not None:
         modes.recorder.shown()
-    return tensor_text(self)
+    return tensor_text(self, tensor_contents)
 
 
 def _format(self: Tensor, spec: str) -> str:

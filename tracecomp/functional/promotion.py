@@ -15,7 +15,19 @@ from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor, create
 from tracecomp.functional.default_dtype import default_dtype
 from tracecomp.functional.primitives import prim
-from tracecomp.ir.types import DType, bool_, complex128, compute_dtype, float32, float64, int64, promote, type_word
+from tracecomp.ir.types import (
+    DType,
+    bfloat16,
+    bool_,
+    complex128,
+    compute_dtype,
+    float16,
+    float32,
+    float64,
+    int64,
+    promote,
+    type_word,
+)
 
 Number: TypeAlias = bool | int | float
 Operand: TypeAlias = Tensor | bool | int | float | complex
@@ -100,6 +112,16 @@ def cast(x: Tensor, dtype: DType) -> Tensor:
 def wide(x: Tensor) -> Tensor:
     """``x`` for a formula of several operators: half types in float32, rounded once, by `rounded`, as in PyTorch."""
     return cast(x, compute_dtype(x.dtype))
+
+
+def is_half(*tensors: Tensor | None) -> bool:
+    """Whether all are of one type of 16 bits: formulas with their products are rounded once."""
+    first = tensors[0]
+    return (
+        first is not None
+        and first.dtype in (float16, bfloat16)
+        and all(x is not None and x.dtype is first.dtype for x in tensors)
+    )
 
 
 def rounded(result: Tensor, like: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias, TypeVar, cast, get_overloads
 
@@ -22,8 +23,11 @@ from tracecomp.eager.overrides import NOT_OVERRIDDEN, PLAIN, override
 from tracecomp.eager.tensor import Tensor, assign_, before_write
 from tracecomp.functional.autocast import casts
 from tracecomp.functional.dtype_support import REAL, Kinds, accepting, refuse_complex
+from tracecomp.functional.made import Made, may_be_kept
 from tracecomp.functional.out import Out, check_castable
+from tracecomp.functional.plain_arguments import PlainArguments
 from tracecomp.functional.promotion import dtype_argument
+from tracecomp.functional.viewed import Viewed
 from tracecomp.functional.warm import Warm
 from tracecomp.ir.op import OPS
 
@@ -45,6 +49,8 @@ def function(
     composite: bool = False,
     primitive: str = "",
     prepare: Prepare | None = None,
+    views: bool = False,
+    makes: bool = False,
 ) -> Callable[[Function], Function]:
     """Publish a function under its name (one trailing underscore is dropped) and ``aliases``.
 
@@ -53,14 +59,16 @@ def function(
     ``composite`` leaves the name as a scope on the nodes it records. Keyword arguments ``axis`` and ``keepdims`` are
     accepted for ``dim`` and ``keepdim``, and ``out`` receives the result. ``primitive`` names the operator that the
     function is on floating tensors of one type, and on such a tensor and a Python float. ``prepare`` spells positional
-    arguments in one way before anybody is asked about them.
+    arguments in one way before anybody is asked about them. ``views`` says that results are views of the only tensor
+    (or it itself), which follow from its shape, strides and the other arguments, where memory allows. ``makes`` says
+    that the result is a new tensor that follows from the arguments and the default dtype.
     """
 
     spaces = to.split()
 
     def decorate(fn: Function) -> Function:
         name = fn.__name__.removesuffix("_")
-        call = _callable(fn, Out(name, spaces[0]), takes, composite, primitive, prepare)
+        call = _callable(fn, Out(name, spaces[0]), takes, composite, Known(primitive, views, makes), prepare)
         call.__doc__ = _documented(fn, name, spaces, takes)
         for alias in (name, *aliases):
             if "." in alias:
@@ -79,7 +87,7 @@ def function(
 
 def often(fn: Function) -> Function:
     """A function that is no user's and is called often: machine code serves it as it does public ones."""
-    return cast("Function", _callable(fn, Out(fn.__name__, "torch"), REAL, False, "", None))
+    return cast("Function", _callable(fn, Out(fn.__name__, "torch"), REAL, False, Known(), None))
 
 
 def _put(value: object, name: str, spaces: Iterable[str]) -> None:
@@ -142,6 +150,9 @@ PLAIN_TENSORS = {Tensor}
 """Classes of tensors that leave functions alone, as parameters."""
 _MANY_KINDS = 256
 """How many combinations of types a function accepts without a look."""
+_LISTS = (list, tuple)
+_FEW = 16
+"""So many tensors of a list are looked at one by one."""
 
 
 def _as_primitive(name: str, signature: tuple[object, ...]) -> Callable[..., Any] | None:
@@ -157,6 +168,28 @@ def _as_primitive(name: str, signature: tuple[object, ...]) -> Callable[..., Any
     return lambda *operands: Tensor.__tracecomp_apply__(op, operands, {})
 
 
+@dataclass(frozen=True)
+class Known:
+    """What is known of a function beyond its code: see ``function``."""
+
+    primitive: str = ""
+    views: bool = False
+    makes: bool = False
+
+    def quick(self, run: Callable[..., Any], signature: tuple[object, ...], put: Callable[[Any], None]) -> Any:
+        """What runs calls with arguments of these types, and may put something else in its place."""
+        if (
+            self.views
+            and isinstance(signature[0], np.dtype)
+            and not any(isinstance(x, np.dtype) for x in signature[1:])
+        ):
+            return Viewed(run)
+        if self.makes and may_be_kept(signature):
+            return Made(run)
+        alone = _as_primitive(self.primitive, signature)
+        return Warm(alone or run, signature, put, primitive=alone is not None)
+
+
 def _elsewhere(args: tuple[object, ...]) -> bool:
     """Whether a call may be about tensors without memory."""
     if modes.place is not None or modes.default_places:
@@ -166,7 +199,12 @@ def _elsewhere(args: tuple[object, ...]) -> bool:
 
 def _is_shape(x: object) -> bool:
     """Whether ``x`` is a tuple of plain ints."""
-    return type(x) is tuple and all(type(n) is int for n in x)
+    if type(x) is not tuple:
+        return False
+    for n in x:  # noqa: SIM110 - a generator takes twice the time
+        if type(n) is not int:
+            return False
+    return True
 
 
 def _is_plain(kind: object) -> bool:
@@ -201,7 +239,7 @@ def _by_position(fn: Callable[..., object], positional: tuple[str, ...], rest: b
 class _Parameters:
     """What a function takes, read off its annotations once, so that a call looks at positions only."""
 
-    def __init__(self, fn: Callable[..., object], name: str, takes: Kinds) -> None:
+    def __init__(self, fn: Callable[..., object], name: str, space: str, takes: Kinds) -> None:
         code, self.kinds = fn.__code__, fn.__annotations__
         self.name = name
         self.positional = code.co_varnames[: code.co_argcount]
@@ -215,9 +253,10 @@ class _Parameters:
         self.rest = code.co_varnames[code.co_argcount + code.co_kwonlyargcount] if has_rest else ""
         """The name of the function's own ``*args``: PyTorch takes it as a keyword, too."""
         self.makes = "device" in self.kinds
+        self.plain = PlainArguments(fn, name, space)
 
     def refuse(self, args: tuple[Any, ...], kwargs: Mapping[str, object]) -> None:
-        """TypeError for what is no tensor, NotImplementedError for complex numbers that have no meaning here."""
+        """TypeError for what is of another kind, NotImplementedError for complex numbers that have no meaning here."""
         for place in self.places:
             if place < len(args):
                 if not isinstance(args[place], Tensor):
@@ -228,6 +267,7 @@ class _Parameters:
             refuse_complex(self.name, args)
         if kwargs and self.real:
             refuse_complex(self.name, [x for key, x in kwargs.items() if key != "out"])
+        self.plain.refuse(args, kwargs)
 
 
 def _asked(public: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
@@ -239,11 +279,11 @@ def _asked(public: Callable[..., object], args: tuple[object, ...], kwargs: dict
 
 
 def _callable(
-    fn: Callable[..., object], out: Out, takes: Kinds, composite: bool, primitive: str, prepare: Prepare | None
+    fn: Callable[..., object], out: Out, takes: Kinds, composite: bool, known: Known, prepare: Prepare | None
 ) -> Callable[..., Any]:
     """What users call for ``fn``: arguments are looked at, what asks to be asked is, and keywords are made ours."""
     name = out.name
-    parameters = _Parameters(fn, name, takes)
+    parameters = _Parameters(fn, name, out.space, takes)
     kinds, rest, makes = parameters.kinds, parameters.rest, parameters.makes
     run = accepting(_scoped(fn, name) if composite else fn, name, takes)
 
@@ -261,7 +301,9 @@ def _callable(
                 return _with_keywords(run, kinds, out, args, kwargs)
         return _with_keywords(run, kinds, out, args, kwargs) if kwargs else run(*args)
 
-    call = _remembering(check, run, _by_position(fn, parameters.positional, bool(rest)), primitive)
+    by_position = _by_position(fn, parameters.positional, bool(rest))
+    listed = bool(parameters.positional) and kinds.get(parameters.positional[0]) == "Sequence[Tensor]"
+    call = _remembering_lists(check, run, by_position) if listed else _remembering(check, run, by_position, known)
     call.__name__ = call.__qualname__ = name
     call.__annotations__, call.__module__ = kinds, fn.__module__
     call.__wrapped__, call.__takes__ = fn, takes  # type: ignore[attr-defined]
@@ -274,7 +316,7 @@ def _remembering(
     check: Callable[[tuple[object, ...], dict[str, object]], object],
     run: Callable[..., object],
     by_position: ByPosition,
-    primitive: str,
+    known: Known,
 ) -> Callable[..., Any]:
     """A function that runs ``check``, and at once what it ran before for arguments of the same types."""
     accepted: dict[tuple[Any, ...], Callable[..., Any]] = {}
@@ -296,11 +338,42 @@ def _remembering(
         result = check(args, kwargs)
         PLAIN_TENSORS.update([type(x) for x in plain if isinstance(x, Tensor) and type(x) in PLAIN])
         if len(accepted) < _MANY_KINDS and all(map(_is_plain, signature)):
-            steady = _as_primitive(primitive, signature) or run
-            accepted[signature] = Warm(steady, signature, partial(accepted.__setitem__, signature))
+            accepted[signature] = known.quick(run, signature, partial(accepted.__setitem__, signature))
         return result
 
     return call
+
+
+def _remembering_lists(
+    check: Callable[[tuple[object, ...], dict[str, object]], object],
+    run: Callable[..., object],
+    by_position: ByPosition,
+) -> Callable[..., Any]:
+    """``_remembering`` for a function of a list of tensors, which count as arguments of their own."""
+    accepted: dict[tuple[Any, ...], Callable[..., Any]] = {}
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        plain = by_position(args, kwargs) if kwargs else args
+        if not plain or use.begun or not PLAIN or type(plain[0]) not in _LISTS or len(plain[0]) > _FEW:
+            return check(args, kwargs)
+        given, rest = plain[0], plain[1:]
+        kinds = tuple([x._data.dtype if type(x) in PLAIN_TENSORS else type(x) for x in (*given, *rest)])
+        signature = (len(given), *kinds)
+        found = accepted.get(signature)
+        if found is not None:
+            return found(*given, *rest)
+        result = check(args, kwargs)
+        if len(accepted) < _MANY_KINDS and all(map(_is_plain, kinds)):
+            apart = partial(_together, run, len(given))
+            accepted[signature] = Warm(apart, kinds, partial(accepted.__setitem__, signature))
+        return result
+
+    return call
+
+
+def _together(run: Callable[..., object], count: int, *args: object) -> object:
+    """``run`` on the list of the first ``count`` arguments, and the others."""
+    return run(args[:count], *args[count:])
 
 
 def _scoped(fn: Callable[..., object], name: str) -> Callable[..., Any]:
@@ -353,15 +426,23 @@ def store_inplace(target: Tensor, result: Tensor) -> Tensor:
 
 
 def in_place(call: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """``call`` as the method ``name`` that writes its result into its first operand."""
+    """``call``, a published function, as the method ``name`` that writes its result into its first operand."""
 
-    def run(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        if type(input) not in PLAIN:
-            found = override(run, (input, *args), kwargs)
-            if found is not NOT_OVERRIDDEN:
-                return cast("Tensor", found)
+    def write(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         return store_inplace(input, call(before_write(input, args), *args, **kwargs))
 
+    def check(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+        """Ask the written operand, if it is to be asked, and write."""
+        if args and type(args[0]) not in PLAIN:
+            found = override(run, args, kwargs)
+            if found is not NOT_OVERRIDDEN:
+                return cast("Tensor", found)
+        return write(*args, **kwargs)
+
+    write.__name__ = name
+    fn = inspect.unwrap(call, stop=lambda f: not hasattr(f, "__takes__"))
+    parameters = _Parameters(fn, name, "Tensor", REAL)
+    run = _remembering(check, write, _by_position(fn, parameters.positional, bool(parameters.rest)), Known())
     run.__name__ = run.__qualname__ = name
     run.__annotations__, run.__module__ = call.__annotations__, call.__module__
     run.__wrapped__ = call  # type: ignore[attr-defined]

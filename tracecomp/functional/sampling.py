@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, overload
@@ -10,11 +9,10 @@ from typing import Any, TypeAlias, overload
 import numpy as np
 
 from tracecomp.eager import rng
-from tracecomp.eager.device import Device, Layout, MemoryFormat, use
-from tracecomp.eager.meta import place_of_call, placed
-from tracecomp.eager.modes import modes, no_grad
+from tracecomp.eager.device import Device, Layout, MemoryFormat
+from tracecomp.eager.modes import modes
 from tracecomp.eager.rng import Generator, Stream
-from tracecomp.eager.tensor import Tensor, assign_, wrap
+from tracecomp.eager.tensor import Tensor, wrap
 from tracecomp.functional.creation.creation import finish
 from tracecomp.functional.default_dtype import default_dtype
 from tracecomp.functional.dims import Shape, Sizes, new_shape
@@ -23,7 +21,7 @@ from tracecomp.functional.elementwise.arithmetic import add, mul
 from tracecomp.functional.memory_formats import copied
 from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import cast, not_implemented, with_zero_gradient
-from tracecomp.functional.publish import function, often, publish
+from tracecomp.functional.publish import function, often
 from tracecomp.functional.shape.shaping import to_shape
 from tracecomp.ir.arrays import at_line
 from tracecomp.ir.philox import blocks
@@ -107,19 +105,58 @@ def _integers_from(source: Generator | Stream, shape: Shape, low: int, high: int
     return prim.add(prim.remainder(draw, high - low), low)
 
 
+def _order_from(source: Generator | Stream, shape: Shape, dtype: DType) -> Tensor:
+    keys = prim.shift_left(prim.cast(source.bits(shape), dtype=int64), 32)
+    keys = prim.bitwise_xor(keys, prim.cast(source.bits(shape), dtype=int64))
+    return cast(prim.sort(keys, axis=0, descending=False)[1], dtype)
+
+
+def _below_from(source: Generator | Stream, shape: Shape, p: float | Tensor, dtype: DType) -> Tensor:
+    kind = _kind_below(p)
+    bound = cast(p, kind) if isinstance(p, Tensor) else p
+    return cast(prim.lt(_uniform_from(source, shape, kind), bound), dtype)
+
+
+def _kind_below(p: float | Tensor) -> DType:
+    """What numbers are drawn in that are compared with ``p``."""
+    return p.dtype if isinstance(p, Tensor) and p.dtype is float64 else float32
+
+
+def _with_replacement_from(source: Generator | Stream, shape: Shape, weights: Tensor) -> Tensor:
+    """Indices, by rows, of elements that as many numbers of a row's sum fall to."""
+    p = cast(weights, float64)
+    (rows, samples), count = shape, p.shape[1]
+    running = prim.cumsum(p, axis=1)
+    total = prim.slice(running, starts=(0, count - 1), stops=(rows, count), steps=(1, 1))
+    u = prim.mul(_uniform_from(source, shape, float64), total)
+    passed = prim.le(prim.reshape(running, shape=(rows, 1, count)), prim.reshape(u, shape=(rows, samples, 1)))
+    place = prim.sum(prim.cast(passed, dtype=int64), axes=(2,))
+    return prim.minimum(place, count - 1)
+
+
+def _without_from(source: Generator | Stream, shape: Shape, weights: Tensor) -> Tensor:
+    """Indices, by rows, with the largest of p / exponential noise first."""
+    p = cast(weights, float64)
+    noise = prim.neg(prim.log1p(prim.neg(_uniform_from(source, shape, float64))))
+    order: Tensor = prim.sort(prim.div(p, prim.add(noise, 1e-300)), axis=1, descending=True)[1]
+    return order
+
+
 _uniform_at, _gaussian_at, _integers_at = _served(_uniform_from), _served(_gaussian_from), _served(_integers_from)
+_order_at, _below_at = _served(_order_from), _served(_below_from)
+_with_at, _without_at = _served(_with_replacement_from), _served(_without_from)
 
 
-def _need_float(dtype: DType, kernel: str) -> DType:
+def need_float(dtype: DType, kernel: str) -> DType:
     if not dtype.is_floating_point:
         raise not_implemented(kernel, dtype)
     return dtype
 
 
-def _drawn(draw: Any, shape: Shape, dtype: DType, kernel: str, generator: Generator | None) -> Tensor:
+def of_dtype(draw: Any, shape: Shape, dtype: DType, kernel: str, generator: Generator | None) -> Tensor:
     """Complex numbers have independent parts; those of normal ones have variance 1/2."""
     if not dtype.is_complex:
-        found: Tensor = draw(shape, _need_float(dtype, kernel), generator)
+        found: Tensor = draw(shape, need_float(dtype, kernel), generator)
         if modes.recorder is None and type(found) is Tensor:
             found._data = at_line(found._data)
         return found
@@ -138,14 +175,14 @@ def _publish_sampler(name: str) -> None:
         device: Device = None, requires_grad: bool = False, pin_memory: bool = False, names: None = None,
     ) -> Tensor:  # fmt: skip
         shape = new_shape(size)
-        return finish(_drawn(draw, shape, dtype or default_dtype(), kernel, generator), requires_grad, device)
+        return finish(of_dtype(draw, shape, dtype or default_dtype(), kernel, generator), requires_grad, device)
 
     def like(
         input: Tensor, *, dtype: DType | None = None, generator: Generator | None = None, layout: Layout = None,
         device: Device = None, requires_grad: bool = False, pin_memory: bool = False,
         memory_format: MemoryFormat = None,
     ) -> Tensor:  # fmt: skip
-        found = _drawn(draw, tuple(input.shape), dtype or input.dtype, kernel, generator)
+        found = of_dtype(draw, tuple(input.shape), dtype or input.dtype, kernel, generator)
         return finish(copied(input, found, memory_format), requires_grad, device)
 
     for fn, public in ((sized, name), (like, f"{name}_like")):
@@ -224,9 +261,7 @@ def randperm(
     """A random permutation of 0 ... n - 1: the order of random keys."""
     if n < 0:
         raise RuntimeError(f"n must be non-negative, got {n}")
-    keys = prim.shift_left(prim.cast(rng.bits((n,), generator), dtype=int64), 32)
-    keys = prim.bitwise_xor(keys, prim.cast(rng.bits((n,), generator), dtype=int64))
-    return finish(cast(prim.sort(keys, axis=0, descending=False)[1], dtype), requires_grad, device)
+    return finish(_drawn_from(generator, _order_from, _order_at, 2, (n,), dtype), requires_grad, device)
 
 
 @function(to="torch", composite=True)
@@ -249,32 +284,33 @@ def normal(
         if size is None:
             raise TypeError("normal() received an invalid combination of arguments: size is missing")
         shape, kind = new_shape((size,)), dtype or default_dtype()
-    drawn = gaussian(shape, _need_float(kind, "normal_kernel_cpu"), generator)
+    drawn = gaussian(shape, need_float(kind, "normal_kernel_cpu"), generator)
     return finish(cast(add(mul(drawn, std), mean), kind), requires_grad, device)
 
 
-def _check_probability(p: object) -> None:
+def _check_probability(p: float | Tensor) -> None:
     if isinstance(p, Tensor) and p.is_meta:
         return
-    values = p._data if isinstance(p, Tensor) else np.asarray(p)
-    if not np.all((values >= 0) & (values <= 1)):
+    values = p._data if isinstance(p, Tensor) else np.float64(p)
+    if values.size and not (values.min() >= 0 and values.max() <= 1):  # so where one is nan
         raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
 
 
-def _below(shape: Shape, p: Any, generator: Generator | None) -> Tensor:
+def below(shape: Shape, p: float | Tensor, dtype: DType, generator: Generator | None) -> Tensor:
+    """1 in ``dtype`` where a uniform number is below ``p``."""
     _check_probability(p)
-    dtype = p.dtype if isinstance(p, Tensor) and p.dtype is float64 else float32
-    bound = cast(p.detach(), dtype) if isinstance(p, Tensor) else float(p)
-    return prim.lt(uniform(shape, dtype, generator), bound)
+    given = p.detach() if isinstance(p, Tensor) else float(p)
+    draws = 2 if _kind_below(given) is float64 else 1
+    return _drawn_from(generator, _below_from, _below_at, draws, shape, given, dtype)
 
 
 @function(composite=True)
 def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | None = None) -> Tensor:
     """1 with the probabilities of ``input`` (or with ``p``), else 0."""
     if p is None:
-        _need_float(input.dtype, "bernoulli_tensor_cpu_p_")
-    drawn = _below(tuple(input.shape), input if p is None else p, generator)
-    return with_zero_gradient(cast(drawn, input.dtype), input)
+        need_float(input.dtype, "bernoulli_tensor_cpu_p_")
+    drawn = below(tuple(input.shape), input if p is None else p, input.dtype, generator)
+    return with_zero_gradient(drawn, input)
 
 
 @function(takes=FLOATS, composite=True)
@@ -304,7 +340,7 @@ def multinomial(
     """Indices drawn with the weights of each row, with or without replacement."""
     if input.ndim not in (1, 2):
         raise RuntimeError("prob_dist must be 1 or 2 dim")
-    _need_float(input.dtype, "multinomial")
+    need_float(input.dtype, "multinomial")
     count = input.shape[-1]
     if num_samples <= 0:
         raise RuntimeError("cannot sample n_sample <= 0 samples")
@@ -315,125 +351,11 @@ def multinomial(
         raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
     if np.any(weights.sum(-1) <= 0):
         raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
-    with no_grad():
-        p = cast(to_shape(input, (1, count)) if input.ndim == 1 else input, float64)
-        drawn = _with_replacement(p, num_samples, generator) if replacement else _without(p, num_samples, generator)
+    given = input.detach()
+    rows = to_shape(given, (1, count)) if input.ndim == 1 else given
+    if replacement:
+        drawn = _drawn_from(generator, _with_replacement_from, _with_at, 2, (rows.shape[0], num_samples), rows)
+    else:
+        order = _drawn_from(generator, _without_from, _without_at, 2, tuple(rows.shape), rows)
+        drawn = prim.slice(order, starts=(0, 0), stops=(rows.shape[0], num_samples), steps=(1, 1))
     return to_shape(drawn, (num_samples,)) if input.ndim == 1 else drawn
-
-
-def _with_replacement(p: Tensor, samples: int, generator: Generator | None) -> Tensor:
-    rows, count = p.shape
-    running = prim.cumsum(p, axis=1)
-    total = prim.slice(running, starts=(0, count - 1), stops=(rows, count), steps=(1, 1))
-    u = prim.mul(uniform((rows, samples), float64, generator), total)
-    passed = prim.le(prim.reshape(running, shape=(rows, 1, count)), prim.reshape(u, shape=(rows, samples, 1)))
-    place = prim.sum(prim.cast(passed, dtype=int64), axes=(2,))
-    return prim.minimum(place, count - 1)
-
-
-def _without(p: Tensor, samples: int, generator: Generator | None) -> Tensor:
-    """The largest of p / exponential noise."""
-    noise = prim.neg(prim.log1p(prim.neg(uniform(tuple(p.shape), float64, generator))))
-    order = prim.sort(prim.div(p, prim.add(noise, 1e-300)), axis=1, descending=True)[1]
-    return prim.slice(order, starts=(0, 0), stops=(p.shape[0], samples), steps=(1, 1))
-
-
-def _publish_inplace(name: str, draw: Any, doc: str, floats: bool = True) -> None:
-    """``x.name_(...)`` overwrites with random numbers, which ``draw(x, ...)`` makes."""
-
-    @functools.wraps(draw)
-    def run(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        if floats and not (name in ("uniform", "normal") and input.dtype.is_complex):
-            _need_float(input.dtype, f"{name}_cpu")
-        with no_grad(), placed(place_of_call(name, False, (input,), {}) if use.begun else None):
-            drawn = cast(draw(input, *args, **kwargs), input.dtype)
-        assign_(input, drawn)
-        return input
-
-    @functools.wraps(draw)
-    def fresh(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        return run(prim.cast(input.detach(), dtype=input.dtype), *args, **kwargs)
-
-    run.__name__, run.__doc__ = f"{name}_", doc
-    fresh.__name__, fresh.__doc__ = name, doc
-    run.__qualname__, fresh.__qualname__ = run.__name__, name
-    publish(run, f"Tensor.{name}_")
-    if name not in ("normal", "bernoulli", "random"):
-        publish(fresh, f"Tensor.{name}")
-
-
-def _uniform(
-    x: Tensor, from_: float = 0.0, to: float = 1.0, *, generator: Generator | None = None, **named: float
-) -> Tensor:
-    low = named.get("from", from_)
-    if low > to:
-        raise RuntimeError(f"uniform_ expects to return a [from, to) range, but found from={low} > to={to}")
-    if x.dtype.is_complex:  # both parts, each from the same range
-        pair = uniform((*x.shape, 2), x.dtype.to_real(), generator)
-        return prim.view_as_complex(prim.add(prim.mul(pair, to - low), low))
-    return prim.add(prim.mul(uniform(tuple(x.shape), x.dtype, generator), to - low), low)
-
-
-def _normal(x: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None) -> Tensor:
-    if std < 0:
-        raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
-    drawn = _drawn(gaussian, tuple(x.shape), x.dtype, "normal_cpu", generator)
-    return prim.add(prim.mul(drawn, float(std)), float(mean))
-
-
-def _open_log(x: Tensor, generator: Generator | None) -> Tensor:
-    """log(1 - u) for uniform u."""
-    return prim.log1p(prim.neg(uniform(tuple(x.shape), x.dtype, generator)))
-
-
-def _exponential(x: Tensor, lambd: float = 1.0, *, generator: Generator | None = None) -> Tensor:
-    if lambd <= 0:
-        raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
-    return prim.div(prim.neg(_open_log(x, generator)), float(lambd))
-
-
-def _cauchy(x: Tensor, median: float = 0.0, sigma: float = 1.0, *, generator: Generator | None = None) -> Tensor:
-    if sigma <= 0:
-        raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
-    turn = prim.mul(prim.sub(uniform(tuple(x.shape), x.dtype, generator), 0.5), math.pi)
-    return prim.add(prim.mul(prim.tan(turn), float(sigma)), float(median))
-
-
-def _log_normal(x: Tensor, mean: float = 1.0, std: float = 2.0, *, generator: Generator | None = None) -> Tensor:
-    if std <= 0:
-        raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std}")
-    return prim.exp(_normal(x, mean, std, generator=generator))
-
-
-def _geometric(x: Tensor, p: float, *, generator: Generator | None = None) -> Tensor:
-    if not 0 < p < 1:
-        raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p}")
-    noise = prim.log1p(prim.neg(uniform(tuple(x.shape), float64, generator)))
-    return prim.maximum(prim.ceil(prim.div(noise, math.log1p(-p))), 1.0)
-
-
-def _bernoulli(x: Tensor, p: float | Tensor = 0.5, *, generator: Generator | None = None) -> Tensor:
-    return _below(tuple(x.shape), p, generator)
-
-
-def _random(
-    x: Tensor, from_: int | None = None, to: int | None = None, *, generator: Generator | None = None, **named: int
-) -> Tensor:
-    low = named.get("from", from_)
-    if to is None and low is not None:
-        low, to = 0, low
-    if to is None:
-        bits = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53, "bool": 1}.get(x.dtype.name)
-        to = 1 << (x.dtype.itemsize * 8 - x.dtype.signed if bits is None else bits)
-        to = to if to < 1 << 63 else (1 << 63) - 1
-    return integers(tuple(x.shape), low or 0, to, generator)
-
-
-_publish_inplace("uniform", _uniform, "Uniform numbers of [from, to).")
-_publish_inplace("normal", _normal, "Normal numbers.")
-_publish_inplace("exponential", _exponential, "Exponential numbers of rate ``lambd``.")
-_publish_inplace("cauchy", _cauchy, "Cauchy numbers.")
-_publish_inplace("log_normal", _log_normal, "Numbers whose logarithm is normal.")
-_publish_inplace("geometric", _geometric, "How many trials a first success takes.", floats=False)
-_publish_inplace("bernoulli", _bernoulli, "1 with probability ``p``, else 0.", floats=False)
-_publish_inplace("random", _random, "Uniform integers of [from, to), by default all the dtype holds.", floats=False)

@@ -31,6 +31,29 @@ def is_deterministic_algorithms_warn_only_enabled() -> bool:
     return bool(_state["warn_only"])
 
 
+_DEBUG_MODES = ("default", "warn", "error")
+
+
+def set_deterministic_debug_mode(debug_mode: int | str) -> None:
+    """:func:`use_deterministic_algorithms` by number or word: 0 "default", 1 "warn", 2 "error".
+
+    TypeError for other types, RuntimeError for other values.
+    """
+    if not isinstance(debug_mode, int | str):
+        raise TypeError(f"debug_mode must be str or int, but got {type(debug_mode)}")
+    modes_known = _DEBUG_MODES if isinstance(debug_mode, str) else range(3)
+    if debug_mode not in modes_known:
+        expected = "one of `default`, `warn`, `error`" if isinstance(debug_mode, str) else "0, 1, or 2"
+        raise RuntimeError(f"invalid value of debug_mode, expected {expected}, but got {debug_mode}")
+    level = _DEBUG_MODES.index(debug_mode) if isinstance(debug_mode, str) else debug_mode
+    use_deterministic_algorithms(level > 0, warn_only=level == 1)
+
+
+def get_deterministic_debug_mode() -> int:
+    """What :func:`set_deterministic_debug_mode` was told, as a number."""
+    return 0 if not _state["deterministic"] else 1 if _state["warn_only"] else 2
+
+
 def set_float32_matmul_precision(precision: str) -> None:
     """Accepted ("highest", "high", "medium"): products are always computed in float32."""
     if precision not in ("highest", "high", "medium"):
@@ -66,7 +89,8 @@ def get_default_device() -> devices.device:
 def set_default_device(device: Device) -> None:
     """Factories that name no device make tensors there, outside of ``with torch.device(...)``; None: on the CPU."""
     where = devices.check_device(device)
-    devices.use.begun = True
+    if where != devices.CPU:
+        devices.use.begin()  # for good: threads have defaults of their own
     modes.default_places = () if where == devices.CPU else (where,)
 
 
@@ -81,7 +105,8 @@ def typename(obj: object) -> str:
 for _setting in (
     use_deterministic_algorithms, are_deterministic_algorithms_enabled, is_deterministic_algorithms_warn_only_enabled,
     set_float32_matmul_precision, get_float32_matmul_precision, set_flush_denormal, set_warn_always,
-    is_warn_always_enabled, get_default_device, set_default_device, typename,
+    is_warn_always_enabled, set_deterministic_debug_mode, get_deterministic_debug_mode, get_default_device,
+    set_default_device, typename,
 ):  # fmt: skip
     publish(_setting, f"torch.{_setting.__name__}")
 

@@ -84,6 +84,23 @@ def _check_tensor_all(cond: Tensor, message: Callable[[], object] | None = None)
         _raise(RuntimeError, message)
 
 
+def _check_with(error: type[Exception], cond: object, message: Callable[[], object] | None = None) -> None:
+    """Raise ``error`` unless ``cond`` holds."""
+    if not cond:
+        _raise(error, message)
+
+
+def _check_tensor_all_with(error: type[Exception], cond: Tensor, message: Callable[[], object] | None = None) -> None:
+    """Raise ``error`` unless all elements hold."""
+    _check_with(error, bool(cond.all()), message)
+
+
+def _assert_async(input: Tensor, assert_msg: str = "Expected Tensor with single nonzero value, but got zero") -> None:
+    """RuntimeError unless the one element of ``input`` holds."""
+    if not bool(input):
+        raise RuntimeError(assert_msg)
+
+
 for _name, _error in (
     ("_check", RuntimeError), ("_check_value", ValueError), ("_check_type", TypeError), ("_check_index", IndexError),
     ("_check_not_implemented", NotImplementedError),
@@ -91,7 +108,7 @@ for _name, _error in (
     publish(_checking(_error), f"torch.{_name}")
 for _value in (
     SymInt, SymFloat, SymBool, OutOfMemoryError, sym_int, sym_float, sym_max, sym_min, sym_not, sym_ite, sym_sum,
-    sym_sqrt, _check_is_size, _check_tensor_all,
+    sym_sqrt, _check_is_size, _check_tensor_all, _check_with, _check_tensor_all_with, _assert_async,
 ):  # fmt: skip
     publish(_value, f"torch.{_value.__name__}")
 for _name in ("Stream", "Event"):

@@ -6,7 +6,7 @@ import builtins
 import sys
 from collections.abc import Callable
 from types import BuiltinFunctionType, MethodDescriptorType
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from tracecomp.eager.device import device, layout, memory_format
 from tracecomp.eager.tensor import Tensor
@@ -180,11 +180,11 @@ class Node:
         return list(self._input_nodes)
 
     def _set_inputs(self, args: object, kwargs: object) -> None:
-        if not isinstance(args, tuple) or not isinstance(kwargs, dict):
+        if not isinstance(args, tuple | list) or not isinstance(kwargs, dict):
             raise AssertionError("the arguments of a node are a tuple and a dict")
         for old in self._input_nodes:
             old.users.pop(self, None)
-        self._args, self._kwargs, self._input_nodes = args, kwargs, {}
+        self._args, self._kwargs, self._input_nodes = cast("tuple[Argument, ...]", args), kwargs, {}
         map_arg((args, kwargs), lambda n: self._input_nodes.setdefault(n))
         for new in self._input_nodes:
             new.users.setdefault(self)

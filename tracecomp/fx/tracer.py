@@ -65,10 +65,11 @@ class Tracer(TracerBase):
         param_shapes_constant: bool = False,
     ) -> None:  # fmt: skip
         self._autowrap_modules = autowrap_modules
-        self._autowrap_ids = {
-            id(value) for module in autowrap_modules for name, value in vars(module).items()
+        # By identity, and held.
+        self._autowrapped = {
+            id(value): value for module in autowrap_modules for name, value in vars(module).items()
             if not name.startswith("_") and callable(value)
-        } | {id(f) for f in autowrap_functions}  # fmt: skip
+        } | {id(f): f for f in autowrap_functions}  # fmt: skip
         self.param_shapes_constant = param_shapes_constant
         self.submodule_paths: dict[Any, str] | None = None
         self.tensor_attrs: dict[Tensor, str] = {}
@@ -230,7 +231,7 @@ class Tracer(TracerBase):
     def _autowrap(self, fn: Any, stack: ExitStack) -> None:
         space: dict[str, Any] = getattr(inspect.unwrap(fn), "__globals__", {})
         for name, value in list(space.items()):
-            if not name.startswith("_") and callable(value) and id(value) in self._autowrap_ids:
+            if not name.startswith("_") and callable(value) and id(value) in self._autowrapped:
                 _patch_item(stack, space, name, _noting(value))
 
 

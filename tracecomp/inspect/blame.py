@@ -12,12 +12,13 @@ from typing import Any
 
 from tracecomp.base import config
 from tracecomp.base.errors import Source
-from tracecomp.compiled.function import Compiled, Entry
-from tracecomp.compiled.lockstep import EARLIER, Call, Lockstep, Outcome, mismatches, outcome
+from tracecomp.compiled.entry import Entry
+from tracecomp.compiled.function import Compiled
+from tracecomp.compiled.lockstep import EARLIER, RAISED, Call, Lockstep, Outcome, mismatches, outcome
 from tracecomp.inspect.calls import CallFault, Calls, run_calls
 from tracecomp.inspect.changes import Change
 from tracecomp.inspect.comparison import Divergence, shown_source
-from tracecomp.inspect.line_watch import line_that_changes
+from tracecomp.inspect.line_watch import line_that_changes, line_that_differs
 from tracecomp.inspect.observed import Event, Observed, observe
 from tracecomp.passes.pipeline import LOWERING, PIPELINE
 from tracecomp.passes.steps import Step
@@ -49,16 +50,29 @@ class Blame:
         change = fault.step.change or _before(calls)
         if change is not None and not fault.recorded:
             return self._guard(fault, observed, change)
-        if change is None and not fault.recorded:
-            earlier, here = (self._after(n - 1) for n in (fault.made_in, fault.number))
-            if (parted := self._parted(fault, earlier, here)) is not None:
-                return parted
+        if change is None and not fault.recorded and (parted := self._like_none_before(fault)) is not None:
+            return parted
         if fault.step.change is not None:
             observed = self._changed(fault.step.change)
         if observed.wrong:
             wrong = observed.wrong[0]
             return self._at(fault, "recorded", wrong.what, wrong.source)
+        line = None if fault.step.change else self._differs(observed)
+        if line is not None:
+            return self._at(fault, "recorded", "what a line gives eagerly, and gave in the recording", line)
         return self._at(fault, "recorded", "what the call leaves behind", self._line(fault, observed))
+
+    def _differs(self, observed: Observed) -> Source | None:
+        """The first line whose values eager mode has otherwise than the recording."""
+        known: dict[Source, list[Any]] = {}
+        for ran in observed.applications:
+            if ran.source is not None:
+                known.setdefault(ran.source, []).extend(ran.results)
+        before = Lockstep(self.fn, self.fn).state(self.call)
+        try:
+            return line_that_differs(self.fn, self.call, known, self.roots)
+        finally:
+            before.restore()
 
     def _changed(self, change: Change) -> Observed:
         """What a changed call does; the state is put back."""
@@ -77,11 +91,26 @@ class Blame:
     def _guard(self, fault: CallFault, usual: Observed, change: Change) -> Divergence:
         """The recording of another call served this one: where what the two do first parts."""
         changed = self._changed(change)
+        if changed.raised is not None and fault.mismatches[0].place == RAISED:  # and not by the old recording
+            return self._at(fault, "guards", "an old recording served a call that raises an error", changed.raised)
         line = self._line(fault, changed)
         if changed.refused:
             return self._at(fault, "recorded", f"the recording ends early: {changed.refused}", line)
         parted = self._parted(fault, usual, changed)
+        if parted is None and not any(m.place.startswith(("result", "gradient", RAISED)) for m in fault.mismatches):
+            # It does the same and gives the same: what it should have left behind was left out.
+            return self._at(fault, "recorded", "what the call leaves behind", line)
         return parted or self._at(fault, "guards", "an old recording served this call", line)
+
+    def _like_none_before(self, fault: CallFault) -> Divergence | None:
+        """Where the call parts from those that had been recorded; None if it does what one of them did."""
+        here = self._after(fault.number - 1)
+        parted = None
+        for n in range(fault.made_in):
+            parted = self._parted(fault, self._after(n), here)
+            if parted is None:
+                break
+        return parted
 
     def _parted(self, fault: CallFault, usual: Observed, here: Observed) -> Divergence | None:
         """Where the call that was recorded, and the one that the recording served, first do different things."""
@@ -106,7 +135,9 @@ class Blame:
     def _line(self, fault: CallFault, observed: Observed) -> Source | None:
         """The line that makes or changes what differs."""
         places = [m.place for m in fault.mismatches]
-        place = next((p for p in places if not p.startswith("gradient")), places[0])
+        # What is left in the state comes before results that are read from it.
+        place = next((p for p in places if not p.startswith(("gradient", "result"))), None)
+        place = place or next((p for p in places if not p.startswith("gradient")), places[0])
         known = observed.results.get(place.removesuffix(".requires_grad").partition(EARLIER)[0])
         if known is not None:
             return known
@@ -142,7 +173,17 @@ class Blame:
     def _at(self, fault: CallFault, stage: str, what: str, source: Source | None) -> Divergence:
         return Divergence(stage, what, shown_source(source), call=str(fault))
 
-    # ---- native code
+    # ---- machine code
+
+    def eager(self, calls: Calls, changed: bool) -> Divergence | None:
+        """Calls in which machine code answers eager operators otherwise than numpy does."""
+        run = _Eager(self.fn)
+        with config.override(eager="numpy"):
+            found = run_calls(self.fn, run, self.call, self.tolerance, changed, len(calls.steps)).fault
+        if found is None:
+            return None
+        line = self._line(found, observe(self.fn, self.call, self.roots))
+        return replace(self._at(found, "eager", "machine code of eager operators", line), step="eager programs")
 
     def native(self, calls: Calls) -> Divergence:
         """A call that goes wrong natively though every graph is right: what, when left out, makes it right."""
@@ -191,6 +232,19 @@ def _before(calls: Calls) -> Change | None:
 def _overriding(again: Callable[[Make], Calls], make: Make, **settings: Any) -> Calls:
     with config.override(**settings):
         return again(make)
+
+
+class _Eager:
+    """A function in eager mode, whatever is set around its calls."""
+
+    recordings = 0
+
+    def __init__(self, fn: Callable[..., object]) -> None:
+        self.fn = fn
+
+    def __call__(self, *args: object, **kwargs: object) -> object:
+        with config.override(eager="native"):
+            return self.fn(*args, **kwargs)
 
 
 def _through_python(compiled: Compiled) -> Compiled:

@@ -6,9 +6,9 @@ import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import Any, Protocol
 
 from tracecomp.compiled.differences import Difference
-from tracecomp.compiled.function import Compiled
 from tracecomp.compiled.lockstep import Call, Lockstep, Mismatch
 from tracecomp.inspect.changes import Change, changes
 
@@ -68,8 +68,17 @@ def steps_of(fn: Callable[..., object], call: Call, lockstep: Lockstep, changed:
             yield Step(f"the given call after: {change.what}")
 
 
+class Counted(Protocol):
+    """A way to call a program, and how many recordings it has made."""
+
+    @property
+    def recordings(self) -> int: ...
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+
 def run_calls(
-    fn: Callable[..., object], compiled: Compiled, call: Call, tolerance: float | None = None, changed: bool = True,
+    fn: Callable[..., object], compiled: Counted, call: Call, tolerance: float | None = None, changed: bool = True,
     most: int | None = None,
 ) -> Calls:  # fmt: skip
     """Make the calls, or the first ``most``, in lockstep until one differs; the state is as before then."""

@@ -5,7 +5,8 @@ For each argument, number, tensor, mode and hook that a program can see, a chang
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -29,6 +30,8 @@ Array = np.ndarray[Any, Any]
 _NUMBERS = (bool, int, float, str)
 _MOST_TENSORS = 6
 """Tensors of the state that are changed in turn: each is a call of the program."""
+_MOST_LAST = 2
+"""Sizes of last axes that are changed in turn."""
 _MOST_NUMBERS = 40
 """Numbers of the state that are changed in turn, each in a call of its own."""
 
@@ -69,7 +72,7 @@ def _arguments(call: Call) -> Iterator[Change]:
         if isinstance(x, Tensor):
             yield from _tensor_argument(n, where[n], x, rng)
         elif isinstance(x, _NUMBERS):
-            yield Change(f"argument {where[n]} is {_other(x)!r}", partial(_with, n, _other(x)))
+            yield from _number_argument(n, where[n], x)
     tensors = [n for n, x in enumerate(leaves) if isinstance(x, Tensor)]
     for a, b in pairwise(tensors):
         one, two = leaves[a], leaves[b]
@@ -77,10 +80,36 @@ def _arguments(call: Call) -> Iterator[Change]:
             yield Change(f"{where[b]} is {where[a]}", partial(_with, b, one))
             yield Change(f"{where[b]} looks at the memory of {where[a]}", partial(_with, b, one.detach()))
     # Sizes last: what then serves every size does not use the memory of results again.
-    sizes = {len(x._data) for x in leaves if isinstance(x, Tensor) and x._data.ndim and len(x._data) > 1}
-    for size in sorted(sizes):
+    yield from _sizes(leaves, where)
+
+
+def _number_argument(n: int, name: str, x: object) -> Iterator[Change]:
+    """Another value, and then, where numbers are followed by now, one of another type."""
+    others = [_other(x)]
+    if isinstance(x, float):
+        others = [-x, *others] if x == 0.0 else others  # before it is followed as a number that varies
+        others += [int(x) + 2] if np.isfinite(x) else []
+    elif isinstance(x, int) and not isinstance(x, bool):
+        others += [float(x + 1), True]
+    for other in others:
+        yield Change(f"argument {name} is {other!r}", partial(_with, n, other), again=True)
+
+
+def _sizes(leaves: Sequence[object], where: Sequence[str]) -> Iterator[Change]:
+    """Other counts of rows of all arguments that have as many, other last axes, and then one argument of several."""
+    tensors = {n: x._data.shape for n, x in enumerate(leaves) if isinstance(x, Tensor) and x._data.ndim}
+    counts = Counter(shape[0] for shape in tensors.values() if shape[0] > 1)
+    for size in sorted(counts):
         for new in sorted({size - 1, 1, size + 2}):
             yield Change(f"arguments of size {size} have {new} rows", partial(_rows, size, new), again=True)
+    wide = sorted({shape[-1] for shape in tensors.values() if len(shape) > 1 and shape[-1] > 1})
+    for size in wide[:_MOST_LAST]:
+        what = f"arguments whose last axis is {size} have {size + 1} there"
+        yield Change(what, partial(_rows, size, size + 1, axis=-1), again=True)
+    for n, shape in tensors.items():
+        if counts[shape[0]] > 1:
+            for new in (1, shape[0] + 2):
+                yield Change(f"{where[n]} alone has {new} rows", partial(_rows, shape[0], new, only=n), again=True)
 
 
 def _tensor_argument(n: int, name: str, t: Tensor, rng: np.random.Generator) -> Iterator[Change]:
@@ -107,13 +136,15 @@ def _with(number: int, value: object, call: Call) -> Call:
     return changed
 
 
-def _rows(size: int, count: int, call: Call) -> Call:
-    """The call with ``count`` instead of ``size`` rows in every argument that has so many."""
+def _rows(size: int, count: int, call: Call, axis: int = 0, only: int | None = None) -> Call:
+    """The call with ``count`` instead of ``size`` along an axis, in every argument that has so many, or in one."""
     leaves: list[Any] = []
     structure = flatten(call, leaves)
     for n, x in enumerate(leaves):
-        if isinstance(x, Tensor) and x._data.ndim and len(x._data) == size:
-            leaves[n] = _like(x, np.resize(x._data, (count, *x._data.shape[1:])))
+        if isinstance(x, Tensor) and only in (None, n) and x._data.ndim > abs(axis) and x._data.shape[axis] == size:
+            shape = list(x._data.shape)
+            shape[axis] = count
+            leaves[n] = _like(x, np.resize(x._data, shape))
     changed: Call = unflatten(structure, leaves)
     return changed
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import importlib
 import importlib.util
+import inspect
 import json
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,7 @@ def subcommands(commands: Any) -> None:
             parser.add_argument("--all", action="store_true", help="every guard, pass, refusal, kernel and schedule")
             parser.add_argument("--json", action="store_true", help="all of it for programs to read")
         if name == "compare":
+            parser.add_argument("--json", action="store_true", help="the outcome for programs to read")
             parser.add_argument("--tolerance", type=float, help="largest relative difference that counts as agreement")
             parser.add_argument("--quiet", action="store_true", help="no progress on standard error")
             parser.add_argument("--loops", action="store_true", help="also interpret the loop program")
@@ -106,7 +108,7 @@ def run_compare(options: argparse.Namespace) -> int:
         fn, *args, tolerance=options.tolerance, report=_progress(options.quiet), loops=options.loops,
         changed=not options.same, check_finite=options.check_finite, **kwargs,
     )  # fmt: skip
-    print(result)
+    print(json.dumps(result.data()) if options.json else result)
     if options.save and result.at_fault is None:
         print(f"{options.save} not written: no graph differs", file=sys.stderr)
     elif options.save:
@@ -117,6 +119,8 @@ def run_compare(options: argparse.Namespace) -> int:
 def run_explain(options: argparse.Namespace) -> int:
     """Print the decisions."""
     fn, (args, kwargs) = program(options)
+    if not args and not kwargs:
+        fn = called(compiled_of(fn))
     found = explain(fn, *args, **kwargs)
     print(found.text(options.all) if not options.json else json.dumps(found.data()))
     return 0
@@ -149,7 +153,23 @@ def program(options: argparse.Namespace) -> tuple[Callable[..., Any], Operands]:
         more, named = operands_from(source)
         args += more
         kwargs.update(named)
+    _check_operands(options.target, fn, args, kwargs)
     return fn, (args, kwargs)
+
+
+def _check_operands(
+    target: str, fn: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object]
+) -> None:
+    """UsageError where ``fn`` does not take these operands."""
+    try:
+        taken = inspect.signature(getattr(fn, "forward", fn))
+    except (TypeError, ValueError):  # a callable that does not say what it takes
+        return
+    try:
+        taken.bind(*args, **kwargs)
+    except TypeError as error:
+        given = f"{len(args) + len(kwargs)} given"
+        raise UsageError(f"{target}{taken}: {error}, {given} (--shape and --inputs give operands)") from None
 
 
 def load(target: str) -> Any:
@@ -194,12 +214,28 @@ def compiled_of(fn: Callable[..., object], threads: int | None = None) -> Compil
     return inner if isinstance(inner, Compiled) else Compiled(fn, threads=threads)
 
 
+def called(compiled: Compiled) -> Compiled:
+    """A function without arguments, called: without any, what looks into it speaks of the calls that were made."""
+    compiled()
+    return compiled
+
+
+def check_output(name: str) -> Path:
+    """A file to write; UsageError where there is no such folder, before anything is measured."""
+    path = Path(name)
+    if not path.absolute().parent.is_dir():
+        raise UsageError(f"no folder {path.parent} to write {path.name} to")
+    return path
+
+
 def random_operand(text: str, rng: np.random.Generator) -> tuple[str, Tensor]:
     """``[name=]d0,d1[:type]`` as a name ("" when none) and a tensor."""
     name, _, rest = text.rpartition("=")
     dims, _, type_name = rest.partition(":")
     try:
         shape = tuple(int(d) for d in dims.split(",") if d.strip())
+        if min(shape, default=0) < 0:
+            raise ValueError("a negative size")
         dtype = dtype_named(type_name or "float32")
     except (ValueError, KeyError):
         raise UsageError(f"--shape {text!r} is not of the form [NAME=]D0,D1[:TYPE]") from None
@@ -231,5 +267,6 @@ def operands_from(source: str) -> Operands:
 
 
 __all__: Sequence[str] = [
-    "EPILOG", "UsageError", "compiled_of", "load", "operands_from", "program", "random_operand", "subcommands",
+    "EPILOG", "UsageError", "called", "check_output", "compiled_of", "load", "operands_from", "program",
+    "random_operand", "subcommands",
 ]  # fmt: skip

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.base import config
 from tracecomp.base.errors import CaptureError
 from tracecomp.compiled.function import Compiled
 from tracecomp.compiled.lockstep import Call, Lockstep, outcome
@@ -88,7 +89,7 @@ class _Comparing:
         if result.divergence is not None:
             return result
         noted = self._noted()
-        calls = run_calls(self.fn, noted, self.call, result.tolerance, changed=False)
+        calls = self._by_numpy(noted, changed=False)
         if calls.error is not None:
             raise calls.error
         if not noted.runs and calls.fault is None:
@@ -104,6 +105,12 @@ class _Comparing:
         if result.ok:
             self._calls(changed, loops)
         return result
+
+    def _by_numpy(self, noted: Noted, changed: bool, most: int | None = None) -> Calls:
+        """Eager calls beside interpreted ones, both in numpy: what the same passes make of eager calls would be as
+        wrong as what they make of a graph."""
+        with config.override(eager="numpy"):
+            return run_calls(self.fn, noted, self.call, self.result.tolerance, changed, most)
 
     def _settled(self) -> Observed:
         """What a second call does, which finds gradients and an optimizer's state; the state is put back."""
@@ -150,13 +157,13 @@ class _Comparing:
             return
         self.report(f"searching what makes call {calls.fault.number} wrong")
         noted = self._noted()
-        again = run_calls(self.fn, noted, self.call, result.tolerance, changed, len(calls.steps))
+        again = self._by_numpy(noted, changed, len(calls.steps))
         if again.fault is not None and again.fault.number <= calls.fault.number:
             result.divergence = self.blame.recorded(again)
             return
         self._graphs(noted, loops)
         if result.divergence is None:
-            result.divergence = self.blame.native(calls)
+            result.divergence = self.blame.eager(calls, changed) or self.blame.native(calls)
         else:
             result.divergence = replace(result.divergence, call=str(calls.fault))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import linecache
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -106,8 +106,22 @@ class Comparison:
         if self.calls.same:
             lines.append(f"calls compared: {self.calls.same} the same, {self.calls.changed} with something changed")
         lines += [f"note: {note}" for note in self.notes]
-        lines.append("everything agrees" if self.ok else str(self.divergence or "outputs differ"))
+        agrees = f"everything agrees{', see the note' if self.notes else ''}"
+        lines.append(agrees if self.ok else str(self.divergence or "outputs differ"))
         return "\n".join(lines)
+
+    def data(self) -> dict[str, Any]:
+        """The same as dictionaries and lists for ``json``: distances as numbers, infinite ones as None."""
+        stages = [
+            {"name": s.name, "agrees": s.worst.agrees(self.tolerance), **_numbers(s.worst)} for s in self.stages
+        ]  # fmt: skip
+        return {
+            "name": self.name, "ok": self.ok, "kernels": self.kernels, "notes": self.notes,
+            "stages": stages, "native": dict(zip(self.outputs, map(_numbers, self.native), strict=False)),
+            "checked_derivatives": self.checked_derivatives,
+            "calls": {"same": self.calls.same, "changed": self.calls.changed},
+            "divergence": None if self.divergence is None else asdict(self.divergence),
+        }  # fmt: skip
 
     def _repr_html_(self) -> str:
         return preformatted(str(self))
@@ -125,6 +139,12 @@ class Comparison:
 
     def _mark(self, found: Difference) -> str:
         return "agrees " if found.agrees(self.tolerance) else "DIFFERS"
+
+
+def _numbers(d: Difference) -> dict[str, float | None]:
+    """A distance; JSON has no infinity."""
+    values = {"ulp": d.ulp, "absolute": d.absolute, "relative": d.relative}
+    return {name: float(x) if np.isfinite(x) else None for name, x in values.items()}
 
 
 def at_node(

@@ -20,7 +20,8 @@ from tracecomp.inspect.scheduling import by_kernel
 from tracecomp.ir.graph import Graph
 from tracecomp.ir.loop_printer import print_program
 from tracecomp.ir.printer import print_graph
-from tracecomp.passes import handed_in, pipeline
+from tracecomp.passes import pipeline
+from tracecomp.passes.building import handed_in
 from tracecomp.passes.pipeline import LOWERING, PIPELINE, lower
 from tracecomp.passes.program.frame_text import print_frame
 

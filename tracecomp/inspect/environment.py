@@ -11,11 +11,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from tracecomp.base import config
-from tracecomp.codegen.text import native
 from tracecomp.passes.cost import processor, rates
 from tracecomp.passes.cost.machine import Machine, host
 from tracecomp.passes.cost.tuning import Tuning
-from tracecomp.runtime import peaks
+from tracecomp.runtime import compiler, peaks
 from tracecomp.runtime.threads import available_cores
 
 PACKAGES = ("numpy", "llvmlite", "networkx")
@@ -63,7 +62,7 @@ def _versions() -> Iterator[str]:
         yield _line(package, _version(package))
     yield _line("Python", f"{platform.python_version()} ({platform.python_implementation()})")
     yield _line("system", platform.platform())
-    yield _line("compiler", native.compiler_version())
+    yield _line("compiler", compiler.compiler_version())
     yield _line("command line", sys.executable)
 
 
@@ -75,7 +74,7 @@ def _version(package: str) -> str:
 
 
 def _machine() -> Iterator[str]:
-    target, machine = native.host_target(), host()
+    target, machine = compiler.host_target(), host()
     yield _line("processor", processor.read().name)
     yield _line("target", f"{target.triple}, {target.cpu}, vectors of {target.vector_bits} bits")
     yield _line("threads", f"{available_cores()} processors may be used")

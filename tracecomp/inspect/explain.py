@@ -11,7 +11,8 @@ from typing import Any
 from tracecomp.compiled.backends import Backend, Hosted, Native
 from tracecomp.compiled.checked import Checked
 from tracecomp.compiled.dynamic_shapes import SizedBackend
-from tracecomp.compiled.function import Compiled, Entry
+from tracecomp.compiled.entry import Entry
+from tracecomp.compiled.function import Compiled
 from tracecomp.compiled.replay import Plan
 from tracecomp.inspect import kernel_facts, memory_facts
 from tracecomp.inspect.explanation import Explanation

@@ -79,7 +79,8 @@ class Block:
 class MemoryFacts:
     """Bytes of a call by use. ``predicted`` is what it takes beside its inputs: temporary values, scratch, results.
 
-    ``measured`` is how much more the process held at most during one call; None where the system does not tell.
+    ``measured`` is how much more the process held at most during one call, results included; None where the system
+    does not tell.
     """
 
     arguments: int

@@ -18,7 +18,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class GraphRun:
-    """A graph, how it is to be compiled (``passes.build``), and the arrays of the first call that ran it."""
+    """A graph, how it is to be compiled (``building.build``), and the arrays of the first call that ran it."""
 
     graph: Graph
     aliases: Mapping[int, int]

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import FrameType
 from typing import Any
 
+import numpy as np
+
 from tracecomp.base.errors import Source
 from tracecomp.compiled.program_state import ProgramState, TensorState
-from tracecomp.ir.arrays import same_bits
+from tracecomp.eager.tensor import Tensor
+from tracecomp.ir.arrays import Array, same_bits
 from tracecomp.record.guards.ownership import is_program_code
 
 _MOST_LINES = 20_000
@@ -42,6 +46,56 @@ class _Watch:
             self.value, self.changed = now, self.before
 
 
+class _Values:
+    """Called by Python at every line: whether the tensors that a line has made are among those ``known`` of it."""
+
+    def __init__(self, known: Mapping[Source, Sequence[Array]]) -> None:
+        self.known = known
+        self.differs: Source | None = None
+        self.lines = 0
+        self.before: dict[FrameType, tuple[Source, dict[str, object]]] = {}
+
+    def __call__(self, frame: FrameType, event: str, arg: object) -> Any:
+        if not is_program_code(frame.f_code, frame.f_globals):
+            return None
+        if event in ("line", "return") and self.differs is None and self.lines < _MOST_LINES:
+            self.lines += 1
+            found = {name: x for name, x in frame.f_locals.items() if isinstance(x, Tensor)}
+            if frame in self.before:
+                source, had = self.before[frame]
+                made = [x._data for name, x in found.items() if had.get(name) is not x]
+                if _differ(made, self.known.get(source, ())):
+                    self.differs = source
+            self.before[frame] = Source(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name), dict(found)
+            if event == "return":
+                del self.before[frame]
+        return self
+
+
+def _differ(made: Sequence[Array], known: Sequence[Array]) -> bool:
+    """Whether one of what a line has made is none of the arrays of its kind that it is ``known`` to make."""
+    for kind in {(x.shape, x.dtype) for x in made}:
+        own, others = ([x for x in some if (x.shape, x.dtype) == kind] for some in (made, known))
+        # As many as are known are those, in order.
+        candidates = [[x] for x in others] if len(own) == len(others) else [others] * len(own)
+        if others and not all(any(map(partial(_near, x), some)) for x, some in zip(own, candidates, strict=True)):
+            return True
+    return False
+
+
+def _near(a: Array, b: Array) -> bool:
+    return bool(np.allclose(a, b, rtol=1e-3, atol=1e-5, equal_nan=True))
+
+
+def line_that_differs(
+    fn: Callable[..., Any], call: Any, known: Mapping[Source, Sequence[Array]], roots: Mapping[str, object]
+) -> Source | None:
+    """The first line of an eager call that gives a local variable other values than ``known`` has for it."""
+    values = _Values(known)
+    _run_watched(fn, call, values, roots)
+    return values.differs
+
+
 def _same(a: object, b: object) -> bool:
     if isinstance(a, TensorState) and isinstance(b, TensorState):
         return a.requires_grad is b.requires_grad and same_bits(a.array, b.array)
@@ -61,8 +115,17 @@ def _watched(
     fn: Callable[..., Any], call: Any, look: Callable[[], object], roots: Mapping[str, object]
 ) -> Source | None:
     """The last line after which ``look`` gives something else."""
-    before = ProgramState(roots)
     watch = _Watch(look)
+    _run_watched(fn, call, watch, roots, watch.check)
+    return watch.changed
+
+
+def _run_watched(
+    fn: Callable[..., Any], call: Any, watch: Callable[..., Any], roots: Mapping[str, object],
+    after: Callable[[], object] = lambda: None,
+) -> None:  # fmt: skip
+    """Run the call with ``watch`` at every line, and then ``after``; the state is put back."""
+    before = ProgramState(roots)
     trace = sys.gettrace()
     try:
         sys.settrace(watch)
@@ -71,9 +134,8 @@ def _watched(
         pass
     finally:
         sys.settrace(trace)
-        watch.check()
+        after()
         before.restore()
-    return watch.changed
 
 
 def _tensor_at(before: ProgramState, place: str) -> Callable[[], Any] | None:

@@ -13,7 +13,7 @@ from statistics import median
 from typing import Any
 
 from tracecomp.compiled.function import Compiled
-from tracecomp.inspect.command import EPILOG, add_arguments, compiled_of, program
+from tracecomp.inspect.command import EPILOG, UsageError, add_arguments, called, check_output, compiled_of, program
 from tracecomp.inspect.in_words import seconds
 from tracecomp.inspect.report import write_report
 
@@ -72,9 +72,14 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run_report(options: argparse.Namespace) -> int:
     """Write the report."""
+    output = check_output(options.output)
+    if options.against and not Path(options.against).is_file():
+        raise UsageError(f"no file {options.against}")
     fn, (args, kwargs) = program(options)
     compiled = compiled_of(fn, options.threads)
-    path = write_report(compiled, Path(options.output), tuple(args), kwargs, options.against, options.errors)
+    if not args and not kwargs:
+        called(compiled)
+    path = write_report(compiled, output, tuple(args), kwargs, options.against, options.errors)
     print(f"wrote {path} and {path.with_suffix('.json')}", file=sys.stderr)
     return 0
 

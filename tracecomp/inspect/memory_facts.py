@@ -22,13 +22,14 @@ def nothing() -> MemoryFacts:
 
 
 def of_frame(frame: Frame, backend: Native, measured: int | None = None) -> MemoryFacts:
-    """The plan of a program, and how much was ``measured``."""
+    """The plan of a program, and how much was ``measured`` beside its results."""
     image, graph = backend.executable.image, frame.graph
     scratch = image.memory_bytes + image.thread_bytes * wanted(backend.threads) - frame.nbytes
     by_role = {
         role: sum(i.value.type.nbytes for i in graph.inputs if i.role == role)
         for role in ("argument", "state", "host", "constant")
     }
+    # An output that is written into an input takes no memory of its own.
     results = [o for n, o in enumerate(graph.outputs) if n not in frame.aliases]
     names_of = {c.nodes: c.kernel.name for c in call_steps(backend.built.program.steps)}
     made_by: dict[Value, str] = {}
@@ -51,7 +52,7 @@ def of_frame(frame: Frame, backend: Native, measured: int | None = None) -> Memo
         scratch=max(scratch, 0),
         blocks=blocks,
         calls=len(frame.prepacking) + len(frame.tasks),
-        measured=measured,
+        measured=None if measured is None else measured + sum(o.value.type.nbytes for o in results),
     )
 
 

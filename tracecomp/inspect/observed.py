@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from tracecomp.base.errors import Source, user_source
+from tracecomp.base.errors import Source, is_user_file, user_source
 from tracecomp.compiled.lockstep import Call, gradients
 from tracecomp.compiled.program_state import ProgramState
 from tracecomp.eager.grad_fn import AccumulateGrad
@@ -82,7 +83,10 @@ class Misrecorded:
 
 @dataclass
 class Observed:
-    """What was seen in one call; ``results`` are the lines that made the result's tensors."""
+    """What was seen in one call; ``results`` are the lines that made the result's tensors.
+
+    ``refused`` says why the recording ends early, ``raised`` which line's error it was, if it was the program's own.
+    """
 
     graph: Graph
     events: list[Event] = field(default_factory=list)
@@ -92,6 +96,7 @@ class Observed:
     wrong: list[Misrecorded] = field(default_factory=list)
     results: dict[str, Source | None] = field(default_factory=dict)
     refused: str | None = None
+    raised: Source | None = None
 
 
 class ObservingRecorder(Recorder):
@@ -118,7 +123,8 @@ class ObservingRecorder(Recorder):
         seen = self.seen
         plain = {k: v for k, v in attrs.items() if not isinstance(v, Graph)}
         numbers = tuple(repr(x) for x in operands if not isinstance(x, Tensor))
-        shapes = tuple((r.dtype.str, r.shape) for r in results)
+        given = (x for x in arrays if isinstance(x, np.ndarray))
+        shapes = tuple((r.dtype.str, r.shape) for r in (*given, *results))
         seen.events.append(Event("node", (op.name, attrs_key(plain), numbers, shapes), here.source, here.scope))
         seen.applications.append(Application(node_count(), op, dict(attrs), arrays, results, here.source, here.scope))
         for t, array in zip(outs, results, strict=True):
@@ -197,6 +203,7 @@ class ObservingRecorder(Recorder):
         """Note the gradient that there is, to which another may be added."""
         found = super().get_grad(t)
         self.accumulated[id(t)] = None if found is None else found._data.copy()
+        self.alive.append(t)
         return found
 
     def backward_done(
@@ -247,12 +254,23 @@ def observe(fn: Callable[..., object], call: Call, roots: Mapping[str, object]) 
         gradients(result, roots)
     except Exception as error:  # of the program: what was seen up to it is compared
         recorder.seen.refused = f"{type(error).__name__}: {error}"
+        recorder.seen.raised = _raised_at(error)
     finally:
         modes.recorder = None
         recorder.seen.refused = recorder.seen.refused or recorder.refusals.reason
         recorder.forget()
         before.restore()
     return recorder.seen
+
+
+def _raised_at(error: Exception) -> Source | None:
+    """The program's innermost line on the way to an error."""
+    found = None
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        code = frame.f_code
+        if is_user_file(code.co_filename) and not str(frame.f_globals.get("__name__")).startswith("numpy"):
+            found = Source(code.co_filename, line, code.co_name)
+    return found
 
 
 __all__ = ["Application", "BackwardStep", "Event", "FunctionRun", "Misrecorded", "Observed", "observe"]

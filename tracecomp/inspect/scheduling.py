@@ -15,7 +15,7 @@ import numpy as np
 from tracecomp.inspect.capture import Captured, capture
 from tracecomp.inspect.command import UsageError, add_arguments, program
 from tracecomp.ir.program import call_steps
-from tracecomp.passes import Built, build
+from tracecomp.passes.building import Built, build
 from tracecomp.passes.explain import describe_schedules
 from tracecomp.runtime.executable import Executable
 

@@ -27,13 +27,13 @@ from tracecomp.inspect.comparison import Comparison, Divergence, StageResult, ar
 from tracecomp.inspect.eager_check import FUNCTION_ULP, FUNCTIONS, last_places
 from tracecomp.inspect.graph_runs import GraphRun
 from tracecomp.inspect.wide import wide_array, witness
-from tracecomp.ir.arrays import same_bits
+from tracecomp.ir.arrays import in_parts, same_bits
 from tracecomp.ir.graph import Graph, Node, Value
 from tracecomp.ir.interpret import interpret
 from tracecomp.ir.scalars import SCALARS
 from tracecomp.passes import pipeline
 from tracecomp.passes.fusion.groups import Group
-from tracecomp.passes.graph.complex_to_real import in_parts, split_complex
+from tracecomp.passes.graph.complex_to_real import split_complex
 from tracecomp.passes.graph.host_segments import has_external, segments
 from tracecomp.passes.pipeline import PIPELINE, lower
 from tracecomp.passes.steps import Log, Stage

@@ -33,6 +33,33 @@ def new_array(shape: tuple[int, ...], dtype: Any) -> Array:
     return array
 
 
+def row_major_copy(array: Array) -> Array:
+    """A copy of ``array`` in row-major order."""
+    made = new_array(array.shape, array.dtype)
+    fill(made, array)
+    return made
+
+
+def fill(made: Array, array: Array) -> None:
+    """Put the elements of ``array`` into ``made``, which has its shape and type.
+
+    numpy reads along what is near in ``made``, where elements of ``array`` may be far apart. Where so many lines of
+    memory do not stay in cache, they are read again for each of their elements: pieces are copied whose lines stay.
+    """
+    if array.nbytes >= _MUCH and array.ndim > 1:
+        near = min(range(array.ndim), key=lambda axis: (made.shape[axis] == 1, abs(made.strides[axis])))
+        if made.shape[near] >= _FAR and abs(array.strides[near]) >= LINE:
+            made, array = made.swapaxes(near, -1), array.swapaxes(near, -1)
+            for k in range(0, made.shape[-1], _LINES):
+                np.copyto(made[..., k : k + _LINES], array[..., k : k + _LINES])
+            return
+    np.copyto(made, array)
+
+
+_MUCH, _FAR, _LINES = 2**20, 512, 32
+"""Bytes, elements in a row, and lines that stay in cache."""
+
+
 def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
     """The strides, in elements, of an array in row-major order; an extent of none counts as one."""
     return tuple(prod(max(n, 1) for n in shape[k + 1 :]) for k in range(len(shape)))
@@ -83,3 +110,12 @@ def same_bits(a: Array, b: Array, any_nan: bool = False) -> bool:
     whole = np.dtype(f"V{a.dtype.itemsize}") if a.dtype.itemsize > 8 else np.dtype(f"u{a.dtype.itemsize}")
     same = np.ascontiguousarray(a).view(whole) == np.ascontiguousarray(b).view(whole)
     return bool(np.all(same | ((a != a) & (b != b)) if any_nan else same))
+
+
+def in_parts(array: Any) -> Any:
+    """The same memory as real numbers, parts along a new last axis; what is not complex as it is."""
+    if array.dtype.kind != "c":
+        return array
+    # A view needs dense memory; numpy keeps both parts of a number side by side.
+    dense = np.ascontiguousarray(array).reshape(*array.shape, 1)
+    return dense.view(dense.real.dtype)

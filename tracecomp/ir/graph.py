@@ -46,9 +46,14 @@ class Graph(GraphData):
     def add(
         self, op: Op, inputs: Iterable[Value], attrs: Attrs, types: Sequence[TensorType] | None = None
     ) -> tuple[Value, ...]:
-        """The results of ``op`` on ``inputs``; an equal node made before is reused. ``types``: those of the results."""
+        """The results of ``op`` on ``inputs``; an equal node made before is reused. ``types``: those of the results.
+
+        A communication is a node of its own each time: other processes count them.
+        """
         inputs = tuple(inputs)
-        key = (op.name, tuple(map(id, inputs)), attrs_key(attrs))
+        key: tuple[object, ...] = (op.name, tuple(map(id, inputs)), attrs_key(attrs))
+        if op.communicates:
+            key += (object(),)
         node = self._interned.get(key)
         if node is None:
             node = Node(op, inputs, attrs, types or op.result_types([v.type for v in inputs], attrs))

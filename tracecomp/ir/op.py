@@ -262,6 +262,11 @@ class Op:
         """Whether complex operands are not refused at once; ``infer`` may still do so."""
         return self.parts is not None or isinstance(self.loop, Control | Interleaved)
 
+    @property
+    def communicates(self) -> bool:
+        """Whether it is computed together with other processes: the host can start it and go on."""
+        return isinstance(self.loop, External) and self.loop.start is not None
+
     def run_by_host(self, types: Iterable[TensorType]) -> bool:
         """Whether operands of these types leave machine code."""
         hosted = isinstance(self.parts, Hosted) and any(t.dtype.is_complex for t in types)

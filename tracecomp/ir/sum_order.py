@@ -21,6 +21,14 @@ COLUMN_LONG = 1024
 that needs the mean."""
 RUNS_LONG = 16384
 """Elements of separate runs from which on the innermost run is summed first."""
+ROW_BLOCK = 8192
+"""Elements of a block of a row at most: 32 KB of float32, a first cache."""
+COLUMN_BLOCK = 256
+"""Rows of a block of columns at most."""
+EXACT_REDUCTIONS = ("max", "min", "any", "all")
+"""Those that any order leaves as they are."""
+SPLIT = ("sum", *EXACT_REDUCTIONS)
+"""Reductions that are cut into stages: sums, in an order of their own, and the exact ones."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,10 +91,17 @@ float8_e4m3fnuz = DType("float8_e4m3fnuz", "f8e4m3fnuz", "float", 1)
 float8_e5m2 = DType("float8_e5m2", "f8e5m2", "float", 1)
 float8_e5m2fnuz = DType("float8_e5m2fnuz", "f8e5m2fnuz", "float", 1)
 float8_e8m0fnu = DType("float8_e8m0fnu", "f8e8m0fnu", "float", 1, signed=False)
-complex32 = DType("complex32", "c32", "complex", 4)  # numpy has none: it can be named, nothing can hold it
+# These can be named, in tables of types for instance; nothing can hold them.
+complex32 = DType("complex32", "c32", "complex", 4)
+quint8 = DType("quint8", "qu8", "int", 1, signed=False)
+qint8 = DType("qint8", "q8", "int", 1)
+qint32 = DType("qint32", "q32", "int", 4)
+quint4x2 = DType("quint4x2", "qu4x2", "int", 1, signed=False)
+quint2x4 = DType("quint2x4", "qu2x4", "int", 1, signed=False)
 
+NAMED_DTYPES: tuple[DType, ...] = (complex32, quint8, qint8, qint32, quint4x2, quint2x4)
 STORAGE_DTYPES: tuple[DType, ...] = (
-    complex32, uint16, uint32, uint64, float8_e4m3fn, float8_e4m3fnuz, float8_e5m2, float8_e5m2fnuz, float8_e8m0fnu,
+    *NAMED_DTYPES, uint16, uint32, uint64, float8_e4m3fn, float8_e4m3fnuz, float8_e5m2, float8_e5m2fnuz, float8_e8m0fnu,
 )  # fmt: skip
 _PYTHON: dict[str, Any] = {"bool": bool, "int": int, "float": float, "complex": complex}
 _COMPLEX = {float32: complex64, float64: complex128}
@@ -107,6 +114,7 @@ _WORDS = {
     "float16": "Half", "bfloat16": "BFloat16", "float32": "Float", "float64": "Double",
     "complex64": "ComplexFloat", "complex128": "ComplexDouble",
     "complex32": "ComplexHalf", "uint16": "UInt16", "uint32": "UInt32", "uint64": "UInt64",
+    "quint8": "QUInt8", "qint8": "QInt8", "qint32": "QInt32", "quint4x2": "QUInt4x2", "quint2x4": "QUInt2x4",
 } | {t.name: t.name.capitalize() for t in STORAGE_DTYPES if t.kind == "float"}  # fmt: skip
 
 
@@ -129,6 +137,8 @@ def _numpy_dtype(name: str) -> np.dtype[Any]:
             raise ImportError(f"{name} needs ml_dtypes: pip install 'tracecomp[bfloat16]'") from error
         extended: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
         return extended
+    if any(t.name == name for t in NAMED_DTYPES):
+        raise TypeError(f"torch.{name} can be named, but no tensor can hold it")
     return np.dtype(name)
 
 

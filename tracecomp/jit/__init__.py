@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from tracecomp.futures import Future
 from tracecomp.jit import files, torchscript
+from tracecomp.jit.failures import Error
 from tracecomp.jit.language import NotSupportedError
 from tracecomp.jit.modules import (
     RecursiveScriptModule,
@@ -69,9 +70,6 @@ class Attribute(NamedTuple):
 
     value: Any
     type: Any
-
-
-Error = RuntimeError
 
 
 def is_scripting() -> bool:

@@ -143,6 +143,8 @@ def _size(x: Tensor, dim: int | None = None) -> Any:
 def _to(x: object, *args: Any, **kwargs: Any) -> Any:
     """All of ``aten::to``: by type, by device and type, by another tensor; flags of copies stand behind."""
     asked = kwargs.get("memory_format")
+    # The overloads differ in what stands first, and end alike: non_blocking, copy, memory_format.
+    # A last argument that is no flag behind flags is the format.
     if any(isinstance(a, bool) for a in args[:-1]) and not isinstance(args[-1], bool):
         args, asked = args[:-1], args[-1]
     given = [dtype_of(a) for a in args if not isinstance(a, bool)]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from types import FunctionType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import tracecomp.nn.aten  # noqa: F401  publishes functions of the torch namespace
 from tracecomp import fft, linalg, special
@@ -37,8 +38,8 @@ from tracecomp.nn.module import Module
 _PLAIN = (str, list, tuple, dict, set, bool, int, float, complex, range, Size, DType, device, layout, memory_format)
 """Values of Python's whose methods touch nothing but themselves."""
 
-_PROCESS = re.compile(r"^set_(?!grad_enabled)|^use_|^from_(dlpack|numpy)$|^frombuffer$|^(manual_)?seed$|^get_rng|^_")
-"""Functions that change settings of the process, or take memory from elsewhere: no script's business."""
+_PROCESS = re.compile(r"^set_(?!grad_enabled)|^use_|^from_|^frombuffer$|^(manual_)?seed$|^get_rng|^_")
+"""Functions that change settings of the process, or take memory or files from elsewhere: no script's business."""
 
 _TREE = frozenset(
     (
@@ -70,10 +71,20 @@ class Namespace:
         return f"<{self.name}>"
 
 
-class Scripted:
-    """Base of the classes of modules made from scripts: ``declared`` are the names that scripts may read of them."""
+_declared: WeakKeyDictionary[type, frozenset[str]] = WeakKeyDictionary()
+"""What scripts may read of the modules made from them. Beside the classes: what a file calls something of a module is
+never looked up there."""
 
-    declared: frozenset[str] = frozenset()
+
+class Scripted:
+    """Base of the classes of modules made from scripts."""
+
+
+def scripted_class(name: str, bases: tuple[type, ...], members: Mapping[str, Any], declared: frozenset[str]) -> Any:
+    """A class of modules, which have ``members``, and of which scripts may read the names ``declared``."""
+    made = type(name, bases, {**members, "__module__": "script"})
+    _declared[made] = declared
+    return made
 
 
 def attribute(value: object, name: str) -> Any:
@@ -93,7 +104,7 @@ def _is_open(value: object, name: str) -> bool:
     if isinstance(value, Tensor) or value is Tensor:
         return not name.startswith("_") and hasattr(Tensor, name)
     if isinstance(value, Scripted):
-        return name in value.declared or name in _TREE
+        return name in _TREE or any(name in _declared.get(c, ()) for c in type(value).__mro__)
     if isinstance(value, Module):
         return name in _TREE or name in held_names(value) or name in _methods(_class_of(value))
     return isinstance(value, _PLAIN) and not name.startswith("_")

@@ -6,15 +6,24 @@ import copy
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from tracecomp.compiled import trace as recorded
 from tracecomp.jit import files
 from tracecomp.jit.collect import Collector
+from tracecomp.jit.failures import of_script
 from tracecomp.jit.guard import Scripted
 from tracecomp.nn.module import Module
 
 Target = Any  # a path, or a file that is open for writing
+
+
+def _raise(error: Exception) -> NoReturn:
+    """Raise ``error`` as scripts raise it."""
+    raised = of_script(error)
+    if raised is error:
+        raise error
+    raise raised from error
 
 
 class ScriptModule(Module):
@@ -38,6 +47,12 @@ class RecursiveScriptModule(ScriptModule):
     def save(self, f: Target, _extra_files: dict[str, Any] | None = None) -> None:
         """Write the program with its state to a path or file, for ``torch.jit.load``."""
         files.save(self, f, _extra_files)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return super().__call__(*args, **kwargs)
+        except Exception as error:  # of whatever kind: `of_script` says which are others in scripts
+            _raise(error)
 
     def __deepcopy__(self, memo: dict[int, object]) -> Any:
         return copied(self, memo)
@@ -67,7 +82,10 @@ class ScriptFunction:
         self._examples = examples
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._fn(*args, **kwargs)
+        try:
+            return self._fn(*args, **kwargs)
+        except Exception as error:  # of whatever kind: `of_script` says which are others in scripts
+            _raise(error)
 
     def __repr__(self) -> str:
         return f"<torch.jit.ScriptFunction {self.name}>"

@@ -11,7 +11,7 @@ from tracecomp import nn
 from tracecomp.eager.device import device
 from tracecomp.eager.size import Size
 from tracecomp.eager.tensor import Tensor
-from tracecomp.jit.guard import BUILTINS, GUARDS, INSIDES, Namespace, Scripted, namespaces, typing_name
+from tracecomp.jit.guard import BUILTINS, GUARDS, INSIDES, Namespace, Scripted, namespaces, scripted_class, typing_name
 from tracecomp.jit.language import compiled, parsed
 from tracecomp.nn.module import Module
 from tracecomp.nn.parameter import Parameter
@@ -76,14 +76,14 @@ class Restorer:
         scripts = {*said["methods"], *said["properties"]}
         _check_names(held | scripts, said["name"])
         declared = frozenset((held - {*dir(self._kind)}) | scripts | {"training"})
-        members: dict[str, Any] = {"declared": declared, "__module__": "script"}
+        members: dict[str, Any] = {}
         for name, (function, static) in said["methods"].items():
             made = self._compiled(function, frozenset() if static else declared)
             members[name] = staticmethod(made) if static else made
         for name, (function, _) in said["properties"].items():
             members[name] = property(self._compiled(function, declared))
         bases = (Scripted, self._kind) if base is Module else (Scripted, self._kind, base)
-        return _new(type(str(said["name"]), bases, members))
+        return _new(scripted_class(str(said["name"]), bases, members, declared))
 
     def _fill(self, made: Module, entry: Json) -> None:
         _check_names({*entry["attributes"], *entry["parameters"], *entry["buffers"], *entry["children"]}, "a module")

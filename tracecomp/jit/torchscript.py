@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from tracecomp.eager.tensor import Tensor
 from tracecomp.jit.aten import PRIM, Aten
-from tracecomp.jit.guard import BUILTINS, GUARDS, INSIDES, Namespace, Scripted, namespaces, typing_name
+from tracecomp.jit.guard import BUILTINS, GUARDS, INSIDES, Namespace, Scripted, namespaces, scripted_class, typing_name
 from tracecomp.jit.language import NotSupportedError, checked, compiled, parsed_module
 from tracecomp.nn.module import Module
 from tracecomp.nn.parameter import Parameter
@@ -201,13 +201,14 @@ class _Code:
             raise NotSupportedError(f"{value.name} cannot have the names {bad}")
         declared = frozenset((held - {*dir(self._kind)}) | {*written.methods} | {"training"})
         short = value.name.rpartition(".")[2]
-        members: dict[str, Any] = {"declared": declared, "__module__": "script"}
+        members: dict[str, Any] = {}
         for name, definition in written.methods.items():
             where = f"{short}.{name}"
             members[name] = self._function(definition, where, declared)
         if "forward__0" in members and "forward" not in members:
             members["forward"] = _overloaded(members)
-        return type(short, (Scripted, self._kind), members)
+        found: type[Any] = scripted_class(short, (Scripted, self._kind), members, declared)
+        return found
 
     def _fill(self, made: Module, value: _Object) -> None:
         written = self._written[value.name]

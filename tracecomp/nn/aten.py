@@ -8,6 +8,7 @@ from tracecomp.eager.tensor import Tensor
 from tracecomp.functional.dtype_support import ALL, FLOATS
 from tracecomp.functional.publish import function
 from tracecomp.nn import functional as F
+from tracecomp.nn.functional.padding import constant_pad
 
 _MODES = ("bilinear", "nearest", "bicubic")
 _PADDINGS = ("zeros", "border", "reflection")
@@ -81,9 +82,9 @@ def grid_sampler(
 
 
 @function(to="torch", takes=ALL)
-def constant_pad_nd(input: Tensor, pad: Sequence[int], value: float = 0) -> Tensor:
+def constant_pad_nd(input: Tensor, pad: Sequence[int], value: complex = 0) -> Tensor:
     """:func:`nn.functional.pad` with a constant."""
-    return F.pad(input, tuple(pad), "constant", value)
+    return constant_pad(input, tuple(pad), value)
 
 
 # The torch namespace numbers reductions, and does not reduce where none is named.

@@ -31,9 +31,9 @@ class _Global:
 
 global_forward_pre, global_forward = _Global(_KWARGS), _Global(_KWARGS, _ALWAYS)
 global_backward_pre, global_backward = _Global(), _Global(_FULL)
-_registration = {kind: _Global() for kind in ("parameter", "buffer", "module")}
+global_registration = {kind: _Global() for kind in ("parameter", "buffer", "module")}
 _CALLED = (global_forward_pre, global_forward, global_backward_pre, global_backward)
-module_changes.global_hooks += [each.hooks for each in (*_CALLED, *_registration.values())]
+module_changes.global_hooks += [each.hooks for each in (*_CALLED, *global_registration.values())]
 
 
 def register_module_forward_pre_hook(hook: Hook, *, with_kwargs: bool = False) -> RemovableHandle:
@@ -67,22 +67,22 @@ def register_module_backward_hook(hook: Hook) -> RemovableHandle:
 
 def register_module_parameter_registration_hook(hook: Hook) -> RemovableHandle:
     """``hook(module, name, parameter)`` when a parameter is registered; what it returns takes its place."""
-    return _registration["parameter"].add(hook)
+    return global_registration["parameter"].add(hook)
 
 
 def register_module_buffer_registration_hook(hook: Hook) -> RemovableHandle:
     """``hook(module, name, buffer)`` when a buffer is registered; what it returns takes its place."""
-    return _registration["buffer"].add(hook)
+    return global_registration["buffer"].add(hook)
 
 
 def register_module_module_registration_hook(hook: Hook) -> RemovableHandle:
     """``hook(module, name, child)`` when a module is registered; what it returns takes its place."""
-    return _registration["module"].add(hook)
+    return global_registration["module"].add(hook)
 
 
 def registered(kind: str, module: object, name: str, value: object) -> Any:
     """What the hooks make of a parameter, buffer or module that is registered under ``name``."""
-    for hook in _registration[kind].hooks.values():
+    for hook in global_registration[kind].hooks.values():
         replaced = hook(module, name, value)
         value = value if replaced is None else replaced
     return value

@@ -7,7 +7,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from tracecomp.compiled.function import compile
+from tracecomp.compiled.named_options import backend_of
+from tracecomp.compiled.on_demand import compile
 from tracecomp.eager.device import Device, check_device
 from tracecomp.eager.meta import NO_DATA
 from tracecomp.eager.modes import modes, module_changes, no_grad, scope
@@ -19,6 +20,7 @@ from tracecomp.nn.hooks import (
     global_backward_pre,
     global_forward,
     global_forward_pre,
+    global_registration,
     register_module_backward_hook,
     register_module_buffer_registration_hook,
     register_module_forward_hook,
@@ -296,6 +298,7 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
             )
         device, order = options.get("device"), options.get("memory_format")
 
+        # A parameter without a shape yet takes type and place when it gets one.
         def convert(t: Tensor) -> Tensor:
             if is_lazy(t):
                 return t
@@ -362,9 +365,11 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
         for param in self.parameters():
             clear_grad(param, set_to_none)
 
-    def compile(self, **options: Any) -> None:
-        """Compile the call of this module in place; ``options`` are those of ``tracecomp.compile``."""
-        self._compiled_call_impl = compile(self._call_impl, **options)
+    def compile(
+        self, *, backend: str = "inductor", mode: str | None = None, options: dict[str, Any] | None = None, **more: Any
+    ) -> None:
+        """Compile the call of this module in place; the options are those of ``tracecomp.compile``."""
+        self._compiled_call_impl = compile(self._call_impl, backend=backend_of(backend, mode, options), **more)
 
     # -- text ------------------------------------------------------------------------------------------------------
 
@@ -391,6 +396,9 @@ _global_forward_pre_hooks, _global_forward_hooks = global_forward_pre.hooks, glo
 _global_forward_pre_hooks_with_kwargs = global_forward_pre.marked["with_kwargs"]
 _global_forward_hooks_with_kwargs = global_forward.marked["with_kwargs"]
 _global_forward_hooks_always_called = global_forward.marked["always_called"]
+_global_parameter_registration_hooks, _global_buffer_registration_hooks, _global_module_registration_hooks = (
+    global_registration[kind].hooks for kind in ("parameter", "buffer", "module")
+)
 _EXTRA_STATE_KEY_SUFFIX = EXTRA_STATE
 _HOOK_TABLES = (
     "_backward_pre_hooks", "_backward_hooks", "_forward_hooks", "_forward_hooks_with_kwargs",

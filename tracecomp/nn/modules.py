@@ -31,5 +31,7 @@ _FILES = {
 }  # fmt: skip
 
 __path__: list[str] = []  # a package to importers, whose modules are those below
+for _file in _FILES.values():
+    globals().update({k: v for k, v in vars(_file).items() if isinstance(v, type) and issubclass(v, module.Module)})
 globals().update(_FILES)
 sys.modules.update({f"{__name__}.{name}": file for name, file in _FILES.items()})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sized
+from collections.abc import Callable, Iterator, Sized
 from typing import Any
 
 from tracecomp.compiled.function import Compiled
@@ -73,6 +73,12 @@ class OptimizedModule(Module):
 
     def __getitem__(self, key: Any) -> Any:
         return self._orig_mod[key]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._orig_mod)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._orig_mod
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (self._orig_mod, self._compiled._alike())

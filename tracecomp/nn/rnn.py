@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 from tracecomp.eager.device import Device
-from tracecomp.eager.modes import scope
+from tracecomp.eager.modes import modes, scope
+from tracecomp.eager.overrides import NOT_OVERRIDDEN, override
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.functional.autocast import FULL, LOWER, casts
@@ -20,11 +22,13 @@ from tracecomp.nn.recurrence import scan, step
 from tracecomp.nn.utils.rnn import PackedSequence, pack_padded_sequence, unpack
 
 State = tuple[Tensor, ...]
+Weights = Sequence[Any]
+"""Tensors, None for those that a layer does without."""
 _GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
 
 
-def _layer(
-    mode: str, x: Tensor, mask: Tensor | None, state: State, weights: list[Any], recurrent: list[Any], reverse: bool
+def _one_way(
+    mode: str, x: Tensor, mask: Tensor | None, state: State, weights: Weights, recurrent: Weights, reverse: bool
 ) -> tuple[State, Tensor]:
     """One layer in one direction over (T, N, *), by the weights of its input and of its state."""
     weight, bias, out = recurrent
@@ -32,7 +36,7 @@ def _layer(
 
 
 # PyTorch's GRU ends in float32 under autocast, the others in the lower type.
-_lower, _full = casts(_layer, LOWER), casts(_layer, FULL)
+_lower, _full = casts(_one_way, LOWER), casts(_one_way, FULL)
 
 
 def _one_step(mode: str, x: Tensor, states: State, weights: list[Any], recurrent: list[Any]) -> State:
@@ -42,6 +46,41 @@ def _one_step(mode: str, x: Tensor, states: State, weights: list[Any], recurrent
 
 
 _lower_step, _full_step = casts(_one_step, LOWER), casts(_one_step, FULL)
+
+
+def layer(
+    mode: str, x: Tensor, mask: Tensor | None, states: State | None, weights: Sequence[Weights],
+    recurrent: Sequence[Weights], names: Sequence[str],
+) -> tuple[Tensor, State]:  # fmt: skip
+    """One layer over (T, N, *), forwards and, if there are two of everything, backwards.
+
+    Its outputs, both directions side by side, and the last states (directions, N, *). ``states`` are the first ones,
+    zeros if there are none. ``weights`` (weight, bias) are those of the input, ``recurrent`` (weight, bias, projection)
+    those of the state, for each direction. Where ``mask`` (T, N, 1) is False the state stays as it is.
+    """
+    if modes.function_modes:  # exporters have an operator for the whole layer
+        found = override(layer, (mode, x, mask, states, weights, recurrent, names), {}, ())
+        if found is not NOT_OVERRIDDEN:
+            return found
+    run = _full if mode == "GRU" else _lower
+    outputs: list[Tensor] = []
+    finals: list[State] = []
+    for k, name in enumerate(names):
+        first = _zeros(mode, x, recurrent[k]) if states is None else tuple(s[k] for s in states)
+        with scope(name):
+            final, out = run(mode, x, mask, first, weights[k], recurrent[k], k == 1)
+        outputs.append(out)
+        finals.append(final)
+    together = outputs[0] if len(outputs) == 1 else T.cat(outputs, -1)
+    return together, tuple(T.stack(list(column)) for column in zip(*finals, strict=True))
+
+
+def _zeros(mode: str, x: Tensor, recurrent: Weights) -> State:
+    """First states of one direction."""
+    weight, _, out = recurrent
+    hidden = weight.shape[0] // _GATES[mode]
+    sizes = [hidden if out is None else out.shape[0], hidden]
+    return tuple(T.zeros(x.shape[1], size, dtype=x.dtype) for size in sizes[: 2 if mode == "LSTM" else 1])
 
 
 class RNNBase(Module):
@@ -139,37 +178,33 @@ class RNNBase(Module):
 
     # -- running ---------------------------------------------------------------------------------------------------
 
-    def _direction(self, x: Tensor, state: State, suffix: str, mask: Tensor | None) -> tuple[State, Tensor]:
-        """One layer in one direction over (T, N, *)."""
-        weights = [getattr(self, f"{name}{suffix}", None) for name in ("weight_ih", "bias_ih")]
-        recurrent = [getattr(self, f"{name}{suffix}", None) for name in ("weight_hh", "bias_hh", "weight_hr")]
-        run = _full if self.mode == "GRU" else _lower
-        return run(self.mode, x, mask, state, weights, recurrent, suffix.endswith("_reverse"))
+    def _weights(self, kinds: Sequence[str], suffixes: Sequence[str]) -> list[list[Tensor | None]]:
+        """Weights of one layer by direction."""
+        return [[getattr(self, kind + suffix, None) for kind in kinds] for suffix in suffixes]
 
-    def _layers(self, x: Tensor, states: State, mask: Tensor | None) -> tuple[Tensor, State]:
+    def _layers(self, x: Tensor, states: State | None, mask: Tensor | None) -> tuple[Tensor, State]:
         """All layers over (T, N, *); ``states`` hold (layers * directions, N, *)."""
         finals: list[State] = []
-        for layer in range(self.num_layers):
-            outputs = []
-            for suffix in self._suffixes(layer):
-                first = tuple(s[len(finals)] for s in states)
-                with scope(suffix.removeprefix("_")):
-                    final, ys = self._direction(x, first, suffix, mask)
-                finals.append(final)
-                outputs.append(ys)
-            x = outputs[0] if len(outputs) == 1 else T.cat(outputs, -1)
-            if self.dropout and layer < self.num_layers - 1:
+        for number in range(self.num_layers):
+            suffixes = self._suffixes(number)
+            of_input = self._weights(("weight_ih", "bias_ih"), suffixes)
+            of_state = self._weights(("weight_hh", "bias_hh", "weight_hr"), suffixes)
+            at = number * len(suffixes)
+            first = None if states is None else tuple(s[at : at + len(suffixes)] for s in states)
+            x, final = layer(self.mode, x, mask, first, of_input, of_state, [s[1:] for s in suffixes])
+            finals.append(final)
+            if self.dropout and number < self.num_layers - 1:
                 x = F.dropout(x, self.dropout, self.training)
-        return x, tuple(T.stack(list(column)) for column in zip(*finals, strict=True))
+        return x, finals[0] if len(finals) == 1 else tuple(T.cat(list(c)) for c in zip(*finals, strict=True))
 
     def _state_sizes(self) -> list[int]:
         first = self.proj_size or self.hidden_size
         return [first, self.hidden_size] if self.mode == "LSTM" else [first]
 
-    def _initial(self, hx: Any, x: Tensor, batch: int, single: bool, order: Tensor | None) -> State:
+    def _initial(self, hx: Any, batch: int, single: bool, order: Tensor | None) -> State | None:
         layers = self.num_layers * (2 if self.bidirectional else 1)
         if hx is None:
-            return tuple(T.zeros(layers, batch, size, dtype=x.dtype) for size in self._state_sizes())
+            return None
         given = tuple(hx) if self.mode == "LSTM" else (hx,)
         words = ("hidden[0]", "hidden[1]") if self.mode == "LSTM" else ("hidden",)
         states = []
@@ -202,7 +237,7 @@ class RNNBase(Module):
         x = input.unsqueeze(1) if single else input.transpose(0, 1) if self.batch_first else input
         if x.shape[0] == 0:
             raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
-        states = self._initial(hx, x, x.shape[1], single, None)
+        states = self._initial(hx, x.shape[1], single, None)
         out, finals = self._layers(x, states, None)
         if single:
             out, finals = out.squeeze(1), tuple(s.squeeze(1) for s in finals)
@@ -214,7 +249,7 @@ class RNNBase(Module):
         x = unpack(packed)
         lengths = packed.lengths
         mask = T.arange(x.shape[0]).unsqueeze(1) < T.tensor(lengths)
-        states = self._initial(hx, x, x.shape[1], False, packed.sorted_indices)
+        states = self._initial(hx, x.shape[1], False, packed.sorted_indices)
         out, finals = self._layers(x, states, mask.unsqueeze(-1))
         data = pack_padded_sequence(out, lengths).data
         if packed.unsorted_indices is not None:

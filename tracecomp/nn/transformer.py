@@ -92,12 +92,12 @@ class MultiheadAttention(Module):
         return (out.transpose(0, 1) if swap else out), weights
 
 
-def _activation(given: Any) -> Callable[[Tensor], Tensor]:
-    if not isinstance(given, str):
-        return given
-    if given not in ("relu", "gelu"):
-        raise RuntimeError(f"activation should be relu/gelu, not {given}")
-    return F.relu if given == "relu" else F.gelu
+def _get_activation_fn(activation: Any) -> Callable[[Tensor], Tensor]:
+    if not isinstance(activation, str):
+        return activation
+    if activation not in ("relu", "gelu"):
+        raise RuntimeError(f"activation should be relu/gelu, not {activation}")
+    return F.relu if activation == "relu" else F.gelu
 
 
 class _TransformerLayer(Module):
@@ -123,7 +123,7 @@ class _TransformerLayer(Module):
             setattr(self, f"norm{i}", LayerNorm(d_model, layer_norm_eps, bias=bias, device=device, dtype=dtype))
         for i in range(1, parts + 1):
             setattr(self, f"dropout{i}", Dropout(dropout))
-        self.activation = _activation(activation)
+        self.activation = _get_activation_fn(activation)
 
     def _around(self, x: Tensor, i: int, part: Callable[[Tensor], Tensor]) -> Tensor:
         """``part`` with its residual connection, norm and dropout number ``i``."""

@@ -16,6 +16,16 @@ class ModuleTree:
     _buffers: dict[str, Tensor | None]
     _modules: dict[str, Any]
 
+    def _replicate_for_data_parallel(self) -> Any:
+        """This module again, with tables of its own that hold the same buffers and modules, and no parameters."""
+        replica = type(self).__new__(type(self))
+        replica.__dict__ = self.__dict__.copy()
+        replica.__dict__["_parameters"] = {}
+        for table in ("_buffers", "_modules"):
+            replica.__dict__[table] = self.__dict__[table].copy()
+        replica.__dict__["_is_replica"] = True
+        return replica
+
     def named_modules(
         self, memo: set[Any] | None = None, prefix: str = "", remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Any]]:
@@ -46,14 +56,14 @@ class ModuleTree:
     def _named_members(
         self, table: Callable[[Any], Any], prefix: str, recurse: bool, remove_duplicate: bool
     ) -> Iterator[tuple[str, Any]]:
-        seen: set[int] = set()
+        seen: dict[int, Any] = {}  # by identity, and held: who reads the names may put others in their places
         modules = self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate) if recurse else [(prefix, self)]
         for path, module in modules:
             for name, value in table(module).items():
                 if value is None or id(value) in seen:
                     continue
                 if remove_duplicate:
-                    seen.add(id(value))
+                    seen[id(value)] = value
                 yield (f"{path}.{name}" if path else name), value
 
     def named_parameters(

@@ -6,14 +6,25 @@ The marks that programs set for PyTorch's exporter are here too, and need nothin
 from typing import Any
 
 from tracecomp.base.lazy_names import later as _later
-from tracecomp.onnx import symbolic_helper
+from tracecomp.onnx import errors, symbolic_helper
+from tracecomp.onnx.errors import OnnxExporterError, UnsupportedError
 from tracecomp.onnx.export_marks import (
+    OperatorExportTypes,
+    TrainingMode,
     is_in_onnx_export,
     register_custom_op_symbolic,
     unregister_custom_op_symbolic,
 )
 
-_late = _later(__name__, {"OnnxModule": "module", "UnsupportedError": "model", "export": "exporter", "load": "module"})
+_late = _later(
+    __name__,
+    {
+        "ONNXProgram": "program",
+        "OnnxModule": "module",
+        "export": "exporter",
+        "load": "module",
+    },
+)
 
 
 def __getattr__(name: str) -> Any:
@@ -24,7 +35,7 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
-    "OnnxModule", "UnsupportedError", "export", "is_in_onnx_export", "load", "register_custom_op_symbolic",
-    "symbolic_helper",
+    "ONNXProgram", "OnnxExporterError", "OnnxModule", "OperatorExportTypes", "TrainingMode", "UnsupportedError",
+    "errors", "export", "is_in_onnx_export", "load", "register_custom_op_symbolic", "symbolic_helper",
     "unregister_custom_op_symbolic",
 ]  # fmt: skip

@@ -19,9 +19,15 @@ def inlined(model: Model) -> GraphRecord:
     return _Inliner(model).graph(model.graph)
 
 
+_FREE, _FOR_EACH = 20_000, 100
+"""Nodes that the bodies of any model may open to, and those for each node of it: functions that call others twice are
+twice as many at every level."""
+
+
 class _Inliner:
     def __init__(self, model: Model) -> None:
         self.model = model
+        self.left = _FREE + _FOR_EACH * (len(model.graph.nodes) + sum(len(f.node) for f in model.functions.values()))
         self.numbers = count()
         self.types = _types(model)
 
@@ -57,6 +63,9 @@ class _Inliner:
     def _opened(self, node: Node, function: Any) -> list[Node]:
         """The body's nodes with the operands, results and attributes of ``node``."""
         number = next(self.numbers)
+        self.left -= len(function.node)
+        if self.left < 0:
+            raise ValueError("the model's functions open to more operators than its size explains")
         names = dict(zip(function.input, node.inputs, strict=False))
         names |= dict.fromkeys([*function.input][len(node.inputs) :], "")
         names |= dict(zip(function.output, node.outputs, strict=False))

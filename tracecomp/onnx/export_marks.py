@@ -1,16 +1,50 @@
-"""What programs written for PyTorch ask and tell its exporter; nothing here exports, so it is only noted."""
+"""What programs written for PyTorch ask and tell its exporter."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from enum import Enum
 from typing import Any
+
+
+class TrainingMode(Enum):
+    """How PyTorch's older exporter treats a module. Here models are exported as they evaluate."""
+
+    EVAL = 0
+    PRESERVE = 1
+    TRAINING = 2
+
+
+class OperatorExportTypes(Enum):
+    """What PyTorch's older exporter does with operators that ONNX has not. Here they are refused."""
+
+    ONNX = 0
+    ONNX_ATEN = 1
+    ONNX_ATEN_FALLBACK = 2
+    ONNX_FALLTHROUGH = 3
+
 
 _symbolic: dict[tuple[str, int], Callable[..., Any]] = {}
 
 
+_EXPORTING = ContextVar("exporting", default=False)
+
+
 def is_in_onnx_export() -> bool:
     """Whether the call that asks is being exported."""
-    return False
+    return _EXPORTING.get()
+
+
+@contextmanager
+def exporting() -> Iterator[None]:
+    """Inside, a model is recorded for export."""
+    before = _EXPORTING.set(True)
+    try:
+        yield
+    finally:
+        _EXPORTING.reset(before)
 
 
 def register_custom_op_symbolic(symbolic_name: str, symbolic_fn: Callable[..., object], opset_version: int) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,13 +15,11 @@ import onnx
 from onnx import numpy_helper
 
 from tracecomp.ir.op import Attrs
+from tracecomp.onnx.protos import AttributeProto, ModelProto, NodeProto, SparseTensorProto, TensorProto
 from tracecomp.onnx.small_types import small_values, widened
+from tracecomp.onnx.wire import Skeleton, skeleton
 
 Array = np.ndarray[Any, Any]
-
-
-class UnsupportedError(NotImplementedError):
-    """A model has operators, types or forms that cannot be run; names all of them at once."""
 
 
 @dataclass
@@ -85,17 +85,24 @@ class Model:
 
 def read(source: str | os.PathLike[str] | bytes | Any) -> Model:
     """The model in a file, in bytes, or of protobuf. ValueError says what is wrong with it."""
-    folder = None
     if isinstance(source, str | os.PathLike):
-        folder = Path(source).parent
-        proto = _parsed(Path(source).read_bytes(), os.fspath(source))
-    else:
-        proto = _parsed(source, "the model") if isinstance(source, bytes) else source
+        with open(source, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else nullcontext(b"") as data:
+                found = skeleton(data, file.fileno())
+            return _model(_parsed(found.text, os.fspath(source)), Path(source).parent, found)
+    if isinstance(source, bytes):
+        found = skeleton(source, source)
+        return _model(_parsed(found.text, "the model"), None, found)
+    return _model(getattr(source, "model_proto", source))
+
+
+def _model(proto: ModelProto, folder: Path | None = None, found: Skeleton | None = None) -> Model:
     if not proto.HasField("graph") or not proto.opset_import:
         raise ValueError("the model has no graph, or does not say for which version of the operators it is")
     opsets = {o.domain if o.domain != "ai.onnx" else "": o.version for o in proto.opset_import}
     functions = {(f.domain, f.name): f for f in proto.functions}
-    return Model(graph_of(proto.graph, folder), opsets, functions, small_values(proto))
+    return Model(graph_of(proto.graph, folder, found), opsets, functions, small_values(proto))
 
 
 def _parsed(data: bytes, name: str) -> Any:
@@ -105,9 +112,13 @@ def _parsed(data: bytes, name: str) -> Any:
         raise ValueError(f"{name} is no ONNX model: {error}") from error
 
 
-def graph_of(proto: Any, folder: Path | None = None) -> GraphRecord:
-    """The record of a graph's message."""
-    weights = {t.name: array_of(t, folder) for t in proto.initializer}
+def graph_of(proto: ModelProto, folder: Path | None = None, found: Skeleton | None = None) -> GraphRecord:
+    """The record of a graph's message; some of its weights may have been ``found`` before it was parsed."""
+    held = found.places if found else {}
+    weights = {
+        t.name: widened(found.array(k, t)) if found and k in held else array_of(t, folder)
+        for k, t in enumerate(proto.initializer)
+    }
     for sparse in proto.sparse_initializer:
         weights[sparse.values.name] = _dense(sparse, folder)
     inputs = [i.name for i in proto.input if i.name not in weights]
@@ -122,7 +133,7 @@ _KIND = "pkg.torch.export.graph_signature.InputSpec.kind"
 _PRODUCTS = frozenset(("Conv", "ConvTranspose", "Einsum", "Gemm", "MatMul"))
 
 
-def _not_trained(proto: Any, nodes: Sequence[Node]) -> frozenset[str]:
+def _not_trained(proto: ModelProto, nodes: Sequence[Node]) -> frozenset[str]:
     """Weights that say that they are not trained, or what PyTorch's exporters have computed of constants.
 
     Those have no names of their own, and may be transposed parameters, too: which they are when products read them.
@@ -141,17 +152,17 @@ def _not_trained(proto: Any, nodes: Sequence[Node]) -> frozenset[str]:
     return frozenset(t.name for t in proto.initializer if fixed(t))
 
 
-def node_of(proto: Any, folder: Path | None = None) -> Node:
+def node_of(proto: NodeProto, folder: Path | None = None) -> Node:
     """The record of a node's message."""
     attrs = {a.name: _value(a, folder) for a in proto.attribute if not a.ref_attr_name}
     domain = "" if proto.domain == "ai.onnx" else proto.domain
     return Node(proto.op_type, domain, [*proto.input], [*proto.output], attrs, proto.name, proto)
 
 
-def array_of(tensor: Any, folder: Path | None = None) -> Array:
+def array_of(tensor: TensorProto, folder: Path | None = None) -> Array:
     """The array of a tensor's message; data in other files are mapped, if they lie in the model's folder."""
     if tensor.data_location != onnx.TensorProto.EXTERNAL:
-        return widened(numpy_helper.to_array(tensor))
+        return owned(widened(numpy_helper.to_array(tensor)))
     place = {entry.key: entry.value for entry in tensor.external_data}
     if folder is None:
         raise ValueError(f"tensor {tensor.name!r} lies in another file, and the model was not read from a folder")
@@ -165,11 +176,23 @@ def array_of(tensor: Any, folder: Path | None = None) -> Array:
         raise ValueError(f"tensor {tensor.name!r} is larger than what {place['location']!r} holds")
     if 0 in shape:
         return np.empty(shape, dtype)
-    return np.memmap(path, dtype, "c", offset, shape)
+    return np.asarray(np.memmap(path, dtype, "c", offset, shape))
 
 
-def _dense(sparse: Any, folder: Path | None) -> Array:
+def owned(array: Array) -> Array:
+    """``array`` where it can be written and is aligned, else a copy that can."""
+    return array if array.flags.writeable and array.flags.aligned else np.array(array)
+
+
+_FREE, _FOR_EACH = 1 << 26, 300
+"""Bytes that any sparse tensor may take, and more for each of the file's: dimensions alone can ask for all memory."""
+
+
+def _dense(sparse: SparseTensorProto, folder: Path | None) -> Array:
     values, places = array_of(sparse.values, folder), array_of(sparse.indices, folder)
+    size = int(np.prod(sparse.dims, dtype=object)) * values.itemsize
+    if size > _FREE + _FOR_EACH * (values.nbytes + places.nbytes):
+        raise ValueError(f"the sparse tensor {sparse.values.name!r} would take {size} bytes for {values.size} values")
     found = np.zeros(tuple(sparse.dims), values.dtype)
     if places.ndim == 1:
         found.reshape(-1)[places] = values
@@ -178,7 +201,7 @@ def _dense(sparse: Any, folder: Path | None) -> Array:
     return found
 
 
-def _value(attribute: Any, folder: Path | None) -> Any:
+def _value(attribute: AttributeProto, folder: Path | None) -> Any:
     kind = onnx.AttributeProto
     match attribute.type:
         case kind.TENSOR:

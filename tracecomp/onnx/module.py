@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from tracecomp.eager.modes import no_grad, unrecorded
-from tracecomp.eager.tensor import Tensor
+from tracecomp.eager.tensor import Tensor, wrap
 from tracecomp.functional import names as T
 from tracecomp.nn.module import Module
 from tracecomp.nn.parameter import Parameter
 from tracecomp.onnx import bodies, rules
-from tracecomp.onnx.model import GraphRecord, Model, Node, UnsupportedError, read
+from tracecomp.onnx.errors import UnsupportedError
+from tracecomp.onnx.model import GraphRecord, Model, Node, owned, read
 from tracecomp.onnx.registry import RULES, Call, Value
 
 Array = np.ndarray[Any, Any]
@@ -94,7 +95,7 @@ class OnnxModule(Module):
                 self._static[name] = array
                 continue
             attribute = self._attribute(name)
-            tensor = T.from_numpy(np.array(array))
+            tensor = wrap(owned(array))  # nobody else writes it, so what is made of it alone is made once
             if name in moving:
                 self.register_buffer(attribute, tensor)
             else:

@@ -2,38 +2,108 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from tracecomp.base.errors import CaptureError
-from tracecomp.compiled.open_sizes import OpenSizes
+from tracecomp.compiled.open_sizes import OpenSizes, argument_names
 from tracecomp.eager.modes import no_grad
 from tracecomp.eager.rng import default_generator
 from tracecomp.eager.tensor import Tensor
 from tracecomp.ir.graph import Graph, Origin, Value
 from tracecomp.nn.module import Module
-from tracecomp.onnx.model import UnsupportedError
+from tracecomp.onnx.errors import RecordingError, UnsupportedError
+from tracecomp.onnx.export_marks import exporting
 from tracecomp.onnx.sizes import Fit, generalize, grids
+from tracecomp.onnx.whole import RecordWhole
+from tracecomp.onnx.whole_calls import spellings
 from tracecomp.record.capture import Refusal, record
 from tracecomp.record.recording import Recording
 from tracecomp.record.results import Made, Plain
-from tracecomp.utils._pytree import tree_map
+from tracecomp.utils._pytree import TreeSpec, tree_flatten, tree_map, tree_unflatten
 
 
-def recorded_open(model: Module, args: tuple[object, ...], left_open: OpenSizes) -> tuple[Recording, list[Any]]:
+class _Packed(Module):
+    """A model that is given the leaves of its arguments."""
+
+    def __init__(self, model: Callable[..., object], structure: TreeSpec) -> None:
+        super().__init__()
+        self.model = model
+        self.structure = structure
+
+    def forward(self, *leaves: object) -> Any:
+        args, kwargs = tree_unflatten(leaves, self.structure)
+        return self.model(*args, **kwargs)
+
+
+def unpacked(
+    model: Any, args: object, kwargs: Mapping[str, object], names: Sequence[str] | None
+) -> tuple[Any, tuple[object, ...], list[str]]:
+    """The model, the arguments that it is called with, and their names: ``names`` are those of the tensors."""
+    if hasattr(model, "graph_signature") and not isinstance(model, Module):  # what torch.export has made
+        if args in ((), None) and not kwargs:
+            args, kwargs = model.example_inputs
+        model = model.module()
+    given: list[Any] = [*args] if isinstance(args, tuple | list) else [args]
+    if not kwargs and given and isinstance(given[-1], dict):
+        kwargs = given.pop()
+    if kwargs:
+        given, kwargs = _in_order(model, given, kwargs)
+    if kwargs or any(isinstance(a, tuple | list | dict) for a in given):
+        leaves, structure = tree_flatten((tuple(given), dict(kwargs)))
+        model, given = _Packed(model, structure), leaves
+    given = _apart(given)
+    told = iter(names or ())
+    found = argument_names(model, given) if not isinstance(model, _Packed) else [f"input{k}" for k in range(len(given))]
+    return (
+        model,
+        tuple(given),
+        [next(told, own) if isinstance(a, Tensor) else own for a, own in zip(given, found, strict=True)],
+    )
+
+
+def _apart(args: Sequence[object]) -> list[object]:
+    """The arguments, with tensors that are one, or share memory, as several: callers may give others."""
+    found: list[object] = []
+    for a in args:
+        arrays = [b._data for b in found if isinstance(b, Tensor)]
+        shares = isinstance(a, Tensor) and any(np.may_share_memory(a._data, b) for b in arrays)
+        found.append(a.clone() if shares and isinstance(a, Tensor) else a)
+    return found
+
+
+def _in_order(
+    model: Callable[..., object], args: list[object], kwargs: Mapping[str, object]
+) -> tuple[list[object], dict[str, object]]:
+    """The arguments with those by name in their places, as far as they have some."""
+    signature = inspect.signature(getattr(model, "forward", model))
+    bound = signature.bind(*args, **kwargs)
+    last = max((k for k, name in enumerate(signature.parameters) if name in bound.arguments), default=-1)
+    bound.apply_defaults()
+    positional = [p for p in [*signature.parameters.values()][: last + 1] if p.kind is p.POSITIONAL_OR_KEYWORD]
+    if bound.args[len(positional) :]:
+        return args, dict(kwargs)
+    found = [bound.arguments[p.name] for p in positional]
+    return found, {k: v for k, v in kwargs.items() if k not in [p.name for p in positional]}
+
+
+def recorded_open(
+    model: Module, args: tuple[object, ...], left_open: OpenSizes, version: int
+) -> tuple[Recording, list[Any]]:
     """The recording for all sizes, and arguments, results and recordings for some."""
     example = left_open.of(args)
-    own = (args, *recorded(model, args))
+    own = (args, *recorded(model, args, version))
     # Sizes of one make another program (nothing is expanded), which is only run and compared.
     known = [example] if min(example.values()) > 1 else []
     refused: list[Exception] = []
     for corners, checks in grids(example):
         chosen = [*corners, *checks, *known]
         try:
-            samples = [(a, *recorded(model, a)) for a in (left_open.resized(args, c) for c in chosen)]
+            samples = [(a, *recorded(model, a, version)) for a in (left_open.resized(args, c) for c in chosen)]
         except (RuntimeError, ValueError, IndexError) as error:  # other sizes may be right: models take multiples only
             refused.append(error)
             continue
@@ -48,10 +118,11 @@ def recorded_open(model: Module, args: tuple[object, ...], left_open: OpenSizes)
     raise refused[0]
 
 
-def recorded(model: Module, args: tuple[object, ...]) -> tuple[Any, Recording]:
-    """What ``model`` gives for ``args``, and the recording. Random numbers are left as they were.
+def recorded(model: Module, args: tuple[object, ...], version: int) -> tuple[Any, Recording]:
+    """What ``model`` gives for ``args``, and the recording; calls that ``version`` has an operator for are one node.
 
-    CaptureError for what no model of ONNX does: state that is written, paths that depend on values, effects in Python.
+    Random numbers are left as they were. RecordingError for what no model of ONNX does: state that is written, paths
+    that depend on values, effects in Python.
     """
     training = [m for m in model.modules() if m.training] if isinstance(model, Module) else []
     name = getattr(model, "__name__", type(model).__name__)
@@ -59,20 +130,22 @@ def recorded(model: Module, args: tuple[object, ...]) -> tuple[Any, Recording]:
     try:
         for module in training:
             module.training = False
-        with no_grad():
+        with no_grad(), exporting(), RecordWhole(version, spellings()):
             results, recording = record(model, args, {}, name, derive=False)
             if isinstance(recording, Recording) and not all(isinstance(r, Made) for r in recording.results):
                 with _owned(model) as owned:
                     results, recording = record(owned, args, {}, name, derive=False)
+    except CaptureError as error:
+        raise RecordingError(f"{name} cannot be exported: {error}") from error
     finally:
         for module in training:
             module.training = True
         default_generator.set_state(random)
     if isinstance(recording, Refusal):
-        raise CaptureError(f"{name} cannot be exported: {recording.reason}")
+        raise RecordingError(f"{name} cannot be exported: {recording.reason}")
     recording.graph = without_random_state(recording.graph)
     if why := _more_than_a_function(recording):
-        raise CaptureError(f"{name} cannot be exported: {why}")
+        raise RecordingError(f"{name} cannot be exported: {why}")
     return results, recording
 
 
@@ -122,7 +195,9 @@ def without_random_state(graph: Graph) -> Graph:
             seed = np.array([0, drawn.index(node)])  # different ones: equal nodes would be one
             operands = [new.add_input(operands[0].type, f"random{seed[1]}", "constant", seed)]
         new.here = graph.origin.get(node, Origin())
-        known.update(zip(node.outputs, new.add(node.op, operands, node.attrs), strict=True))
+        known.update(
+            zip(node.outputs, new.add(node.op, operands, node.attrs, [v.type for v in node.outputs]), strict=True)
+        )
     states = {_origin(n.inputs[0]) for n in drawn}
     updated = {i.name: known[i.value] for i in graph.inputs if i.value in states}
     for output in graph.outputs:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from tracecomp.eager.tensor import Tensor
-from tracecomp.onnx.model import Node, UnsupportedError
+from tracecomp.onnx.errors import UnsupportedError
+from tracecomp.onnx.model import Node
 
 Array = np.ndarray[Any, Any]
 Value = Any

@@ -17,7 +17,7 @@ import numpy as np
 
 from tracecomp.ir.graph import Graph, Node, Value
 from tracecomp.ir.types import TensorType
-from tracecomp.onnx.model import UnsupportedError
+from tracecomp.onnx.errors import UnsupportedError
 from tracecomp.ops.regions import inline, inputs_of
 
 Terms = Mapping[tuple[str, ...], int]

@@ -81,7 +81,9 @@ def to_float8(x: Tensor, dtype: DType, saturate: bool, round_mode: str) -> Tenso
     if dtype is types.float8_e5m2:
         return x.to(dtype)
     middle = most + (16 if dtype is not types.float8_e5m2fnuz else 4096)  # halfway to the number that there is not
-    return T.where(x.abs() < middle, x, float("nan")).to(dtype)
+    size = x.abs()
+    held = size <= middle if dtype is types.float8_e4m3fn else size < middle  # to even, which its greatest number is
+    return T.where(held, x, float("nan")).to(dtype)
 
 
 def _power(x: Tensor, round_mode: str) -> Tensor:

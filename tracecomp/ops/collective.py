@@ -30,6 +30,11 @@ def _together(group: str, run: Callable[[Group], object], alone: Callable[[], ob
     return found.worker.run(lambda: run(found))
 
 
+def with_others(op: Op, attrs: Mapping[str, Any]) -> bool:
+    """Whether ``op`` is computed together with other processes."""
+    return op.communicates and attrs["group"] != SELF and world.named(attrs["group"]).size() > 1
+
+
 def _start(run: Callable[[], Any], attrs: Mapping[str, Any]) -> Callable[[], Any]:
     """Let the group's thread ``run`` a collective; what is returned waits for it."""
     if attrs["group"] == SELF or world.named(attrs["group"]).size() == 1:
@@ -174,13 +179,7 @@ def _scattered_vjp(
 
 
 def _swapped(*pieces: Any, group: str, size: int) -> Any:
-    what = f"all_to_all({size} of {pieces[0].dtype.name}{list(pieces[0].shape)})"
-
-    def run(g: Group) -> Any:
-        found = g.all_to_all(pieces, what)
-        return tuple(b.view(p.dtype).reshape(p.shape) for b, p in zip(found, pieces, strict=True))
-
-    return _together(group, run, lambda: tuple(p.copy() for p in pieces))
+    return _together(group, lambda g: tuple(g.swap(pieces, pieces)), lambda: tuple(p.copy() for p in pieces))
 
 
 def _swapped_vjp(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -156,7 +157,7 @@ def _expand_write(base: Operand, new: Operand, *, shape: Shape) -> Any:
 view(
     "expand", "repeated along new leading axes and axes of size 1",
     infer=_expand_infer,
-    impl=lambda x, *, shape: _writeable(np.broadcast_to(x, shape), x),
+    impl=lambda x, *, shape: _expanded(x, shape),
     source=_expand_source,
     vjp=lambda g, base, *, shape: sum_to(g, base),
     write=_expand_write,
@@ -169,9 +170,15 @@ view(
 )  # fmt: skip
 
 
-def _writeable(result: Array, x: Array) -> Any:
-    """numpy marks broadcast views read-only; a tensor's memory is not."""
-    return as_strided(x, result.shape, result.strides)
+def _expanded(x: Array, shape: Shape) -> Any:
+    """``np.broadcast_to``, in memory that may be written: a tensor's memory is not read-only."""
+    lead = len(shape) - x.ndim
+    if type(x) is np.ndarray and x.flags.c_contiguous and x.dtype.kind in "biufc" and lead >= 0 and x.size:
+        sizes = zip(x.shape, shape[lead:], x.strides, strict=True)
+        steps = [s if n == m else 0 if n == 1 else -1 for n, m, s in sizes]
+        if -1 not in steps:
+            return np.ndarray(shape, x.dtype, x, 0, (*[0] * lead, *steps))  # in a tenth of the time
+    return as_strided(x, shape, np.broadcast_to(x, shape).strides)
 
 
 def _slice_infer(x: TensorType, *, starts: Ints, stops: Ints, steps: Ints) -> TensorType:
@@ -184,6 +191,12 @@ def _slice_infer(x: TensorType, *, starts: Ints, stops: Ints, steps: Ints) -> Te
         require(step > 0, RuntimeError, f"slice step must be positive, got {step}")
         require(0 <= a <= b <= n, IndexError, f"slice: range [{a}, {b}) is out of bounds for size {n} in operand {x}")
     return TensorType(x.dtype, slice_shape(starts, stops, steps))
+
+
+@lru_cache(4096)
+def _index(starts: Ints, stops: Ints, steps: Ints) -> tuple[Any, ...]:
+    """What numpy takes for a slice."""
+    return (*map(slice, starts, stops, steps), ...)
 
 
 def slice_shape(starts: Ints, stops: Ints, steps: Ints) -> Shape:
@@ -200,7 +213,7 @@ def _slice_vjp(g: Operand, base: Shape, *, starts: Ints, stops: Ints, steps: Int
 view(
     "slice", "elements starts[i], starts[i] + steps[i], ... below stops[i] of each axis",
     infer=_slice_infer,
-    impl=lambda x, *, starts, stops, steps: x[(*map(slice, starts, stops, steps), ...)],
+    impl=lambda x, *, starts, stops, steps: x[_index(starts, stops, steps)],
     source=lambda at, x, *, starts, stops, steps: [i * s + a for i, s, a in zip(at, steps, starts, strict=True)],
     vjp=_slice_vjp,
     write=lambda base, new, **kw: prim.slice_update(base, new, **kw),

@@ -169,7 +169,7 @@ class OneCycleLR(_MomentumLR):
             rates = (("initial_lr", "max_lr"), ("max_lr", "initial_lr"), ("initial_lr", "min_lr"))
             moments = (*moments, ("max_momentum", "max_momentum"))
         self._phases = [(e, *lr, *m) for e, lr, m in zip(ends, rates, moments, strict=True)]
-        self.anneal_strategy = anneal_strategy
+        self._anneal_func_type = anneal_strategy
         for lr, group in zip(spread("max_lr", max_lr, optimizer), optimizer.param_groups, strict=True):
             if last_epoch == -1:
                 group["initial_lr"], group["max_lr"] = lr / div_factor, lr
@@ -200,7 +200,7 @@ class OneCycleLR(_MomentumLR):
                 group["max_momentum"], group["base_momentum"] = high, low
 
     def _anneal(self, start: float, end: float, done: float) -> float:
-        if self.anneal_strategy == "linear":
+        if self._anneal_func_type == "linear":
             return (end - start) * done + start
         return end + (start - end) / 2.0 * (math.cos(math.pi * done) + 1)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import warnings
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -11,13 +12,19 @@ from typing import Any
 from tracecomp.base.errors import at_user_line
 from tracecomp.base.interrupts import uninterrupted
 from tracecomp.eager.device import strided
-from tracecomp.eager.modes import enable_grad, modes, module_changes, no_grad, scope
+from tracecomp.eager.modes import enable_grad, modes, module_changes, no_grad, scope, set_grad_enabled
 from tracecomp.eager.tensor import Tensor, clear_grad
 from tracecomp.functional import names as T
 from tracecomp.functional.default_dtype import default_dtype
 from tracecomp.ir.types import float32, float64
 from tracecomp.nn.sharding import ShardedTensor, marked, of_whole
 from tracecomp.optim.options import Group, active
+from tracecomp.optim.served import Updates, updates
+from tracecomp.optim.step_hooks import AFTER, BEFORE, hooked
+from tracecomp.optim.step_hooks import _global_optimizer_post_hooks as _global_optimizer_post_hooks
+from tracecomp.optim.step_hooks import _global_optimizer_pre_hooks as _global_optimizer_pre_hooks
+from tracecomp.optim.step_hooks import register_optimizer_step_post_hook as register_optimizer_step_post_hook
+from tracecomp.optim.step_hooks import register_optimizer_step_pre_hook as register_optimizer_step_pre_hook
 from tracecomp.utils.hooks import RemovableHandle, register
 
 State = dict[str, Any]
@@ -31,6 +38,8 @@ Rates = Scalar | Sequence[Scalar]
 """One for all groups, or one for each."""
 Closure = Callable[[], Scalar]
 Hook = Callable[..., Any]
+_SAVE = ("_optimizer_state_dict_pre_hooks", "_optimizer_state_dict_post_hooks")
+_LOAD = ("_optimizer_load_state_dict_pre_hooks", "_optimizer_load_state_dict_post_hooks")
 
 
 class _Required:
@@ -81,6 +90,29 @@ def _named(listed: list[Any], group: Group) -> list[Any]:
     return listed
 
 
+def _use_grad_for_differentiable(func: Callable[..., object]) -> Callable[..., Any]:
+    """A method ``step`` that runs without gradients, unless the optimizer's default ``differentiable`` says so."""
+
+    @functools.wraps(func)
+    def run(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
+        with set_grad_enabled(bool(self.defaults.get("differentiable"))):
+            return func(self, *args, **kwargs)
+
+    return run
+
+
+def _default_to_fused_or_foreach(
+    params: Sequence[Tensor], differentiable: bool, use_fused: bool = False
+) -> tuple[bool, bool]:
+    """(False, False): updates of lists and fused updates are what a loop over the tensors is."""
+    return False, False
+
+
+def _get_capturable_supported_devices(supports_xla: bool = True) -> list[str]:
+    """Devices for which ``capturable=True`` is meant."""
+    return ["cuda", "xpu", "hpu", *(["xla"] if supports_xla else [])]
+
+
 class Optimizer:
     """Updates ``param_groups``. Subclasses define ``_group(group)`` (options of one step) and ``_update``.
 
@@ -102,6 +134,8 @@ class Optimizer:
                 f"{params.type()}"
             )
         check_lr(defaults.get("lr"))
+        if defaults.get("fused") and defaults.get("foreach"):
+            raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
         self.defaults = defaults
         self.state: defaultdict[Any, Any] = defaultdict(dict)
         self.param_groups: list[Group] = []
@@ -119,8 +153,18 @@ class Optimizer:
             module_changes.epoch += 1
 
     def _tables(self) -> None:
-        for name in ("_pre_hooks", "_post_hooks", "_save_pre", "_save_post", "_load_pre", "_load_post"):
+        for name in (BEFORE, AFTER, *_SAVE, *_LOAD):
             setattr(self, name, OrderedDict())
+        self._patch_step_function()
+
+    profile_hook_step = staticmethod(hooked)
+
+    def _patch_step_function(self) -> None:
+        """Let the hooks run around the ``step`` of this class, whoever wrote it."""
+        self._zero_grad_profile_name = f"Optimizer.zero_grad#{type(self).__name__}.zero_grad"
+        cls: Any = type(self)
+        if not getattr(cls.step, "hooked", False):
+            cls.step = hooked(cls.step)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"defaults": self.defaults, "state": self.state, "param_groups": self.param_groups}
@@ -197,10 +241,9 @@ class Optimizer:
         """Move one parameter."""
         raise NotImplementedError
 
+    @hooked
     def step(self, closure: Closure | None = None) -> Any:
         """Move every parameter that has a gradient; ``closure`` first computes the loss again, which is returned."""
-        for hook in self._hooks_of("_pre_hooks"):
-            hook(self, (closure,), {})
         loss = None
         if closure is not None:
             with enable_grad():
@@ -208,26 +251,33 @@ class Optimizer:
         with uninterrupted, no_grad(), scope(type(self).__name__):  # all parameters move, or none, when Ctrl-C comes
             self._step_count += 1
             if modes.recorder is not None:
-                modes.recorder.optimizer_ran(self)
+                modes.recorder.python.optimizer_ran(self)
             for group in self.param_groups:
                 options = self._group(group)
+                served = self._served(options)
                 down = not active(group, "maximize") if "maximize" in group else True
                 for param in group["params"]:
                     grad = param.grad
                     if grad is not None:
-                        self._update_one(param, grad if down else -grad, options)
-        for hook in self._hooks_of("_post_hooks"):
-            hook(self, (closure,), {})
+                        self._update_one(param, grad if down else -grad, options, served)
         return loss
 
-    def _update_one(self, param: Tensor, grad: Tensor, options: Options) -> None:
+    def _served(self, options: Options) -> tuple[Updates, Tensor] | None:
+        kind = type(self)
+        if not kind._update.__module__.startswith(__package__):  # a class of the user's may read more than operands
+            return None
+        return updates(kind, kind.__new__(kind)._update, options)
+
+    def _update_one(self, param: Tensor, grad: Tensor, options: Options, served: tuple[Updates, Tensor] | None) -> None:
         if type(grad) is not Tensor and grad.layout is not strided and not self.takes_sparse:
             raise RuntimeError(f"{type(self).__name__} does not support sparse gradients, consider SparseAdam instead")
         if param.dtype.is_complex and not self.takes_complex:
             raise RuntimeError(f"{type(self).__name__} does not support complex parameters")
         state = self.state[param]
-        update = self._update_parts if param.dtype.is_complex else self._update
-        update(param, grad, state, options)
+        if param.dtype.is_complex:
+            self._update_parts(param, grad, state, options)
+        elif served is None or not served[0](param, grad, state, served[1]):
+            self._update(param, grad, state, options)
         if not state:
             del self.state[param]
 
@@ -249,33 +299,33 @@ class Optimizer:
 
     def register_step_pre_hook(self, hook: Callable[..., object]) -> RemovableHandle:
         """``hook(optimizer, args, kwargs)`` before every step."""
-        return self._hook("_pre_hooks", hook)
+        return self._hook(BEFORE, hook)
 
     def register_step_post_hook(self, hook: Callable[..., object]) -> RemovableHandle:
         """``hook(optimizer, args, kwargs)`` after every step."""
-        return self._hook("_post_hooks", hook)
+        return self._hook(AFTER, hook)
 
     def register_state_dict_pre_hook(self, hook: Callable[..., object], prepend: bool = False) -> RemovableHandle:
         """``hook(optimizer)`` before ``state_dict()``."""
-        return self._hook("_save_pre", hook, prepend)
+        return self._hook(_SAVE[0], hook, prepend)
 
     def register_state_dict_post_hook(self, hook: Callable[..., object], prepend: bool = False) -> RemovableHandle:
         """``hook(optimizer, state_dict)`` after ``state_dict()``; what it returns replaces the dict."""
-        return self._hook("_save_post", hook, prepend)
+        return self._hook(_SAVE[1], hook, prepend)
 
     def register_load_state_dict_pre_hook(self, hook: Callable[..., object], prepend: bool = False) -> RemovableHandle:
         """``hook(optimizer, state_dict)`` before loading; what it returns replaces the dict."""
-        return self._hook("_load_pre", hook, prepend)
+        return self._hook(_LOAD[0], hook, prepend)
 
     def register_load_state_dict_post_hook(self, hook: Callable[..., object], prepend: bool = False) -> RemovableHandle:
         """``hook(optimizer)`` after loading."""
-        return self._hook("_load_post", hook, prepend)
+        return self._hook(_LOAD[1], hook, prepend)
 
     # -- saving ----------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
         """The state by number of parameter, and the groups with numbers for parameters."""
-        for hook in self._hooks_of("_save_pre"):
+        for hook in self._hooks_of(_SAVE[0]):
             hook(self)
         number: dict[int, int] = {}
         for group in self.param_groups:
@@ -287,14 +337,14 @@ class Optimizer:
         ]
         state = {number[id(k)] if isinstance(k, Tensor) else k: _told(k, v) for k, v in self.state.items()}
         result = {"state": state, "param_groups": groups}
-        for hook in self._hooks_of("_save_post"):
+        for hook in self._hooks_of(_SAVE[1]):
             result = hook(self, result) or result
         return result
 
     def load_state_dict(self, state_dict: State) -> None:
         """Take over state and options. ValueError when the groups have other numbers of parameters."""
         state_dict = dict(state_dict)
-        for hook in self._hooks_of("_load_pre"):
+        for hook in self._hooks_of(_LOAD[0]):
             state_dict = hook(self, state_dict) or state_dict
         saved = copy.deepcopy(state_dict["param_groups"])
         if len(saved) != len(self.param_groups):
@@ -316,7 +366,7 @@ class Optimizer:
             kept = group["params"]
             group.clear()
             group.update(new, params=kept)
-        for hook in self._hooks_of("_load_post"):
+        for hook in self._hooks_of(_LOAD[1]):
             hook(self)
 
 

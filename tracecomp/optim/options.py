@@ -68,5 +68,5 @@ def active(group: Group, key: str) -> bool:
     found = options[key]
     if modes.recorder is not None:
         number_in_use = found and not isinstance(group[key], bool)
-        modes.recorder.watch(options if number_in_use else group, key)
+        modes.recorder.python.watch(options if number_in_use else group, key)
     return found

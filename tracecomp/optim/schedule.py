@@ -21,7 +21,7 @@ def host_step(step: Callable[..., object]) -> Callable[..., Any]:
         recorder = modes.recorder
         if recorder is None:
             return step(self, *args, **kwargs)
-        return recorder.effect(step, self, args, kwargs, self.optimizer.param_groups)
+        return recorder.python.step(step, self, args, kwargs, self.optimizer.param_groups)
 
     run.is_unwatched = True  # type: ignore[attr-defined]
     return run

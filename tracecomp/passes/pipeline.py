@@ -230,6 +230,7 @@ def _run_step(name: str, action: Run[State], state: State, form: _Form[State]) -
         # The state before the step is what reproduces it.
         path = reproduction.write(name, form.script(name, state))
         where = f"pass {name} failed on graph {form.graph(state).name}"
-        text = f"{where}: {type(error).__name__}: {error}\nreproduce with: python {path}"
+        notes = "".join(f"\nin {note}" for note in getattr(error, "__notes__", ()))
+        text = f"{where}: {type(error).__name__}: {error}{notes}\nreproduce with: python {path}"
         raise CompileError(text, name.removeprefix("without_")) from error
     return Stage(name, result, log, time.perf_counter() - start)

@@ -38,6 +38,8 @@ def reader(binding: Binding) -> Callable[[Any], Array]:
     """A function that reads the array of an input that is no argument and no state."""
     if binding.kind == "size":
         holder, axis = binding.ref
+        if holder.kind == "number":
+            return reader(holder)
         return lambda leaves: np.array(_array(tensor_of(holder, leaves)).shape[axis])
     if binding.kind == "number":
         return lambda leaves: np.array(leaves[binding.ref])

@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import operator
 import os
+import warnings
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import (
     BuiltinFunctionType,
@@ -13,11 +15,14 @@ from types import (
     MethodDescriptorType,
     MethodType,
     MethodWrapperType,
+    ModuleType,
     WrapperDescriptorType,
 )
 from typing import Any
 
+from tracecomp.eager.modes import unrecorded
 from tracecomp.eager.tensor import Tensor
+from tracecomp.record.effects import written_in_c
 from tracecomp.record.guards.ownership import is_module, is_program_class, is_program_code
 from tracecomp.record.guards.reads import (
     Attribute,
@@ -31,13 +36,14 @@ from tracecomp.record.guards.reads import (
     SomeStep,
     inherited,
 )
-from tracecomp.record.guards.snapshots import PLAIN, plain_value, short
+from tracecomp.record.guards.snapshots import MISSING, plain_value, short
 from tracecomp.record.guards.visibility import is_container, is_foreign_function
 from tracecomp.record.outside import OWNERS, outside
+from tracecomp.record.plain_numbers import is_cached
+from tracecomp.record.same_values import PLAIN, is_plain
 from tracecomp.record.watching import Watching
 
 _PACKAGE = __name__.partition(".")[0]
-_CACHED = type(functools.lru_cache(len))
 _BLIND = (isinstance, issubclass, type, id, callable, super, object, property, staticmethod, classmethod)
 """Functions that look at no contents of what they are given."""
 
@@ -49,15 +55,30 @@ _CHANGES = frozenset({
 })  # fmt: skip
 """Methods of containers that change them."""
 
+_STORES = frozenset({"append", "insert", "__setitem__", "appendleft"})
+"""Those of them that do nothing with what they are given but keep it."""
+
 _LOOKS = frozenset({"setdefault", "pop", "popleft", "popitem"})
 """Those of them that also tell what was there."""
+
+_BY_KEY = frozenset({"get", "__getitem__", "__contains__", "setdefault", "pop"})
+"""Methods that look for something in a container."""
 
 
 def called(observer: Watching, callee: object, args: list[object], kwargs: dict[str, object]) -> None:
     """The program calls something."""
+    if is_programs(inherited(type(callee), "__call__")):
+        return
+    if isinstance(callee, functools.partial):
+        _partial(observer, callee, args, kwargs)
+        return
     name, owner, rest = _method(callee, args)
-    if name is not None and is_container(owner):
+    if name is not None and is_container(owner) and not isinstance(owner, str | bytes):
+        _know_owner(observer, callee, owner)
         _container_method(observer, name, owner, rest, kwargs)
+        return
+    if name == "__setattr__" and len(rest) == 2 and not isinstance(owner, Tensor):
+        _set_plainly(observer, owner, rest[0], rest[1])
         return
     if is_programs(callee.__func__ if isinstance(callee, MethodType) else callee):
         return
@@ -98,7 +119,7 @@ def _opaque(
         return
     if hasattr(callee, "is_unwatched"):
         return  # what it reads does not matter, or is read again by every call
-    if isinstance(getattr(callee, "__func__", callee), _CACHED):
+    if is_cached(callee):
         _cached(observer, callee, args, kwargs)
         return
     _what_is_called(observer, callee, owner)
@@ -106,15 +127,14 @@ def _opaque(
         return
     for value in (*args, *kwargs.values()):
         if not isinstance(value, (*PLAIN, Tensor)):
+            _handed_on(observer, value)
             observer.consume(value)
             stream(observer, value)
 
 
 def _what_is_called(observer: Watching, callee: object, owner: object) -> None:
     """What code that is not looked into reads of the object it belongs to."""
-    if isinstance(callee, functools.partial):
-        _partial(observer, callee)
-    elif isinstance(callee, weakref.ref):
+    if isinstance(callee, weakref.ref):
         _stands_for(observer, callee, Referent(None))
     elif isinstance(callee, MethodType):
         observer.consume(callee.__self__)
@@ -131,15 +151,31 @@ def _stands_for(observer: Watching, callee: object, step: SomeStep) -> None:
         observer.step(observer.reads.root(callee, where), step, step.fetch(callee), where)
 
 
-def _cached(observer: Watching, callee: object, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
-    """A call of a function with a cache: reads of what it computes do not matter while the cache has that."""
+def _cached(observer: Watching, callee: Any, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
+    """A call of a function with a cache: reads of what it computes do not matter while the cache has that.
+
+    What the cache lacks is computed here, outside of the recording, so a tensor in it is one from outside.
+    """
     if isinstance(callee, MethodType):
         args, callee = [callee.__self__, *args], callee.__func__
-    given = [plain_value(x) for x in (*args, *kwargs.values())]
-    if all(isinstance(x, PLAIN) or id(x) in observer.known for x in given) and all(map(is_key, given)):
-        _stands_for(
-            observer, callee, Cached((tuple(given[: len(args)]), tuple(zip(kwargs, given[len(args) :], strict=True))))
-        )
+    given = [*args, *kwargs.values()]
+    if any(map(_holds_tensor, given)):
+        observer.recorder.refuse_here(f"looks for a tensor in the cache of {callee.__name__}")
+    elif all(is_plain(x) or id(x) in observer.known for x in given) and all(map(is_key, given)):
+        step = Cached((tuple(args), tuple(kwargs.items())))
+        before = callee.cache_info().misses
+        try:
+            with unrecorded():
+                found = step.fetch(callee)
+        except Exception:  # whatever the program raises; the call itself raises it again
+            return
+        if callee.cache_info().misses > before and isinstance(found, Tensor) and found.grad_fn is not None:
+            observer.recorder.refuse_here(f"fills the cache of {callee.__name__} with a tensor that has a history")
+        _stands_for(observer, callee, step)
+
+
+def _holds_tensor(value: object) -> bool:
+    return any(map(_holds_tensor, value)) if isinstance(value, tuple) else isinstance(value, Tensor)
 
 
 def _closure(observer: Watching, callee: FunctionType) -> None:
@@ -155,17 +191,41 @@ def _closure(observer: Watching, callee: FunctionType) -> None:
         observer.contents(held)
 
 
-def _partial(observer: Watching, callee: Any) -> None:
-    """The function, arguments and keywords of a ``functools.partial``."""
+def _partial(observer: Watching, callee: Any, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
+    """A call of a ``functools.partial``: that of its function."""
     read = observer.known.get(id(callee))
-    if read is None:
-        return
     for field in ("func", "args", "keywords"):
         value = getattr(callee, field)
-        observer.step(read, Slot(field), value, f"{field} of a partial")
-        if field != "func":
+        if read is not None:
+            observer.step(read, Slot(field), value, f"{field} of a partial")
+        if read is not None and field != "func":
             observer.contents(value)
-    called(observer, callee.func, list(callee.args), dict(callee.keywords))
+    called(observer, callee.func, [*callee.args, *args], {**callee.keywords, **kwargs})
+
+
+def _know_owner(observer: Watching, callee: object, owner: object) -> None:
+    """Know the container whose method was there before the call: so was the container."""
+    read = observer.known.get(id(callee))
+    if read is not None and id(owner) not in observer.known and id(owner) not in observer.made:
+        read.pin()
+        observer.reach(owner, observer.reads.root(owner, f"what {getattr(callee, '__name__', 'a method')} belongs to"))
+
+
+def _handed_on(observer: Watching, value: object) -> None:
+    """The program hands ``value`` to code that is not looked into, which may call it."""
+    if isinstance(value, functools.partial):
+        for part in (value.func, *value.args):
+            _handed_on(observer, part)
+    elif isinstance(value, list | tuple) and id(value) not in observer.known:
+        for part in value:
+            _handed_on(observer, part)
+    elif isinstance(value, BuiltinFunctionType | MethodWrapperType) and is_container(value.__self__):
+        _know_owner(observer, value, value.__self__)
+        if value.__name__ in _CHANGES and id(value.__self__) in observer.known:
+            observer.recorder.refuse_here(
+                f"hands on {value.__name__} of a {type(value.__self__).__name__} to be called"
+            )
+        observer.consume(value.__self__)
 
 
 def called_by_library(observer: Watching, callee: object, owner: object) -> None:
@@ -189,8 +249,11 @@ def _container_method(
     observer: Watching, name: str, owner: object, args: Sequence[object], kwargs: Mapping[str, object]
 ) -> None:
     for value in (*args, *kwargs.values()):
-        if not isinstance(value, (*PLAIN, Tensor)) and name not in ("append", "insert", "__setitem__", "appendleft"):
+        if not isinstance(value, (*PLAIN, Tensor)) and name not in _STORES:
+            _handed_on(observer, value)
             iterated(observer, value)
+    if args and name in _BY_KEY:
+        observer.looked_up(owner, args[0])
     if id(owner) not in observer.known:
         return
     if name in _CHANGES:
@@ -199,7 +262,7 @@ def _container_method(
         written = None
         if name == "__setitem__" and isinstance(owner, dict) and is_key(args[0]):
             written = Entry(plain_value(args[0]))
-        observer.change(owner, written, functools.partial(_make, name, kwargs), *args)
+        observer.changes.change(owner, written, functools.partial(_make, written_in_c(owner, name), kwargs), *args)
     elif name in ("get", "__getitem__"):
         observer.item(owner, args[0])
     elif name == "__contains__":
@@ -210,8 +273,8 @@ def _container_method(
         observer.contents(owner)
 
 
-def _make(name: str, kwargs: Mapping[str, object], owner: object, *args: Any) -> None:
-    getattr(owner, name)(*args, **kwargs)
+def _make(method: Callable[..., object], kwargs: Mapping[str, object], owner: object, *args: Any) -> None:
+    method(owner, *args, **kwargs)
 
 
 def _look(observer: Watching, name: str, owner: object, args: Sequence[object]) -> None:
@@ -237,6 +300,10 @@ def _environment(observer: Watching, name: str, args: Sequence[object]) -> None:
 def member(observer: Watching, owner: object, key: object) -> None:
     """The program asks whether a container holds something."""
     read = observer.known.get(id(owner))
+    if isinstance(owner, list | tuple | deque) and isinstance(key, Tensor):
+        for item in owner:  # the one that it is counts as equal
+            observer.same(key, item)
+    observer.looked_up(owner, key)
     if read is None:
         return
     if id(owner) in observer.changed:
@@ -278,23 +345,40 @@ def stream(observer: Watching, value: object) -> None:
 
 def set_attribute(observer: Watching, owner: object, name: str, value: object) -> None:
     """The program sets an attribute."""
-    if isinstance(owner, Tensor) or id(owner) not in observer.known:
+    if isinstance(owner, Tensor):
+        observer.changes.set_on_tensor(owner, name, value)
+        return
+    if id(owner) not in observer.known:
+        if isinstance(owner, ModuleType) and id(owner) not in observer.made:
+            observer.recorder.refuse_here(f"sets {name} of the module {owner.__name__}")
         return
     kind = type(owner)
     setter = inherited(kind, "__setattr__")
     if is_programs(setter):
         return
     stored = inherited(kind, name)
-    if isinstance(stored, property):
-        return
+    if isinstance(stored, property) or is_programs(inherited(type(stored), "__set__")):
+        return  # what the program's own code does there is seen
     step = Slot(name) if type(stored).__name__ == "member_descriptor" else Attribute(name)
-    observer.change(owner, step, setattr, name, value)
+    observer.changes.change(owner, step, setattr, name, value)
+
+
+def _set_plainly(observer: Watching, owner: object, name: Any, value: object) -> None:
+    """The program sets an attribute past its own ``__setattr__``."""
+    if id(owner) in observer.known and not is_programs(inherited(type(inherited(type(owner), name)), "__set__")):
+        observer.changes.change(owner, Attribute(name), _plainly, name, value)
+
+
+def _plainly(owner: object, name: str, value: object) -> None:
+    object.__setattr__(owner, name, value)
 
 
 def delete_attribute(observer: Watching, owner: object, name: str) -> None:
     """The program deletes an attribute."""
-    if not isinstance(owner, Tensor):
-        observer.change(owner, Attribute(name), delattr, name)
+    if isinstance(owner, Tensor):
+        observer.changes.set_on_tensor(owner, name, MISSING)
+    else:
+        observer.changes.change(owner, Attribute(name), delattr, name)
 
 
 def set_item(observer: Watching, owner: object, key: object, value: object) -> None:
@@ -306,7 +390,7 @@ def set_item(observer: Watching, owner: object, key: object, value: object) -> N
         return
     key = plain_value(key)
     written = Entry(key) if isinstance(owner, dict) and is_key(key) else None
-    observer.change(owner, written, operator.setitem, key, value)
+    observer.changes.change(owner, written, operator.setitem, key, value)
 
 
 def is_key(key: object) -> bool:
@@ -344,11 +428,20 @@ def _getenv(observer: Watching, args: Sequence[object], kwargs: Mapping[str, obj
     observer.item(os.environ, args[0] if args else kwargs["key"])
 
 
+def _which(observer: Watching, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
+    observer.which(args[0])
+
+
+def _warn(observer: Watching, args: Sequence[object], kwargs: Mapping[str, Any]) -> None:
+    given: dict[str, Any] = {**dict(zip(("message", "category", "stacklevel"), args, strict=False)), **kwargs}
+    observer.changes.warned(given["message"], given.get("category") or UserWarning, given.get("stacklevel", 1))
+
+
 def _print(observer: Watching, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
-    observer.printed(args, kwargs)
+    observer.changes.printed(observer.consume, args, kwargs)
 
 
 _SPECIAL: dict[Any, Callable[[Any, list[Any], dict[str, Any]], None]] = {
     getattr: _getattr, hasattr: _getattr, setattr: _setattr, delattr: _delattr, len: _len, bool: _len, next: _next,
-    os.getenv: _getenv, print: _print,
+    os.getenv: _getenv, print: _print, id: _which, hash: _which, warnings.warn: _warn,
 }  # fmt: skip

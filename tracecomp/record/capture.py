@@ -15,7 +15,7 @@ from tracecomp.base.gc_pause import without_collecting
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record.binding import Binding
-from tracecomp.record.effects import put_plain
+from tracecomp.record.effects import Given, put_plain, put_plain_for
 from tracecomp.record.finish import Finish, plain
 from tracecomp.record.guards.guards import Guards
 from tracecomp.record.guards.ownership import is_module
@@ -74,32 +74,41 @@ def record(
         guards.modules.add_module(module)
         observer.module(module)
 
-    recorder.on_module = on_module
+    recorder.python.on_module = on_module
     observer.start(fn, args, kwargs)
     modes.recorder = recorder
+    unnoted = True  # whether the call may have left sizes where no effect tells of it
     try:
         _bind_memories(recorder, leaves, shared)
         bind_arguments(recorder, leaves, where)
         for place in places:
             recorder.inputs.bind_place(place)
-        given = _bind_numbers(recorder, args, kwargs, numbers, where)
+        given = _bind_numbers(recorder, args, kwargs, numbers, varying, where)
         # Without collecting: what finalizers of objects do that have nothing to do with the program is not part of it.
         result = without_collecting(partial(observer.call, fn, *given))
         del given  # followed numbers are looked for below
         finish = partial(Finish, recorder, guards, leaves, result, observer)
         recording = _finished(recorder, strict, derive, finish)
-        del finish  # no other name for the result, whose followed numbers are looked for below
+        del finish  # no other name for the result either
         result = plain(result)
         if isinstance(recording, Recording):
-            put_plain(recorder.effects, (args, kwargs))
+            put_plain(recorder.python.effects, (args, kwargs))
             recording.unsettled = recording.unsettled or _fill_in(recorder, places)
             recording.blamed = recorder.refusals.lines
+            unnoted = recording.unsettled is not None
         return result, recording
     finally:
         modes.recorder = None
-        put_plain(recorder.effects, (args, kwargs))
-        recorder.forget()
-        _fill_in(recorder, places)
+        _left(recorder, (args, kwargs), places, unnoted)
+
+
+def _left(recorder: Recorder, given: Given, places: Sequence[StateSlot], unnoted: bool) -> None:
+    """Put plain numbers where a call has left followed ones, and let go of what was recorded."""
+    put_plain(recorder.python.effects, given)
+    recorder.forget()
+    _fill_in(recorder, places)
+    if unnoted:
+        put_plain_for([n for ref in recorder.sized_ints if (n := ref()) is not None])
 
 
 def _finished(recorder: Recorder, strict: bool, derive: bool, finish: Callable[[], Finish]) -> Recording | Refusal:
@@ -127,14 +136,18 @@ def _fill_in(recorder: Recorder, places: Sequence[StateSlot]) -> str | None:
 
 
 def _bind_numbers(
-    recorder: Recorder, args: tuple[object, ...], kwargs: Mapping[str, object], numbers: Set[int], where: Sequence[str]
-) -> tuple[list[Any], dict[str, Any]]:
-    """The arguments of the call, with what is followed in place of ``numbers``."""
+    recorder: Recorder, args: tuple[object, ...], kwargs: Mapping[str, object], numbers: Set[int],
+    varying: Varying | None, where: Sequence[str],
+) -> tuple[list[Any], dict[str, Any]]:  # fmt: skip
+    """The arguments of the call, with what is followed in place of ``numbers``, and of those that are sizes."""
+    sized = set() if varying is None else {h for h in varying.axes if h[0] == "number"}
     by_position, by_name = list(args), dict(kwargs)
-    for leaf, key in direct(args, kwargs).items() if numbers else ():
+    for leaf, key in direct(args, kwargs).items() if numbers or sized else ():
+        held: Any = by_name if isinstance(key, str) else by_position
         if leaf in numbers:
-            held: Any = by_name if isinstance(key, str) else by_position
             held[key] = recorder.inputs.bind_argument_number(leaf, held[key], where[leaf])
+        elif ("number", leaf) in sized:
+            (held[key],) = recorder.sizes.shape_for(("number", leaf), (held[key],))
     return by_position, by_name
 
 

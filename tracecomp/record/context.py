@@ -29,6 +29,8 @@ class RecordingContext(Protocol):
 
     open: bool
     quiet: bool
+    sized_ints: list[Any]
+    """Weak references to the sizes that the program was given."""
 
     @property
     def conditions(self) -> Conditions:
@@ -47,8 +49,8 @@ class RecordingContext(Protocol):
 class Capturing(Protocol):
     """What the table of traced values asks of the recorder that it belongs to."""
 
-    predicates: list[Predicate]
-    started: int
+    def depend(self, predicates: Sequence[Predicate]) -> None:
+        """Hold the recording to values that were seen."""
 
     def above(self, t: Tensor) -> Tensor | None:
         """The tensor that ``t``, which comes from outside, is a view or an alias of."""
@@ -82,6 +84,21 @@ class MetTensors(Protocol):
     requires_grad: dict[int, bool]
 
 
+class MetChanges(Protocol):
+    """What the call has changed of tensors from outside."""
+
+    flags: dict[int, tuple[Tensor, bool]]
+    grads: dict[int, GradSlot]
+
+
+class MetPython(Protocol):
+    """What the call has read of Python objects."""
+
+    watched: dict[tuple[int, str], tuple[Any, str]]
+    modules: dict[int, Any]
+    optimizers: dict[int, OptimizerLike]
+
+
 class Met(Protocol):
     """What a recorder has met at the end of a call, which guards take over."""
 
@@ -91,12 +108,13 @@ class Met(Protocol):
     @property
     def values(self) -> MetTensors: ...
 
+    @property
+    def changes(self) -> MetChanges: ...
+
+    @property
+    def python(self) -> MetPython: ...
+
     leaves: Leaves
-    flags: dict[int, tuple[Tensor, bool]]
-    watched: dict[tuple[int, str], tuple[Any, str]]
-    modules: dict[int, Any]
-    optimizers: dict[int, OptimizerLike]
-    grads: dict[int, GradSlot]
 
     def above(self, t: Tensor) -> Tensor | None:
         """The tensor that ``t``, which comes from outside, is a view or an alias of."""

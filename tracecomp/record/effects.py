@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
+import sys
+import warnings
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from types import CellType, FrameType, MemberDescriptorType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any
 
+from tracecomp.base.errors import is_user_file
+from tracecomp.record.guards.ownership import is_program_class
 from tracecomp.record.guards.reads import Read
 from tracecomp.record.guards.snapshots import plain_value
 
@@ -21,28 +29,93 @@ class Effect:
     args: tuple[Any, ...]
 
 
+def warning(message: object, category: type[Warning], level: int) -> Effect:
+    """A warning of the program about the line ``level`` functions above the one that runs."""
+    frame: FrameType | None = sys._getframe()
+    found = frame
+    while frame is not None and level > 0:
+        if is_user_file(frame.f_code.co_filename):
+            found, level = frame, level - 1
+        frame = frame.f_back
+    assert found is not None
+    space = found.f_globals
+    registry = space.setdefault("__warningregistry__", {})
+    warn = warnings.warn_explicit
+    repeat = partial(
+        warn, category=category, filename=found.f_code.co_filename, lineno=found.f_lineno,
+        module=space.get("__name__"), registry=registry,
+    )  # fmt: skip
+    return Effect(repeat, None, (message,))
+
+
 def put_plain(effects: list[Effect], given: Given) -> None:
     """Put plain numbers where the recorded call has left followed ones, and forget its effects."""
+    seen: set[int] = set()
     for effect in effects:
         if effect.owner is not None:
-            _replace(effect.owner.now(given))
+            _replace(effect.owner.now(given), seen)
     effects.clear()
 
 
-def _replace(owner: object) -> None:
-    held = owner if isinstance(owner, list | dict) else getattr(owner, "__dict__", {})
-    for key, value in list(held.items() if isinstance(held, dict) else enumerate(held)):
-        found = _plain(value)
+def put_plain_for(numbers: list[Any]) -> None:
+    """Put plain numbers where ``numbers`` have been left, in containers and attributes."""
+    if not numbers:
+        return
+    holders = gc.get_referrers(*numbers)
+    tuples = [x for x in holders if type(x) is tuple]
+    for owner in [*holders, *(gc.get_referrers(*tuples) if tuples else ())]:
+        if owner is numbers or owner is holders:
+            continue
+        if isinstance(owner, CellType):
+            owner.cell_contents = _plain(owner.cell_contents, None)
+        elif isinstance(owner, list | dict | set | deque) or is_program_class(type(owner)):
+            _replace(owner, None)
+
+
+def written_in_c(owner: object, name: str) -> Any:
+    """A method of a builtin container, past what a class of the program puts before it."""
+    found = (vars(kind).get(name) for kind in type(owner).__mro__)
+    return next(f for f in found if isinstance(f, MethodDescriptorType | WrapperDescriptorType))
+
+
+def _slots_of(kind: type) -> Sequence[str]:
+    """The slots of a class of the program."""
+    if not is_program_class(kind):
+        return ()
+    return [k for c in kind.__mro__ for k, v in vars(c).items() if isinstance(v, MemberDescriptorType)]
+
+
+def _replace(owner: object, seen: set[int] | None) -> None:
+    """Put plain numbers into ``owner``, and into lists and dicts there that were not ``seen``; None leaves those."""
+    if seen is not None:
+        if id(owner) in seen:
+            return
+        seen.add(id(owner))
+    if isinstance(owner, set | dict) and any(_plain(x, None) is not x for x in owner):
+        kept: Any = [_plain(x, None) for x in owner]
+        if isinstance(owner, dict):
+            kept = list(zip(kept, owner.values(), strict=True))
+        written_in_c(owner, "clear")(owner)
+        written_in_c(owner, "update")(owner, kept)
+    for slot in _slots_of(type(owner)):
+        value = getattr(owner, slot, None)
+        found = _plain(value, seen)
         if found is not value:
-            held[key] = found
+            object.__setattr__(owner, slot, found)
+    held = owner if isinstance(owner, list | dict | deque) else getattr(owner, "__dict__", {})
+    for key, value in list(held.items() if isinstance(held, dict) else enumerate(held)):
+        found = _plain(value, seen)
+        if found is not value:
+            written_in_c(held, "__setitem__")(held, key, found)
 
 
-def _plain(value: object) -> Any:
+def _plain(value: object, seen: set[int] | None) -> Any:
     """``value`` with plain numbers in place of followed ones, also within tuples; lists and dicts stay objects."""
     if type(value) is tuple:
-        found = tuple(map(_plain, value))
+        found = tuple(_plain(x, seen) for x in value)
         return found if any(a is not b for a, b in zip(found, value, strict=True)) else value
     if isinstance(value, list | dict):
-        _replace(value)
+        if seen is not None:
+            _replace(value, seen)
         return value
     return plain_value(value)

@@ -5,17 +5,20 @@ from __future__ import annotations
 import ctypes
 import gc
 import sys
+from collections.abc import Callable
 from functools import cache
 from opcode import opname
 from types import FrameType, FunctionType
 from typing import Any
 
+from tracecomp.record.stack_depths import stack_depths, variables_of
+
 _FRAME_OBJECT = 16 + 8
 """Where a frame object points to the interpreter's own: after its header and the frame before."""
-_WORDS = 8
-"""Bytes of a word."""
-_STACK_TOP, _LOCALS = 64, 72
-"""Where CPython 3.11's own frame has the number of values that it holds, and the values: variables, then the stack."""
+_WORDS = 16
+"""Words of the interpreter's frame that are looked at: its own fields are 9 to 11, then come variables."""
+_PYTHONS = ((3, 11), (3, 12), (3, 13), (3, 14))
+"""Versions whose instructions are known (``instructions.py``)."""
 
 
 def function_of(frame: FrameType) -> FunctionType | None:
@@ -61,41 +64,83 @@ def _searched(frame: FrameType) -> FunctionType | None:
     return None
 
 
-def peek(frame: FrameType, depth: int) -> Any:
-    """The value ``depth`` below the end of the stack of ``frame`` (1 is the last), while the frame is traced."""
-    start = ctypes.c_void_p.from_address(id(frame) + _FRAME_OBJECT).value or 0
-    top = ctypes.c_int.from_address(start + _STACK_TOP).value
-    return _value(start + _LOCALS + 8 * (top - depth))
+class Stack:
+    """The variables and the stack of a function that is traced, before one of its instructions."""
 
+    __slots__ = ("_start", "_top", "frame")
 
-def variable(frame: FrameType, number: int) -> Any:
-    """What stands in the place of a variable of ``frame``: for those that functions share, the cell."""
-    start = ctypes.c_void_p.from_address(id(frame) + _FRAME_OBJECT).value or 0
-    return _value(start + _LOCALS + 8 * number)
+    def __init__(self, frame: FrameType, depth: int) -> None:
+        """``depth`` is the number of values on the stack there (``stack_depths``)."""
+        self.frame = frame
+        start = ctypes.c_void_p.from_address(id(frame) + _FRAME_OBJECT).value or 0
+        self._start = start + 8 * (_variables_word() or 0)
+        self._top = self._start + 8 * (variables_of(frame.f_code) + depth)
+
+    def peek(self, depth: int) -> Any:
+        """The value ``depth`` below the end of the stack; 1 is the last. None where there is none."""
+        return _value(self._top - 8 * depth)
+
+    def put(self, depth: int, value: object) -> None:
+        """Let ``value`` be what ``peek`` finds, for the instruction that runs next."""
+        word = ctypes.c_uint64.from_address(self._top - 8 * depth)
+        before, owned = self.peek(depth), word.value & 7 == 0
+        if value is not before:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))  # the stack's own
+            word.value = id(value)
+            if owned:  # newer versions mark references that are not counted
+                ctypes.pythonapi.Py_DecRef(ctypes.py_object(before))
+
+    def variable(self, number: int) -> Any:
+        """What stands in the place of a variable: for those that functions share, the cell."""
+        return _value(self._start + 8 * number)
 
 
 def _value(address: int) -> Any:
-    return ctypes.py_object.from_address(address).value if ctypes.c_void_p.from_address(address).value else None
+    """The object that a word points to; newer versions mark pointers in bits that are 0 in addresses."""
+    word = ctypes.c_uint64.from_address(address).value & ~7
+    return ctypes.cast(word, ctypes.py_object).value if word else None
+
+
+@cache
+def _variables_word() -> int | None:
+    """Which word of the interpreter's frame is the first variable, by trial; None on a Python built otherwise."""
+
+    def probe(given: object) -> int | None:
+        words = _words(sys._getframe())
+        return words.index(id(given)) if id(given) in words else None
+
+    one, other = object(), object()
+    return probe(one) if probe(one) == probe(other) else None
+
+
+def watch_instructions(frame: FrameType, traced: Callable[..., Any]) -> None:
+    """Have ``traced`` told of every instruction of ``frame``, whose call a trace function is just told of."""
+    frame.f_trace = traced  # from Python 3.13 on, what follows does nothing to a frame without
+    frame.f_trace_opcodes = True
 
 
 @cache
 def stack_is_known() -> bool:
-    """Whether ``peek`` and ``variable`` find what they should, by trial on this Python."""
-    if sys.version_info[:2] != (3, 11) or _function_word() is None:
+    """Whether ``Stack`` shows what it should, by trial on this Python."""
+    if sys.version_info[:2] not in _PYTHONS or _function_word() is None or _variables_word() is None:
         return False
     seen: list[Any] = []
     owner, before = object(), sys.gettrace()
+    depths: dict[int, int] = {}
 
     def traced(frame: FrameType, event: str, arg: object) -> Any:
-        frame.f_trace_opcodes = True
+        watch_instructions(frame, traced)
         if event == "opcode" and opname[frame.f_code.co_code[frame.f_lasti]] == "IS_OP":
-            seen.extend((peek(frame, 1), peek(frame, 2), variable(frame, 0)))
+            stack = Stack(frame, depths[frame.f_lasti])
+            seen.extend((stack.peek(1), stack.peek(2), stack.variable(0)))
         return traced
 
-    def probe(given: object) -> bool:
-        return given is seen
+    def probe(given: object) -> tuple[object, bool]:
+        return given, given is seen
 
+    depths.update(stack_depths(probe.__code__))
     try:
+        sys._getframe().f_trace_opcodes = True  # Python 3.12 tells of instructions if some frame asked for that before
         sys.settrace(traced)
         probe(owner)
     finally:

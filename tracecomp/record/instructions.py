@@ -1,36 +1,48 @@
-"""Which instructions of CPython read or change what a program did not make itself, and what each means for that."""
+"""Which instructions of CPython read or change what a program did not make itself, and what each means for that.
+
+The tables hold the names of instructions of all versions that ``frames.stack_is_known`` knows; where versions put
+operands otherwise, the handler says so.
+"""
 
 from __future__ import annotations
 
 import dis
 import operator
+import sys
 from collections.abc import Callable, Mapping
 from functools import cache
-from types import CodeType, FrameType
+from types import CodeType
 from typing import Any
 
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record import calls
-from tracecomp.record.frames import peek, stack_is_known, variable
+from tracecomp.record.frames import Stack
 from tracecomp.record.guards.reads import Element, Entry
-from tracecomp.record.guards.snapshots import PLAIN, plain_value
+from tracecomp.record.guards.snapshots import plain_value
+from tracecomp.record.plain_numbers import plain_numbers, wants_plain
+from tracecomp.record.stack_depths import stack_depths
+from tracecomp.record.symbolic.sym_int import shown
 from tracecomp.record.watching import Watching
 
-Handler = Callable[[Any, FrameType, Any], None]
+Handler = Callable[[Any, Stack, Any], None]
 
 PROGRAM: dict[str, Handler] = {}
 LIBRARY: dict[str, Handler] = {}
 
 
 class Handlers:
-    """What to do before the instructions of one function, by their place; ``of_program`` tells whose it is."""
+    """What to do before the instructions of one function, by their place; ``of_program`` tells whose it is.
+
+    ``at`` holds, beside the handlers of an instruction, the number of values on the stack before it.
+    """
 
     def __init__(self, code: CodeType, table: Mapping[str, Handler]) -> None:
         self.of_program = table is PROGRAM
-        self.at: dict[int, tuple[tuple[Handler, Any], ...]] = {}
+        self.at: dict[int, tuple[int, list[tuple[Handler, Any]]]] = {}
+        depths = stack_depths(code)
         keywords: tuple[str, ...] = ()
         after: Handler | None = None
-        for i in dis.get_instructions(code) if stack_is_known() else ():
+        for i in dis.get_instructions(code):
             found = []
             if after is not None:
                 found.append((after, None))
@@ -42,8 +54,8 @@ class Handlers:
                 found.append((handler, _argument(i, keywords)))
             if i.opname == "CALL":
                 keywords = ()
-            if found:
-                self.at[i.offset] = tuple(found)
+            if found and i.offset in depths:
+                self.at[i.offset] = (depths[i.offset], found)
 
     @staticmethod
     @cache
@@ -59,11 +71,11 @@ class Handlers:
 def _argument(i: dis.Instruction, keywords: tuple[str, ...]) -> Any:
     if i.opname == "CALL":
         return (i.arg, keywords)
-    if i.opname in ("LOAD_DEREF", "STORE_DEREF", "DELETE_DEREF", "LOAD_CLASSDEREF"):
+    if i.opname in ("LOAD_DEREF", "STORE_DEREF", "DELETE_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"):
         return (i.arg, i.argval)
-    if i.opname in ("CALL_FUNCTION_EX", "DICT_MERGE", "DICT_UPDATE", "LIST_EXTEND", "SET_UPDATE", "BINARY_OP"):
+    if i.opname in ("CALL_FUNCTION_EX", "DICT_MERGE", "DICT_UPDATE", "LIST_EXTEND", "SET_UPDATE", "CALL_KW"):
         return i.arg
-    return i.argval
+    return i.argrepr if i.opname == "BINARY_OP" else i.argval
 
 
 def _program(*names: str) -> Callable[[Handler], Handler]:
@@ -74,151 +86,223 @@ def _program(*names: str) -> Callable[[Handler], Handler]:
     return add
 
 
-def _made(observer: Watching, frame: FrameType, _: object) -> None:
-    """A function was made by the instruction before."""
-    fn = peek(frame, 1)
+def _made(observer: Watching, stack: Stack, _: object) -> None:
+    """A function was made by the instruction before, or has got a part."""
+    fn = stack.peek(1)
     observer.made[id(fn)] = fn
     for cell in fn.__closure__ or ():
         observer.made.setdefault(id(cell), cell)
 
 
-def _returned(observer: Watching, frame: FrameType, _: object) -> None:
-    observer.after_call()
+def _returned(observer: Watching, stack: Stack, _: object) -> None:
+    observer.changes.after_call()
 
 
-_AFTER: dict[str, Handler] = {"MAKE_FUNCTION": _made, "CALL": _returned, "CALL_FUNCTION_EX": _returned}
+def _imported(observer: Watching, stack: Stack, _: object) -> None:
+    """An import in a function gave a module, or a package."""
+    observer.module_imported(stack.peek(1))
 
 
-@_program("LOAD_GLOBAL", "LOAD_NAME")
-def _load_global(observer: Watching, frame: FrameType, name: str) -> None:
-    observer.global_name(frame, name)
+_AFTER: dict[str, Handler] = {
+    "MAKE_FUNCTION": _made, "SET_FUNCTION_ATTRIBUTE": _made, "CALL": _returned, "CALL_KW": _returned,
+    "CALL_FUNCTION_EX": _returned, "IMPORT_NAME": _imported,
+}  # fmt: skip
 
 
-@_program("LOAD_DEREF", "LOAD_CLASSDEREF")
-def _load_deref(observer: Watching, frame: FrameType, where: tuple[int, str]) -> None:
-    observer.cell(variable(frame, where[0]), where[1])
+@_program("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")
+def _load_global(observer: Watching, stack: Stack, name: str) -> None:
+    observer.global_name(stack.frame, name)
 
 
-@_program("LOAD_ATTR", "LOAD_METHOD")
-def _load_attribute(observer: Watching, frame: FrameType, name: str) -> None:
-    observer.attribute(peek(frame, 1), name)
+@_program("LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF")
+def _load_deref(observer: Watching, stack: Stack, where: tuple[int, str]) -> None:
+    observer.cell(stack.variable(where[0]), where[1])
+
+
+@_program("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM")
+def _load_attribute(observer: Watching, stack: Stack, name: str) -> None:
+    observer.attribute(stack.peek(1), name)
+
+
+@_program("LOAD_SUPER_ATTR")
+def _load_super(observer: Watching, stack: Stack, name: str) -> None:
+    """``super().name`` in one go; the class whose method this is, and the object."""
+    observer.attribute_of_base(stack.peek(2), stack.peek(1), name)
 
 
 @_program("BINARY_SUBSCR")
-def _subscript(observer: Watching, frame: FrameType, _: object) -> None:
-    observer.item(peek(frame, 2), peek(frame, 1))
+def _subscript(observer: Watching, stack: Stack, _: object) -> None:
+    if isinstance(stack.peek(2), dict):
+        stack.put(1, plain_numbers(stack.peek(1)))  # one that makes what it lacks keeps the key
+    observer.item(stack.peek(2), stack.peek(1))
+
+
+@_program("BINARY_SLICE")
+def _slice(observer: Watching, stack: Stack, _: object) -> None:
+    observer.item(stack.peek(3), slice(stack.peek(2), stack.peek(1)))
 
 
 @_program("CONTAINS_OP")
-def _contains(observer: Watching, frame: FrameType, _: object) -> None:
-    owner, key = peek(frame, 1), plain_value(peek(frame, 2))
+def _contains(observer: Watching, stack: Stack, _: object) -> None:
+    owner, key = stack.peek(1), plain_value(stack.peek(2))
     calls.member(observer, owner, key)
 
 
 @_program("IS_OP")
-def _is(observer: Watching, frame: FrameType, _: object) -> None:
-    sides = (peek(frame, 1), peek(frame, 2))
-    if not any(isinstance(x, PLAIN) for x in sides):
-        for x in sides:
-            observer.pin(x)
+def _is(observer: Watching, stack: Stack, _: object) -> None:
+    observer.same(stack.peek(1), stack.peek(2))
 
 
 @_program("COMPARE_OP", "BINARY_OP")
-def _operands(observer: Watching, frame: FrameType, _: object) -> None:
+def _operands(observer: Watching, stack: Stack, sign: str) -> None:
+    if sign == "[]":  # from Python 3.14 on a binary operator like others
+        _subscript(observer, stack, None)
+        return
     for depth in (2, 1):
-        observer.consume(peek(frame, depth))
+        observer.consume(stack.peek(depth))
+    if sign in ("%", "%=") and type(stack.peek(2)) in (str, bytes, bytearray):
+        stack.put(1, plain_numbers(stack.peek(1)))  # `%*d` asks for the very type
 
 
 @_program(
     "GET_ITER", "UNPACK_SEQUENCE", "UNPACK_EX", "LIST_EXTEND", "SET_UPDATE", "DICT_UPDATE", "DICT_MERGE",
     "GET_YIELD_FROM_ITER", "LIST_TO_TUPLE", "MATCH_MAPPING", "MATCH_SEQUENCE", "GET_LEN",
 )  # fmt: skip
-def _iterated(observer: Watching, frame: FrameType, _: object) -> None:
-    calls.iterated(observer, peek(frame, 1))
+def _iterated(observer: Watching, stack: Stack, _: object) -> None:
+    calls.iterated(observer, stack.peek(1))
 
 
 @_program(
     "POP_JUMP_FORWARD_IF_FALSE", "POP_JUMP_FORWARD_IF_TRUE", "POP_JUMP_BACKWARD_IF_FALSE", "POP_JUMP_BACKWARD_IF_TRUE",
-    "JUMP_IF_FALSE_OR_POP", "JUMP_IF_TRUE_OR_POP", "UNARY_NOT",
+    "JUMP_IF_FALSE_OR_POP", "JUMP_IF_TRUE_OR_POP", "POP_JUMP_IF_FALSE", "POP_JUMP_IF_TRUE", "TO_BOOL", "UNARY_NOT",
 )  # fmt: skip
-def _truth(observer: Watching, frame: FrameType, _: object) -> None:
-    calls.size(observer, peek(frame, 1))
+def _truth(observer: Watching, stack: Stack, _: object) -> None:
+    calls.size(observer, stack.peek(1))
 
 
-@_program("FORMAT_VALUE", "MATCH_KEYS", "MATCH_CLASS")
-def _shown(observer: Watching, frame: FrameType, _: object) -> None:
-    observer.consume(peek(frame, 1))
-    observer.consume(peek(frame, 2))
+@_program("FORMAT_SIMPLE", "CONVERT_VALUE")
+def _shown(observer: Watching, stack: Stack, _: object) -> None:
+    observer.consume(stack.peek(1))
+
+
+@_program("FORMAT_WITH_SPEC", "MATCH_KEYS")
+def _shown_by(observer: Watching, stack: Stack, _: object) -> None:
+    observer.consume(stack.peek(2))
+
+
+@_program("FORMAT_VALUE")
+def _format(observer: Watching, stack: Stack, how: tuple[object, bool]) -> None:
+    observer.consume(stack.peek(1 + how[1]))  # how it is to look stands behind it
+
+
+@_program("MATCH_CLASS")
+def _match_class(observer: Watching, stack: Stack, _: object) -> None:
+    observer.consume(stack.peek(3))
 
 
 @_program("STORE_ATTR")
-def _store_attribute(observer: Watching, frame: FrameType, name: str) -> None:
-    calls.set_attribute(observer, peek(frame, 1), name, peek(frame, 2))
+def _store_attribute(observer: Watching, stack: Stack, name: str) -> None:
+    calls.set_attribute(observer, stack.peek(1), name, stack.peek(2))
 
 
 @_program("DELETE_ATTR")
-def _delete_attribute(observer: Watching, frame: FrameType, name: str) -> None:
-    calls.delete_attribute(observer, peek(frame, 1), name)
+def _delete_attribute(observer: Watching, stack: Stack, name: str) -> None:
+    calls.delete_attribute(observer, stack.peek(1), name)
 
 
 @_program("STORE_SUBSCR")
-def _store_item(observer: Watching, frame: FrameType, _: object) -> None:
-    calls.set_item(observer, peek(frame, 2), peek(frame, 1), peek(frame, 3))
+def _store_item(observer: Watching, stack: Stack, _: object) -> None:
+    if isinstance(stack.peek(2), dict):
+        stack.put(1, plain_numbers(stack.peek(1)))  # what a dictionary has as a key it keeps
+    calls.set_item(observer, stack.peek(2), stack.peek(1), stack.peek(3))
+
+
+@_program("STORE_SLICE")
+def _store_slice(observer: Watching, stack: Stack, _: object) -> None:
+    calls.set_item(observer, stack.peek(3), slice(stack.peek(2), stack.peek(1)), stack.peek(4))
 
 
 @_program("DELETE_SUBSCR")
-def _delete_item(observer: Watching, frame: FrameType, _: object) -> None:
-    owner, key = peek(frame, 2), plain_value(peek(frame, 1))
+def _delete_item(observer: Watching, stack: Stack, _: object) -> None:
+    owner, key = stack.peek(2), plain_value(stack.peek(1))
     if not isinstance(owner, Tensor):
-        observer.change(owner, _entry(owner, key), operator.delitem, key)
+        observer.looked_up(owner, key)
+        observer.changes.change(owner, _entry(owner, key), operator.delitem, key)
 
 
 @_program("STORE_GLOBAL")
-def _store_global(observer: Watching, frame: FrameType, name: str) -> None:
-    observer.known.setdefault(id(frame.f_globals), observer.reads.root(frame.f_globals, "globals"))
-    observer.change(frame.f_globals, Entry(name), operator.setitem, name, peek(frame, 1))
+def _store_global(observer: Watching, stack: Stack, name: str) -> None:
+    space = stack.frame.f_globals
+    observer.known.setdefault(id(space), observer.reads.root(space, "globals"))
+    observer.changes.change(space, Entry(name), operator.setitem, name, stack.peek(1))
 
 
 @_program("STORE_DEREF")
-def _store_deref(observer: Watching, frame: FrameType, where: tuple[int, str]) -> None:
-    observer.set_cell(variable(frame, where[0]), where[1], peek(frame, 1))
+def _store_deref(observer: Watching, stack: Stack, where: tuple[int, str]) -> None:
+    observer.changes.set_cell(stack.variable(where[0]), where[1], stack.peek(1))
 
 
 def _entry(owner: object, key: object) -> Entry | Element | None:
     return Entry(key) if isinstance(owner, dict) and calls.is_key(key) else None
 
 
-def _call(observer: Watching, frame: FrameType, shape: tuple[int, tuple[str, ...]]) -> None:
-    count, keywords = shape
-    given = [peek(frame, depth) for depth in range(count, 0, -1)]
-    callee, self_or_callee = peek(frame, count + 2), peek(frame, count + 1)
-    if callee is None:
-        callee = self_or_callee
-    else:
-        given.insert(0, self_or_callee)
+_CALLEE_FIRST = sys.version_info >= (3, 13)
+"""Whether what is called lies below the object whose method it is; before it lay above, as the object's neighbour."""
+_KEYWORDS_ALWAYS = sys.version_info >= (3, 14)
+"""Whether a call of ``f(*args)`` has a place for keywords, too."""
+
+
+def _callee(stack: Stack, count: int) -> tuple[Any, Any]:
+    """What is called with ``count`` operands above it, and on which object if it was found as a method of one."""
+    below, above = stack.peek(count + 2), stack.peek(count + 1)
+    if _CALLEE_FIRST or below is not None:
+        return below, above
+    return above, None
+
+
+def _call_with(observer: Watching, stack: Stack, count: int, above: int, keywords: tuple[str, ...]) -> None:
+    """A call with ``count`` arguments, the last ones by ``keywords``; ``above`` them lies something else."""
+    given = [stack.peek(depth) for depth in range(count + above, above, -1)]
+    callee, owner = _callee(stack, count + above)
+    if owner is not None:
+        given.insert(0, owner)
+    if callee is type and len(given) == 1:
+        given = [shown(given[0])]  # whatever the number is, its type is that
+        stack.put(1 + above, given[0])
+    elif wants_plain(callee) or (callee is pow and len(given) == 3):
+        given = list(map(plain_numbers, given))
+        for depth in range(count, 0, -1):
+            stack.put(depth + above, given[-depth])
+    observer.reads.asks_types |= any(x is type for x in given)  # who calls it then is not seen
     first = len(given) - len(keywords)
     calls.called(observer, callee, given[:first], dict(zip(keywords, given[first:], strict=True)))
 
 
-def _call_spread(observer: Watching, frame: FrameType, flags: int) -> None:
-    kwargs = peek(frame, 1) if flags & 1 else {}
-    args = peek(frame, 1 + (flags & 1))
+def _call_spread(observer: Watching, stack: Stack, flags: int) -> None:
+    above = int(_KEYWORDS_ALWAYS or flags & 1)
+    kwargs = (stack.peek(1) if above else None) or {}
+    args = stack.peek(1 + above)
     calls.iterated(observer, args)
     calls.iterated(observer, kwargs)
-    callee = peek(frame, 2 + (flags & 1))
+    callee = _spread_callee(stack, above)
+    if isinstance(args, list | tuple) and isinstance(kwargs, dict):
+        observer.reads.asks_types |= callee is type or any(x is type for x in (*args, *kwargs.values()))
+    if wants_plain(callee):
+        args, kwargs = plain_numbers(args), plain_numbers(kwargs)
+        stack.put(1 + above, args)
     if isinstance(args, list | tuple) and isinstance(kwargs, dict):
         calls.called(observer, callee, list(args), kwargs)
 
 
-PROGRAM["CALL"] = _call
+def _spread_callee(stack: Stack, above: int) -> Any:
+    return stack.peek(2 + above + _CALLEE_FIRST)  # with an empty place between it and the arguments
+
+
+PROGRAM["CALL"] = lambda observer, stack, shape: _call_with(observer, stack, shape[0], 0, shape[1])
+PROGRAM["CALL_KW"] = lambda observer, stack, count: _call_with(observer, stack, count, 1, stack.peek(1))
 PROGRAM["CALL_FUNCTION_EX"] = _call_spread
-LIBRARY["CALL"] = lambda observer, frame, shape: calls.called_by_library(observer, *_callee(frame, shape))
-LIBRARY["CALL_FUNCTION_EX"] = lambda observer, frame, flags: calls.called_by_library(
-    observer, peek(frame, 2 + (flags & 1)), None
+LIBRARY["CALL"] = lambda observer, stack, shape: calls.called_by_library(observer, *_callee(stack, shape[0]))
+LIBRARY["CALL_KW"] = lambda observer, stack, count: calls.called_by_library(observer, *_callee(stack, count + 1))
+LIBRARY["CALL_FUNCTION_EX"] = lambda observer, stack, flags: calls.called_by_library(
+    observer, _spread_callee(stack, int(_KEYWORDS_ALWAYS or flags & 1)), None
 )
-
-
-def _callee(frame: FrameType, shape: tuple[int, tuple[str, ...]]) -> tuple[Any, Any]:
-    """What is called, and on which object."""
-    callee, owner = peek(frame, shape[0] + 2), peek(frame, shape[0] + 1)
-    return (owner, None) if callee is None else (callee, owner)

@@ -8,41 +8,35 @@ to it counts as read as a whole, and what it takes from the world outside is ref
 
 from __future__ import annotations
 
-import builtins
 import dataclasses
 import os
-import sys
 import threading
-import traceback
-import warnings
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import (
+    BuiltinFunctionType,
     CellType,
     CodeType,
     FrameType,
     FunctionType,
-    GetSetDescriptorType,
-    MemberDescriptorType,
     MethodType,
+    MethodWrapperType,
     ModuleType,
 )
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from tracecomp.base.errors import CaptureError, is_user_file, user_source
+from tracecomp.base.errors import CaptureError
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record import calls
-from tracecomp.record.effects import Effect
-from tracecomp.record.frames import function_of, stack_is_known
+from tracecomp.record.frames import function_of
+from tracecomp.record.guards.facts import FACTS
 from tracecomp.record.guards.ownership import (
-    is_installed,
     is_module,
     is_opened,
     is_program_class,
-    is_program_code,
     is_program_file,
 )
 from tracecomp.record.guards.reads import (
@@ -54,6 +48,7 @@ from tracecomp.record.guards.reads import (
     Held,
     Inherited,
     Methods,
+    Names,
     Read,
     Reads,
     Slot,
@@ -63,13 +58,15 @@ from tracecomp.record.guards.reads import (
     everything,
     inherited,
 )
-from tracecomp.record.guards.snapshots import MISSING, PLAIN, plain_value, short
+from tracecomp.record.guards.snapshots import MISSING, plain_value, short
 from tracecomp.record.guards.visibility import is_container, is_hidden, keeps_state
-from tracecomp.record.instructions import LIBRARY, PROGRAM, Handlers
-from tracecomp.record.outside import outside
+from tracecomp.record.instruction_trace import InstructionTrace
+from tracecomp.record.object_changes import ObjectChanges
 from tracecomp.record.pytree import opened
 from tracecomp.record.recorder import Recorder
+from tracecomp.record.same_values import PLAIN, is_plain, is_value
 
+T = TypeVar("T")
 _FIELDS = ("__code__", "__defaults__", "__kwdefaults__")
 
 
@@ -83,29 +80,37 @@ class Observer:
         self.known: dict[int, Read] = {}  # objects that were there before the call, by identity
         self.made: dict[int, Any] = {}  # objects that were not
         self.changed: dict[int, Any] = {}  # containers that the call changes, as they were before
-        self.written = recorder.set_by_call
-        self._cells: dict[int, Read] = {}
-        self._handlers: dict[int, tuple[CodeType, Handlers | None]] = {}
+        self.written = recorder.python.set_by_call
+        self.cells: dict[int, Read] = {}
+        self._held: dict[int, object] = {}  # containers in places, by identity
         self._functions: dict[int, Any] = {}
         self._alive: list[Any] = []
-        self._before: Callable[..., Any] | None = None
-        self._sees_stacks = stack_is_known()  # found out by tracing, so not while the program is traced
+        self.changes = ObjectChanges(recorder, reads, self.known, self.cells, self.changed)
 
     def call(self, fn: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object]) -> Any:
         """``fn(*args, **kwargs)``, observed."""
-        self._before = sys.gettrace()
         try:
-            sys.settrace(self._called)
-            return fn(*args, **kwargs)
+            return self._watch(partial(fn, *args, **kwargs))
         finally:
-            sys.settrace(self._before)  # before anything that Ctrl-C could interrupt
-            self._forget()
+            self.recorder.refusals.running = None
 
-    def _forget(self) -> None:
-        self.made.clear()  # which may hold tensors of the call
+    def derive(self, run: Callable[[], T]) -> T:
+        """``run()``, a backward pass that callers make later: its reads count, effects are refused."""
+        self.changes.later = True
+        found = self._watch(run)
+        if self.recorder.refusals.reason is not None:  # a hook has caught the refusal
+            raise CaptureError(self.recorder.refusals.reason)
+        return found
+
+    def _watch(self, run: Callable[[], T]) -> T:
+        # Not kept: an observer that holds itself would hold what the call has read until a collection.
+        return InstructionTrace(self, self.recorder, self._root, self._entered).run(run)
+
+    def forget(self) -> None:
+        """Let go of what the call has made, which may hold its tensors."""
+        self.made.clear()
         self._functions.clear()
         self._alive.clear()
-        self.recorder.refusals.running = None
 
     # ---- functions
 
@@ -131,65 +136,18 @@ class Observer:
             self.known[id(value)] = read
             for step, item in _parts(value):
                 self._give(read.child(step, item, item_of(read, step.key)))
+            self._reach_keys(value)
         elif isinstance(value, np.ndarray):
             read.is_given = True
             self.known[id(value)] = read
-        elif not isinstance(value, (Tensor, *PLAIN)):
+        elif not isinstance(value, Tensor) and not is_value(value):
             self.reach(value, self.reads.root(value, f"attribute of {type(value).__name__}:"))
 
-    def _called(self, frame: FrameType, event: str, arg: object) -> Any:
-        code = frame.f_code
-        if code is self._root and self.recorder.refusals.running is None:
-            self.recorder.refusals.running = frame
-        before = self._before(frame, event, arg) if self._before is not None else None
-        found = self._handlers.get(id(code))
-        if found is None:
-            found = self._handlers[id(code)] = (code, self._handlers_of(frame))
-        handlers = found[1]
-        if handlers is None or self.recorder.refusals.reason is not None:
-            return before
-        if handlers.of_program:
-            self._entered(frame)
-        elif frame.f_back is None or not frame.f_back.f_trace_opcodes:
-            return before  # a library's code in the service of this package
-        frame.f_trace_opcodes = True
-        frame.f_trace_lines = before is not None
-        return self._local(handlers, before)
-
-    def _handlers_of(self, frame: FrameType) -> Handlers | None:
-        code = frame.f_code
-        if is_program_code(code, frame.f_globals) and code.co_name != "<module>":  # which is being imported
-            return Handlers.of(code, PROGRAM)
-        return Handlers.of(code, LIBRARY) if is_user_file(code.co_filename) and self._sees_stacks else None
-
-    def _local(self, handlers: Handlers, before: Any) -> Callable[..., Any]:
-        table = handlers.at
-
-        def traced(frame: FrameType, event: str, arg: Any) -> Any:
-            nonlocal before
-            if event == "opcode":
-                for handle, argument in table.get(frame.f_lasti, ()):
-                    if self.recorder.refusals.reason is None:
-                        self._handle(handle, frame, argument)
-            elif before is not None:
-                before = before(frame, event, arg)
-            return traced
-
-        return traced
-
-    def _handle(self, handle: Callable[..., object], frame: FrameType, argument: object) -> None:
-        try:
-            handle(self, frame, argument)
-        except CaptureError:
-            raise
-        except Exception as error:  # such as a class of the program that cannot say how long it is
-            file, line = _raised_at(error)
-            if not is_user_file(file):
-                warnings.warn(
-                    f"a fault of tracecomp: what the program reads could not be followed ({error!r} at {file}:{line}); "
-                    "the call runs as Python. Please report it.", RuntimeWarning, stacklevel=3,
-                )  # fmt: skip
-            self.recorder.refuse_here(f"reads what cannot be looked at ({type(error).__name__}: {error})")
+    def _reach_keys(self, value: object) -> None:
+        """Know the objects in a set, or the keys of a dictionary, which are guarded by identity."""
+        for item in list(value) if isinstance(value, dict | set | frozenset) else ():
+            if not is_plain(item):
+                self.reach(item, self.reads.root(item, f"attribute of {type(item).__name__}:"))
 
     def _entered(self, frame: FrameType) -> None:
         """Know a function of the program that was there before the call, its closure and its defaults."""
@@ -204,8 +162,6 @@ class Observer:
                 self.made[id(owner)] = owner
             elif id(owner) not in self.known and id(owner) not in self.made:
                 self.reach(owner, self.reads.root(owner, f"attribute of {type(owner).__name__}:"))
-        if not self._sees_stacks:
-            self._handle(lambda observer, entered, _: observer._read_all(entered), frame, None)
 
     def _know_function(self, fn: FunctionType) -> None:
         read = self.known.get(id(fn)) or self.reads.root(fn, f"function {fn.__name__}")
@@ -220,74 +176,7 @@ class Observer:
                 self.contents(value)
         for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
             if id(cell) not in self.made:
-                self._cells.setdefault(id(cell), self.reads.root(cell, f"closure variable {name}"))
-
-    def _read_all(self, frame: FrameType) -> None:
-        """On a Python whose stacks cannot be read: count as read what a function can reach by the names in its code."""
-        # A name may also stand in a text: ``getattr(x, "name")``.
-        texts = [c for c in frame.f_code.co_consts if isinstance(c, str) and c.isidentifier()]
-        names, space = [*frame.f_code.co_names, *texts], frame.f_globals
-        for name in names:
-            self.global_name(frame, name)
-        self._reachable_calls(names, space)
-        fn = function_of(frame)
-        for name, cell in zip(frame.f_code.co_freevars, (fn and fn.__closure__) or (), strict=False):
-            self.cell(cell, name)
-        for value in [*frame.f_locals.values(), *self._functions.values()]:
-            self.consume(value)
-        for t in list(self.reads.tensors.values()):
-            for name in {n for n in names if isinstance(attributes_of(t).get(n, MISSING), PLAIN)}:
-                self.attribute(t, name)
-        seen: set[int] = set()
-        # What is read of one object may make others known, of which the same names are read.
-        while found := [read.value for read in self.known.values() if id(read.value) not in seen]:
-            seen.update(map(id, found))
-            for value in found:
-                if not isinstance(value, MemberDescriptorType | GetSetDescriptorType):  # which hold nothing
-                    self._may_take(value)
-                    self.consume(value)
-                    self._read_names(value, names, texts)
-
-    def _read_names(self, value: object, names: Sequence[str], asked: Sequence[str]) -> None:
-        """Count these attributes as read, and of a neural network's module all that the program can have given it.
-
-        Those ``asked`` for may be missing.
-        """
-        own = attributes_of(value)
-        kind = value if isinstance(value, type) else type(value)
-        if is_program_class(kind) and kind is not value:
-            self.step(self.known[id(value)], Slot("__class__"), kind, f"class of a {kind.__name__}")
-        for name in {*names, *(n for n in own if is_module(value) and not n.startswith("_"))}:
-            found = own.get(name, inherited(kind, name))
-            if found is not MISSING or name in asked:
-                self.attribute(value, name)
-            if found is not MISSING:
-                self._may_call(found, value)
-
-    def _reachable_calls(self, names: Sequence[str], space: Mapping[str, object]) -> None:
-        """Look at the functions that names lead to, also through modules of libraries."""
-        spaces: list[Mapping[str, object]] = [{**vars(builtins), **space}]
-        modules: set[int] = set()
-        for found in spaces:  # which grows
-            for value in [found[name] for name in names if name in found]:
-                self._may_call(value, None)
-                if isinstance(value, ModuleType) and id(value) not in modules:
-                    modules.add(id(value))
-                    spaces.append(vars(value))
-                    for name in names:
-                        self.attribute(value, name)
-
-    def _may_call(self, fn: object, owner: object) -> None:
-        """Refuse a function that gives or does something else at every call: whether it is called cannot be seen."""
-        # With stacks, what ``getenv`` reads of the environment is seen as a read, so ``outside`` leaves it alone.
-        name = "print" if fn is print else "os.getenv" if fn is os.getenv else outside(fn, owner)
-        if name is not None:
-            self.recorder.refuse_here(f"may call {name}, which gives or does something else at every call")
-
-    def _may_take(self, value: object) -> None:
-        """Refuse an iterator: whether something is taken from it cannot be seen."""
-        if isinstance(value, Iterator):
-            self.recorder.refuse_here(f"may take from a {type(value).__name__} that was there before the call")
+                self.cells.setdefault(id(cell), self.reads.root(cell, f"closure variable {name}"))
 
     # ---- reads
 
@@ -295,12 +184,13 @@ class Observer:
         """Note that the program found ``value`` one step from ``owner``."""
         if owner.is_given:
             return
-        if value is not MISSING and id(owner.value) in self.recorder.stepped:
+        if value is not MISSING and id(owner.value) in self.recorder.python.stepped:
             self.recorder.refuse_here(f"reads {where} after a schedule's step")
             return
         place = step.place(owner.value, where)
         if place is not None and place.id in self.reads.places:
             owner.pin()  # the place is in this object
+            self._hold(value)
             return
         if (id(owner.value), step.same()) in self.written:
             return
@@ -309,7 +199,7 @@ class Observer:
     def reach(self, value: Any, read: Read) -> None:
         """Know an object that was there before the call, found by ``read``."""
         value = plain_value(value)
-        if isinstance(value, (*PLAIN, Snapshot)):
+        if isinstance(value, Snapshot) or is_value(value):
             return
         if isinstance(value, Tensor):
             self.reads.tensors[id(value)] = value
@@ -324,6 +214,10 @@ class Observer:
             return
         self.known[id(value)] = read
         self._alive.append(value)  # so that no other object has its identity
+        if isinstance(value, MethodType | BuiltinFunctionType | MethodWrapperType):  # of an object, which it stands for
+            owner = value.__self__
+            if not isinstance(owner, ModuleType):
+                self.reach(owner, self.reads.root(owner, f"attribute of {type(owner).__name__}:"))
         if isinstance(value, type):
             self._know_class(value)
             self._know_class(type(value))
@@ -352,12 +246,10 @@ class Observer:
             value = space[name]
             if not (isinstance(value, ModuleType) and _is_library(value)):
                 self.step(self.reads.root(space, "globals"), Entry(name), value, f"global {name}")
-        elif name == "type":
-            self.reads.asks_types = True
 
     def cell(self, cell: CellType, name: str) -> None:
         """The program read a variable that functions share."""
-        read = self._cells.get(id(cell))
+        read = self.cells.get(id(cell))
         if read is not None:
             step = Held(name)
             self.step(read, step, step.fetch(cell), f"closure variable {name}")
@@ -372,11 +264,14 @@ class Observer:
                 root = self.reads.root(owner, owner.__name__)
                 self.step(root, Attribute(name), value, f"{owner.__name__}.{name}")
             return
-        if isinstance(owner, Tensor) and name in attributes_of(owner) and not self.recorder.is_made(owner):
-            root = self.reads.root(owner, "a tensor")
-            self.step(root, Attribute(name), attributes_of(owner)[name], f"attribute of a tensor: {name}")
+        if isinstance(owner, Tensor):
+            self._of_tensor(owner, name)
             return
-        if isinstance(owner, (Tensor, *PLAIN)):
+        if is_value(owner):
+            return
+        if type(owner) is super:
+            parts: Any = owner
+            self.attribute_of_base(parts.__thisclass__, parts.__self__, name)
             return
         # Where Python would look: the class decides whether a descriptor
         # answers before the object's own dictionary does.
@@ -408,6 +303,46 @@ class Observer:
             step = Slot(name)
             self.step(read, step, step.fetch(owner), where)
 
+    def _of_tensor(self, t: Tensor, name: str) -> None:
+        """The program read an attribute of a tensor: a fact about it, or something that Python has put on it."""
+        if name in FACTS:
+            self.recorder.ask(t, name)
+        elif name in attributes_of(t) or inherited(type(t), name) is MISSING:
+            if self.recorder.is_made(t) or (id(t), Attribute(name).same()) in self.written:
+                return
+            self.recorder.ask(t, "attribute", name)
+            value = attributes_of(t).get(name)
+            if value is not None:
+                self.reach(value, self.reads.root(value, f"attribute of a tensor: {name}"))
+
+    def same(self, a: object, b: object) -> None:
+        """The program asked whether two things are one."""
+        if isinstance(a, Tensor) and isinstance(b, Tensor):
+            self.recorder.facts.compare(a, b)
+        elif not (isinstance(a, PLAIN) or isinstance(b, PLAIN)):
+            self.pin(a)
+            self.pin(b)
+
+    def which(self, value: object) -> None:
+        """The program asked which object a tensor is, or one within a tuple: to find something by it, or its id."""
+        if isinstance(value, Tensor):
+            self.recorder.facts.ask_which(value)
+        elif isinstance(value, tuple):
+            for item in value:
+                self.which(item)
+
+    def looked_up(self, owner: object, key: object) -> None:
+        """The program looked for ``key`` in a container: that is another key for each tensor."""
+        if id(owner) in self.known or id(owner) in self._held:
+            self.which(key)
+
+    def _hold(self, value: object) -> None:
+        """Know the containers that a place holds: their elements are no reads."""
+        if is_container(value) and not isinstance(value, np.ndarray) and id(value) not in self._held:
+            self._held[id(value)] = value
+            for _, item in _parts(value):
+                self._hold(item)
+
     def _inherited(self, kind: type, name: str, missing: bool = False) -> Any:
         """What a class has under a name; a read, where the program's own classes are concerned, ``missing`` too."""
         stored = inherited(kind, name)
@@ -419,6 +354,19 @@ class Observer:
             self.step(read, Inherited(name), stored, f"attribute of class {kind.__name__}: {name}")
         return stored
 
+    def attribute_of_base(self, kind: type, owner: object, name: str) -> None:
+        """The program read ``super(kind, owner).name``: of the first class behind ``kind`` that has it."""
+        mro = (owner if isinstance(owner, type) else type(owner)).__mro__
+        behind = mro[mro.index(kind) + 1 :] if kind in mro else ()
+        found = next((k for k in behind if name in vars(k)), None)
+        if found is not None:
+            self._inherited(found, name)
+
+    def module_imported(self, module: ModuleType) -> None:
+        """The program imported a module in the call."""
+        if not _is_library(module):
+            self.reach(module, self.reads.root(module, f"module {module.__name__}"))
+
     def _part_of_module(self, module: Any, name: str) -> None:
         self.recorder.module_ran(module)
         part = module._modules.get(name)
@@ -427,6 +375,7 @@ class Observer:
 
     def item(self, owner: object, key: object) -> None:
         """The program read an element."""
+        self.looked_up(owner, key)
         read = self.known.get(id(owner))
         if read is None:
             return
@@ -461,6 +410,8 @@ class Observer:
         self.step(read, All(None), everything(value) if before is MISSING else before, read.where)
         if read.is_given:
             return
+        if before is MISSING:
+            self._reach_keys(value)
         for step, item in _parts(value) if before is MISSING else ():
             if not isinstance(item, PLAIN):
                 self.step(read, step, item, item_of(read, step.key))
@@ -480,6 +431,9 @@ class Observer:
             items: Sequence[Any] = list(parts.values()) if isinstance(parts, Mapping) else list(parts)
         elif is_opened(type(value)) or keeps_state(value):
             read.pin()
+            if not any(owner == id(value) for owner, _ in self.written):
+                names = Names(None)
+                self.step(read, names, names.fetch(value), f"names of attributes of {type(value).__name__}")
             for name in list(attributes_of(value)):
                 self.attribute(value, name)
             items = list(attributes_of(value).values())
@@ -497,98 +451,11 @@ class Observer:
         if read is not None:
             read.pin()
 
-    # ---- changes
-
-    def change(self, owner: object, written: SomeStep | None, apply: Callable[..., object], *args: Any) -> None:
-        """Note an effect on an object that was there before: every call makes ``apply(owner, *args)``.
-
-        ``written`` is the step to what it sets; without one the contents as a whole change.
-        """
-        read = self.known.get(id(owner))
-        if read is None:
-            return
-        if written is not None:
-            place = written.place(owner, "")
-            if place is not None and place.id in self.reads.places:
-                return
-            self.written.add((id(owner), written.same()))
-        if is_container(owner):
-            self.changed.setdefault(id(owner), everything(owner))
-        for value in args:
-            self._check_repeatable(value)
-        if self.recorder.refusals.reason is None:
-            self.recorder.effects.append(Effect(apply, read, args))
-
-    def set_cell(self, cell: CellType, name: str, value: object) -> None:
-        """The program sets a variable that functions share."""
-        read = self._cells.get(id(cell))
-        if read is not None:
-            self.known.setdefault(id(cell), read)
-            self.change(cell, Held(name), _set_cell, value)
-
-    def printed(self, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
-        """The program prints; so does every call."""
-        for value in (*args, *kwargs.values()):
-            self.consume(value)
-            if value is not kwargs.get("file"):
-                self._check_repeatable(value)
-        if self.recorder.refusals.reason is None:
-            self.recorder.effects.append(Effect(partial(print, **kwargs), None, tuple(args)))
-            self.recorder.quiet = True
-
-    def after_call(self) -> None:
-        """A call has returned."""
-        self.recorder.quiet = False
-
-    def unrepeated(self) -> str | None:
-        """What the program read and left as something else, other than by effects; or as another tensor or number."""
-        for root in self.reads.roots():
-            for child in root.children.values():
-                found = self._unrepeated(child, root.value)
-                if found is not None:
-                    return found
-        return None
-
-    def _unrepeated(self, read: Read, owner: object) -> str | None:
-        now = read.fetch(owner)
-        if read.moved_place(owner, now) is not None:
-            return read.difference(now)
-        if read.step is not None and (id(owner), read.step.same()) in self.written:
-            return None
-        if not read.fits(now):
-            return read.difference(now)
-        if id(now) in self.changed:
-            return None
-        return next((c for r in read.children.values() if (c := self._unrepeated(r, now)) is not None), None)
-
-    def _check_repeatable(self, value: object) -> None:
-        """Refuse to keep objects made in the call: every call would have to make its own."""
-        if isinstance(value, (Tensor, *PLAIN, type, FunctionType)) or type(plain_value(value)) in (int, float):
-            return
-        if id(value) in self.known:
-            return
-        if isinstance(value, list | tuple | dict):
-            for item in value.values() if isinstance(value, dict) else value:
-                self._check_repeatable(item)
-            return
-        what = f"keeps an object of class {type(value).__name__} that is made in the call"
-        source = user_source()
-        if source is not None and is_installed(source.file):  # most often a cache, which the next call finds filled
-            self.recorder.kept = self.recorder.kept or f"{what}, at {source}"
-            self.recorder.refusals.blame(self.recorder.refusals.line())
-        else:
-            self.recorder.refuse_here(what)
-
-
-def _raised_at(error: Exception) -> tuple[str, int]:
-    """File and line that raised ``error``: of this package, or of a class of the program that it has asked."""
-    *_, (frame, line) = traceback.walk_tb(error.__traceback__)
-    return frame.f_code.co_filename, line
-
 
 def _is_library(module: ModuleType) -> bool:
     name = getattr(module, "__file__", None)
-    return module.__name__ != "__main__" and not (isinstance(name, str) and is_program_file(name))
+    made = type(module) is ModuleType and name is None and module.__spec__ is None  # by a program, out of nothing
+    return module.__name__ != "__main__" and not made and not (isinstance(name, str) and is_program_file(name))
 
 
 def _parts(value: Any) -> list[tuple[SomeStep, Any]]:
@@ -605,7 +472,3 @@ def _parts(value: Any) -> list[tuple[SomeStep, Any]]:
 def item_of(read: Read, key: object) -> str:
     """How people call an element."""
     return f"{read.where}[{short(key)}]"
-
-
-def _set_cell(cell: CellType, value: object) -> None:
-    cell.cell_contents = value

@@ -28,6 +28,8 @@ NAMES = frozenset({
     "builtins.open", "builtins.input", "os.urandom", "numpy.random.default_rng", "os.walk", "os.makedirs", "os.popen",
     "posixpath.realpath", "posixpath.expanduser", "posixpath.expandvars", "posixpath.ismount", "posixpath.lexists",
     "posixpath.islink", "posixpath.abspath", "decimal.getcontext", "_decimal.getcontext", "decimal.localcontext",
+    "warnings.simplefilter", "warnings.filterwarnings", "warnings.resetwarnings", "warnings.catch_warnings",
+    "sys.setrecursionlimit", "locale.setlocale", "numpy.seterr", "numpy.set_printoptions",
     "tracecomp.eager.rng.initial_seed", "tracecomp.eager.rng.seed", "tracecomp.runtime.threads.get_num_threads",
 })  # fmt: skip
 

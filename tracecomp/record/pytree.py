@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any, TypeAlias
 
 from tracecomp.eager.size import Size
+from tracecomp.record.same_values import Keys
 
 LEAF = "*"
 _SEQUENCES = (tuple, list, Size)
@@ -39,7 +40,7 @@ def flatten(value: Any, leaves: list[object], is_leaf: Callable[[Any], bool] | N
     if kind in _MAPPINGS:
         # A defaultdict without its factory would be another object.
         made_by = (kind, value.default_factory) if kind is defaultdict else kind
-        return (made_by, tuple(value), *[flatten(v, leaves, is_leaf) for v in value.values()])
+        return (made_by, _keys(value), *[flatten(v, leaves, is_leaf) for v in value.values()])
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return (kind, *[flatten(v, leaves, is_leaf) for v in value])
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -52,6 +53,11 @@ def flatten(value: Any, leaves: list[object], is_leaf: Callable[[Any], bool] | N
     _leaf_kinds.add(kind)
     leaves.append(value)
     return LEAF
+
+
+def _keys(value: Mapping[Any, object]) -> tuple[Any, ...]:
+    """The keys; texts, as most are, need no more than to be compared."""
+    return tuple(value) if set(map(type, value)) <= {str} else Keys(value)
 
 
 def opened(kind: type) -> bool:

@@ -1,39 +1,40 @@
 """The recorder: while a program runs eagerly, every primitive also becomes a node of a graph.
 
-It is what the tensor layer tells of what runs. What tensors are worth in the graph is known to ``value_table.py``, what
-the graph's inputs stand for to ``inputs.py``, which sizes calls may change to ``symbolic/sizes.py``, and why there is
-no recording to ``refusals.py``.
+It is what the tensor layer tells of what runs. What is known lies in its parts: what tensors are worth in the graph in
+``value_table.py``, what the graph's inputs stand for in ``inputs.py``, which sizes calls may change in
+``symbolic/sizes.py``, what the call leaves changed of tensors in ``tensor_changes.py`` and of Python in
+``python_state.py``, its backward passes in ``backward_passes.py``, and why there is no recording in ``refusals.py``.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
 
 from tracecomp.base.errors import Source, user_source
-from tracecomp.eager.modes import modes, no_grad, unrecorded
+from tracecomp.eager.modes import modes, no_grad
 from tracecomp.eager.tensor import Size, Tensor
-from tracecomp.eager.tensor_base import Edge, Node, View, above, node_count
+from tracecomp.eager.tensor_base import Edge, Node, View, above
 from tracecomp.ir.graph import Graph, Origin, Value
 from tracecomp.ir.op import Op
 from tracecomp.ir.types import TensorType, from_numpy_dtype
 from tracecomp.ops.autodiff import scalar_of
+from tracecomp.ops.collective import with_others
+from tracecomp.record.backward_passes import BackwardPasses
 from tracecomp.record.binding import Array
-from tracecomp.record.context import OptimizerLike
-from tracecomp.record.effects import Effect
-from tracecomp.record.guards.reads import Entry
 from tracecomp.record.inputs import Inputs
+from tracecomp.record.python_state import PythonState
 from tracecomp.record.pytree import Leaves
 from tracecomp.record.refusals import Refusals
 from tracecomp.record.size_range import Conditions
 from tracecomp.record.symbolic.sizes import Sizes, Varying
 from tracecomp.record.symbolic.sym_int import SizedGraph
 from tracecomp.record.symbolic.sym_scalar import SymScalar, dtype_of, followed
-from tracecomp.record.traced_value import GradSlot, Look, Predicate, TracedValue
+from tracecomp.record.tensor_changes import TensorChanges
+from tracecomp.record.tensor_facts import TensorFacts
+from tracecomp.record.traced_value import Look, Predicate, TracedValue
 from tracecomp.record.value_table import ValueTable
 
 
@@ -50,32 +51,21 @@ class Recorder:
         self.inputs = Inputs(self, self.graph, self.values, self.sizes, follow)
         self.refusals = Refusals(strict)
         self.numbers: list[SymScalar] = []
+        self.sized_ints: list[Any] = []
         self.predicates: list[Predicate] = []
+        self.told: list[Value] = []  # a result of each operator that other processes took part in
         self.leaves: Leaves = ()
         self.quiet = False  # what asks for values now does so only to print them, which every call repeats
-        # What the call leaves changed: counts of writes, gradients, and whether leaves from outside require them.
-        self.writes: dict[int, tuple[Tensor, int]] = {}
-        self.grads: dict[int, GradSlot] = {}
-        self.flags: dict[int, tuple[Tensor, bool]] = {}
-        # What it reads and changes of Python.
-        self.effects: list[Effect] = []
-        self.stepped: set[int] = set()
-        self.set_by_call: set[tuple[int, Any]] = set()  # what the call has written itself: objects and steps
-        self.kept: str | None = None  # what a library has kept that every call would have to make anew
-        self.watched: dict[tuple[int, str], tuple[Any, str]] = {}
-        self.modules: dict[int, Any] = {}
-        self.on_module: Callable[[Any], None] = lambda module: None
-        self.optimizers: dict[int, OptimizerLike] = {}
-        # Of backward passes in the call.
-        self.started = node_count()
-        self.foreign: str | None = None
-        self.backward_of: Origin | None = None
+        self.changes = TensorChanges(self.values, self.inputs, self.refusals)
+        self.facts = TensorFacts(self.values, self.inputs, self.changes, self.refusals)
+        self.python = PythonState(self, self.inputs, self.refusals)
+        self.backward = BackwardPasses(self.values.started, self.refusals)
 
     # ---- called by the tensor layer
 
     def node(self, op: Op, operands: tuple[Any, ...], attrs: dict[str, object], outs: list[Tensor]) -> None:
         """Note that ``op`` made ``outs`` from ``operands``."""
-        here = self.graph.here = self.backward_of or Origin(user_source(), modes.scopes)
+        here = self.graph.here = self.backward.origin or Origin(user_source(), modes.scopes)
         dtype = next((x.dtype for x in reversed(operands) if isinstance(x, Tensor)), None)
         values = [
             self.value(x) if isinstance(x, Tensor) else self.graph.scalar(scalar_of(x, dtype), dtype)  # type: ignore[arg-type]
@@ -83,18 +73,22 @@ class Recorder:
         ]
         plain = {k: tuple(v) if isinstance(v, Size) else v for k, v in attrs.items()}
         types = [TensorType(from_numpy_dtype(t._data.dtype), t._data.shape) for t in outs]
-        for t, v in zip(outs, self.graph.add(op, values, plain, types), strict=True):
+        made = self.graph.add(op, values, plain, types)
+        if with_others(op, attrs) and not modes.untold:
+            self.told.append(made[0])
+            self._once()
+        for t, v in zip(outs, made, strict=True):
             self._made(t, v, None if t._base is None else self.values.look_of(operands[0], (op, attrs)), here.source)
 
     def write(self, target: Tensor, value: Tensor) -> None:
         """Note that ``target``'s elements became ``value``."""
-        self.graph.here = self.backward_of or Origin(user_source(), modes.scopes)
+        self.graph.here = self.backward.origin or Origin(user_source(), modes.scopes)
         self.values.set(target, self.value(value))
         holder = target
         while (seen := self.values.look(holder)) is not None and seen.of._storage is holder._storage:
             holder = seen.of
         if not self.is_made(holder):
-            self.writes[id(holder)] = (holder, self.writes.get(id(holder), (holder, 0))[1] + 1)
+            self.changes.wrote(holder)
 
     def alias(self, t: Tensor, base: Tensor) -> None:
         """Note that ``t`` is ``base`` without history; while recording, what owns its memory lives as long as it."""
@@ -128,7 +122,17 @@ class Recorder:
         """Note that Python saw the value of ``t``: nested lists, or its one element."""
         if t._data.ndim and not isinstance(seen, list):
             t = t.detach().reshape(())
-        self.predicates.append(Predicate(self.value(t), seen, user_source(), self.refusals.line()))
+        self.depend([Predicate(self.value(t), seen, user_source(), self.refusals.line())])
+
+    def depend(self, predicates: Sequence[Predicate]) -> None:
+        """Hold the recording to values that were seen."""
+        self.predicates += predicates
+        self._once()
+
+    def _once(self) -> None:
+        """Refuse a collective beside predicates: where one does not hold, what ran for it runs again, on one rank."""
+        if self.told and self.predicates:
+            self.refuse_here("a communication in a call whose way depends on a tensor's value")
 
     def item(self, t: Tensor, value: Any) -> Any:
         """``value``, which Python gets of ``t``: followed in the graph, or else observed."""
@@ -143,6 +147,10 @@ class Recorder:
         if type(value) is SymScalar:
             return value.seen()
         return type(value)(map(self.plain, value)) if type(value) in (tuple, list) else value
+
+    def ask(self, t: Tensor, what: str, more: object = None) -> None:
+        """Note that the answer to a question about ``t`` matters."""
+        self.facts.ask(t, what, more)
 
     def leave(self, t: Tensor, how: str) -> None:
         """Refuse that a recorded value leaves the graph."""
@@ -164,14 +172,6 @@ class Recorder:
         """Refuse something that the program does at the line that runs."""
         self.refusals.refuse_here(what)
 
-    def backward_step(self, node: Node) -> None:
-        """Note that the backward pass runs ``node``: what it records belongs to the line that made ``node``."""
-        made = node.origin
-        self.backward_of = None if made is None else Origin(made.source, (*made.scope, "backward"))
-        if node.number < self.started and self.foreign is None:
-            self.foreign = str(user_source() or "a line of the library")
-            self.refusals.blame(self.refusals.line())
-
     def backward_from(self, roots: Sequence[tuple[Node, int]], grads: Sequence[Tensor]) -> None:
         """Called when a backward pass begins."""
 
@@ -179,37 +179,21 @@ class Recorder:
         self, node: Node, grads: Sequence[Tensor | None], found: Sequence[Tensor | None], edges: Sequence[Edge]
     ) -> None:
         """Called when the backward pass has run ``node``, which ``grads`` reached; ``found`` go to ``edges``."""
+        self.backward.contribute(found, edges)
 
     def function_ran(self, node: Node, args: tuple[object, ...]) -> None:
         """Called when a user's Function has run on ``args``."""
 
     def get_grad(self, t: Tensor) -> Tensor | None:
-        if self.is_made(t):
-            return t._grad
-        slot = self._slot(t)
-        if not slot.written:
-            slot.read = True
-        self._check_whole(t._grad)
+        """``t.grad``, which the program reads."""
+        if not self.is_made(t):
+            self.changes.reads_grad(t)
         return t._grad
 
-    def _check_whole(self, grad: Tensor | None) -> None:
-        """Refuse a gradient that consists of other tensors: a slot holds one array."""
-        if grad is not None and hasattr(type(grad), "__tensor_flatten__"):
-            self.refuse_here("reads or sets a sparse gradient")
-
     def set_grad(self, t: Tensor, grad: Tensor | None) -> None:
-        if self.is_made(t):
-            return
-        self._slot(t).written = True
-        self._check_whole(grad)
-        if grad is not None:
-            self.value(grad)
-
-    def set_requires_grad(self, t: Tensor, before: bool) -> None:
-        """Note that leaf ``t``, which comes from outside, had ``before`` as its ``requires_grad``."""
-        self.flags.setdefault(id(t), (t, before))
-        if id(t) in self.values.outside:
-            self.values.note_edge(t)
+        """Note ``t.grad = grad``."""
+        if not self.is_made(t):
+            self.changes.writes_grad(t, grad)
 
     def note_number(self, number: SymScalar) -> None:
         """Note a number that is followed."""
@@ -225,62 +209,12 @@ class Recorder:
         return self.sizes.size_tensor(number)
 
     def host(self, owner: object, key: str, value: object) -> Any:
-        """A number that every call reads again from ``owner``, followed as a float; other values are guarded."""
-        if id(getattr(owner, "group", owner)) in self.stepped:
-            self.refuse(
-                f"reads {key}, at {user_source()}, after a schedule's step in the same call. Step the schedule last."
-            )
-            return value  # what was bound before stands for the number before the step
-        if (id(getattr(owner, "group", owner)), Entry(key).same()) in self.set_by_call:
-            return value  # what the call has set itself: what that was made of is guarded
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            self.watch(owner, key)
-            return value
-        found = self.inputs.bind_host(owner, key, value)
-        if found.value != value == value:  # not NaN, which differs from itself
-            self.refuse_here(f"reads {key}, which something unseen has changed in the same call")
-            return value
-        return SymScalar(self, found.tensor, float(value))
-
-    def watch(self, owner: object, key: str) -> None:
-        """Guard ``owner[key]``, or the attribute ``key`` of ``owner``."""
-        self.watched.setdefault((id(owner), key), (owner, key))
-
-    def effect(
-        self,
-        step: Callable[..., object],
-        owner: object,
-        args: tuple[object, ...],
-        kwargs: Mapping[str, object],
-        groups: Sequence[object],
-    ) -> Any:
-        """Run ``step`` aside; later calls run it again after the graph. It may change the numbers in ``groups``."""
-        if any(type(x) not in (int, float, type(None)) for x in (*args, *kwargs.values())):
-            self.refuse(
-                f"{type(owner).__name__}.step at {user_source()} depends on a value of the compiled call. Return the "
-                "value and make this step outside."
-            )
-        self.effects.append(Effect(partial(step, owner, *args, **kwargs), None, ()))
-        self.stepped.update(map(id, (owner, *groups)))
-        watch = sys.gettrace()
-        sys.settrace(None)
-        try:
-            with unrecorded():
-                return step(owner, *args, **kwargs)
-        finally:
-            sys.settrace(watch)
+        """``value``, which every call reads again at ``key`` of ``owner``."""
+        return self.python.host(owner, key, value)
 
     def module_ran(self, module: Any) -> None:
         """Note a module whose attributes the program may have read."""
-        if id(module) not in self.modules:
-            self.modules[id(module)] = module
-            for name, t in (*module.named_parameters(), *module.named_buffers()):
-                self.inputs.names.setdefault(id(t), name)
-            self.on_module(module)
-
-    def optimizer_ran(self, optimizer: OptimizerLike) -> None:
-        """Note an optimizer whose state the program has used."""
-        self.optimizers[id(optimizer)] = optimizer
+        self.python.module_ran(module)
 
     # ---- asked by its parts, and by those who look at what was recorded
 
@@ -326,14 +260,6 @@ class Recorder:
 
     def _made(self, t: Tensor, value: Value, look: Look | None, source: Source | None) -> None:
         self.values.add(t, value, look, source, self.refusals.line())
-
-    def _slot(self, t: Tensor) -> GradSlot:
-        slot = self.grads.get(id(t))
-        if slot is None:
-            slot = self.grads[id(t)] = GradSlot(t)
-            if slot.initial is not None and self.values.cell(slot.initial) is None:
-                self.inputs.bind(slot.initial, f"g{len(self.grads) - 1}", "state")
-        return slot
 
 
 def _same_elements(a: Array, b: Array) -> bool:

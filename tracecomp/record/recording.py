@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -17,6 +16,7 @@ from tracecomp.record.guards.guards import Guards
 from tracecomp.record.guards.reads import Read
 from tracecomp.record.guards.slots import StateSlot
 from tracecomp.record.results import Held, Result
+from tracecomp.record.same_values import same_number
 from tracecomp.record.size_range import Conditions
 from tracecomp.record.symbolic.sizes import SizeSource
 from tracecomp.record.symbolic.sym_scalar import followed
@@ -129,7 +129,7 @@ class Split:
     ``saved`` tells what the backward graph's first inputs are: a forward input, or a numbered forward output. The other
     inputs are gradients of the differentiable results. ``wanted`` pairs inputs with outputs of the backward graph.
     ``history`` serves further derivatives; its inputs come with whether the call overwrites what they are read from.
-    ``roots`` is how many results are differentiable.
+    ``roots`` is how many results are differentiable. ``views`` numbers what is saved for views of it alone.
     """
 
     backward: Graph
@@ -139,10 +139,11 @@ class Split:
     history_inputs: list[tuple[Binding | int, bool]]
     roots: int
     sizes: Sizes | None = None
+    views: frozenset[int] = frozenset()
 
 
 def same_value(now: Any, seen: Any) -> bool:
     """Whether a predicate has the value that was seen."""
     if isinstance(seen, list):
         return all(same_value(a, b) for a, b in zip(now, seen, strict=True))
-    return bool(now == seen) or (isinstance(seen, float) and math.isnan(seen) and math.isnan(now))
+    return same_number(now, seen) if isinstance(seen, float | complex) else bool(now == seen)

@@ -13,12 +13,13 @@ from typing import Any
 from tracecomp.eager.aliasing import history_if_allowed, is_refused
 from tracecomp.eager.grad_fn import OpNode
 from tracecomp.eager.tensor import Tensor, gradient_edge
-from tracecomp.eager.tensor_base import View
+from tracecomp.eager.tensor_base import Node, View
 from tracecomp.eager.views import look
 from tracecomp.ir.arrays import memory_order
 from tracecomp.ir.graph import Value
 from tracecomp.ir.op import OPS
 from tracecomp.ops.autodiff import Sym
+from tracecomp.record.backward.reach import history_of
 from tracecomp.record.binding import Array, Binding
 from tracecomp.record.guards.reads import Read
 from tracecomp.record.recorder import Recorder
@@ -115,14 +116,23 @@ class Found:
     read: Read
 
 
+@dataclass(frozen=True, slots=True)
+class Common:
+    """A list or dictionary that the call leaves in several places: made anew, once."""
+
+    structure: Any
+    results: list[Result]
+
+
 Held = Made | Given | Seen
-Result = Held | Followed | Passed | Plain | Found
+Result = Held | Followed | Passed | Plain | Found | Common
 
 
 def bottoms(results: Sequence[Result | None]) -> list[Made]:
     """Those with memory of their own that ``results`` are or look at, one for each."""
     found = [lowest(r) for r in results if isinstance(r, Made | Given | Seen)]
-    return [r for r in found if isinstance(r, Made)]
+    within = [m for r in results if isinstance(r, Common) for m in bottoms(r.results)]
+    return [*[r for r in found if isinstance(r, Made)], *within]
 
 
 def lowest(r: Held) -> Made | Given:
@@ -161,7 +171,9 @@ class Results:
 
     def differentiate(self, tensors: Sequence[Tensor], spent: Callable[[Tensor], bool]) -> None:
         """Find the differentiable ones of what ``tensors`` take their histories from."""
-        made = filter(self._recorder.is_made, map(self._historian, tensors))
+        # What other histories pass has one of its own: its gradient is more than what comes to it from outside.
+        passed = {e for n in history_of(tensors) for e in n.edges if e is not None}
+        made = filter(self._recorder.is_made, (self._historian(t, passed) for t in tensors))
         found = {id(t): t for t in made if history_if_allowed(t) is not None}
         for t in found.values():
             if spent(t):
@@ -266,13 +278,18 @@ class Results:
         leaf = not refused and t.grad_fn is None and t.requires_grad
         return History(root, id(t) in self._freed, leaf, refused, t._version)
 
-    def _historian(self, t: Tensor) -> Tensor:
-        """The tensor whose history ``t`` has, seen through views; ``t`` itself when hooks or writes come between."""
+    def _historian(self, t: Tensor, passed: set[tuple[Node, int]]) -> Tensor:
+        """The tensor whose history ``t`` has, seen through views.
+
+        That is ``t`` itself when hooks or writes come between, or when other histories go through its (``passed``).
+        """
         source = t
         while _follows(source) and (seen := self._recorder.values.look(source)) is not None:
             source = seen.of
         if source is t or is_refused(t):
             return source
+        if t.grad_fn is not None and gradient_edge(t) in passed:
+            return t
         ends = [gradient_edge(x) for x in (source, source._base if _follows(source) else None) if x is not None]
         edge = gradient_edge(t)
         while edge is not None and edge not in ends and _only_looks(edge[0]):

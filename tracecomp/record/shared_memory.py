@@ -140,3 +140,20 @@ def _slice(shape: tuple[int, ...], starts: tuple[int, ...], stops: tuple[int, ..
 def mergeable(t: object) -> bool:
     """Whether a tensor or array can be a view of shared memory: histories of their own would be lost."""
     return not isinstance(t, Tensor) or not t.requires_grad
+
+
+def inputs_that_share(arrays: Sequence[tuple[Array, Binding]], written: Sequence[Binding]) -> list[Binding]:
+    """The inputs that share memory with another one, or show it twice, where some of it is written."""
+    changed = {id(b) for b in written}
+    found: list[Binding] = []
+    spans = [(*byte_bounds(array), n, array, source) for n, (array, source) in enumerate(arrays) if array.size]
+    spans.sort(key=lambda s: s[:3])
+    for n, (_, end, _, array, source) in enumerate(spans):
+        if id(source) in changed and shows_elements_twice(array):
+            found.append(source)
+        for start, _, _, other, other_source in spans[n + 1 :]:
+            if start >= end:
+                break
+            if {id(source), id(other_source)} & changed and overlap(array, other):
+                found += [source, other_source]
+    return found

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from tracecomp.base.errors import Source
 from tracecomp.eager.aliasing import is_refused
 from tracecomp.eager.tensor import Tensor, gradient_edge
-from tracecomp.eager.tensor_base import Node, View
+from tracecomp.eager.tensor_base import Node, View, node_count
 from tracecomp.eager.views import look, write
 from tracecomp.ir.graph import Graph, Value
 from tracecomp.ops.autodiff import Sym
@@ -53,6 +53,7 @@ class ValueTable:
         self.requires_grad: dict[int, bool] = {}  # whether these did when they were met
         self.edges: dict[int, tuple[Node, int]] = {}  # where their gradients go
         self.made: list[MadeTensor] = []
+        self.started = node_count()  # nodes with lower numbers were made before the call
 
     # ---- entries
 
@@ -84,7 +85,7 @@ class ValueTable:
     def note_edge(self, t: Tensor) -> None:
         """Note where the gradient of ``t``, which comes from outside, goes. What the call itself made leads there."""
         edge = None if is_refused(t) else gradient_edge(t)
-        if edge is not None and (t._grad_fn is None or t._grad_fn.number < self._recorder.started):
+        if edge is not None and (t._grad_fn is None or t._grad_fn.number < self.started):
             self.edges[id(t)] = edge
 
     def share(self, t: Tensor, root: Tensor, chain: tuple[View, ...]) -> None:
@@ -178,5 +179,5 @@ class ValueTable:
     def settle(self, t: Tensor) -> None:
         """Hold the recording to the places that ``t`` looks at: it is read or written as part of other memory."""
         for x, seen in self.path(t):
-            self._recorder.predicates += seen.numbers
+            self._recorder.depend(seen.numbers)
             x._look = seen._replace(numbers=())

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.codegen.text import native
 from tracecomp.codegen.text.assembler import module_text
 from tracecomp.codegen.threads import allocator
 from tracecomp.ir.arrays import SMALL_BYTES
 from tracecomp.ir.loops import LINE
-from tracecomp.runtime import object_cache as cache_files
+from tracecomp.runtime import compiler
+from tracecomp.runtime.library import add_functions
 from tracecomp.runtime.malloc import use_large_pages
 
 Array = np.ndarray[Any, Any]
@@ -49,10 +49,10 @@ def _aligned() -> Make | None:
     """Makes arrays at cache lines; None where numpy is laid out in an unknown way."""
     try:
         version, set_handler = _numpy_allocator()
-        native.add_functions(ctypes.CDLL(None), allocator.SYMBOLS)
+        add_functions(ctypes.CDLL(None), allocator.SYMBOLS)
     except (AttributeError, OSError, TypeError, ValueError):
         return None
-    library = cache_files.library(module_text(allocator.allocator_text()), native.host_target())
+    library = compiler.library(module_text(allocator.allocator_text()))
     functions = (library.address(name) for name in ("tc_malloc", "tc_calloc", "tc_realloc", "tc_free"))
     handler = _Handler(b"cache_lines", version, None, *functions)
     for lasting in (library, handler):  # arrays may be freed when all modules are gone

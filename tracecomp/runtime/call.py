@@ -11,11 +11,12 @@ import numpy as np
 
 from tracecomp.codegen.calls import call_stub, call_tables
 from tracecomp.codegen.calls.call_tables import GLOBALS, HEADER, TABLES
-from tracecomp.codegen.text import native
 from tracecomp.codegen.text.assembler import module_text
-from tracecomp.runtime import object_cache
+from tracecomp.runtime import compiler
 from tracecomp.runtime.entry import MethodDef, builtin, load
+from tracecomp.runtime.library import add_functions
 from tracecomp.runtime.malloc import aligned_bytes
+from tracecomp.runtime.object_layout import this_interpreter
 from tracecomp.runtime.threadstate import MODES_KEY
 
 _METH_FASTCALL_KEYWORDS = 0x82
@@ -52,9 +53,9 @@ class Code:
     def __init__(
         self, tensor: type, storage: type, memory: type, fields: Mapping[str, int], counts: Mapping[str, int]
     ) -> None:
-        native.add_functions(ctypes.pythonapi, call_stub.SYMBOLS)
-        text = module_text(call_stub.call_text(fields, counts))
-        self._library = load([object_cache.object_code(text, native.host_target())])
+        add_functions(ctypes.pythonapi, call_stub.SYMBOLS)
+        text = module_text(call_stub.call_text(fields, counts, this_interpreter()))
+        self._library = load([compiler.object_code(text, compiler.host_target())])
         self._method = MethodDef(b"call", self._library.address(call_stub.FAST), _METH_FASTCALL_KEYWORDS, None)
         found = {
             "none": None, "false": False, "true": True, "zero": 0, "array_type": np.ndarray,

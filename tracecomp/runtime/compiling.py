@@ -13,7 +13,7 @@ from threading import Thread
 
 from tracecomp.codegen.text.modules import ModuleText
 from tracecomp.codegen.text.target import Target
-from tracecomp.runtime import object_cache, threads
+from tracecomp.runtime import compiler, threads
 
 
 class Compiling:
@@ -69,4 +69,4 @@ class Compiling:
             self._error = error
 
     def _compile(self, module: ModuleText) -> None:
-        self._objects.append(object_cache.object_code(str(module), self._target))
+        self._objects.append(compiler.object_code(str(module), self._target))

@@ -12,12 +12,11 @@ import numpy as np
 from tracecomp.base.errors import CompileError
 from tracecomp.base.locks import Lock
 from tracecomp.codegen.calls import array_call
-from tracecomp.codegen.text import native
 from tracecomp.codegen.text.assembler import module_text
-from tracecomp.codegen.text.native import Library
 from tracecomp.codegen.threads import sync
 from tracecomp.ir.loops import LINE
-from tracecomp.runtime import object_cache as objects
+from tracecomp.runtime import compiler
+from tracecomp.runtime.library import Library, add_functions, add_symbol
 from tracecomp.runtime.malloc import aligned_bytes
 from tracecomp.runtime.object_layout import arrays_are_known
 
@@ -49,11 +48,10 @@ def builtin(method: MethodDef, bound: object) -> Callable[..., Any]:
 @cache
 def library() -> Library:
     """The native code that all programs share."""
-    native.add_functions(ctypes.pythonapi, array_call.SYMBOLS)
-    target = native.host_target()
-    shared = objects.library(module_text(sync.shared_text(target), array_call.call_text()), target)
+    add_functions(ctypes.pythonapi, array_call.SYMBOLS)
+    shared = compiler.library(module_text(sync.shared_text(compiler.host_target()), array_call.call_text()))
     for name in sync.SYMBOLS:
-        native.add_symbol(name, shared.address(name))
+        add_symbol(name, shared.address(name))
     return shared
 
 
@@ -61,7 +59,7 @@ def load(parts: Sequence[bytes]) -> Library:
     """A program's machine code, loaded; it may call the shared code."""
     with _making:
         library()
-    return Library(parts, native.host_target())
+    return Library(parts)
 
 
 @cache

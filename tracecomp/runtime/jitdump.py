@@ -19,10 +19,12 @@ from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import tracecomp.codegen as codegen
 from tracecomp.base.locks import Lock
-from tracecomp.codegen.kernels.program import emit_program
 from tracecomp.codegen.text import native
 from tracecomp.ir.program import Program, call_steps
+from tracecomp.runtime import compiler
+from tracecomp.runtime.library import Library
 
 _MAGIC, _VERSION = 0x4A695444, 1
 """How the file begins: "JiTD", and the only version there is."""
@@ -55,17 +57,17 @@ class Jitdump:
         # Whoever else writes to the folder can guess the name, and must not make it a link to a file of this user.
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
         self._file = os.open(self.path, flags, 0o600)
-        machine = _elf(native.compile_object("", native.host_target())).header["e_machine"]
+        machine = _elf(native.compile_object("", compiler.host_target())).header["e_machine"]
         number = {"EM_X86_64": 62, "EM_AARCH64": 183}[machine]
         os.write(self._file, _HEADER.pack(_MAGIC, _VERSION, _HEADER.size, number, 0, os.getpid(), _now(), 0))
         # perf finds the file because the process maps it as code.
         self._mapped = mmap.mmap(self._file, _HEADER.size, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_EXEC)
         self._numbers, self._writing = count(), Lock()
 
-    def add(self, program: Program, library: native.Library, objects: Sequence[bytes]) -> None:
+    def add(self, program: Program, library: Library, objects: Sequence[bytes]) -> None:
         """Write the functions of a program that was loaded from ``objects``."""
-        code = emit_program(program, native.host_target(), lines=True)
-        lines = dict(_lines(native.compile_object(code.text, native.host_target())))
+        code = codegen.emit_program(program, compiler.host_target(), lines=True)
+        lines = dict(_lines(native.compile_object(code.text, compiler.host_target())))
         kernels = {f: s.kernel.name for f, s in zip(code.functions, call_steps(program.steps), strict=True)}
         for data in objects:
             functions = _functions(data)

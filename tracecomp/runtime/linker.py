@@ -13,15 +13,15 @@ from dataclasses import dataclass, field
 
 from tracecomp.base.errors import CompileError
 
-PAGE = 4096
-"""Code and data are on pages of their own, which are protected in different ways."""
+PAGES = {62: 4096, 183: 65536}
+"""Code and data are on pages of their own, which are protected in different ways; the largest of x86-64 and AArch64."""
 
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
 _RELOCATION = struct.Struct("<QQq")
 # Numbers of the ELF format: the machine, kinds and flags of sections, sections of symbols without one, relocations.
-_X86_64 = 62
+_ELF, _X86_64, _AARCH64 = b"\x7fELF\x02\x01", 62, 183
 _SYMBOL_TABLE, _WITH_ADDENDS, _NO_BITS = 2, 4, 8
 _WRITE, _ALLOCATED = 0x1, 0x2
 _UNDEFINED, _ABSOLUTE, _COMMON = 0, 0xFFF1, 0xFFF2
@@ -29,8 +29,13 @@ _R_64, _R_PC32, _R_PLT32, _R_GOTPCREL, _R_GOTPCRELX, _R_REX_GOTPCRELX = 1, 2, 4,
 _BY_TABLE = (_R_GOTPCREL, _R_GOTPCRELX, _R_REX_GOTPCRELX)
 _JUMP = b"\xff\x25"
 """jmp through a word at a 32-bit distance."""
-_JUMP_BYTES = 8
-"""Room for such a jump, which takes six: the next one begins at a word."""
+_JUMP_BYTES = 16
+"""Room for such a jump, which takes six bytes here and twelve on AArch64."""
+# The same of AArch64.
+_A_64, _A_PAGE, _A_ADD, _A_JUMP, _A_CALL, _A_GOT_PAGE, _A_GOT = 257, 275, 277, 282, 283, 311, 312
+_A_LOADS = {278: 0, 284: 1, 285: 2, 286: 3, 299: 4, _A_GOT: 3}
+"""Loads and stores at a place within a page: how many low bits of it are not said."""
+_A_BY_TABLE = (_A_GOT_PAGE, _A_GOT)
 
 
 @dataclass(frozen=True)
@@ -66,6 +71,7 @@ class _Section:
 
 @dataclass
 class _Object:
+    machine: int
     sections: dict[int, _Section] = field(default_factory=dict)
     symbols: list[tuple[str, int, int, bool]] = field(default_factory=list)  # name, section, value, visible outside
 
@@ -73,11 +79,11 @@ class _Object:
 def _read(code: bytes) -> _Object:
     """The parts of an object that are loaded."""
     found = _HEADER.unpack_from(code)
-    if found[0][:6] != b"\x7fELF\x02\x01" or found[2] != _X86_64:
-        raise CompileError("program files hold code for x86-64 only")
+    if code[:6] != _ELF or found[2] not in PAGES:
+        raise CompileError("program files hold code for x86-64 and AArch64 only")
     at, count = found[6], found[12]
     heads = [_SECTION.unpack_from(code, at + k * _SECTION.size) for k in range(count)]
-    result = _Object()
+    result = _Object(found[2])
     for number, (_, kind, flags, _, offset, size, _, _, alignment, _) in enumerate(heads):
         if flags & _ALLOCATED:
             data = bytes(size) if kind == _NO_BITS else code[offset : offset + size]
@@ -96,6 +102,11 @@ def _read(code: bytes) -> _Object:
     return result
 
 
+def is_linkable(code: bytes) -> bool:
+    """Whether this is an object of x86-64, which ``link`` reads."""
+    return code[:6] == _ELF and struct.unpack_from("<H", code, 18)[0] == _X86_64
+
+
 def link(objects: Sequence[bytes]) -> Linked:
     """One image of ``objects``, which may refer to each other. CompileError for what cannot be linked."""
     return _Linker([_read(code) for code in objects]).linked()
@@ -104,6 +115,8 @@ def link(objects: Sequence[bytes]) -> Linked:
 class _Linker:
     def __init__(self, objects: list[_Object]) -> None:
         self.objects = objects
+        self.machine = objects[0].machine
+        self.by_table = _BY_TABLE if self.machine == _X86_64 else _A_BY_TABLE
         self.contents = bytearray()
         self.symbols: dict[str, int] = {}
         self.slots: dict[str, int] = {}  # words that hold addresses, by name or offset
@@ -117,14 +130,13 @@ class _Linker:
         outside = self._outside()
         self.jumps = {name: self._room(_JUMP_BYTES) for name in outside}
         text = len(self.contents)
-        start = self._room(0, PAGE)
+        start = self._room(0, PAGES[self.machine])
         self._lay_out(data)
         self._define()
         for name in self._tabled() | set(outside):
             self.slots[name] = self._room(8)
         for name, at in self.jumps.items():
-            distance = self.slots[name] - (at + len(_JUMP) + 4)
-            self.contents[at : at + 6] = _JUMP + struct.pack("<i", distance)
+            self._jump(at, self.slots[name])
         for one in self.objects:
             for section in one.sections.values():
                 for relocation in section.relocations:
@@ -153,6 +165,8 @@ class _Linker:
                 if section == _COMMON:
                     raise CompileError(f"the object has a common symbol, {name}")
                 if visible and section in one.sections:
+                    if name in self.symbols:  # calls would go to either
+                        raise CompileError(f"two objects define {name}")
                     self.symbols[name] = one.sections[section].at + value
 
     def _outside(self) -> list[str]:
@@ -168,7 +182,7 @@ class _Linker:
             for one in self.objects
             for section in one.sections.values()
             for _, kind, symbol, _ in section.relocations
-            if kind in _BY_TABLE
+            if kind in self.by_table
         }
 
     def _address(self, one: _Object, symbol: int) -> int | None:
@@ -181,18 +195,47 @@ class _Linker:
     def _settle(self, one: _Object, section: _Section, place: int, kind: int, symbol: int, addend: int) -> None:
         """Write the reference that stands at ``place`` of ``section``."""
         at, name, target = section.at + place, one.symbols[symbol][0], self._address(one, symbol)
-        if kind in _BY_TABLE:
+        if kind in self.by_table:
+            if name not in self.jumps and name not in self.symbols:
+                raise CompileError(f"the code reads the address of {name} from a table, which only visible names have")
             target = self.slots[name]
-        elif target is None and kind == _R_PLT32:
+        elif target is None and kind in (_R_PLT32, _A_CALL, _A_JUMP):
             target = self.jumps[name]
         if target is None:
             raise CompileError(f"the code takes the address of {name}, which is outside")
-        if kind == _R_64 and section.flags & _WRITE:
+        if kind in (_R_64, _A_64) and section.flags & _WRITE:
             self._word(at, target + addend)
-        elif kind in (_R_PC32, _R_PLT32, *_BY_TABLE):
+        elif self.machine == _X86_64 and kind in (_R_PC32, _R_PLT32, *_BY_TABLE):
             self.contents[at : at + 4] = struct.pack("<i", target + addend - at)
-        else:
+        elif self.machine != _AARCH64 or not self._instruction(at, kind, target + addend):
             raise CompileError(f"the object has a relocation of kind {kind} for {name}")
+
+    def _jump(self, at: int, slot: int) -> None:
+        """A jump through the word at ``slot``."""
+        if self.machine == _X86_64:
+            self.contents[at : at + 6] = _JUMP + struct.pack("<i", slot - (at + len(_JUMP) + 4))
+            return
+        # adrp x16, page; ldr x16, [x16, place]; br x16
+        self.contents[at : at + 12] = struct.pack("<3I", 0x90000010, 0xF9400210, 0xD61F0200)
+        self._instruction(at, _A_PAGE, slot)
+        self._instruction(at + 4, _A_GOT, slot)
+
+    def _instruction(self, at: int, kind: int, target: int) -> bool:
+        """Put into an instruction of AArch64 where ``target`` is; False where the kind is unknown."""
+        (word,) = struct.unpack_from("<I", self.contents, at)
+        if kind in (_A_PAGE, _A_GOT_PAGE):
+            pages = (target >> 12) - (at >> 12)
+            word |= (pages & 3) << 29 | (pages >> 2 & 0x7FFFF) << 5
+        elif kind in (_A_CALL, _A_JUMP):
+            word |= target - at >> 2 & 0x3FFFFFF
+        elif kind == _A_ADD:
+            word |= (target & 0xFFF) << 10
+        elif kind in _A_LOADS:
+            word |= (target & 0xFFF) >> _A_LOADS[kind] << 10
+        else:
+            return False
+        struct.pack_into("<I", self.contents, at, word)
+        return True
 
     def _word(self, at: int, value: int) -> None:
         """A word of data that holds an address in the image."""

@@ -1,4 +1,4 @@
-"""Compiled objects on disk, addressed by content: another process loads what one has compiled.
+"""Compiled code on disk, under keys of all that it was made of: another process loads what one has compiled.
 
 What stands there is run, so it is taken only from files that nobody else can have written (``private_files``). Where
 there is no such folder, nothing is stored, and a warning says why.
@@ -16,9 +16,6 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from tracecomp.base import config
-from tracecomp.codegen.text import native
-from tracecomp.codegen.text.native import Library
-from tracecomp.codegen.text.target import Target
 from tracecomp.runtime.private_files import make_folder, open_file
 
 try:
@@ -37,32 +34,6 @@ _DIGEST_BYTES = 32
 """SHA-256."""
 _UNFINISHED = ".new-"
 _said: set[str] = set()
-
-
-def library(text: str, target: Target) -> Library:
-    """The loaded module of ``text``: from the cache, or compiled and put there."""
-    return Library([object_code(text, target)], target)
-
-
-def object_code(text: str, target: Target) -> bytes:
-    """The machine code of ``text``: from the cache, or compiled and put there."""
-    key = key_of(text, target)
-    code = read(key)
-    if code is None:
-        code = native.compile_object(text, target)
-        write(key, code)
-    return code
-
-
-def key_of(text: str, target: Target) -> str:
-    """The name under which what ``text`` becomes on ``target`` is stored."""
-    parts = (native.compiler_version(), _compiler_source(), target.triple, target.cpu, target.features, text)
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
-
-
-@cache
-def _compiler_source() -> str:
-    return hashlib.sha256(Path(native.__file__).read_bytes()).hexdigest()
 
 
 def _folder() -> Path | None:

@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Sequence
 from functools import cache
 from sys import getrefcount
+from typing import NamedTuple
 
 import numpy as np
 
@@ -43,20 +44,32 @@ def arrays_are_known() -> bool:
 
 @cache
 def objects_are_known() -> bool:
-    """Whether arrays, lists, tuples, cells and dictionaries look as ``tc_fast`` believes."""
+    """Whether arrays, lists, tuples and cells look as ``tc_fast`` believes."""
     item = object()
-    several, pair, cell = [item], (item,), (lambda: item).__closure__
+    several, cell = [item], (lambda: item).__closure__
     assert cell is not None
     ours = call_tables
     return (
         arrays_are_known()
         and word_at(several, ours.LIST_SIZE) == 1
-        and word_at(word_at(several, ours.LIST_ITEMS), 0) == id(item) == word_at(pair, ours.TUPLE_ITEMS)
+        and word_at(word_at(several, ours.LIST_ITEMS), 0) == id(item)
+        and word_at((item,), _tuple_items()) == id(item)
         and word_at(cell[0], ours.CELL_CONTENTS) == id(item)
         and word_at(id(item), ours.REFERENCES) == getrefcount(item) - 1
         and _weak_reference_is_seen()
-        and _dictionary_has_a_version()
     )
+
+
+def this_interpreter() -> call_tables.Interpreter:
+    """What native code has to know of the Python that runs it."""
+    return call_tables.Interpreter(_tuple_items(), dictionaries_have_versions())
+
+
+@cache
+def _tuple_items() -> int:
+    """Where a tuple's items begin: behind its size, or from CPython 3.14 on behind its hash."""
+    pair = (object(), object())
+    return next((n for n in (24, 32) if [word_at(pair, n), word_at(pair, n + 8)] == [*map(id, pair)]), 24)
 
 
 def _weak_reference_is_seen() -> bool:
@@ -73,7 +86,8 @@ class _Owner:
         self.key = 0
 
 
-def _dictionary_has_a_version() -> bool:
+@cache
+def dictionaries_have_versions() -> bool:
     """Whether a dictionary's version is another after each change, and than that of other dictionaries.
 
     Attributes are changed too: CPython 3.13 keeps them in the object, beside a dictionary whose version stays as it was
@@ -92,6 +106,46 @@ def _dictionary_has_a_version() -> bool:
         if len(set(versions)) != 6 or word_at(dictionary, call_tables.DICT_VERSION) != versions[4]:
             return False
     return True
+
+
+class Word(NamedTuple):
+    """A word of an object, or of memory that one has: a number, or the address of what is ``kept``."""
+
+    owner: object
+    offset: int
+    number: int
+    kept: tuple[object, ...] = ()
+
+
+def dictionary_words(dictionary: dict[object, object]) -> list[Word] | None:
+    """Words that are as they are while a dictionary holds what it holds, in its order.
+
+    They are to be compared one by one: each is there if the ones before are as they were. None if the dictionary shares
+    its keys with others, or is laid out in another way than is known.
+    """
+    keys = word_at(dictionary, call_tables.DICT_KEYS)
+    if word_at(dictionary, call_tables.DICT_VALUES):
+        return None
+    _, index_bits, kind, *_ = word_at(keys, call_tables.KEYS_KIND).to_bytes(8, "little")
+    count = word_at(keys, call_tables.KEYS_COUNT)
+    if count > 2 * len(dictionary) + 8:
+        return None  # many were deleted, or this is no count
+    words = [
+        Word(dictionary, call_tables.DICT_SIZE, len(dictionary)), Word(dictionary, call_tables.DICT_KEYS, keys),
+        Word(keys, call_tables.KEYS_COUNT, count),
+    ]  # fmt: skip
+    left = list(dictionary.items())[::-1]
+    first, size = (0, 16) if kind else (8, 24)  # general keys have their hash in front
+    for n in range(count):
+        at = call_tables.KEYS_ENTRIES + (1 << index_bits) + n * size + first
+        found = word_at(keys, at), word_at(keys, at + 8)
+        if found[1] == 0:
+            words.append(Word(keys, at + 8, 0))  # deleted
+        elif left and found == (id(left[-1][0]), id(left[-1][1])):
+            words += [Word(keys, at + 8 * k, id(x), (x,)) for k, x in enumerate(left.pop())]
+        else:
+            return None
+    return None if left else words
 
 
 def word_at(owner: object, offset: int) -> int:

@@ -15,7 +15,9 @@ from tracecomp.ir.index import Var, index
 from tracecomp.ir.loops import Buffer, Const, Loop, Store
 from tracecomp.ir.program import CallStep, Kernel, Program, Ref, Slot
 from tracecomp.ir.types import float32
+from tracecomp.runtime import compiler
 from tracecomp.runtime.executable import Executable
+from tracecomp.runtime.library import Library
 from tracecomp.runtime.threads import available_cores
 
 _LOOPS = 4_000_000
@@ -111,7 +113,7 @@ def wake_seconds() -> float:
 
 def lanes() -> int:
     """Floats of this machine's vectors."""
-    return native.host_target().vector_bits // 32
+    return compiler.host_target().vector_bits // 32
 
 
 def _at_once(runs: list[Run]) -> float:
@@ -140,14 +142,14 @@ def _copy() -> Run:
 @cache
 def _repeated(operation: str, elements: int, loops: int = _LOOPS) -> Callable[[], Run]:
     """Makes runs of a loop over independent operations; they give ``elements`` of each operation per second."""
-    target = native.host_target()
-    library = native.Library([native.compile_object(_text(operation, lanes()), target)], target)
+    target = compiler.host_target()
+    library = Library([native.compile_object(_text(operation, lanes()), target)])
     function = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_void_p)(library.address("peak"))
 
     def make() -> Run:
         memory = np.ones(1024, np.float32)
 
-        def run(code: native.Library = library) -> float:  # the code lives as long as what calls it
+        def run(code: Library = library) -> float:  # the code lives as long as what calls it
             start = time.thread_time()
             function(loops, memory.ctypes.data)
             return elements * loops * _CHAINS / (time.thread_time() - start)

@@ -9,6 +9,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from tracecomp.eager.device import device
 from tracecomp.eager.size import Size
 from tracecomp.eager.tensor import Tensor
 from tracecomp.ir.types import DType
@@ -53,6 +54,8 @@ class Writer(pickle._Pickler):
     def reducer_override(self, obj: object) -> Any:
         if isinstance(obj, Size):
             return _Global("torch", "Size"), (tuple(obj),)
+        if isinstance(obj, device):
+            return _Global("torch", "device"), ((obj.type,) if obj.index is None else (obj.type, obj.index))
         if isinstance(obj, StateDict):
             return OrderedDict, (), {"_metadata": obj._metadata}, None, iter(obj.items())
         if type(obj) is Parameter:

@@ -172,7 +172,10 @@ def state_setter_of(kind: type) -> Callable[[Any, Any], None] | None:
 
 
 def set_attributes(target: object, state: object) -> None:
-    """Give ``target`` attributes of its own: names that its class knows stay what they are."""
+    """Give ``target`` attributes of its own: names that its class knows stay what they are, and so do protocols.
+
+    numpy, say, believes what an object's ``__array_interface__`` says of where its memory is.
+    """
     parts = state if type(state) is tuple and len(state) == 2 else (state,)
     for part in parts:
         if part is None:
@@ -180,7 +183,7 @@ def set_attributes(target: object, state: object) -> None:
         if not isinstance(part, dict) or not all(type(name) is str for name in part):
             raise TypeError("a state is no dictionary of names")
         for name, value in part.items():
-            if hasattr(type(target), name):
+            if name.startswith("__") or hasattr(type(target), name):
                 raise TypeError(f"a file may not replace the attribute {name!r} of an object of type "
                                 f"{type(target).__name__}")  # fmt: skip
             target.__dict__[name] = value

@@ -31,13 +31,18 @@ _MAX_AXES = 64
 
 
 def save(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> bytes:
-    """The file's contents. ValueError for anything but a mapping of names to tensors."""
+    """The file's contents. ValueError for what could not be loaded again: other names, values, dtypes, metadata."""
     header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
+    _check_metadata(header.get("__metadata__", {}))
     parts: list[bytes] = []
     position = 0
     for name, t in tensors.items():
         if not isinstance(t, Tensor):
             raise ValueError(f"Key `{name}` is invalid, expected torch.Tensor but received {type(t)}")
+        if not isinstance(name, str) or name == "__metadata__":
+            raise ValueError(f"safetensors: {name!r} is no name of a tensor")
+        if t.dtype.name not in _NAMES:
+            raise ValueError(f"safetensors: {name} has dtype {t.dtype}, which such files cannot hold")
         data = np.ascontiguousarray(t._read("save()")).tobytes()
         header[name] = {
             "dtype": _NAMES[t.dtype.name], "shape": list(t.shape), "data_offsets": [position, position + len(data)]
@@ -93,7 +98,7 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, Any]:
 
 
 def _check_metadata(metadata: object) -> None:
-    if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
+    if not isinstance(metadata, dict) or not all(isinstance(x, str) for pair in metadata.items() for x in pair):
         raise ValueError("safetensors: __metadata__ is no mapping of names to text")
 
 

@@ -14,8 +14,9 @@ from tracecomp.sparse.creation import (
     spdiags,
     to_scipy,
 )
-from tracecomp.sparse.functions import addmm, bmm, log_softmax, mm, sampled_addmm, softmax
-from tracecomp.sparse.functions import sparse_sum as sum
+from tracecomp.sparse.products import addmm, bmm, mm, sampled_addmm
+from tracecomp.sparse.reductions import log_softmax, softmax
+from tracecomp.sparse.reductions import sparse_sum as sum
 from tracecomp.sparse.typed import TYPED as _TYPED
 
 __all__ = [

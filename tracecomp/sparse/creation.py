@@ -15,7 +15,7 @@ from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.ir.types import DType, int64
 from tracecomp.sparse import tensors as parts
-from tracecomp.sparse.functions import to_sparse
+from tracecomp.sparse.forms import to_sparse
 from tracecomp.sparse.tensors import BY_ROWS, IN_BLOCKS, CompressedTensor, CooTensor, SparseTensor, coo, coo_of
 
 
@@ -40,6 +40,7 @@ def sparse_coo_tensor(
     if where.is_floating_point() and where.numel():
         raise RuntimeError("indices must be an int64 tensor")
     where = where.to(int64)
+    # A vector: indices of one sparse dimension, or the place of a single value.
     if where.dim() == 1:
         where = where[None] if stored.dim() else where[:, None]
     if stored.dim() == 0:
@@ -51,6 +52,7 @@ def sparse_coo_tensor(
     if size is None:
         if not where.shape[1]:
             raise RuntimeError("sparse_coo_tensor: the size cannot be told from no values: give it")
+        # As in PyTorch, the least size that holds every index.
         size = [*[int(n) + 1 for n in where.amax(1)], *stored.shape[1:]]
     shape = tuple(int(n) for n in size)
     if len(shape) != count + stored.dim() - 1 or shape[count:] != tuple(stored.shape[1:]):

@@ -2,8 +2,8 @@
 
 ``CooTensor`` stores a column of indices for each value; ``CompressedTensor`` (CSR, CSC, BSR, BSC) stores where each row
 (or column) begins among the values, and the other index of each. To every published function they answer through
-``__torch_function__`` (``sparse.functions``); the array that a tensor must have is one of ``NoElements``, which nothing
-can read.
+``__torch_function__`` (``sparse/functions.py``); the array that a tensor must have is one of ``NoElements``, which
+nothing can read.
 """
 
 from __future__ import annotations
@@ -85,7 +85,9 @@ class SparseTensor(Tensor):
         if name in _PLAIN:
             with DisableTorchFunctionSubclass():
                 return func(*args, **(kwargs or {}))
-        found = HANDLERS.get(name) or HANDLERS.get(name.strip("_"))
+        # A function that writes (``sin_``) is not the one that does not: its entry says so itself.
+        writes = name.endswith("_") and not name.startswith("__")
+        found = HANDLERS.get(name) or (None if writes else HANDLERS.get(name.strip("_")))
         if found is None:
             raise NotImplementedError(
                 f"Could not run 'aten::{name}' with arguments from the 'Sparse{_backend(args)}CPU' backend: there is "

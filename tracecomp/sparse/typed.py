@@ -6,7 +6,7 @@ from typing import Any
 
 from tracecomp.ir.types import DTYPES, DType, type_word
 from tracecomp.sparse.creation import sparse_coo_tensor
-from tracecomp.sparse.functions import handles
+from tracecomp.sparse.handlers import handles
 from tracecomp.sparse.tensors import CooTensor, SparseTensor
 
 

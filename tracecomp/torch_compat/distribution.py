@@ -1,8 +1,13 @@
-"""The distribution ``torch`` of an environment: put there from ``site``, removed, looked at; never PyTorch itself."""
+"""The distribution ``torch`` of an environment: put there from ``site``, removed, looked at; never PyTorch itself.
+
+In a virtual environment pip is told to stay with it as well: without a constraint ``pip install torchvision`` takes the
+newest torchvision, which asks for a newer torch, and replaces this one by gigabytes of PyTorch.
+"""
 
 from __future__ import annotations
 
 import shutil
+import sys
 import sysconfig
 from base64 import urlsafe_b64encode
 from hashlib import sha256
@@ -13,6 +18,8 @@ from tracecomp.torch_compat.activate import SITE
 from tracecomp.torch_compat.names import TORCH_VERSION
 
 _METADATA = f"torch-{TORCH_VERSION}.dist-info"
+_PIN = f"torch=={TORCH_VERSION}\n"
+_SETTING = "# by tracecomp: versions that go with this torch\n[global]\nconstraint = {}\n"
 
 
 def _default() -> Path:
@@ -54,9 +61,27 @@ def install(folder: Path | None = None) -> str:
         shutil.copyfile(source, target)
         digest = urlsafe_b64encode(sha256(source.read_bytes()).digest()).rstrip(b"=").decode()
         written.append(f"{source.relative_to(SITE).as_posix()},sha256={digest},{source.stat().st_size}")
+    (folder / _METADATA / "constraints.txt").write_text(_PIN)
     record = folder / _METADATA / "RECORD"
-    record.write_text("\n".join([*written, f"{_METADATA}/RECORD,,"]) + "\n")
-    return status(folder)
+    record.write_text(
+        "\n".join([*written, *(f"{_METADATA}/{name},," for name in ("constraints.txt", "RECORD"))]) + "\n"
+    )
+    return status(folder) + _constrain(folder)
+
+
+def _pip_settings(folder: Path) -> tuple[Path, str]:
+    """The file in which a virtual environment's pip finds its settings, and what it holds if it is ours."""
+    constraints = folder / _METADATA / "constraints.txt"
+    return Path(sys.prefix) / "pip.conf", _SETTING.format(constraints)
+
+
+def _constrain(folder: Path) -> str:
+    """Have this environment's pip choose versions of libraries that take this torch; a sentence on how it went."""
+    path, setting = _pip_settings(folder)
+    if folder != _default() or sys.prefix == sys.base_prefix or path.exists():
+        return f"; give pip '-c {folder / _METADATA / 'constraints.txt'}', so that it does not replace it"
+    path.write_text(setting)
+    return f"; {path} has pip stay with it"
 
 
 def uninstall(folder: Path | None = None) -> str:
@@ -68,6 +93,9 @@ def uninstall(folder: Path | None = None) -> str:
     if not is_ours(found):
         raise FileExistsError(f"{status(folder)}, and is left alone")
     folders = (folder / "torch", folder / f"torch-{found.version}.dist-info")  # read before it is gone
+    path, setting = _pip_settings(folder)
+    if path.is_file() and path.read_text() == setting:
+        path.unlink()
     for file in found.files or ():
         path = Path(str(found.locate_file(file)))
         path.unlink(missing_ok=True)

@@ -20,7 +20,10 @@ from tracecomp.torch_compat.names import TORCH_VERSION, table
 from tracecomp.torch_compat.stand_in import TorchModule, missing, stand_in_module, torch_name, while_importing
 from tracecomp.torch_version import TorchVersion
 
-_OTHER_HOMES = {"torch.ops": "tracecomp.library", "functorch": "tracecomp.func"}
+_OTHER_HOMES = {
+    "torch.ops": "tracecomp.library", "functorch": "tracecomp._functorch.functorch",
+    "torch.nn.utils.stateless": "tracecomp.func.stateless",
+}  # fmt: skip
 _OWN = ("__version__", "__name__", "__spec__", "__path__", "__loader__", "__package__", "__file__", "__doc__")
 
 

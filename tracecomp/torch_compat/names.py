@@ -12,7 +12,10 @@ _LISTED = "docs/ecosystem.md lists what runs"
 _ADVICE = (
     ("torch.distributed", "docs/distributed.md says what there is for several processes"),
     ("torch.cuda", "tracecomp runs on the CPU: ask torch.cuda.is_available() first"),
-    ("torch._inductor", "it belongs to PyTorch's compiler; torch.compile works without it"),
+    (
+        "torch._inductor",
+        "of PyTorch's code generator only the settings are here; torch.compile works without it",
+    ),
     ("torch.onnx", "run the program with PyTorch to export it"),
 )
 

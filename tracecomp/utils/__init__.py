@@ -3,6 +3,6 @@
 from tracecomp.base.lazy_names import later as _later
 from tracecomp.utils import _contextlib, _python_dispatch, _pytree, checkpoint, hooks
 
-__getattr__ = _later(__name__, {name: name for name in ("bottleneck", "data", "dlpack")})
+__getattr__ = _later(__name__, {name: name for name in ("benchmark", "bottleneck", "data", "dlpack")})
 
-__all__ = ["_contextlib", "_python_dispatch", "_pytree", "checkpoint", "data", "hooks"]
+__all__ = ["_contextlib", "_python_dispatch", "_pytree", "benchmark", "checkpoint", "data", "hooks"]

@@ -44,13 +44,14 @@ class TorchDispatchMode:
         raise NotImplementedError
 
     def __enter__(self) -> Self:
-        use.begun = True
+        use.begin()
         watch_calls()
         modes.dispatch_modes = (*modes.dispatch_modes, self)
         return self
 
     def __exit__(self, *error: object) -> None:
         modes.dispatch_modes = modes.dispatch_modes[:-1]
+        use.end()
         unwatch_calls()
 
     @classmethod

@@ -92,3 +92,14 @@ def create_selective_checkpoint_contexts(
 
 def _among(listed: list[object], ctx: SelectiveCheckpointContext, func: object, *args: Any, **kwargs: Any) -> bool:
     return func in listed
+
+
+def get_device_states(*args: Any) -> tuple[list[int], list[Tensor]]:
+    """Devices of the tensors among ``args`` and the states of their random numbers: none beside the CPU's."""
+    return [], []
+
+
+def set_device_states(devices: Sequence[int], states: Sequence[Tensor], *, device_type: str | None = None) -> None:
+    """Put back what :func:`get_device_states` gave. RuntimeError where there is a state of a device."""
+    if devices or states:
+        raise RuntimeError("set_device_states: there is no device beside the CPU")

@@ -61,7 +61,7 @@ class FlopCounterMode:
         self._parents: list[Any] = []
 
     def __enter__(self) -> FlopCounterMode:
-        use.begun = True
+        use.begin()
         self.flop_counts.clear()
         self._before, modes.watch = modes.watch, self._count
         tables: list[Any] = list(module_changes.global_hooks[:2])  # of all modules: before and after ``forward``
@@ -70,6 +70,7 @@ class FlopCounterMode:
 
     def __exit__(self, *error: object) -> None:
         modes.watch = self._before
+        use.end()
         for hook in self._hooks:
             hook.remove()
         self._path.clear()

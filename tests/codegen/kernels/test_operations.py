@@ -38,7 +38,7 @@ FLOAT_OPS = (*ARITHMETIC, "div", "floor", "ceil", "trunc", "round", "sqrt", "cop
              "fmod", "eq", "ne", "lt", "le", "gt", "ge")  # fmt: skip
 INT_OPS = (*ARITHMETIC, "floordiv", "mod", "fmod", "and", "or", "xor", "not", "shl", "shr", "pow", "eq", "ne", "lt",
            "le", "gt", "ge")  # fmt: skip
-BOOL_OPS = ("and", "or", "xor", "not", "eq", "ne", "max", "min")
+BOOL_OPS = ("add", "mul", "and", "or", "xor", "not", "eq", "ne", "max", "min")
 
 
 def values(dtype: DType, count: int, seed: int) -> Array:

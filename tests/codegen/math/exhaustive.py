@@ -22,7 +22,7 @@ from tracecomp.codegen.math.functions import ULP
 from tracecomp.codegen.text import native
 from tracecomp.ir.types import DType, float32
 from tracecomp.runtime.executable import Executable
-from tracecomp.runtime.image import Image
+from tracecomp.runtime.images import image_of
 
 Array = np.ndarray[Any, Any]
 
@@ -57,7 +57,7 @@ class Function:
         host = native.host_target()
         targets = [replace(host, vector_bits=bits) for bits in WIDTHS if bits <= host.vector_bits]
         self.widths = [t.vector_bits for t in targets]
-        self.executables = [Executable(program, Image.of(program, target=t)) for t in targets]
+        self.executables = [Executable(program, image_of(program, target=t)) for t in targets]
         self.results = [np.empty(size, dtype.numpy) for _ in targets]
 
     def run(self, x: Array) -> list[Array]:

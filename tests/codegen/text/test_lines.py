@@ -13,7 +13,7 @@ from tracecomp import nn
 from tracecomp.inspect import assembly
 from tracecomp.ir.loop_printer import kernel_lines
 from tracecomp.ir.program import call_steps
-from tracecomp.passes import build
+from tracecomp.passes.building import build
 from tracecomp.runtime.executable import Executable
 
 

@@ -16,6 +16,7 @@ from tracecomp.codegen.text.native import compile_object
 from tracecomp.codegen.text.target import Target, vector_bits_of
 from tracecomp.ir.program import Program
 from tracecomp.ir.types import DType, float16, float32, float64, int64
+from tracecomp.runtime import compiler
 from tracecomp.runtime.executable import Executable
 
 AVX2 = "+sse,+sse2,+sse3,+ssse3,+sse4.1,+sse4.2,+popcnt,+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt"
@@ -33,7 +34,7 @@ def bits(program: Program, inputs: list[Any], out: Any, target: Target, patch: p
     """The result of ``program`` compiled for ``target``."""
     result = np.zeros_like(out)
     with patch.context() as scope:
-        scope.setattr(native, "host_target", lambda: target)
+        scope.setattr(compiler, "host_target", lambda: target)
         executable = Executable(program)
     executable.run(inputs, [result], threads=1)
     return result

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,9 @@ READS: dict[str, Any] = {
     "column": lambda T, x: x[:, 1],
     "ellipsis": lambda T, x: x[..., 1],
     "ellipsis in the middle": lambda T, x: x[0, ..., 1],
+    "two ellipses": lambda T, x: x[..., ..., 0, :],
+    "two ellipses around None": lambda T, x: x[..., None, ...],
+    "two ellipses and too many": lambda T, x: x[..., ..., 0],
     "none": lambda T, x: x[None, :, None, 1],
     "step": lambda T, x: x[::2, 1:, ::3],
     "slice beyond the end": lambda T, x: x[:, 1:100, 5:2],
@@ -176,3 +180,37 @@ def test_a_list_of_numbers_or_a_long_list_is_positions() -> None:
     x = torch.arange(12.0).reshape(3, 4)
     assert x[[0, 2]].shape == (2, 4)
     assert x[[[0, 1]] * 40].shape == (40, 2, 4)
+
+
+@pytest.mark.parametrize("graded", [False, True])
+def test_what_numpy_picks_and_puts_at_once_is_what_pytorch_does(graded: bool) -> None:
+    """Masks, index tensors, numbers and slices, with wrong ones among them, read and written, also through views."""
+    peer = pytest.importorskip("torch")
+    keys: list[Callable[[Any], Any]] = [
+        lambda t: t.tensor([1, -1, 0]), lambda t: t.tensor([[0, 1], [1, 1]]), lambda t: t.tensor([7]),
+        lambda t: t.tensor([True, False]), lambda t: t.arange(6).reshape(2, 3) % 2 == 0,
+        lambda t: t.tensor([True]), lambda t: t.tensor(1), lambda t: 1, lambda t: 5, lambda t: (slice(None), -1),
+        lambda t: (..., 0), lambda t: (None, 1), lambda t: (slice(1, None), slice(None, None, 2)),
+        lambda t: (slice(None, None, -1),), lambda t: (0, 0, 0), lambda t: t.tensor([], dtype=t.int64),
+    ]  # fmt: skip
+    values: list[Callable[[Any], Any]] = [
+        lambda t: 2.5, lambda t: 7, lambda t: t.tensor(3.0), lambda t: t.full((1, 1, 1), 4.0),
+        lambda t: t.arange(3.0), lambda t: t.arange(5.0), lambda t: t.arange(3), lambda t: True,
+    ]  # fmt: skip
+    for key in keys:
+        for value in values:
+            told = []
+            for t in (torch, peer):
+                base = t.arange(12.0).reshape(4, 3).clone().requires_grad_(graded)
+                x = (base * 1.0)[1:3] if graded else base[1:3]
+                found: list[Any] = []
+                try:
+                    picked = x[key(t)]
+                    found += [picked.tolist(), picked.requires_grad]
+                    x[key(t)] = value(t)
+                except (RuntimeError, IndexError, ValueError) as error:
+                    found.append(IndexError if isinstance(error, IndexError) else RuntimeError)
+                told.append([*found, x.tolist(), x._version, base.tolist()])
+            ours, theirs = told
+            assert ours[:-2] == theirs[:-2], (key(peer), value(peer))
+            assert ours[-1] == theirs[-1]

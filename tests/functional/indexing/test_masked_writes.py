@@ -60,3 +60,20 @@ def test_one_recording_serves_every_mask(name: str) -> None:
     for seed in range(5):
         assert written(tracecomp, name, (), seed, compiled) == written(torch, name, (), seed, write)
     assert str(compiled.explain()).splitlines()[0].endswith("recordings 1, in use 1")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16", "int64", "bool", "complex64"])
+def test_a_number_fills_large_tensors_and_views_of_them(dtype: str) -> None:
+    x = tracecomp.ones(80, 90, dtype=getattr(tracecomp, dtype))
+    for part in (x.T[3:, ::2], x[:, 1:2].expand(80, 90), x):
+        before = x._version
+        part.fill_(1)
+        assert x._version == before + 1
+        assert bool((part == 1).all())
+        assert not bool(part.zero_().any())
+    leaf = tracecomp.ones(80, 90, requires_grad=True)
+    y = leaf * 2
+    y[:, 3:].zero_()
+    y.sum().backward()
+    assert leaf.grad is not None
+    assert float(leaf.grad.sum()) == 2 * 80 * 3

@@ -205,3 +205,19 @@ def test_running_extremes_of_long_rows(name: str, shape: tuple[int, ...]) -> Non
         best, at = np.where(take, x[..., k], best), np.where(take, k, at)
         np.testing.assert_array_equal(values[..., k], best)
         np.testing.assert_array_equal(places[..., k], at)
+
+
+@pytest.mark.parametrize("upper", [False, True])
+@pytest.mark.parametrize("kind", ["float32", "complex128"])
+def test_a_factor_goes_as_far_as_the_matrix_is_positive_definite(kind: str, upper: bool) -> None:
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(7)
+    a = rng.standard_normal((12, 5, 5)) + (1j * rng.standard_normal((12, 5, 5)) if kind == "complex128" else 0)
+    a = a @ a.swapaxes(-1, -2).conj()
+    for i in range(12):
+        a[i, i % 5, i % 5] -= 9 * (i % 3)
+    given = a.astype(kind)
+    wanted = torch.linalg.cholesky_ex(torch.tensor(given), upper=upper)
+    factor, info = tracecomp.linalg.cholesky_ex(tracecomp.tensor(given), upper=upper)
+    assert info.tolist() == wanted.info.tolist() and len(set(info.tolist())) > 3
+    np.testing.assert_allclose(factor.numpy(), wanted.L.numpy(), rtol=1e-3, atol=1e-4)

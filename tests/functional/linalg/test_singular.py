@@ -60,3 +60,44 @@ def test_errors_are_raised_on_request() -> None:
         torch.linalg.inv_ex(torch.zeros(2, 2), check_errors=True)
     with pytest.raises(torch.linalg.LinAlgError, match="singular"):
         torch.linalg.solve_ex(torch.zeros(2, 2), torch.ones(2), check_errors=True)
+
+
+def broken(t: Any, dtype: str, single: bool) -> Any:
+    """Twenty by twenty, three of them: the second and the third are singular."""
+    x = t.eye(20, dtype=getattr(t, dtype)).repeat(3, 1, 1)
+    x[1, 7] = 0
+    x[2, 1] = 0
+    return x[1] if single else x
+
+
+REFUSING: dict[str, Any] = {
+    "inv": lambda t, x: t.linalg.inv(x),
+    "solve": lambda t, x: t.linalg.solve(x, x),
+    "cholesky": lambda t, x: t.linalg.cholesky(x),
+    "lu_factor": lambda t, x: t.linalg.lu_factor(x)[0],
+}
+
+
+@pytest.mark.parametrize("name", REFUSING)
+@pytest.mark.parametrize("dtype", ["float64", "complex64"])
+@pytest.mark.parametrize("single", [True, False])
+def test_errors_name_the_matrix_and_the_element(name: str, dtype: str, single: bool) -> None:
+    """In PyTorch's words, eagerly and compiled."""
+    with pytest.raises(RuntimeError) as theirs:
+        REFUSING[name](reference, broken(reference, dtype, single))
+    run = torch.compile(lambda x: REFUSING[name](torch, x))
+    x = broken(torch, dtype, single)
+    run(x + torch.eye(20))
+    for call in (run, lambda x: REFUSING[name](torch, x)):
+        with pytest.raises(RuntimeError) as ours:
+            call(x)
+        assert str(ours.value) == str(theirs.value)
+        assert type(ours.value).__name__ == type(theirs.value).__name__.lstrip("_")
+
+
+def test_of_large_batches_and_matrices_one_number_is_told() -> None:
+    x = torch.eye(1, dtype=torch.float64).repeat(9000, 1, 1)
+    x[8500] = 0
+    for call in (torch.linalg.inv, torch.compile(torch.linalg.inv)):
+        with pytest.raises(torch.linalg.LinAlgError, match=r"linalg\.inv: The diagonal element 1 is zero"):
+            call(x)

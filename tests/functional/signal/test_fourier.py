@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 
+import tracecomp as tc
 from tests.functional.reference import same, torch
+from tracecomp.functional.signal import spectra
 
 pytestmark = pytest.mark.filterwarnings("ignore:A window was not provided")
 NAMES = ["fft", "ifft", "rfft", "irfft", "hfft", "ihfft"]
@@ -122,3 +125,17 @@ def test_transforms_keep_single_precision() -> None:
     found = torch.fft.fft(torch.ones(4)).dtype
     same(lambda T: T.fft.fft(T.ones(4)).dtype)
     assert found is torch.complex64
+
+
+def test_a_transform_without_a_window_warns_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spectra, "_warned", set())
+    x = tc.ones(32)
+    with pytest.warns(UserWarning, match="window was not provided") as seen:
+        found = tc.stft(x, 8, return_complex=True)
+        tc.stft(x, 8, return_complex=True)
+    assert len(seen) == 1
+    with pytest.warns(UserWarning, match="lossless"):
+        tc.istft(found, 8)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tc.istft(tc.stft(x, 8, return_complex=True, window=tc.ones(8)), 8, window=tc.ones(8))

@@ -11,6 +11,7 @@ import pytest
 import tracecomp as T
 
 mp = pytest.importorskip("mpmath")
+pytestmark = pytest.mark.torch  # which brings mpmath
 
 
 def quantile(p: Any) -> Any:
@@ -89,3 +90,37 @@ def test_ndtri_has_two_derivatives() -> None:
     with np.errstate(over="ignore"):
         np.testing.assert_allclose(slope.detach().numpy(), np.sqrt(2 * np.pi) * np.exp(exact**2 / 2), rtol=1e-11)
         np.testing.assert_allclose(bend.numpy()[1:], (2 * np.pi * np.exp(exact**2) * exact)[1:], rtol=1e-10)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("low,high", [(1e-12, 1.0), (1.0, 20.0), (20.0, 300.0), (300.0, 1e5), (1e5, 1e9)])
+def test_incomplete_gamma_functions_for_arguments_of_any_size(low: float, high: float, dtype: Any) -> None:
+    """Most beside a = x, where sums converge slowest, on both sides of where one expansion follows another."""
+    rng = np.random.default_rng(8)
+    a = np.exp(rng.uniform(np.log(low), np.log(high), 80)).astype(dtype)
+    beside = np.abs(a * (1 + rng.uniform(-6, 6, 80) / np.sqrt(a)))
+    x = np.where(rng.random(80) < 0.7, beside, np.exp(rng.uniform(np.log(low / 10), np.log(high * 10), 80)))
+    x = np.concatenate([x[:-2], [a[-2], 0.7 * a[-1]]]).astype(dtype)
+    with mp.workdps(40):
+        pairs = [_incomplete_gamma(mp.mpf(float(s)), mp.mpf(float(v))) for s, v in zip(a, x, strict=True)]
+    lower, upper = np.array(pairs).T
+    for name, exact in (("gammainc", lower), ("gammaincc", upper)):
+        found = getattr(T.special, name)(T.from_numpy(a), T.from_numpy(x)).numpy()
+        kept = exact > np.finfo(dtype).tiny
+        # Exponents of size a ln(a) have so many digits before the point.
+        digits = 1 + (np.abs(a * np.log(x / a)) + np.abs(x - a) + np.abs(np.log(x)))[kept]
+        bound = np.finfo(dtype).eps + 60 * np.finfo(np.float64).eps * digits
+        error = np.abs(found - exact)[kept] / exact[kept] / bound
+        assert error.max() <= 2, (name, float(error.max()), a[kept][error.argmax()], x[kept][error.argmax()])
+
+
+def _incomplete_gamma(a: Any, x: Any) -> tuple[float, float]:
+    """Both functions; by quadrature of the density's logarithm where mpmath's sums are too long."""
+    if a < 3e4:
+        return float(mp.gammainc(a, 0, x, regularized=True)), float(mp.gammainc(a, x, mp.inf, regularized=True))
+    width = mp.sqrt(a)
+    near, far = (x, max(x, a) + 60 * width) if x > a else (max(a - 60 * width, mp.mpf(0)), x)
+    part = mp.mpf(0)
+    if near < far:
+        part = mp.quad(lambda t: mp.exp((a - 1) * mp.log(t) - t - mp.loggamma(a)), mp.linspace(near, far, 25))
+    return (float(1 - part), float(part)) if x > a else (float(part), float(1 - part))

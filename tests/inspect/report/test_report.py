@@ -65,6 +65,19 @@ def test_text_of_a_program_cannot_end_the_script(tmp_path: Path) -> None:
     assert text.count("</script>") == 3 and "</script><b>" not in text  # the theme's, the data's, the page's
 
 
+@pytest.mark.parametrize(
+    ("name", "title"), [("{{data}}", "{{data}}"), ("{{style}}", "{{style}}"), ("\udc80<i>", "&#56448;&lt;i&gt;")]
+)
+def test_a_name_is_only_a_name(tmp_path: Path, name: str, title: str) -> None:
+    def named(x: Any) -> Any:
+        return x + 1
+
+    named.__name__ = name
+    path = torch.compile(named).report(tmp_path / "x.html", torch.ones(2))
+    assert f"<title>{title}: what tracecomp made of it</title>" in path.read_text()
+    assert twin(path)["name"] == name
+
+
 def test_nodes_that_a_step_leaves_alone_keep_their_number(written: Path) -> None:
     (program,) = [p for p in twin(written)["programs"] if p["phase"] == "forward"]
     tables = [program["tables"][s["table"]] for s in program["stages"]]

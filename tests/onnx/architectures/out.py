@@ -27,7 +27,7 @@ def exported(name: str) -> dict[str, Any]:
         found = load(proto)(*made.arguments.values()).numpy()
     same = wanted.tobytes() == found.tobytes()
     gap = float(np.max(np.abs(wanted - found)) / np.max(np.abs(wanted)))
-    return {"nodes": len(proto.graph.node), "seconds": seconds, "same": same, "gap": gap}
+    return {"nodes": len(proto.model_proto.graph.node), "seconds": seconds, "same": same, "gap": gap}
 
 
 def main() -> None:

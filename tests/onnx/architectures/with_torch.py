@@ -32,9 +32,11 @@ def trained(torch: Any, model: Any, arguments: Any) -> list[float]:
 def main() -> None:
     torch = import_module("torch")
     torch.set_num_threads(1)
-    # torchvision's own operators are built for one PyTorch; without them it only wants these to be declared.
-    for name in ("nms", "qnms"):
-        torch.library.define(f"torchvision::{name}", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    try:
+        import_module("torchvision")
+    except RuntimeError:  # its own operators are built for one PyTorch; without them it only wants these declared
+        for name in ("nms", "qnms"):
+            torch.library.define(f"torchvision::{name}", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
     warnings.simplefilter("ignore")
     from tests.onnx.architectures.models import build
 

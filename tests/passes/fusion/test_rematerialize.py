@@ -9,7 +9,7 @@ import numpy as np
 
 import tracecomp as torch
 from tracecomp.nn import functional
-from tracecomp.passes import build
+from tracecomp.passes.building import build
 
 
 def stored(step: Callable[..., Any], *args: Any) -> list[list[str]]:

@@ -10,7 +10,7 @@ import pytest
 import tracecomp as torch
 from tests.passes.row_fusion.test_search import Function, bits, optimised
 from tracecomp.nn import functional
-from tracecomp.passes import lower
+from tracecomp.passes.building import lower
 from tracecomp.passes.graph.convolutions import seen_along
 
 

@@ -12,7 +12,10 @@ import tracecomp
 from tracecomp.base.errors import CompileError
 from tracecomp.ir.graph import Graph
 from tracecomp.ir.parser import parse_graph
+from tracecomp.ir.types import float64
+from tracecomp.passes.graph.constant_folding import fold_constants
 from tracecomp.passes.graph.host_segments import has_external, segments, started
+from tracecomp.passes.steps import Log
 
 TEXT = """\
 graph "step" {
@@ -54,6 +57,36 @@ graph "step" {
   result "b" = %6
 }
 """
+
+
+AFTER_ANOTHER = """\
+graph "step" {
+  %x: f64[3] = argument "x"
+  %0 = all_reduce(%x) {op="SUM", group="", total=1} : f64[3]
+  %1 = exp(%0) : f64[3]
+  %2 = all_reduce(%1) {op="SUM", group="", total=1} : f64[3]
+  %3 = all_reduce(%x) {op="MAX", group="", total=1} : f64[3]
+  %4 = all_reduce(%x) {op="MAX", group="", total=1} : f64[3]
+  result "a" = %2
+  result "b" = %3
+  result "c" = %4
+}
+"""
+
+
+def test_communications_keep_the_order_of_the_program_and_none_is_taken_for_another() -> None:
+    """Another process may run the same lines eagerly, or beside other code."""
+    graph = parse_graph(AFTER_ANOTHER)
+    hosted = [p.work for p in segments(graph) if not isinstance(p.work, Graph)]
+    assert [n.attrs["op"] for n in hosted] == ["SUM", "SUM", "MAX", "MAX"]
+
+
+def test_communications_of_constants_are_not_folded() -> None:
+    graph = Graph("step")
+    one = graph.apply("full", value=1.0, shape=(3,), dtype=float64)
+    graph.add_output(graph.apply("all_reduce", one, op="SUM", group="", total=1))
+    folded = fold_constants(graph, Log())
+    assert [n.op.name for n in folded.live_nodes()] == ["full", "all_reduce"]
 
 
 def test_communication_begins_when_its_operands_are_there_and_goes_on_beside_code() -> None:

@@ -7,9 +7,6 @@ import pytest
 from tests.passes.cases import Case, check
 from tracecomp.passes.graph import (
     constant_folding,
-    contractions,
-    convolutions,
-    reductions,
     rule_sets,
     split_reductions,
 )
@@ -328,8 +325,3 @@ def test_fold(case: Case) -> None:
 @pytest.mark.parametrize("case", DECOMPOSED, ids=lambda c: c.rule)
 def test_decompose(case: Case) -> None:
     check(case, rule_sets.decompose, exact=False)
-
-
-def test_every_rule_has_a_case() -> None:
-    rules = contractions.RULES.names() | reductions.RULES.names() | convolutions.RULES.names()
-    assert {c.rule for c in CASES + DECOMPOSED} >= rules

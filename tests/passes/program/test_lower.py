@@ -23,7 +23,8 @@ from tracecomp.inspect import explain
 from tracecomp.ir.graph import Graph, Value
 from tracecomp.ir.loop_printer import print_program
 from tracecomp.nn import functional
-from tracecomp.passes import build, lower, pipeline
+from tracecomp.passes import pipeline
+from tracecomp.passes.building import build, lower
 from tracecomp.passes.pipeline import LOWERING, PIPELINE, Lowered, resumed
 from tracecomp.passes.program.frame import Frame
 from tracecomp.passes.program.frame_text import parse_frame, print_frame

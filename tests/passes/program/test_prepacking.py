@@ -345,7 +345,7 @@ def test_a_later_process_finds_the_preparation_on_disk(monkeypatch: pytest.Monke
     net, x = layers(), INPUT[layers]()
     with config.override(cache_dir=str(tmp_path)):
         warm(net, x)
-        monkeypatch.setattr("tracecomp.compiled.backends.build", None)
+        monkeypatch.setattr("tracecomp.passes.build", None)
         again = warm(net, x)
     before = again(x)
     weight(net)._data[:] *= 3

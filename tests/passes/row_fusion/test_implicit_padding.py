@@ -12,7 +12,7 @@ from tests.passes.row_fusion.test_search import Function, bits, interpreted, opt
 from tracecomp.ir.loop_verify import verify_program
 from tracecomp.ir.program import Program
 from tracecomp.nn import functional
-from tracecomp.passes import lower
+from tracecomp.passes.building import lower
 from tracecomp.passes.cost.machine import host
 from tracecomp.runtime.executable import Executable
 

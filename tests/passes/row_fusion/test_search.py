@@ -249,3 +249,29 @@ def test_padding_that_others_read_stays_in_memory() -> None:
     for found in (lowered(shared, *args), dense):
         assert not found.partition.row_fusions
         assert [step.label.split()[0] for step in found.program.steps][:2] == ["pad", "contract"]
+
+
+READERS: tuple[Function, ...] = (
+    lambda s, v: s.sum(-1), lambda s, v: s @ v, lambda s, v: s.transpose(-2, -1) @ v, lambda s, v: s.amax(-2),
+    lambda s, v: torch.softmax(s, -1) @ v, lambda s, v: (s @ v).transpose(0, 1) * 2,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_bits_stay_where_several_read_what_is_between(seed: int) -> None:
+    """Gradients of both operands, masks and sums that several fusions want: each kernel runs once, in one of them."""
+    r = np.random.default_rng(seed)
+    readers = [READERS[n] for n in r.choice(len(READERS), r.integers(1, 3), replace=False)] if seed else READERS[:1]
+    between: Function = (torch.relu, torch.tanh, lambda s: torch.where(s > 0, s, s * 0.1))[r.integers(3) if seed else 0]
+
+    def fn(x: Any) -> Any:
+        s = between(x.transpose(0, 1) @ x.permute(1, 2, 0))
+        return x.sum() + sum(reader(s, x.transpose(0, 1)).sum() for reader in readers)
+
+    graph = optimised(step(fn), torch.randn(int(r.choice([20, 27])), int(r.choice([16, 25])), SIZE))
+    machine = SMALL.tuned(parallel_work=1)
+    chained, apart = lower(graph, machine=machine), unfused(graph, machine)
+    members = [g for fused in chained.partition.row_fusions for g in fused.groups]
+    assert len(set(members)) == len(members)
+    verify_program(chained.program)
+    assert bits(graph, chained.program, 1) == bits(graph, apart.program, 1)

@@ -10,7 +10,7 @@ from tracecomp import nn
 from tracecomp.ir.index import Var
 from tracecomp.ir.loops import Accumulate, Load, Loop, Stmt, Store, expressions, walk
 from tracecomp.ir.program import CallStep
-from tracecomp.passes import build
+from tracecomp.passes.building import build
 
 
 def strides(kind: type[Store | Load], body: Sequence[Stmt], lanes: Var | None = None) -> Iterator[int | None]:

@@ -23,7 +23,7 @@ from tracecomp.ir.loop_verify import verify_program
 from tracecomp.ir.loops import Buffer, Load, Loop, Store, Stream
 from tracecomp.ir.program import Program
 from tracecomp.ir.types import DType, float32, float64
-from tracecomp.passes import build, lower
+from tracecomp.passes.building import build, lower
 from tracecomp.passes.cost.machine import Machine
 from tracecomp.runtime.aligned import maker
 from tracecomp.runtime.executable import Executable

@@ -13,7 +13,12 @@ import pytest
 
 import tracecomp as tc
 from tracecomp.base import config
+from tracecomp.ir.graph import Graph
+from tracecomp.ir.op import OPS
+from tracecomp.ir.program import call_steps
+from tracecomp.ir.types import TensorType, float32
 from tracecomp.nn import functional as F
+from tracecomp.passes.building import build
 from tracecomp.passes.cost.machine import Machine, host, on
 from tracecomp.passes.schedule import elementwise
 
@@ -28,6 +33,39 @@ def compiled(f: Callable[..., Any], *args: Any, threads: int | None = None) -> A
     for _ in range(2):
         c(*args)
     return c(*args)
+
+
+ACROSS: dict[str, Callable[[tc.Tensor], Any]] = {
+    "sum": lambda x: x.sum(),
+    "row sums of squares": lambda x: x.square().sum(-1),
+    "var": lambda x: x.var(),
+    "norm": lambda x: x.norm(),
+    "argmax": lambda x: x.argmax(),
+    "softmax": lambda x: x.softmax(-1),
+    "prod of halves": lambda x: (x.half() * 0.01 + 1).prod(-1),
+    "log_softmax of numbers beside it": lambda x: (x.log_softmax(-1), x * 2, x.amin(0)),
+}
+
+
+@pytest.mark.parametrize("name", ACROSS)
+@pytest.mark.parametrize(("shape", "dims"), [((331, 70), (1, 0)), ((67, 3, 129), (2, 0, 1)), ((40, 9, 90), (2, 1, 0))])
+def test_reductions_along_rows_that_lie_across_memory(name: str, shape: tuple[int, ...], dims: tuple[int, ...]) -> None:
+    x, f = normal(*shape), ACROSS[name]
+    found, want = compiled(lambda x: f(x.permute(dims)), x), f(x.permute(dims).contiguous())
+    pairs = zip(found, want, strict=True) if isinstance(found, tuple) else [(found, want)]
+    assert all(a.numpy().tobytes() == b.numpy().tobytes() for a, b in pairs)
+
+
+@pytest.mark.parametrize(("shape", "axes", "turned_first"), [
+    ((300, 200), (0, 1), True), ((300, 200), (1,), False), ((30, 20), (0, 1), False),
+])  # fmt: skip
+def test_what_is_reduced_across_memory_is_turned_first(shape: Any, axes: Any, turned_first: bool) -> None:
+    graph = Graph("sum")
+    x = graph.add_input(TensorType(float32, shape), "x")
+    turned = graph.add(OPS["permute"], [x], {"dims": (1, 0)})[0]
+    graph.add_output(graph.add(OPS["sum"], [turned], {"axes": axes})[0])
+    labels = [step.label for step in call_steps(build(graph).program.steps)]
+    assert ("permute" in labels[0]) is turned_first
 
 
 @pytest.mark.parametrize("width", [4, 17, 37])

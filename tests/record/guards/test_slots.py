@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import tracecomp as torch
-from tests.stacks import MOST_RECORDINGS, runs_as_python_elsewhere
 from tracecomp import nn
 from tracecomp.base.errors import CaptureError
 
@@ -291,7 +290,7 @@ def test_an_object_that_no_name_leads_to_is_refused() -> None:
     kept = torch.zeros(2)
 
     def step(x: Any) -> Any:
-        kept.last = x * 2  # type: ignore[attr-defined]
+        object.__setattr__(kept, "last", x * 2)
         return x
 
     c = torch.compile(step, fullgraph=True)
@@ -374,7 +373,6 @@ def test_counters_in_a_defaultdict() -> None:
     assert c.recordings <= 4, c.misses
 
 
-@runs_as_python_elsewhere
 def test_counters_in_a_container_of_a_users_type_count() -> None:
     class Counts(dict):  # type: ignore[type-arg]
         pass
@@ -388,7 +386,7 @@ def test_counters_in_a_container_of_a_users_type_count() -> None:
     c = torch.compile(step)
     for n in range(6):
         assert c(torch.ones(3)).tolist() == [n + 1.0] * 3
-    assert c.recordings <= MOST_RECORDINGS and type(seen.counts["calls"]) is int
+    assert c.recordings <= 2 and type(seen.counts["calls"]) is int
 
 
 def test_a_dictionary_with_other_tensors_as_keys_is_another() -> None:

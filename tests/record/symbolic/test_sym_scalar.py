@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import tracecomp as torch
-from tests.stacks import MOST_RECORDINGS, needs_stacks, runs_as_python_elsewhere
 from tracecomp import nn
 from tracecomp.compiled.replay import Plan
 from tracecomp.eager_kernels import background
@@ -91,7 +90,6 @@ def test_numbers_in_attributes() -> None:
     assert one.update(torch.ones(2)) == update(torch.ones(2))
 
 
-@needs_stacks
 def test_number_that_scales_a_tensor() -> None:
     def make() -> Any:
         class Schedule:
@@ -170,7 +168,6 @@ def test_other_uses_of_a_number(use: Callable[..., Any]) -> None:
         assert str(c(x)) == str(step(x))
 
 
-@runs_as_python_elsewhere
 def test_numbers_kept_in_a_list_behind_a_slot_are_plain_numbers_of_each_call() -> None:
     class Log:
         __slots__ = ("lines",)
@@ -188,7 +185,7 @@ def test_numbers_kept_in_a_list_behind_a_slot_are_plain_numbers_of_each_call() -
     for n in range(8):
         c(torch.full((2,), float(n)))
     assert all(type(v) is float for v in log.lines)
-    assert log.lines == [2.0 * n for n in range(8)] and c.recordings <= MOST_RECORDINGS
+    assert log.lines == [2.0 * n for n in range(8)] and c.recordings <= 2
 
 
 def test_a_call_that_cannot_be_recorded_to_its_end_returns_plain_numbers() -> None:
@@ -272,7 +269,7 @@ def test_an_argument_that_is_another_number_at_every_call_is_followed() -> None:
 
 
 @pytest.mark.parametrize("use", [
-    lambda x, n: x[:n].sum(), lambda x, n: sum(x * k for k in range(n)), lambda x, n: x * math.sqrt(n),
+    lambda x, n: sum(x * k for k in range(n)), lambda x, n: x * math.sqrt(n),
 ])  # fmt: skip
 def test_an_argument_whose_value_is_needed_is_a_constant_again(use: Callable[[Any, int], Any]) -> None:
     x = torch.arange(6.0)

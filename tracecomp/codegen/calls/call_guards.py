@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 
 from tracecomp.codegen.calls.call_tables import (
     ALIGNED,
@@ -27,6 +27,7 @@ from tracecomp.codegen.calls.call_tables import (
     TABLES,
     TYPE,
     WRITEABLE,
+    Interpreter,
     header,
     row,
 )
@@ -37,12 +38,13 @@ class CallGuards:
     """Writes the functions that look and change nothing outside of the record.
 
     ``fields`` are the offsets of a tensor's fields, ``counts`` those of its storage's version and memory and of a
-    memory's writes.
+    memory's writes; ``python`` is what calls.
     """
 
-    def __init__(self, fields: Mapping[str, int], counts: Mapping[str, int]) -> None:
+    def __init__(self, fields: Mapping[str, int], counts: Mapping[str, int], python: Interpreter) -> None:
         self.fields = fields
         self.counts = counts
+        self.python = python
 
     def _table(self, a: Assembler, name: str) -> AbstractContextManager[str]:
         first = a.load("ptr", "%record", header(f"{name}.first"))
@@ -116,19 +118,28 @@ class CallGuards:
     def _check_modes(self, a: Assembler) -> None:
         thread = a.let("call ptr @PyThreadState_GetDict()")
         a.need(a.let(f"icmp ne ptr {thread}, null"), "no")
-        # A dictionary's version changes with every write to it, and no two
-        # dictionaries ever share one: equal versions spare the look-up.
-        version, seen = a.load("i64", thread, DICT_VERSION), a.load("i64", "%record", header("thread_version"))
-        with a.when(a.let(f"icmp ne i64 {version}, {seen}")):
+        with self._unless_unchanged(a, thread, "%record", header("thread_version")):
             found = a.let(f"call ptr @PyDict_GetItem(ptr {thread}, ptr {self._object(a, 'modes_key')})")
             a.need(a.let(f"icmp ne ptr {found}, null"), "no")
             a.store("ptr", found, "%record", header("modes"))
-            a.store("i64", version, "%record", header("thread_version"))
         modes = a.load("ptr", "%record", header("modes"))
-        version, seen = a.load("i64", modes, DICT_VERSION), a.load("i64", "%record", header("modes_version"))
-        with a.when(a.let(f"icmp ne i64 {version}, {seen}")):
+        with self._unless_unchanged(a, modes, "%record", header("modes_version")):
             self._check_each_mode(a, modes)
-            a.store("i64", version, "%record", header("modes_version"))
+
+    @contextmanager
+    def _unless_unchanged(self, a: Assembler, mapping: str, at: str, offset: int) -> Iterator[None]:
+        """What looks a dictionary up, which is spared while its version is the one that was noted last.
+
+        A version changes with every write to its dictionary, and no two dictionaries ever share one. Where CPython
+        keeps none (``runtime/object_layout.py``) the dictionary is looked up at every call.
+        """
+        if not self.python.versions:
+            yield
+            return
+        version, seen = a.load("i64", mapping, DICT_VERSION), a.load("i64", at, offset)
+        with a.when(a.let(f"icmp ne i64 {version}, {seen}")):
+            yield
+            a.store("i64", version, at, offset)
 
     def _check_each_mode(self, a: Assembler, modes: str) -> None:
         with self._table(a, "modes") as r:
@@ -142,13 +153,10 @@ class CallGuards:
     def _check_names(self, a: Assembler) -> None:
         with self._table(a, "names") as r:
             mapping = self._word(a, "names", r, "mapping")
-            version, seen = a.load("i64", mapping, DICT_VERSION), self._word(a, "names", r, "version", "i64")
-            with a.when(a.let(f"icmp ne i64 {version}, {seen}")):
+            with self._unless_unchanged(a, mapping, r, row("names", "version")):
                 key = self._word(a, "names", r, "key")
                 found = a.let(f"call ptr @PyDict_GetItem(ptr {mapping}, ptr {key})")
                 a.need(a.same(found, self._word(a, "names", r, "value")), "no")
-                # The version is noted for the next call: a write to another name costs one look-up.
-                a.store("i64", version, r, row("names", "version"))
         with self._table(a, "fields") as r:
             # Words of objects are read directly: a list's length before its elements, so that those exist.
             found = a.load("ptr", self._word(a, "fields", r, "object"), self._word(a, "fields", r, "offset", "i64"))

@@ -22,8 +22,8 @@ from tracecomp.codegen.calls.call_tables import (
     LIST_SIZE,
     OWNED,
     REFERENCES,
-    TUPLE_ITEMS,
     WRITEABLE,
+    Interpreter,
     header,
     row,
 )
@@ -285,7 +285,7 @@ class _CallStub(CallGuards):
             value = a.load("ptr", self._word(a, "results", r, "address"))
             a.do(f"call void @Py_IncRef(ptr {value})")
             # The tuple takes the reference.
-            a.store("ptr", value, a.at("%built", TUPLE_ITEMS), self._row_number(a, "results", r))
+            a.store("ptr", value, a.at("%built", self.python.tuple_items), self._row_number(a, "results", r))
         finish = a.load("ptr", "%record", header("finish"))
         a.choose(a.same(finish, "null"), "several", "finish")
         a.block("several")
@@ -304,12 +304,12 @@ class _CallStub(CallGuards):
         a.need(a.same(a.let("call i32 @PyErr_CheckSignals()"), "0", "i32"), "interrupted")
         # Keyword arguments are for the general way, which binds them.
         a.need(a.same("%names", "null"), "general")
-        chain = a.load("ptr", "%self", TUPLE_ITEMS + 8)
+        chain = a.load("ptr", "%self", self.python.tuple_items + 8)
         first = a.load("ptr", chain, LIST_ITEMS)
         end = a.at(first, a.let(f"shl i64 {a.load('i64', chain, LIST_SIZE)}, 3"))
         with a.each(first, end, 8) as r:
             holder = a.load("ptr", r)
-            record = a.load("ptr", a.load("ptr", holder, TUPLE_ITEMS), ARRAY_DATA)
+            record = a.load("ptr", a.load("ptr", holder, self.python.tuple_items), ARRAY_DATA)
             objects = a.load("ptr", record, header("objects"))
             other = a.name("other")
             # Guards in order of cost; the first record that fits is taken.
@@ -319,7 +319,7 @@ class _CallStub(CallGuards):
             a.block(other)
         a.go("general")
         a.block("general")
-        general = a.load("ptr", "%self", TUPLE_ITEMS)
+        general = a.load("ptr", "%self", self.python.tuple_items)
         a.do(f"ret ptr {a.let(f'call ptr @PyObject_Vectorcall(ptr {general}, ptr %args, i64 %count, ptr %names)')}")
         a.block("interrupted")
         a.do("ret ptr null")
@@ -371,6 +371,6 @@ class _CallStub(CallGuards):
         return a.text(f"define ptr @{FAST}(ptr %self, ptr %args, i64 %count, ptr %names) #1")
 
 
-def call_text(fields: Mapping[str, int], counts: Mapping[str, int]) -> str:
-    """The functions behind ``tc_fast``; offsets as in ``CallGuards``."""
-    return _CallStub(fields, counts).text()
+def call_text(fields: Mapping[str, int], counts: Mapping[str, int], python: Interpreter) -> str:
+    """The functions behind ``tc_fast``, for what ``CallGuards`` takes."""
+    return _CallStub(fields, counts, python).text()

@@ -7,6 +7,7 @@ ready; native code (``codegen/calls/call_stub.py``) reads them and keeps what it
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 TABLES: Mapping[str, tuple[str, ...]] = {
     "arguments": ("type", "object"),
@@ -77,10 +78,20 @@ GLOBALS = (
 
 # Of CPython's 64-bit builds; ``runtime/object_layout.py`` tries each on real objects first.
 # Offsets in CPython's and numpy's objects, which the runtime checks before it uses this code.
-REFERENCES, TYPE, TUPLE_ITEMS, LIST_SIZE, LIST_ITEMS, CELL_CONTENTS = 0, 8, 24, 16, 24, 16
+REFERENCES, TYPE, LIST_SIZE, LIST_ITEMS, CELL_CONTENTS = 0, 8, 16, 24, 16
 ARRAY_DATA, ARRAY_ND, ARRAY_DIMS, ARRAY_DESCR, ARRAY_FLAGS, ARRAY_WEAK = 16, 24, 32, 56, 64, 72
-DICT_SIZE, DICT_VERSION = 16, 24
+DICT_SIZE, DICT_VERSION, DICT_KEYS, DICT_VALUES = 16, 24, 32, 40
+KEYS_KIND, KEYS_COUNT, KEYS_ENTRIES = 8, 24, 32
 C_CONTIGUOUS, OWNED, ALIGNED, WRITEABLE = 0x1, 0x4, 0x100, 0x400
+
+
+class Interpreter(NamedTuple):
+    """What is not alike in all versions of CPython."""
+
+    tuple_items: int
+    """Where a tuple's items begin."""
+    versions: bool
+    """Whether a dictionary has a version, which every change makes another one."""
 
 
 def row(table: str, word: str) -> int:

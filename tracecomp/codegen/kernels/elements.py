@@ -11,6 +11,8 @@ from tracecomp.codegen.kernels import convert, operations
 from tracecomp.codegen.kernels.accumulate import State, zero
 from tracecomp.codegen.kernels.address import Indexer, Offset, Position, load_access, tail_mask
 from tracecomp.codegen.kernels.checked import NOT_SHADOWED, Region
+from tracecomp.codegen.kernels.squares import PIECE
+from tracecomp.codegen.kernels.transpose import columns, tile_to_turn
 from tracecomp.codegen.text.emitter import Emitter, Value, next_power_of_two
 from tracecomp.ir.index import Computed, Index, Var
 from tracecomp.ir.loops import LINE, Buffer, Call, Const, Expr, IndexValue, Load, Read, Stmt, ToLine
@@ -25,10 +27,11 @@ _NEAR = 1 << 18
 
 @dataclass(slots=True)
 class Binding:
-    """A name's values: one for every element of ``over``."""
+    """A name's values: one for every element of ``over``; with ``expr`` they are made when they are read."""
 
     over: tuple[Var, ...]
     values: dict[Point, Value]
+    expr: Expr | None = None
 
 
 @dataclass(slots=True)
@@ -69,7 +72,7 @@ class Elements:
         self.states: dict[str, State] = {}
         self.stores = Stores()
         self._memo: dict[tuple[int, ...], Value] = {}
-        self._over: dict[int, frozenset[Var]] = {}
+        self._over: dict[int, tuple[Expr, frozenset[Var]]] = {}
 
     def body(self, body: tuple[Stmt, ...]) -> None:
         """Emit statements."""
@@ -111,7 +114,7 @@ class Elements:
         """The surrounding tile and vector variables that ``expr`` changes with."""
         known = self._over.get(id(expr))
         if known is not None:
-            return known
+            return known[1]
         match expr:
             case Const() | ToLine():
                 result: frozenset[Var] = frozenset()
@@ -123,7 +126,8 @@ class Elements:
                 result = frozenset(self._bound_over(expr.name))
             case Call():
                 result = frozenset().union(*map(self.over, expr.args))
-        self._over[id(expr)] = result
+        # With the expression itself: while it is held, no other has its identity.
+        self._over[id(expr)] = expr, result
         return result
 
     def over_index(self, index: Index) -> frozenset[Var]:
@@ -156,14 +160,17 @@ class Elements:
 
     def eval(self, expr: Expr) -> Value:
         """The value of ``expr`` at the current element."""
-        over = self.over(expr)
-        # By identity, which is safe within one statement, as its expressions live that long.
-        # -1: the value is the same for all elements of that variable.
-        key = (id(expr), *[self.point[v] if v in over else -1 for v in self.spmd])
+        key = self._key(expr)
         found = self._memo.get(key)
         if found is None:
             found = self._memo[key] = self._eval(expr)
         return found
+
+    def _key(self, expr: Expr) -> tuple[int, ...]:
+        over = self.over(expr)
+        # By identity, as ``over`` holds what it has seen: offsets made for one store alone have expressions of their
+        # own. -1: the value is the same for all elements of that variable.
+        return (id(expr), *[self.point[v] if v in over else -1 for v in self.spmd])
 
     def _eval(self, expr: Expr) -> Value:
         match expr:
@@ -189,7 +196,10 @@ class Elements:
         if state is not None:
             return state.values[tuple(self.point[v] for v in state.over), 0]
         binding = self.bindings[name]
-        return binding.values[tuple(self.point[v] for v in binding.over)]
+        place = tuple(self.point[v] for v in binding.over)
+        if binding.expr is not None and place not in binding.values:
+            binding.values[place] = self.eval(binding.expr)
+        return binding.values[place]
 
     # ---- memory
 
@@ -224,6 +234,9 @@ class Elements:
         # Small strides read all memory between the lanes, which shares lines anyway.
         if o.vector is None and o.stride in _SHUFFLED_STRIDES:
             return convert.from_memory(e, self._load_strided(load, o, where), load.dtype)
+        tile = self.turning(load) if o.lanes else None
+        if tile is not None:
+            return self._load_turned(load, o, tile)
         # See ``_load_apart``; under a mask a gather is the only way that does not touch what is beside.
         if where is None and (o.vector is not None or o.stride not in (0, 1)) and self._near(load):
             return convert.from_memory(e, self._load_apart(load, o), load.dtype)
@@ -323,6 +336,35 @@ class Elements:
             address = self.indexer.address(self.bases[load.buffer.name], elem, piece)
             result = e.insert(result, self._placed(load, address, piece, None), lane)
         return result
+
+    def turning(self, load: Load) -> Var | None:
+        """The tile variable along which memory runs, where lanes lie apart: squares of memory are turned then."""
+        if load.where is not None or self.vector is None or not inside(load.offset, load.buffer.size):
+            return None
+        stride = load.offset.coefficient(self.vector)
+        if stride is None or stride in (0, 1, *_SHUFFLED_STRIDES):
+            return None
+        return tile_to_turn(load.offset, self.vector, self.spmd)
+
+    def _load_turned(self, load: Load, o: Offset, tile: Var) -> Value:
+        """Pieces of memory along ``tile``, one for each lane, turned in registers: a load for several elements."""
+        e, elem, here = self.e, convert.memory_elem(load.dtype), self.point[tile]
+        # Pieces within which processors shuffle fastest: few registers, and no shuffle moves them.
+        side = min(o.lanes, PIECE // load.buffer.dtype.itemsize)
+        first = here - here % side
+        count = min(side, tile.extent - first)
+        side = min(side, next_power_of_two(count))
+        rows = []
+        for lane in range(self.active_lanes()):
+            piece = Offset(o.const + first - here + o.stride * lane, o.scalars, 1, side)
+            address = self.indexer.address(self.bases[load.buffer.name], elem, piece)
+            rows.append(self._placed(load, address, piece, tail_mask(e, side, count)))
+        # The vectors of the tile's other elements are there now, too.
+        for n, column in enumerate(columns(e, rows, o.lanes)[:count]):
+            self.point[tile] = first + n
+            self._memo[self._key(load)] = convert.from_memory(e, column, load.dtype)
+        self.point[tile] = here
+        return self._memo[self._key(load)]
 
     def _stable_depth(self, group: str) -> int:
         """The outermost block from which on nothing is stored to ``group``."""

@@ -171,9 +171,9 @@ def _tile(w: Words, rows: int, vectors: int) -> str:
     loaded = [w.load(a, a.at(y, v * w.width), masks[v]) for v in range(vectors)]
     for r in range(rows):
         one = a.let(f"load {w.element}, ptr {a.at(x, beside[r])}, align {w.bytes}")
-        spread = _spread(a, w, one)
+        factor = spread(a, w, one)
         for v in range(vectors):
-            given = f"{w.vector} {spread}, {w.vector} {loaded[v]}, {w.vector} {totals[r, v]}"
+            given = f"{w.vector} {factor}, {w.vector} {loaded[v]}, {w.vector} {totals[r, v]}"
             a.let(f"call {w.vector} @llvm.fma.{w.suffix}({given})", f"t{r}.{v}")
     a.let(f"getelementptr i8, ptr {x}, i64 %x_k", "x.next")
     a.let(f"getelementptr i8, ptr {y}, i64 %y_k", "y.next")
@@ -234,12 +234,12 @@ def _with_term(a: Assembler, w: Words, totals: Sequence[str], x: str, column: st
     found = []
     for r, (total, name) in enumerate(zip(totals, names, strict=True)):
         one = a.let(f"load {w.element}, ptr {a.at(x, a.let(f'mul i64 %x_m, {r}'))}, align {w.bytes}")
-        given = f"{w.vector} {_spread(a, w, one)}, {w.vector} {column}, {w.vector} {total}"
+        given = f"{w.vector} {spread(a, w, one)}, {w.vector} {column}, {w.vector} {total}"
         found.append(a.let(f"call {w.vector} @llvm.fma.{w.suffix}({given})", name))
     return found
 
 
-def _spread(a: Assembler, w: Words, one: str) -> str:
+def spread(a: Assembler, w: Words, one: str) -> str:
     """A vector of one element."""
     one = a.let(f"insertelement {w.vector} poison, {w.element} {one}, i64 0")
     return a.let(f"shufflevector {w.vector} {one}, {w.vector} poison, <{w.lanes} x i32> zeroinitializer")

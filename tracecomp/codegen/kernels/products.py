@@ -26,10 +26,12 @@ from tracecomp.ir.types import DType
 SIZES = (
     "inner", "m", "n", "k", "x_outer", "x_inner", "x_m", "x_k", "y_outer", "y_inner", "y_k", "y_n",
     "rows", "row_blocks", "columns", "column_blocks", "packed", "goes_on", "jobs",
+    "y_start", "out_start", "out_matrix", "out_m",
 )  # fmt: skip
 """Matrices are numbered by two indices, of which ``inner`` is the extent of the second. Steps (``x_outer`` to ``y_n``)
 are in bytes. ``goes_on``: sums begin with what the results hold. A job is ``rows`` by ``columns`` results, of which
-there are so many blocks in a matrix."""
+there are so many blocks in a matrix. y and the results begin at a byte of their arrays, and results may lie in larger
+matrices: ``out_matrix`` and ``out_m`` are the bytes from one matrix and row to the next."""
 
 TERMS = 128
 """Terms at a time: a packed panel of so many rows of three 64-byte vectors, 24 KB, stays in a first cache of 32 KB."""
@@ -127,10 +129,11 @@ def _job(w: Words) -> str:
         return base
 
     x = moved(a.load("ptr", "%table"), (outer, s["x_outer"]), (inner, s["x_inner"]), (row, s["x_m"]))
-    y = moved(a.load("ptr", "%table", 8), (outer, s["y_outer"]), (inner, s["y_inner"]), (column, s["y_n"]))
-    line = a.let(f"mul i64 {s['n']}, {w.bytes}")
-    matrix_bytes = a.let(f"mul i64 {line}, {s['m']}")
-    out = moved(a.load("ptr", "%table", 16), (matrix, matrix_bytes), (row, line), (column, str(w.bytes)))
+    y = moved(
+        a.at(a.load("ptr", "%table", 8), s["y_start"]), (outer, s["y_outer"]), (inner, s["y_inner"]), (column, s["y_n"])
+    )
+    line, out = s["out_m"], a.at(a.load("ptr", "%table", 16), s["out_start"])
+    out = moved(out, (matrix, s["out_matrix"]), (row, line), (column, str(w.bytes)))
     rows = _least(a, s["rows"], a.let(f"sub i64 {s['m']}, {row}"))
     columns = _least(a, s["columns"], a.let(f"sub i64 {s['n']}, {column}"))
     few = a.let(f"icmp ult i64 {rows}, {HEIGHTS[0]}")

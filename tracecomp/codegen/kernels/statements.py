@@ -11,7 +11,24 @@ from tracecomp.codegen.kernels.elements import Binding
 from tracecomp.codegen.kernels.reducing import Reducing
 from tracecomp.codegen.kernels.storing import Storing
 from tracecomp.codegen.text.emitter import Emitter, Value
-from tracecomp.ir.loops import Accumulate, Buffer, Check, If, Let, Local, Loop, Prefetch, Stmt, Store, Update, walk
+from tracecomp.ir.loops import (
+    Accumulate,
+    Buffer,
+    Check,
+    Expr,
+    If,
+    Let,
+    Load,
+    Local,
+    Loop,
+    Prefetch,
+    Read,
+    Stmt,
+    Store,
+    Update,
+    expressions,
+    walk,
+)
 
 STACK_LOCAL_BYTES = 16384
 """Bytes of a buffer up to which it lies on the stack: workers have small ones, and several buffers may be there."""
@@ -33,6 +50,7 @@ class Statements(Storing, Reducing):
         self.private_bytes = 0
 
     def body(self, body: tuple[Stmt, ...]) -> None:
+        deferred = self._deferred(body)
         # Which updates are still to come: a second update of the same accumulators begins another group of terms.
         following = [s.name for s in body if isinstance(s, Update)]
         updated: set[str] = set()
@@ -48,7 +66,25 @@ class Statements(Storing, Reducing):
                 elif following and following[0] in updated:
                     self._separate()
                     updated.clear()
-                self.stmt(stmt)
+                if isinstance(stmt, Let) and stmt.name in deferred:
+                    self.bindings[stmt.name] = Binding(self.ordered(self.over(stmt.value)), {}, stmt.value)
+                else:
+                    self.stmt(stmt)
+
+    def _deferred(self, body: tuple[Stmt, ...]) -> frozenset[str]:
+        """Names whose values come from squares: made when a sum reads them, a square at a time, so registers suffice.
+
+        Of what only sums: a store could change what is read later.
+        """
+        found: set[str] = set()
+        if not all(isinstance(s, Let | Update) for s in body):
+            return frozenset()
+        for stmt in body:
+            reads = expressions((stmt,)) if isinstance(stmt, Let) else ()
+            turned = (self.turning(x) is not None if isinstance(x, Load) else _names(x, found) for x in reads)
+            if isinstance(stmt, Let) and any(turned):
+                found.add(stmt.name)
+        return frozenset(found)
 
     def _separate(self) -> None:
         """Keep what one update has loaded from staying in registers for the next update of the same accumulators."""
@@ -261,3 +297,7 @@ class Statements(Storing, Reducing):
                 failed = e.binary("xor", good, e.const("i1", 1))
             # A plain store: whichever failure is written last is reported, and one is as good as another.
             self._branch(failed, [f"  store {word}, ptr %failed, align 8"])
+
+
+def _names(expr: Expr, names: set[str]) -> bool:
+    return isinstance(expr, Read) and expr.name in names

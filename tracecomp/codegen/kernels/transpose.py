@@ -1,4 +1,4 @@
-"""Storing a tile of vectors whose memory runs along the tile: a transpose in registers, then unit-stride stores."""
+"""Tiles of vectors whose memory runs along the tile: a transpose in registers, with unit-stride stores or loads."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import partial
 
 from tracecomp.codegen.kernels.address import store_text, tail_mask
 from tracecomp.codegen.kernels.checked import Region
-from tracecomp.codegen.kernels.squares import turned_square
+from tracecomp.codegen.kernels.squares import turned_square, turned_within
 from tracecomp.codegen.text.emitter import FLOAT_BITS, INT_BITS, Emitter, Value, next_power_of_two
 from tracecomp.ir.index import Index, Var
 
@@ -15,6 +15,10 @@ MAX_TILE = 16
 """Rows of a square that is turned in registers: 16 vectors of 16 float32 are half of 32 registers."""
 FEW_ROWS = 2
 """Of so few rows a transpose is as short as the call of a function."""
+
+
+LEAST_TURNED = 4
+"""Elements of a tile from which on whole vectors are loaded along it: fewer are loaded one by one in less time."""
 
 
 def tile_to_transpose(offset: Index, vector: Var | None, tiles: Sequence[Var]) -> Var | None:
@@ -29,6 +33,28 @@ def tile_to_transpose(offset: Index, vector: Var | None, tiles: Sequence[Var]) -
         if tile != vector and offset.coefficient(tile) == 1 and 2 <= tile.extent <= min(MAX_TILE, abs(stride)):
             return tile
     return None
+
+
+def tile_to_turn(offset: Index, vector: Var, tiles: Sequence[Var]) -> Var | None:
+    """The tile variable along which memory is contiguous, when lanes are loaded that lie apart."""
+    found = (v for v in tiles if v != vector and v.extent >= LEAST_TURNED and offset.coefficient(v) == 1)
+    return next(found, None)
+
+
+def columns(e: Emitter, pieces: Sequence[Value], lanes: int) -> list[Value]:
+    """Vectors of ``lanes``, one for each element of a piece: lane k is of piece k, and poison where there is none."""
+    side, elem = pieces[0].width, pieces[0].elem
+    padded = [*pieces, *(Value("poison", elem, side) for _ in range(lanes - len(pieces)))]
+    # Put side by side so that squares as wide as a piece lie beside each other: no element leaves its piece's place.
+    rows = [_side_by_side(e, padded[n::side]) for n in range(side)]
+    return turned_within(rows, lanes, partial(shuffle, e))
+
+
+def _side_by_side(e: Emitter, pieces: Sequence[Value]) -> Value:
+    while len(pieces) > 1:
+        pairs = zip(pieces[0::2], pieces[1::2], strict=True)
+        pieces = [shuffle(e, a, b, range(2 * a.width)) for a, b in pairs]
+    return pieces[0]
 
 
 def store_transposed(

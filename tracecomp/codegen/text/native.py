@@ -5,10 +5,8 @@ LLVM does instruction selection and register allocation; none of its optimising 
 
 from __future__ import annotations
 
-import ctypes
 import os
-import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import count
@@ -20,8 +18,6 @@ from tracecomp.codegen.text.target import Target, vector_bits_of
 
 CODE_LEVEL = 2
 """LLVM's own default of effort for selecting instructions and registers; no optimising pass runs at any level."""
-# Names that code may call in this process, such as numpy's or libc's.
-_symbols: dict[str, int] = {}
 _numbers = count()
 
 
@@ -90,7 +86,11 @@ def cross_target(triple: str, cpu: str, features: str) -> Target:
 
 @cache
 def _machine(triple: str, cpu: str, features: str) -> Any:
-    target = _binding().Target.from_triple(triple)
+    llvm = _binding()
+    if triple.partition("-")[0] != llvm.get_process_triple().partition("-")[0]:
+        llvm.initialize_all_targets()
+        llvm.initialize_all_asmprinters()
+    target = llvm.Target.from_triple(triple)
     # Position independent and small: all parts of a program lie within 2 GB, so that calls are direct.
     return target.create_target_machine(cpu=cpu, features=features, opt=CODE_LEVEL, reloc="pic", codemodel="small")
 
@@ -124,61 +124,37 @@ def compile_assembly(text: str, target: Target) -> str:
         return str(target_machine(target).emit_assembly(_parse(text, target)))
 
 
-def add_symbol(name: str, address: int) -> None:
-    """Let code that is loaded from now on call the function ``name`` of this process."""
-    _symbols[name] = address
-
-
-def add_functions(library: ctypes.CDLL, names: Iterable[str]) -> None:
-    """Let code that is loaded from now on call these functions of ``library``; AttributeError where it lacks one."""
-    for name in names:
-        add_symbol(name, ctypes.cast(library[name], ctypes.c_void_p).value or 0)
-
-
-class Library:
-    """Objects loaded into this process, which may call each other; addresses are valid while it lives.
+class Linked:
+    """Objects loaded into this process by LLVM's JITLink, which may call each other and the functions ``symbols``.
 
     Each is laid out in one piece of memory: in pieces found one by one, code and its constants could be too far apart.
     """
 
-    def __init__(self, objects: Sequence[bytes], target: Target) -> None:
+    def __init__(self, objects: Sequence[bytes], target: Target, symbols: Mapping[str, int]) -> None:
         with uninterrupted:
             self._jit, self._name = _jit(target), f"tracecomp{next(_numbers)}"
             builder = _binding().JITLibraryBuilder()
             for code in objects:
                 builder.add_object_img(code)
-            for name, address in _symbols.items():
+            for name, address in symbols.items():
                 builder.import_symbol(name, address)
             # Functions of the C library are found in the process.
             self._held = [builder.add_current_process().link(self._jit, self._name)]
-            _loaded.add(self)
 
     def address(self, name: str) -> int:
+        """Of a function; KeyError where there is none."""
         with uninterrupted:
             try:
                 found = self._jit.lookup(self._name, name)
             except RuntimeError as error:
-                raise CompileError(f"compiled object has no function {name}") from error
+                raise KeyError(name) from error
             self._held.append(found)  # what has been looked up is unloaded with its first holder
             return int(found[name])
 
-    def keep(self) -> None:
-        """Never unload this code."""
-        for holder in (self._jit, *self._held):
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(holder))
-
-
-_loaded: weakref.WeakSet[Library] = weakref.WeakSet()
-
-
-def keep_loaded() -> None:
-    """Leave all loaded code to the end of the process.
-
-    Once the interpreter takes modules apart, nothing can unload it any more. llvmlite knows when that begins, unless it
-    was imported later than that.
-    """
-    for library in list(_loaded):
-        library.keep()
+    @property
+    def holders(self) -> Sequence[object]:
+        """The code is in memory while one of them lives."""
+        return self._jit, *self._held
 
 
 @dataclass

@@ -21,11 +21,18 @@ class Level:
     features: str
     machine: Machine
     processor: Target | None = None
+    triple: str = "x86_64-unknown-linux-gnu"
+
+    @property
+    def lacks_half(self) -> bool:
+        """Whether code calls functions to convert half precision."""
+        return self.processor is None and self.triple.startswith("x86_64") and "+f16c" not in self.features
 
     @property
     def target(self) -> Target:
         """What code is spelled for."""
-        return self.processor or native.cross_target("x86_64-unknown-linux-gnu", "x86-64", self.features)
+        cpu = "x86-64" if self.triple.startswith("x86_64") else "generic"
+        return self.processor or native.cross_target(self.triple, cpu, self.features)
 
 
 LEVELS: Mapping[str, Level] = {
@@ -34,11 +41,14 @@ LEVELS: Mapping[str, Level] = {
     "x86-64-v4": Level(_V4, Machine(64, 32)),
 }
 """As the psABI defines them; ``tracecomp_runtime.processor`` finds out which of them a processor has."""
+OTHERS: Mapping[str, Level] = {"aarch64": Level("+neon", Machine(16, 32), triple="aarch64-unknown-linux-gnu")}
+"""Other architectures, whose code is in a file where it is asked for."""
 
 
 def chosen(names: Sequence[str] | None) -> Mapping[str, Level]:
-    """The levels called ``names``, all without. ValueError for a name that is none."""
-    unknown = [name for name in names or () if name not in LEVELS]
+    """The levels called ``names``, those of x86-64 without. ValueError for a name that is none."""
+    known = {**LEVELS, **OTHERS}
+    unknown = [name for name in names or () if name not in known]
     if unknown:
-        raise ValueError(f"levels must be among {', '.join(LEVELS)}, got {unknown[0]!r}")
-    return LEVELS if names is None else {name: LEVELS[name] for name in names}
+        raise ValueError(f"levels must be among {', '.join(known)}, got {unknown[0]!r}")
+    return LEVELS if names is None else {name: known[name] for name in names}

@@ -11,7 +11,6 @@ import numpy as np
 
 from tracecomp.base import config
 from tracecomp.base.errors import FAILURES
-from tracecomp.codegen.text import native
 from tracecomp.compiled.program_files.levels import Level
 from tracecomp.compiled.program_files.open_sizes import checked_sizes
 from tracecomp.compiled.program_files.save import code_of, error_name
@@ -20,6 +19,7 @@ from tracecomp.ir.graph import Graph
 from tracecomp.ir.parser import parse_graph
 from tracecomp.ir.verify import verify
 from tracecomp.passes.cost.machine import host
+from tracecomp.runtime import compiler
 from tracecomp_runtime import container, program, tensors
 from tracecomp_runtime.container import Container, ProgramError
 
@@ -97,7 +97,7 @@ class _GraphFile(Container):
 
     def code(self, told: Mapping[str, Any]) -> Mapping[str, Any]:
         """The code of a graph, and what is known of it."""
-        level, found = Level("", host(), native.host_target()), dict(told)
+        level, found = Level("", host(), compiler.host_target()), dict(told)
         graph, inputs = found.pop("graph"), found["inputs"]
         with self._believing_nothing():
             # Verified are the loops, too: no access lies outside of its array.

@@ -5,15 +5,17 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from itertools import chain, count
 from typing import Any
 
 import numpy as np
 
 from tracecomp.base import config
-from tracecomp.base.errors import FAILURES, CaptureError
+from tracecomp.base.errors import FAILURES, CaptureError, CompileError
 from tracecomp.codegen.calls import array_call, program_call
+from tracecomp.codegen.math.half_library import half_text
 from tracecomp.codegen.text.assembler import module_text
 from tracecomp.codegen.threads import sync
 from tracecomp.codegen.threads.entry import ENTRY
@@ -26,7 +28,7 @@ from tracecomp.eager.tensor import Tensor
 from tracecomp.eager.tensor_base import View
 from tracecomp.ir.graph import Graph, Input, Value
 from tracecomp.ir.printer import print_graph
-from tracecomp.passes import Built, build
+from tracecomp.passes.building import Built, build
 from tracecomp.passes.cost.machine import on
 from tracecomp.passes.graph.host_segments import has_external
 from tracecomp.record.binding import Binding
@@ -35,13 +37,27 @@ from tracecomp.record.dynamic_shapes.instantiate import Instantiated
 from tracecomp.record.dynamic_shapes.padding import NotSized
 from tracecomp.record.pytree import LEAF, Leaves
 from tracecomp.record.recording import Recording
-from tracecomp.record.results import Followed, Found, Given, Held, Made, Passed, Plain, Result, Seen, bottoms
+from tracecomp.record.results import (
+    Common,
+    Followed,
+    Found,
+    Given,
+    Held,
+    Made,
+    Passed,
+    Plain,
+    Result,
+    Seen,
+    bottoms,
+)
 from tracecomp.record.size_forms import Form
 from tracecomp.record.symbolic.sym_int import without
-from tracecomp.runtime import object_cache
+from tracecomp.runtime import compiler
 from tracecomp.runtime.image import Image
+from tracecomp.runtime.images import image_of
 from tracecomp.runtime.linker import Linked, link
 from tracecomp_runtime import tensors
+from tracecomp_runtime.machine_code import IMPORTS
 from tracecomp_runtime.path import VIEWS
 
 Array = np.ndarray[Any, Any]
@@ -150,9 +166,15 @@ def code_of(graph: Graph, aliases: Mapping[int, int], frozen: Set[int], level: L
     target = level.target
     with on(level.machine):
         built = build(graph, aliases, frozen=frozen)
-    image = Image.of(built.program, target=target)
+    image = image_of(built.program, target=target)
     shared = module_text(sync.shared_text(target), array_call.call_text(), program_call.call_text())
-    return Code(built, image, link([*image.objects, object_cache.object_code(shared, target)]))
+    objects = [*image.objects, compiler.object_code(shared, target)]
+    if level.lacks_half:
+        objects.append(compiler.object_code(module_text(half_text()), target))
+    linked = link(objects)
+    if unknown := [name for name, _ in linked.imports if name not in IMPORTS]:
+        raise CompileError(f"the code calls {', '.join(unknown)}, which no program file may")
+    return Code(built, image, linked)
 
 
 class _File:
@@ -164,7 +186,7 @@ class _File:
         self.state: list[str] = []
         self.written: set[str] = set()
         self.numbers: list[tuple[str, float]] = []
-        self._names: dict[int, str] = {}
+        self._names: dict[object, str] = {}
         self._held: list[Any] = []  # what ids in _names belong to
 
     def header(self, kind: str, paths: Sequence[_Path], cases: Sequence[Case]) -> dict[str, Json]:
@@ -190,7 +212,7 @@ class _File:
     def number(self, binding: Binding, wanted: str) -> str:
         """The name of a number that is read at every call."""
         owner, key = binding.ref
-        mark = hash((id(owner), key))
+        mark = id(owner), key
         if mark not in self._names:
             self._held.append(owner)
             name = self._names[mark] = self._unused(wanted)
@@ -208,12 +230,25 @@ class _File:
         return next(name for name in chain([wanted], (f"{wanted}.{k}" for k in count(2))) if name not in taken)
 
 
+def _without_saved(recording: Recording) -> Recording:
+    """``recording`` without what its graph gives for a later backward pass alone: nobody takes one through a file."""
+    if recording.split is None:
+        return recording
+    asked = [r.number for r in bottoms(recording.results)] + [p.number for p in recording.predicates]
+    asked += [r.number for r in recording.results if isinstance(r, Followed)] + [n for _, n in recording.updates]
+    asked += [new.number for _, new in recording.grads if isinstance(new, Made)]
+    graph = copy(recording.graph)
+    graph.outputs = graph.outputs[: max(asked, default=-1) + 1]
+    graph.drop_dead()
+    return replace(recording, graph=graph, split=None)
+
+
 class _Path:
     """One recording, described for the loader."""
 
     def __init__(self, file: _File, case: Case) -> None:
         self.file = file
-        self.recording = recording = case.recording
+        self.recording = recording = _without_saved(case.recording)
         self.left_open = case.left_open
         self.leaves: Sequence[object] = case.leaves
         self.places = [k for k, x in enumerate(case.leaves) if isinstance(x, Tensor | np.ndarray)]
@@ -342,7 +377,7 @@ class _Path:
             return ["plain", _plain(self, r.value), None, None]
         if isinstance(r, Followed):
             return ["value", r.number, None, None]
-        if isinstance(r, Found | Passed):
+        if isinstance(r, Found | Passed | Common):
             raise self.refusal("returns an object of Python's")
         base: Held = r
         steps: list[View] = []

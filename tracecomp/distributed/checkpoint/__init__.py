@@ -3,6 +3,8 @@
 from tracecomp.distributed.checkpoint import state_dict
 from tracecomp.distributed.checkpoint.files import (
     CheckpointException,
+    DefaultLoadPlanner,
+    DefaultSavePlanner,
     FileSystemReader,
     FileSystemWriter,
     async_save,
@@ -10,4 +12,7 @@ from tracecomp.distributed.checkpoint.files import (
     save,
 )
 
-__all__ = ["CheckpointException", "FileSystemReader", "FileSystemWriter", "async_save", "load", "save", "state_dict"]
+__all__ = [
+    "CheckpointException", "DefaultLoadPlanner", "DefaultSavePlanner", "FileSystemReader", "FileSystemWriter",
+    "async_save", "load", "save", "state_dict",
+]  # fmt: skip

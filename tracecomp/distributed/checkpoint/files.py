@@ -12,6 +12,7 @@ import os
 import re
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,6 @@ from tracecomp.distributed.processes import barrier, group_of, is_initialized
 from tracecomp.eager.modes import no_grad
 from tracecomp.eager.tensor import Tensor, own
 from tracecomp.functional import names as T
-from tracecomp.futures import Future
 from tracecomp.nn.sharding import ShardedTensor, Sharding, marked
 from tracecomp.optim.optimizer import Optimizer
 from tracecomp.serialization import files
@@ -191,11 +191,15 @@ def load(
     """Fill ``state_dict`` from a checkpoint, whatever number of processes has written it.
 
     Tensors are written in place; other values replaced; objects with state load theirs, as a whole. An empty
-    dictionary gets all that the checkpoint has there. CheckpointException for keys and shapes that it lacks.
+    dictionary gets all that the checkpoint has there. CheckpointException for keys and shapes that it lacks; with a
+    ``planner`` that allows a partial load, what stands at the outermost keys that it lacks stays.
     """
     folder = _folder(checkpoint_id, storage_reader)
     values = _Values(folder)
+    partial = getattr(planner, "allow_partial_load", False)
     for key in state_dict:
+        if partial and not any(place[0] == key for place in values.places):
+            continue
         state_dict[key] = _filled(state_dict[key], (key,), values)
 
 
@@ -336,3 +340,22 @@ def _folder(checkpoint_id: Any, storage: Any) -> Path:
     if checkpoint_id is None and storage is None:
         raise ValueError("checkpoint_id, a folder, must be specified")
     return Path(checkpoint_id) if checkpoint_id is not None else Path(storage.path)
+
+
+class DefaultSavePlanner:
+    """PyTorch's way to plan what ``save`` writes. Everything is written as always: options say nothing here."""
+
+    def __init__(
+        self, flatten_state_dict: bool = True, flatten_sharded_tensors: bool = True, **options: object
+    ) -> None:
+        self.flatten_state_dict, self.flatten_sharded_tensors = flatten_state_dict, flatten_sharded_tensors
+
+
+class DefaultLoadPlanner:
+    """PyTorch's way to plan what ``load`` reads; with ``allow_partial_load``, keys may be missing."""
+
+    def __init__(
+        self, flatten_state_dict: bool = True, flatten_sharded_tensors: bool = True, allow_partial_load: bool = False
+    ) -> None:  # fmt: skip
+        self.flatten_state_dict, self.flatten_sharded_tensors = flatten_state_dict, flatten_sharded_tensors
+        self.allow_partial_load = allow_partial_load

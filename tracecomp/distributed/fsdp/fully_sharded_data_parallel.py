@@ -124,10 +124,12 @@ class FullyShardedDataParallel(Module):
         self._optim_state_dict_config: StateDictConfig = OptimStateDictConfig()
         if mixed.buffer_dtype is not None:
             _cast_buffers(module, mixed.buffer_dtype)
+        # Nothing to shard is what DistributedDataParallel does; it is no submodule, so that names stay as they are.
         replicas = None
         if strategy is ShardingStrategy.NO_SHARD:
             replicas = DistributedDataParallel(module, process_group=group, shards=shards)
         else:
+            # Inner modules first: each takes its own parameters, and the outermost what is left.
             if auto_wrap_policy is not None:
                 inner = functools.partial(
                     FullyShardedDataParallel, process_group=group, sharding_strategy=strategy, mixed_precision=mixed,

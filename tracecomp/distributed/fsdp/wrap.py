@@ -5,7 +5,8 @@ With ``recurse`` they say whether to look at what a module holds, else whether t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TypeAlias
 
 from tracecomp.nn.containers import ModuleDict, ModuleList
@@ -56,3 +57,25 @@ class ModuleWrapPolicy:
 
     def __call__(self, module: Module, recurse: bool, nonwrapped_numel: int = -1) -> bool:
         return recurse or isinstance(module, self._classes)
+
+
+_wrapping: list[tuple[Callable[..., Module], dict[str, object]]] = []
+"""The wrappers of the ``enable_wrap`` blocks that are open, the innermost last."""
+
+
+@contextmanager
+def enable_wrap(*, wrapper_cls: Callable[..., Module], **wrapper_kwargs: object) -> Iterator[None]:
+    """Inside, ``wrap(module)`` is ``wrapper_cls(module, **wrapper_kwargs)``."""
+    _wrapping.append((wrapper_cls, wrapper_kwargs))
+    try:
+        yield
+    finally:
+        _wrapping.pop()
+
+
+def wrap(module: Module, **wrap_overrides: object) -> Module:
+    """``module`` in the wrapper of the block ``enable_wrap``, itself outside of one."""
+    if not _wrapping:
+        return module
+    wrapper, options = _wrapping[-1]
+    return wrapper(module, **{**options, **wrap_overrides})

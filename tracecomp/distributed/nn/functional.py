@@ -10,6 +10,7 @@ from tracecomp.distributed.collectives import check_op, check_tensor, check_tens
 from tracecomp.distributed.processes import get_group_rank, group_of
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
+from tracecomp.ir.types import bool_ as T_bool
 from tracecomp.ops.prim import prim
 
 
@@ -43,11 +44,34 @@ def all_gather(tensor: Tensor, group: object = None) -> tuple[Tensor, ...]:
     return tuple(prim.all_gather(tensor, group=found.group_name, size=found.size()))
 
 
+def reduce(tensor: Tensor, dst: int, op: ReduceOp = ReduceOp.SUM, group: object = None) -> Tensor:
+    """At rank ``dst`` the ``tensor`` of all processes combined, elsewhere that of this one, without gradient."""
+    found = _member(group)
+    total = all_reduce(tensor, op, found)
+    return total if found.place == get_group_rank(found, dst) else _only_called(total, tensor)
+
+
+def _only_called(result: Tensor, value: Tensor) -> Tensor:
+    """``value``, from which the backward pass goes on into ``result`` with zeros: others wait for it there."""
+    return T.where(T.zeros((), dtype=T_bool), result, value.detach())
+
+
 def gather(tensor: Tensor, dst: int = 0, group: object = None) -> tuple[Tensor, ...]:
     """At rank ``dst`` the ``tensor`` of every process, elsewhere zeros."""
     found = _member(group)
     rows = all_gather(tensor, found)
-    return rows if found.place == get_group_rank(found, dst) else tuple(T.zeros_like(row) for row in rows)
+    if found.place == get_group_rank(found, dst):
+        return rows
+    return tuple(_only_called(row, T.zeros_like(row)) for row in rows)
+
+
+def scatter(tensors: Sequence[Tensor], src: int = 0, group: object = None) -> Tensor:
+    """``tensors[rank]`` of rank ``src``; other ranks' lists, which must be as long, get zeros for gradients."""
+    check_tensors(tensors, "tensors")
+    found = _member(group)
+    rows = prim.all_to_all(*tensors, group=found.group_name, size=found.size())
+    result: Tensor = rows[get_group_rank(found, src)] if isinstance(rows, tuple) else rows
+    return result
 
 
 def reduce_scatter(

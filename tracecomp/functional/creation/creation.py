@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import Any
 
 import numpy as np
 
 from tracecomp.base.errors import warn_user
-from tracecomp.eager.device import Device, Layout, MemoryFormat, check_device, contiguous_format, preserve_format
+from tracecomp.eager.device import (
+    Device,
+    Layout,
+    MemoryFormat,
+    check_device,
+    contiguous_format,
+    preserve_format,
+    use,
+)
+from tracecomp.eager.evaluate import quietly
 from tracecomp.eager.memory_formats import order_of
 from tracecomp.eager.meta import memory_or
 from tracecomp.eager.meta import new_array as new_meta_array
@@ -21,10 +30,19 @@ from tracecomp.functional.dims import Sizes, new_shape
 from tracecomp.functional.dtype_support import ALL, REAL
 from tracecomp.functional.memory_formats import copied, lay
 from tracecomp.functional.primitives import prim
-from tracecomp.functional.promotion import Number, bring_exact, cast, check_range, operand, scalar_dtype
+from tracecomp.functional.promotion import (
+    Number,
+    bring_exact,
+    cast,
+    check_range,
+    exact_scalar,
+    operand,
+    scalar_dtype,
+)
 from tracecomp.functional.publish import function
 from tracecomp.ir.arrays import at_line, new_array
-from tracecomp.ir.types import DType, from_numpy_dtype, promote
+from tracecomp.ir.op import OPS
+from tracecomp.ir.types import DType, bool_, from_numpy_dtype, int64, promote
 
 
 def finish(t: Tensor, requires_grad: bool = False, device: Device = None) -> Tensor:
@@ -36,8 +54,25 @@ def finish(t: Tensor, requires_grad: bool = False, device: Device = None) -> Ten
     return t.requires_grad_(True) if requires_grad else t
 
 
+_new, _full = Tensor._wrap, OPS["full"].impl
+
+
+def _is_told_apart(value: object) -> bool:
+    """Whether ``value`` is a number that no other of its type is equal to: zeros of floats have signs."""
+    kind = type(value)
+    return kind is int or kind is bool or (kind is float and value != 0.0)
+
+
+@lru_cache(1024)
+def _exact(value: Number, kind: str, dtype: DType) -> Any:
+    """``exact_scalar``: ``kind`` tells numbers apart that are equal."""
+    return exact_scalar(value, dtype)
+
+
 def constant(shape: Sequence[int], value: Number | complex, dtype: DType) -> Tensor:
     """A tensor of one value."""
+    if modes.recorder is None and not use.begun and not modes.inference and _is_told_apart(value):
+        return _new(_full(value=_exact(value, type(value).__name__, dtype), shape=tuple(shape), dtype=dtype))
     number = bring_exact(value, dtype)
     if isinstance(number, Tensor):
         return prim.cast(prim.expand(number, shape=tuple(shape)), dtype=dtype)
@@ -77,6 +112,10 @@ def _type_of(data: Any) -> DType:
 
 def array_of(data: object, dtype: DType | None) -> np.ndarray[Any, Any]:
     """A fresh array of Python data, with PyTorch's choice of dtype."""
+    if dtype is None:
+        found = _array_of_one_kind(data)
+        if found is not None:
+            return found
     if isinstance(data, str | bytes):
         raise TypeError(f"new(): invalid data type '{type(data).__name__}'")
     if isinstance(data, Tensor):
@@ -95,6 +134,33 @@ def array_of(data: object, dtype: DType | None) -> np.ndarray[Any, Any]:
             check_range(array, dtype)
     with np.errstate(all="ignore"):
         return at_line(np.ascontiguousarray(array.astype(dtype.numpy, copy=False)).reshape(array.shape))
+
+
+def _array_of_one_kind(data: Any) -> np.ndarray[Any, Any] | None:
+    """``array_of`` a number, or a list or matrix of numbers of one plain type; None for everything else."""
+    kinds = {*map(type, data)} if type(data) is list else {type(data)}
+    if kinds == _ROWS:
+        kinds = {type(x) for row in data for x in row}
+    if len(kinds) != 1:
+        return None
+    (kind,) = kinds
+    wanted = (default_dtype() if kind is float else _DTYPES.get(kind)) if kind in _NUMBERS else None
+    if wanted is None or wanted.itemsize == 2:
+        return None
+    try:
+        array = np.array(data)
+    except ValueError:  # rows of different lengths: what is wrong is said by the general way
+        return None
+    if array.dtype is not _GIVEN[kind]:
+        return None
+    if array.dtype is not wanted.numpy:
+        array = quietly(array.astype, (wanted.numpy,), {})
+    return at_line(array)
+
+
+_ROWS = {list}
+_DTYPES = {int: int64, bool: bool_}
+_GIVEN = {float: np.dtype(np.float64), int: np.dtype(np.int64), bool: np.dtype(np.bool_), complex: None}
 
 
 def _array_of_numbers(data: object) -> np.ndarray[Any, Any]:
@@ -227,14 +293,14 @@ def _publish_filled(name: str, value: Number) -> None:
                                   (new, f"new_{name}", "Tensor", ALL)):  # fmt: skip
         fn.__name__ = public
         fn.__doc__ = f"A tensor of {name}."
-        function(to=to, takes=takes)(fn)
+        function(to=to, takes=takes, makes=fn is sized)(fn)
 
 
 for _name, _value in (("zeros", 0), ("ones", 1), ("empty", 0)):
     _publish_filled(_name, _value)
 
 
-@function(to="torch")
+@function(to="torch", makes=True)
 def full(
     size: Sequence[int], fill_value: Number, *, dtype: DType | None = None, layout: Layout = None,
     device: Device = None, requires_grad: bool = False, pin_memory: bool = False,

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.eager.device import Device, Layout
+from tracecomp.eager.device import Device, Layout, use
+from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor, create, wrap
 from tracecomp.functional.creation.creation import constant, finish
 from tracecomp.functional.default_dtype import default_dtype
@@ -18,6 +19,9 @@ from tracecomp.functional.promotion import Number, bring, cast, operand
 from tracecomp.functional.publish import function
 from tracecomp.ir.types import DType, float32, float64, int64
 
+_LONG = 1 << 61
+"""Sums of two such numbers are numbers of 64 bits."""
+
 
 @function(to="torch")
 def arange(
@@ -27,6 +31,9 @@ def arange(
     """start, start + step, ... below ``end``; ``arange(end)`` starts at 0."""
     if end is None:
         start, end = 0, start
+    # The usual range of indices, without the checks of what else may be given.
+    if modes.recorder is None and not use.begun and dtype is None and _ascends(start, end, step):
+        return finish(wrap(np.arange(int(start), int(end), int(step), dtype=np.int64)), requires_grad, device)
     bounds: list[Any] = [operand(x, "arange", name) for x, name in ((start, "start"), (end, "end"), (step, "step"))]
     start, end, step = (x.item() if isinstance(x, Tensor) else x for x in bounds)
     if step == 0:
@@ -43,8 +50,16 @@ def arange(
         start, end, step = (x if isinstance(x, int) else int(x) for x in (start, end, step))
         if step == 0:
             raise ValueError("step must be nonzero")
+        # Rounded up without floats, which would lose digits of large bounds.
         count = max(0, -((start - end) // step))
     return finish(_sequence(count, start, step, dtype), requires_grad, device)
+
+
+def _ascends(start: object, end: object, step: object) -> bool:
+    """Whether these are Python's own numbers of 64 bits, of which some lie between ``start`` and ``end``."""
+    if type(start) is not int or type(end) is not int or type(step) is not int:
+        return False
+    return 0 < step < _LONG and -_LONG < start < end < _LONG
 
 
 def _sequence(count: int, start: Number, step: Number, dtype: DType) -> Tensor:
@@ -73,7 +88,7 @@ def range_(
     return finish(_sequence(count, start, step, dtype or default_dtype()), requires_grad, device)
 
 
-@function(to="torch", takes=ALL)
+@function(to="torch", takes=ALL, makes=True)
 def linspace(
     start: Number | complex | Tensor, end: Number | complex | Tensor, steps: int, *, dtype: DType | None = None,
     layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False,
@@ -134,11 +149,14 @@ def logspace(
     start, end, dtype = _ends("logspace", start, end, steps, dtype)
     width = np.dtype(np.complex128 if dtype.is_complex else np.float64)
     powers = np.linspace(start, end, steps, dtype=width) if steps != 1 else np.asarray([start], width)
+    if not dtype.is_complex:  # by this package's own powers: numpy's differ from processor to processor
+        raised = prim.pow(constant(powers.shape, base, float64), wrap(powers))
+        return finish(cast(raised, dtype), requires_grad, device)
     with np.errstate(all="ignore"):
         return finish(wrap(np.power(width.type(base), powers).astype(dtype.numpy)), requires_grad, device)
 
 
-@function(to="torch", takes=ALL)
+@function(to="torch", takes=ALL, makes=True)
 def eye(
     n: int, m: int | None = None, *, dtype: DType | None = None, layout: Layout = None, device: Device = None,
     requires_grad: bool = False, pin_memory: bool = False,

@@ -12,7 +12,7 @@ from tracecomp.eager.tensor import Tensor, create, wrap
 from tracecomp.functional.creation.creation import constant
 from tracecomp.functional.dims import wrap_dim
 from tracecomp.functional.dtype_support import ALL
-from tracecomp.functional.indexing.indexing import normal_index
+from tracecomp.functional.indexing.keys import normal_index
 from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import Number, Operand, bring_exact, cast, scalar
 from tracecomp.functional.publish import function

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from tracecomp.eager.device import use
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor, assign_, shared, wrap
 from tracecomp.functional.creation.creation import constant
@@ -19,6 +20,9 @@ from tracecomp.functional.shape.shaping import clone
 from tracecomp.functional.shape.strided import as_strided
 from tracecomp.functional.storage import TypedStorage, UntypedStorage
 from tracecomp.ir.types import DType
+
+_MANY = 4096
+"""Elements from which on it is worth not to make an array of equal ones."""
 
 
 @function(to="Tensor", takes=ALL)
@@ -55,6 +59,17 @@ def _filled(x: Tensor, value: Operand) -> Tensor:
     return constant(tuple(x.shape), value, x.dtype)
 
 
+def _shown_everywhere(x: Tensor, value: Operand) -> Tensor:
+    """What ``_filled`` gives, to be copied at once: one element that is seen at every place, where nobody looks on."""
+    few = x._data.size < _MANY
+    if few or isinstance(value, Tensor) or modes.recorder is not None or use.begun:
+        return _filled(x, value)
+    one, shape = constant((), value, x.dtype)._data, x._data.shape
+    if one.dtype.kind == "V":  # which has no buffer
+        return Tensor._wrap(np.broadcast_to(one, shape))
+    return Tensor._wrap(np.ndarray(shape, one.dtype, one, 0, (0,) * len(shape)))  # as ``broadcast_to``, in a tenth
+
+
 @function(takes=ALL)
 def fill(input: Tensor, value: Operand) -> Tensor:
     """A copy with every element ``value``."""
@@ -65,7 +80,7 @@ def fill(input: Tensor, value: Operand) -> Tensor:
 def fill__(input: Tensor, value: Operand) -> Tensor:
     """Every element becomes ``value``."""
     place = _each_once(input)
-    assign_(place, _filled(place, value))
+    assign_(place, _shown_everywhere(place, value))
     return input
 
 
@@ -73,7 +88,7 @@ def fill__(input: Tensor, value: Operand) -> Tensor:
 def zero__(input: Tensor) -> Tensor:
     """Every element becomes 0."""
     place = _each_once(input)
-    assign_(place, _filled(place, 0))
+    assign_(place, _shown_everywhere(place, 0))
     return input
 
 

@@ -9,7 +9,7 @@ from tracecomp.functional.dtype_support import ALL, COMPLEX, FLOATS
 from tracecomp.functional.linalg.matmul import identity
 from tracecomp.functional.named_results import NamedTuple, result_type
 from tracecomp.functional.primitives import prim
-from tracecomp.functional.promotion import cast, with_zero_gradient
+from tracecomp.functional.promotion import cast, scalar, with_zero_gradient
 from tracecomp.functional.publish import function, publish
 from tracecomp.functional.shape.shaping import adjoint, to_shape
 from tracecomp.functional.shape.triangles import tril, triu
@@ -143,9 +143,29 @@ def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
 
 @function(to="linalg", takes=ALL, composite=True)
 def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -> CholeskyInfo:
-    """(factor, info): the order of the first leading minor that is not positive-definite, 0 if all are."""
+    """(factor, info): the order of the first leading minor that is not positive-definite, 0 if all are.
+
+    Where there is such a minor, the factor is that of the minors before it; the rest is as LAPACK leaves it: the pivot
+    that is not positive, and the triangle of ``A`` that was not yet reached.
+    """
     matrices(A, "linalg.cholesky", square=True)
-    return CholeskyExResult(*prim.cholesky(A, strict=check_errors, above=upper))
+    factor, info = prim.cholesky(A, strict=check_errors, above=upper)
+    if not check_errors and A.numel():
+        factor = _as_far_as_it_went(A, factor, info, upper)
+    return CholeskyExResult(factor, info)
+
+
+def _as_far_as_it_went(a: Tensor, factor: Tensor, info: Tensor, upper: bool) -> Tensor:
+    """``factor``, and from the step on where ``info`` says that there is none, what LAPACK has then."""
+    axes = (-1, -2) if upper else (-2, -1)
+    row, column = (create("iota", shape=tuple(a.shape[-2:]), axis=axis % 2, dtype=int32) for axis in axes)
+    failed = prim.sub(prim.reshape(info, shape=(*info.shape, 1, 1)), 1)
+    done = prim.bitwise_or(prim.lt(failed, 0), prim.lt(column, failed))
+    found = prim.where(done, factor, scalar(0, a.dtype))
+    squares = prim.mul(found, found.conj()).sum(axes[1], keepdim=True)
+    at_pivot = prim.bitwise_and(prim.eq(row, column), prim.eq(column, failed))
+    rest = prim.where(at_pivot, prim.sub(a, squares), a)
+    return prim.where(done, factor, prim.where(prim.ge(row, column), rest, scalar(0, a.dtype)))
 
 
 @function(takes=ALL)
@@ -240,14 +260,14 @@ def svd_(input: Tensor, some: bool = True, compute_uv: bool = True) -> OldSVD:
 
 @function(to="linalg", takes=ALL, composite=True)
 def lu_factor(A: Tensor, *, pivot: bool = True) -> LUFactor:
-    """(L and U in one matrix, LAPACK's row swaps counted from 1)."""
-    return LuFactorResult(*prim.lu_factor(matrices(A, "linalg.lu_factor"), fails=""))
+    """(L and U in one matrix, LAPACK's row swaps counted from 1); a RuntimeError for zeros on U's diagonal."""
+    return LuFactorResult(*prim.lu_factor(matrices(A, "linalg.lu_factor"), fails="pivot"))
 
 
 @function(to="linalg", takes=ALL, composite=True)
 def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -> LUFactorInfo:
     """(LU, pivots, info): the first zero on U's diagonal, from 1, or 0; a RuntimeError if ``check_errors``."""
-    lu, pivots = lu_factor(A, pivot=pivot)
+    lu, pivots = prim.lu_factor(matrices(A, "linalg.lu_factor"), fails="")
     info = _first_zero(lu.detach().diagonal(dim1=-2, dim2=-1))
     if check_errors and bool(prim.ne(info, 0).any()):
         raise RuntimeError(
@@ -303,13 +323,14 @@ def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpa
 @function(to="linalg", takes=ALL, composite=True)
 def lu(A: Tensor, *, pivot: bool = True) -> PLU:
     """(P, L, U) with A = P L U."""
-    return lu_unpack(*lu_factor(A, pivot=pivot))
+    return lu_unpack(*prim.lu_factor(matrices(A, "linalg.lu"), fails=""))
 
 
 @function(takes=ALL)
 def lu_(input: Tensor, pivot: bool = True, get_infos: bool = False) -> tuple[Tensor, ...]:
     """(LU, pivots) and, if asked, infos."""
-    return tuple((lu_factor_ex if get_infos else lu_factor)(input, pivot=pivot))
+    lu, pivots, info = lu_factor_ex(input, pivot=pivot)
+    return (lu, pivots, info) if get_infos else (lu, pivots)
 
 
 @function(to="linalg", takes=ALL, composite=True)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import string
 import typing
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 
+from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor, create
-from tracecomp.functional.dims import wrap_dims
+from tracecomp.functional.dims import Shape, wrap_dims
 from tracecomp.functional.dtype_support import ALL, COMPLEX, NUMBERS
 from tracecomp.functional.elementwise.arithmetic import install_operators, mul
 from tracecomp.functional.primitives import prim
-from tracecomp.functional.promotion import Number, cast, result_dtype, scalar, with_zero_gradient
+from tracecomp.functional.promotion import Number, cast, is_half, result_dtype, scalar, with_zero_gradient
 from tracecomp.functional.publish import function
 from tracecomp.functional.shape.shaping import listed, to_shape
-from tracecomp.ir.types import bool_, broadcast_shapes, int64, uint8
+from tracecomp.ir.types import bool_, broadcast_shapes, float32, int64, uint8
 
 _WORDS = {
     "float32": "float", "float64": "double", "float16": "c10::Half", "bfloat16": "c10::BFloat16", "int64": "long",
@@ -134,33 +136,47 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
 
 def _batched(a: Tensor, b: Tensor) -> Tensor:
     same_dtype("matmul", a, b)
-    k = b.shape[-2] if b.ndim > 1 else b.shape[0]
-    if a.shape[-1] != k:
-        raise _mismatch(a.shape, b.shape)
+    plan = _plain_batch if modes.recorder is None else _batch  # sizes of a recording are no keys
+    shape_a, shape_b, spec, shape = plan(tuple(a.shape), tuple(b.shape))
+    return to_shape(contract(to_shape(a, shape_a), to_shape(b, shape_b), spec), shape)
+
+
+def _batch(a: Shape, b: Shape) -> tuple[Shape, Shape, str, Shape]:
+    """The shapes that the operands take for one product of all matrices, its spec, and the shape of the result."""
+    if a[-1] != (b[-2] if len(b) > 1 else b[0]):
+        raise _mismatch(a, b)
     labels = iter(string.ascii_lowercase[:10] + string.ascii_uppercase)
-    left, right = "m" * (a.ndim > 1) + "k", "k" + "n" * (b.ndim > 1)
-    batch_a, batch_b = tuple(a.shape[:-2]), tuple(b.shape[:-2])
-    batch = broadcast_shapes(batch_a, batch_b)
+    left, right = "m" * (len(a) > 1) + "k", "k" + "n" * (len(b) > 1)
+    batch = broadcast_shapes(a[:-2], b[:-2])
     names = [next(labels) for _ in batch]
-    spec_a, a = _named(a, batch, names, len(left))
-    spec_b, b = _named(b, batch, names, len(right))
-    out = "".join(c for c in names) + left[:-1] + right[1:]
-    missing = [c for c in names if c not in spec_a + spec_b]
-    found = contract(a, b, f"{spec_a}{left},{spec_b}{right}->{''.join(c for c in out if c not in missing)}")
-    shape = (*batch, *(a.shape[-2:-1] if len(left) == 2 else ()), *(b.shape[-1:] if len(right) == 2 else ()))
-    return to_shape(found, shape)
+    spec_a, shape_a = _named(a, batch, names, len(left))
+    spec_b, shape_b = _named(b, batch, names, len(right))
+    out = "".join(c for c in names if c in spec_a + spec_b) + left[:-1] + right[1:]
+    shape = (*batch, *(a[-2:-1] if len(left) == 2 else ()), *(b[-1:] if len(right) == 2 else ()))
+    return shape_a, shape_b, f"{spec_a}{left},{spec_b}{right}->{out}", shape
 
 
-def _named(x: Tensor, batch: Sequence[int], names: list[str], inner: int) -> tuple[str, Tensor]:
-    """Labels of ``x``'s batch dimensions; those of size 1 are dropped, for they are broadcast."""
-    lead = x.ndim - inner
+_plain_batch = lru_cache(4096)(_batch)
+
+
+def _named(x: Shape, batch: Sequence[int], names: list[str], inner: int) -> tuple[str, Shape]:
+    """Labels of the batch dimensions of ``x``; those of size 1 are dropped, for they are broadcast."""
+    lead = len(x) - inner
     own = list(range(len(batch) - lead, len(batch)))
-    kept = [i for i in own if x.shape[i - len(batch) + lead] != 1]
-    shape = tuple(x.shape[i - len(batch) + lead] for i in kept) + tuple(x.shape[lead:])
-    return "".join(names[i] for i in kept), to_shape(x, shape)
+    kept = [i for i in own if x[i - len(batch) + lead] != 1]
+    return "".join(names[i] for i in kept), (*[x[i - len(batch) + lead] for i in kept], *x[lead:])
 
 
 install_operators({"matmul": matmul})
+
+
+def _of_halves(alpha: Number, beta: Number, *tensors: Tensor) -> bool:
+    """Whether sums with products of these are made in float32 and rounded once, as BLAS does."""
+    return is_half(*tensors) and (alpha != 1 or beta != 0)
+
+
+def _in_float32(fn: Callable[..., Tensor], *tensors: Tensor, **scales: Number) -> Tensor:
+    return cast(fn(*[cast(x, float32) for x in tensors], **scales), tensors[0].dtype)
 
 
 def _plus(name: str, input: Tensor, product: Tensor, beta: Number, alpha: Number) -> Tensor:
@@ -186,24 +202,32 @@ def _plus(name: str, input: Tensor, product: Tensor, beta: Number, alpha: Number
 @function(takes=NUMBERS + COMPLEX, inplace=True, composite=True)
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
     """beta * input + alpha * (mat1 @ mat2)."""
+    if _of_halves(alpha, beta, input, mat1, mat2):
+        return _in_float32(addmm, input, mat1, mat2, beta=beta, alpha=alpha)
     return _plus("addmm", input, mm(mat1, mat2), beta, alpha)
 
 
 @function(takes=NUMBERS + COMPLEX, inplace=True, composite=True)
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
     """beta * input + alpha * (mat @ vec)."""
+    if _of_halves(alpha, beta, input, mat, vec):
+        return _in_float32(addmv, input, mat, vec, beta=beta, alpha=alpha)
     return _plus("addmv", input, mv(mat, vec), beta, alpha)
 
 
 @function(takes=NUMBERS + COMPLEX, inplace=True, composite=True)
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
     """beta * input + alpha * bmm(batch1, batch2)."""
+    if _of_halves(alpha, beta, input, batch1, batch2):
+        return _in_float32(baddbmm, input, batch1, batch2, beta=beta, alpha=alpha)
     return _plus("baddbmm", input, bmm(batch1, batch2), beta, alpha)
 
 
 @function(takes=NUMBERS + COMPLEX, inplace=True, composite=True)
 def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
     """beta * input + alpha * (the sum of the products of the batch)."""
+    if _of_halves(alpha, beta, input, batch1, batch2):
+        return _in_float32(addbmm, input, batch1, batch2, beta=beta, alpha=alpha)
     if batch1.ndim != 3 or batch2.ndim != 3:
         raise RuntimeError("batch1 must be a 3D tensor" if batch1.ndim != 3 else "batch2 must be a 3D tensor")
     if batch1.shape[0] != batch2.shape[0] or batch1.shape[2] != batch2.shape[1]:

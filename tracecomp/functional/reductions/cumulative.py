@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tracecomp.eager.tensor import Tensor, create
+from tracecomp.eager.tensor import Tensor, create, inside
 from tracecomp.functional.dims import wrap_dim, wrap_dims
 from tracecomp.functional.dtype_support import ALL, COMPLEX, FLOATS
 from tracecomp.functional.elementwise.arithmetic import mul, sub
@@ -202,16 +202,19 @@ def _slopes(x: Tensor, axis: int, step: Any, edge_order: int) -> Tensor:
         index = create("iota", shape=(n,), axis=0, dtype=x.dtype)
         places = to_shape(mul(index, step), _column(index, axis, x.ndim))
     gap = prim.sub(part(places, 1, n), part(places, 0, n - 1))
+    gap = gap if gap.requires_grad else inside(gap)
     slope = prim.div(prim.sub(part(x, 1, n), part(x, 0, n - 1)), gap)
     first, last = part(slope, 0, 1), part(slope, n - 2, n - 1)
     if n == 2:
         return prim.concat(first, last, axis=axis)
     left, right = part(gap, 0, n - 2), part(gap, 1, n - 1)
     total = prim.add(left, right)
+    if not gap.requires_grad:
+        left, right, total = inside(left), inside(right), inside(total)
     low, high = part(slope, 0, n - 2), part(slope, 1, n - 1)
-    inside = prim.div(prim.add(prim.mul(low, right), prim.mul(high, left)), total)
+    middle = prim.div(prim.add(prim.mul(low, right), prim.mul(high, left)), total)
     if edge_order == 2:
         bend = prim.div(prim.sub(high, low), total)
         first = prim.sub(first, prim.mul(part(bend, 0, 1), part(gap, 0, 1)))
         last = prim.add(last, prim.mul(part(bend, n - 3, n - 2), part(gap, n - 2, n - 1)))
-    return prim.concat(first, inside, last, axis=axis)
+    return prim.concat(first, middle, last, axis=axis)

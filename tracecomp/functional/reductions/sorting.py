@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal, overload
+from typing import Any, overload
 
-import numpy as np
-
-from tracecomp.eager.tensor import Tensor, create, wrap
-from tracecomp.functional.creation.creation import array_of
+from tracecomp.eager.tensor import Tensor, create
 from tracecomp.functional.dims import keep_dims, one_axis, wrap_dim
 from tracecomp.functional.dtype_support import NUMBERS
-from tracecomp.functional.indexing.indexing import true_positions
 from tracecomp.functional.memory_formats import copied
 from tracecomp.functional.named_results import (
     KthvalueResult,
@@ -24,14 +20,11 @@ from tracecomp.functional.named_results import (
     ValuesIndices,
 )  # fmt: skip
 from tracecomp.functional.primitives import prim
-from tracecomp.functional.promotion import Number, cast, common, operand, scalar
+from tracecomp.functional.promotion import cast, scalar
 from tracecomp.functional.publish import function
 from tracecomp.functional.reductions.reduction import pick
 from tracecomp.functional.shape.shaping import cut_range, movedim, to_shape
-from tracecomp.ir.types import bool_, int32, int64
-
-FEW = 64
-"""So many elements are compared with each one that is looked for."""
+from tracecomp.ir.types import int64
 
 
 def sorted_pair(x: Tensor, axis: int, descending: bool = False) -> tuple[Tensor, Tensor]:
@@ -241,188 +234,6 @@ def nanquantile(
 ) -> Tensor:
     """:func:`quantile` of what is not NaN."""
     return _quantile(input, q, dim, keepdim, interpolation, True)
-
-
-@function(to="torch", composite=True)
-def searchsorted(
-    sorted_sequence: Tensor,
-    input: Tensor | Number,
-    *,
-    out_int32: bool = False,
-    right: bool = False,
-    side: str | None = None,
-    sorter: Tensor | None = None,
-) -> Tensor:
-    """Where to insert values so that the last axis of ``sorted_sequence`` stays sorted."""
-    if side not in (None, "left", "right"):
-        raise RuntimeError(f"torch.searchsorted(): side can only be 'left' or 'right' but got {side}")
-    if side == "left" and right:
-        raise RuntimeError(
-            "torch.searchsorted(): side and right can't be set to opposites, got side of left while right was True"
-        )
-    sequence = sorted_sequence
-    if sorter is not None:
-        if tuple(sorter.shape) != tuple(sequence.shape):
-            raise RuntimeError(
-                f"torch.searchsorted(): boundary and sorter must have the same size, but got boundary tensor "
-                f"{list(sequence.shape)} and got sorter tensor {list(sorter.shape)}"
-            )
-        sequence = prim.gather(sequence, sorter, axis=sequence.ndim - 1)
-    if sequence.ndim == 0:
-        raise RuntimeError("torch.searchsorted(): boundaries tensor should have positive dimension")
-    given = operand(input, "searchsorted")
-    values = given if isinstance(given, Tensor) else wrap(array_of(given, None))
-    if sequence.ndim > 1 and tuple(sequence.shape[:-1]) != tuple(values.shape[:-1]):
-        raise RuntimeError(
-            "torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries "
-            f"tensor and input value tensor must match, but we got boundaries tensor {list(sequence.shape)} and input "
-            f"value tensor {list(values.shape)}"
-        )
-    shape = tuple(values.shape)
-    a, b = common(sequence, values)
-    if sequence.ndim == 1:
-        b = to_shape(b, (values.numel(),))
-    elif values.ndim == 0:
-        b = to_shape(b, (1,))
-    found = to_shape(prim.searchsorted(a, b, right=right or side == "right"), shape)
-    return cast(found, int32) if out_int32 else found
-
-
-@function(to="torch", takes=NUMBERS, composite=True)
-def bucketize(input: Tensor | Number, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
-    """:func:`searchsorted` of ``input`` in 1-d ``boundaries``."""
-    if boundaries.ndim != 1:
-        raise RuntimeError(f"boundaries tensor must be 1 dimension, but got dim({boundaries.ndim})")
-    return searchsorted(boundaries, input, out_int32=out_int32, right=right)
-
-
-@function(to="torch", takes=NUMBERS, composite=True)
-def isin(
-    elements: Tensor | Number, test_elements: Tensor | Number, *, assume_unique: bool = False, invert: bool = False
-) -> Tensor:
-    """Whether each element is among ``test_elements``."""
-    a, b = (x if isinstance(x, Tensor) else wrap(np.asarray(x)) for x in (elements, test_elements))
-    a, b = common(a, b)
-    found = (_among_few if b.numel() <= FEW or b.dtype is bool_ else _among)(a, to_shape(b, (b.numel(),)))
-    return prim.logical_not(found) if invert else found
-
-
-def _among_few(a: Tensor, b: Tensor) -> Tensor:
-    return prim.any(prim.eq(to_shape(a, (*a.shape, 1)), b), axes=(a.ndim,))
-
-
-def _among(a: Tensor, b: Tensor) -> Tensor:
-    known = prim.sort(b, axis=0, descending=False)[0]
-    if b.dtype.is_floating_point:  # a search goes astray among NaN, which equals nothing
-        known = prim.where(prim.isnan(b), cut_range(known, 0, 0, 1), b)
-        known = prim.sort(known, axis=0, descending=False)[0]
-    place = prim.searchsorted(known, to_shape(a, (a.numel(),)), right=False)
-    nearest = prim.take(known, prim.minimum(place, b.numel() - 1), axis=0)
-    return prim.eq(to_shape(nearest, tuple(a.shape)), a)
-
-
-def _distinct_rows(x: Tensor, dim: int | None) -> tuple[Tensor, tuple[int, ...]]:
-    """The things to compare as rows of a matrix, and the shape of one of them."""
-    if dim is None:
-        return to_shape(x, (x.numel(), 1)), ()
-    axis = wrap_dim(dim, x.ndim)
-    moved = movedim(x, axis, 0)
-    shape = tuple(moved.shape[1:])
-    return to_shape(moved, (moved.shape[0], math.prod(shape))), shape
-
-
-def _arranged(rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows sorted lexicographically, and their order: stable sorts from the last column to the first."""
-    n = rows.shape[0]
-    if rows.shape[1] == 1:
-        values, order = prim.sort(rows, axis=0, descending=False)
-        return values, to_shape(order, (n,))
-    order = create("iota", shape=(n,), axis=0, dtype=int64)
-    for column in reversed(range(rows.shape[1])):
-        keys = prim.take(to_shape(cut_range(rows.detach(), 1, column, column + 1), (n,)), order, axis=0)
-        order = prim.take(order, prim.sort(keys, axis=0, descending=False)[1], axis=0)
-    return prim.take(rows, order, axis=0), order
-
-
-def _runs(rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Where a new row starts, and which run each row belongs to."""
-    n = rows.shape[0]
-    changed = prim.any(prim.ne(cut_range(rows, 0, 1, n), cut_range(rows, 0, 0, n - 1)), axes=(1,))
-    starts = prim.concat(create("full", value=True, shape=(1,), dtype=bool_), changed, axis=0)
-    return starts, prim.sub(prim.cumsum(prim.cast(starts, dtype=int64), axis=0), 1)
-
-
-def _packed(
-    x: Tensor, dim: int | None, ordered: bool, return_inverse: bool, return_counts: bool
-) -> Tensor | tuple[Tensor, ...]:
-    rows, inner = _distinct_rows(x, dim)
-    n = rows.shape[0]
-    if n == 0 or rows.shape[1] == 0:
-        return _packed_empty(x, dim, return_inverse, return_counts)
-    arranged, order = _arranged(rows) if ordered else (rows, None)
-    starts, run = _runs(arranged)
-    first = true_positions(starts)
-    count = first.shape[0]
-    values = to_shape(prim.take(arranged, first, axis=0), (count, *inner))
-    values = to_shape(values, (count,)) if dim is None else movedim(values, 0, dim)
-    results = [values]
-    if return_inverse:
-        base = create("full", value=0, shape=(n,), dtype=int64)
-        inverse = run if order is None else prim.put(base, order, run, axis=0, mode="set")
-        results.append(to_shape(inverse, tuple(x.shape)) if dim is None else inverse)
-    if return_counts:
-        ones = create("full", value=1, shape=(n,), dtype=int64)
-        base = create("full", value=0, shape=(count,), dtype=int64)
-        results.append(prim.put(base, run, ones, axis=0, mode="add"))
-    return tuple(results) if len(results) > 1 else values
-
-
-def _packed_empty(x: Tensor, dim: int | None, return_inverse: bool, return_counts: bool) -> Tensor | tuple[Tensor, ...]:
-    if dim is not None and x.shape[wrap_dim(dim, x.ndim)] != 0:
-        raise RuntimeError(
-            "There are 0 sized dimensions, and they aren't selected by `dim`, so unique cannot be applied"
-        )
-    values = to_shape(x, (0,)) if dim is None else prim.cast(x, dtype=x.dtype)
-    nothing = create("full", value=0, shape=(0,), dtype=int64)
-    inverse = to_shape(nothing, tuple(x.shape)) if dim is None else nothing
-    results = [values] + [inverse] * return_inverse + [nothing] * return_counts
-    return tuple(results) if len(results) > 1 else values
-
-
-@overload
-def unique(
-    input: Tensor, sorted: bool = True, return_inverse: Literal[False] = False,
-    return_counts: Literal[False] = False, dim: int | None = None,
-) -> Tensor: ...  # fmt: skip
-@overload
-def unique(
-    input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
-    dim: int | None = None,
-) -> tuple[Tensor, ...]: ...  # fmt: skip
-@function(composite=True)
-def unique(
-    input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
-    dim: int | None = None,
-) -> Tensor | tuple[Tensor, ...]:  # fmt: skip
-    """Distinct elements (or slices along ``dim``), sorted; with their inverse indices and counts if asked."""
-    return _packed(input, dim, True, return_inverse, return_counts)
-
-
-@overload
-def unique_consecutive(
-    input: Tensor, return_inverse: Literal[False] = False, return_counts: Literal[False] = False,
-    dim: int | None = None,
-) -> Tensor: ...  # fmt: skip
-@overload
-def unique_consecutive(
-    input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
-) -> tuple[Tensor, ...]: ...
-@function(composite=True)
-def unique_consecutive(
-    input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
-) -> Tensor | tuple[Tensor, ...]:
-    """Runs of equal elements (or slices along ``dim``) reduced to one each."""
-    return _packed(input, dim, False, return_inverse, return_counts)
 
 
 @function(to="torch", composite=True)

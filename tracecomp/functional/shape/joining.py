@@ -9,6 +9,7 @@ import numpy as np
 
 from tracecomp.eager.aliasing import several_views
 from tracecomp.eager.device import contiguous_format
+from tracecomp.eager.modes import modes
 from tracecomp.eager.size import Size
 from tracecomp.eager.tensor import Tensor, wrap
 from tracecomp.functional.dims import Sizes, as_index, as_shape, wrap_dim
@@ -41,6 +42,9 @@ def tensor_list(tensors: object, name: str) -> list[Tensor]:
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Joined along an existing dimension, in the promoted dtype; 1-d empty tensors are skipped."""
     parts = tensor_list(tensors, "cat")
+    if modes.recorder is None and type(dim) is int and _fit(parts, dim):
+        joined = prim.concat(*parts, axis=dim % parts[0].ndim)
+        return joined if joined.ndim < 4 else copied(parts[0], joined, common_format(parts))
     dtype = result_dtype(*parts)
     kept = [x for x in parts if tuple(x.shape) != (0,)] or parts[:1]
     first = kept[0]
@@ -59,6 +63,22 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
                 )
     joined = prim.concat(*(cast(x, dtype) for x in kept), axis=axis)
     return joined if first.ndim < 4 else copied(first, joined, common_format(kept))
+
+
+def _fit(parts: list[Tensor], dim: int) -> bool:
+    """Whether all are of one type and, but for ``dim``, of one shape, so that nothing is to be decided."""
+    first = parts[0]._data
+    kind, shape, ndim = first.dtype, first.shape, first.ndim
+    if not -ndim <= dim < ndim or shape == (0,):
+        return False
+    axis = dim % ndim
+    before, behind = shape[:axis], shape[axis + 1 :]
+    for x in parts:
+        array = x._data
+        own = array.shape
+        if array.dtype is not kind or len(own) != ndim or own[:axis] != before or own[axis + 1 :] != behind:
+            return False
+    return ndim > 1 or all(x._data.size for x in parts)
 
 
 @function(to="torch", takes=ALL)
@@ -114,7 +134,7 @@ def column_stack(tensors: Sequence[Tensor]) -> Tensor:
     return hstack([prim.reshape(x, shape=(x.numel(), 1)) if x.ndim <= 1 else x for x in parts])
 
 
-@function(to="torch", takes=ALL)
+@function(to="torch", takes=ALL, views=True)
 def split(tensor: Tensor, split_size_or_sections: Sizes, dim: int = 0) -> tuple[Tensor, ...]:
     """Pieces of a size (the last may be smaller), or of the listed sizes, as views."""
     if not isinstance(split_size_or_sections, int) and not hasattr(split_size_or_sections, "__index__"):
@@ -141,7 +161,7 @@ def _split_method(self: Tensor, split_size: Sizes, dim: int = 0) -> tuple[Tensor
 publish(_split_method, "Tensor.split")
 
 
-@function(takes=ALL)
+@function(takes=ALL, views=True)
 def split_with_sizes(tensor: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
     """Pieces of the listed sizes, which must add up to the extent, as views."""
     axis, sizes = wrap_dim(dim, tensor.ndim), as_shape((tuple(split_sizes),))
@@ -160,7 +180,7 @@ def split_with_sizes(tensor: Tensor, split_sizes: Sequence[int], dim: int = 0) -
     return several_views(pieces, "SplitWithSizes")
 
 
-@function(takes=ALL)
+@function(takes=ALL, views=True)
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """At most ``chunks`` pieces of equal size (the last may be smaller), as views."""
     if input.ndim == 0:
@@ -174,7 +194,7 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     return split(input, size, dim)
 
 
-@function(takes=ALL)
+@function(takes=ALL, views=True)
 def tensor_split(input: Tensor, indices_or_sections: Sizes | Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """So many pieces of nearly equal size, or pieces cut at the listed indices, as views."""
     if input.ndim == 0:
@@ -221,7 +241,7 @@ _family("vsplit", 2, 0, "rows")
 _family("dsplit", 3, 2, "the third dimension")
 
 
-@function(takes=ALL)
+@function(takes=ALL, views=True)
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """Every slice along a dimension, without it, as views."""
     if input.ndim == 0:

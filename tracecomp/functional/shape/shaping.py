@@ -12,12 +12,14 @@ import numpy as np
 from tracecomp.base.errors import warn_user
 from tracecomp.eager.device import MemoryFormat
 from tracecomp.eager.meta import contiguous
+from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional.dims import Shape, Sizes, as_shape, infer_size, plain_shape, wrap_dim, wrap_dims
 from tracecomp.functional.dtype_support import ALL
 from tracecomp.functional.memory_formats import copied
 from tracecomp.functional.primitives import prim
-from tracecomp.functional.publish import function, publish
+from tracecomp.functional.publish import PLAIN_TENSORS, function, publish
+from tracecomp.functional.viewed import Viewed
 from tracecomp.ir.types import DType, broadcast_shapes, int64
 
 
@@ -26,13 +28,13 @@ def to_shape(x: Tensor, shape: Sequence[int]) -> Tensor:
     return x if tuple(x.shape) == tuple(shape) else prim.reshape(x, shape=tuple(shape))
 
 
-@function(takes=ALL)
+@function(takes=ALL, views=True)
 def reshape(input: Tensor, *shape: Sizes) -> Tensor:
     """The same elements under another shape (one -1 is inferred); a view when strides allow, else a copy."""
     return prim.reshape(input, shape=infer_size(as_shape(shape), input.numel()))
 
 
-@function(to="Tensor", takes=ALL)
+@function(to="Tensor", takes=ALL, views=True)
 def view(input: Tensor, *size: Sizes | DType, dtype: DType | None = None) -> Tensor:
     """A view under another shape or, with a dtype, of the same bytes. RuntimeError when memory does not allow it.
 
@@ -59,6 +61,8 @@ def _check_wider(x: Tensor, dtype: DType) -> None:
     names = f"view {x.dtype.name} as {dtype.name} (different element sizes)"
     if x.ndim and x.shape[-1] % factor:
         raise RuntimeError(f"self.size(-1) must be divisible by {factor} to {names}, but got {x.shape[-1]}")
+    if modes.recorder is not None:
+        modes.recorder.ask(x, "storage_offset", factor)
     if x.storage_offset() % factor:
         raise RuntimeError(
             f"self.storage_offset() must be divisible by {factor} to {names}, but got {x.storage_offset()}"
@@ -84,6 +88,7 @@ def _view_dtype(x: Tensor, dtype: DType) -> Tensor:
         return prim.reinterpret(x, dtype=dtype)
     if sizes_differ and x.ndim == 0:
         raise RuntimeError(f"self.dim() cannot be 0 to view {x.dtype.name} as {dtype.name} (different element sizes)")
+    # A complex number is seen as its two real ones, and joined again where the result is complex.
     parts = prim.view_as_real(x) if x.dtype.is_complex else prim.reshape(x, shape=(*x.shape, 1))
     flat = prim.reshape(parts, shape=(*x.shape[:-1], parts.numel() // max(math.prod(x.shape[:-1]), 1)))
     if flat.dtype is not dtype.to_real():
@@ -116,7 +121,7 @@ def ravel(input: Tensor) -> Tensor:
     return to_shape(row_major(input), (input.numel(),))
 
 
-@function(takes=ALL)
+@function(takes=ALL, views=True)
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Dimensions ``start_dim`` to ``end_dim`` merged into one."""
     first, last = wrap_dim(start_dim, input.ndim), wrap_dim(end_dim, input.ndim)
@@ -130,7 +135,7 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     return prim.reshape(input, shape=(*shape[:first], math.prod(shape[first : last + 1]), *shape[last + 1 :]))
 
 
-@function(takes=ALL)
+@function(takes=ALL, views=True)
 def unflatten(input: Tensor, dim: int, sizes: Sizes) -> Tensor:
     """Dimension ``dim`` split into ``sizes`` (one may be -1)."""
     axis, shape = wrap_dim(dim, input.ndim), tuple(input.shape)
@@ -147,7 +152,7 @@ def unflatten(input: Tensor, dim: int, sizes: Sizes) -> Tensor:
     return prim.reshape(input, shape=(*shape[:axis], *inner, *shape[axis + 1 :]))
 
 
-@function(takes=ALL)
+@function(takes=ALL, views=True)
 def permute(input: Tensor, *dims: Sizes) -> Tensor:
     """Dimensions in the given order, as a view."""
     order = as_shape(dims)
@@ -162,7 +167,7 @@ def permute(input: Tensor, *dims: Sizes) -> Tensor:
         raise RuntimeError(f"permute(): duplicate dims are not allowed. {order}") from None
 
 
-@function("swapaxes", "swapdims", takes=ALL)
+@function("swapaxes", "swapdims", takes=ALL, views=True)
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """Two dimensions swapped, as a view."""
     a, b = wrap_dim(dim0, input.ndim), wrap_dim(dim1, input.ndim)
@@ -172,7 +177,7 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     return prim.permute(input, dims=tuple(order))
 
 
-@function(takes=ALL)
+@function(takes=ALL, views=True)
 def t(input: Tensor) -> Tensor:
     """The transpose of a tensor of at most two dimensions."""
     if input.ndim > 2:
@@ -180,7 +185,7 @@ def t(input: Tensor) -> Tensor:
     return prim.permute(input, dims=tuple(reversed(range(input.ndim))))
 
 
-@function(takes=ALL)
+@function(takes=ALL, views=True)
 def adjoint(input: Tensor) -> Tensor:
     """The last two dimensions swapped, and the conjugate of complex tensors."""
     found = matrix_transpose(input, "adjoint()")
@@ -211,13 +216,26 @@ def _transposed_conjugate(self: Tensor) -> Tensor:
     return t(self).conj()
 
 
-publish(property(_reversed, doc="All dimensions reversed."), "Tensor.T")
+_turned, _turned_last = Viewed(_reversed), Viewed(matrix_transpose)
+
+
+def _transposed(x: Tensor) -> Tensor:
+    """All dimensions reversed."""
+    return _turned(x) if type(x) in PLAIN_TENSORS and x._data.ndim == 2 else _reversed(x)
+
+
+def _last_transposed(x: Tensor) -> Tensor:
+    """The last two dimensions swapped."""
+    return _turned_last(x) if type(x) in PLAIN_TENSORS else matrix_transpose(x)
+
+
+publish(property(_transposed, doc="All dimensions reversed."), "Tensor.T")
 publish(property(_transposed_conjugate, doc=_transposed_conjugate.__doc__), "Tensor.H")
-publish(property(matrix_transpose, doc="The last two dimensions swapped."), "Tensor.mT")
+publish(property(_last_transposed, doc="The last two dimensions swapped."), "Tensor.mT")
 publish(property(adjoint, doc="The last two dimensions swapped, conjugate if complex."), "Tensor.mH")
 
 
-@function("moveaxis", takes=ALL)
+@function("moveaxis", takes=ALL, views=True)
 def movedim(input: Tensor, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
     """Dimensions ``source`` moved to positions ``destination``, the others in order."""
     src = _moved_dims("source", source, input.ndim)
@@ -239,7 +257,7 @@ def _moved_dims(name: str, dims: int | Sequence[int], ndim: int) -> Shape:
     return found
 
 
-@function(takes=ALL)
+@function(takes=ALL, views=True)
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """A dimension of size 1 inserted at ``dim``."""
     axis = wrap_dim(dim, input.ndim + 1)
@@ -247,7 +265,7 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
     return prim.reshape(input, shape=(*shape[:axis], 1, *shape[axis:]))
 
 
-@function(takes=ALL)
+@function(takes=ALL, views=True)
 def squeeze(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
     """Dimensions of size 1 removed: all, or those named."""
     axes = range(input.ndim) if dim is None else wrap_dims(as_shape((dim,)), input.ndim)
@@ -255,7 +273,7 @@ def squeeze(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
     return prim.reshape(input, shape=shape)
 
 
-@function(to="Tensor", takes=ALL)
+@function(to="Tensor", takes=ALL, views=True)
 def expand(input: Tensor, *size: Sizes, implicit: bool = False) -> Tensor:
     """Repeated along new leading dimensions and dimensions of size 1 (-1 keeps a size), as a view."""
     shape = as_shape(size)
@@ -328,7 +346,7 @@ def cut_range(x: Tensor, axis: int, start: int, stop: int, step: int = 1) -> Ten
     )
 
 
-@function(takes=ALL)
+@function(takes=ALL, views=True)
 def narrow(input: Tensor, dim: int, start: int | Tensor, length: int) -> Tensor:
     """``length`` positions of ``dim`` from ``start`` on, as a view."""
     if input.ndim == 0:
@@ -347,7 +365,7 @@ def narrow(input: Tensor, dim: int, start: int | Tensor, length: int) -> Tensor:
     return cut_range(input, axis, start, start + length)
 
 
-@function(takes=ALL)
+@function(takes=ALL, views=True)
 def select(input: Tensor, dim: int, index: int) -> Tensor:
     """The slice at ``index`` of ``dim``, without the dimension, as a view."""
     if input.ndim == 0:
@@ -363,7 +381,7 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
     return prim.reshape(piece, shape=tuple(n for i, n in enumerate(input.shape) if i != axis))
 
 
-@function(takes=ALL, composite=True)
+@function(takes=ALL, composite=True, views=True)
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """A view of the diagonal of the plane of ``dim1`` and ``dim2``, as the last dimension."""
     a, b = wrap_dim(dim1, input.ndim), wrap_dim(dim2, input.ndim)
@@ -391,7 +409,7 @@ def _rows_follow(plane: np.ndarray[Any, Any]) -> bool:
     return 1 in (rows, columns) or plane.strides[-2] == columns * plane.strides[-1]
 
 
-@function(to="Tensor", takes=ALL)
+@function(to="Tensor", takes=ALL, views=True)
 def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
     """Windows of ``size`` every ``step`` positions of ``dimension``; the place in the window is the last dimension."""
     axis = wrap_dim(dimension, input.ndim)

@@ -112,6 +112,8 @@ def _memory_for(x: Tensor, offset: int, extent: int) -> tuple[Tensor, int]:
 def _checked_offset(x: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None) -> int:
     """Where a strided view of ``x``'s memory begins."""
     offset = x.storage_offset() if storage_offset is None else storage_offset
+    if storage_offset is not None and modes.recorder is not None:
+        modes.recorder.ask(x, "storage_offset")
     if len(size) != len(stride):
         raise RuntimeError("mismatch in length of strides and shape")
     if any(n < 0 for n in size):
@@ -139,7 +141,7 @@ def as_strided_scatter(
     return prim.reshape(written, shape=tuple(input.shape))
 
 
-@function(to="Tensor", takes=ALL)
+@function(to="Tensor", takes=ALL, views=True)
 def contiguous(input: Tensor, memory_format: MemoryFormat = None) -> Tensor:
     """``input`` in row-major memory, or in ``memory_format``; itself when it is already."""
     if memory_format is None or memory_format is contiguous_format:

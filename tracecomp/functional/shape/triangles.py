@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from tracecomp.eager.tensor import Tensor, create
+from tracecomp.eager.tensor import Tensor, create, inside
 from tracecomp.functional.dims import wrap_dim
 from tracecomp.functional.dtype_support import ALL
 from tracecomp.functional.primitives import prim
@@ -40,7 +40,7 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
     lifted = prim.expand(prim.reshape(rows, shape=(*input.shape[:-1], 1, size)), shape=(*input.shape[:-1], size, size))
     row = create("iota", shape=(size, size), axis=0, dtype=int64)
     column = create("iota", shape=(size, size), axis=1, dtype=int64)
-    full = prim.where(prim.eq(prim.sub(column, row), offset), lifted, scalar(0, input.dtype))
+    full = prim.where(inside(prim.eq(prim.sub(column, row), offset)), lifted, scalar(0, input.dtype))
     return movedim(full, (-2, -1), (a, b))
 
 
@@ -58,7 +58,7 @@ def _triangle(input: Tensor, diagonal: int, lower: bool, name: str) -> Tensor:
     column = create("iota", shape=(rows, columns), axis=1, dtype=int64)
     offset = prim.sub(column, row)
     mask = prim.le(offset, diagonal) if lower else prim.ge(offset, diagonal)
-    return prim.where(mask, row_major(input), scalar(0, input.dtype))
+    return prim.where(inside(mask), row_major(input), scalar(0, input.dtype))
 
 
 @function(takes=ALL, inplace=True, composite=True)
@@ -87,4 +87,4 @@ def fill_diagonal(input: Tensor, fill_value: Number, wrap: bool = False) -> Tens
     flat = to_shape(input, (input.numel(),))
     place = create("iota", shape=(input.numel(),), axis=0, dtype=int64)
     hit = prim.bitwise_and(prim.eq(prim.remainder(place, step), 0), prim.lt(place, count))
-    return to_shape(prim.where(hit, scalar(fill_value, input.dtype), flat), tuple(input.shape))
+    return to_shape(prim.where(inside(hit), scalar(fill_value, input.dtype), flat), tuple(input.shape))

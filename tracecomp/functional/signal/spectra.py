@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 
+from tracecomp.base.errors import warn_user
 from tracecomp.eager.tensor import Tensor, create
 from tracecomp.functional.dtype_support import ALL
 from tracecomp.functional.primitives import prim
@@ -74,6 +75,19 @@ def _promoted(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     return a, b
 
 
+_warned: set[str] = set()
+
+
+def _warn_once(why: str) -> None:
+    """PyTorch's warning of a transform without a window, once in a process."""
+    if why not in _warned:
+        _warned.add(why)
+        warn_user(
+            f"A window was not provided. A rectangular window will be applied{why}explicitly set "
+            "`window=torch.ones(n_fft, device=<device>)`."
+        )
+
+
 def _check_complex_result(input: Tensor, window: Tensor | None, return_complex: bool | None) -> bool:
     if return_complex is None:
         if not input.dtype.is_complex and (window is None or not window.dtype.is_complex):
@@ -109,6 +123,12 @@ def stft(
     if not 0 < n_fft <= x.shape[1]:
         raise RuntimeError(f"stft: expected 0 < n_fft < {x.shape[1]}, but got n_fft={n_fft}")
     hop, length = _lengths("stft", n_fft, hop_length, win_length)
+    if window is None:
+        _warn_once(
+            ",which is known to cause spectral leakage. Other windows such as torch.hann_window or "
+            "torch.hamming_window are recommended to reduce spectral leakage.To suppress this warning and use a "
+            "rectangular window, "
+        )
     weights = _window("stft", window, length, n_fft, x)
     frames = prim.windows(x, sizes=(n_fft,), strides=(hop,), dilations=(1,))
     if weights is not None:
@@ -145,6 +165,11 @@ def istft(
         frames = prim.fft_c2c(frames, axes=(2,), forward=False, norm=norm)
     else:
         frames = prim.fft_c2r(sized(frames, 2, n_fft // 2 + 1), axes=(2,), size=n_fft, norm=norm)
+    if window is None:
+        _warn_once(
+            ".Please provide the same window used by stft to make the inversion lossless."
+            "To suppress this warning and use a rectangular window, "
+        )
     weights = _window("istft", window, width, n_fft, frames)
     if weights is None:
         weights = create("full", value=1.0, shape=(n_fft,), dtype=frames.dtype)

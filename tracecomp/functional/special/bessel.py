@@ -179,7 +179,8 @@ def airy_ai(input: Tensor) -> Tensor:
     series = polynomial(prim.sub(prim.div(6.0, zeta), 1.0), tables.AIRY_LARGE)
     decay = prim.mul(series, prim.exp(prim.neg(zeta)))
     high = prim.div(decay, prim.mul(prim.sqrt(prim.sqrt(up)), 2 * math.sqrt(math.pi)))
-    down = prim.where(prim.lt(x, -7.0), prim.neg(x), 8.0)
+    # Whatever is in neither range goes here, so that NaN stays NaN.
+    down = prim.where(prim.bitwise_or(middle, right), 8.0, prim.neg(x))
     return prim.where(middle, near, prim.where(right, high, _airy_wave(down)))
 
 

@@ -13,9 +13,7 @@ from tracecomp.functional.promotion import (
     Operand,
     as_float,
     choose,
-    common,
     common_float,
-    not_implemented,
 )
 from tracecomp.functional.publish import function
 from tracecomp.ops.elementwise_unary import trigamma
@@ -24,7 +22,7 @@ _BERNOULLI = (1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160, -691 / 13
               -3617 / 10670622842880000)  # fmt: skip
 
 
-def hurwitz(s: Any, q: Tensor) -> Tensor:
+def hurwitz(s: Tensor | float, q: Tensor) -> Tensor:
     """Sum of (q + k)**-s over k >= 0 by Euler and Maclaurin (DLMF 25.11.28), s > 1, q > 0."""
     terms = 12
     total = prim.pow(q, _minus(s))
@@ -42,21 +40,22 @@ def hurwitz(s: Any, q: Tensor) -> Tensor:
     return total
 
 
-def _minus(s: Any) -> Any:
+def _minus(s: Tensor | float) -> Any:
     return prim.neg(s) if isinstance(s, Tensor) else -s
 
 
-def _plus(s: Any, k: float) -> Any:
+def _plus(s: Tensor | float, k: float) -> Any:
     return prim.add(s, k) if isinstance(s, Tensor) else s + k
 
 
-def _times(a: Tensor, b: Tensor) -> Any:
+def _times(a: Tensor | float, b: Tensor | float) -> Any:
     return prim.mul(a, b) if isinstance(a, Tensor) else a * b
 
 
-def zeta_of(s: object, q: Tensor) -> Tensor:
+def zeta_of(s: Tensor | float, q: Tensor) -> Tensor:
     """Hurwitz zeta for every real q: terms with q + k < 0 are added one by one."""
-    low = int(prim.min(prim.floor(q.detach()).clamp(-1000, 0).reshape(-1), axes=(0,))) if q.numel() else 0
+    floors = prim.floor(prim.where(prim.lt(q, 0.0), q, 0.0).detach()).clamp(-1000, 0)  # of NaN 0: it has no terms
+    low = int(prim.min(floors.reshape(-1), axes=(0,))) if q.numel() else 0
     total: Tensor | None = None
     for k in range(-low + 1 if low else 0):
         each = prim.add(q, float(k))
@@ -86,13 +85,17 @@ def zeta(input: Operand, other: Operand) -> Tensor:
     return prim.where(valid, value, choose(prim.eq(s, 1.0), math.inf, math.nan, s.dtype))
 
 
+_LARGEST_FACTORIAL = 170
+"""That of a greater number is no finite float64."""
+
+
 def polygamma_of(n: int, x: Tensor) -> Tensor:
     if n == 0:
         return prim.digamma(x)
     if n == 1:
         first: Tensor = trigamma(x)
         return first
-    factor = math.factorial(n) * (1.0 if n % 2 else -1.0)
+    factor = (float(math.factorial(n)) if n <= _LARGEST_FACTORIAL else math.inf) * (1.0 if n % 2 else -1.0)
     whole = prim.bitwise_and(prim.le(x, 0.0), prim.eq(x, prim.floor(x)))
     value = prim.mul(zeta_of(float(n + 1), prim.where(whole, 1.0, x)), factor)
     return prim.where(whole, math.copysign(math.inf, factor), value)
@@ -123,74 +126,3 @@ def mvlgamma(input: Tensor, p: int) -> Tensor:
         total = prim.add(term, total)
     assert isinstance(total, Tensor)
     return total
-
-
-_STEPS = 200
-"""Terms of the series, and twice the levels of the continued fraction; both converge most slowly near a = x."""
-
-
-def _gamma_prefix(a: Tensor, x: Tensor) -> Tensor:
-    """x**a exp(-x) / gamma(a)."""
-    return prim.exp(prim.sub(prim.sub(prim.mul(a, prim.log(x)), x), prim.lgamma(a)))
-
-
-def _gamma_series(a: Tensor, x: Tensor) -> Tensor:
-    """Lower regularised incomplete gamma by its power series (DLMF 8.7.1)."""
-    term = prim.div(1.0, a)
-    total = term
-    for k in range(1, _STEPS):
-        term = prim.div(prim.mul(term, x), prim.add(a, float(k)))
-        total = prim.add(total, term)
-    return prim.mul(total, _gamma_prefix(a, x))
-
-
-def _gamma_fraction(a: Tensor, x: Tensor) -> Tensor:
-    """Upper regularised incomplete gamma by its continued fraction (DLMF 8.9.2), from the tail inwards."""
-    tail = prim.add(x, 0.0)
-    for k in range(_STEPS // 2, 0, -1):
-        b = prim.sub(prim.add(x, 2.0 * k + 1.0), a)
-        tail = b if k == _STEPS // 2 else prim.sub(b, prim.div(prim.mul(prim.sub(k + 1.0, a), k + 1.0), tail))
-    first = prim.sub(prim.add(x, 1.0), a)
-    return prim.div(_gamma_prefix(a, x), prim.sub(first, prim.div(prim.sub(1.0, a), tail)))
-
-
-def _incomplete_gamma(name: str, input: Tensor, other: Tensor, upper: bool) -> Tensor:
-    a, x = common(*two(name, input, other))
-    if not a.dtype.is_floating_point:
-        raise not_implemented(f"{name}_cpu", a.dtype)
-    regular = prim.bitwise_and(
-        prim.bitwise_and(prim.gt(a, 0.0), prim.lt(a, math.inf)), prim.bitwise_and(prim.gt(x, 0.0), prim.lt(x, math.inf))
-    )
-    sa, sx = prim.where(regular, a, 1.0), prim.where(regular, x, 1.0)
-    low = prim.lt(sx, prim.add(sa, 1.0))
-    lower = _gamma_series(prim.where(low, sa, 1.0), prim.where(low, sx, 1.0))
-    higher = _gamma_fraction(prim.where(low, 1.0, sa), prim.where(low, 3.0, sx))
-    value = prim.where(low, lower, prim.sub(1.0, higher))
-    if upper:
-        value = prim.where(low, prim.sub(1.0, lower), higher)
-    return prim.where(regular, value, _gamma_edges(a, x, upper))
-
-
-def _gamma_edges(a: Tensor, x: Tensor, upper: bool) -> Tensor:
-    """Limits at a = 0, a = inf, x = 0, x = inf; NaN outside of the domain."""
-    whole, nothing = (0.0, 1.0) if upper else (1.0, 0.0)
-    edge = choose(prim.gt(a, 0.0), nothing, math.nan, a.dtype)
-    edge = prim.where(prim.eq(x, 0.0), edge, choose(prim.eq(a, 0.0), whole, math.nan, a.dtype))
-    edge = prim.where(prim.eq(x, math.inf), whole, edge)
-    at_infinity = choose(prim.eq(x, math.inf), math.nan, nothing, a.dtype)
-    edge = prim.where(prim.eq(a, math.inf), at_infinity, edge)
-    bad = prim.bitwise_or(prim.lt(a, 0.0), prim.lt(x, 0.0))
-    bad = prim.bitwise_or(bad, prim.bitwise_or(prim.isnan(a), prim.isnan(x)))
-    return prim.where(bad, math.nan, edge)
-
-
-@function("gammainc", "special.gammainc", inplace=True, composite=True)
-def igamma(input: Tensor, other: Tensor) -> Tensor:
-    """Lower regularised incomplete gamma function."""
-    return _incomplete_gamma("igamma", input, other, False)
-
-
-@function("gammaincc", "special.gammaincc", inplace=True, composite=True)
-def igammac(input: Tensor, other: Tensor) -> Tensor:
-    """Upper regularised incomplete gamma function."""
-    return _incomplete_gamma("igammac", input, other, True)

@@ -28,14 +28,16 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
     def __init__(self, graph: Graph, root: Module, decompositions: Mapping[Any, Fn]) -> None:
         self.graph, self.root, self._decompositions = graph, root, decompositions
         self._known: dict[int, tuple[Tensor, Node]] = {}
+        self._arrays: list[Any] = []
 
     def bind(self, value: object, node: Node) -> None:
         """``value``, a tensor or several, is what ``node`` gives."""
         if isinstance(value, Tensor):
             node.meta["val"] = value
-            # Held, so that their numbers stay their own. What autograd keeps of a result is another tensor over the
-            # very same array.
+            # Both held, so that their numbers stay their own. What autograd keeps of a result is another tensor over
+            # the very same array.
             self._known[id(value)] = self._known[id(value._data)] = value, node
+            self._arrays.append(value._data)
         elif isinstance(value, tuple | list):
             for i, part in enumerate(value):
                 self.bind(part, self.graph.call_function(operator.getitem, (node, i)))

@@ -233,7 +233,7 @@ def mse_loss(input: Tensor, target: Tensor, size_average: bool | None = None, re
     """Squared difference."""
 def multi_head_attention_forward(query: Tensor, key: Tensor, value: Tensor, embed_dim_to_check: int, num_heads: int, in_proj_weight: Tensor | None, in_proj_bias: Tensor | None, bias_k: Tensor | None, bias_v: Tensor | None, add_zero_attn: bool, dropout_p: float, out_proj_weight: Tensor, out_proj_bias: Tensor | None, training: bool = True, key_padding_mask: Tensor | None = None, need_weights: bool = True, attn_mask: Tensor | None = None, use_separate_proj_weight: bool = False, q_proj_weight: Tensor | None = None, k_proj_weight: Tensor | None = None, v_proj_weight: Tensor | None = None, static_k: Tensor | None = None, static_v: Tensor | None = None, average_attn_weights: bool = True, is_causal: bool = False) -> tuple[Tensor, Tensor | None]:
     """Multi-head attention (Vaswani et al. 2017) of (L, N, E), (S, N, E), (S, N, E), or without N."""
-def multi_margin_loss(input: Tensor, target: Tensor, p: int = 1, margin: float = ..., weight: Tensor | None = None, size_average: bool | None = None, reduce: bool | None = None, reduction: str = 'mean') -> Tensor:
+def multi_margin_loss(input: Tensor, target: Tensor, p: float = 1, margin: float = ..., weight: Tensor | None = None, size_average: bool | None = None, reduce: bool | None = None, reduction: str = 'mean') -> Tensor:
     """Mean over wrong classes of ``max(0, margin - x[y] + x[i]) ** p``, times the weight of class y."""
 def multilabel_margin_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = 'mean') -> Tensor:
     """Sum over target and other classes of ``max(0, 1 - (x[y] - x[i])) / C``; targets end at the first -1."""

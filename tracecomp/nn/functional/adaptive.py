@@ -93,7 +93,9 @@ def adaptive_avg_pool(n: int, input: Tensor, output_size: Target) -> Tensor:
     x, single, target = _regular(n, name, input, output_size)
     length = tuple(x.shape[2:])
     with scope(name):
-        if _equal(target, length):
+        if set(target) == {1}:
+            result = x.mean(tuple(range(2, 2 + n)), keepdim=True)
+        elif _equal(target, length):
             kernel = tuple(have // want for want, have in zip(target, length, strict=True))
             result = avg_pool(n, x, kernel, kernel, 0, False, True, None)
         elif 0 in target:

@@ -101,6 +101,7 @@ def multi_head_attention_forward(
     alike = key.shape[:2] == value.shape[:2] if use_separate_proj_weight else key.shape == value.shape
     if not alike:
         raise AssertionError(f"key shape {key.shape} does not match value shape {value.shape}")
+    # Only a hint for the mask that is given: this formula makes none of its own.
     if is_causal and attn_mask is None:
         raise RuntimeError("Need attn_mask if specifying the is_causal hint.")
     if use_separate_proj_weight:

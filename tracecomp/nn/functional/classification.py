@@ -175,7 +175,7 @@ def _smooth_cross_entropy(
 
 @function(to="nn.functional", takes=FLOATS)
 def multi_margin_loss(
-    input: Tensor, target: Tensor, p: int = 1, margin: float = 1.0, weight: Tensor | None = None,
+    input: Tensor, target: Tensor, p: float = 1, margin: float = 1.0, weight: Tensor | None = None,
     size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
     """Mean over wrong classes of ``max(0, margin - x[y] + x[i]) ** p``, times the weight of class y."""

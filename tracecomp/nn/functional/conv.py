@@ -14,6 +14,7 @@ from tracecomp.functional.dtype_support import COMPLEX, NUMBERS
 from tracecomp.functional.elementwise.complexes import parts
 from tracecomp.functional.memory_formats import following
 from tracecomp.functional.primitives import prim
+from tracecomp.functional.promotion import is_half, rounded, wide
 from tracecomp.functional.publish import function
 from tracecomp.ir.types import float64
 from tracecomp.nn.functional.padding import constant_pad
@@ -125,7 +126,14 @@ def convolution(
         )
     with scope(name):
         run = partial(prim.conv, stride=strides, padding=pads, dilation=dilations, groups=groups)
-        return _finish(_by_parts(run, x, weight), bias, n, single, (x, weight))
+        return _finish(_product(run, x, weight, bias), bias, n, single, (x, weight))
+
+
+def _product(run: Callable[[Tensor, Tensor], Tensor], x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """``run(x, weight)``; of half types in float32 where ``bias`` is added to it, so that the sum is rounded once."""
+    if is_half(x, weight, bias):
+        x, weight = wide(x), wide(weight)
+    return _by_parts(run, x, weight)
 
 
 def _by_parts(run: Callable[[Tensor, Tensor], Tensor], x: Tensor, weight: Tensor) -> Tensor:
@@ -143,7 +151,7 @@ def _finish(out: Tensor, bias: Tensor | None, n: int, single: bool, operands: Se
                 f"expected bias to be 1-dimensional with {out.shape[1]} elements, "
                 f"but got bias of size {list(bias.shape)} instead"
             )
-        out = out + bias.reshape(-1, *[1] * n)
+        out = rounded(out + wide(bias).reshape(-1, *[1] * n), bias)
     if n == 2 or out.dtype is not float64:  # PyTorch's way: there is no such kernel for volumes of doubles
         out = following(out, *operands)
     return out.squeeze(0) if single else out
@@ -209,7 +217,7 @@ def transposed(
             prim.conv_transpose, stride=strides, padding=tuple(attr_pads), dilation=dilations, groups=groups,
             size=tuple(size),
         )  # fmt: skip
-        out = _by_parts(run, x, weight)
+        out = _product(run, x, weight, bias)
         if any(after):
             out = constant_pad(out, [v for zeros in reversed(after) for v in (0, zeros)])
         return _finish(out, bias, n, single, (x, weight))

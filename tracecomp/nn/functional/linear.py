@@ -8,6 +8,7 @@ from tracecomp.eager.modes import no_grad, scope
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.functional.dtype_support import ALL, COMPLEX, FLOATS, NUMBERS
+from tracecomp.functional.promotion import is_half, rounded, wide
 from tracecomp.functional.publish import function
 from tracecomp.ir.types import int64
 from tracecomp.sparse.embedding import rows_with_sparse_gradient
@@ -23,6 +24,8 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
                 f"linear(): mat1 and mat2 shapes cannot be multiplied "
                 f"({rows}x{input.shape[-1] if input.ndim else 1} and {weight.shape[-1]}x{weight.shape[0]})"
             )
+        if bias is not None and is_half(input, weight, bias):  # rounded once, as in PyTorch
+            return rounded(wide(input) @ wide(weight).t() + wide(bias), input)
         out = input @ weight.t()
         return out if bias is None else out + bias
 

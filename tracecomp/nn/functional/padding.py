@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from tracecomp.eager.modes import scope
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
+from tracecomp.functional.dims import as_index
 from tracecomp.functional.dtype_support import ALL
 from tracecomp.functional.memory_formats import following
 from tracecomp.functional.primitives import prim
@@ -14,7 +15,7 @@ from tracecomp.functional.promotion import exact_scalar
 from tracecomp.functional.publish import function
 
 
-def constant_pad(input: Tensor, pad: Sequence[int], value: float = 0.0) -> Tensor:
+def constant_pad(input: Tensor, pad: Sequence[int], value: complex = 0.0) -> Tensor:
     """``pad`` holds (before, after) from the last axis on; negative amounts cut off. RuntimeError if too many."""
     if len(pad) % 2:
         raise RuntimeError(f"Length of pad must be even but instead it equals {len(pad)}")
@@ -77,7 +78,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
 
     Modes: constant (``value``), reflect, replicate, circular. NotImplementedError for a mode or rank PyTorch has not.
     """
-    pad = tuple(int(p) for p in pad)
+    pad = tuple(map(as_index, pad))
     with scope("pad"):
         if mode == "constant":
             return constant_pad(input, pad, 0.0 if value is None else value)

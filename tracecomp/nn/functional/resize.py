@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from tracecomp.eager.modes import scope
-from tracecomp.eager.tensor import Tensor
+from tracecomp.eager.tensor import Tensor, inside
 from tracecomp.functional import names as T
 from tracecomp.functional.dims import Sizes
 from tracecomp.functional.memory_formats import following
 from tracecomp.functional.primitives import prim
-from tracecomp.functional.promotion import not_implemented
+from tracecomp.functional.promotion import not_implemented, rounded, wide
 from tracecomp.functional.publish import function
 from tracecomp.ir.types import float64, uint8
 from tracecomp.nn.functional.adaptive import adaptive_avg_pool
@@ -90,7 +90,8 @@ def _weighted(x: Tensor, axis: int, taps: Sequence[tuple[list[int], list[float]]
     view = [-1] + [1] * (x.ndim - 1 - axis)
     result: Any = None
     for index, weight in taps:
-        term = prim.take(x, T.tensor(index), axis=axis) * T.tensor(weight, dtype=x.dtype).reshape(view)
+        factors = inside(T.tensor(weight, dtype=x.dtype).reshape(view))
+        term = prim.take(x, inside(T.tensor(index)), axis=axis) * factors
         result = term if result is None else result + term
     return result
 
@@ -186,7 +187,10 @@ def interpolate(
     with scope("interpolate"):
         if mode == "area":
             return adaptive_avg_pool(len(sizes), input, sizes)
-        return following(_resize(input, sizes, factors, mode, bool(align_corners), antialias), input)
+        # Values of half types are weighted in float32 and rounded once; the nearest ones are taken as they are.
+        x = input if mode.startswith("nearest") else wide(input)
+        x = _resize(x, sizes, factors, mode, bool(align_corners), antialias)
+        return following(rounded(x, input), input)
 
 
 def _resize(
@@ -195,7 +199,8 @@ def _resize(
     for axis in reversed(range(2, x.ndim)):
         have, want, factor = x.shape[axis], sizes[axis - 2], factors[axis - 2]
         if mode.startswith("nearest"):
-            x = prim.take(x, T.tensor(_nearest(have, want, factor, mode == "nearest-exact")), axis=axis)
+            index = T.tensor(_nearest(have, want, factor, mode == "nearest-exact"))
+            x = prim.take(x, inside(index), axis=axis)
             continue
         if antialias:
             weights = _antialias_matrix(have, want, factor, corners, mode == "bicubic")
@@ -205,7 +210,7 @@ def _resize(
         if x.dtype is uint8:
             x = _resized_bytes(x, axis, weights if antialias else _matrix(taps, have))
         elif antialias:
-            x = (x.movedim(axis, -1) @ T.tensor(weights, dtype=x.dtype).t()).movedim(-1, axis)
+            x = (x.movedim(axis, -1) @ inside(T.tensor(weights, dtype=x.dtype).t())).movedim(-1, axis)
         else:
             x = _weighted(x, axis, taps)
     return x

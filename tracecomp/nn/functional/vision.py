@@ -14,7 +14,7 @@ from tracecomp.functional.dtype_support import ALL, FLOATS
 from tracecomp.functional.memory_formats import following
 from tracecomp.functional.primitives import prim
 from tracecomp.functional.publish import function
-from tracecomp.ir.types import int64
+from tracecomp.ir.types import bool_, int64
 from tracecomp.nn.functional.conv import ntuple
 from tracecomp.nn.functional.padding import constant_pad
 
@@ -269,7 +269,11 @@ def grid_sample(
             return _sample_cubic(flat, points, sizes, padding_mode, corners)
         at = [_place(p, size, padding_mode, corners) for p, size in zip(points, sizes, strict=True)]
         if mode == "nearest":
-            return _lookup(flat, [p.round().to(int64) for p in at], sizes)
+            found = _lookup(flat, [p.round().to(int64) for p in at], sizes)
+            if not grid.requires_grad:
+                return found
+            # The nearest element does not change with the grid: a gradient of zeros, not none.
+            return T.where(T.ones((), dtype=bool_), found, points[0].to(found.dtype).unsqueeze(1))
         return _sample_linear(flat, at, sizes)
 
 

@@ -17,7 +17,7 @@ from tracecomp.eager.rng import get_rng_state
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.nn.module import Module
-from tracecomp.nn.parallel.join import Joining
+from tracecomp.nn.parallel.join import Join, Joinable, JoinHook
 from tracecomp.nn.parallel.reducer import Hook, Reducer
 from tracecomp.nn.parallel.shards import ShardPlan, Shards, within
 from tracecomp.ops.prim import prim
@@ -26,7 +26,7 @@ _MB = 1 << 20
 """Bytes: ``bucket_cap_mb`` counts in these, as PyTorch does."""
 
 
-class DistributedDataParallel(Module):
+class DistributedDataParallel(Module, Joinable):
     """``module`` in every process of a group, with equal parameters and equal gradients.
 
     Parameters and buffers are made those of rank 0; after every backward pass gradients are the mean over processes,
@@ -73,7 +73,7 @@ class DistributedDataParallel(Module):
         cap = int((25 if bucket_cap_mb is None else bucket_cap_mb) * _MB)
         self.shards = shards
         self._plan: ShardPlan | None = None
-        self._joining: Joining | None = None
+        self._by_initial = True  # what gradients are divided by while processes join
         self._reducer: Reducer | None = None
         if shards is not None:
             self._check_for_shards()
@@ -160,7 +160,7 @@ class DistributedDataParallel(Module):
         if training and modes.recorder is None and reducer.unfinished:
             raise RuntimeError(at_user_line(_unfinished(self.module, reducer.unfinished)))
         reducer.enabled = training
-        root = self._joining.begin(training) if self._joining is not None else 0
+        root = self._begin_joined(training)
         if grad_enabled():
             self._same_buffers(root)
         output = self.module(*inputs, **kwargs)
@@ -195,30 +195,59 @@ class DistributedDataParallel(Module):
         finally:
             self.require_backward_grad_sync = before
 
-    @contextmanager
     def join(
         self, divide_by_initial_world_size: bool = True, enable: bool = True, throw_on_early_termination: bool = False
-    ) -> Iterator[None]:  # fmt: skip
+    ) -> Join:  # fmt: skip
         """Inside, processes may have different numbers of inputs: those that have none left answer for zeros.
 
         Gradients are divided by the number of processes, or by that of those that have inputs. In the end the model is
         that of the last process with inputs. With ``throw_on_early_termination``, RuntimeError in all processes when
         the first one has none left.
         """
-        if not enable:
-            yield
-            return
+        return Join(
+            [self], enable, throw_on_early_termination, divide_by_initial_world_size=divide_by_initial_world_size
+        )
+
+    def join_hook(self, **kwargs: Any) -> JoinHook:
+        """How this model answers in a ``Join`` block; ``divide_by_initial_world_size`` as in ``join``."""
         if self._reducer is None:
             raise RuntimeError(at_user_line("join() does not go with shards: global batches have one size"))
-        joining = self._joining = Joining(
-            self._reducer, self.process_group, divide_by_initial_world_size, throw_on_early_termination
-        )
-        try:
-            yield
-            joining.finish(self._same_buffers, lambda root: self._same((t for _, t in self._everything()), root))
-        finally:
-            self._joining = None
-            self._reducer.divisor = None
+        self._by_initial = bool(kwargs.get("divide_by_initial_world_size", True))
+        return _Answers(self)
+
+    @property
+    def join_device(self) -> Any:
+        """The CPU."""
+        return self._params[0].device
+
+    @property
+    def join_process_group(self) -> Group:
+        """The group that gradients are combined in."""
+        return self.process_group
+
+    def _begin_joined(self, synchronised: bool) -> int:
+        """Tell processes without inputs of this pass; the rank whose buffers are everybody's."""
+        join, reducer = self._join, self._reducer
+        assert reducer is not None
+        if join is None:
+            if reducer.divisor is not None:
+                reducer.divisor = None
+            return 0
+        join.begin(self, synchronised)
+        reducer.divisor = None if self._by_initial else len(join.last.active)
+        return join.last.active[-1]
+
+    def answer(self, join: Join) -> None:
+        """Take part in a pass of the others."""
+        assert self._reducer is not None
+        self._same_buffers(join.last.active[-1])
+        if join.last.synchronised:
+            self._reducer.divisor = None if self._by_initial else len(join.last.active)
+            self._reducer.answer()
+
+    def become(self, join: Join) -> None:
+        """Take parameters and buffers of the last process with inputs."""
+        self._same((t for _, t in self._everything()), join.last.active[-1])
 
     def shard(self, *tensors: Tensor) -> Any:
         """Tensors of this process's part of the global batch as its logical shards, for a model with ``shards=S``.
@@ -237,6 +266,21 @@ class DistributedDataParallel(Module):
         if not isinstance(value, Shards):
             raise TypeError(at_user_line(f"mean(): expected what was computed from shards, got {type(value).__name__}"))
         return value.context.mean(value)
+
+    def will_sync_module_buffers(self) -> bool:
+        """Whether the next forward pass takes over buffers of another process."""
+        return self.broadcast_buffers and self.require_forward_param_sync and any(True for _ in self.module.buffers())
+
+    def _get_ddp_logging_data(self) -> dict[str, Any]:
+        """What PyTorch logs of a model, as far as it means something here."""
+        group = self.process_group
+        return {
+            "world_size": group.size(), "rank": group.rank(), "module_name": type(self.module).__name__,
+            "backend_name": group.name(), "broadcast_buffers": self.broadcast_buffers,
+            "find_unused_parameters": self.find_unused_parameters, "static_graph": self.static_graph,
+            "gradient_as_bucket_view": self.gradient_as_bucket_view, "num_parameter_tensors": len(self._params),
+            "total_parameter_size_bytes": sum(p.nbytes for p in self._params),
+        }  # fmt: skip
 
     # ---- hooks and state
 
@@ -258,6 +302,21 @@ class DistributedDataParallel(Module):
 
     def __getstate__(self) -> dict[str, Any]:
         raise TypeError("DistributedDataParallel cannot be pickled: save model.module, or its state_dict()")
+
+
+class _Answers(JoinHook):
+    """A model's part in the passes of processes that have inputs left."""
+
+    def __init__(self, model: DistributedDataParallel) -> None:
+        self._model = model
+
+    def main_hook(self) -> None:
+        assert self._model._join is not None
+        self._model.answer(self._model._join)
+
+    def post_hook(self, is_last_joiner: bool) -> None:
+        assert self._model._join is not None
+        self._model.become(self._model._join)
 
 
 def _unused(params: Sequence[Tensor], output: object) -> list[Tensor]:

@@ -2,42 +2,116 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from tracecomp.base.errors import at_user_line
 from tracecomp.communication.group import Group
+from tracecomp.communication.work import Work
 from tracecomp.eager.modes import modes, no_grad
 from tracecomp.functional import names as T
-from tracecomp.nn.parallel.reducer import Reducer
 from tracecomp.ops.prim import prim
 
 _EARLY = "Detected at least one rank that exhausted inputs. Throwing across all ranks."
 
 
-class _Round(NamedTuple):
-    """One forward pass: which ranks have inputs, and whether their backward passes combine gradients."""
+class JoinHook:
+    """How a process without inputs answers those that have some."""
+
+    def main_hook(self) -> None:
+        """Called once for each step of the others: makes the collective calls of a step."""
+
+    def post_hook(self, is_last_joiner: bool) -> None:
+        """Called when nobody has inputs left, in processes that were among the last to have some and in others."""
+
+
+class Joinable(ABC):
+    """What ``Join`` takes. Before the collective calls of each step it calls ``Join.notify_join_context(self)``."""
+
+    _join: Join | None = None
+
+    @abstractmethod
+    def join_hook(self, **kwargs: Any) -> JoinHook:
+        """How it answers; ``kwargs`` are those of ``Join``."""
+
+    @property
+    @abstractmethod
+    def join_device(self) -> Any:
+        """The device of its collective calls."""
+
+    @property
+    @abstractmethod
+    def join_process_group(self) -> Any:
+        """The group of its collective calls."""
+
+
+class _Step(NamedTuple):
+    """One step: which ranks have inputs, and whether their backward passes combine gradients."""
 
     active: tuple[int, ...]
     synchronised: bool
 
 
-class Joining:
-    """A block ``with model.join()``. Before every forward pass all processes tell whether they have inputs.
+class Join:
+    """A block in which processes may have different numbers of inputs.
 
-    Those without any go on answering in ``finish``, with zeros for gradients, until nobody has inputs.
+    Before every step all processes tell whether they have inputs, for the first of ``joinables``. Those without any
+    answer when they leave the block, until nobody has inputs. With ``throw_on_early_termination``, RuntimeError in all
+    processes when the first one has none left. ValueError without joinables, and for several groups.
     """
 
-    def __init__(self, reducer: Reducer, group: Group, by_initial: bool, raises: bool) -> None:
-        self._reducer, self._group, self._by_initial, self._raises = reducer, group, by_initial, raises
-        self.last = _Round(tuple(range(group.size())), True)
+    def __init__(
+        self, joinables: Sequence[Joinable], enable: bool = True, throw_on_early_termination: bool = False,
+        **kwargs: Any,
+    ) -> None:  # fmt: skip
+        if not joinables:
+            raise ValueError(at_user_line("The join context manager requires at least one joinable"))
+        groups: list[Group] = [j.join_process_group for j in joinables]
+        if any(g is not groups[0] for g in groups):
+            raise ValueError(at_user_line("Using join context manager with multiple process groups"))
+        self._joinables, self._group = [*joinables], groups[0]
+        self._enable, self._raises = enable, throw_on_early_termination
+        self.last = _Step(tuple(range(self._group.size())), True)
+        self._hooks = [j.join_hook(**kwargs) for j in joinables]
+        for joinable in joinables:
+            joinable._join = self if enable else None
 
-    def begin(self, synchronised: bool) -> int:
-        """Tell that a forward pass begins here; the rank whose buffers are everybody's."""
+    def __enter__(self) -> None:
+        """Nothing: steps say that they begin."""
+
+    def __exit__(self, kind: object, value: object, traceback: object) -> None:
+        try:
+            if self._enable and kind is None:
+                self._answer()
+        finally:
+            for joinable in self._joinables:
+                joinable._join = None
+
+    def _answer(self) -> None:
+        """Take part in the steps of the others for as long as there are some."""
+        last = True
+        while self._announce(0):
+            last = False
+            for hook in self._hooks:
+                hook.main_hook()
+        for hook in self._hooks:
+            hook.post_hook(last)
+
+    @staticmethod
+    def notify_join_context(joinable: Joinable) -> Work | None:
+        """Tell that a step begins here; a Work that has ended, None for all but the first joinable of a block."""
+        join = joinable._join
+        return None if join is None or not join.begin(joinable, True) else Work.done(None)
+
+    def begin(self, joinable: Joinable, synchronised: bool) -> bool:
+        """Tell that a step of ``joinable`` begins here; False for all but the first one, whose step it belongs to."""
+        if joinable is not self._joinables[0]:
+            return False
         if modes.recorder is not None:
-            modes.recorder.refuse_here("a forward pass inside of join(), whose part differs from rank to rank")
+            modes.recorder.refuse_here("a step inside of join(), whose part differs from rank to rank")
         self._announce(1 + synchronised)
-        return self.last.active[-1]
+        return True
 
     def _announce(self, told: int) -> bool:
         """Hear from all; whether somebody has inputs. RuntimeError in all if that was asked for and one has none."""
@@ -46,16 +120,8 @@ class Joining:
         words = [int(t) for t in (found if isinstance(found, tuple) else (found,))]
         active = tuple(rank for rank, word in enumerate(words) if word)
         if self._raises and 0 < len(active) < len(words):
-            raise RuntimeError(at_user_line(_EARLY))
+            why = _EARLY if told else f"Rank {self._group.rank()} exhausted all inputs."
+            raise RuntimeError(at_user_line(why))
         if active:
-            self.last = _Round(active, 2 in words)
-            self._reducer.divisor = None if self._by_initial else len(active)
+            self.last = _Step(active, 2 in words)
         return bool(active)
-
-    def finish(self, buffers: Callable[[int], None], everything: Callable[[int], None]) -> None:
-        """Answer for as long as others have inputs; ``buffers`` and ``everything`` make those of a rank everybody's."""
-        while self._announce(0):
-            buffers(self.last.active[-1])
-            if self.last.synchronised:
-                self._reducer.answer()
-        everything(self.last.active[-1])

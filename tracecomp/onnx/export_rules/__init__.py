@@ -7,6 +7,7 @@ from tracecomp.onnx.export_rules import (
     elementwise,
     indexing,
     random,
+    recurrent,
     reduction,
     view,
 )
@@ -15,5 +16,5 @@ from tracecomp.onnx.export_rules.refused import REFUSED
 
 __all__ = [
     "REFUSED", "RULES", "Emitter", "contraction", "control", "cumulative", "elementwise", "indexing", "missing",
-    "number_of", "random", "reduction", "shown", "view",
+    "number_of", "random", "recurrent", "reduction", "shown", "view",
 ]  # fmt: skip

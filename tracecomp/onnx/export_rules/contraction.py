@@ -2,24 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tracecomp.ir.graph import Node
+from tracecomp.onnx.errors import UnsupportedError
 from tracecomp.onnx.export_rules.emitter import Emitter, rule
-from tracecomp.onnx.model import UnsupportedError
 
 
 @rule("contract")
 def contract(e: Emitter, node: Node, a: str, b: str) -> str:
     operands, out = node.attrs["spec"].split("->")
     left, right = operands.split(",")
-    batched = len(left) >= 2 <= len(right) and left[:-2] == right[:-2] == out[:-2]
+    batched = min(map(len, (left, right, out))) >= 2 and left[:-2] == right[:-2] == out[:-2]
     if batched and (left[-1], left[-2], right[-1]) == (right[-2], out[-2], out[-1]):
         return e.node("MatMul", [a, b])
     if len(right) == 2 and left[:-1] == out[:-1] and (left[-1], right[1]) == (right[0], out[-1]):
         return e.node("MatMul", [a, b])
+    if e.version < 12:
+        return _by_matrices(e, node, a, b)
     return e.node("Einsum", [a, b], equation=node.attrs["spec"])
+
+
+def _by_matrices(e: Emitter, node: Node, a: str, b: str) -> str:
+    """A product without Einsum: dimensions of both and of one side are joined, so that matrices are multiplied."""
+    operands, out = node.attrs["spec"].split("->")
+    left, right = operands.split(",")
+    if any(len({*word}) < len(word) for word in (left, right, out)):
+        raise UnsupportedError(f"Einsum ({node.attrs['spec']}) needs operators of version 12, not {e.version}")
+    sizes = {
+        c: n for word, v in zip((left, right), node.inputs, strict=True) for c, n in zip(word, v.shape, strict=True)
+    }
+    a, left = _summed(e, a, left, {*right, *out})
+    b, right = _summed(e, b, right, {*left, *out})
+    both = [c for c in left if c in right and c in out]
+    inner = [c for c in left if c in right and c not in out]
+    rows, columns = [c for c in left if c not in right], [c for c in right if c not in left]
+
+    def matrices(x: str, word: str, *groups: Sequence[str]) -> str:
+        order = [word.index(c) for c in [*both, *groups[0], *groups[1]]]
+        shape = [sizes[c] for c in both] + [_product(sizes[c] for c in group) for group in groups]
+        return e.node("Reshape", [e.node("Transpose", [x], perm=order), e.ints(*shape)])
+
+    found = e.node("MatMul", [matrices(a, left, rows, inner), matrices(b, right, inner, columns)])
+    have = [*both, *rows, *columns]
+    found = e.node("Reshape", [found, e.ints(*[sizes[c] for c in have])])
+    return e.node("Transpose", [found], perm=[have.index(c) for c in out])
+
+
+def _summed(e: Emitter, x: str, word: str, wanted: set[str]) -> tuple[str, str]:
+    """An operand summed over the dimensions that nothing else has."""
+    gone = [k for k, c in enumerate(word) if c not in wanted]
+    if not gone:
+        return x, word
+    return e.node("ReduceSum", [x, e.ints(*gone)], keepdims=0), "".join(c for c in word if c in wanted)
+
+
+def _product(numbers: Iterable[Any]) -> Any:
+    total: Any = 1
+    for n in numbers:
+        total = n * total
+    return total
 
 
 def _window_attrs(node: Node) -> dict[str, Any]:

@@ -11,8 +11,10 @@ import onnx
 
 from tracecomp.ir.graph import Graph, Node, Value
 from tracecomp.ir.types import DType
+from tracecomp.onnx.errors import UnsupportedError
+from tracecomp.onnx.export_rules.older import OLDER
 from tracecomp.onnx.export_rules.refused import NO_COMPLEX, REFUSED
-from tracecomp.onnx.model import BUFFER, UnsupportedError
+from tracecomp.onnx.model import BUFFER
 from tracecomp.onnx.sizes import Reciprocal, Size
 from tracecomp.ops.regions import inputs_of
 
@@ -29,6 +31,36 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
         return fn
 
     return put
+
+
+_WHOLE = "onnx."
+"""What names of ONNX's own operators begin with in graphs that are to be written (``whole.py``)."""
+
+
+_WHOLE_RULES: dict[str, Rule] = {}
+
+
+def whole_rule(*names: str) -> Callable[[Rule], Rule]:
+    """Make a function the rule of these operators of ONNX, which are not written as they are."""
+
+    def put(fn: Rule) -> Rule:
+        _WHOLE_RULES.update({_WHOLE + name: fn for name in names})
+        return fn
+
+    return put
+
+
+def _rule_of(node: Node) -> Rule:
+    name = node.op.name
+    return _WHOLE_RULES.get(name, _as_it_is) if name.startswith(_WHOLE) else RULES[name]
+
+
+def _as_it_is(e: Emitter, node: Node, *operands: str) -> str:
+    """One of ONNX's own operators."""
+    given = [operands[g] if isinstance(g, int) else "" if g is None else e.ints(*g) for g in node.attrs["given"]]
+    while not given[-1]:
+        given.pop()
+    return e.node(node.op.name.removeprefix(_WHOLE), given, **dict(node.attrs["stated"]))
 
 
 def number_of(dtype: Any) -> int:
@@ -51,6 +83,11 @@ class Emitter:
         self.fixed: list[Any] = []
         """Constants, which are nodes: who trains the model trains its initializers."""
         self.weights: list[Any] = []
+        self.arrays: dict[str, Array] = {}
+        """Weights by name."""
+        self._turns: dict[str, tuple[str, Sequence[int]]] = {}
+        """What is transposed, and how, by the name of the result."""
+        self._made: dict[tuple[str, ...], str] = {}
         self.names: dict[Value, str] = {}
         self.scope = ""
         self.open: dict[str, tuple[str, int]] = {}
@@ -59,13 +96,30 @@ class Emitter:
         self._count = 0
         self._taken: set[str] = set()
         self._constants: dict[tuple[Any, ...], str] = {}
+        self.held: dict[str, Array] = {}
+        """Constants by name."""
 
     def node(self, op: str, inputs: Sequence[str], **attrs: Any) -> str:
         """The name of an operator's result."""
+        if op == "Transpose":
+            return self._turned(inputs[0], attrs["perm"])
         return self.several(op, inputs, 1, **attrs)[0]
+
+    def _turned(self, name: str, perm: Sequence[int]) -> str:
+        """A transpose; of what is one, one of that."""
+        name, before = self._turns.get(name, (name, range(len(perm))))
+        perm = [before[k] for k in perm]
+        if perm == [*range(len(perm))]:
+            return name
+        found = self.several("Transpose", [name], 1, perm=perm)[0]
+        self._turns[found] = name, perm
+        return found
 
     def several(self, op: str, inputs: Sequence[str], count: int, **attrs: Any) -> list[str]:
         """The names of an operator's results."""
+        since, spelling = OLDER.get(op, (0, None))
+        if spelling and self.version < since:
+            op, inputs, attrs = spelling(self, op, inputs, attrs)
         number, self._count = self._count, self._count + 1
         outputs = [f"v{number}" if count == 1 else f"v{number}.{k}" for k in range(count)]
         name = f"{self.scope}/{op}.{number}" if self.scope else f"{op}.{number}"
@@ -82,7 +136,7 @@ class Emitter:
         origin = graph.origin.get(node)
         self.scope = "/".join(origin.scope) if origin else ""
         try:
-            found = RULES[node.op.name](self, node, *[self.names[v] for v in node.inputs])
+            found = _rule_of(node)(self, node, *[self.names[v] for v in node.inputs])
         except TypeError as error:
             raise UnsupportedError(f"{node.op.name} of a size that is left open ({error})") from error
         names = [found] if isinstance(found, str) else [*found]
@@ -144,10 +198,19 @@ class Emitter:
         while name in self._taken:
             name += "_"
         self._taken.add(name)
+        self.arrays[name] = array
         self.weights.append(_tensor(array, name))
         if not trained:
             self.weights[-1].doc_string = BUFFER
         return name
+
+    def made_of(self, name: str, parts: Sequence[str], make: Callable[[Sequence[Array]], Array]) -> str:
+        """The name of an initializer that ``make`` makes of others; it is trained if one of them is."""
+        key = tuple(parts)
+        if key not in self._made:
+            trained = any(w.name in parts and w.doc_string != BUFFER for w in self.weights)
+            self._made[key] = self.weight(name, make([self.arrays[p] for p in parts]), trained)
+        return self._made[key]
 
     def constant(self, array: object, dtype: Any = None) -> str:
         """The name of a constant; equal ones are one."""
@@ -155,6 +218,7 @@ class Emitter:
         key = (array.dtype.str, array.shape, array.tobytes())
         if key not in self._constants:
             name = self._constants[key] = f"constant{len(self._constants)}"
+            self.held[name] = array
             self.fixed.append(onnx.helper.make_node("Constant", [], [name], name, value=_tensor(array, name)))
         return self._constants[key]
 
@@ -213,7 +277,7 @@ def missing(graph: Graph) -> set[str]:
     """What is in ``graph`` and its regions without a form in ONNX, each with the reason."""
     found: set[str] = set()
     for node in graph.live_nodes():
-        if node.op.name not in RULES:
+        if node.op.name not in RULES and not node.op.name.startswith(_WHOLE):
             found.add(f"{node.op.name} ({REFUSED.get(node.op.name, 'it has no rule')})")
         elif any(v.dtype.is_complex for v in (*node.inputs, *node.outputs)):
             found.add(f"{node.op.name} of complex numbers ({NO_COMPLEX})")

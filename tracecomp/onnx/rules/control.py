@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx
 
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
@@ -32,13 +33,22 @@ def loop(call: Call, trips: Value = None, condition: Value = None, *carried: Val
         given.append(found[1 + len(state) :])
         turn += 1
     count = len(body.outputs) - 1 - len(state)
-    return (*state, *[_stacked([g[k] for g in given]) for k in range(count)])
+    names = body.outputs[1 + len(state) :]
+    return (
+        *state,
+        *[
+            _stacked([g[k] for g in given]) if given else _none(body.types.get(n))
+            for k, n in zip(range(count), names, strict=True)
+        ],
+    )
 
 
 @rule("Scan", raw=True)
 def scan(call: Call, *values: Value) -> Any:
     """State first, then what is gone through; before version 9 for each of a batch."""
     if call.opset < 9:
+        if values[0] is not None:
+            raise call.refuse("lengths of sequences")
         return _batched_scan(call, values[1:])
     count, body = call.attr("num_scan_inputs"), call.attr("body")
     state, series = [*values[: len(values) - count]], values[len(values) - count :]
@@ -56,23 +66,35 @@ def scan(call: Call, *values: Value) -> Any:
     made = []
     for k in range(results):
         parts = [g[k] for g in given]
-        made.append(_stacked(parts[::-1] if out_back[k] else parts, out_axes[k]))
+        if parts:
+            made.append(_stacked(parts[::-1] if out_back[k] else parts, out_axes[k]))
+        else:
+            made.append(np.moveaxis(_none(body.types.get(body.outputs[len(state) + k])), 0, out_axes[k]))
     return (*state, *made)
 
 
 def _batched_scan(call: Call, values: tuple[Value, ...]) -> Any:
     count, body = call.attr("num_scan_inputs"), call.attr("body")
-    states = len(values) - count
+    states, back = len(values) - count, call.attr("directions", [0] * count)
     runs = []
     for n in range(values[0].shape[0]):
         state, given = [_at(v, 0, n) for v in values[:states]], []
         series = [_at(v, 0, n) for v in values[states:]]
-        for t in range(series[0].shape[0]):
-            found = call.run_body(body, [*state, *[_at(x, 0, t) for x in series]], call)
+        steps = series[0].shape[0]
+        for t in range(steps):
+            rows = [_at(x, 0, steps - 1 - t if r else t) for x, r in zip(series, back, strict=True)]
+            found = call.run_body(body, [*state, *rows], call)
             state = found[:states]
             given.append(found[states:])
         runs.append([*state, *[_stacked([g[k] for g in given]) for k in range(len(body.outputs) - states)]])
     return tuple(_stacked([run[k] for run in runs]) for k in range(len(body.outputs)))
+
+
+def _none(kind: Any) -> Value:
+    """The rows of a loop that did not turn, as far as the model says what they would be."""
+    told = kind.tensor_type if kind is not None else onnx.TypeProto().tensor_type
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(told.elem_type) if told.elem_type else np.float32
+    return np.zeros((0, *[d.dim_value for d in told.shape.dim]), dtype)
 
 
 def _at(x: Value, axis: int, place: int) -> Value:

@@ -11,7 +11,7 @@ import onnx
 
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
-from tracecomp.ir.types import DType, from_numpy_dtype
+from tracecomp.ir.types import DType, bool_, float64, from_numpy_dtype, int64, uint32, uint64
 from tracecomp.nn import functional as F
 from tracecomp.onnx.registry import Call, Value, rule
 from tracecomp.onnx.small_types import SMALL, dtype_of_small, to_float8, to_small
@@ -92,6 +92,8 @@ def mod(call: Call, a: Tensor, b: Tensor) -> Tensor:
 @rule("Pow")
 def power(call: Call, a: Tensor, b: Tensor) -> Tensor:
     """The result is of the base's type."""
+    if b.dtype in (uint32, uint64) and a.dtype is not b.dtype:  # PyTorch has no powers of these
+        b = b.to(float64 if a.is_floating_point() else int64)
     return T.pow(a, aligned(call, a, b)).to(a.dtype)
 
 
@@ -157,11 +159,15 @@ def celu(call: Call, x: Tensor) -> Tensor:
 def selu(call: Call, x: Tensor) -> Tensor:
     alpha = float(call.attr("alpha", 1.67326319217681884765625))
     gamma = float(call.attr("gamma", 1.05070102214813232421875))
+    if (np.float32(alpha), np.float32(gamma)) == (np.float32(1.6732632423543772), np.float32(1.0507009873554805)):
+        return F.selu(x)
     return gamma * T.where(x > 0, x, alpha * T.expm1(x))
 
 
 @rule("HardSigmoid")
 def hard_sigmoid(call: Call, x: Tensor) -> Tensor:
+    if np.float32(call.attr("alpha", 0.2)) == np.float32(1 / 6) and call.attr("beta", 0.5) == 0.5:
+        return F.hardsigmoid(x)
     return T.clamp(call.attr("alpha", 0.2) * x + call.attr("beta", 0.5), 0, 1)
 
 
@@ -247,7 +253,10 @@ def dropout(call: Call, x: Tensor, ratio: Value = None, training: Value = None) 
     rate = float(call.attr("ratio", 0.5) if ratio is None else np.asarray(ratio).item())
     on = call.training or (training is not None and bool(np.asarray(training).item()))
     if not on or not rate:
-        return (x, T.ones(x.shape, dtype=T.isnan(T.zeros(1)).dtype)) if call.results > 1 else x
-    kept = T.rand(x.shape) >= rate
-    found = T.where(kept, x / (1 - rate), T.zeros_like(x))
+        kept, found = T.ones(x.shape, dtype=bool_), x
+    else:
+        kept = T.rand(x.shape) >= rate
+        found = T.where(kept, x / (1 - rate), T.zeros_like(x))
+    if call.opset < 10:  # what is kept was of the operand's type
+        kept = kept.to(x.dtype)
     return (found, kept) if call.results > 1 else found

@@ -17,14 +17,15 @@ from tracecomp.onnx.registry import Call, Value, ints, rule
 Array = np.ndarray[Any, Any]
 
 _ROUNDED: dict[str, Callable[[Array], Array]] = {
-    "round_prefer_floor": lambda v: np.ceil(v - 0.5), "round_prefer_ceil": lambda v: np.floor(v + 0.5),
+    "round_prefer_floor": lambda v: np.ceil(np.float64(v) - 0.5),
+    "round_prefer_ceil": lambda v: np.floor(np.float64(v) + 0.5),
     "floor": np.floor, "ceil": np.ceil,
 }  # fmt: skip
 
 
-def _places(mode: str, new: int, old: int, scale: float, region: tuple[float, float]) -> Array:
-    """Where each element of the result lies among those of the operand."""
-    at = np.arange(new, dtype=np.float64)
+def _places(mode: str, new: int, old: int, scale: float, region: tuple[float, float], dtype: Any) -> Array:
+    """Where each element of the result lies among those of the operand, in the arithmetic of ``dtype``."""
+    at = np.arange(new, dtype=dtype)
     if mode == "align_corners":
         length = old * scale  # not rounded, as the operator is defined
         return at * (old - 1) / (length - 1) if length > 1 else at * 0
@@ -48,7 +49,8 @@ def _weights(mode: str, places: Array, old: int, scale: float, call: Call) -> Ar
     """The weight of each old element (columns) in each new one (rows)."""
     found = np.zeros((len(places), old))
     if mode == "nearest":
-        chosen = _ROUNDED[call.attr("nearest_mode", "round_prefer_floor" if call.opset > 10 else "floor")](places)
+        older = "ceil" if scale < 1 else "floor"
+        chosen = _ROUNDED[call.attr("nearest_mode", "round_prefer_floor" if call.opset > 10 else older)](places)
         found[np.arange(len(places)), np.clip(chosen, 0, old - 1).astype(int)] = 1
         return found
     shrink = min(scale, 1.0) if call.attr("antialias", 0) else 1.0
@@ -83,34 +85,45 @@ def resize(call: Call, x: Tensor, roi: Value = None, scales: Value = None, sizes
     axes = [a % x.dim() for a in call.attr("axes", range(x.dim()))]
     old = [x.shape[a] for a in axes]
     factors, new = _sizes(call, old, scales, sizes)
+    kind = x.dtype
     mode = call.attr("mode", "nearest")
     where = call.attr("coordinate_transformation_mode", "half_pixel" if call.opset > 10 else "asymmetric")
+    if (found := _interpolated(call, x, axes, old, new, None if sizes is not None else factors)) is not None:
+        return found
     whole = [0.0] * len(axes) + [1.0] * len(axes)
     region = whole if roi is None or not np.size(roi) else [float(v) for v in np.asarray(roi)]
     beyond = []
     for k, axis in enumerate(axes):
-        if new[k] == old[k] and where != "tf_crop_and_resize":
+        if factors[k] == 1 and where != "tf_crop_and_resize":
             continue
-        places = _places(where, new[k], old[k], factors[k], (region[k], region[k + len(axes)]))
+        # Which of two elements is nearer hangs on the last bit: everybody computes that in float32.
+        dtype = np.float32 if mode == "nearest" else np.float64
+        places = _places(where, new[k], old[k], factors[k], (region[k], region[k + len(axes)]), dtype)
         beyond.append((axis, (places < 0) | (places > old[k] - 1)))
         weights = _weights(mode, places, old[k], factors[k], call)
         if mode == "nearest":
             x = x.index_select(axis, T.tensor(weights.argmax(1).tolist(), dtype=int64))
         else:
-            matrix = T.tensor(weights.tolist(), dtype=x.dtype)
-            x = T.matmul(x.movedim(axis, -1), matrix.t()).movedim(-1, axis)
+            wide = x if x.is_floating_point() else x.double()  # whole numbers are cut off at the end
+            matrix = T.tensor(weights.tolist(), dtype=wide.dtype)
+            x = T.matmul(wide.movedim(axis, -1), matrix.t()).movedim(-1, axis)
     if where == "tf_crop_and_resize":
         for axis, out in beyond:
             shape = [-1 if n == axis else 1 for n in range(x.dim())]
             fill = T.full_like(x, call.attr("extrapolation_value", 0.0))
             x = T.where(T.tensor(out.tolist()).reshape(shape), fill, x)
-    return x
+    return x.to(kind)
+
+
+def _scaled(size: int, factor: float) -> int:
+    """The new size, in float32, as onnx infers it: 20 times 2.1 is 42."""
+    return math.floor(np.float32(size) * np.float32(factor))
 
 
 def _sizes(call: Call, old: list[int], scales: Value, sizes: Value) -> tuple[list[float], list[int]]:
     if scales is not None and np.size(scales):
         factors = [float(s) for s in np.asarray(scales).reshape(-1)]
-        return factors, [math.floor(n * s) for n, s in zip(old, factors, strict=True)]
+        return factors, [_scaled(n, s) for n, s in zip(old, factors, strict=True)]
     new = ints(sizes)
     factors = [n / o for n, o in zip(new, old, strict=True)]
     policy = call.attr("keep_aspect_ratio_policy", "stretch")
@@ -124,14 +137,39 @@ def _sizes(call: Call, old: list[int], scales: Value, sizes: Value) -> tuple[lis
 def upsample(call: Call, x: Tensor, scales: Value = None) -> Tensor:
     factors = [float(s) for s in np.asarray(call.attr("scales", scales)).reshape(-1)]
     for axis, factor in enumerate(factors):
-        old, new = x.shape[axis], math.floor(x.shape[axis] * factor)
-        places = np.arange(new) / factor
+        old, new = x.shape[axis], _scaled(x.shape[axis], factor)
+        places = np.arange(new, dtype=np.float32) / np.float32(factor)
         if call.attr("mode", "nearest") == "nearest":
             x = x.index_select(axis, T.tensor(np.floor(places).astype(int).tolist(), dtype=int64))
-        elif new != old:
+        elif factor != 1:
             weights = _weights("linear", places, old, factor, call)
             x = T.matmul(x.movedim(axis, -1), T.tensor(weights.tolist(), dtype=x.dtype).t()).movedim(-1, axis)
     return x
+
+
+_ALIKE = {("linear", 3): "linear", ("linear", 4): "bilinear", ("linear", 5): "trilinear", ("cubic", 4): "bicubic"}
+"""What ``interpolate`` calls modes, by the number of dimensions."""
+
+
+def _interpolated(
+    call: Call, x: Tensor, axes: list[int], old: list[int], new: list[int], factors: list[float] | None
+) -> Tensor | None:
+    """The result where ``interpolate`` gives it, reading few elements for each. ``factors`` are stated ones."""
+    mode = _ALIKE.get((call.attr("mode", "nearest"), x.dim()))
+    where = call.attr("coordinate_transformation_mode", "half_pixel" if call.opset > 10 else "asymmetric")
+    stated = call.node.attrs.keys() & {"antialias", "exclude_outside", "cubic_coeff_a", "keep_aspect_ratio_policy"}
+    special = any(call.attr(n) not in (0, -0.75, "stretch") for n in stated)
+    if mode is None or special or axes != [*range(x.dim())] or old[:2] != new[:2] or not x.is_floating_point():
+        return None
+    if where == "align_corners" and factors is None:
+        return F.interpolate(x, size=new[2:], mode=mode, align_corners=True)
+    if where != "half_pixel" or (factors is not None and factors[:2] != [1, 1]):
+        return None
+    if factors is None:
+        return F.interpolate(x, size=new[2:], mode=mode, align_corners=False)
+    if [math.floor(n * f) for n, f in zip(old, factors, strict=True)] != new:  # in float64, which rounds otherwise
+        return None
+    return F.interpolate(x, scale_factor=factors[2:], mode=mode, align_corners=False)
 
 
 @rule("GridSample")

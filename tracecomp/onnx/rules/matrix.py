@@ -17,7 +17,7 @@ def gemm(call: Call, a: Tensor, b: Tensor, c: Tensor | None = None) -> Tensor:
     alpha, beta = call.attr("alpha", 1.0), call.attr("beta", 1.0)
     product = T.matmul(a.t() if call.attr("transA", 0) else a, b.t() if call.attr("transB", 0) else b)
     product = product if alpha == 1 else (product * alpha).to(a.dtype)
-    if c is None:
+    if c is None or beta == 0:  # what is not added does not make NaN
         return product
     return product + (c if beta == 1 else (c * beta).to(a.dtype))
 
@@ -36,8 +36,12 @@ def _less(x: Tensor, zero: Tensor | None, rows: bool) -> Tensor:
     """Integers less their zero point, exactly, in float64; a zero point for each row (or column) is a vector."""
     if zero is None:
         return x.double()
-    zero = zero.double()
-    return x.double() - (zero.unsqueeze(-1) if rows and zero.dim() == 1 else zero)
+    return x.double() - (_of_rows(zero) if rows else zero.double())
+
+
+def _of_rows(value: Tensor) -> Tensor:
+    """A number for each row, or one for all."""
+    return value.double().unsqueeze(-1) if value.dim() == 1 else value.double()
 
 
 @rule("MatMulInteger")
@@ -53,6 +57,6 @@ def qlinear_matmul(
     y_zero: Tensor,
 ) -> Tensor:  # fmt: skip
     product = T.matmul(_less(a, a_zero, True), _less(b, b_zero, False))
-    scale = a_scale.double() * b_scale.double() / y_scale.double()
+    scale = _of_rows(a_scale) * b_scale.double() / _of_rows(y_scale)
     info = T.iinfo(y_zero.dtype)
-    return T.clamp(T.round(product * scale) + y_zero.double(), info.min, info.max).to(y_zero.dtype)
+    return T.clamp(T.round(product * scale) + _of_rows(y_zero), info.min, info.max).to(y_zero.dtype)

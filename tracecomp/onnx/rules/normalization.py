@@ -21,6 +21,9 @@ def batch_norm(call: Call, x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor,
     """In training mode the running values are results; a module in training keeps them itself."""
     epsilon, momentum = call.attr("epsilon", 1e-5), call.attr("momentum", 0.9)
     stated = bool(call.attr("training_mode", 0))
+    if call.opset < 9 and not call.attr("spatial", 1):  # every element of an image is a channel of its own
+        flat = [v.reshape(-1) for v in (scale, bias, mean, var)]
+        return F.batch_norm(x.flatten(1), flat[2], flat[3], flat[0], flat[1], False, 0.0, epsilon).reshape(x.shape)
     training = stated or call.training or (call.opset < 7 and not call.attr("is_test", 0) and call.results > 1)
     if not training:
         return F.batch_norm(x, mean, var, scale, bias, False, 0.0, epsilon)
@@ -38,12 +41,16 @@ def batch_norm(call: Call, x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor,
 
 @rule("InstanceNormalization")
 def instance_norm(call: Call, x: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
+    if x.shape[2:].numel() == 1:
+        return (x - x) * _channels(scale, x) + _channels(bias, x)
     return F.instance_norm(x, None, None, scale, bias, True, 0.1, call.attr("epsilon", 1e-5))
 
 
 @rule("LayerNormalization")
 def layer_norm(call: Call, x: Tensor, scale: Tensor, bias: Tensor | None = None) -> Any:
     axes = [*range(call.attr("axis", -1) % x.dim(), x.dim())]
+    if call.results == 1 and scale.shape == x.shape[axes[0] :] and (bias is None or bias.shape == scale.shape):
+        return F.layer_norm(x, scale.shape, scale, bias, call.attr("epsilon", 1e-5))
     wide = x.float() if x.dtype.itemsize < 4 else x
     mean = T.mean(wide, axes, True)
     inverse = 1 / T.sqrt(T.mean(T.square(wide - mean), axes, True) + call.attr("epsilon", 1e-5))
@@ -54,6 +61,8 @@ def layer_norm(call: Call, x: Tensor, scale: Tensor, bias: Tensor | None = None)
 @rule("RMSNormalization")
 def rms_norm(call: Call, x: Tensor, scale: Tensor) -> Tensor:
     axes = [*range(call.attr("axis", -1) % x.dim(), x.dim())]
+    if scale.shape == x.shape[axes[0] :]:
+        return F.rms_norm(x, scale.shape, scale, call.attr("epsilon", 1e-5))
     wide = x.float() if x.dtype.itemsize < 4 else x
     return (wide / T.sqrt(T.mean(T.square(wide), axes, True) + call.attr("epsilon", 1e-5))).to(x.dtype) * scale
 

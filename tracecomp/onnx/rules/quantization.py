@@ -52,7 +52,7 @@ def dequantize(call: Call, x: Tensor, scale: Tensor, zero: Tensor | None = None)
 @rule("DynamicQuantizeLinear")
 def dynamic_quantize(call: Call, x: Tensor) -> Any:
     low, high = T.clamp(T.amin(x, [*range(x.dim())]), max=0), T.clamp(T.amax(x, [*range(x.dim())]), min=0)
-    scale = (high - low) / 255
+    scale = T.where(high == low, 1.0, (high - low) / 255)  # of zeros alone: as onnxruntime has it
     zero = T.clamp(T.round(-low / scale), 0, 255)
     return T.clamp(T.round(x / scale) + zero, 0, 255).to(uint8), scale, zero.to(uint8)
 

@@ -1,4 +1,7 @@
-"""Recurrent layers: steps over the first dimension, with weights in ONNX's order of gates."""
+"""Recurrent layers: those that PyTorch has, and steps over the first dimension for what they can do besides.
+
+Weights are in ONNX's order of gates.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import Any
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.nn import functional as F
+from tracecomp.nn.rnn import layer
 from tracecomp.onnx.registry import Call, Value, rule
 
 _ACTIVATIONS: dict[str, Callable[[Tensor, float, float], Tensor]] = {
@@ -22,6 +26,56 @@ _ALPHA = {"leakyrelu": 0.01, "thresholdedrelu": 1.0, "hardsigmoid": 0.2, "elu": 
 _BETA = {"hardsigmoid": 0.5, "affine": 0.0, "scaledtanh": 1.0}
 
 Step = Callable[[Tensor, tuple[Tensor, ...]], tuple[Tensor, ...]]
+
+
+_GATES = {"LSTM": (0, 2, 3, 1), "GRU": (1, 0, 2), "RNN": (0,)}
+"""ONNX's gates (i, o, f, g and z, r, n) in PyTorch's order."""
+
+
+def _layer_mode(call: Call, default: list[str], directions: int) -> str | None:
+    """The kind of PyTorch's layer that this is; None where there is none."""
+    op = call.node.op
+    if call.attr("clip") is not None or call.attr("input_forget", 0) or call.attr("direction") == "reverse":
+        return None
+    if op == "GRU" and not call.attr("linear_before_reset", 0):
+        return None
+    names = [n.lower() for n in call.attr("activations", default * directions)]
+    if op == "RNN" and names == ["relu"] * directions:
+        return "RNN_RELU"
+    if names != [n.lower() for n in default] * directions:
+        return None
+    return "RNN_TANH" if op == "RNN" else op
+
+
+def _turned(op: str, weight: Tensor) -> Tensor:
+    """A weight with its gates in PyTorch's order."""
+    order = _GATES[op]
+    parts = weight.chunk(len(order))
+    return weight if len(order) == 1 else T.cat([parts[k] for k in order])
+
+
+def _run_layer(
+    call: Call, mode: str, x: Tensor, w: Tensor, r: Tensor, b: Tensor | None, lengths: Tensor | None,
+    states: list[Tensor | None],
+) -> tuple[Tensor, list[Tensor]]:  # fmt: skip
+    """What ``_run`` gives, by PyTorch's layer."""
+    op, turned = call.node.op, call.attr("layout", 0)
+    if turned:
+        x, states = x.transpose(0, 1), [None if s is None else s.transpose(0, 1) for s in states]
+    steps, batch = x.shape[:2]
+    zeros = T.zeros([w.shape[0], batch, call.attr("hidden_size")], dtype=x.dtype)
+    first = None if all(s is None for s in states) else tuple(zeros if s is None else s for s in states)
+    mask = None if lengths is None else (T.arange(steps).unsqueeze(1) < lengths).unsqueeze(-1)
+    biases = [_biases(b, k) for k in range(w.shape[0])]
+    of_input = [(_turned(op, w[k]), None if b is None else _turned(op, biases[k][0])) for k in range(w.shape[0])]
+    of_state = [(_turned(op, r[k]), None if b is None else _turned(op, biases[k][1]), None) for k in range(w.shape[0])]
+    out, last = layer(mode, x, mask, first, of_input, of_state, ["forwards", "backwards"][: w.shape[0]])
+    if mask is not None:  # a sequence that has ended gives nothing
+        out = T.where(mask, out, T.zeros_like(out))
+    out = out.unflatten(-1, [w.shape[0], -1])
+    if turned:
+        return out.transpose(0, 1), [s.transpose(0, 1) for s in last]
+    return out.transpose(1, 2), [*last]
 
 
 def _functions(call: Call, default: list[str], directions: int) -> list[list[Callable[[Tensor], Tensor]]]:
@@ -70,7 +124,7 @@ def _run(
     return result, last
 
 
-def _biases(b: Tensor | None, k: int, count: int) -> tuple[Any, Any]:
+def _biases(b: Tensor | None, k: int) -> tuple[Any, Any]:
     """The biases of operands and of states."""
     return (0, 0) if b is None else (b[k, : b.shape[1] // 2], b[k, b.shape[1] // 2 :])
 
@@ -84,10 +138,13 @@ def _clipped(call: Call, x: Tensor) -> Tensor:
 def rnn(
     call: Call, x: Tensor, w: Tensor, r: Tensor, b: Tensor | None = None, lengths: Value = None, h: Value = None
 ) -> Any:
+    if x.numel() and (mode := _layer_mode(call, ["Tanh"], w.shape[0])):
+        series, (last,) = _run_layer(call, mode, x, w, r, b, lengths, [h])
+        return (series, last)[: call.results]
     functions = _functions(call, ["Tanh"], w.shape[0])
 
     def make(k: int) -> Step:
-        wb, rb = _biases(b, k, 1)
+        wb, rb = _biases(b, k)
         (f,) = functions[k]
         return lambda x, s: (f(_clipped(call, x @ w[k].t() + s[0] @ r[k].t() + wb + rb)),)
 
@@ -99,10 +156,13 @@ def rnn(
 def gru(
     call: Call, x: Tensor, w: Tensor, r: Tensor, b: Tensor | None = None, lengths: Value = None, h: Value = None
 ) -> Any:
+    if x.numel() and (mode := _layer_mode(call, ["Sigmoid", "Tanh"], w.shape[0])):
+        series, (last,) = _run_layer(call, mode, x, w, r, b, lengths, [h])
+        return (series, last)[: call.results]
     functions, n = _functions(call, ["Sigmoid", "Tanh"], w.shape[0]), call.attr("hidden_size")
 
     def make(k: int) -> Step:
-        wb, rb = _biases(b, k, 3)
+        wb, rb = _biases(b, k)
         f, g = functions[k]
         hidden_bias = 0 if b is None else rb[2 * n :]
 
@@ -128,10 +188,14 @@ def lstm(
     call: Call, x: Tensor, w: Tensor, r: Tensor, b: Tensor | None = None, lengths: Value = None, h: Value = None,
     c: Value = None, peepholes: Tensor | None = None,
 ) -> Any:  # fmt: skip
+    mode = _layer_mode(call, ["Sigmoid", "Tanh", "Tanh"], w.shape[0]) if peepholes is None and x.numel() else None
+    if mode:
+        series, (last_h, last_c) = _run_layer(call, mode, x, w, r, b, lengths, [h, c])
+        return (series, last_h, last_c)[: call.results]
     functions, n = _functions(call, ["Sigmoid", "Tanh", "Tanh"], w.shape[0]), call.attr("hidden_size")
 
     def make(k: int) -> Step:
-        wb, rb = _biases(b, k, 4)
+        wb, rb = _biases(b, k)
         f, g, last = functions[k]
         seen = [0, 0, 0] if peepholes is None else [peepholes[k, j * n : (j + 1) * n] for j in range(3)]
 

@@ -92,7 +92,7 @@ def _nothing(name: str, x: Tensor) -> Tensor:
         return T.abs(x)
     if name == "ReduceSumSquare":
         return T.square(x)
-    return T.log(x) if name == "ReduceLogSum" else x
+    return T.log(x).to(x.dtype) if name == "ReduceLogSum" else x
 
 
 for _name in _REDUCTIONS:
@@ -119,7 +119,7 @@ def _running(name: str, fn: Callable[..., Tensor], start: int) -> None:
     def run(call: Call, x: Tensor, axis: Value) -> Tensor:
         dim, back = ints(axis)[0], bool(call.attr("reverse", 0))
         found = fn(x.flip([dim]) if back else x, dim).to(x.dtype)
-        if call.attr("exclusive", 0):
+        if call.attr("exclusive", 0) and x.shape[dim]:
             first = T.full_like(found.narrow(dim, 0, 1), start)
             found = T.cat([first, found.narrow(dim, 0, x.shape[dim] - 1)], dim)
         return found.flip([dim]) if back else found
@@ -151,6 +151,8 @@ def log_softmax(call: Call, x: Tensor) -> Tensor:
 @rule("Hardmax")
 def hardmax(call: Call, x: Tensor) -> Tensor:
     def run(v: Tensor, d: int) -> Tensor:
+        if not v.numel():
+            return v
         places = T.arange(v.shape[d]).reshape([-1 if n == d % v.dim() else 1 for n in range(v.dim())])
         return (T.argmax(v, d, True) == places).to(v.dtype)
 

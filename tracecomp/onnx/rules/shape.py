@@ -141,7 +141,8 @@ def pad(call: Call, x: Tensor, pads: Value = None, value: Value = None, axes: Va
         fill = 0 if value is None else np.asarray(value).item()
         return F.pad(x, [n for pair in zip(reversed(low), reversed(high), strict=True) for n in pair], value=fill)
     for axis in chosen:
-        if low[axis] or high[axis]:
+        x = x.narrow(axis, max(-low[axis], 0), x.shape[axis] + min(low[axis], 0) + min(high[axis], 0))
+        if low[axis] > 0 or high[axis] > 0:
             x = x.index_select(axis, T.tensor(_places(mode, x.shape[axis], low[axis], high[axis]), dtype=int64))
     return x
 
@@ -149,8 +150,7 @@ def pad(call: Call, x: Tensor, pads: Value = None, value: Value = None, axes: Va
 def _places(mode: str, size: int, low: int, high: int) -> list[int]:
     """Which element stands at each place of a padded dimension."""
     how: Any = mode
-    found = np.pad(np.arange(size), (max(low, 0), max(high, 0)), how)
-    return [int(n) for n in found[max(-low, 0) : None if high >= 0 else high]]
+    return [int(n) for n in np.pad(np.arange(size), (max(low, 0), max(high, 0)), how)]
 
 
 @rule("ConstantOfShape", static=(0,))

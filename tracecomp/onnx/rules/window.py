@@ -108,8 +108,8 @@ def deform_conv(
     rows = (T.arange(oh) * sy - top)[None, :, None] + ((taps // kw) * dy)[:, None, None]
     columns = (T.arange(ow) * sx - left)[None, None, :] + ((taps % kw) * dx)[:, None, None]
     y, z = moved[:, :, :, 0] + rows.to(x.dtype), moved[:, :, :, 1] + columns.to(x.dtype)
-    grid = T.stack([(2 * z + 1) / width - 1, (2 * y + 1) / height - 1], -1).reshape([n * offsets, kh * kw * oh, ow, 2])
-    seen = F.grid_sample(x.reshape([n * offsets, c // offsets, height, width]), grid, "bilinear", "zeros", False)
+    image = x.reshape([n * offsets, c // offsets, height * width])
+    seen = _between(image, (height, width), *(v.reshape([n * offsets, 1, -1]) for v in (y, z)))
     seen = seen.reshape([n, c, kh * kw, oh, ow])
     if mask is not None:
         seen = seen * mask.reshape([n, offsets, 1, kh * kw, oh, ow]).expand(
@@ -118,6 +118,20 @@ def deform_conv(
     columns_ = seen.reshape([n, groups, c // groups * kh * kw, oh * ow])
     found = T.matmul(w.reshape([1, groups, filters // groups, -1]), columns_).reshape([n, filters, oh, ow])
     return found if b is None else found + b.reshape([1, -1, 1, 1])
+
+
+def _between(image: Tensor, sizes: tuple[int, int], y: Tensor, x: Tensor) -> Tensor:
+    """Elements of an image (its rows joined) at places between four of them; zero outside of it."""
+    height, width = sizes
+    top, left = y.floor(), x.floor()
+    found = T.zeros_like(image[:, :, :1])
+    for row, upper in ((top, top + 1 - y), (top + 1, y - top)):
+        for column, left_part in ((left, left + 1 - x), (left + 1, x - left)):
+            inside = (row >= 0) & (row < height) & (column >= 0) & (column < width)
+            place = (row.clamp(0, height - 1) * width + column.clamp(0, width - 1)).long()
+            seen = image.gather(2, place.expand([*image.shape[:2], -1]))
+            found = found + T.where(inside, upper * left_part * seen, T.zeros_like(seen))
+    return found
 
 
 def _geometry(call: Call, x: Tensor) -> tuple[list[int], list[int], list[int], Pads, Pads]:
@@ -137,13 +151,10 @@ def _geometry(call: Call, x: Tensor) -> tuple[list[int], list[int], list[int], P
 
 
 def _windows(x: Tensor, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> Tensor:
-    """The windows of ``x`` as a last dimension."""
+    """The windows of ``x`` as a last dimension: views, so that nothing is looked up by index."""
     rank = len(kernel)
     for k in range(rank):
-        axis = 2 + k
-        count = (x.shape[axis] - (kernel[k] - 1) * dilations[k] - 1) // strides[k] + 1
-        at = T.arange(count)[:, None] * strides[k] + T.arange(kernel[k])[None] * dilations[k]
-        x = x.index_select(axis, at.reshape(-1)).unflatten(axis, [count, kernel[k]]).movedim(axis + 1, -1)
+        x = x.unfold(2 + k, (kernel[k] - 1) * dilations[k] + 1, strides[k])[..., :: dilations[k]]
     return x.flatten(-rank) if rank > 1 else x
 
 
@@ -173,6 +184,10 @@ def max_pool(call: Call, x: Tensor) -> Any:
 @rule("AveragePool")
 def average_pool(call: Call, x: Tensor) -> Tensor:
     kernel, strides, dilations, pads, beyond = _geometry(call, x)
+    pool = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}.get(len(kernel))
+    plain = all(d == 1 for d in dilations) and not any(map(any, beyond)) and all(a == b for a, b in pads)
+    if pool is not None and plain and all(a <= k // 2 for (a, _), k in zip(pads, kernel, strict=True)):
+        return pool(x, kernel, strides, [a for a, _ in pads], False, bool(call.attr("count_include_pad", 0)))
     total = T.sum(_windows(padded(padded(x, pads), beyond), kernel, strides, dilations), -1)
     counted = T.ones([1, 1, *x.shape[2:]], dtype=x.dtype)
     counted = padded(padded(counted, pads, 1.0 if call.attr("count_include_pad", 0) else 0.0), beyond)
@@ -189,7 +204,8 @@ def lp_pool(call: Call, x: Tensor) -> Tensor:
 
 @rule("GlobalAveragePool")
 def global_average_pool(call: Call, x: Tensor) -> Tensor:
-    return T.mean(x, [*range(2, x.dim())], True)
+    pool = {3: F.adaptive_avg_pool1d, 4: F.adaptive_avg_pool2d, 5: F.adaptive_avg_pool3d}.get(x.dim())
+    return T.mean(x, [*range(2, x.dim())], True) if pool is None else pool(x, 1)
 
 
 @rule("GlobalMaxPool")

@@ -9,6 +9,7 @@ import numpy as np
 
 from tracecomp.ir.loops import Const, Expr, Let, Read, Stmt
 from tracecomp.ir.scalars import call
+from tracecomp.ops.fourier.roots import roots_of_unity
 from tracecomp.ops.statements import Names
 
 Complex = tuple[Expr, Expr]
@@ -54,19 +55,6 @@ class Writer:
         (ar, ai), (br, bi) = a, b
         re = self.op("fma", ar, br, call("neg", call("mul", ai, bi)))
         return re, self.op("fma", ar, bi, call("mul", ai, br))
-
-
-def roots_of_unity(k: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Cosine and sine of ``-2 pi k / n`` in float64, by the symmetries of the circle from angles up to ``pi / 4``."""
-    eighths = 8 * (np.asarray(k, np.int64) % n)
-    below = eighths > 4 * n
-    eighths = np.where(below, 8 * n - eighths, eighths)
-    left = eighths > 2 * n
-    eighths = np.where(left, 4 * n - eighths, eighths)
-    steep = eighths > n
-    angle = np.where(steep, 2 * n - eighths, eighths) * (math.pi / 4) / n
-    cos, sin = np.where(steep, np.sin(angle), np.cos(angle)), np.where(steep, np.cos(angle), np.sin(angle))
-    return np.where(left, -cos, cos), np.where(below, sin, -sin)
 
 
 def butterfly(w: Writer, xs: Sequence[Complex]) -> list[Complex]:

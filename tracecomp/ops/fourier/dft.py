@@ -37,6 +37,7 @@ def _infer(
 ) -> TensorType | tuple[TensorType, TensorType]:
     """A real end has half as many points, and none of its parts apart: hence the cases by ``form``."""
     dtype = check_dtype("dft", types, "wide")
+    # Real ends have one direction each, and no parts that could lie apart.
     right = form == "c2c" or (forward, apart_in and form == "r2c", apart_out and form == "c2r") == (
         form == "r2c", False, False,
     )  # fmt: skip
@@ -48,6 +49,7 @@ def _infer(
     fits = x.ndim >= least and (form == "r2c" or x.shape[-1] == 2)
     require(fits, RuntimeError, f"dft: expected (..., points, inner{', 2' * (least - 2)}), got {x}")
     *lead, points, inner = x.shape if form == "r2c" else x.shape[:-1]
+    # Of a real end of n points n / 2 + 1 are stored: the halves need an even n.
     enough = points > 1 if form == "c2c" else points > 2 and points % 2 == 0 if form == "r2c" else points > 2
     require(enough, RuntimeError, f"dft: Invalid number of data points ({points}) for {form}, operand {x}")
     if form == "c2r":
@@ -95,7 +97,7 @@ def _loop(
     x = whole(in_types, apart_in)
     rows, _, inner = rows_of(x, form)
     p = plan_of(x, form)
-    return (Stages if p.second else Side)(p, given, table, outs, rows, inner, form, forward, scale).statements()
+    return (Stages if p.in_row else Side)(p, given, table, outs, rows, inner, form, forward, scale).statements()
 
 
 _SHAPES = ((1, 8, 1), (2, 12, 3), (3, 6, 1), (0, 4, 2), (2, 64, 1), (1, 34, 5), (9, 30, 1))

@@ -2,8 +2,9 @@
 
 A transform of n points is a product of small ones (Cooley and Tukey 1965), in an order that needs no bit reversal
 (Stockham). ``Columns`` are such passes over vectors: every element is as many lanes as one register has, and each lane
-is a transform of its own. A single row of ``n = n1 * n2`` points becomes two such stages, with one transposition
-between them (Bailey 1990): columns of n1 points, a root for every element, columns of n2 points.
+is a transform of its own. ``n = n1 * n2`` points become two such stages (Bailey 1990): columns of n1 points, a root
+for every element, columns of n2 points. What is computed follows from the points alone, so a row has the same bits
+beside any others; how it lies in memory says only whether a vector's lanes belong to one transform or to several.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from tracecomp.ir.immutable import immutable
 from tracecomp.ir.index import Index, computed
 from tracecomp.ir.loops import Call, Const, IndexValue
 from tracecomp.ir.types import int64
-from tracecomp.ops.fourier.butterflies import LARGEST, roots_of_unity
+from tracecomp.ops.fourier.butterflies import LARGEST
+from tracecomp.ops.fourier.roots import roots_of_unity
 
 VECTOR = 64
 """Bytes of the widest register."""
@@ -111,16 +113,17 @@ def _of_pass(n: int, radix: int) -> Array:
 
 @immutable
 class Plan:
-    """One transform of ``points`` complex numbers per row. ``second`` is None where lanes are transforms of their own.
+    """One transform of ``points`` complex numbers per row; ``second`` is None where points are not cut in two stages.
 
-    ``twiddles`` is the place of the roots between the stages, block by block of the first one, ``halves`` that of the
-    roots which join a half spectrum.
+    With ``in_row``, lanes of both stages belong to one transform, else every lane is one of its own. ``twiddles`` is
+    the place of the roots between the stages, ``halves`` that of the roots which join a half spectrum.
     """
 
     points: int
     lanes: Blocks
     first: Columns
     second: Columns | None
+    in_row: bool
     twiddles: int
     halves: int
     table: Table
@@ -132,13 +135,19 @@ def plan(points: int, rows: int, inner: int, itemsize: int, real: bool) -> Plan:
     most = VECTOR // itemsize
     table = Table()
     halves = table.add(2 * points + 2, partial(_of_halves, points)) if real else 0
-    split = _split(points, most) if inner == 1 else None
-    if split is not None and (rows < most // 2 or points > FEW_POINTS or _wasted(split, most) == 1.0):
-        n1, n2 = split
-        first, second, lanes = table.columns(n1), table.columns(n2), blocks(n2, most)
-        twiddles = table.add(2 * lanes.count * lanes.width * n1, lambda: _between(n1, lanes))
-        return Plan(points, lanes, first, second, twiddles, halves, table)
-    return Plan(points, blocks(inner if inner > 1 else rows, most), table.columns(points), None, 0, halves, table)
+    beside = blocks(inner if inner > 1 else rows, most)
+    split = _split(points, most)
+    if split is None:
+        return Plan(points, beside, table.columns(points), None, False, 0, halves, table)
+    n1, n2 = split
+    first, second = table.columns(n1), table.columns(n2)
+    few = rows < most // 2 or points > FEW_POINTS or _wasted(split, most) == 1.0
+    in_row = inner == 1 and few
+    lanes = blocks(n2, most) if in_row else beside
+    # In a row in the order in which blocks of lanes read them, else one number after the other.
+    roots = lanes if in_row else Blocks(n2, 1)
+    twiddles = table.add(2 * roots.count * roots.width * n1, lambda: _between(n1, roots))
+    return Plan(points, lanes, first, second, in_row, twiddles, halves, table)
 
 
 def _of_halves(points: int) -> Array:
@@ -153,12 +162,17 @@ def _between(n1: int, lanes: Blocks) -> Array:
 
 
 def _split(n: int, most: int) -> tuple[int, int] | None:
-    """``n = n1 * n2`` that leaves the fewest lanes idle, of these the most equal; None where one would be tiny."""
+    """``n = n1 * n2`` that leaves the fewest lanes idle, of these with the fewest passes; None where one is tiny."""
     small = [d for d in range(4, math.isqrt(n) + 1) if n % d == 0]
     pairs = [p for d in small for p in ((d, n // d), (n // d, d))]
     if not pairs:
         return None
-    return min(pairs, key=lambda p: (_wasted(p, most), abs(p[0] - p[1]), p[0]))
+
+    def passes(pair: tuple[int, int]) -> int:
+        return sum(len(radices(n) or ()) for n in pair)
+
+    # Of as good ones the most equal, whose columns stay in the nearest cache.
+    return min(pairs, key=lambda p: (_wasted(p, most), passes(p), abs(p[0] - p[1]), p[0]))
 
 
 def _wasted(pair: tuple[int, int], most: int) -> float:

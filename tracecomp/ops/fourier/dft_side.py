@@ -19,14 +19,15 @@ class Side(Transform):
     def statements(self) -> list[Stmt]:
         lanes = self.plan.lanes
         block = self.names.var(lanes.count * (self.rows if self.inner > 1 else 1))
-        scratch = self.scratch(self.plan.points + 1, lanes.width)
+        second = self.plan.second
+        scratch = self.scratch(self.plan.points + (1 if second is None else self.plan.first.points), lanes.width)
         start = lanes.start(at(block) % lanes.count)
         row = at(block) // lanes.count
         body = self._columns(row, start, scratch) if self.inner > 1 else self._rows(start, scratch)
         return [Loop("parallel", block, (*locals_of(scratch), *body))]
 
     def _columns(self, row: Index, start: Index, scratch: tuple[Scratch, Scratch]) -> list[Stmt]:
-        n, inner, first = self.plan.points, self.inner, self.plan.first
+        n, inner = self.plan.points, self.inner
         size = n if self.form == "c2c" else n + 1  # of the complex end
 
         def place(j: Index, lane: Index, size: int) -> Index:
@@ -44,25 +45,52 @@ class Side(Transform):
         def store_rows(w: Writer, j: Index, lane: Index, value: Complex) -> None:
             w.stmts += [Store(self.outs[0], place(j * 2 + part, lane, 2 * n), value[part]) for part in range(2)]
 
-        width, count = self.plan.lanes.width, len(first.radices)
+        width = self.plan.lanes.width
         if self.form == "c2c":
-            return self.passes(first, width, scratch, self.given(pairs), self.result(store_pairs))
+            return self._transformed(width, scratch, self.given(pairs), self.result(store_pairs))
         if self.form == "c2r":
-            passes = self.passes(first, width, scratch[::-1], self.given(scratch[0].read), self.result(store_rows))
-            return [*self._split(width, pairs, scratch[0].write), *passes]
-        found = scratch[(count + 1) % 2]
-        return [*self.passes(first, width, scratch, rows, found.write), *self._join(found, store_pairs)]
+            stmts = self._transformed(width, scratch[::-1], self.given(scratch[0].read), self.result(store_rows))
+            return [*self._split(width, pairs, scratch[0].write), *stmts]
+        found = scratch[(self._turns() + 1) % 2]
+        return [*self._transformed(width, scratch, rows, found.write), *self._join(found, store_pairs)]
+
+    def _turns(self) -> int:
+        """How often elements are read from memory: all but the first time from scratch memory, by turns."""
+        return len(self.plan.first.radices) if self.plan.second is None else 2
+
+    def _transformed(self, width: int, scratch: tuple[Scratch, Scratch], source: Source, sink: Sink) -> list[Stmt]:
+        """Transforms of ``width`` lanes: passes over all points, or two stages as in ``dft_stages.py``."""
+        first, second, names = self.plan.first, self.plan.second, self.names
+        if second is None:
+            return self.passes(first, width, scratch, source, sink)
+        between, n1, n2 = scratch[0], first.points, second.points
+        pitch = n2 + 1  # a power of two would put a column's elements into one set of the cache
+        column, row = names.var(n2), names.var(n1)
+        one, two = self.scratch(n1, width), self.scratch(n2, width)
+
+        def turned(w: Writer, k: Index, lane: Index, value: Complex) -> None:
+            root = at(column) * (2 * n1) + k * 2 + self.plan.twiddles
+            times = w.times(value, w.pair((Load(self.table, root), Load(self.table, root + 1))))
+            between.write(w, k * pitch + at(column), lane, times)
+
+        def found(w: Writer, k: Index, lane: Index, value: Complex) -> None:
+            sink(w, at(row) + k * n1, lane, value)
+
+        down = self.passes(first, width, one, lambda j, lane: source(j * n2 + at(column), lane), turned)
+        along = self.passes(second, width, two, lambda j, lane: between.read(at(row) * pitch + j, lane), found)
+        loops = (Loop("serial", column, tuple(down)), Loop("serial", row, tuple(along)))
+        return [*locals_of(one), *locals_of(two), *loops]
 
     def _rows(self, start: Index, scratch: tuple[Scratch, Scratch]) -> list[Stmt]:
-        first, width = self.plan.first, self.plan.lanes.width
+        width = self.plan.lanes.width
         given, other = scratch
         stmts = [s for part, x in enumerate(self.ins) for s in self._turned(given, x, part, len(self.ins), start)]
         if self.form == "c2r":
             stmts += self._split(width, given.read, other.write)
             given, other = other, given
-        found = (given, other)[len(first.radices) % 2]
+        found = (given, other)[self._turns() % 2]
         write = found.write if self.form == "r2c" else self.result(found.write)
-        stmts += self.passes(first, width, (other, given), self.given(given.read), write)
+        stmts += self._transformed(width, (other, given), self.given(given.read), write)
         if self.form == "r2c":
             joined = given if found is other else other
             stmts += self._join(found, joined.write)

@@ -39,7 +39,7 @@ def _check(name: str, x: TensorType, axes: Axes, norm: str) -> None:
 
 def _factor(sizes: Sequence[int], norm: str, forward: bool) -> float:
     points = math.prod(sizes)
-    return points**-0.5 if norm == "ortho" else 1.0 / points if (norm == "forward") == forward else 1.0
+    return 1.0 / math.sqrt(points) if norm == "ortho" else 1.0 / points if (norm == "forward") == forward else 1.0
 
 
 Norm = Literal["ortho", "forward", "backward"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.base.errors import failure
+from tracecomp.base.errors import failure, in_batch, matrix_weight
 from tracecomp.ir.arrays import Array
 from tracecomp.ir.index import Index, index
 from tracecomp.ir.loops import Buffer, Check, If, IndexValue, Let, Load, Loop, Read, Stmt, Store, cast
@@ -36,8 +36,16 @@ def _impl(x: Array, *, strict: bool, above: bool) -> tuple[Any, Any]:
             low, info[batch] = _by_rows(x[batch].T.conj() if above else x[batch])
             factor[batch] = low.T.conj() if above else low
             if strict and info[batch]:
-                raise failure("definite", detail=int(info[batch])) from None
+                raise not_definite(info, x.shape[-1]) from None
         return factor, info
+
+
+def not_definite(info: Array, size: int) -> Exception:
+    """The error for the first matrix whose ``info`` is not 0."""
+    name = in_batch("definite", info.shape, size)
+    flat = info.reshape(-1)
+    first = int(np.flatnonzero(flat)[0])
+    return failure(name, detail=first * matrix_weight(name) + int(flat[first]))
 
 
 def _by_rows(x: Array) -> tuple[Any, int]:
@@ -91,36 +99,42 @@ def _loop(
     first = vectors(names, n * n, lambda i: [Store(x.buffer, start + i, Load(ins[0], start + i))])
     first, last = (first, []) if above else (_turned(names, given, x, n), _turned(names, x, x, n))
     body = (clear, *first, *steps, *last, *_cleared(names, x, n, above))
-    return [Loop("parallel", number, body), *(_checked(names, outs[1]) if strict else ())]
+    check = _checked(names, outs[1], in_batch("definite", tuple(lead), n)) if strict else []
+    return [Loop("parallel", number, body), *check]
 
 
-def _checked(names: Names, info: Buffer) -> list[Stmt]:
+def _checked(names: Names, info: Buffer, fails: str) -> list[Stmt]:
     """One matrix after the other, the first one last: what is reported last is the error."""
     batch, order = names.var(info.size), names.let()
     found = Read(order, int64, frozenset((batch,)))
     at = index(batch) * -1 + (info.size - 1)
-    fine = Check(call("eq", found, const(0, int64)), "definite", found)
+    place = call("add", found, IndexValue(at * matrix_weight(fails))) if matrix_weight(fails) else found
+    fine = Check(call("eq", found, const(0, int64)), fails, place)
     return [Loop("serial", batch, (Let(order, cast(Load(info, at), int64)), fine))]
 
 
 def _diagonal(names: Names, x: Matrix, info: Matrix, panel: Panel) -> list[Stmt]:
     """The rows of U within a panel's own columns. What is left of the diagonal has no meaning."""
     c, r, lane, over = names.var(panel.count), names.var(panel.count), names.var(panel.count), names.var(panel.count)
-    top, by, dtype = names.let(), names.let(), x.buffer.dtype
+    top, by, side, dtype = names.let(), names.let(), names.let(), x.buffer.dtype
     step, row = panel.first + index(c), panel.first + index(r)
     pivot = Read(top, dtype, frozenset(x.at(step, step).vars()))
     first = call("eq", info.load(Index(), Index()), const(0, int32))
     bad = call("and", call("not", call("gt", pivot, const(0.0, dtype))), first)
     note = If(bad, (info.store(Index(), Index(), cast(IndexValue(step + 1), int32)),))
     column = panel.first + index(lane)
-    divided = call("div", x.load(step, column), call("sqrt", pivot))
+    root = Read(side, dtype, pivot.over)
+    divided = call(
+        "select", call("eq", IndexValue(column), IndexValue(step)), root, call("div", x.load(step, column), root)
+    )
     scaled = Loop("vector", lane, (x.store(step, column, divided),))
     column = panel.first + index(over)
     factor = Read(by, dtype, frozenset(x.at(step, row).vars()))
     less = call("fma", call("neg", factor), x.load(step, column), x.load(row, column))
     below = (Let(by, x.load(step, row)), Loop("vector", over, (x.store(row, column, less),)))
     others = Loop("serial", r, (If(call("gt", IndexValue(row), IndexValue(step)), below),))
-    return [Loop("serial", c, (Let(top, x.load(step, step)), note, scaled, others))]
+    first_two = Let(top, x.load(step, step)), Let(side, call("sqrt", pivot))
+    return [Loop("serial", c, (*first_two, note, scaled, others))]
 
 
 def _turned(names: Names, source: Matrix, target: Matrix, n: int) -> list[Stmt]:

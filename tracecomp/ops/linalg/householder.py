@@ -146,11 +146,11 @@ def applied(
 
 
 def _substituted(names: Names, work: Workspace, tau: Matrix, panel: Panel, width: int, turn: bool) -> list[Stmt]:
-    """V'X becomes T V'X, or T'V'X if ``turn``."""
+    """V'X becomes T V'X, or T'V'X if ``turn``: row by row, each less multiples of those before it, in their order."""
     k, s, lane, total, dtype = *(names.var(n) for n in (panel.count, panel.count, width)), names.let(), tau.buffer.dtype
-    place = index(k) if turn else index(k) * -1 + (panel.count - 1)
-    known = call("lt" if turn else "gt", IndexValue(index(s)), IndexValue(place))
-    terms = call("neg", work.gram.load(index(s), place)), work.inner.load(index(s), index(lane))
+    place, other = (index(v) if turn else index(v) * -1 + (panel.count - 1) for v in (k, s))
+    known = call("lt", IndexValue(index(s)), IndexValue(index(k)))
+    terms = call("neg", work.gram.load(other, place)), work.inner.load(other, index(lane))
     acc = Accumulate(
         (Acc(total, "fma", dtype, work.inner.load(place, index(lane))),),
         (Loop("serial", s, (If(known, (Update(total, terms),)),)),),

@@ -1,4 +1,4 @@
-"""Solving, inverses and determinants, eagerly by LAPACK through numpy, compiled by LU; pseudo-inverses by LAPACK.
+"""Solving, inverses and determinants by LU; pseudo-inverses by LAPACK, through numpy.
 
 Derivatives are written with differentiable primitives. Sources: Giles, "Collected matrix derivative results" (2008);
 Golub and Pereyra (1973) for the pseudo-inverse.
@@ -26,7 +26,9 @@ from tracecomp.ops.linalg.matrix import (
     mm,
     scale_columns,
     square,
+    zero_pivot,
 )
+from tracecomp.ops.linalg.triangular import lu_by_rows
 from tracecomp.ops.parts import conj, imaginary
 from tracecomp.ops.prim import prim
 
@@ -42,11 +44,16 @@ def _solve_infer(a: TensorType, b: TensorType) -> TensorType:
     return b
 
 
+def _singular(x: Array, kind: str) -> Exception:
+    """The error. LAPACK has not told the place, and rounds otherwise: with no zero here, the last one is named."""
+    return zero_pivot(lu_by_rows(x, fails="")[0], kind, x.shape[:-2]) or failure(kind, detail=x.shape[-1])
+
+
 def _solve_impl(a: Array, b: Array) -> Any:
     try:
         return np.linalg.solve(a, b)
     except np.linalg.LinAlgError:
-        raise failure("singular") from None
+        raise _singular(a, "singular") from None
 
 
 def _substituted(lu: Array, b: Array) -> Any:
@@ -78,7 +85,7 @@ def _inverse_impl(x: Array) -> Any:
     try:
         return np.linalg.inv(x)
     except np.linalg.LinAlgError:
-        raise failure("inverse") from None
+        raise _singular(x, "inverse") from None
 
 
 def _inverse_composed(x: Operand) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.base.errors import failure, in_batch, matrix_weight
 from tracecomp.ir.arrays import Array
 from tracecomp.ir.op import BadInput, External, Hosted, Impl, Infer, LoopMeaning, Op, Operand, Sample, Vjp, register
 from tracecomp.ir.types import TensorType, int32, int64
@@ -162,6 +163,16 @@ def _dense(x: Array) -> Any:
 def magnitude(x: Array) -> Any:
     """By what LAPACK compares pivots."""
     return np.abs(x.real) + np.abs(x.imag) if np.iscomplexobj(x) else np.abs(x)
+
+
+def zero_pivot(lu: Array, kind: str, lead: tuple[int, ...]) -> Exception | None:
+    """The failure ``kind`` for the first zero on the diagonals of matrices; None where there is none."""
+    zeros = np.diagonal(lu, axis1=-2, axis2=-1) == 0
+    if not zeros.any():
+        return None
+    matrix, element = np.argwhere(zeros.reshape(-1, zeros.shape[-1]))[0]
+    name = in_batch(kind, lead, zeros.shape[-1])
+    return failure(name, detail=int(matrix) * matrix_weight(name) + int(element) + 1)
 
 
 def given(g: Operand | None, like: Operand) -> Any:

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.base.errors import failure
+from tracecomp.base.errors import in_batch, matrix_weight
 from tracecomp.ir.arrays import Array
-from tracecomp.ir.index import Index, Var, computed, index
+from tracecomp.ir.index import Index, computed, index
 from tracecomp.ir.loops import (
     Buffer,
     Check,
@@ -49,6 +49,7 @@ from tracecomp.ops.linalg.matrix import (
     turned,
     unit,
     upper,
+    zero_pivot,
 )
 from tracecomp.ops.parts import conj
 from tracecomp.ops.prim import prim
@@ -137,7 +138,8 @@ decomposition("triangular_solve", "X with T X = B; T is the triangle (with ``one
 # ---- LU with partial pivoting
 
 
-def _lu_impl(x: Array, *, fails: str) -> Any:
+def lu_by_rows(x: Array, *, fails: str) -> Any:
+    """The numpy meaning of ``lu_factor``."""
     lu = np.array(x)
     m, n = x.shape[-2:]
     batch = x.shape[:-2]
@@ -152,8 +154,9 @@ def _lu_impl(x: Array, *, fails: str) -> Any:
         with np.errstate(all="ignore"):
             flat[:, k + 1 :, k] = np.where(pivot == 0, flat[:, k + 1 :, k], flat[:, k + 1 :, k] / pivot)
         flat[:, k + 1 :, k + 1 :] -= flat[:, k + 1 :, k, None] * flat[:, k, None, k + 1 :]
-    if fails and (np.diagonal(flat, axis1=1, axis2=2) == 0).any():
-        raise failure(fails)
+    error = zero_pivot(flat, fails, batch) if fails else None
+    if error is not None:
+        raise error
     return flat.reshape(x.shape), pivots.reshape(*batch, min(m, n))
 
 
@@ -268,22 +271,27 @@ def _lu_loop(
     start = index(batch) * (m * n)
     given = vectors(names, m * n, lambda i: [Store(outs[0], start + i, Load(ins[0], start + i))])
     loop = Loop("parallel", batch, (Local(kept), *given, *panels(names, min(m, n), panel)))
-    return [loop, *([_checked(names, x, batch, min(m, n), fails)] if fails else [])]
+    if not fails:
+        return [loop]
+    told = in_batch(fails, tuple(lead), min(m, n))
+    return [loop, _checked(names, outs[0], min(m, n), (m, n), told, math.prod(lead))]
 
 
-def _checked(names: Names, x: Matrix, batch: Var, steps: int, fails: str) -> Stmt:
-    """No pivot is zero."""
-    step, pivot, dtype = names.var(steps), names.let(), x.buffer.dtype
-    fine = call("ne", Read(pivot, dtype, frozenset((batch, step))), const(0.0, dtype))
-    within = Let(pivot, x.load(index(step), index(step))), Check(fine, fails)
-    return Loop("serial", batch, (Loop("serial", step, within),))
+def _checked(names: Names, x: Buffer, size: int, shape: tuple[int, int], fails: str, batches: int) -> Stmt:
+    """No pivot is zero: the first one last, as what is found last is the error."""
+    number, back, pivot, dtype = names.var(batches), names.var(size), names.let(), x.dtype
+    batch, step = index(number) * -1 + (batches - 1), index(back) * -1 + (size - 1)
+    at = (batch * shape[0] + step) * shape[1] + step
+    fine = call("ne", Read(pivot, dtype, frozenset((number, back))), const(0.0, dtype))
+    place = IndexValue(batch * matrix_weight(fails) + step + 1)
+    return Loop("serial", number, (Loop("serial", back, (Let(pivot, Load(x, at)), Check(fine, fails, place))),))
 
 
 decomposition(
     "lu_factor",
     "L and U in one matrix, and LAPACK's row swaps; zero pivots are the error ``fails``, unless it is empty",
     _lu_infer,
-    _lu_impl,
+    lu_by_rows,
     _lu_vjp,
     ("outs",),
     attrs={"fails": str},

@@ -251,7 +251,7 @@ class _Blocks:
         tiles, nest = self.tiles, self.nest
         load, last = nest.a_operand(tiles.vector).load, nest.reduce[-1] if nest.reduce else None
         # k-blocks and windows keep what they read in cache. Without a tile there is no row of A to fetch.
-        if load is None or last is None or tiles.tile is None or tiles.k_blocks or tiles.written_out:
+        if load is None or last is None or tiles.tile is None or tiles.k_blocks or tiles.written_out or tiles.turned:
             return 0
         a_operand = nest.a_operand(tiles.vector)
         far = abs(a_operand.stride(last) or 0) * load.dtype.itemsize >= self.tuning.far_bytes
@@ -266,7 +266,7 @@ class _Blocks:
         """Large buffers that the epilogue reads or writes row by row of a tile."""
         tiles = self.tiles
         # The lines are asked for term by term of the sum, so there has to be one loop over all terms.
-        if tiles.tile is None or not self.nest.reduce or tiles.k_blocks or tiles.written_out:
+        if tiles.tile is None or not self.nest.reduce or tiles.k_blocks or tiles.written_out or tiles.turned:
             return ()
         found = (
             buffer.name

@@ -22,7 +22,7 @@ from tracecomp.passes.contraction.sliding_windows import sliding
 from tracecomp.passes.contraction.tile_schedule import RowBlocks, TileSchedule
 from tracecomp.passes.nests.contraction_nest import ACCUMULATOR, BilinearNest, product_of
 from tracecomp.passes.schedule.k_blocking import Totals, in_k_blocks
-from tracecomp.passes.schedule.tiling import joined, loops, one_after_another, positions
+from tracecomp.passes.schedule.tiling import in_squares, joined, loops, one_after_another, positions
 
 
 def register_tiles(nest: BilinearNest, schedule: TileSchedule) -> tuple[tuple[Stmt, ...], tuple[Stmt, ...]]:
@@ -160,14 +160,19 @@ class _Tiled:
             *self._epilogue_ahead(columns.start(column), first, height, columns.length),
             *(*read.lhs.stmts, *read.rhs.stmts, Update(ACCUMULATOR, (read.lhs.expr, read.rhs.expr))),
         )
-        summed = Accumulate((nest.accumulator(),), _summed(nest.reduce, terms, self.schedule.unrolled_terms))
+        square, unrolled = self.schedule.turned, self.schedule.unrolled_terms
+        loops_of_terms = in_squares(nest.reduce, terms, square) if square else _summed(nest.reduce, terms, unrolled)
+        summed = Accumulate((nest.accumulator(),), loops_of_terms)
+        if square:  # rows inside: all of them use a square while it is in registers
+            inner = Copier(mapping, suffix).stmts((summed, *nest.epilogue))
+            return (Loop("vector", lane, (Loop("tile", unit, inner),) if height > 1 else _at_first(unit, inner)),)
         # The lanes' loop is outside of the sum: a tile of rows by vectors is then the body of the sum's loop.
         body: tuple[Stmt, ...] = (Loop("vector", lane, Copier(mapping, suffix).stmts((summed, *nest.epilogue))),)
         if self.schedule.unrolled is not None:
             short = Var(self._name("w"), self.schedule.unrolled.extent)
             body = (Loop("tile", short, Copier({self.schedule.unrolled: index(short)}).stmts(body)),)
         # ``tile`` unrolls: totals of all rows are registers, and one term does all their FMAs.
-        return (Loop("tile", unit, body),) if height > 1 else Copier({unit: Index()}).stmts(body)
+        return (Loop("tile", unit, body),) if height > 1 else _at_first(unit, body)
 
     def _read(self, nest: BilinearNest, columns: Pieces, column: Index, lane: Var) -> BilinearNest:
         """The nest with the operand that is packed read from its panel."""
@@ -233,6 +238,10 @@ def _summed(names: list[Var], body: tuple[Stmt, ...], unrolled: int) -> tuple[St
     for var in reversed(looped):
         body = (Loop("serial", var, body),)
     return body
+
+
+def _at_first(unit: Var, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    return Copier({unit: Index()}).stmts(body)
 
 
 def _looped(names: list[Var], unrolled: int) -> list[Var]:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import gcd
 
+from tracecomp.codegen.kernels.transpose import LEAST_TURNED
 from tracecomp.ir.index import Var
 from tracecomp.passes.contraction.tile_schedule import TileSchedule
 from tracecomp.passes.cost.machine import Machine
@@ -25,6 +26,8 @@ from tracecomp.passes.cost.reference import (
     SHUFFLED_STRIDE,
     SLIDING_TERMS,
     STORE_CYCLES,
+    TURNED_CYCLES,
+    TURNED_ROWS,
 )
 from tracecomp.passes.nests.contraction_nest import BilinearNest, Operand, product_of
 from tracecomp.passes.schedule.k_blocking import KBlocks, k_blocks_of
@@ -54,7 +57,8 @@ def _lane_cost(nest: BilinearNest, vector: Var) -> float:
             # What a vector costs to load is shared by all multiply-adds that use it.
             reuse = _reuse(nest, operand, vector)
             stride = operand.stride(vector) or 0
-            apart = 1.0 if nest.is_frozen(operand) else PACKED_CYCLES
+            turned = reuse <= TURNED_ROWS and _turnable(nest, operand, vector)
+            apart = 1.0 if nest.is_frozen(operand) else TURNED_CYCLES if turned else PACKED_CYCLES
             shuffled = alone and 1 < stride <= SHUFFLED_STRIDE
             cost += (1.0 if stride == 1 else SHUFFLED_CYCLES if shuffled else apart) / reuse
     # A scalar of the other operand is spread over the lanes by the instruction itself; two vectors are two loads.
@@ -136,6 +140,9 @@ def _tiles(nest: BilinearNest, machine: Machine) -> TileSchedule:
     width = min(vectors * machine.lanes(nest.acc.dtype.itemsize), vector.extent - tail)
     # Several tiles go through the same column of B, so a column that leaves
     # the cache would be read from memory for each.
+    turned = _turned(nest, b_operand, vector, tile, machine)
+    if turned:  # one vector of lanes, as each lane reads a line of its own
+        return TileSchedule(vector, min(turned, vector.extent), tile, tile.extent if tile else 1, turned=turned)
     several = len(candidates) > 1 or (tile is not None and tile.extent > height)
     alike = tile is None or not b_operand.depends(tile)  # all rows of the tile read one panel
     packed, k_blocks = alike and _packed(nest, b_operand, vector, machine), None
@@ -271,6 +278,26 @@ def _packed(nest: BilinearNest, b_operand: Operand, vector: Var, machine: Machin
     # Memory that no cache holds comes in whole lines only when terms lie together. Or terms share few sets
     # of the cache, so that they push each other out before their neighbours are used.
     return cold(b_operand, machine) or reuse * max(terms / lines_held(row, machine), 2) >= tuning.crowded_reads
+
+
+def _turned(nest: BilinearNest, b_operand: Operand, vector: Var, tile: Var | None, machine: Machine) -> int:
+    """Terms of squares that are turned in registers and used from there; 0 where a panel, or nothing, is better.
+
+    All rows that read a square have to be in one tile: else it would be turned several times.
+    """
+    rows = tile.extent if tile else 1
+    alone = _reuse(nest, b_operand, vector) == rows <= min(TURNED_ROWS, machine.registers // 4)
+    return machine.lanes(nest.acc.dtype.itemsize) if alone and _turnable(nest, b_operand, vector) else 0
+
+
+def _turnable(nest: BilinearNest, operand: Operand, vector: Var) -> bool:
+    """Whether the operand's lanes lie apart and its terms together, in the innermost summed variable."""
+    load = operand.load
+    # Which terms of padding are left out decides bits, and weights that last are packed once for all calls.
+    if load is None or load.where or not nest.reduce or nest.padded or nest.is_frozen(operand) or operand.inside:
+        return False
+    last, apart = nest.reduce[-1], abs(operand.stride(vector) or 0) > SHUFFLED_STRIDE
+    return nest.one_sided(vector) and apart and operand.stride(last) == 1 and last.extent >= LEAST_TURNED
 
 
 def _dense(operand: Operand, summed: Sequence[Var]) -> bool:

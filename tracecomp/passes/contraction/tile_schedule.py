@@ -23,7 +23,10 @@ from tracecomp.passes.schedule.records import (
     yes_or_no,
 )
 
-TILE_FIELDS = ("vector", "width", "tail", "tile", "height", "unrolled", "window", "k_blocks", "pack", "written_out")
+TILE_FIELDS = (
+    "vector", "width", "tail", "tile", "height", "unrolled", "window", "k_blocks", "pack", "turned",
+    "written_out",
+)  # fmt: skip
 """Fields on which the others depend: these are chosen for the tiles that are wanted."""
 
 
@@ -62,6 +65,7 @@ class TileSchedule:
     written_out: bool = setting(yes_or_no, "the tile's terms are written out; terms of padding are left out", False)
     k_blocks: KBlocks | None = setting(k_blocks_read, "the summed variables in order, one in pieces: k/392", None)
     pack: str = setting(word("no", "once", "block"), "B is packed into panels: once for all, or by the block", "no")
+    turned: int = setting(number, "terms of B that are turned in registers at a time, a square; 0: none", 0)
     copies: tuple[str, ...] = setting(words("lhs", "rhs"), "operands copied first, in float32, in the lanes' order", ())
     block_vars: tuple[Var, ...] = setting(variables_of, "variables that a block has all of, with their totals", ())
     split_vars: tuple[Var, ...] = setting(variables_of, "those of them that it has one value of after all", ())
@@ -150,6 +154,7 @@ def check_tiles(tiles: TileSchedule, chosen: TileSchedule, nest: BilinearNest, r
         (bool(tiles.window) and tiles.tile != chosen.tile, "window belongs to the tile that was chosen"),
         (tiles.pack != "no" and not (one_panel and shared), "there is no panel that all rows of a tile share"),
         # Whether padding is packed, and so added, decides bits where a weight is infinite.
+        (tiles.turned > 0 and tiles.pack != "no", "a panel holds terms as lanes need them: none are turned"),
         (nest.padded and (tiles.pack == "no") != (chosen.pack == "no"), PADDING),
     )
 
@@ -169,6 +174,7 @@ def check_blocks(schedule: TileSchedule, chosen: TileSchedule, nest: BilinearNes
         (schedule.copies != chosen.copies and nest.padded, PADDING),
         (schedule.written_out != chosen.written_out and nest.padded, PADDING),
         (schedule.written_out and schedule.tile is None, "written_out needs rows"),
+        (schedule.turned > 0 and schedule.written_out, "written_out has no loop of terms that could be turned"),
         (not set(schedule.split_vars) <= set(schedule.block_vars), "split_vars are some of block_vars"),
         (not set(schedule.block_vars) <= beside, "block_vars are variables beside the tile's"),
         # Totals between k-blocks are kept for a block's variables; without k-blocks there are none.

@@ -27,6 +27,12 @@ SHUFFLED_STRIDE = 4
 PACKED_CYCLES = 8.0
 """Cycles of a vector whose elements lie apart: made once, in a packed panel, by moving squares of elements."""
 
+TURNED_CYCLES = 4.0
+"""Cycles of a vector whose elements lie apart, but whose terms lie together: made of squares turned in registers."""
+
+TURNED_ROWS = 8
+"""Rows up to which each square is turned for its use: a quarter of the registers for totals."""
+
 SHUFFLED_CYCLES = 3.0
 """Cycles of a packed vector whose elements lie up to ``SHUFFLED_STRIDE`` apart."""
 

@@ -152,6 +152,7 @@ class _Tracer:
             if operand.type.numel == 1 and operand.node and operand.node.op.name == "full":
                 return Const(operand.node.attrs["value"], operand.dtype)
             over = frozenset(v for i in position for v in i.vars())
+            # By identity, as reads of several nodes are compared: the graph holds its values. No program has the name.
             return Read(f"operand{id(operand)}", operand.dtype, over)
 
         return read

@@ -25,6 +25,8 @@ SIBLING_BYTES = 4096
 """Bytes of a value from which on kernels that read it share one for that alone: less comes from the first cache."""
 MIN_TRANSPOSED = 2048
 """Elements of a transposed value from which on it has a kernel that turns squares in registers: it must have some."""
+MIN_ACROSS = 16384
+"""The same where only a reduction reads it: less is read across the first cache in the same time."""
 
 
 class Fuser:
@@ -80,15 +82,34 @@ class Fuser:
         )
 
     def _crosses(self, node: Node) -> bool:
-        """Whether a transpose meets operands in another order, all of which would be read across memory with it."""
+        """Whether a transpose meets operands in another order, all of which would be read across memory with it, or
+        is reduced along its rows, which lie across memory."""
         value = node.outputs[0]
-        return _is_transpose(node) and any(
-            isinstance(user.op.loop, Pointwise)
-            # Reading x.T beside y element by element makes one of both a read per line. Stored once by a kernel that
-            # turns squares, all later reads are dense. If every operand is transposed alike, nothing crosses.
-            and any(v.type.numel == value.type.numel and not _permuted(v) for v in user.inputs)
-            for user in self.readers.users(value)
+        return _is_transpose(node) and (
+            any(
+                isinstance(user.op.loop, Pointwise)
+                # Reading x.T beside y element by element makes one of both a read per line. Stored once by a kernel
+                # that turns squares, all later reads are dense. If every operand is transposed alike, nothing crosses.
+                and any(v.type.numel == value.type.numel and not _permuted(v) for v in user.inputs)
+                for user in self.readers.users(value)
+            )
+            or (value.type.numel >= MIN_ACROSS and self._is_reduced_along(value))
         )
+
+    def _is_reduced_along(self, value: Value) -> bool:
+        """Whether a reduction runs along the last axis of ``value``, or of what is computed from it place by place."""
+        seen, stack = {value}, [value]
+        while stack:
+            value = stack.pop()
+            for user in self.readers.users(value):
+                result = user.outputs[0]
+                if isinstance(user.op.loop, Reduced) and value.ndim - 1 in user.attrs["axes"]:
+                    return True
+                alike = isinstance(user.op.loop, Pointwise) or user.op.name == "reshape"
+                if alike and result.type.numel == value.type.numel and result not in seen:
+                    seen.add(result)
+                    stack.append(result)
+        return False
 
     def _needs_memory(self, value: Value) -> bool:
         for user in self.readers.users(value):

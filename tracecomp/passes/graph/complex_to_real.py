@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tracecomp.base.errors import CompileError
+from tracecomp.ir.arrays import in_parts
 from tracecomp.ir.graph import Graph, Node, Origin, Value
 from tracecomp.ir.op import Attrs, Control, Hosted, Interleaved, Pair
 from tracecomp.ir.types import TensorType
@@ -21,15 +22,6 @@ from tracecomp.ops.parts import packed, unpacked
 from tracecomp.ops.prim import prim
 from tracecomp.passes.graph.rewrite import has_node
 from tracecomp.passes.steps import Log
-
-
-def in_parts(array: Any) -> Any:
-    """The same memory as real numbers, parts along a new last axis; what is not complex as it is."""
-    if array.dtype.kind != "c":
-        return array
-    # A view needs dense memory; numpy keeps both parts of a number side by side.
-    dense = np.ascontiguousarray(array).reshape(*array.shape, 1)
-    return dense.view(dense.real.dtype)
 
 
 @dataclass(slots=True)

@@ -14,8 +14,8 @@ import numpy as np
 
 from tracecomp.ir.graph import Graph, Value
 from tracecomp.ir.op import KINDS
+from tracecomp.ir.sum_order import EXACT_REDUCTIONS
 from tracecomp.ir.types import Shape, TensorType, float32, float64
-from tracecomp.passes.graph.reductions import EXACT_REDUCTIONS
 from tracecomp.passes.graph.rewrite import Application, Replacement, Rewriter, Rules, constant, rewrite
 from tracecomp.passes.graph.subgraph import subgraph
 from tracecomp.passes.steps import Log
@@ -118,7 +118,7 @@ class _Folder:
 
     def _results(self, g: Rewriter, a: Application) -> list[Array] | None:
         """The results of ``a`` when its operands are known."""
-        if a.op.kind in ("random", "control"):
+        if a.op.kind in ("random", "control") or a.op.communicates:  # other processes' operands may be others
             return None
         arrays = [self._known(g, v) for v in a.inputs]
         if sum(t.numel for t in a.types) > KNOWN_LIMIT:

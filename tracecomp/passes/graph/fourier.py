@@ -10,17 +10,17 @@ from tracecomp.ir.graph import Graph, Value
 from tracecomp.ir.op import Pair
 from tracecomp.ir.types import TensorType
 from tracecomp.ops.autodiff import Sym
-from tracecomp.ops.fourier.butterflies import roots_of_unity
 from tracecomp.ops.fourier.dft import plan_of, whole
 from tracecomp.ops.fourier.dft_plan import fast_size, radices
+from tracecomp.ops.fourier.roots import roots_of_unity, spectrum
 from tracecomp.ops.parts import packed, product, unpacked
 from tracecomp.ops.prim import prim
 from tracecomp.passes.graph.rewrite import Application, Replacement, Rewriter, Rules
 
-RULES = Rules()
+SMALL_FACTORS = Rules()
 
 
-@RULES.on("dft")
+@SMALL_FACTORS.on("dft")
 def transform_as_convolution(g: Rewriter, a: Application) -> Replacement:
     """dft(x) of n points with a large prime factor -> chirp * idft(dft(chirp * x) * spectrum), of 2n points and more
 
@@ -43,14 +43,14 @@ def transform_as_convolution(g: Rewriter, a: Application) -> Replacement:
     graph = cast(Graph, g)  # builds as a graph does, and simplifies on the way
     given = [Sym(graph, v) for v in a.inputs]
     # The filter's spectrum is a constant of the program, computed in double.
-    weight, spectrum = (_constant(g, c, a.inputs[0]) for c in (chirp, np.fft.fft(around)))
+    weight, filtering = (_constant(g, c, a.inputs[0]) for c in (chirp, spectrum(around)))
     times = product(prim.mul)
     low = (0,) * len(shape)
     high = (*low[:-2], size - n, 0)
     # The product with the chirp turns the transform into a convolution, done by two transforms of the longer size.
     turned = times(Pair(*given) if a.attrs["apart_in"] else unpacked(*given), weight)
     padded = (prim.pad(p, low=low, high=high, interior=low, value=0.0) for p in (turned.re, turned.im))
-    found = times(_apart(*padded, forward=True, scale=1.0), spectrum)
+    found = times(_apart(*padded, forward=True, scale=1.0), filtering)
     found = _apart(found.re, found.im, forward=False, scale=a.attrs["scale"] / size)
     kept = (prim.slice(p, starts=low, stops=shape, steps=(1,) * len(low)) for p in (found.re, found.im))
     result = times(Pair(*kept), weight)
@@ -72,6 +72,9 @@ def _constant(g: Rewriter, values: np.ndarray, like: Value) -> Pair:
     graph = cast(Graph, g)
     parts = (np.asarray(part, dtype.numpy).reshape(type.shape) for part in (values.real, values.imag))
     return Pair(*(Sym(graph, g.constant(part, type)) for part in parts))
+
+
+RULES = Rules(SMALL_FACTORS)
 
 
 @RULES.on("dft")

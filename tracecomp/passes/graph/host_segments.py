@@ -42,7 +42,8 @@ def segments(graph: Graph) -> list[Segment]:
     """Parts to run one after another: as few graphs as the order of external nodes allows, and those nodes.
 
     Complex types have been split up. A stage is a compiled part, then nodes of the host; what can be started among
-    these stands as early in the part as its operands allow.
+    these stands as early in the part as its operands allow. Communications keep their order, which is that of the
+    program and so of all processes, whatever else each of them does.
     """
     native: dict[int, list[Node]] = {}
     external: dict[int, list[Node]] = {}
@@ -50,9 +51,12 @@ def segments(graph: Graph) -> list[Segment]:
     # host is seen by code one stage later, and by other host nodes at once.
     by_code: dict[Value, int] = {i.value: 0 for i in graph.inputs}  # the first stage whose code can read a value
     by_host = dict(by_code)
+    last = 0  # the stage of the last communication
     for node in graph.live_nodes():
         host = isinstance(node.op.loop, External)
         at = max((by_host[v] if host else by_code[v] for v in node.inputs), default=0)
+        if can_start(node):
+            at = last = max(at, last)
         (external if host else native).setdefault(at, []).append(node)
         by_host.update(dict.fromkeys(node.outputs, at))
         by_code.update(dict.fromkeys(node.outputs, at + host))
@@ -68,7 +72,7 @@ def _stage(nodes: Sequence[Node], hosted: Sequence[Node]) -> Iterator[list[Node]
     left = dict.fromkeys(nodes)
     late: list[Node] = []
     for host in hosted:
-        if not can_start(host) or any(v in n.outputs for n in late for v in host.inputs):
+        if not can_start(host) or any(map(can_start, late)) or any(v in n.outputs for n in late for v in host.inputs):
             late.append(host)
             continue
         needed = _ancestors(host, made_by)
@@ -85,7 +89,7 @@ def _stage(nodes: Sequence[Node], hosted: Sequence[Node]) -> Iterator[list[Node]
 
 def can_start(node: Node) -> bool:
     """Whether the host can start a node and go on."""
-    return isinstance(node.op.loop, External) and node.op.loop.start is not None
+    return node.op.communicates
 
 
 def operator_name(node: Node) -> str:

@@ -7,12 +7,10 @@ order in which floats are added.
 from __future__ import annotations
 
 from tracecomp.ir.graph import Node, Value
-from tracecomp.ir.sum_order import is_order_kept
+from tracecomp.ir.sum_order import EXACT_REDUCTIONS, is_order_kept
 from tracecomp.ir.types import Shape
 from tracecomp.passes.graph.rewrite import Application, Replacement, Rewriter, Rules, made_by
 from tracecomp.passes.graph.views import slice_of
-
-EXACT_REDUCTIONS = ("max", "min", "any", "all")
 
 EXACT_RULES = Rules()
 RULES = Rules()

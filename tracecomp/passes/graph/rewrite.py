@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.base.errors import CompileError
+from tracecomp.base.errors import CompileError, note_place
 from tracecomp.ir.graph import Graph, Node, Origin, Value, attrs_key
 from tracecomp.ir.op import OPS, Attrs, Op
 from tracecomp.ir.types import DType, Shape, TensorType
@@ -99,7 +99,7 @@ class Rewriter:
         self._rules = rules
         self._made_by = made_by
         self._done: dict[Any, tuple[Value, ...]] = {}
-        self._regions: dict[int, Graph] = {}
+        self._regions: dict[Graph, Graph] = {}
         self._constants: dict[tuple[TensorType, bytes], Value] = {}
         self._origin = self._mine = Origin(made_by=made_by)
 
@@ -141,13 +141,17 @@ class Rewriter:
         for rule in self._rules.of(application.op):
             # What a rule makes is known by its pass and keeps the user's line.
             self.graph.here = self._origin_here(origin)
-            found = rule(self, application)
+            try:
+                found = rule(self, application)
+            except Exception as error:  # a fault of the rule
+                note_place(error, f"rule {rule.__name__} of {application.op.name}", [origin.source])
+                raise
             self.graph.here = origin
             if found is not None:
                 self.log.hits[rule.__name__] += 1
                 values = (found,) if isinstance(found, Value) else tuple(found)
                 # A wrong type would show up far away from the rule.
-                _check_types(rule, application, values)
+                _check_types(rule, application, values, origin)
                 return values
         return self.graph.add(application.op, application.inputs, application.attrs, application.types)
 
@@ -166,9 +170,9 @@ class Rewriter:
         # Bodies may be shared by several control nodes, and stay shared.
         if not isinstance(value, Graph):
             return value
-        if id(value) not in self._regions:
-            self._regions[id(value)] = self._region(value)
-        return self._regions[id(value)]
+        if value not in self._regions:
+            self._regions[value] = self._region(value)
+        return self._regions[value]
 
 
 def rewrite(graph: Graph, rules: Rules, log: Log, made_by: str) -> Graph:
@@ -192,12 +196,12 @@ def rewrite(graph: Graph, rules: Rules, log: Log, made_by: str) -> Graph:
     return new
 
 
-def _check_types(rule: Rule, application: Application, values: tuple[Value, ...]) -> None:
+def _check_types(rule: Rule, application: Application, values: tuple[Value, ...], origin: Origin) -> None:
     have, want = tuple(v.type for v in values), application.types
     if have != want:
         raise CompileError(
             f"rule {rule.__name__} replaced {application.op.name} of type {', '.join(map(str, want))} "
-            f"by type {', '.join(map(str, have))}"
+            f"by type {', '.join(map(str, have))}" + (f" (at {origin.source})" if origin.source else "")
         )
 
 

@@ -17,25 +17,16 @@ from __future__ import annotations
 from math import prod
 
 from tracecomp.ir.graph import Graph, Node, Value
-from tracecomp.ir.sum_order import lanes_for, runs_of, stage
+from tracecomp.ir.sum_order import COLUMN_BLOCK, ROW_BLOCK, SPLIT, lanes_for, runs_of, stage
 from tracecomp.ir.types import compute_dtype
-from tracecomp.passes.graph.reductions import EXACT_REDUCTIONS, reduction_of_permute, split_of_permute
+from tracecomp.passes.graph.reductions import reduction_of_permute, split_of_permute
 from tracecomp.passes.graph.rewrite import Application, Replacement, Rewriter, Rules, has_node, made_by, rewrite
 from tracecomp.passes.steps import Log
 from tracecomp_runtime.open_sizes import block_length
 
-ROW_BLOCK = 8192
-"""Elements of a block of a row at most: 32 KB of float32, a first cache."""
-
-COLUMN_BLOCK = 256
-"""Rows of a block of columns at most."""
-
 HALVED = {64: 8, 16: 4, 8: 8, 4: 4}
 """Of so many lanes, how many are combined by one kernel."""
 _COMBINE = {"sum": "add", "prod": "mul"}
-
-SPLIT = ("sum", *EXACT_REDUCTIONS)
-"""Reductions that are cut: sums, in an order of their own, and those that any order leaves as they are."""
 
 
 def split_reductions(graph: Graph, log: Log) -> Graph:

@@ -87,16 +87,16 @@ class Params:
 
 def _from(node: Node, expr: Expr, given: Sequence[Expr] = ()) -> Expr:
     """``expr``, whose operations belong to ``node`` but for those that it was ``given``, or that belong to others."""
-    known: dict[int, Expr] = {id(x): x for x in given}
+    return _marked(expr, node, {id(x): x for x in given})
 
-    def marked(x: Expr) -> Expr:
-        if not isinstance(x, Call) or x.origin is not None:
-            return x
-        if id(x) not in known:
-            known[id(x)] = Call(x.op, tuple(map(marked, x.args)), x.dtype, node)
-        return known[id(x)]
 
-    return marked(expr)
+def _marked(x: Expr, node: Node, known: dict[int, Expr]) -> Expr:
+    """``known`` is by identity: what it is asked for are parts of one expression, which is held meanwhile."""
+    if not isinstance(x, Call) or x.origin is not None:
+        return x
+    if id(x) not in known:
+        known[id(x)] = Call(x.op, tuple(_marked(a, node, known) for a in x.args), x.dtype, node)
+    return known[id(x)]
 
 
 DIVISIONS = ("floor_divide", "remainder", "fmod")

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tracecomp.base.errors import note_place
 from tracecomp.ir.graph import Node, Value
 from tracecomp.ir.types import TensorType, uint8
 from tracecomp.passes.fusion.access import buffer_of
 from tracecomp.passes.fusion.concat_in_place import with_concats_in_place
 from tracecomp.passes.fusion.fuse import Fuser
-from tracecomp.passes.fusion.groups import Group
+from tracecomp.passes.fusion.groups import Group, RowFusion
 from tracecomp.passes.program import emit
 from tracecomp.passes.program.arena import Lifetime, apart, plan_arena
 from tracecomp.passes.program.frame import FLAG_BYTES, ControlTask, Frame, Task, everywhere
@@ -78,10 +79,17 @@ def make_kernels(frame: Frame, log: Log) -> Frame:
     """Loops for every group, and calls of them in order."""
     outputs = frame.outputs
     lowerer = GroupLowerer(frame.partition, frame.nests, outputs, frame.machine, frame.frozen, frame.given)
-    tasks: list[Task | ControlTask] = [
-        _control(u.nodes[0]) if isinstance(u, Group) and u.kind == "control" else lowerer.task(u)
-        for u in frame.partition.units()
-    ]
+    tasks: list[Task | ControlTask] = []
+    for unit in frame.partition.units():
+        groups = unit.groups if isinstance(unit, RowFusion) else (unit,)
+        try:
+            control = isinstance(unit, Group) and unit.kind == "control"
+            tasks.append(_control(groups[0].nodes[0]) if control else lowerer.task(unit))
+        except Exception as error:  # a fault of a schedule
+            nodes = [n for g in groups for n in g.nodes]
+            sources = [frame.graph.origin[n].source for n in nodes if n in frame.graph.origin]
+            note_place(error, f"kernel of {', '.join(dict.fromkeys(n.op.name for n in nodes))}", sources)
+            raise
     tasks.extend(copy_task(c.source, c.target, frame.machine, c.large) for c in outputs.copies)
     # All kernels of the frame are made.
     frame.nests.forget()

@@ -70,6 +70,8 @@ class _Search:
         self.reads = {g: values_read(g, partition) | _operands(g) for g in partition.groups}
         self.place = {g: n for n, g in enumerate(partition.groups)}
         self.last_read = {v: n for n, g in enumerate(partition.groups) for v in self.reads[g]}
+        self.constants = {i.value for i in graph.inputs if i.role == "constant"}
+        self.shown = {buffer_of(o.value) for o in graph.outputs}
         self.producer = {partition.memory(v): g for g in partition.groups for v in partition.stored[g]}
         for position, output in enumerate(graph.outputs):
             # In the outputs' order; the first that claims a value gets its memory, others are copies.
@@ -123,7 +125,7 @@ class _Search:
         if self.last_read.get(target, -1) > self.place[group]:
             return False
         # Second: an output that is the old contents, which the caller wants to see.
-        if any(buffer_of(o.value) is target for o in self.graph.outputs):
+        if target in self.shown:
             return False
         inside = set(with_rematerialized(group, self.partition).nodes)
         if any(map(self._may_fail, inside)):
@@ -139,10 +141,9 @@ class _Search:
 
     def _may_fail(self, node: Node) -> bool:
         """Whether values that the call is given can make ``node`` fail."""
-        constants = {i.value for i in self.graph.inputs if i.role == "constant"}
         divides = node.op.name in DIVISIONS and not node.outputs[0].dtype.is_floating_point
         # Constants fail at every call or at none; what a call is given may fail at some.
-        return (divides or node.op.name in ("take", "gather")) and node.inputs[1] not in constants
+        return (divides or node.op.name in ("take", "gather")) and node.inputs[1] not in self.constants
 
     def large(self) -> frozenset[Value]:
         # Outputs that are copied elsewhere are read by the copy.

@@ -117,7 +117,10 @@ class _Search:
 
     def start_before(self, head: Group) -> None:
         """Add the fusion of ``head`` and the contraction that alone reads its result, if that does little with it."""
-        if head.kind != "loops" or len(self.stored[head]) != 1 or not self._light(head, self.stored[head]):
+        # A group that is in a fusion already is no unit by itself.
+        if head.kind != "loops" or (head,) not in self.units or len(self.stored[head]) != 1:
+            return
+        if not self._light(head, self.stored[head]):
             return
         (made,) = self.stored[head]
         readers = [unit for unit in self.units if made in self._loaded(unit)]

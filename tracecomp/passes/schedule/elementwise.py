@@ -7,6 +7,7 @@ from itertools import pairwise
 from math import inf, prod
 from typing import TypeVar
 
+from tracecomp.codegen.kernels.transpose import LEAST_TURNED
 from tracecomp.ir.index import Computed, Index, Var
 from tracecomp.ir.loop_copy import Copier
 from tracecomp.ir.loops import Accumulate, Let, Load, Local, Loop, Stmt, Store, expressions
@@ -28,7 +29,7 @@ from tracecomp.passes.schedule.nest_schedules import (
 )
 from tracecomp.passes.schedule.nontemporal import marked, marking, streamed
 from tracecomp.passes.schedule.records import Chooser, ScheduleError, with_fields
-from tracecomp.passes.schedule.tiling import chunks, loops, one_after_another, parallel_loops, strip, tiles
+from tracecomp.passes.schedule.tiling import chunks, in_squares, loops, one_after_another, parallel_loops, strip, tiles
 from tracecomp.passes.schedule.transposes import interleaved, mirrored, transpose_schedule, transposed, transposed_pair
 
 
@@ -78,7 +79,9 @@ def _ways(nest: Nest, threads: str, machine: Machine) -> Iterator[tuple[Nest, Ma
     if vector is not None and streams_columns(nest, vector, width, machine):
         # Half the width: a block's totals and rows are both in registers.
         yield nest, column_schedule(nest, vector, width // 2, threads, machine)
-    yield nest, LaneSchedule(vector, width, tuple(v for v in nest.outer if v != vector), nontemporal, threads)
+    others, square = tuple(v for v in nest.outer if v != vector), _turned(nest, vector, machine)
+    width = square or width  # one vector of lanes, as each lane reads a line of its own
+    yield nest, LaneSchedule(vector, width, others, square, nontemporal, threads)
 
 
 S = TypeVar("S", RowSchedule, MapSchedule)
@@ -220,6 +223,19 @@ def _chunk(nest: Nest, vector: Var | None, machine: Machine) -> int:
     return lanes * (2 if cost > machine.tuning.heavy_cost else 4)
 
 
+def _turned(nest: Nest, vector: Var | None, machine: Machine) -> int:
+    """Elements of squares that sums turn in registers, where lanes lie apart and what each lane sums lies together."""
+    if vector is None or not nest.reduced or nest.reduced[-1].extent < LEAST_TURNED:
+        return 0
+    # Each lane would load from a line of its own. Squares are loaded along what is
+    # summed, in whole vectors, and turned: then the lanes are rows again, in order.
+    passes = [item for item in nest.items if isinstance(item, ReductionPass) and item.accs]
+    loads = [x for item in passes for x in expressions(item.body) if isinstance(x, Load) and x.where is None]
+    found = [x for x in loads if x.offset.coefficient(nest.reduced[-1]) == 1]
+    apart = [x for x in found if abs(x.offset.coefficient(vector) or 0) > SHUFFLED_STRIDE]
+    return machine.lanes(max(x.dtype.itemsize for x in apart)) if apart else 0
+
+
 def _along_rows(nest: Nest, schedule: RowSchedule) -> tuple[Stmt, ...]:
     """Lanes run along the innermost reduced variable; one row, or a few short ones, after another."""
     body: list[Stmt] = [Local(b) for b in nest.scratch]
@@ -290,7 +306,8 @@ def _across_rows(nest: Nest, schedule: LaneSchedule) -> tuple[Stmt, ...]:
     content: list[Stmt] = []
     for item in nest.items:
         if isinstance(item, ReductionPass):
-            inner = loops("serial", nest.reduced, tuple(item.body))
+            body, square = tuple(item.body), schedule.turned if item.accs else 0
+            inner = in_squares(nest.reduced, body, square) if square else loops("serial", nest.reduced, body)
             content.extend([Accumulate(item.accs, inner)] if item.accs else inner)
         else:
             content.extend(item)

@@ -31,6 +31,11 @@ def tiles(var: Var, height: int, body: Iterable[Stmt], kind: str = "serial", suf
     return tuple(result)
 
 
+def in_squares(names: list[Var], body: tuple[Stmt, ...], square: int) -> tuple[Stmt, ...]:
+    """Loops over summed variables, so many terms of the last one at a time: codegen turns what lies along them."""
+    return loops("serial", names[:-1], tiles(names[-1], square, body))
+
+
 def strip(var: Var, chunk: int, body: Iterable[Stmt]) -> tuple[Stmt, ...]:
     """The loop over ``var`` as chunks of SIMD lanes and a masked rest."""
     return one_after_another("serial", chunks(var, chunk, body))

@@ -212,7 +212,7 @@ class _Panels:
             )
             # Lanes read along ``load`` while tiles step along ``store``: code
             # generation turns such a square in registers.
-            turned = Loop("vector", lane, tiles(row, BLOCK, copier.stmts(self.stmts)))
+            turned = Loop("vector", lane, tiles(row, BLOCK, copier.stmts(self.stmts), suffix="r"))
             # Prefetches stand beside the first kind of blocks only; the narrow
             # rest would ask for the same lines again.
             asked = self._asked(after, some.count, index(block)) if after and not result else []

@@ -7,7 +7,8 @@ gives a function whose graphs are the next derivative's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import weakref
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -40,7 +41,8 @@ class _Saved:
 class Template:
     """Functions that make each node again, in order of creation; ``graph`` computes what the nodes saved.
 
-    ``reads`` are those of the values given as inputs that it takes.
+    ``reads`` are those of the values given as inputs that it takes; ``keeps`` says whether backward can only run once,
+    because nodes let go of what they read. ``inner`` numbers the roots that lie behind others.
     """
 
     def __init__(
@@ -53,10 +55,14 @@ class Template:
         self._targets = {t: (-1 - k, 0) for k, t in enumerate(targets)}
         nodes = sorted(_history([n for n, _ in roots], {n for n, _ in targets}), key=lambda n: n.number)
         self._numbers = {n: i for i, n in enumerate(nodes)}
+        # Of a write through a view (CopySlices) only the history is kept: its backward reads no values.
+        self.keeps = any(isinstance(n, FunctionNode) or (isinstance(n, OpNode) and n.keeps()) for n in nodes)
         self._builders = [self._builder(n) for n in nodes]
         self._hooks = [(n.tensor_hooks, n.pre_hooks, n.post_hooks) for n in nodes]
         self._check(self._hooks, "a hook")
         self._roots = [self._mark(r) for r in roots]
+        passed = {e for n in nodes for e in n.edges}
+        self.inner = frozenset(k for k, r in enumerate(roots) if r in passed)
         outputs = [Output(v, f"v{k}", "result") for k, v in enumerate(self._values)]
         used = _used(self._values, {i.value for i in inputs})
         inputs = [i for i in inputs if i.value in used]
@@ -64,11 +70,17 @@ class Template:
         self.graph = extract(f"{source.name}_history", source, inputs, outputs)
         del self._recorder, self._values, self._targets, self._numbers
 
-    def backward(self, ends: Sequence[Edge], inputs: Sequence[Tensor], grads: Grads) -> Grads:
-        """The gradients at ``ends``, one per target, of ``grads`` at the roots; with a history of their own."""
+    def backward(self, ends: Sequence[Edge], inputs: Sequence[Tensor], grads: Grads, results: Sequence[Edge]) -> Grads:
+        """The gradients at ``ends``, one per target, of ``grads`` at the roots; with a history of their own.
+
+        That leads to ``results`` from what the roots themselves gave, where backward reads it.
+        """
         if self._stale is not None:
             raise RuntimeError(self._stale)
-        roots = self._build(inputs, ends)
+        roots, _ = self._build(inputs, ends)
+        for (node, number), edge in zip(roots, results, strict=True):
+            if isinstance(node, OpNode) and edge is not None:
+                node.behind = {**(node.behind or {}), number: (weakref.ref(edge[0]), edge[1])}
         pairs = [(r, cast("Tensor", g)) for r, g in zip(roots, grads, strict=True) if g is not None]
         found = run_backward(
             [r for r, _ in pairs], [g for _, g in pairs], keep_graph=True, create_graph=True,
@@ -76,15 +88,35 @@ class Template:
         )  # fmt: skip
         return [None if e is None else found.get(e) for e in ends]
 
-    def _build(self, inputs: Sequence[Tensor], ends: Sequence[Edge]) -> list[Target]:
-        """The roots of a new history on ``inputs`` that ends at ``ends``."""
+    def nodes(
+        self, ends: Sequence[Edge], inputs: Sequence[Tensor], before: float, behind: Mapping[int, Node] | None = None
+    ) -> list[Target]:
+        """The roots of the nodes made again, which get the numbers just below ``before``.
+
+        Nodes lead to root k through ``behind[k]``, where it stands, which leads on to it and is newer than it.
+        """
+        if self._stale is not None:
+            raise RuntimeError(self._stale)
+        behind = behind or {}
+        roots, made = self._build(inputs, ends, {self._roots[k]: (node, 0) for k, node in behind.items()})
+        for n, node in enumerate(reversed(made), 1):
+            node.number = before - n / (len(made) + 1)
+        for k, node in behind.items():
+            node.edges = (roots[k],)
+            node.number = roots[k][0].number + 0.5 / (len(made) + 1)
+        return roots
+
+    def _build(
+        self, inputs: Sequence[Tensor], ends: Sequence[Edge], through: Mapping[Mark, Target] | None = None
+    ) -> tuple[list[Target], list[Node]]:
+        """The roots of a new history on ``inputs`` that ends at ``ends``, and all its nodes."""
         with no_grad():
-            site = _Site(_computed(self.graph, inputs), ends)
+            site = _Site(_computed(self.graph, inputs), ends, through or {})
         for make, hooks in zip(self._builders, self._hooks, strict=True):
             node = make(site)
             node.tensor_hooks, node.pre_hooks, node.post_hooks = hooks
             site.made.append(node)
-        return [e for e in map(site.edge, self._roots) if e is not None]
+        return [e for e in map(site.made_at, self._roots) if e is not None], site.made
 
     def _mark(self, edge: Edge) -> Mark:
         if edge is None or edge in self._targets:
@@ -117,7 +149,7 @@ class Template:
 
     def _op(self, node: OpNode, marks: tuple[Mark, ...]) -> Build:
         ins = []
-        for x, mark in zip(node.ins or (), marks, strict=True):
+        for x, mark in zip(node.operands(), marks, strict=True):
             x = x.unpacked() if isinstance(x, Packed) else x
             ins.append(self._save(x, mark) if isinstance(x, Tensor) else x)
         outs = []
@@ -162,14 +194,18 @@ class Template:
 
 
 class _Site:
-    """One building of a template: saved values, nodes made so far, edges to end at."""
+    """One building of a template: saved values, nodes made so far, edges to end at, what leads to some of the nodes."""
 
-    def __init__(self, values: Sequence[Tensor], ends: Sequence[Edge]) -> None:
+    def __init__(self, values: Sequence[Tensor], ends: Sequence[Edge], through: Mapping[Mark, Target]) -> None:
         self.values = values
         self.ends = ends
+        self.through = through
         self.made: list[Node] = []
 
     def edge(self, mark: Mark) -> Edge:
+        return self.through[mark] if mark in self.through else self.made_at(mark)
+
+    def made_at(self, mark: Mark) -> Edge:
         if mark is None:
             return None
         number, result = mark

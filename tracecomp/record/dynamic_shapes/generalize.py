@@ -35,8 +35,9 @@ class Sized:
         found = []
         for same, held in zip(self.guard.sources, self.guard.conditions.ranges, strict=True):
             (kind, *which), axis = same[0]
-            owner = paths[which[0]] if kind == "argument" else self.guard.places[which[0]].where
-            found.append(f"of {owner} along axis {axis} {held.says()}")
+            owner = self.guard.places[which[0]].where if kind == "place" else paths[which[0]]
+            along = "" if kind == "number" else f" along axis {axis}"
+            found.append(f"of {owner}{along} {held.says()}")
         return ", ".join(found)
 
     def settle(self, leaves: Leaves, attrs: Attrs) -> dict[str, Any]:
@@ -80,10 +81,11 @@ def sized(first: Recording, second: Recording) -> Sized:
 
 def _values(first: Recording, second: Recording, sizes: Sizes) -> tuple[int, ...]:
     """What the sizes of ``second`` are in ``first``, from which it differs in nothing else."""
-    before, after = first.guards.shapes(), second.guards.shapes()
+    axes = {source for same in sizes.sources for source in same}
+    fixed = {h for h in second.guards.shapes() if h[0] == "number" and SizeSource(h, 0) not in axes}
+    before, after = ({h: s for h, s in r.guards.shapes().items() if h not in fixed} for r in (first, second))
     if first.guards.structure != second.guards.structure or before.keys() != after.keys():
         raise NotSized("the arguments have another structure")
-    axes = {source for same in sizes.sources for source in same}
     for holder in before:
         if len(before[holder]) != len(after[holder]):
             raise NotSized("an argument has another number of dimensions")
@@ -169,7 +171,7 @@ def size_inputs(recording: Recording, graph: Graph, sizes: Sizes) -> dict[Value,
     for b, value in zip(given, _open(graph), strict=False):
         if isinstance(b, Binding) and b.kind == "size":
             holder, axis = b.ref
-            which = (holder.ref,) if holder.kind == "argument" else (holder.ref[0].id, holder.ref[1])
+            which = (holder.ref,) if holder.kind in ("argument", "number") else (holder.ref[0].id, holder.ref[1])
             source = SizeSource((holder.kind, *which), axis)
             found[value] = next(n for n, same in enumerate(sizes.sources) if source in same)
     return found

@@ -10,13 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tracecomp.ir.sum_order import COLUMN_LONG, runs_of, stage
+from tracecomp.ir.sum_order import COLUMN_BLOCK, COLUMN_LONG, EXACT_REDUCTIONS, lanes_for, runs_of, stage
 from tracecomp.ops.autodiff import Sym
 from tracecomp.ops.contraction import parse_spec
 from tracecomp.ops.prim import prim
-from tracecomp.passes.fusion.groups import Domain
-from tracecomp.passes.graph.reductions import EXACT_REDUCTIONS
-from tracecomp.passes.graph.split_reductions import COLUMN_BLOCK
 from tracecomp.record.dynamic_shapes.padding import Meant, NotSized, Padding
 from tracecomp.record.size_forms import Form
 
@@ -36,6 +33,8 @@ def in_blocks(p: Padding, x: Sym, axes: Sequence[int], name: str) -> bool:
     sizes = {size for e in meant if isinstance(e, Form) for size in e.sizes()}
     if not sizes:
         return False
+    # The order of a sum depends on sizes in steps. It is the same within
+    # the box where it is the same at both ends.
     first, last = (_decided(shape, tuple(axes)) for shape in _corners(p, meant))
     if first != last:
         raise NotSized("the order of a sum depends on its size", sizes)
@@ -164,6 +163,6 @@ class _Decided(NamedTuple):
 
 def _decided(shape: tuple[int, ...], axes: tuple[int, ...]) -> _Decided:
     runs = runs_of(shape, axes)
-    lanes = Domain.of(shape, axes).lanes
+    lanes = lanes_for(runs[-1].extent) if runs and runs[-1].reduced else 1
     reduced = sum(run.reduced for run in runs)
     return _Decided(lanes, stage(runs), reduced)

@@ -250,8 +250,10 @@ def _pad(p: Padding, op: Op, xs: Operands, attrs: Attrs, meant: Meant) -> Applie
 
 
 def _convolution(p: Padding, op: Op, xs: Operands, attrs: Attrs, meant: Meant) -> Applied:
-    for x in xs:
-        order.fix(p, p.meant(x), "the order of a convolution's sums depends on its sizes")
+    """Every image is summed over in one order, however many there are; gradients of weights sum over images, too."""
+    for k, x in enumerate(xs):
+        images = int(k == 0 and op.name != "conv_weight")
+        order.fix(p, p.meant(x)[images:], "the order of a convolution's sums depends on its sizes")
     return _as_is(p, op, xs, attrs, meant)
 
 

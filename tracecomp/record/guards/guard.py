@@ -16,8 +16,9 @@ from tracecomp.codegen.calls.call_tables import ARGUMENT
 from tracecomp.eager.aliasing import history_if_allowed
 from tracecomp.eager.meta import MetaArray
 from tracecomp.eager.tensor import Tensor
+from tracecomp.ir.arrays import same_bits
 from tracecomp.record.guards.reads import Rows as ReadRows
-from tracecomp.record.guards.snapshots import ById, freeze, short
+from tracecomp.record.guards.snapshots import ById, short, whole
 from tracecomp.record.pytree import Leaves
 from tracecomp.record.symbolic.sym_scalar import followed
 
@@ -66,9 +67,10 @@ class Guard(Protocol):
 
 @dataclass(slots=True)
 class TensorGuard:
-    """An argument is a tensor of some dtype and shape, that requires grad or not."""
+    """An argument is a tensor of some class, dtype and shape, that requires grad or not."""
 
     leaf: int
+    kind: type
     dtype: Any
     shape: tuple[int, ...]
     requires_grad: bool
@@ -78,6 +80,8 @@ class TensorGuard:
         t = leaves[self.leaf]
         if not isinstance(t, Tensor):
             return f"argument {self.path} was a tensor and is {short(t)}"
+        if type(t) is not self.kind:
+            return f"argument {self.path} was a {self.kind.__name__} and is a {type(t).__name__}"
         array = t._data
         if t._linked:
             history_if_allowed(t)  # native code can tell again what the view asks for
@@ -112,7 +116,7 @@ class ValueGuard:
         if type(snapshot) is ById:
             if leaf is not snapshot.value:
                 return f"argument {self.path} went from {short(snapshot.value)} to {short(leaf)}"
-        elif type(leaf) is not snapshot[0] or (leaf is not snapshot[1] and freeze(leaf) != snapshot):
+        elif type(leaf) is not snapshot[0] or (leaf is not snapshot[1] and whole(leaf) != snapshot):
             return f"argument {self.path} went from {short(snapshot[1])} to {short(leaf)}"
         return None
 
@@ -157,7 +161,7 @@ class ArrayGuard:
         a = leaves[self.leaf]
         if not isinstance(a, np.ndarray) or a.dtype != self.dtype or self.shape != a.shape:
             return f"argument {self.path} went from an array {self.dtype}{list(self.shape)} to {short(a)}"
-        if self.contents is not None and not np.array_equal(a, self.contents, equal_nan=a.dtype.kind in "fc"):
+        if self.contents is not None and not _same_contents(a, self.contents):
             return f"the contents of the array {self.path} changed"
         return None
 
@@ -167,6 +171,11 @@ class ArrayGuard:
 
     def native_row(self, rows: Rows) -> bool:
         return False
+
+
+def _same_contents(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> bool:
+    """Whether nothing tells the elements of two arrays apart, which are objects or numbers."""
+    return whole(a.tolist()) == whole(b.tolist()) if a.dtype.hasobject else same_bits(a, b, any_nan=True)
 
 
 class SameTensors:

@@ -14,6 +14,7 @@ from tracecomp.eager.tensor import Tensor
 from tracecomp.eager.tensor_base import above
 from tracecomp.record.binding import Binding
 from tracecomp.record.context import Met
+from tracecomp.record.guards.facts import FactGuard
 from tracecomp.record.guards.guard import (
     ArrayGuard,
     Guard,
@@ -26,7 +27,7 @@ from tracecomp.record.guards.memory import MemoryGuard
 from tracecomp.record.guards.reads import Reads
 from tracecomp.record.guards.sizes import AnySize, SizesGuard
 from tracecomp.record.guards.slots import StateSlot
-from tracecomp.record.guards.snapshots import MISSING, MODULE_INTERNALS, ById, alike, freeze
+from tracecomp.record.guards.snapshots import MISSING, MODULE_INTERNALS, ById, alike, freeze, whole
 from tracecomp.record.guards.state_guards import (
     CapturedTensor,
     CapturedView,
@@ -63,27 +64,27 @@ class Guards:
         self.reads = Reads(frozenset({place.id for place in places}))
         self.modules = ModulesGuard(self.reads.places)
         self._same = SameTensors(leaves)
-        self._modes = ModesGuard()
+        self.modes = ModesGuard()
         self._apart = SlotsApart(self.places, leaves)
         self.memory = MemoryGuard((), (), leaves)
         self.list: list[Guard] = []
 
     def close(
         self, met: Met, used: Mapping[int, str], array_inputs: set[int],
-        grads: Sequence[tuple[Binding, GradSlot]], memory: MemoryGuard,
+        grads: Sequence[tuple[Binding, GradSlot]], memory: MemoryGuard, facts: Sequence[FactGuard],
     ) -> None:  # fmt: skip
         """Take over what the recorder met.
 
         ``used`` maps ids of captured tensors to input names. Contents of array arguments matter, except those in
         ``array_inputs``, which are inputs of the graph. ``grads`` pairs what was asked for its gradient with its slot.
-        ``memory`` is what is asked of where they lie.
+        ``memory`` is what is asked of where they lie, ``facts`` what else the program asked of tensors.
         """
         self.arguments = [
             replace(g, contents=None) if isinstance(g, ArrayGuard) and g.leaf in array_inputs else g
             for g in self.arguments
         ]
-        flags = {key: before for key, (_, before) in met.flags.items()}
-        flagged = {key: t for key, (t, _) in met.flags.items() if key not in met.inputs.arguments}
+        flags = {key: before for key, (_, before) in met.changes.flags.items()}
+        flagged = {key: t for key, (t, _) in met.changes.flags.items() if key not in met.inputs.arguments}
         state: list[CapturedTensor] = []
         for key, t in (met.inputs.state | flagged).items():
             # Also one that the graph does not read in the end: whether it requires grad, and its hooks, have their say.
@@ -97,21 +98,22 @@ class Guards:
             for holder, slot in grads if slot.read or (slot.initial is not None and id(slot.initial) in used)
         ]  # fmt: skip
         options = Options()
-        for owner, option in met.watched.values():
+        for owner, option in met.python.watched.values():
             options.add(owner if isinstance(owner, Mapping) else vars(owner), option)
-        self.modules.optimizers = [(o, _optimizer_hooks(o)) for o in met.optimizers.values()]
+        self.modules.optimizers = [(o, _optimizer_hooks(o)) for o in met.python.optimizers.values()]
         self._apart.pinned = [
             (held.place, held.tensors) for held in self.places
-            if any(id(t) in met.grads or id(t) in flagged or id(t) in behind for t in held.tensors)
+            if any(id(t) in met.changes.grads or id(t) in flagged or id(t) in behind for t in held.tensors)
         ]  # fmt: skip
         self.memory = memory
         self.list = [
-            *self.arguments, self._same, self._modes, *state, *views, *present,
+            *self.arguments, self._same, self.modes, *state, *views, *present,
             *self._met_twice(met, [g.tensor for g in state], behind), self.modules,
-            *map(OptimizerGuard, met.optimizers.values()), self.reads, options,
+            *map(OptimizerGuard, met.python.optimizers.values()), self.reads, options,
         ]  # fmt: skip
         if self.places:
             self.list += [*self.places, self._apart]
+        self.list += facts
         self.list.append(memory)
 
     def _tensors(self) -> list[int]:
@@ -139,9 +141,9 @@ class Guards:
         """Guards on whether an argument is a tensor that the program also finds by itself, or looks at: ``behind``."""
         found: list[Guard] = []
         own = {**self.reads.tensors, **behind}
-        for module in met.modules.values():
+        for module in met.python.modules.values():
             own.update({id(t): t for t in (*module._parameters.values(), *module._buffers.values()) if t is not None})
-        for o in met.optimizers.values():
+        for o in met.python.optimizers.values():
             own.update({id(t): t for group in o.param_groups for t in group["params"]})
         for key, t in met.inputs.arguments.items():
             if key in own:
@@ -153,10 +155,13 @@ class Guards:
         return found
 
     def shapes(self) -> dict[Holder, tuple[int, ...]]:
-        """The shapes of tensors and arrays among the arguments and in places."""
+        """The shapes of tensors and arrays among the arguments and in places; a number there is as one size."""
         found: dict[Holder, tuple[int, ...]] = {
             ("argument", g.leaf): g.shape for g in self.arguments if isinstance(g, TensorGuard | ArrayGuard)
         }
+        for g in self.arguments:
+            if isinstance(g, ValueGuard) and type(g.snapshot) is not ById and g.snapshot[0] is int:
+                found["number", g.leaf] = (g.snapshot[1],)
         for held in self.places:
             found |= held.shapes()
         return found
@@ -167,7 +172,10 @@ class Guards:
         for held in self.places:
             found |= {("place", held.place.id, n): x for n, x in enumerate(held.place.leaves())}
         arrays = {k: x._data if isinstance(x, Tensor) else x for k, x in found.items()}
-        return {k: arrays[k].shape if isinstance(arrays.get(k), np.ndarray) else () for k in self.shapes()}
+        numbers = {("number", n): (x,) for n, x in enumerate(leaves) if type(x) is int}
+        return {
+            k: arrays[k].shape if isinstance(arrays.get(k), np.ndarray) else numbers.get(k, ()) for k in self.shapes()
+        }
 
     @property
     def takes_arrays(self) -> bool:
@@ -186,6 +194,8 @@ class Guards:
             axes.setdefault(source.holder, set()).add(source.axis)
 
         def growing(g: Any) -> Any:
+            if ("number", g.leaf) in axes:
+                return NumberGuard(g.leaf, int, g.path)
             own = axes.get(("argument", g.leaf))
             return g if own is None else replace(g, shape=AnySize(g.shape, own))
 
@@ -217,23 +227,31 @@ class Guards:
         if self.reads.check(leaves) is not None:
             return self.reads.missed
         arrays = [g for g in self.arguments if isinstance(g, ArrayGuard) and g.leaf < len(leaves)]
-        return {line for g in arrays if g.check(leaves) is not None for line in self.reads.array_lines}
+        found = {line for g in arrays if g.check(leaves) is not None for line in self.reads.array_lines}
+        if len(leaves) == len(self.arguments):
+            found |= {g.line for g in self.list if isinstance(g, FactGuard) and g.check(leaves) is not None} - {0}
+        return found
 
     def explain(self) -> str:
         """What must be as it is, one guard a line."""
         return "\n".join(f"    {guard.explain()}" for guard in self.list)
 
+    def is_whole(self, leaf: int) -> bool:
+        """Whether an argument that is followed is an integer."""
+        return self.arguments[leaf].kind is int
+
     def moved_numbers(self, structure: object, leaves: Leaves) -> Set[int]:
-        """The arguments that are other numbers than they were, when all else is the same."""
+        """The arguments that are other numbers than they were, when all else but sizes is the same."""
         if structure != self.structure:
             return set()
         before = {}
         for g in self.arguments:
             if isinstance(g, ValueGuard) and type(g.snapshot) is not ById:
                 now, (kind, seen) = leaves[g.leaf], g.snapshot
-                if type(now) is kind and followed(now) and followed(seen) and now != seen:
+                if type(now) is kind and followed(now) and followed(seen) and freeze(now) != g.snapshot:
                     before[g.leaf] = seen
-        fits = before and self.miss(structure, [before.get(i, x) for i, x in enumerate(leaves)]) is None
+        was = [before.get(i, x) for i, x in enumerate(leaves)]
+        fits = before and all(_but_for_sizes(guard, was).check(was) is None for guard in self.list)
         return before.keys() if fits else set()
 
     def moved(self) -> list[StateSlot]:
@@ -253,6 +271,15 @@ class Guards:
         return found
 
 
+def _but_for_sizes(guard: Guard, leaves: Leaves) -> Guard:
+    """``guard`` with the sizes that a tensor among the arguments has now."""
+    t = leaves[guard.leaf] if isinstance(guard, TensorGuard) else None
+    if not isinstance(guard, TensorGuard) or not isinstance(t, Tensor):
+        return guard
+    now = tuple(t._data.shape)
+    return replace(guard, shape=now) if len(now) == len(guard.shape) else guard
+
+
 def _moved(snapshot: object, value: object) -> bool:
     now = freeze(value)
     return bool(now != snapshot) and alike(snapshot, now)
@@ -260,10 +287,9 @@ def _moved(snapshot: object, value: object) -> bool:
 
 def _argument(i: int, leaf: object, path: str, is_number: bool) -> Any:
     if isinstance(leaf, Tensor):
-        return TensorGuard(i, leaf._data.dtype, leaf._data.shape, leaf.requires_grad, path)
+        return TensorGuard(i, type(leaf), leaf._data.dtype, leaf._data.shape, leaf.requires_grad, path)
     if isinstance(leaf, np.ndarray):
         return ArrayGuard(i, leaf.dtype, leaf.shape, leaf.copy(), path)
     if is_number:
         return NumberGuard(i, type(leaf), path)
-    snapshot = freeze(leaf)
-    return ValueGuard(i, ById(leaf) if snapshot is MISSING else snapshot, path)
+    return ValueGuard(i, whole(leaf), path)

@@ -59,8 +59,10 @@ def is_program_class(kind: type) -> bool:
     module: Any = kind.__module__  # programs may set it to anything
     if not isinstance(module, str):
         return False
-    name = getattr(sys.modules.get(module), "__file__", None)
-    return module == "__main__" or (isinstance(name, str) and is_program_file(name))
+    home = sys.modules.get(module)
+    name = getattr(home, "__file__", None)
+    made_by_program = module == "__main__" or (home is not None and name is None and home.__spec__ is None)
+    return made_by_program or (isinstance(name, str) and is_program_file(name))
 
 
 def is_opened(kind: type) -> bool:

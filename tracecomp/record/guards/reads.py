@@ -17,9 +17,10 @@ from tracecomp.eager.tensor import Tensor
 from tracecomp.record.guards.class_versions import class_version
 from tracecomp.record.guards.ownership import is_opened, is_program_class
 from tracecomp.record.guards.slots import Contents, StateSlot
-from tracecomp.record.guards.snapshots import MISSING, PLAIN, ById, alike, freeze, plain_value, short
+from tracecomp.record.guards.snapshots import MISSING, ById, alike, freeze, plain_value, short
 from tracecomp.record.guards.visibility import CONTAINERS
 from tracecomp.record.pytree import Leaves
+from tracecomp.record.same_values import PLAIN, is_plain, plain
 
 Owner = TypeVar("Owner")
 Key = TypeVar("Key")
@@ -91,6 +92,17 @@ class Attribute(Step[object, str]):
 
     def place(self, owner: object, where: str) -> StateSlot | None:
         return StateSlot(attributes_of(owner), self.key, where, "_parameters" in attributes_of(owner))
+
+
+class Names(Step[object, None]):
+    """Which attributes an object has of its own."""
+
+    def fetch(self, owner: object) -> Any:
+        return tuple(attributes_of(owner))
+
+    def row(self, rows: Rows, owner: object, value: object) -> bool:
+        # The attributes are all read by themselves, so there are others only if there are more.
+        return type(value) is tuple and rows.word(attributes_of(owner), "length", len(value))
 
 
 class Slot(Step[object, str]):
@@ -273,7 +285,7 @@ class Read:
         if self.kind is type:
             return type(now) is self.seen[0]
         now = plain_value(now)
-        return type(now) is self.kind and (now is self.seen[1] or bool(now == self.seen[1]))
+        return type(now) is self.kind and (now is self.value or bool(self.seen == plain(now)))
 
     def now(self, given: tuple[tuple[object, ...], dict[str, object]]) -> Any:
         """The value at present, in a call with these arguments."""
@@ -294,7 +306,7 @@ class Read:
     def moved_place(self, owner: object, now: object) -> StateSlot | None:
         """The place of ``now`` if it holds other tensors or numbers than were read, and is otherwise what was seen."""
         place = None if self.step is None or now is MISSING else self.step.place(owner, self.where)
-        before = self.frozen if self.kind is type else self.seen
+        before = self.frozen if self.kind is type else MISSING if self.kind is tuple else self.seen
         if place is None or before is MISSING:
             return None
         after = freeze(now)
@@ -322,7 +334,7 @@ class Reads:
 
     def __init__(self, places: Set[tuple[int, str]] = frozenset()) -> None:
         self.places = places
-        self.asks_types = False  # whether the program calls type()
+        self.asks_types = False  # whether the program gives type away to be called
         self.given = Read(None, None, ((), {}), "arguments")
         self.classes: dict[int, Read] = {}
         self.tensors: dict[int, Tensor] = {}
@@ -368,19 +380,13 @@ class Reads:
 def expected(value: object) -> tuple[Any, Any]:
     """What a value must be to count as the same: its identity, its type, or its type and value."""
     value = plain_value(value)
-    if isinstance(value, PLAIN):
-        return type(value), (type(value), value)
-    if type(value) is tuple and _is_plain(value):
-        return tuple, (tuple, value)
+    if is_plain(value):
+        return type(value), plain(value)
     if isinstance(value, Snapshot):
-        return Snapshot, (Snapshot, value)
+        return Snapshot, plain(value)
     if isinstance(value, CONTAINERS) or is_opened(type(value)):
         return type, (type(value), None)
     return ById, ById(value)
-
-
-def _is_plain(value: Any) -> bool:
-    return all(isinstance(x, PLAIN) or (type(x) is tuple and _is_plain(x)) for x in value)
 
 
 class Snapshot:
@@ -414,7 +420,7 @@ def everything(value: Any) -> Any:
 def _one(value: object) -> Any:
     """An element: a plain value with its type, or which object it is."""
     value = plain_value(value)
-    return (type(value), value) if isinstance(value, PLAIN) else ById(value)
+    return plain(value) if isinstance(value, PLAIN) else ById(value)
 
 
 def inherited(kind: type, name: str) -> Any:

@@ -46,7 +46,9 @@ class SizesGuard:
     def read(self, source: SizeSource, leaves: Leaves) -> int:
         """The size along an axis."""
         kind, *which = source.holder
-        x: Any = leaves[which[0]] if kind == "argument" else self.places[which[0]].leaves()[which[1]]
+        x: Any = self.places[which[0]].leaves()[which[1]] if kind == "place" else leaves[which[0]]
+        if kind == "number":
+            return int(x)
         return int((x._data if isinstance(x, Tensor) else x).shape[source.axis])
 
     def sizes(self, leaves: Leaves) -> tuple[int, ...]:

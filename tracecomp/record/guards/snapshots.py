@@ -10,14 +10,13 @@ import numpy as np
 
 from tracecomp.eager.modes import unrecorded
 from tracecomp.eager.tensor import Tensor
-from tracecomp.ir.types import DType
 from tracecomp.record.guards.ownership import is_program_class
 from tracecomp.record.guards.slots import slot_id
 from tracecomp.record.pytree import opened
+from tracecomp.record.same_values import PLAIN, Number, is_plain, is_value, plain
 from tracecomp.record.symbolic.sym_int import SymInt
 from tracecomp.record.symbolic.sym_scalar import SymScalar, followed
 
-PLAIN = (bool, int, float, complex, str, bytes, np.generic, type(None), DType, type(Ellipsis), slice, range)
 _CONTAINERS = (list, tuple, set, frozenset, dict)
 MISSING = object()
 MODULE_INTERNALS = ("_parameters", "_buffers", "_modules")
@@ -47,8 +46,23 @@ class ById:
         return f"<{type(self.value).__name__} object>"
 
 
-class Key(ById):
-    """Stands for a tensor that is the key of a dictionary: another tensor is another key."""
+class Key:
+    """A key of a dictionary: an equal number of another type is another key, and so is an equal object."""
+
+    __slots__ = ("seen", "value")
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+        self.seen = plain(value) if is_plain(value) else ById(value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Key) and bool(other.seen == self.seen)
+
+    def __hash__(self) -> int:
+        return id(self.value) if isinstance(self.value, Tensor) else hash(self.value)
+
+    def __repr__(self) -> str:
+        return _shown(self.value)
 
 
 def plain_value(value: Any) -> Any:
@@ -60,7 +74,7 @@ def freeze(value: object) -> Any:
     """A snapshot that compares equal while ``value`` means the same; ``MISSING`` when it cannot be watched."""
     value = plain_value(value)
     if isinstance(value, PLAIN):
-        return (type(value), value)
+        return plain(value)
     if isinstance(value, _CONTAINERS):
         return (type(value), _freeze_items(value))
     if isinstance(value, np.ndarray) and value.size <= _FROZEN_ARRAY:
@@ -68,6 +82,20 @@ def freeze(value: object) -> Any:
     if isinstance(value, Tensor | np.ndarray) or callable(value):
         return ById(value)
     return MISSING
+
+
+def whole(value: object) -> Any:
+    """A snapshot of all that ``value`` is; where it is more than plain values and containers, which object."""
+    value = plain_value(value)
+    if is_value(value):
+        return plain(value)
+    if isinstance(value, np.ndarray):
+        return (np.ndarray, (value.dtype, value.shape, value.tobytes()))
+    if not isinstance(value, _CONTAINERS) or getattr(value, "__dict__", None):
+        return ById(value)
+    if isinstance(value, dict):
+        return (type(value), (tuple(map(Key, value)), tuple(map(whole, value.values()))))
+    return (type(value), tuple(map(whole, value)))
 
 
 def _freeze_items(value: Any) -> Any:
@@ -79,7 +107,7 @@ def _freeze_items(value: Any) -> Any:
         return len(value)
     if not isinstance(value, dict):
         return parts
-    return (tuple([Key(k) if isinstance(k, Tensor) else k for k in value]), parts)
+    return (tuple(map(Key, value)), parts)
 
 
 def alike(before: object, now: object) -> bool:
@@ -91,6 +119,8 @@ def alike(before: object, now: object) -> bool:
     if isinstance(before, tuple) and isinstance(now, tuple) and len(before) == len(now):
         if before and before[0] in (int, float) and before[0] is now[0]:
             return followed(before[1]) and followed(now[1])
+        if isinstance(before, Number):
+            return bool(before == now)
         return all(map(alike, before, now))
     return bool(before == now)
 
@@ -110,11 +140,11 @@ def short(value: object) -> str:
 def _shown(value: Any) -> str:
     """A value or a snapshot in words; without the elements of tensors."""
     kind = type(value)
-    if kind is tuple and len(value) == 2 and isinstance(value[0], type):
+    if kind in (tuple, Number) and len(value) == 2 and isinstance(value[0], type):
         kind, value = value
     if issubclass(kind, dict) and type(value) is tuple:
         value = dict(zip(*value, strict=True))
-    if isinstance(value, ById) and isinstance(value.value, Tensor):
+    if isinstance(value, Key) or (isinstance(value, ById) and isinstance(value.value, Tensor)):
         value = value.value
     if isinstance(value, Tensor):
         return f"a tensor {value.dtype}{list(value._data.shape)}"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from tracecomp.eager.tensor import Tensor
 from tracecomp.eager.tensor_base import above
 from tracecomp.functional import default_dtype as dtype_setting
 from tracecomp.functional.default_dtype import default_dtype
+from tracecomp.ir.types import DType
 from tracecomp.record.binding import Binding, tensor_of
 from tracecomp.record.context import OptimizerLike
 from tracecomp.record.guards.guard import Rows, sharing, tensor_miss
@@ -60,6 +62,16 @@ class ModesGuard:
         for name, value in (("recorder", None), ("grad", grad), ("inference", inference), ("autocast", autocast)):
             rows.mode(name, value)
         return rows.entry(vars(dtype_setting), "_default", dtype)
+
+    def left(self) -> Callable[[], None] | None:
+        """What sets the modes as the call has left them, if they are not as before."""
+        now = _modes()
+        return None if now == self.seen else partial(_set_modes, *now)
+
+
+def _set_modes(grad: bool, inference: bool, dtype: DType, autocast: Any) -> None:
+    modes.grad, modes.inference, modes.autocast = grad, inference, autocast
+    dtype_setting.set_default_dtype(dtype)
 
 
 def _modes() -> tuple[Any, ...]:
@@ -261,7 +273,8 @@ def tensor_hooks(t: Tensor) -> Any:
 
 
 def _optimizer_hooks(optimizer: OptimizerLike) -> Any:
-    return [list(map(ById, getattr(optimizer, table).values())) for table in ("_pre_hooks", "_post_hooks")]
+    tables = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
+    return [list(map(ById, getattr(optimizer, table).values())) for table in tables]
 
 
 class OptimizerGuard:
@@ -371,7 +384,7 @@ class SlotGuard:
         return f"{self.place.where} is something else than {short(self.value)}"
 
     def _same_numbers(self) -> bool:
-        return all(a == b for a, b in zip(self.leaves, self.place.leaves(), strict=True) if followed(a))
+        return all(freeze(a) == freeze(b) for a, b in zip(self.leaves, self.place.leaves(), strict=True) if followed(a))
 
     def explain(self) -> str:
         return f"{self.place.where} holds tensors and numbers of the same kind"

@@ -2,38 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
 from tracecomp.record.guards.guards import Guards
 from tracecomp.record.pytree import direct, flatten_call
 from tracecomp.record.symbolic.sym_scalar import followed
 
+DATA, SIZE, CONSTANT = "data", "size", "constant"
+
 
 class VaryingNumbers:
     """What the calls of one function have shown, by the structure of their arguments.
 
-    A number in which alone a call differs from a recorded one is followed in the next recording. If Python asks there
-    for its value, each value takes a recording, and it is a constant of these again: they are faster so. Where the
-    program calls ``type``, which what is followed cannot answer, all are constants.
+    A number that differs from that of a recorded call, which differs in numbers and sizes alone, is followed in the
+    next recording like data. If Python asks there for its value, it is a constant of later ones again, or, an integer,
+    followed as sizes are: recordings that need the value then too are for this value. Where the program gives
+    ``type`` away (``map(type, ...)``), which what is followed cannot answer, all are constants.
     """
 
-    def __init__(self) -> None:
-        self._follow: dict[tuple[Any, int], bool] = {}
+    def __init__(self, sizes: bool) -> None:
+        self._sizes = sizes
+        self._follow: dict[tuple[Any, int], str] = {}
 
-    def of_call(self, guards: Iterable[Guards], args: tuple[object, ...], kwargs: Mapping[str, object]) -> set[int]:
-        """The leaves to follow in a recording of this call, which none of ``guards`` fits."""
+    def of_call(self, guards: Iterable[Guards], args: tuple[object, ...], kwargs: Mapping[str, object]) -> Set[int]:
+        """The leaves to follow as data in a recording of this call, which none of ``guards`` fits."""
         guards = list(guards)
         if any(g.reads.asks_types for g in guards):
+            self._follow = dict.fromkeys(self._follow, CONSTANT)
             return set()
         structure, leaves = flatten_call(args, kwargs)
         for g in guards:
             for i in g.moved_numbers(structure, leaves) & direct(args, kwargs).keys():
-                self._follow.setdefault((structure, i), True)
-        wanted = [i for (known, i), follow in self._follow.items() if follow and known == structure]
-        return {i for i in wanted if followed(leaves[i])}
+                self._follow.setdefault((structure, i), DATA)
+        return {i for i in self._how(structure, DATA) if followed(leaves[i])}
+
+    def as_sizes(self, structure: object) -> Set[int]:
+        """The leaves to follow as sizes."""
+        return self._how(structure, SIZE)
 
     def asked(self, guards: Guards) -> bool:
         """Whether the recording asked for the values of followed arguments, which makes it useless."""
-        self._follow |= {(guards.structure, i): False for i in guards.asked}
+        for i in guards.asked:
+            whole = self._sizes and guards.is_whole(i)
+            self._follow[guards.structure, i] = SIZE if whole else CONSTANT
         return bool(guards.asked)
+
+    def _how(self, structure: object, how: str) -> Set[int]:
+        return {i for (known, i), follow in self._follow.items() if follow == how and known == structure}

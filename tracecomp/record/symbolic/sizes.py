@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -22,7 +22,10 @@ from tracecomp.record.symbolic.sym_int import SizedGraph, SymInt, without
 from tracecomp.record.traced_value import TracedValue
 
 Holder = tuple[Any, ...]
-"""What has a shape: ``("argument", leaf)`` or ``("place", id of the place, which of its tensors)``."""
+"""What has a shape: ``("argument", leaf)`` or ``("place", id of the place, which of its tensors)``.
+
+``("number", leaf)`` is an argument that is a number and is followed as a size: its one axis has the size that it is.
+"""
 
 LEAST = 2
 """The smallest size that is followed: at 0 and 1 programs, and broadcasting, take other ways."""
@@ -64,7 +67,8 @@ class Varying:
     """Which axes may have other sizes in other calls: those noted for a holder, or ``every`` one.
 
     ``bounds`` are limits, ``strict`` axes whose size no program may need to know. Axes that are ``named`` share a size
-    where their names say so, whatever the size is; others where their sizes are equal.
+    where their names say so, whatever the size is; others where their sizes are equal, and were in the ``earlier``
+    recordings of such calls.
     """
 
     def __init__(self, every: bool = False) -> None:
@@ -74,6 +78,20 @@ class Varying:
         self.bounds: dict[SizeSource, tuple[int | None, int | None]] = {}
         self.strict: set[SizeSource] = set()
         self.named: dict[SizeSource, Named] = {}
+        self.earlier: list[Mapping[Holder, Sequence[int]]] = []
+
+    def numbers(self, leaves: Set[int]) -> None:
+        """Follow these numbers among the arguments as sizes, and no others."""
+        for holder in [h for h in self.axes if h[0] == "number"]:
+            del self.axes[holder]
+        self.axes.update({("number", i): {0} for i in leaves})
+
+    def once_apart(self, a: SizeSource, b: SizeSource) -> bool:
+        """Whether an earlier recording has seen two sizes differ."""
+        return any(
+            a.holder in shapes and b.holder in shapes and shapes[a.holder][a.axis] != shapes[b.holder][b.axis]
+            for shapes in self.earlier
+        )
 
     def varies(self, holder: Holder, axis: int) -> bool:
         """Whether the size of ``axis`` is followed."""
@@ -87,6 +105,11 @@ class Varying:
             differ = {axis for axis, (a, b) in enumerate(zip(before, now, strict=True)) if a != b}
             if differ:
                 self.axes.setdefault(holder, set()).update(differ)
+
+    def follow(self, source: SizeSource, bounds: tuple[int | None, int | None]) -> None:
+        """Follow the size at ``source``, which stays within ``bounds``."""
+        self.axes.setdefault(source.holder, set()).add(source.axis)
+        self.bounds[source] = bounds
 
     def read_marks(self, leaves: Leaves) -> None:
         """Take over what arguments are marked with. ValueError for a size beyond its own limits."""
@@ -148,7 +171,7 @@ class Sizes:
         ranges = self.conditions.ranges
         told = self._varying.named.get(source)
         if told is None:
-            number = next((k for k, r in enumerate(ranges) if r.value == size), len(ranges))
+            number = next((k for k, r in enumerate(ranges) if r.value == size and self._share(source, k)), len(ranges))
             factor, offset = 1, 0
         else:
             number = self.named.setdefault(told.name, len(ranges))
@@ -159,6 +182,9 @@ class Sizes:
         self.sources[number].append(source)
         ranges[number].bound(*self._varying.bounds.get(source, (None, None)))
         return SymInt(self._context, Form((((number,), factor),)).plus(Form.constant(offset)))
+
+    def _share(self, source: SizeSource, number: int) -> bool:
+        return not any(self._varying.once_apart(source, other) for other in self.sources[number])
 
     def shape_of(self, t: Tensor) -> tuple[int, ...]:
         """The shape of ``t``, with SymInts where calls may change it."""

@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import operator
 import sys
+import weakref
 from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from tracecomp.base.errors import is_user_file
 from tracecomp.eager.modes import modes, no_grad
@@ -20,7 +23,7 @@ from tracecomp.ir.op import Attrs, Op
 from tracecomp.ir.types import TensorType
 from tracecomp.record.context import RecordingContext
 from tracecomp.record.size_forms import Form
-from tracecomp.record.symbolic.sym_scalar import SymScalar, arithmetic
+from tracecomp.record.symbolic.sym_scalar import KNOWS_PLAIN, SymScalar, arithmetic
 
 
 class SymInt:
@@ -30,9 +33,10 @@ class SymInt:
     size that was asked for is fixed.
     """
 
-    __slots__ = ("form", "recorder", "value")
+    __slots__ = ("__weakref__", "form", "recorder", "value")
 
     def __init__(self, recorder: RecordingContext, form: Form) -> None:
+        recorder.sized_ints.append(weakref.ref(self))
         self.recorder = recorder
         self.form = form
         self.value = form.at(recorder.conditions.values)
@@ -65,10 +69,22 @@ class SymInt:
         return self.tensor if self.live else None
 
     def __reduce__(self) -> Any:
-        return int, (self.value,)
+        return int, (self.fix(),)
+
+    def __copy__(self) -> SymInt:
+        return self
+
+    def __deepcopy__(self, memo: object) -> SymInt:
+        return self
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.value, name)
+        return getattr(self.value if name.startswith("_") else self.fix(), name)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.array(self.fix(), dtype)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: object, **options: object) -> Any:
+        return getattr(ufunc, method)(*map(plain, inputs), **options)  # a Python number, which widens no array
 
     @property
     def __graph_key__(self) -> Any:
@@ -93,8 +109,10 @@ class SymInt:
         return _sum(self, other, -1, 1)
 
     def __mul__(self, other: object) -> Any:
-        if isinstance(other, float) and self.live:
+        if _is_number(other) and self.live:
             return self.number() * other
+        if isinstance(other, KNOWS_PLAIN):
+            return self.fix() * other
         found = self.form.times(form_of(other, self.recorder)) if isinstance(other, int) and self.live else None
         return _plainly("mul", self, other) if found is None else made(self.recorder, found)
 
@@ -135,8 +153,12 @@ class SymInt:
 
     __ceil__ = __floor__ = __trunc__ = __pos__
 
-    def __round__(self, digits: object = None) -> Any:
-        return self
+    def __round__(self, digits: Any = None) -> Any:
+        digits = plain(digits)
+        return self if digits is None or digits >= 0 else round(self.fix(), digits)
+
+    def __pow__(self, other: Any, modulus: Any = None) -> Any:
+        return _plainly("pow", self, other) if modulus is None else pow(self.fix(), plain(other), plain(modulus))
 
     def __bool__(self) -> bool:
         return bool(_compare("ne", self, 0))
@@ -160,7 +182,7 @@ def _is_size(x: object) -> bool:
 
 def _plainly(name: str, x: SymInt, other: object) -> Any:
     """What Python's operator gives for plain numbers, on which the recording depends from now on."""
-    if not isinstance(other, int | float):
+    if not isinstance(other, int | float | KNOWS_PLAIN):
         return NotImplemented
     if name in _REFLECTED:
         return _REFLECTED[name](plain(other), x.fix())
@@ -181,7 +203,12 @@ def plain(x: object) -> Any:
 
 def shown(x: object) -> Any:
     """``x``, or the number that it stands for."""
-    return x.value if type(x) is SymInt else x
+    return x.value if type(x) is SymInt or type(x) is SymScalar else x
+
+
+def _is_number(x: object) -> bool:
+    """Whether arithmetic of a size with ``x`` is that of followed numbers."""
+    return isinstance(x, float) or type(x) is SymScalar
 
 
 def form_of(x: object, recorder: RecordingContext) -> Form:
@@ -194,9 +221,12 @@ def made(recorder: RecordingContext, form: Form) -> Any:
     return form.at(()) if form.is_constant else SymInt(recorder, form)
 
 
-def _sum(x: SymInt, other: object, sign: int, of_other: int) -> Any:
-    if isinstance(other, float) and x.live:
+def _sum(x: SymInt, other: Any, sign: int, of_other: int) -> Any:
+    if _is_number(other) and x.live:
         return x.number() * sign + other * of_other
+    if isinstance(other, KNOWS_PLAIN):
+        number: Any = sign * x.fix()
+        return number + of_other * other
     if not isinstance(other, int):
         return NotImplemented
     if not x.live:
@@ -207,11 +237,15 @@ def _sum(x: SymInt, other: object, sign: int, of_other: int) -> Any:
 def _quotient(a: object, b: object) -> Any:
     if not b:
         raise ZeroDivisionError("division by zero")
+    if isinstance(a, KNOWS_PLAIN) or isinstance(b, KNOWS_PLAIN):
+        return plain(a) / plain(b)
     return arithmetic(operator.truediv, a, b)
 
 
 def _divided(x: SymInt, other: object) -> Any:
     """Quotient and remainder."""
+    if type(other) is SymScalar and x.live:
+        return divmod(x.number(), other)
     if isinstance(other, int) and x.live and other > 0:
         exact = x.form.exactly_over(form_of(other, x.recorder))
         if exact is not None:
@@ -224,6 +258,8 @@ def _divided(x: SymInt, other: object) -> Any:
 
 def _divided_by(number: Any, x: SymInt) -> Any:
     """Quotient and remainder of a plain number; the recording holds for the sizes that give the same quotient."""
+    if type(number) is SymScalar and x.live:
+        return divmod(number, x.number())
     if not isinstance(number, int) or not x.live or not _compare("gt", x, 0):
         return divmod(number, x.fix())
     quotient = number // x.value
@@ -234,7 +270,9 @@ def _divided_by(number: Any, x: SymInt) -> Any:
 def _compare(name: str, x: SymInt, other: object) -> Any:
     """A comparison; the recording holds for the sizes that give the same answer."""
     if not isinstance(other, int):
-        return getattr(operator, name)(x.fix(), other) if isinstance(other, float) else NotImplemented
+        return getattr(operator, name)(x.fix(), other) if isinstance(other, float | KNOWS_PLAIN) else NotImplemented
+    if _is_number(other) and x.live:
+        return getattr(operator, name)(x.number(), other)
     found = getattr(operator, name)(x.value, shown(other))
     if x.live:
         difference = x.form.plus(form_of(other, x.recorder), -1)
@@ -246,7 +284,7 @@ def _compare(name: str, x: SymInt, other: object) -> Any:
 def _define() -> None:
     for name in ("lt", "le", "gt", "ge", "eq", "ne"):
         setattr(SymInt, f"__{name}__", lambda self, other, name=name: _compare(name, self, other))
-    for name in (*_REFLECTED.keys() - {"rtruediv"}, "pow", "lshift", "rshift", "and", "or", "xor"):
+    for name in (*_REFLECTED.keys() - {"rtruediv"}, "lshift", "rshift", "and", "or", "xor"):
         setattr(SymInt, f"__{name}__", lambda self, other, name=name: _plainly(name, self, other))
     for name in ("float", "int", "invert"):
         setattr(SymInt, f"__{name}__", lambda self, name=name: getattr(int, f"__{name}__")(self.fix()))

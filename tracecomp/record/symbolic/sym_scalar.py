@@ -11,6 +11,8 @@ import gc
 import operator
 import weakref
 from collections.abc import Callable
+from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,8 @@ from tracecomp.eager.tensor import Tensor
 from tracecomp.ir.types import DType, float64, int64
 from tracecomp.record.context import RecordingContext
 
+KNOWS_PLAIN = complex | Decimal | timedelta
+"""Operands that compute with plain numbers alone."""
 _LARGEST = 2**62  # integers beyond are not followed: the graph has 64 bits
 
 
@@ -56,6 +60,9 @@ class SymScalar:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         return np.array(self.seen(), dtype)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: object, **options: object) -> Any:
+        return getattr(ufunc, method)(*map(_seen, inputs), **options)  # a Python number, which widens no array
 
     def __reduce__(self) -> Any:
         return type(self.value), (self.seen(),)
@@ -147,6 +154,8 @@ def _usable(*operands: Any) -> bool:
 
 def arithmetic(op: Callable[..., Any], *operands: Any) -> Any:
     """``op``, which Python and tensors have in common, on at least one SymScalar."""
+    if any(isinstance(x, KNOWS_PLAIN) for x in operands):
+        return op(*map(_seen, operands))
     if not all(isinstance(x, int | float) for x in operands):
         return NotImplemented
     operands = tuple(map(_number, operands))
@@ -162,6 +171,8 @@ def arithmetic(op: Callable[..., Any], *operands: Any) -> Any:
 
 
 def _compare(op: Callable[..., object], a: object, b: object) -> Any:
+    if isinstance(b, KNOWS_PLAIN):
+        return op(_seen(a), b)
     if not isinstance(b, int | float):
         return NotImplemented
     a, b = _number(a), _number(b)

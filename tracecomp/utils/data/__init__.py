@@ -5,6 +5,7 @@ import sys
 from tracecomp.utils.data import _utils, distributed
 from tracecomp.utils.data.collate import collate, default_collate, default_collate_fn_map, default_convert
 from tracecomp.utils.data.dataloader import DataLoader
+from tracecomp.utils.data.datapipes import IterDataPipe, MapDataPipe, functional_datapipe
 from tracecomp.utils.data.dataset import (
     ChainDataset,
     ConcatDataset,
@@ -33,7 +34,9 @@ __all__ = [
     "DataLoader",
     "Dataset",
     "DistributedSampler",
+    "IterDataPipe",
     "IterableDataset",
+    "MapDataPipe",
     "RandomSampler",
     "Sampler",
     "SequentialSampler",
@@ -48,6 +51,7 @@ __all__ = [
     "default_collate_fn_map",
     "default_convert",
     "distributed",
+    "functional_datapipe",
     "get_worker_info",
     "random_split",
 ]  # fmt: skip

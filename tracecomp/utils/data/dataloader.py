@@ -130,11 +130,11 @@ class DataLoader(Generic[Item]):
         self.collate_fn = collate_fn or (default_collate if self._auto_collation else default_convert)
         self._pool: WorkerPool | None = None
         _check_workers(num_workers, multiprocessing_context)
-        self._made = True
+        self.__initialized = True
 
     def __setattr__(self, name: str, value: object) -> None:
         """ValueError for what decided how the loader was made."""
-        if name in _FIXED and getattr(self, "_made", False):
+        if name in _FIXED and self.__dict__.get("_DataLoader__initialized"):
             raise ValueError(f"{name} attribute should not be set after {type(self).__name__} is initialized")
         super().__setattr__(name, value)
 
@@ -179,7 +179,7 @@ class DataLoader(Generic[Item]):
         return self.batch_sampler is not None
 
     @property
-    def _indices(self) -> Iterable[Any]:
+    def _index_sampler(self) -> Iterable[Any]:
         return self.sampler if self.batch_sampler is None else self.batch_sampler
 
     @property
@@ -188,7 +188,7 @@ class DataLoader(Generic[Item]):
 
     def __len__(self) -> int:
         if not self._iterable:
-            indices: Any = self._indices  # TypeError from a sampler that does not know its length
+            indices: Any = self._index_sampler  # TypeError from a sampler that does not know its length
             return len(indices)
         n = len(self.dataset)
         if self.batch_size is None:
@@ -196,6 +196,10 @@ class DataLoader(Generic[Item]):
         return n // self.batch_size if self.drop_last else -(-n // self.batch_size)
 
     def __iter__(self) -> Iterator[Any]:
+        return self._get_iterator()
+
+    def _get_iterator(self) -> Iterator[Any]:
+        """A new iterator; subclasses of other libraries keep one, and ask for it here."""
         if self.num_workers == 0:
             return self._read_here()
         if not self.persistent_workers:
@@ -206,7 +210,7 @@ class DataLoader(Generic[Item]):
 
     def _read_here(self) -> Iterator[Any]:
         fetch = self._fetcher.start(self.dataset)
-        for indices in self._indices:
+        for indices in self._index_sampler:
             try:
                 batch = fetch(indices)
             except StopIteration:
@@ -215,7 +219,7 @@ class DataLoader(Generic[Item]):
 
     def _read_with(self, pool: WorkerPool) -> Iterator[Any]:
         try:
-            yield from pool.batches(iter(self._indices))
+            yield from pool.batches(iter(self._index_sampler))
         finally:
             if not self.persistent_workers:
                 pool.close()

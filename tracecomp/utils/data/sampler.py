@@ -139,6 +139,16 @@ class DistributedSampler(Sampler[int]):
         """Indices that this process gives of one global batch."""
         return len(self._own()) * self.shard_size
 
+    @property
+    def num_samples(self) -> int:
+        """Indices that a process gives in a pass, one with shards those of its shards."""
+        return self._each() * len(self._own())
+
+    @property
+    def total_size(self) -> int:
+        """Indices of all processes in a pass."""
+        return self._each() * (self.shards or self.num_replicas)
+
     def _own(self) -> range:
         """The logical shards of this process; without shards it is one itself."""
         return (

@@ -3,6 +3,7 @@
 
 const NODE_HEIGHT = 34, GAP_X = 14, GAP_Y = 26, PAD = 14, TITLE = 22;
 const READABLE = 60; // items that are open at first
+const MANY = 24; // in one box, which is closed at first
 
 class GraphView {
   constructor(canvas) {
@@ -49,7 +50,7 @@ class GraphView {
     let shown = count[0];
     const outsideIn = [...this.closed].sort((a, b) => this.depth[a] - this.depth[b] || count[a] - count[b]);
     for (const b of outsideIn) {
-      if (this.closed.has(this.parent[b]) || shown + count[b] > READABLE) continue;
+      if (this.closed.has(this.parent[b]) || count[b] > MANY || shown + count[b] > READABLE) continue;
       this.closed.delete(b);
       shown += count[b];
     }
@@ -114,7 +115,7 @@ class GraphView {
 
   nodeSize(n) {
     const [first, second] = this.labels(n);
-    return [Math.min(Math.max(14 + 6.7 * Math.max(first.length, 0.86 * second.length), 64), 230), NODE_HEIGHT];
+    return [Math.min(Math.max(16 + 7.1 * Math.max(first.length, 0.86 * second.length), 64), 240), NODE_HEIGHT];
   }
 
   title(b) {
@@ -295,7 +296,7 @@ class GraphView {
   }
 
   _cut(text, width) {
-    const most = Math.max(3, Math.floor((width - 12) / 6.6));
+    const most = Math.max(3, Math.floor((width - 14) / 7));
     return text.length > most ? `${text.slice(0, most - 1)}…` : text;
   }
 

@@ -8,7 +8,7 @@ function table(id, head, rows, caption) {
 }
 
 const meter = (share, kind = "") => `<span class="meter ${kind}" aria-hidden="true"><i style="width:${Math.min(100, 100 * share).toFixed(1)}%"></i></span>`;
-const places = (lines) => lines.map((l) => `<code title="${escapeHtml(l)}">${escapeHtml(shortPlace(l))}</code>`).join(", ");
+const places = (lines) => lines.map((l, n) => `<span class="place"><code title="${escapeHtml(l)}">${escapeHtml(shortPlace(l))}</code>${n + 1 < lines.length ? "," : ""}</span>`).join(" ");
 
 function limitWords(limit) {
   if (!limit) return "";
@@ -203,7 +203,7 @@ function drawRecordings() {
 }
 
 function drawSteps() {
-  const rows = program().steps.map((s) => ({ cells: [escapeHtml(s.name), seconds(s.seconds), escapeHtml(s.size)] }));
+  const rows = program().steps.map((s) => ({ cells: [escapeHtml(s.name), s.seconds ? seconds(s.seconds) : "–", escapeHtml(s.size)] }));
   table("steps", [{ name: "Step" }, { name: "Time", number: true }, { name: "Then" }], rows, "Steps of the compilation");
 }
 

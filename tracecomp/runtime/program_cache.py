@@ -12,7 +12,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -21,16 +21,14 @@ from typing import Any
 import numpy as np
 
 from tracecomp.base import config
-from tracecomp.codegen.text import native
 from tracecomp.ir.graph import Graph
 from tracecomp.ir.printer import print_graph
-from tracecomp.passes.cost.machine import host
-from tracecomp.runtime import object_cache as objects
+from tracecomp.runtime import compiler, object_cache
 from tracecomp.runtime.image import Image
 
 Array = np.ndarray[Any, Any]
 
-_ROOMS = ("base", "ir", "ops", "passes", "codegen", "runtime", "compiled")
+_ROOMS = ("base", "ir", "ops", "passes", "codegen", "runtime", "eager_kernels", "compiled")
 """Whose files decide what a stored program is, sub-folders included."""
 
 _IMPORTED_NS = time.time_ns()
@@ -45,8 +43,9 @@ class Stored:
 
     def to_bytes(self) -> bytes:
         """The length of what follows, where arguments come from, the constants, then the image."""
-        constants = io.BytesIO()
-        np.savez(constants, *[a for a in self.arguments if not isinstance(a, int)])
+        constants, arrays = io.BytesIO(), [a for a in self.arguments if not isinstance(a, int)]
+        if arrays:  # numpy's archives take milliseconds, empty ones too
+            np.savez(constants, *arrays)
         places = json.dumps([a if isinstance(a, int) else None for a in self.arguments]).encode()
         sizes = json.dumps([len(places), constants.tell()]).encode()
         return sizes + b"\n" + places + constants.getvalue() + self.image.to_bytes()
@@ -56,16 +55,26 @@ class Stored:
         """What ``to_bytes`` wrote."""
         sizes, _, rest = data.partition(b"\n")
         first, second = json.loads(sizes)
-        with np.load(io.BytesIO(rest[first : first + second])) as found:
-            constants = iter([found[name] for name in found.files])
+        constants = iter(_arrays(rest[first : first + second]) if second else ())
         places = [next(constants) if p is None else p for p in json.loads(rest[:first])]
         return Stored(Image.from_bytes(rest[first + second :]), tuple(places))
 
 
-def key_of(graph: Graph, aliases: Mapping[int, int], frozen: Set[int]) -> str:
-    """The name under which what becomes of ``graph`` is stored.
+def _arrays(data: bytes) -> list[Array]:
+    with np.load(io.BytesIO(data)) as found:
+        return [found[name] for name in found.files]
 
-    Source lines belong to it where a failed index check would name them.
+
+def key_of(
+    graph: Graph,
+    machine: object,
+    aliases: Mapping[int, int] | None = None,
+    frozen: Set[int] = frozenset(),
+    counted: bool = False,
+) -> str:
+    """The name under which what becomes of ``graph`` is stored, with schedules for ``machine``.
+
+    Source lines belong to it where a failed index check would name them. ``counted``: for any number of elements.
     """
     digest = hashlib.sha256()
     for i in graph.inputs:
@@ -73,19 +82,30 @@ def key_of(graph: Graph, aliases: Mapping[int, int], frozen: Set[int]) -> str:
             digest.update(np.ascontiguousarray(i.data).tobytes())
     checked = [n for n in graph.nodes if n.op.kind in ("gather", "scatter") and n in graph.origin]
     lines = [str(graph.origin[n].source) for n in checked]
-    settings = (sorted(aliases.items()), sorted(frozen), config.code_key(), host(), _sources())
-    return objects.key_of(repr((print_graph(graph), lines, digest.hexdigest(), settings)), native.host_target())
+    settings = (sorted((aliases or {}).items()), sorted(frozen), counted, config.code_key(), machine, _sources())
+    return compiler.key_of(repr((print_graph(graph), lines, digest.hexdigest(), settings)), compiler.host_target())
+
+
+def image_of(graph: Graph, machine: object, make: Callable[[], Image], counted: bool = False) -> Image:
+    """The image of a graph without constants: what another process has left, or what ``make`` makes."""
+    key = key_of(graph, machine, counted=counted)
+    found = load(key)
+    if found is not None:
+        return found.image
+    image = make()
+    save(key, image, range(image.arrays))
+    return image
 
 
 def load(key: str) -> Stored | None:
     """What was stored under ``key``, if anything."""
-    data = objects.read(key)
+    data = object_cache.read(key)
     return None if data is None else Stored.from_bytes(data)
 
 
 def save(key: str, image: Image, arguments: Sequence[int | Array]) -> None:
     """Store an image for later processes."""
-    objects.write(key, Stored(image, tuple(arguments)).to_bytes())
+    object_cache.write(key, Stored(image, tuple(arguments)).to_bytes())
 
 
 @cache
@@ -96,10 +116,32 @@ def _sources() -> str:
     ms, once. Where they are not the ones that run, or cannot be found, the answer is like no other.
     """
     root = Path(__file__).parents[1]
-    files = sorted(p for room in _ROOMS for p in (root / room).rglob("*.py"))
-    digest = hashlib.sha256(repr((sys.version, np.__version__, [str(p.relative_to(root)) for p in files])).encode())
-    for path in files:
-        digest.update(hashlib.sha256(path.read_bytes()).digest())
-    if not files or max(p.stat().st_ctime_ns for p in files) > _IMPORTED_NS:  # changed since this process began
+    files = sorted(found for room in _ROOMS for found in _files(root / room))
+    digest = hashlib.sha256(repr((sys.version, np.__version__, [p[len(str(root)) :] for p, _ in files])).encode())
+    for path, state in files:
+        content = _content(path, state.st_size)
+        digest.update(b"%d " % len(content) + content)
+    if not files or max(state.st_ctime_ns for _, state in files) > _IMPORTED_NS:  # changed since this process began
         digest.update(os.urandom(16))
     return digest.hexdigest()
+
+
+def _files(folder: Path | str) -> Iterator[tuple[str, os.stat_result]]:
+    """Sources in a folder and below: ``pathlib`` takes four times as long for this and for reading them."""
+    try:
+        entries = list(os.scandir(folder))
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for entry in entries:
+        if entry.is_dir():
+            yield from _files(entry.path)
+        elif entry.name.endswith(".py"):
+            yield entry.path, entry.stat()
+
+
+def _content(path: str, size: int) -> bytes:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        return os.read(descriptor, size)
+    finally:
+        os.close(descriptor)

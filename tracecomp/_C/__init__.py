@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any
 
+from tracecomp.base.errors import LinAlgError as _LinAlgError
 from tracecomp.eager.device import device as _device
 from tracecomp.eager.dispatch import disabled as _disabled_torch_dispatch_impl
 from tracecomp.eager.dispatch import no_dispatch as _DisableTorchDispatch
@@ -16,6 +17,7 @@ from tracecomp.eager.tensor import Tensor
 
 __all__ = [
     "DisableTorchFunction", "DisableTorchFunctionSubclass", "Generator", "_DisableTorchDispatch",
+    "_LinAlgError",
     "_disabled_torch_dispatch_impl", "_disabled_torch_function_impl", "_nn",
     "default_generator",
 ]  # fmt: skip

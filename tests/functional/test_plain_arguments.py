@@ -1,0 +1,104 @@
+"""Arguments of the wrong kind are errors for every function, before it does anything; so are keywords of none."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import tracecomp as torch
+import tracecomp.nn.functional
+from tracecomp.functional.plain_arguments import BY_TRUTH, fitting
+from tracecomp.functional.publish import NAMESPACES
+
+ANY: Any = torch
+SPACES = ("torch", "linalg", "fft", "special", "Tensor", "nn.functional")
+SIZES = ("Sizes", "Sequence[int]")
+
+
+def functions() -> Iterator[tuple[str, Any]]:
+    """The functions that the decorator has made."""
+    for space in SPACES:
+        for name, call in NAMESPACES[space].items():
+            if inspect.isfunction(inspect.unwrap(call)) and hasattr(call, "__takes__") and name[0] != "_":
+                yield f"{space}.{name}", call
+
+
+def right(kind: str) -> Any:
+    """An argument that will do."""
+    if (fits := fitting(kind)) is not None:
+        return next(x for x in (0, 0.5, True, "sum") if fits(x))
+    return (1,) if kind.removesuffix(" | None") in SIZES else torch.ones(2, 3)
+
+
+def given(fn: Callable[..., Any], upto: int) -> list[Any]:
+    """Arguments for the first positions, tensors where nothing else is said."""
+    code = fn.__code__
+    return [right(fn.__annotations__.get(p, "")) for p in code.co_varnames[: code.co_argcount][:upto]]
+
+
+def plain() -> Iterator[tuple[str, Any, int, str]]:
+    """Every argument that is of a plain kind: the function, the position and what it is called."""
+    for name, call in functions():
+        fn = call.__wrapped__
+        code = fn.__code__
+        for k, p in enumerate(code.co_varnames[: code.co_argcount]):
+            kind = fn.__annotations__.get(p, "")
+            by_truth = call.__module__ == "tracecomp.nn.functional" or name.partition(".")[2] in BY_TRUTH
+            if fitting(kind) is not None and not (by_truth and ("bool" in kind or "str" in kind)):
+                yield name, call, k, p
+
+
+def test_plain_arguments_of_another_kind_are_refused() -> None:
+    found, silent = 0, []
+    for name, call, k, p in plain():
+        found += 1
+        args = [*given(call.__wrapped__, k), object()]
+        try:
+            call(*args)
+        except TypeError as error:
+            if p in str(error):
+                continue
+        except Exception:  # the function has run, whatever it found: it has taken the argument
+            pass
+        silent.append(f"{name}: {p}")
+    assert found > 400
+    assert not silent
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: ANY.cumsum(x, True), lambda x: ANY.sum(x, True), lambda x: ANY.sum(x, 1, 1),
+        lambda x: ANY.select(x, 0, 1.5), lambda x: x.topk(2, largest=1), lambda x: x.max(1, keepdim=3),
+        lambda x: ANY.sort(x, 1, bogus=1), lambda x: x.to(ANY.float64, bogus=1), lambda x: x.max(1, True, 3, 4),
+        lambda x: ANY.randint(0, 5, (2,), mode=1), lambda x: ANY.argmax(x, 1, None),
+    ],
+)  # fmt: skip
+def test_these_are_type_errors(call: Callable[[Any], Any]) -> None:
+    with pytest.raises(TypeError):
+        call(torch.ones(3, 4))
+
+
+def test_no_function_takes_a_keyword_that_it_does_not_know() -> None:
+    silent = []
+    for name, call in functions():
+        fn = call.__wrapped__
+        code = fn.__code__
+        needed = code.co_argcount - len(fn.__defaults__ or ())
+        try:
+            call(*given(fn, needed), unheard_of=1)
+        except TypeError:
+            continue
+        except Exception:  # the function has run: it has taken the keyword
+            pass
+        silent.append(name)
+    assert not silent
+
+
+def test_a_derivative_of_any_order_ends() -> None:
+    x = torch.tensor([0.5, 2.0])
+    assert torch.polygamma(5, x).isfinite().all()
+    assert torch.polygamma(2**62, x).shape == (2,)

@@ -1,0 +1,70 @@
+"""What runs because the collector of cycles does is no part of the program that is recorded at that time."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import tracecomp as tc
+
+LEFT: list[float] = []
+
+
+class Timed:
+    """Asks for the time when it is let go of: a recorded program that does so is refused."""
+
+    def __init__(self) -> None:
+        self.own = self
+
+    def __del__(self) -> None:
+        LEFT.append(time.time())
+
+
+def times() -> Iterator[int]:
+    try:
+        yield 1
+    finally:
+        LEFT.append(time.time())
+
+
+def left_generator() -> Any:
+    """A generator that waits, in a cycle."""
+    held: list[Any] = [times()]
+    next(held[0])
+    held.append(held)
+    return held
+
+
+@pytest.fixture(params=["alone", "beside another's callback"])
+def callbacks(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Others, a test runner among them, are told of collections too, and look at the time then."""
+
+    def told(phase: str, info: object) -> None:
+        time.perf_counter()
+
+    before = list(gc.callbacks)
+    if request.param != "alone":
+        gc.callbacks.append(told)
+        gc.callbacks.insert(0, told)
+    yield
+    gc.callbacks[:] = before
+
+
+@pytest.mark.usefixtures("callbacks")
+@pytest.mark.parametrize("make", [Timed, left_generator])
+def test_a_collection_during_a_recording_is_not_observed(make: Any) -> None:
+    def program(x: tc.Tensor) -> tc.Tensor:
+        y = x * 2
+        gc.collect()
+        return y + 1
+
+    compiled, x = tc.compile(program, fullgraph=True), tc.ones(3)
+    make()
+    LEFT.clear()
+    assert compiled(x).tolist() == [3.0] * 3
+    assert len(LEFT) == 1 and compiled.recordings == 1
+    assert compiled(x).tolist() == [3.0] * 3

@@ -1,0 +1,37 @@
+"""The public part of ``torch._dynamo.utils``: counters."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from weakref import WeakKeyDictionary
+
+from tracecomp import compiled
+from tracecomp._dynamo.counting import counted, everything
+
+
+class _Counters(Mapping[str, Counter[str]]):
+    """Counts of all compiled functions that there are, since ``clear()``; names that nobody counts are empty."""
+
+    def __init__(self) -> None:
+        # By function: what has been counted of one that is gone is not to be taken from others.
+        self._before: WeakKeyDictionary[compiled.Compiled, dict[str, Counter[str]]] = WeakKeyDictionary()
+
+    def __getitem__(self, name: str) -> Counter[str]:
+        found: Counter[str] = Counter()
+        for each in everything():
+            found += counted([each]).get(name, Counter()) - self._before.get(each, {}).get(name, Counter())
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(counted(()))
+
+    def __len__(self) -> int:
+        return len(counted(()))
+
+    def clear(self) -> None:
+        """Count from here on."""
+        self._before = WeakKeyDictionary((each, counted([each])) for each in everything())
+
+
+counters = _Counters()

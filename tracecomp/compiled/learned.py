@@ -1,0 +1,121 @@
+"""What the calls of a compiled function have shown to vary, which further recordings follow instead of holding fixed.
+
+Numbers that Python reads, sizes, and state that the program replaces by other state are constants of a recording until
+a call shows that they are not. Then they become inputs, so that one recording serves the calls to come.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Mapping, Sequence, Set
+
+from tracecomp.base.errors import Source
+from tracecomp.compiled.entry import Entry
+from tracecomp.record.binding import Binding
+from tracecomp.record.guards.slots import StateSlot
+from tracecomp.record.guards.varying_numbers import VaryingNumbers
+from tracecomp.record.pytree import Leaves, flatten_call
+from tracecomp.record.recording import Recording, SeenValue
+from tracecomp.record.symbolic.sizes import Varying
+from tracecomp.record.symbolic.sym_scalar import followed
+
+MAX_PLACES = 256
+"""Places outside whose changes are followed."""
+MAX_VALUES = 8
+"""Recordings for the values of one number, before it is said what needs them."""
+MAX_NEEDED = 3
+"""Recordings that serve no call, where Python has needed as many values of one number: each call may have another."""
+NEEDED = (
+    "Python needs the value there, as if, float(), round(), an index, math.isnan(), and print() or an f-string of a "
+    "number do. Return the tensor and do that outside, or use tensor operations (isnan, where, cond, while_loop)."
+)
+
+
+class Learned:
+    """What varies. ``follow``: numbers that Python reads are inputs where possible; ``unsettled``: recordings in a row
+    whose state was not settled; ``shared``: inputs that are one memory."""
+
+    def __init__(self, dynamic: bool | None) -> None:
+        self.follow = False
+        self.unsettled = 0
+        self.numbers = VaryingNumbers(sizes=dynamic is not False)
+        self.sizes = Varying(every=bool(dynamic))
+        self.shared: list[Binding] = []
+        self._sizes_vary = dynamic is not False
+        self._places: dict[tuple[int, str], StateSlot] = {}
+        self._values: Counter[Source | None] = Counter()
+        self._lines: Counter[int] = Counter()
+
+    def places(self) -> list[StateSlot]:
+        """The state outside that is read from its place at every call."""
+        return list(self._places.values())
+
+    def missed(self, recording: Recording, leaves: Leaves) -> None:
+        """A call did not fit ``recording``."""
+        self._lines.update(recording.guards.lines(leaves))
+
+    def another_path(self, predicate: SeenValue, value: object) -> None:
+        """A call had another value at ``predicate`` than was recorded."""
+        self.follow = self.follow or followed(value)
+        self._lines[predicate.line] += 1
+
+    def lines(self, most: int) -> Set[int]:
+        """The lines of the function that read what is another thing from call to call, of ``most`` recordings."""
+        return {line for line, count in self._lines.items() if line and 2 * count >= most}
+
+    def line_in_need(self, name: str, predicate: SeenValue, value: object, fullgraph: bool) -> int | None:
+        """The line to cut at if it asks for ever new numbers, each of which takes a recording; warns once."""
+        if not followed(value):
+            return None
+        source = predicate.source
+        self._values[source] += 1
+        if self._values[source] == MAX_VALUES:
+            warnings.warn(
+                f"{name} was recorded {MAX_VALUES} times for the number at {source}, now {value}. {NEEDED}",
+                UserWarning, stacklevel=4,
+            )  # fmt: skip
+        return predicate.line if self._values[source] >= MAX_NEEDED and not fullgraph else None
+
+    def varying_sizes(
+        self, entries: Sequence[Entry], args: tuple[object, ...], kwargs: Mapping[str, object]
+    ) -> Varying | None:
+        """The axes whose sizes the recording of this call is to follow: those that have differed between calls."""
+        if not self._sizes_vary:
+            return None
+        structure, leaves = flatten_call(args, kwargs)
+        self.sizes.read_marks(leaves)
+        self.sizes.numbers(self.numbers.as_sizes(structure))
+        alike = [e.recording.guards for e in entries if e.recording.guards.structure == structure and not e.is_sized()]
+        if any(guards.reads.asks_types for guards in alike):
+            return None
+        self.sizes.earlier = [guards.shapes() for guards in alike]
+        for guards, shapes in zip(alike, self.sizes.earlier, strict=True):
+            now = guards.shapes_now(leaves)
+            for holder, shape in shapes.items():
+                if holder[0] != "number":
+                    self.sizes.learn(holder, shape, now[holder])
+        return self.sizes if self.sizes.every or self.sizes.axes else None
+
+    def moved(self, recording: Recording) -> bool:
+        """Take over what has moved since ``recording``: later ones read it from its place. Whether there was any."""
+        moved = [p for p in recording.guards.moved() if p.id not in self._places]
+        self._places.update({p.id: p for p in moved[: MAX_PLACES - len(self._places)]})
+        if recording.reads_floats() or any(followed(x) for p in moved for x in p.leaves()):
+            self.follow = True
+        return bool(moved) and len(self._places) < MAX_PLACES
+
+    def shares(self, recording: Recording) -> bool:
+        """Take over which inputs share memory: later recordings make one input of it. Whether there was any."""
+        known = {(b.kind, id(b.ref) if b.kind == "state" else b.ref) for b in self.shared}
+        new = [b for b in recording.shared if b.kind in ("argument", "state")]
+        new = [b for b in new if (b.kind, id(b.ref) if b.kind == "state" else b.ref) not in known]
+        self.shared += new
+        return bool(new)
+
+    def still_useful(self, entries: list[Entry], new: Recording) -> list[Entry]:
+        """The entries without those that depend on numbers which ``new`` follows."""
+        if not self.follow:
+            return entries
+        observed = new.observed_at()
+        return [e for e in entries if e.follows or e.recording.observed_at() <= observed]

@@ -1,0 +1,368 @@
+"""Machine code for eager calls whose results have a history: one node stands for those that the call makes.
+
+It keeps what they keep: operands themselves, with the number of writes to them, and values made on the way. So it sees
+what they see, also in memory whose writes nobody counts (``.data``, arrays), and raises where they do. It has an edge
+for each of theirs that leads out of the call, in the order in which they would be followed: every contribution to a
+gradient is added by itself to what others have sent there.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from tracecomp.autograd.engine import run_backward
+from tracecomp.base.interrupts import uninterrupted
+from tracecomp.compiled.backends import BACKENDS
+from tracecomp.compiled.rehearsal import Array, Unfit, all_random, copies, of_tensors, random_like, same
+from tracecomp.compiled.replay import Plan
+from tracecomp.compiled.served_kinds import ServedKinds
+from tracecomp.eager.device import use
+from tracecomp.eager.grad_fn import FREED, AccumulateGrad, OpNode, modified
+from tracecomp.eager.modes import modes
+from tracecomp.eager.storage import Storage
+from tracecomp.eager.tensor import Tensor, gradient_edge
+from tracecomp.eager.tensor_base import Grads, Node, TensorBase, node_count
+from tracecomp.functional.warm import Statics, Warm
+from tracecomp.record.binding import Binding
+from tracecomp.record.capture import record
+from tracecomp.record.pytree import LEAF
+from tracecomp.record.recording import Recording, Split
+from tracecomp.record.results import Given, Made, Result
+
+_new, _new_object, _empty = Tensor._wrap, object.__new__, np.empty
+_NOTHING: Mapping[int, Any] = MappingProxyType({})
+
+
+def tracked_call(warm: Warm, statics: Statics, tensors: list[Tensor], grad_mode: bool) -> TrackedCall:
+    """A call like this one, whose result has a history, made ready to be served; Unfit when that cannot be."""
+    modes.rehearsal = True
+    modes.grad = grad_mode
+    eager = of_tensors(warm, statics)
+    name = _worth(eager, tensors)
+    served = TrackedCall(_plan(eager, tensors), name, eager)
+    for given in (tensors, all_random(tensors)):
+        same(_all(served.call, given), _all(eager, given))
+    return served
+
+
+def add_tracked(warm: Warm, statics: Statics, tensors: list[Tensor], served: TrackedCall) -> None:
+    """Serve calls like this one from Python."""
+    tracked = warm.tracked
+    if tracked is None:
+        tracked = _Tracked(warm)
+        tracked.add(statics, tensors, served)
+        warm.serve_tracked(tracked)
+    elif isinstance(tracked, _Tracked):
+        tracked.add(statics, tensors, served)
+
+
+def _worth(call: Callable[..., Any], tensors: Sequence[Tensor]) -> str:
+    """The name of the last node of ``call``; Unfit unless they lead to operands alone."""
+    result = call(*tensors)
+    root = result.grad_fn if isinstance(result, Tensor) else None
+    if root is None or result._linked:
+        raise Unfit("its result is no new tensor with a history")
+    reached, stack, ends = {root}, [root], set()
+    while stack:
+        for edge in stack.pop().edges:
+            if edge is not None and isinstance(edge[0], AccumulateGrad):
+                ends.add(id(edge[0].variable))
+            elif edge is not None and edge[0] not in reached:
+                reached.add(edge[0])
+                stack.append(edge[0])
+    if not ends <= {id(t) for t in tensors}:
+        raise Unfit("it leads to what is no operand")
+    return root.name()
+
+
+def _plan(call: Callable[..., object], tensors: list[Tensor]) -> Plan:
+    """``call`` recorded and compiled with its derivative; Unfit unless all it does is to make one new tensor.
+
+    It may write to arguments that have no part in gradients, as statistics that run along.
+    """
+    _, recording = record(call, tuple(tensors), {}, call.__name__)
+    if not isinstance(recording, Recording):
+        raise Unfit(recording.reason)
+    if recording.unsettled or recording.predicates or recording.effects or recording.rebased:
+        raise Unfit("it is more than its results")
+    split, results = recording.split, recording.results
+    if any(b.kind != "argument" for b in recording.inputs) or recording.structure is not LEAF or split is None:
+        raise Unfit("it reads what is no argument, or returns what is not one tensor")
+    if not isinstance(results[0], Made) or results[0].order is not None or split.roots != 1:
+        raise Unfit("its result is not new")
+    _check_written(recording, split, results[0].number)
+    plan = Plan(recording, BACKENDS["native"], None, _eagerly)
+    plan.derivative()
+    return plan
+
+
+def _check_written(recording: Recording, split: Split, result: int) -> None:
+    """Unfit where the derivative, or the result, has to do with what the call writes."""
+    written = {b.ref for b, _ in recording.updates}
+    outputs = {out for _, out in recording.updates}
+    kept = [*split.saved, *[source for source, _ in split.history_inputs], *[b for b, _ in split.wanted], result]
+    if any(b.kind != "argument" for b, _ in recording.updates):
+        raise Unfit("it writes to what is no argument")
+    if any(x.ref in written if isinstance(x, Binding) else x in outputs for x in kept):
+        raise Unfit("its derivative reads what it writes")
+
+
+def _eagerly(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Derivatives of derivatives are those of eager nodes."""
+    return fn
+
+
+def _all(call: Callable[..., Any], tensors: Sequence[Tensor]) -> list[Array]:
+    """The result of ``call``, gradients of a random sum of it, after those of other uses of its operands, and operands.
+
+    Those are copied first, as it may write to some.
+    """
+    tensors = copies(tensors)
+    result = call(*tensors)
+    rng = np.random.default_rng(1)
+    seed = _new(np.asarray(rng.standard_normal(result._data.shape)).astype(result._data.dtype))
+    wanted = list(dict.fromkeys(t for t in tensors if t.requires_grad))
+    edges = [e for t in wanted if (e := gradient_edge(t)) is not None]
+    others = [random_like(t) for t in wanted]
+    found = run_backward(
+        [*edges, (result._grad_fn, 0)], [*others, seed], keep_graph=False, create_graph=False, targets=edges,
+        accumulate=False,
+    )  # fmt: skip
+    # Gradients lie as their parameters do once they get there, so in any order here.
+    gradients = [np.ascontiguousarray(g._data) for e in edges if (g := found.get(e)) is not None]
+    return [result._data, *gradients, *[t._data for t in tensors]]
+
+
+class _Tracked(ServedKinds["TrackedCall"]):
+    """The calls of a function that machine code serves, by kinds."""
+
+    def __call__(self, args: tuple[Any, ...]) -> Tensor | None:
+        """The result; None where the call is not one that is served."""
+        for i in self.places:
+            t = args[i]
+            if t._requires_grad or t._grad_fn is not None or t._linked:
+                break
+        else:
+            return None
+        if not modes.grad or modes.recorder is not None or modes.autocast is not None or use.begun:
+            return None
+        if modes.inference or modes.save_hooks or modes.anomaly:
+            return None
+        found = self.find(args)
+        if found is None:
+            return None
+        served, tensors = found
+        for t in tensors:
+            if t._inference:
+                return None
+        if not served.updates:
+            return served.call(*tensors)
+        return served.call(*tensors) if served.may_write(tensors) else None
+
+
+class TrackedCall:
+    """A call as two programs: the result and what backward reads, and the gradients."""
+
+    def __init__(self, plan: Plan, name: str, eager: Callable[..., Tensor]) -> None:
+        self._eager = eager
+        self.plan = plan
+        recording = plan.recording
+        assert recording.split is not None
+        self.split: Split = recording.split
+        self._inputs = [b.ref for b in recording.inputs]
+        self._types = plan.types
+        self.updates = [(b.ref, out) for b, out in recording.updates]
+        self._writes = [(b.ref, times) for b, times in recording.writes]
+        self._forward = plan.program()
+        self.backward = plan.derivative()
+        self.grad_types = [(o.value.shape, o.value.dtype.numpy) for o in self.backward.graph.outputs]
+        (made,) = recording.results
+        assert isinstance(made, Made)
+        self.result = made.number
+        outputs = [o.value for o in recording.graph.outputs]
+        # A saved value that is the result is that tensor's memory, and its writes count.
+        self.saved = [self._source(s, outputs) for s in self.split.saved]
+        # Views keep the memory that an operand has; a node that keeps the operand sees what memory it has later.
+        self.viewed = [n for k, (operand, n) in enumerate(self.saved) if operand and k in self.split.views]
+        self.wanted = [(b.ref, n) for b, n in self.split.wanted if n is not None]
+        # What backward reads, and what the eager nodes are made again from, is kept; nothing else.
+        again = [source for source, _ in self.split.history_inputs]
+        self.operands = {n for operand, n in self.saved if operand} | {b.ref for b in again if isinstance(b, Binding)}
+        self.results = {n for operand, n in self.saved if not operand} | {n for n in again if isinstance(n, int)}
+        self._node = type(name, (_TrackedNode,), {"__slots__": ()})
+        shape, dtype = plan.types[self.result]
+        self._out_types = ((dtype, shape),)
+        self._kept = tuple(sorted(self.operands))
+
+    def _source(self, source: Binding | int, outputs: Sequence[Any]) -> tuple[bool, int]:
+        """Whether it is an operand, and its number."""
+        if isinstance(source, Binding):
+            return True, source.ref
+        return False, self.result if outputs[source] is outputs[self.result] else source
+
+    def may_write(self, tensors: Sequence[Tensor]) -> bool:
+        """Whether what is written is no constant, and lies apart from all else."""
+        for i, _ in self.updates:
+            array = tensors[i]._data
+            if not array.flags.writeable or not array.flags.c_contiguous:
+                return False
+            if any(np.may_share_memory(array, t._data) for k, t in enumerate(tensors) if k != i):
+                return False
+        return True
+
+    def call(self, *tensors: Tensor) -> Tensor:
+        """The result, with its history."""
+        outputs = [_empty(shape, dtype) for shape, dtype in self._types]
+        arrays = [tensors[i]._data for i in self._inputs]
+        inputs = [a if a.flags.c_contiguous else np.ascontiguousarray(a) for a in arrays]
+        if self.updates:
+            for i, n in self.updates:
+                outputs[n] = tensors[i]._data
+            with uninterrupted:  # all is written and counted, or nothing
+                self._forward.run(inputs, outputs)
+                for i, times in self._writes:
+                    tensors[i]._shared_storage().wrote(times)
+        else:
+            self._forward.run(inputs, outputs)
+        found = _new(outputs[self.result])
+        found._grad_fn = self._history(tensors, outputs, found)
+        return found
+
+    def for_native_code(self, tensors: Sequence[Tensor]) -> Callable[[tuple[Tensor, ...]], Tensor]:
+        """Make ``plan`` one that native code can run by itself; what makes the result of what it then returns.
+
+        It returns the result, other values that backward reads, and the operands. Unfit where it writes.
+        """
+        if self.updates:
+            raise Unfit("it writes")
+        outputs = [self.result, *sorted(self.results - {self.result})]
+        places = [id(t) for t in tensors]
+        operands = [Given(Binding("argument", places.index(place))) for place in places]
+        results: list[Result] = [*map(Made, outputs), *operands]
+        structure = (tuple, *(LEAF,) * len(results))
+        self.plan.recording = replace(self.plan.recording, split=None, results=results, structure=structure)
+        return partial(self._finished, outputs, len(outputs))
+
+    def _finished(self, outputs: list[int], first: int, values: tuple[Tensor, ...]) -> Tensor:
+        """The result, with its history, of what native code has made; rare modes have the eager call."""
+        tensors = values[first:]
+        if modes.save_hooks or modes.anomaly or use.begun:
+            return self._eager(*tensors)
+        for t in tensors:
+            if t._inference:
+                return self._eager(*tensors)
+        arrays: dict[int, Array] = {}
+        if self.results:
+            arrays = {n: values[k]._data for k, n in enumerate(outputs)}
+        found = values[0]
+        found._grad_fn = self._history(tensors, arrays, found)
+        return found
+
+    def _history(self, tensors: tuple[Tensor, ...], outputs: Mapping[int, Array] | list[Array], found: Tensor) -> Node:
+        """The node of one call: written out, because every call waits for it."""
+        node: _TrackedNode = _new_object(self._node)
+        node.edges = tuple([gradient_edge(tensors[i]) for i, _ in self.wanted])
+        node.out_types = self._out_types
+        node.number = node_count()
+        node._served = self
+        kept = self._kept
+        node._tensors = {i: tensors[i] for i in kept} if kept else _NOTHING
+        node._counts = {i: tensors[i]._version for i in kept} if kept else _NOTHING
+        viewed = self.viewed
+        node._arrays = {i: tensors[i]._data for i in viewed} if viewed else _NOTHING
+        results = self.results
+        node._outputs = {n: outputs[n] for n in results} if results else _NOTHING
+        node._storage = found._shared_storage() if self.result in results else None
+        node._apart = False
+        return node
+
+
+class _TrackedNode(Node):
+    """The nodes of one call as one. ``tensors`` are the operands, where they are kept."""
+
+    __slots__ = ("_apart", "_arrays", "_counts", "_outputs", "_served", "_storage", "_tensors")
+
+    _apart: bool
+    _arrays: Mapping[int, Array]
+    _counts: Mapping[int, int]
+    _outputs: Mapping[int, Array]
+    _served: TrackedCall
+    _storage: Storage | None
+    _tensors: Mapping[int, Tensor] | None
+
+    def release(self) -> None:
+        if self._served.split.history.keeps:  # else the eager nodes could be passed again, and so can this one
+            self._tensors, self._outputs, self._arrays = None, _NOTHING, _NOTHING
+
+    def held(self) -> Sequence[TensorBase]:
+        return list((self._tensors or _NOTHING).values())
+
+    def spent(self) -> bool:
+        if self._apart:
+            return False
+        try:
+            self._saved()
+        except RuntimeError:
+            return True
+        return False
+
+    def _saved(self) -> list[Array]:
+        """What backward reads; RuntimeError where it was let go of, or written to since."""
+        if self._tensors is None:
+            raise RuntimeError(FREED)
+        arrays = []
+        for operand, n in self._served.saved:
+            if operand:
+                t = self._tensors[n]
+                if t._version != self._counts[n]:
+                    raise RuntimeError(modified(t, self._counts[n]))
+                arrays.append(self._arrays.get(n, t._data))
+            else:
+                if n == self._served.result and self._storage is not None and self._storage.version:
+                    result = _new(self._outputs[n])
+                    result._storage = self._storage
+                    raise RuntimeError(modified(result, 0, self, 0))
+                arrays.append(self._outputs[n])
+        return arrays
+
+    def backward(self, grads: Grads) -> Grads:
+        (grad,) = grads
+        assert grad is not None
+        if self._apart:
+            return grads
+        saved, served = self._saved(), self._served
+        if modes.grad or modes.recorder is not None or use.begun:
+            self._take_apart()
+            return grads
+        outputs = [_empty(shape, dtype) for shape, dtype in served.grad_types]
+        given = [a if a.flags.c_contiguous else np.ascontiguousarray(a) for a in (*saved, grad._data)]
+        served.backward.run(given, outputs)
+        return [grad._wrap(outputs[n]) for _, n in served.wanted]
+
+    def _take_apart(self) -> None:
+        """Lead to the nodes of the eager call, made again, from now on.
+
+        A derivative that is to be differentiated has these nodes' history. They also take what comes to this one later.
+        """
+        tensors, split = self._tensors, self._served.split
+        assert tensors is not None
+        inputs = []
+        for source, _ in split.history_inputs:
+            array = self._outputs[source] if isinstance(source, int) else tensors[source.ref]._data
+            inputs.append(_new(array))
+            if isinstance(source, Binding):
+                inputs[-1]._storage = tensors[source.ref]._shared_storage()
+        known = dict(zip([i for i, _ in self._served.wanted], self.edges, strict=True))
+        ends = [known.get(i) for i in dict.fromkeys(b.ref for b, _ in split.wanted)]
+        ((root, number),) = split.history.nodes(ends, inputs, self.number)
+        self.edges = ((root, number),)
+        if isinstance(root, OpNode):
+            root.behind = {number: (weakref.ref(self), 0)}
+        self._apart = True

@@ -1,0 +1,30 @@
+"""``torch.nn.utils.stateless``: calls of modules with other parameters, in the form from before ``torch.func``."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tracecomp.eager.tensor import Tensor
+from tracecomp.func import modules
+
+
+def functional_call(
+    module: Callable[..., object], parameters_and_buffers: Mapping[str, Tensor], args: object = None,
+    kwargs: dict[str, object] | None = None, *, tie_weights: bool = True, strict: bool = False,
+) -> Any:  # fmt: skip
+    """``torch.func.functional_call``, with a FutureWarning that says so."""
+    warnings.warn(
+        "This API is deprecated as of PyTorch 2.0 and will be removed in a future version of PyTorch. Please use "
+        "torch.func.functional_call instead which is a drop-in replacement for this API.",
+        FutureWarning, stacklevel=2,
+    )  # fmt: skip
+    return _functional_call(module, parameters_and_buffers, args, kwargs, tie_weights=tie_weights, strict=strict)
+
+
+def _functional_call(
+    module: Callable[..., object], parameters_and_buffers: Mapping[str, Tensor], args: object = None,
+    kwargs: dict[str, object] | None = None, *, tie_weights: bool = True, strict: bool = False,
+) -> Any:  # fmt: skip
+    return modules.functional_call(module, parameters_and_buffers, args, kwargs, tie_weights=tie_weights, strict=strict)

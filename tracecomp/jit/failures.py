@@ -1,0 +1,65 @@
+"""Errors of scripts, as ``torch.jit`` raises them: one kind for what programs raise, one for what goes wrong."""
+
+from __future__ import annotations
+
+import linecache
+import opcode
+import traceback
+from pathlib import Path
+from types import FrameType
+
+from tracecomp.base.errors import LinAlgError
+
+_RAISE = opcode.opmap["RAISE_VARARGS"]
+_OWN = str(Path(__file__).parents[1])
+_WRONG = (
+    ArithmeticError, AttributeError, BufferError, IndexError, KeyError, LookupError, NotImplementedError, OverflowError,
+    TypeError, UnicodeError, ValueError, ZeroDivisionError, LinAlgError,
+)  # fmt: skip
+
+
+class Error(Exception):
+    """What a script raises with ``raise`` or ``assert``; as in PyTorch, the kind of error it names is in the text."""
+
+
+def of_script(error: Exception) -> Exception:
+    """What a call of a script raises where Python raised ``error``; ``error`` itself where that is what is raised.
+
+    ``raise`` and ``assert`` in a script give :class:`Error`, all else that goes wrong in one a RuntimeError. Errors of
+    other kinds, such as those of a recording, stay what they are.
+    """
+    steps = [(f, line) for f, line in traceback.walk_tb(error.__traceback__) if not _is_own(f)]
+    if type(error) is AssertionError:
+        return Error(_text(steps, f"RuntimeError: AssertionError: {error}"))
+    if _was_raised(error):
+        return Error(_text(steps, f"{type(error).__module__}.{type(error).__qualname__}: {error}"))
+    if type(error) in _WRONG:
+        said = f"KeyError: {error.args[0]}" if type(error) is KeyError and error.args else str(error)
+        return RuntimeError(_text(steps, f"RuntimeError: {said}"))
+    return error
+
+
+def _is_own(frame: FrameType) -> bool:
+    return frame.f_code.co_filename.startswith(_OWN)
+
+
+def _was_raised(error: Exception) -> bool:
+    """Whether a statement of the program raised it, and no function that the program called."""
+    at = error.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    return at is not None and not _is_own(at.tb_frame) and at.tb_frame.f_code.co_code[at.tb_lasti] == _RAISE
+
+
+def _text(steps: list[tuple[FrameType, int]], said: str) -> str:
+    """PyTorch's form: where in the script, with the line itself, and what was wrong."""
+    lines = [
+        "The following operation failed in the TorchScript interpreter.",
+        "Traceback of TorchScript (most recent call last):",
+    ]
+    for frame, number in steps:
+        code = frame.f_code
+        lines.append(f'  File "{code.co_filename}", line {number}, in {code.co_name}')
+        line = linecache.getline(code.co_filename, number).strip()
+        lines += [f"    {line}", f"    {'~' * len(line)} <--- HERE"] if line else []
+    return "\n".join([*lines, said]) + "\n"

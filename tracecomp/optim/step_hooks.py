@@ -1,0 +1,77 @@
+"""Hooks around an optimizer's step, whoever wrote the step: of one optimizer, and of all.
+
+A class's ``step`` is wrapped when its first object is made, so that hooks run for optimizers of other libraries too.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+from tracecomp.eager.modes import module_changes
+from tracecomp.utils.hooks import RemovableHandle, register
+
+Hook = Callable[..., Any]
+Step = TypeVar("Step", bound=Callable[..., Any])
+
+BEFORE, AFTER = "_optimizer_step_pre_hooks", "_optimizer_step_post_hooks"
+_global_optimizer_pre_hooks: OrderedDict[int, Hook] = OrderedDict()
+_global_optimizer_post_hooks: OrderedDict[int, Hook] = OrderedDict()
+# Compiled calls look again when they change.
+module_changes.global_hooks += [_global_optimizer_pre_hooks, _global_optimizer_post_hooks]
+
+
+def register_optimizer_step_pre_hook(hook: Hook) -> RemovableHandle:
+    """``hook(optimizer, args, kwargs)`` before every step of every optimizer; the handle removes it.
+
+    Args:
+        hook (Callable): returns None, or new args and kwargs as a tuple of two.
+    """
+    return register(_global_optimizer_pre_hooks, hook, False)
+
+
+def register_optimizer_step_post_hook(hook: Hook) -> RemovableHandle:
+    """``hook(optimizer, args, kwargs)`` after every step of every optimizer; the handle removes it.
+
+    Args:
+        hook (Callable): what it returns is not looked at.
+    """
+    return register(_global_optimizer_post_hooks, hook, False)
+
+
+def before(optimizer: object) -> tuple[Hook, ...]:
+    """The hooks that run before a step, in their order."""
+    return (*_global_optimizer_pre_hooks.values(), *vars(optimizer).get(BEFORE, {}).values())
+
+
+def after(optimizer: object) -> tuple[Hook, ...]:
+    """The hooks that run after a step, in their order."""
+    return (*vars(optimizer).get(AFTER, {}).values(), *_global_optimizer_post_hooks.values())
+
+
+def hooked(step: Step) -> Step:
+    """``step`` with the hooks around it; a step that a subclass's step calls runs without them."""
+
+    @functools.wraps(step)
+    def run(self: object, *args: object, **kwargs: object) -> Any:
+        outer = type(self).step  # type: ignore[attr-defined]
+        if outer is not run and getattr(outer, "hooked", False):
+            return step(self, *args, **kwargs)
+        given: tuple[object, ...] = (self, *args)
+        for hook in before(self):
+            changed = hook(self, given, kwargs)
+            if changed is not None:
+                if not isinstance(changed, tuple) or len(changed) != 2:
+                    raise RuntimeError(
+                        f"{step} must return None or a tuple of (new_args, new_kwargs), but got {changed}."
+                    )
+                given, kwargs = changed
+        result = step(*given, **kwargs)
+        for hook in after(self):
+            hook(self, given, kwargs)
+        return result
+
+    run.hooked = True  # type: ignore[attr-defined]
+    return cast("Step", run)

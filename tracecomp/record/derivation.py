@@ -1,0 +1,170 @@
+"""The derivative of a recorded call: the recording run backwards, and the joint graph cut in two.
+
+The forward graph keeps what the backward graph reads of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+import numpy as np
+
+from tracecomp.autograd.engine import run_backward
+from tracecomp.eager.modes import modes
+from tracecomp.eager.tensor import Tensor
+from tracecomp.eager.tensor_base import Node
+from tracecomp.ir.graph import Input, Output, Value
+from tracecomp.ir.graph import Node as GraphNode
+from tracecomp.record.backward.extract import extract, needed_nodes
+from tracecomp.record.backward.min_cut import choose_saved
+from tracecomp.record.backward.reach import edges
+from tracecomp.record.backward.template import Template
+from tracecomp.record.binding import Binding
+from tracecomp.record.observer import Observer
+from tracecomp.record.recorder import Recorder
+from tracecomp.record.recording import Sizes, Split
+from tracecomp.record.symbolic.sym_int import SizedGraph
+
+Cotangents = list[Value]
+Wanted = list[tuple[Binding, Value | None]]
+Ends = list[tuple[Node, int]]
+
+
+class Derivation:
+    """Differentiates what a recorder holds; ``outputs`` and ``sources`` are those of the recording that is made."""
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        observer: Observer,
+        outputs: list[Output],
+        sources: dict[Value, Binding],
+        holder: Callable[[Tensor], Binding],
+        add: Callable[[Value, str, str], int],
+    ) -> None:
+        self.recorder = recorder
+        self.observer = observer
+        self.outputs = outputs
+        self.sources = sources
+        self.holder = holder
+        self.add = add
+
+    def derive(self, roots: Sequence[Tensor]) -> tuple[Cotangents, Wanted, Ends]:
+        """Run the recorded part backwards from ``roots``, recording: gradients of the inputs that require them."""
+        recorder, met = self.recorder, self.recorder.inputs
+        seeds, cotangents = [], []
+        for k, root in enumerate(roots):
+            seed = Tensor._wrap(np.ones(root._data.shape, root._data.dtype))
+            met.bind(seed, f"cotangent{k}", "argument")
+            cotangents.append(met.initial[id(seed)])
+            if isinstance(recorder.graph, SizedGraph):
+                recorder.graph.set_shape(cotangents[-1], recorder.sizes.shape_of(root))
+            seeds.append(seed)
+        # An eager call's stand-in hands on every contribution: each is added to what else there is, one by one.
+        recorder.backward.contributions = {} if modes.rehearsal else None
+        inputs = [(end, edge) for key, edge in recorder.values.edges.items() if (end := self._end(key)) is not None]
+        ends = [edge for _, edge in inputs]
+        # Other processes need not record this call: a collective of its backward pass is recorded, and not run.
+        told, modes.untold = modes.untold, True
+        try:
+            found = self.observer.derive(
+                partial(
+                    run_backward, edges(roots), seeds, keep_graph=True, create_graph=False, targets=ends,
+                    accumulate=False, inside=True,
+                )
+            )  # fmt: skip
+        finally:
+            modes.untold = told
+        for key, t in met.state.items():  # hooks may have met more
+            self.sources.setdefault(met.initial[key], Binding("state", t))
+        sent, recorder.backward.contributions = recorder.backward.contributions, None
+        wanted: Wanted = []
+        for end, edge in inputs:
+            grads = [found.get(edge)] if sent is None else sent.get(edge, [None])
+            wanted += [(end, None if g is None else recorder.value(g)) for g in grads]
+        return cotangents, wanted, ends
+
+    def _end(self, key: int) -> Binding | None:
+        """What a gradient is for that ends at a tensor from outside: an input, or what looks at the memory of one."""
+        value = self.recorder.inputs.initial.get(key)
+        return self.holder(self.recorder.values.outside[key]) if value is None else self.sources.get(value)
+
+    def _history(
+        self, roots: Sequence[tuple[Node, int]], ends: Ends, saved: dict[Value, Binding | int]
+    ) -> tuple[Template, list[Binding | int]]:
+        """The history of ``roots`` as a template, and what its inputs are read from: saved values if it can be."""
+        recorder = self.recorder
+        sources = saved | {v: b for v, b in self.sources.items() if v not in saved}
+        inputs = [Input(v, f"in{k}", "argument") for k, v in enumerate(sources)]
+        template = Template(recorder.graph, inputs, roots, ends, recorder)
+        return template, [sources[v] for v in template.reads]
+
+    def split(
+        self,
+        cotangents: Cotangents,
+        wanted: Wanted,
+        ends: Ends,
+        updated: set[Binding],
+        roots: Sequence[tuple[Node, int]],
+    ) -> Split:
+        """Cut the joint graph: forward keeps what backward reads of it."""
+        graph = self.recorder.graph
+        forward = needed_nodes([o.value for o in self.outputs], set())
+        targets = [v for _, v in wanted if v is not None]
+        behind = needed_nodes(targets, {v for n in forward for v in n.outputs})
+        reads = dict.fromkeys([v for n in graph.nodes if n in behind for v in n.inputs] + targets)
+        constants = {i.value for i in graph.inputs if i.role == "constant"}
+        given = {v for v, b in self.sources.items() if b not in updated}
+        needed = [v for v in reads if v.node not in behind and v not in cotangents and v not in constants]
+        if modes.rehearsal:  # an eager call's stand-in keeps what eager nodes keep: nothing is computed again
+            kept = list(dict.fromkeys(map(_looked_at, needed)))
+        else:
+            kept = choose_saved(graph, forward, needed, lambda v: 0 if v in given or v in constants else v.type.nbytes)
+        kept = [v for v in kept if v not in constants]
+        saved: list[Binding | int] = []
+        inputs = []
+        for k, v in enumerate(kept):
+            binding = self.sources.get(v)
+            if binding is not None and binding not in updated:
+                saved.append(binding)
+            else:
+                saved.append(self.add(v, f"saved{k}", "result"))
+            inputs.append(Input(v, f"saved{k}", "argument"))
+        inputs += [Input(v, f"cotangent{k}", "argument") for k, v in enumerate(cotangents)]
+        outs = [Output(v, f"grad{k}", "result") for k, v in enumerate(targets)]
+        numbers = iter(range(len(targets)))
+        history, read = self._history(roots, ends, dict(zip(kept, saved, strict=True)))
+        mapping: dict[Value, Value] = {}
+        return Split(
+            extract(f"{graph.name}_backward", graph, inputs, outs, mapping), saved,
+            [(s, None if v is None else next(numbers)) for s, v in wanted],
+            history, [(b, b in updated) for b in read], len(roots), sizes_of(self.recorder, mapping),
+            frozenset(k for k, v in enumerate(kept) if v not in needed),
+        )  # fmt: skip
+
+
+def sizes_of(recorder: Recorder, mapping: Mapping[Value, Value]) -> Sizes | None:
+    """How the graph whose values ``mapping`` gives depends on sizes."""
+    graph = recorder.graph
+    if not isinstance(graph, SizedGraph) or graph.unclear:
+        return None
+    shapes = {mapping[v]: shape for v, shape in graph.shapes.items() if v in mapping}
+    attrs = {n: graph.attrs[old] for old in graph.attrs if (n := _mapped(old, mapping)) is not None}
+    return Sizes(recorder.sizes.conditions, recorder.sizes.sources, shapes, attrs)
+
+
+def _looked_at(value: Value) -> Value:
+    """What ``value`` is a view of, in whose memory an eager node finds it; a copy that ``reshape`` makes is none."""
+    node, base = value.node, value
+    while node is not None and node.op.kind == "view":
+        base, inner = node.inputs[0], node.inputs[0].node
+        if node.op.name == "reshape" and inner is not None and inner.op.kind == "view" and inner.op.name != "reshape":
+            return value
+        node = inner
+    return base
+
+
+def _mapped(node: GraphNode, mapping: Mapping[Value, Value]) -> GraphNode | None:
+    new = mapping.get(node.outputs[0])
+    return None if new is None else new.node

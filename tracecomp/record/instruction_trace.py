@@ -1,0 +1,138 @@
+"""CPython's tracing of a recorded call: each instruction of its functions is told of before it runs.
+
+Functions of the program are followed wherever they are called; those of libraries where the program calls them.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import traceback
+import warnings
+from collections.abc import Callable
+from types import CodeType, FrameType
+from typing import Any, TypeVar
+
+from tracecomp.base.errors import CaptureError, is_user_file
+from tracecomp.record.frames import Stack, stack_is_known, watch_instructions
+from tracecomp.record.guards.ownership import is_program_code
+from tracecomp.record.instructions import LIBRARY, PROGRAM, Handlers
+from tracecomp.record.recorder import Recorder
+from tracecomp.record.watching import Watching
+
+T = TypeVar("T")
+
+_paused: list[Any] = []
+
+
+def _pause(phase: str, info: object) -> None:
+    observer = sys.gettrace()
+    if phase == "start" and isinstance(getattr(observer, "__self__", None), InstructionTrace):
+        _paused.append(observer)
+        sys.settrace(None)
+
+
+def _resume(phase: str, info: object) -> None:
+    if phase == "stop" and _paused:
+        sys.settrace(_paused.pop())
+
+
+def _leave_collections_out() -> None:
+    """What a collection of cycles runs (finalizers, generators that are closed, others' callbacks) is not observed.
+
+    It is no part of a recorded program. The collector rests while recordings are made, but a program, a library or
+    another thread may start it. The callbacks are called in their order at both ends, so these two go around the rest.
+    """
+    if gc.callbacks[:1] != [_pause] or gc.callbacks[-1:] != [_resume]:
+        gc.callbacks[:] = [_pause, *(each for each in gc.callbacks if each not in (_pause, _resume)), _resume]
+
+
+class InstructionTrace:
+    """Calls the handlers of instructions with ``observer``; ``entered`` is called with each frame of the program."""
+
+    def __init__(
+        self, observer: Watching, recorder: Recorder, root: CodeType | None, entered: Callable[[FrameType], None]
+    ) -> None:
+        self._observer = observer
+        self._recorder = recorder
+        self._root = root
+        self._entered = entered
+        self._handlers: dict[int, tuple[CodeType, Handlers | None]] = {}
+        self._before: Callable[..., Any] | None = None
+
+    def run(self, run: Callable[[], T]) -> T:
+        """``run()``, with every instruction told of."""
+        if not stack_is_known():
+            self._recorder.refuse_here(f"runs on {sys.version.split()[0]}, whose instructions are not known")
+            return run()
+        self._before = sys.gettrace()
+        _leave_collections_out()
+        try:
+            sys.settrace(self._called)
+            return run()
+        finally:
+            sys.settrace(self._before)  # before anything that Ctrl-C could interrupt
+
+    def _called(self, frame: FrameType, event: str, arg: object) -> Any:
+        code = frame.f_code
+        if code is self._root and self._recorder.refusals.running is None:
+            self._recorder.refusals.running = frame
+        before = self._before(frame, event, arg) if self._before is not None else None
+        found = self._handlers.get(id(code))
+        if found is None:
+            found = self._handlers[id(code)] = (code, self._handlers_of(frame))
+        handlers = found[1]
+        if handlers is None or self._recorder.refusals.reason is not None:
+            return before
+        if handlers.of_program:
+            self._entered(frame)
+        elif frame.f_back is None or not frame.f_back.f_trace_opcodes:
+            return before  # a library's code in the service of this package
+        traced = self._local(handlers, before)
+        watch_instructions(frame, traced)
+        frame.f_trace_lines = before is not None
+        return traced
+
+    def _handlers_of(self, frame: FrameType) -> Handlers | None:
+        code = frame.f_code
+        if is_program_code(code, frame.f_globals) and code.co_name != "<module>":  # which is being imported
+            return Handlers.of(code, PROGRAM)
+        return Handlers.of(code, LIBRARY) if is_user_file(code.co_filename) else None
+
+    def _local(self, handlers: Handlers, before: Any) -> Callable[..., Any]:
+        table = handlers.at
+
+        def traced(frame: FrameType, event: str, arg: Any) -> Any:
+            nonlocal before
+            if event == "opcode":
+                found = table.get(frame.f_lasti)
+                if found is not None:
+                    stack = Stack(frame, found[0])
+                    for handle, argument in found[1]:
+                        if self._recorder.refusals.reason is None:
+                            self._handle(handle, stack, argument)
+            elif before is not None:
+                before = before(frame, event, arg)
+            return traced
+
+        return traced
+
+    def _handle(self, handle: Callable[..., object], stack: Stack, argument: object) -> None:
+        try:
+            handle(self._observer, stack, argument)
+        except CaptureError:
+            raise
+        except Exception as error:  # such as a class of the program that cannot say how long it is
+            file, line = _raised_at(error)
+            if not is_user_file(file):
+                warnings.warn(
+                    f"a fault of tracecomp: what the program reads could not be followed ({error!r} at {file}:{line}); "
+                    "the call runs as Python. Please report it.", RuntimeWarning, stacklevel=3,
+                )  # fmt: skip
+            self._recorder.refuse_here(f"reads what cannot be looked at ({type(error).__name__}: {error})")
+
+
+def _raised_at(error: Exception) -> tuple[str, int]:
+    """File and line that raised ``error``: of this package, or of a class of the program that it has asked."""
+    *_, (frame, line) = traceback.walk_tb(error.__traceback__)
+    return frame.f_code.co_filename, line

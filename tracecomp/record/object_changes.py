@@ -1,0 +1,150 @@
+"""What a recorded program changes of the Python around it: effects, which every call repeats, or a refusal."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from types import CellType, FunctionType
+from typing import Any
+
+from tracecomp.base.errors import user_source
+from tracecomp.eager.tensor import Tensor
+from tracecomp.record.effects import Effect, warning
+from tracecomp.record.guards.ownership import is_installed
+from tracecomp.record.guards.reads import Attribute, Held, Read, Reads, SomeStep, everything, inherited
+from tracecomp.record.guards.snapshots import MISSING, plain_value
+from tracecomp.record.guards.visibility import is_container
+from tracecomp.record.recorder import Recorder
+from tracecomp.record.same_values import PLAIN
+
+
+class ObjectChanges:
+    """Changes to objects that are ``known``. ``later``: what runs now will run outside of calls."""
+
+    def __init__(
+        self, recorder: Recorder, reads: Reads, known: dict[int, Read], cells: Mapping[int, Read],
+        changed: dict[int, Any],
+    ) -> None:  # fmt: skip
+        self._recorder = recorder
+        self._reads = reads
+        self._known = known
+        self._cells = cells
+        self._changed = changed
+        self._written = recorder.python.set_by_call
+        self._filters = warnings.filters
+        self.later = False
+
+    def change(self, owner: object, written: SomeStep | None, apply: Callable[..., object], *args: Any) -> None:
+        """Note an effect on an object that was there before: every call makes ``apply(owner, *args)``.
+
+        ``written`` is the step to what it sets; without one the contents as a whole change.
+        """
+        read = self._known.get(id(owner))
+        if read is None:
+            return
+        self._refuse_later(f"changes an object of class {type(owner).__name__}")
+        if written is not None:
+            place = written.place(owner, "")
+            if place is not None and place.id in self._reads.places:
+                return
+            self._written.add((id(owner), written.same()))
+        if is_container(owner):
+            self._changed.setdefault(id(owner), everything(owner))
+        for value in args:
+            self._check_repeatable(value)
+        if self._recorder.refusals.reason is None:
+            self._recorder.python.effects.append(Effect(apply, read, args))
+
+    def _refuse_later(self, what: str) -> None:
+        """Refuse an effect of a hook that runs outside of calls, before it happens: there nobody would repeat it."""
+        if self.later:
+            self._recorder.refuse_here(f"{what} in a backward pass outside of the call")
+
+    def set_on_tensor(self, t: Tensor, name: str, value: object) -> None:
+        """The program puts something on a tensor, the call's own or another, or takes it away (``MISSING``)."""
+        if hasattr(type(inherited(type(t), name)), "__set__"):
+            return  # such as ``grad`` and ``data``
+        self._refuse_later("sets an attribute of a tensor")
+        self._check_repeatable(value)
+        self._written.add((id(t), Attribute(name).same()))
+        if self._recorder.refusals.reason is None:
+            args = (t, name) if value is MISSING else (t, name, value)
+            self._recorder.python.effects.append(Effect(delattr if value is MISSING else setattr, None, args))
+
+    def set_cell(self, cell: CellType, name: str, value: object) -> None:
+        """The program sets a variable that functions share."""
+        read = self._cells.get(id(cell))
+        if read is not None:
+            self._known.setdefault(id(cell), read)
+            self.change(cell, Held(name), _set_cell, value)
+
+    def printed(
+        self, consume: Callable[[object], object], args: Sequence[object], kwargs: Mapping[str, object]
+    ) -> None:
+        """The program prints; so does every call. ``consume`` notes that all of a value is read."""
+        self._refuse_later("prints")
+        for value in (*args, *kwargs.values()):
+            consume(value)
+            if value is not kwargs.get("file"):
+                self._check_repeatable(value)
+        if self._recorder.refusals.reason is None:
+            self._recorder.python.effects.append(Effect(partial(print, **kwargs), None, tuple(args)))
+            self._recorder.quiet = True
+
+    def warned(self, message: object, category: type[Warning], level: int) -> None:
+        """The program warns; so does every call."""
+        self._refuse_later("warns")
+        if warnings.filters is not self._filters:
+            self._recorder.refuse_here("warns where it has set which warnings are shown")
+        elif isinstance(message, str):
+            self._recorder.python.effects.append(warning(message, category, level))
+        else:
+            self._recorder.refuse_here("warns by an object that is made in the call")
+
+    def after_call(self) -> None:
+        """A call has returned."""
+        self._recorder.quiet = False
+
+    def unrepeated(self) -> str | None:
+        """What the program read and left as something else, other than by effects; or as another tensor or number."""
+        for root in self._reads.roots():
+            for child in root.children.values():
+                found = self._unrepeated(child, root.value)
+                if found is not None:
+                    return found
+        return None
+
+    def _unrepeated(self, read: Read, owner: object) -> str | None:
+        now = read.fetch(owner)
+        if read.moved_place(owner, now) is not None:
+            return read.difference(now)
+        if read.step is not None and (id(owner), read.step.same()) in self._written:
+            return None
+        if not read.fits(now):
+            return read.difference(now)
+        if id(now) in self._changed:
+            return None
+        return next((c for r in read.children.values() if (c := self._unrepeated(r, now)) is not None), None)
+
+    def _check_repeatable(self, value: object) -> None:
+        """Refuse to keep objects made in the call: every call would have to make its own."""
+        if isinstance(value, (Tensor, *PLAIN, type, FunctionType)) or type(plain_value(value)) in (int, float):
+            return
+        if id(value) in self._known:
+            return
+        if isinstance(value, list | tuple | dict):
+            for item in value.values() if isinstance(value, dict) else value:
+                self._check_repeatable(item)
+            return
+        what = f"keeps an object of class {type(value).__name__} that is made in the call"
+        source = user_source()
+        if source is not None and is_installed(source.file):  # most often a cache, which the next call finds filled
+            self._recorder.python.kept = self._recorder.python.kept or f"{what}, at {source}"
+            self._recorder.refusals.blame(self._recorder.refusals.line())
+        else:
+            self._recorder.refuse_here(what)
+
+
+def _set_cell(cell: CellType, value: object) -> None:
+    cell.cell_contents = value

@@ -1,0 +1,70 @@
+"""What a call leaves changed of tensors from outside: counts of writes, gradients, whether leaves require them.
+
+Tensors are found by identity. What the call itself has made is no concern of this table: it ends with the call, or is a
+result.
+"""
+
+from __future__ import annotations
+
+import weakref
+
+from tracecomp.base.errors import Source, user_source
+from tracecomp.eager.tensor import Tensor
+from tracecomp.record.inputs import Inputs
+from tracecomp.record.refusals import Refusals
+from tracecomp.record.traced_value import GradSlot
+from tracecomp.record.value_table import ValueTable
+
+
+class TensorChanges:
+    """The changes of one recording. Gradients that were there before become ``inputs``; ``values`` says what is met."""
+
+    def __init__(self, values: ValueTable, inputs: Inputs, refusals: Refusals) -> None:
+        self._values = values
+        self._inputs = inputs
+        self._refusals = refusals
+        self.writes: dict[int, tuple[Tensor, int]] = {}
+        self.grads: dict[int, GradSlot] = {}
+        self.flags: dict[int, tuple[Tensor, bool]] = {}  # what ``requires_grad`` was before
+        self.retained: list[tuple[weakref.ref[Tensor], Source | None]] = []
+
+    def wrote(self, t: Tensor) -> None:
+        """Count a write to the memory of ``t``."""
+        self.writes[id(t)] = (t, self.writes.get(id(t), (t, 0))[1] + 1)
+
+    def retain(self, t: Tensor) -> None:
+        """Note that ``t``, which may be the call's own, keeps its gradient from now on."""
+        self.retained.append((weakref.ref(t), user_source()))
+
+    def reads_grad(self, t: Tensor) -> None:
+        """Note that the program reads ``t.grad``."""
+        slot = self._slot(t)
+        if not slot.written:
+            slot.read = True
+        self._check_whole(t._grad)
+
+    def writes_grad(self, t: Tensor, grad: Tensor | None) -> None:
+        """Note that the program sets ``t.grad``."""
+        self._slot(t).written = True
+        self._check_whole(grad)
+        if grad is not None:
+            self._values.value(grad)
+
+    def set_requires_grad(self, t: Tensor, before: bool) -> None:
+        """Note that leaf ``t``, which comes from outside, had ``before`` as its ``requires_grad``."""
+        self.flags.setdefault(id(t), (t, before))
+        if id(t) in self._values.outside:
+            self._values.note_edge(t)
+
+    def _check_whole(self, grad: Tensor | None) -> None:
+        """Refuse a gradient that consists of other tensors: a slot holds one array."""
+        if grad is not None and hasattr(type(grad), "__tensor_flatten__"):
+            self._refusals.refuse_here("reads or sets a sparse gradient")
+
+    def _slot(self, t: Tensor) -> GradSlot:
+        slot = self.grads.get(id(t))
+        if slot is None:
+            slot = self.grads[id(t)] = GradSlot(t)
+            if slot.initial is not None and self._values.cell(slot.initial) is None:
+                self._inputs.bind(slot.initial, f"g{len(self.grads) - 1}", "state")
+        return slot

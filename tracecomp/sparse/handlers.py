@@ -1,0 +1,33 @@
+"""How a function says what it does with sparse tensors: an entry of ``HANDLERS`` for each of its names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tracecomp.eager.tensor import Tensor
+from tracecomp.functional.promotion import Operand
+from tracecomp.sparse.tensors import HANDLERS, CooTensor, SparseTensor, compressed_of
+
+Handler = Callable[..., Any]
+
+
+def handles(*names: str) -> Callable[[Handler], Handler]:
+    """Make a function what the functions of these names do with sparse tensors."""
+
+    def put(fn: Handler) -> Handler:
+        for name in names:
+            assert name not in HANDLERS, name
+            HANDLERS[name] = fn
+        return fn
+
+    return put
+
+
+def like(x: SparseTensor, made: CooTensor) -> Any:
+    """``made`` in the layout of ``x``."""
+    return made if isinstance(x, CooTensor) else compressed_of(made, x.layout)
+
+
+def is_number(x: Operand) -> bool:
+    return isinstance(x, int | float | complex) or (isinstance(x, Tensor) and x.dim() == 0)
