@@ -13,6 +13,7 @@ import gc
 import importlib
 import pkgutil
 import sys
+import time
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -74,7 +75,7 @@ ALONE = sys.getrefcount(_lonely.x)
 
 
 def _collected() -> bool:
-    """Collect what waits for it, as it asks nobody; False in the middle of a collection."""
+    """Collect garbage. Return False if a collection is in progress, here or in another thread: nothing happens then."""
     before = gc.get_stats()[2]["collections"]
     gc.collect()
     return gc.get_stats()[2]["collections"] > before
@@ -147,10 +148,21 @@ class Watch:
                     self._suspects.append(known)
         self._looking = False
 
+    def settle(self) -> None:
+        """Look until no suspicion is open. It must not run in a finalizer, where no collection ever succeeds.
+
+        While another thread collects, and pauses in a finalizer or callback, no thread can.
+        """
+        self.look()
+        while self._suspects:
+            time.sleep(0.001)
+            self.look()
+
 
 # Recording watches what code outside of the package does; this is none of the program.
 for _function in (
-    _collected, Watch.__call__, Watch._known, Watch._end, Watch.look, _Known.__init__, _Known.said, _Known.is_kept,
+    _collected, Watch.__call__, Watch._known, Watch._end, Watch.look, Watch.settle, _Known.__init__, _Known.said,
+    _Known.is_kept,
 ):  # fmt: skip
     _function.__code__ = _function.__code__.replace(co_filename=tracecomp.__file__)
 
@@ -189,8 +201,7 @@ def watched() -> Iterator[Watch]:
     watch = Watch()
     with numbered_by(watch):
         yield watch
-        watch.look()
-        watch.look()
+        watch.settle()
 
 
 # ---- the suite under it

@@ -6,10 +6,13 @@ process of many, and stored to it.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -45,9 +48,40 @@ class Slotted:
 def test_an_identity_that_outlives_its_object_is_noticed(make: Any) -> None:
     watch, known = Watch(), {}
     known[watch(make())] = "a value"
-    for _ in range(3):
-        watch(known)
+    watch(known)
+    watch.settle()
     assert sum(watch.stale.values()) == 1 and "test_identities" in next(iter(watch.stale)), watch.stale
+
+
+def test_a_collection_of_another_thread_hides_nothing() -> None:
+    """``gc.collect`` does nothing while another thread collects; here that thread pauses in a finalizer."""
+    collecting, proceed = threading.Event(), threading.Event()
+
+    class Pausing:
+        def __init__(self) -> None:
+            self.itself = self
+
+        def __del__(self) -> None:
+            collecting.set()
+            proceed.wait()
+
+    def collect() -> None:
+        Pausing()
+        gc.collect()
+
+    watch, known = Watch(), {}
+    known[watch(Thing())] = "a value"
+    with ThreadPoolExecutor(2) as threads:
+        collection = threads.submit(collect)
+        collecting.wait()
+        watch(known)
+        watch(known)
+        open_still = not watch.stale
+        settled = threads.submit(watch.settle)
+        proceed.set()
+        collection.result()
+        settled.result()
+    assert open_still and sum(watch.stale.values()) == 1
 
 
 @pytest.mark.parametrize("make", [Thing, Slotted])
@@ -63,8 +97,8 @@ def test_identities_of_what_is_held_or_forgotten_are_no_matter(make: Any) -> Non
     loop = SimpleNamespace(seen={watch(make())})  # garbage that nobody can ask
     loop.itself = loop
     del loop
-    for _ in range(3):
-        watch(known)
+    watch(known)
+    watch.settle()
     assert not watch.stale
 
 
