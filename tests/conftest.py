@@ -11,9 +11,18 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
-settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("any machine")  # how busy a machine is fails no test
+settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True, database=None,
+    print_blob=False,
+)  # fmt: skip
+settings.register_profile(
+    "explore", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=False, print_blob=True
+)
+settings.load_profile("any machine")  # the same examples at each run; ``--hypothesis-profile=explore`` draws others
+# Hypothesis also tries constants from the source of loaded modules, so examples would depend on the tests before.
+vars(providers)["_get_local_constants"] = lambda: providers._local_constants
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -15,7 +15,7 @@ import tracecomp
 from tracecomp.base.errors import CaptureError
 
 EXAMPLES = int(os.environ.get("TRACECOMP_RANDOM_PROGRAMS", "80"))
-EXPLORE = "TRACECOMP_RANDOM_PROGRAMS" in os.environ  # other programs at each run
+"""Programs for each test; with ``--hypothesis-profile=explore`` they are different at each run."""
 
 INSTRUCTIONS = [
     "add", "mul", "tanh", "row", "column", "slice", "transpose", "flatten", "expand", "detach", "clone", "sum",
@@ -205,7 +205,7 @@ def compare(got: Any, want: Any) -> None:
 
 @pytest.mark.torch
 @pytest.mark.filterwarnings("ignore")
-@settings(max_examples=EXAMPLES, derandomize=not EXPLORE, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
 @given(program=PROGRAM)
 @example(program=[("expand", 3, 0), ("setrow", 4, 0)])
 def test_eager_equals_torch(program: list[Any]) -> None:
@@ -225,7 +225,7 @@ def test_eager_equals_torch(program: list[Any]) -> None:
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("backend", "outside"), [("interpret", False), ("native", False), ("interpret", True)])
-@settings(max_examples=EXAMPLES, derandomize=not EXPLORE, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
 @given(program=PROGRAM)
 @example(program=[("expand", 3, 0), ("setrow", 4, 0)])
 def test_compiled_equals_eager(backend: str, outside: bool, program: list[Any]) -> None:

@@ -11,7 +11,7 @@ from tests.codegen.running import SHARING, compile_graph, run_built, run_native,
 from tracecomp.ir.interpret import Interpreter
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 @given(st.integers(0, 10**6), st.integers(3, 14))
 def test_random_graphs(seed: int, nodes: int) -> None:
     graph, arrays = Maker(seed).make(nodes)
@@ -28,7 +28,7 @@ def test_random_graphs(seed: int, nodes: int) -> None:
         assert got.shape == want.shape and got.dtype == want.dtype
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40)
 @given(st.integers(0, 10**6), st.integers(2, 5))
 @example(35093, 3)  # a panel packed by two kinds of blocks
 def test_short_random_graphs_agree_with_numpy(seed: int, nodes: int) -> None:

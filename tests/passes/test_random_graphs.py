@@ -19,7 +19,7 @@ from tracecomp.passes import pipeline
 assert ops
 
 
-@settings(max_examples=120, deadline=None, derandomize=True)
+@settings(max_examples=120)
 @given(st.integers(0, 10**9), st.integers(2, 18))
 def test_passes_keep_exact_results(seed: int, nodes: int) -> None:
     graph, arrays = Maker(seed).make(nodes)
@@ -33,7 +33,7 @@ def test_passes_keep_exact_results(seed: int, nodes: int) -> None:
     assert print_graph(parse_graph(text)) == text
 
 
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=30)
 @given(st.integers(0, 10**9), st.integers(2, 18))
 def test_native_code_keeps_exact_results(seed: int, nodes: int) -> None:
     graph, arrays = Maker(seed).make(nodes)

@@ -45,7 +45,7 @@ def change(dictionary: dict[Any, Any], how: str, key: Any, value: Any) -> None:
         dictionary.update(dict.fromkeys(KEYS[:3], value))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(changes, changes)
 def test_words_are_as_they_were_only_while_the_dictionary_is(before: Any, after: Any) -> None:
     dictionary: dict[Any, Any] = {}
