@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from tracecomp.distributed.launching import free_port
+from tracecomp.distributed.launching import reserved_port
 
 ROOT = Path(__file__).parents[2]
 
@@ -28,11 +28,17 @@ class Ended:
 
 def gang(size: int, *command: str, more: Mapping[str, str] | None = None, seconds: float = 120.0) -> Sequence[Ended]:
     """``python command`` as ``size`` processes that talk over TCP; all are ended after ``seconds``."""
+    with reserved_port() as port:
+        return _at_port(port, size, command, more or {}, seconds)
+
+
+def _at_port(port: int, size: int, command: Sequence[str], more: Mapping[str, str], seconds: float) -> Sequence[Ended]:
+    """The same, with a store at ``port``."""
     marks = ("OMPI_", "PMI", "MPI_")
     environment = {k: v for k, v in os.environ.items() if not k.startswith(marks)}
     environment |= {
-        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(size),
-        "PYTHONPATH": str(ROOT), "TRACECOMP_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", **(more or {}),
+        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(size),
+        "PYTHONPATH": str(ROOT), "TRACECOMP_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", **more,
     }  # fmt: skip
     started = [
         subprocess.Popen(

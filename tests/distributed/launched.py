@@ -28,7 +28,7 @@ def main(what: str, folder: Path) -> None:
         raise ValueError("planted")
     if what == "sleep":
         (folder / f"ready{rank}").touch()
-        time.sleep(60)
+        time.sleep(1000)
     dist.all_reduce(x)
     dist.destroy_process_group()
 

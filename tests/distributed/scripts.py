@@ -2,24 +2,23 @@
 
 ``python -m tests.distributed.scripts`` runs all of them in 2 and in 3 processes, under torch with gloo and here, and
 says which wrote something else on some rank or ended otherwise; the status is 1 then. As a process of such a run:
-``python scripts.py MODULE FOLDER PORT...``, a port for each script, from the first on.
+``python scripts.py MODULE FOLDER PORT...``, a port for each script, in order.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import random
 import re
-import socket
 import sys
 from collections.abc import Mapping
-from contextlib import redirect_stdout
+from contextlib import ExitStack, redirect_stdout
 from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests.distributed.gangs import gang, succeed
+from tracecomp.distributed.launching import reserved_port
 
 Told = Mapping[str, str]
 """What one process wrote in each script, and the error that ended it."""
@@ -55,22 +54,11 @@ def told(text: str, name: str, module: str) -> str:
     return out.getvalue()
 
 
-def ports(count: int) -> list[str]:
-    """Ports in a row that nobody listens on, below those that systems give to outgoing connections."""
-    while True:
-        first = random.randrange(15000, 30000)
-        try:
-            for port in range(first, first + count):
-                socket.create_server(("", port)).close()
-        except OSError:
-            continue
-        return [*map(str, range(first, first + count))]
-
-
 def run(module: str, size: int, count: int) -> list[Told]:
     """What every process wrote in the first ``count`` scripts under ``torch`` or ``tracecomp``."""
-    with TemporaryDirectory() as folder:
-        succeed(gang(size, __file__, module, folder, *ports(count), seconds=300))
+    with TemporaryDirectory() as folder, ExitStack() as reserved:
+        ports = [str(reserved.enter_context(reserved_port())) for _ in range(count)]
+        succeed(gang(size, __file__, module, folder, *ports, seconds=300))
         return [json.loads((Path(folder) / f"{rank}.json").read_text()) for rank in range(size)]
 
 

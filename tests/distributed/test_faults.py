@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from subprocess import PIPE
 
@@ -21,7 +22,7 @@ REDUCTION = "all_reduce(SUM, float32[4])"
 
 
 def faulty(fault: str, size: int = 3) -> Sequence[Ended]:
-    """Three processes of which rank 1 is at fault; all end, long before an operation would give up waiting."""
+    """Three processes of which rank 1 is at fault; all end, and not because an operation has given up after 300 s."""
     ended = gang(size, SCRIPT, fault, seconds=100)  # an error if one does not end by itself
     assert all("started" in e.text for e in ended)
     assert all(e.status for rank, e in enumerate(ended) if rank != 1)
@@ -64,7 +65,7 @@ def test_processes_that_make_different_groups_are_told() -> None:
 
 def test_a_monitored_barrier_names_who_did_not_come() -> None:
     first, _ = faulty("barrier")
-    assert "Rank 1 failed to pass monitoredBarrier in 500 ms" in first.text
+    assert "Rank 1 failed to pass monitoredBarrier in 1000 ms" in first.text
 
 
 def test_a_result_is_never_made_of_what_belongs_to_another_call(tmp_path: Path) -> None:
@@ -84,25 +85,32 @@ def test_a_result_is_never_made_of_what_belongs_to_another_call(tmp_path: Path) 
 def test_a_process_that_ends_answers_first_who_waits_for_keys_that_are_there() -> None:
     """The keys of a store are set as the last thing that its process does; eight who wait for them are told."""
     program = (
-        "import sys, tracecomp.distributed as dist\n"
+        "import sys, time, tracecomp.distributed as dist\n"
         "store = dist.TCPStore('127.0.0.1', 0, is_master=True)\n"
         "print(store.port, flush=True)\n"
-        "sys.stdin.readline()\n"
+        "while len(store._server.asked) < 8: time.sleep(0.01)\n"  # until all wait
         "sys.setswitchinterval(10)\n"  # as on a machine with much to do: no other thread has a turn by itself
         "store.set('done', b'1')\n"
     )
-    with subprocess.Popen([sys.executable, "-c", program], stdin=PIPE, stdout=PIPE, text=True) as serving:
-        assert serving.stdin and serving.stdout
+    with subprocess.Popen([sys.executable, "-c", program], stdout=PIPE, text=True) as serving:
+        assert serving.stdout
         port = int(serving.stdout.readline())
         stores = [dist.TCPStore("127.0.0.1", port) for _ in range(8)]
         with ThreadPoolExecutor(8) as threads:
             waiting = [threads.submit(store.get, "done") for store in stores]
-            time.sleep(0.3)  # until all wait
-            serving.stdin.write("\n")
-            serving.stdin.close()
             assert [w.result() for w in waiting] == [b"1"] * 8
         for store in stores:
             store.close()
+
+
+def own_sockets() -> set[str]:
+    """The inodes of this process's open files: another program may listen on the same port of another address."""
+    numbers = {path.name for path in Path("/proc/self/fd").iterdir()}
+    inodes = set()
+    for number in numbers:
+        with suppress(OSError):
+            inodes.add(str(os.stat(int(number)).st_ino))
+    return inodes
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
@@ -112,10 +120,9 @@ def test_a_store_of_this_machine_listens_on_the_loopback_only(host: str) -> None
     try:
         table = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
         table += [line.split() for line in Path("/proc/net/tcp6").read_text().splitlines()[1:]]
-        port, listening = f"{store.port:04X}", "0A"
+        port, listening, own = f"{store.port:04X}", "0A", own_sockets()
         loopback = socket.inet_aton("127.0.0.1")[::-1].hex().upper()
-        assert [row[1] for row in table if row[1].endswith(":" + port) and row[3] == listening] == [
-            f"{loopback}:{port}"
-        ]
+        found = [row[1] for row in table if row[1].endswith(":" + port) and row[3] == listening and row[9] in own]
+        assert found == [f"{loopback}:{port}"]
     finally:
         store.close()

@@ -14,8 +14,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, TextIO
@@ -84,11 +84,16 @@ def find_mpiexec() -> str | None:
     return str(beside) if beside.exists() else shutil.which("mpiexec")
 
 
-def free_port() -> int:
-    """A TCP port that nobody listens on."""
-    with socket.create_server(("", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
+@contextmanager
+def reserved_port() -> Iterator[int]:
+    """A free TCP port that the system gives to no other program meanwhile.
+
+    A store can listen on it, because both sides set SO_REUSEADDR and the socket here does not listen.
+    """
+    with socket.socket() as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind(("", 0))
+        yield holder.getsockname()[1]
 
 
 def _die_with_parent() -> None:
@@ -237,8 +242,8 @@ def run(plan: Plan) -> int:
 
 
 def _attempt(plan: Plan, attempt: int) -> int:
-    port = plan.port or free_port()
-    with tempfile.TemporaryDirectory(prefix="tracecomp-run-") as notes:
+    with reserved_port() as free, tempfile.TemporaryDirectory(prefix="tracecomp-run-") as notes:
+        port = plan.port or free
         started = _by_mpi(plan, attempt, port, notes) if plan.by_mpi else _alone(plan, attempt, port, notes)
         deaths = Deaths(notes, plan.each if plan.by_mpi else 0)
         try:
