@@ -83,13 +83,23 @@ def test_a_result_is_never_made_of_what_belongs_to_another_call(tmp_path: Path) 
 
 
 def test_a_process_that_ends_answers_first_who_waits_for_keys_that_are_there() -> None:
-    """The keys of a store are set as the last thing that its process does; eight who wait for them are told."""
+    """The keys of a store are set as the last thing that its process does; eight who wait for them are told.
+
+    The threads that answer them get no turn before the process begins to end.
+    """
     program = (
-        "import sys, time, tracecomp.distributed as dist\n"
+        "import atexit, sys, threading, time, tracecomp.distributed as dist\n"
+        "from tracecomp.communication import tcp_store\n"
+        "ending, write = threading.Event(), tcp_store._write\n"
+        "def late(link, fields):\n"
+        "    fields == [b'', b'1'] and ending.wait()\n"
+        "    write(link, fields)\n"
+        "tcp_store._write = late\n"
         "store = dist.TCPStore('127.0.0.1', 0, is_master=True)\n"
+        "atexit.register(ending.set)\n"
         "print(store.port, flush=True)\n"
         "while len(store._server.asked) < 8: time.sleep(0.01)\n"  # until all wait
-        "sys.setswitchinterval(10)\n"  # as on a machine with much to do: no other thread has a turn by itself
+        "sys.setswitchinterval(10)\n"  # no other thread has a turn by itself
         "store.set('done', b'1')\n"
     )
     with subprocess.Popen([sys.executable, "-c", program], stdout=PIPE, text=True) as serving:

@@ -23,6 +23,8 @@ from tracecomp.communication.stores import HashStore, Store, as_value
 _NUMBER = struct.Struct("<I")
 _MOST = 1 << 28
 """Bytes of one field, and fields of one request, beyond which a peer is no store."""
+_LAST_ANSWERS = 10.0
+"""Seconds in which an ending process answers. Clients that read need milliseconds, on a busy machine a second."""
 
 
 def _write(link: socket.socket, fields: Sequence[bytes]) -> None:
@@ -127,7 +129,7 @@ class StoreServer(socketserver.ThreadingTCPServer):
 
     def _answer(self) -> None:
         """Send what can be answered: a process that ends would else take answers with it, of which it has the keys."""
-        deadline = time.monotonic() + 1.0
+        deadline = time.monotonic() + _LAST_ANSWERS
         while time.monotonic() < deadline and any(self.table.check(_texts(k)) for k in list(self.asked.values())):
             time.sleep(0.005)
 
