@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import resource
 import signal
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -53,6 +55,32 @@ def models(count: int, seed: int) -> str:
         return f"{dict(test_module.damage_models(count, seed))} of damaged ONNX models"
 
 
+LOADER = """
+import pickle, resource, sys, time
+import tracecomp
+before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+try:
+    tracecomp.load(sys.argv[1])
+except pickle.UnpicklingError:
+    pass
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024, time.process_time() - start)
+"""
+
+
+def bombs(count: int, seed: int) -> str:
+    """Files that would take much memory or time: what the worst of them took."""
+    megabytes, seconds = 0, 0.0
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "bomb")
+        for make in test_hostile.BOMBS.values():
+            path.write_bytes(make())
+            for _ in range(count):
+                command = [sys.executable, "-c", LOADER, str(path)]
+                taken = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+                megabytes, seconds = max(megabytes, int(taken[0])), max(seconds, float(taken[1]))
+    return f"{len(test_hostile.BOMBS)} bombs, {count} times: at most {megabytes} MB and {seconds:.1f} s"
+
+
 @contextmanager
 def bounded() -> Iterator[None]:
     """A limit on the process: what asks for 2 GB more than it has is a MemoryError, which nothing expects."""
@@ -94,6 +122,7 @@ SWEEPS: dict[str, Callable[[int, int], str]] = {
         entries,
         kills,
         files,
+        bombs,
         artefacts,
         models,
         interrupts,

@@ -87,6 +87,7 @@ def test_shuffled_items_are_the_same_items_in_an_order_of_the_seed() -> None:
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_workers_share_out_shuffled_items_without_loss_or_repetition(workers: int) -> None:
+    tc.manual_seed(0)
     loader = DataLoader(IterableWrapper(range(23)).shuffle().sharding_filter(), batch_size=None, num_workers=workers)
     epochs = [list(loader) for _ in range(2)]
     assert [sorted(items) for items in epochs] == [list(range(23))] * 2 and epochs[0] != epochs[1]
