@@ -19,7 +19,7 @@ from tracecomp.ir.graph import Graph
 from tracecomp.ir.loop_printer import print_program
 from tracecomp.ir.parser import parse_graph
 from tracecomp.ir.program import Program
-from tracecomp.ir.types import TensorType, float32, float64, uint8
+from tracecomp.ir.types import TensorType, float64, uint8
 from tracecomp.passes.building import build
 from tracecomp.passes.cost.machine import host
 from tracecomp.runtime.compiler import key_of
@@ -41,7 +41,7 @@ def programs(graphs: int, loops: int) -> Iterator[tuple[str, Program]]:
                 built = build(graph, found.aliases, frozen=frozenset(found.frozen), machine=machine)
                 yield f"{found.name} for {name}", built.program
     for shape, dims in TURNED:
-        for dtype in (float32, float64, uint8):
+        for dtype in (float64, uint8):
             built = build(turned(TensorType(dtype, shape), dims), machine=host())
             yield f"{dtype.short} {shape} turned to {dims}", built.program
     for seed in range(loops):
@@ -55,7 +55,7 @@ def turned(kind: TensorType, dims: tuple[int, ...]) -> Graph:
     return graph
 
 
-def texts(graphs: int = 12, loops: int = 6) -> dict[str, str]:
+def texts(graphs: int = 8, loops: int = 4) -> dict[str, str]:
     """For each program its text, the machine code's text, and the key under which that is stored."""
     target, found = host_target(), {}
     for name, program in programs(graphs, loops):

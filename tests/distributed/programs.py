@@ -372,7 +372,7 @@ def barriers(torch: Any, dist: Any, rank: int, size: int) -> Any:
     dist.barrier()
     work = dist.barrier(async_op=True)
     work.wait()
-    dist.monitored_barrier(timeout=timedelta(seconds=20))
+    dist.monitored_barrier(timeout=timedelta(seconds=100))
     return dist.is_initialized(), dist.get_rank(), dist.get_world_size(), dist.get_backend()
 
 
@@ -869,7 +869,7 @@ def main(module: str, folder: Path) -> None:
     torch = importlib.import_module(module)
     dist = importlib.import_module(f"{module}.distributed")
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    dist.init_process_group("gloo", timeout=timedelta(seconds=20))
+    dist.init_process_group("gloo", timeout=timedelta(seconds=100))
     found = {}
     for name, run in PROGRAMS.items():
         print(name, flush=True)

@@ -25,6 +25,9 @@ NAMES = [(stem, name) for stem, found in OWN.items() for name in found]
 COMPILED = [(stem, name) for stem, name in NAMES if OWN[stem][name].compiles]
 TORCH = [(stem, name) for stem, name in NAMES if OWN[stem][name].exact_torch]
 
+# Where there are fewer processors than workers, a loader warns.
+pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
+
 
 def of(stem: str, name: str) -> Program:
     return OWN[stem][name]

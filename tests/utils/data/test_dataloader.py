@@ -32,6 +32,9 @@ from tracecomp.utils.data import (
     random_split,
 )
 
+# Where there are fewer processors than workers, a loader warns.
+pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
+
 
 class Squares(Dataset[Any]):
     def __init__(self, n: int) -> None:

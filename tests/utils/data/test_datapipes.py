@@ -13,6 +13,8 @@ from tracecomp.utils.data.datapipes.iter import IterableWrapper
 
 torch = pytest.importorskip("torch")
 Make = Callable[[Any, Any], Any]
+# Where there are fewer processors than workers, a loader warns.
+pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 
 
 def wrapped(p: Any, n: int = 7) -> Any:
