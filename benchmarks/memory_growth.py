@@ -89,20 +89,25 @@ _FIELDS = (
 )  # fmt: skip
 
 
-class _Allocated(ctypes.Structure):
+class MallocState(ctypes.Structure):
     """glibc's ``struct mallinfo2``."""
 
     _fields_ = tuple((name, ctypes.c_size_t) for name in _FIELDS)
 
 
-def allocated() -> int:
-    """Bytes that the C library has given out and not got back, in all threads; 0 if it is not glibc 2.33 or later."""
+def malloc_state() -> Any:
+    """Return the C library's account of its memory, as ``MallocState``; None if it is not glibc 2.33 or later."""
     ask = getattr(ctypes.CDLL(None), "mallinfo2", None)
     if ask is None:
-        return 0
-    ask.restype = _Allocated
-    state = ask()
-    return int(state.uordblks + state.hblkhd)
+        return None
+    ask.restype = MallocState
+    return ask()
+
+
+def allocated() -> int:
+    """Bytes that the C library has given out and not got back, in all threads; 0 where that is unknown."""
+    state = malloc_state()
+    return 0 if state is None else int(state.uordblks + state.hblkhd)
 
 
 def resident() -> int:
