@@ -22,7 +22,7 @@ from tracecomp.compiled.results import Builder
 from tracecomp.eager_kernels import background
 
 ROOT = Path(tc.__file__).parents[1]
-REPETITIONS = {"shapes": 20, "functions": 40, "recordings": 40, "calls": 100, "paths": 100, "texts": 24, "links": 24}
+REPETITIONS = {"shapes": 12, "functions": 40, "recordings": 40, "calls": 100, "paths": 100, "texts": 24, "links": 24}
 """Per window. Loaders are replaced after eight links, so that a window has several."""
 
 PROGRAM = """

@@ -283,7 +283,7 @@ class Kill:
     def __init__(self, number):
         self.left = number
     def __call__(self, frame, event, argument):
-        self.left -= 1
+        self.left -= event == "c_return"  # files change in functions of C alone
         if not self.left:
             os.kill(os.getpid(), signal.SIGKILL)
 
