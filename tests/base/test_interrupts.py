@@ -16,7 +16,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from itertools import chain, count, repeat
 from types import FrameType
 from typing import Any
@@ -44,13 +44,31 @@ def interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
+SIGNAL = signal.SIGUSR1
+"""Stands for Ctrl-C where a test chooses the moment: pytest-timeout needs SIGALRM, which a timer sends."""
+
+
+@contextmanager
+def handled(number: int) -> Iterator[None]:
+    """Let a signal do what Ctrl-C does."""
+    before = signal.signal(number, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
+
+
 @pytest.fixture(autouse=True)
+def chosen() -> Iterator[None]:
+    with handled(SIGNAL):
+        yield
+
+
+@pytest.fixture
 def alarm() -> Iterator[None]:
-    """The timer stands for the user: its handler does what that of Ctrl-C does."""
-    before = signal.signal(signal.SIGALRM, interrupt)
-    yield
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    signal.signal(signal.SIGALRM, before)
+    with handled(signal.SIGALRM):
+        yield
+        stop_alarm()
 
 
 def interrupted(work: Callable[[], Any], after: float) -> None:
@@ -86,7 +104,7 @@ class Moment:
         if event in ("call", "c_return"):
             self.seen += 1
             if self.seen == self.number:
-                signal.raise_signal(signal.SIGALRM)
+                signal.raise_signal(SIGNAL)
 
 
 def interrupted_at(work: Callable[[], Any], number: int) -> int:
@@ -125,9 +143,10 @@ def timed(work: Callable[[], Any], most: int, seconds: Seconds) -> Iterator[None
     """Interrupt repetitions of ``work`` by a timer."""
     times, least, greatest = seconds
     dice = random.Random(1)
-    for _ in range(times):
-        interrupted(work, dice.uniform(least, greatest))
-        yield
+    with handled(signal.SIGALRM):
+        for _ in range(times):
+            interrupted(work, dice.uniform(least, greatest))
+            yield
 
 
 @pytest.fixture(params=[enumerated, pytest.param(timed, marks=pytest.mark.slow)])
@@ -214,13 +233,13 @@ def test_interrupted_locks_are_free(interruptions: Interruptions) -> None:
 
 LOADS = """
 import signal, sys, threading
-from tests.base.test_interrupts import enumerated, interrupt, timed
+from tests.base.test_interrupts import SIGNAL, enumerated, interrupt, timed
 from tracecomp.codegen.text import native
 
 host = native.host_target()
 text = "define i32 @f() {{\\n ret i32 1\\n}}\\n"
 code = native.compile_object(text, host)
-signal.signal(signal.SIGALRM, interrupt)
+signal.signal(SIGNAL, interrupt)
 
 def work():
     {work}
@@ -266,18 +285,18 @@ def test_signals_in_a_short_block_wait_for_its_end() -> None:
     steps = []
     with pytest.raises(KeyboardInterrupt), uninterrupted:
         with uninterrupted:
-            signal.raise_signal(signal.SIGALRM)
+            signal.raise_signal(SIGNAL)
             steps.append("inside")
         steps.append("behind")
-    assert steps == ["inside", "behind"] and signal.getsignal(signal.SIGALRM) is interrupt
+    assert steps == ["inside", "behind"] and signal.getsignal(SIGNAL) is interrupt
     with pytest.raises(KeyboardInterrupt):
-        signal.raise_signal(signal.SIGALRM)
+        signal.raise_signal(SIGNAL)
 
 
 def test_a_handler_set_in_a_short_block_stays() -> None:
     with uninterrupted:
-        signal.signal(signal.SIGALRM, signal.SIG_IGN)
-    assert signal.getsignal(signal.SIGALRM) is signal.SIG_IGN
+        signal.signal(SIGNAL, signal.SIG_IGN)
+    assert signal.getsignal(SIGNAL) is signal.SIG_IGN
 
 
 def test_short_blocks_interrupted_at_any_moment_restore_handlers(interruptions: Interruptions) -> None:
@@ -292,7 +311,7 @@ def test_short_blocks_interrupted_at_any_moment_restore_handlers(interruptions: 
         assert counts[0] == counts[1]
         with uninterrupted:
             pass
-        assert signal.getsignal(signal.SIGALRM) is interrupt and uninterrupted._depth == 0
+        assert signal.getsignal(SIGNAL) is interrupt and uninterrupted._depth == 0
 
 
 class Twins:
@@ -340,6 +359,7 @@ def interrupt_training(kind: str, compiled: bool, moments: int, seed: int) -> in
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("alarm")
 @pytest.mark.parametrize("kind", ["SGD", "AdamW"])
 @pytest.mark.parametrize("compiled", [True, False])
 def test_a_step_is_whole_or_not_done_whenever_a_timer_ends(kind: str, compiled: bool) -> None:
@@ -378,7 +398,7 @@ def test_a_loop_in_c_stops_at_the_next_call(size: int) -> None:
     for _ in range(4):
         step(x, None)
     assert step.entries[0].fast is not None
-    marks = chain(repeat(None, 20), map(_thread.interrupt_main, [signal.SIGALRM]), repeat(None, 20))
+    marks = chain(repeat(None, 20), map(_thread.interrupt_main, [SIGNAL]), repeat(None, 20))
     with pytest.raises(KeyboardInterrupt):
         deque(map(step, repeat(x), marks), maxlen=0)
     assert total[0].item() == total[-1].item() == 24
