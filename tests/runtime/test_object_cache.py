@@ -194,9 +194,9 @@ def started(program: str, folder: Path) -> Iterator[tuple[subprocess.Popen[str],
 
 def test_files_of_dead_writers_are_removed_and_those_of_living_ones_stay(folder: Path) -> None:
     program = (
-        "import os, sys, time\nfrom tracecomp.runtime import object_cache as c\n"
+        "import signal, sys\nfrom tracecomp.runtime import object_cache as c\n"
         "handle, name = c.tempfile.mkstemp(dir=sys.argv[1], prefix=c._UNFINISHED)\nc._lock(handle)\n"
-        "print(name, flush=True)\ntime.sleep(100)\n"
+        "print(name, flush=True)\nsignal.pause()\n"
     )
     with started(program, folder) as (_, dead):
         pass
@@ -267,8 +267,53 @@ def kill_writers(folder: Path, kills: int, at_once: int, seed: int) -> None:
     assert not [p for p in folder.iterdir() if not p.name.endswith(".o")]
 
 
-def test_writers_that_are_killed_leave_whole_entries_or_none(folder: Path) -> None:
+@pytest.mark.slow
+def test_writers_that_are_killed_at_any_time_leave_whole_entries_or_none(folder: Path) -> None:
     kill_writers(folder, 4, 2, 2)
+
+
+KILLS = """
+import os, signal, sys
+from tracecomp.base import config
+from tracecomp.runtime import object_cache as c
+
+KEY, OLD, NEW = "cd" * 32, b"old" * 50_000, b"new" * 50_000
+
+class Kill:
+    def __init__(self, number):
+        self.left = number
+    def __call__(self, frame, event, argument):
+        self.left -= event == "c_return"  # files change in functions of C alone
+        if not self.left:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+def killed(number):
+    child = os.fork()
+    if not child:
+        sys.setprofile(Kill(number))
+        c.write(KEY, NEW)
+        sys.setprofile(None)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+
+with config.override(cache_dir=sys.argv[1]):
+    c.write(KEY, OLD)
+    number, end = 0, False
+    while not end:
+        number += 1
+        end = not killed(number)
+        print({OLD: "old", NEW: "new"}.get(c.read(KEY), "damaged"))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_writer_killed_between_any_two_calls_leaves_the_old_entry_or_the_new_one(folder: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", KILLS, str(folder)], capture_output=True, text=True, check=True)
+    entries = done.stdout.split()
+    assert len(entries) > 20 and entries == sorted(entries, reverse=True) and {*entries} == {"old", "new"}
+    object_cache._remove_unfinished.cache_clear()
+    object_cache.write(KEY, b"good")
+    assert not [p for p in folder.iterdir() if not p.name.endswith(".o")]
 
 
 def key() -> str:

@@ -18,9 +18,9 @@ ROOT = Path(tc.__file__).parents[1]
 
 def ended(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """A program of its own, when it has ended."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TRACECOMP_NUM_THREADS": "2"}
     return subprocess.run(
-        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=120, check=False,
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=600, check=False,
         env=environment,
     )  # fmt: skip
 
@@ -105,22 +105,26 @@ def test_without_memory_there_is_memory_error_and_the_process_goes_on() -> None:
 
 
 EXIT = """
-import sys, threading, time
+import sys, threading
 import tracecomp as tc
 x = tc.ones(int(sys.argv[1]), int(sys.argv[1]))
 f = tc.compile(lambda x: (x @ x).relu().sum())
-def call():
+def call(begun):
     while True:
         f(x)
-def compile():
+        begun.set()
+def compile(begun):
     n = 0
     while True:
         n += 1
         made = tc.compile(lambda x: (x * n).sin().sum())
         made(x), made(x)
-for work in (call, call, compile):
-    threading.Thread(target=work, daemon=True).start()
-time.sleep(0.3)
+        begun.set()
+events = [threading.Event() for _ in range(3)]
+for work, begun in zip((call, call, compile), events):
+    threading.Thread(target=work, args=(begun,), daemon=True).start()
+for begun in events:
+    begun.wait()
 """
 
 

@@ -31,16 +31,16 @@ START = (
 
 def exit_code(text: str) -> int:
     """How a process of its own ends that runs ``text``."""
-    return subprocess.run([sys.executable, "-c", START + text], timeout=60, check=False).returncode
+    return subprocess.run([sys.executable, "-c", START + text], timeout=600, check=False).returncode
 
 
 def test_many_small_calls() -> None:
     executable, x = Executable(adding(1.0, 640)), np.zeros(640, np.float32)
     out = np.empty_like(x)
-    for _ in range(5000):
+    for _ in range(1000):
         executable.run([x], [out], threads=2)
         executable.run([out], [x], threads=3)
-    assert np.all(x == 10_000)
+    assert np.all(x == 2000)
 
 
 def test_callers_with_different_programs_and_numbers_of_threads() -> None:
@@ -50,7 +50,7 @@ def test_callers_with_different_programs_and_numbers_of_threads() -> None:
     def work(k: int) -> None:
         size = 500 * k + 777
         executable, x = Executable(adding(k, size)), np.arange(size, dtype=np.float32)
-        for n in range(300):
+        for n in range(100):
             if not np.array_equal(result(executable, x, 1 + (n + k) % 4), x + np.float32(k)):
                 failures.append(k)
 
@@ -115,7 +115,7 @@ def test_every_thread_has_scratch_memory() -> None:
 def test_all_threads_on_one_processor() -> None:
     assert exit_code(
         "os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
-        "for n in range(400):\n"
+        "for n in range(100):\n"
         "    assert (result(executable, x, 2 + n % 3) == 2).all()\n"
     ) == 0  # fmt: skip
 
@@ -144,8 +144,14 @@ def test_fork_while_another_thread_calls() -> None:
 def test_interrupt() -> None:
     assert exit_code(
         "signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored in background jobs\n"
-        "threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
+        "begun = threading.Event()\n"
+        "def interrupt():\n"
+        "    begun.wait()\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "threading.Thread(target=interrupt).start()\n"
         "try:\n"
+        "    result(executable, x, 2)\n"
+        "    begun.set()\n"
         "    while True:\n"
         "        result(executable, x, 2)\n"
         "except KeyboardInterrupt:\n"

@@ -72,21 +72,34 @@ class Browser:
         self._ask("DELETE", self.session)
 
 
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def _answers(driver: subprocess.Popen[bytes], port: int) -> bool:
+    """Wait until the driver takes connections; False if it has ended, since another process took the port first."""
+    while driver.poll() is None:
+        with socket.socket() as asking:
+            if asking.connect_ex(("127.0.0.1", port)) == 0:
+                return driver.poll() is None
+        time.sleep(0.1)
+    return False
+
+
 @contextmanager
 def browser(width: int = 1400, height: int = 950, phone: bool = False) -> Iterator[Browser]:
     """A window that is closed afterwards, with its driver."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    with subprocess.Popen(["chromedriver", f"--port={port}", "--silent"]) as driver:
-        try:
-            for _ in range(100):
-                with socket.socket() as asking:
-                    if asking.connect_ex(("127.0.0.1", port)) == 0:
-                        break
-                time.sleep(0.1)
-            window = Browser(port, width, height, phone)
-            yield window
-            window.close()
-        finally:
-            driver.terminate()
+    while True:
+        port = _free_port()
+        with subprocess.Popen(["chromedriver", f"--port={port}", "--silent"]) as driver:
+            try:
+                if not _answers(driver, port):
+                    continue
+                window = Browser(port, width, height, phone)
+                yield window
+                window.close()
+                return
+            finally:
+                driver.terminate()

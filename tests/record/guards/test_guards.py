@@ -650,7 +650,7 @@ def test_use_after_fork() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         child.start()
-    assert queue.get(timeout=30) == [2, 2, 2]
+    assert queue.get(timeout=600) == [2, 2, 2]
     child.join()
 
 
