@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 import tracecomp as torch
 import tracecomp.utils.checkpoint
 from tests.compiled.table import Table
+from tests.references import numpy_reference
 from tracecomp import nn, optim
 
 BACKENDS = ["interpret", "native"]
@@ -720,26 +722,28 @@ def values(state: Any) -> list[np.ndarray]:
     return [state.detach().numpy().copy() if isinstance(state, torch.Tensor) else np.asarray(state)]
 
 
-def run(make: Callable[[], Any], wrap: Callable[[Any], Any]) -> tuple[Any, list[list[np.ndarray]]]:
+def run(make: Callable[[], Any], compile: Callable[[Any], Any] | None) -> tuple[Any, list[list[np.ndarray]]]:
+    """The function, and its results and state after each call; by numpy without ``compile``."""
     torch.manual_seed(7)
     step, calls, state, *rest = make()
     between = rest[0] if rest else None
     use = rest[1] if len(rest) > 1 else lambda fn, *args: fn(*args)
-    fn = wrap(step)
+    fn = step if compile is None else compile(step)
     torch.manual_seed(3)
     history = []
-    for i, args in enumerate(calls):
-        history.append([*values(use(fn, *args)), *values(state)])
-        if between is not None:
-            with torch.no_grad():
-                between(i)
+    with numpy_reference() if compile is None else nullcontext():
+        for i, args in enumerate(calls):
+            history.append([*values(use(fn, *args)), *values(state)])
+            if between is not None:
+                with torch.no_grad():
+                    between(i)
     return fn, history
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(("make", "recordings"), program.rows, ids=[m.__name__ for m, _ in program.rows])
 def test_compiled_equals_eager(make: Callable[[], Any], recordings: int, backend: str) -> None:
-    _, want = run(make, lambda f: f)
+    _, want = run(make, None)
     compiled, got = run(make, lambda f: torch.compile(f, backend=backend))
     for number, (a, b) in enumerate(zip(got, want, strict=True)):
         assert len(a) == len(b)

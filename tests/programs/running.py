@@ -15,6 +15,7 @@ import numpy as np
 
 import tracecomp as torch
 from tests.programs.registry import Script
+from tests.references import by_numpy
 
 
 @dataclass
@@ -27,14 +28,14 @@ class Report:
 
 
 def report(script: Script, **options: Any) -> Report:
-    """Both ways of one script compared; ``options`` are those of ``compile``."""
+    """The script by numpy and compiled, compared; ``options`` are those of ``compile``."""
     made: list[Any] = []
 
     def compile(fn: Any = None) -> Any:
         made.append(torch.compile(fn, **options))
         return made[-1]
 
-    wanted, got = seen(script, lambda fn: fn), seen(script, compile)
+    wanted, got = by_numpy(seen)(script, lambda fn: fn), seen(script, compile)
     found = Report(unequal(got, wanted))
     stack = [getattr(m, "_compiled", m) for m in made]
     while stack:
