@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.eager_kernels.test_bits import compiled, same_bits
-from tracecomp.base import config
 from tracecomp.codegen.text import native
 from tracecomp.eager.evaluate import evaluate
 from tracecomp.eager_kernels import products
 from tracecomp.ir.op import OPS
 from tracecomp.ir.types import from_numpy_dtype
 from tracecomp.runtime.library import Library
+from tracecomp.runtime.threads import get_num_threads, set_num_threads
 
 Array = np.ndarray[Any, Any]
 CONTRACT = OPS["contract"]
@@ -107,10 +107,13 @@ def test_terms_are_added_in_order_by_fused_multiply_adds() -> None:
 
 def test_threads_change_no_bit() -> None:
     x, y = numbers((300, 400), "float32", 0), numbers((400, 500), "float32", 1)
-    found = []
-    for threads in (1, 2, 3):
-        with config.override(num_threads=threads):
+    found, before = [], get_num_threads()
+    try:
+        for threads in (1, 2, 3):
+            set_num_threads(threads)
             found.append(evaluate(CONTRACT, [x, y], {"spec": "mk,kn->mn"}))
+    finally:
+        set_num_threads(before)
     assert same_bits(found[0], found[1]) and same_bits(found[0], found[2])
     assert near_the_exact_product(found[0], "mk,kn->mn", [x, y])
 
