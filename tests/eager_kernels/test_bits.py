@@ -224,7 +224,7 @@ def test_the_layout_of_an_operand_changes_no_sum(seed: int) -> None:
         if name == "sum":
             assert near_the_exact_sum(found, given, axes)
         else:
-            np.testing.assert_allclose(found, given.astype(np.float64).prod(axes), rtol=100 * np.finfo(dtype).eps)
+            np.testing.assert_allclose(found, given.astype(np.float64).prod(axes), rtol=100 * EPSILON[dtype])
 
 
 def test_a_sum_of_an_expanded_array_has_the_order_of_a_copy() -> None:
