@@ -722,16 +722,18 @@ def values(state: Any) -> list[np.ndarray]:
     return [state.detach().numpy().copy() if isinstance(state, torch.Tensor) else np.asarray(state)]
 
 
-def run(make: Callable[[], Any], compile: Callable[[Any], Any] | None) -> tuple[Any, list[list[np.ndarray]]]:
-    """The function, and its results and state after each call; by numpy without ``compile``."""
+def run(
+    make: Callable[[], Any], wrap: Callable[[Any], Any], numpy_alone: bool = False
+) -> tuple[Any, list[list[np.ndarray]]]:
+    """The wrapped step, and its results and state after each call."""
     torch.manual_seed(7)
     step, calls, state, *rest = make()
     between = rest[0] if rest else None
     use = rest[1] if len(rest) > 1 else lambda fn, *args: fn(*args)
-    fn = step if compile is None else compile(step)
+    fn = wrap(step)
     torch.manual_seed(3)
     history = []
-    with numpy_reference() if compile is None else nullcontext():
+    with numpy_reference() if numpy_alone else nullcontext():
         for i, args in enumerate(calls):
             history.append([*values(use(fn, *args)), *values(state)])
             if between is not None:
@@ -740,16 +742,21 @@ def run(make: Callable[[], Any], compile: Callable[[Any], Any] | None) -> tuple[
     return fn, history
 
 
+def uncompiled(make: Callable[[], Any]) -> list[list[list[np.ndarray]]]:
+    """The history of the step by numpy, which is right, and of eager mode."""
+    return [run(make, lambda f: f, numpy_alone)[1] for numpy_alone in (True, False)]
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(("make", "recordings"), program.rows, ids=[m.__name__ for m, _ in program.rows])
 def test_compiled_equals_eager(make: Callable[[], Any], recordings: int, backend: str) -> None:
-    _, want = run(make, None)
     compiled, got = run(make, lambda f: torch.compile(f, backend=backend))
-    for number, (a, b) in enumerate(zip(got, want, strict=True)):
-        assert len(a) == len(b)
-        for x, y in zip(a, b, strict=True):
-            assert x.dtype == y.dtype
-            np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5, err_msg=f"call {number}")
+    for want in uncompiled(make):
+        for number, (a, b) in enumerate(zip(got, want, strict=True)):
+            assert len(a) == len(b)
+            for x, y in zip(a, b, strict=True):
+                assert x.dtype == y.dtype
+                np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5, err_msg=f"call {number}")
     assert compiled.recordings == recordings, compiled.misses
 
 
