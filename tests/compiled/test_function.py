@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 import tracecomp as torch
 import tracecomp.utils.checkpoint
 from tests.compiled.table import Table
+from tests.references import numpy_reference
 from tracecomp import nn, optim
 
 BACKENDS = ["interpret", "native"]
@@ -720,7 +722,10 @@ def values(state: Any) -> list[np.ndarray]:
     return [state.detach().numpy().copy() if isinstance(state, torch.Tensor) else np.asarray(state)]
 
 
-def run(make: Callable[[], Any], wrap: Callable[[Any], Any]) -> tuple[Any, list[list[np.ndarray]]]:
+def run(
+    make: Callable[[], Any], wrap: Callable[[Any], Any], numpy_alone: bool = False
+) -> tuple[Any, list[list[np.ndarray]]]:
+    """The wrapped step, and its results and state after each call."""
     torch.manual_seed(7)
     step, calls, state, *rest = make()
     between = rest[0] if rest else None
@@ -728,24 +733,30 @@ def run(make: Callable[[], Any], wrap: Callable[[Any], Any]) -> tuple[Any, list[
     fn = wrap(step)
     torch.manual_seed(3)
     history = []
-    for i, args in enumerate(calls):
-        history.append([*values(use(fn, *args)), *values(state)])
-        if between is not None:
-            with torch.no_grad():
-                between(i)
+    with numpy_reference() if numpy_alone else nullcontext():
+        for i, args in enumerate(calls):
+            history.append([*values(use(fn, *args)), *values(state)])
+            if between is not None:
+                with torch.no_grad():
+                    between(i)
     return fn, history
+
+
+def uncompiled(make: Callable[[], Any]) -> list[list[list[np.ndarray]]]:
+    """The history of the step by numpy, which is right, and of eager mode."""
+    return [run(make, lambda f: f, numpy_alone)[1] for numpy_alone in (True, False)]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(("make", "recordings"), program.rows, ids=[m.__name__ for m, _ in program.rows])
 def test_compiled_equals_eager(make: Callable[[], Any], recordings: int, backend: str) -> None:
-    _, want = run(make, lambda f: f)
     compiled, got = run(make, lambda f: torch.compile(f, backend=backend))
-    for number, (a, b) in enumerate(zip(got, want, strict=True)):
-        assert len(a) == len(b)
-        for x, y in zip(a, b, strict=True):
-            assert x.dtype == y.dtype
-            np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5, err_msg=f"call {number}")
+    for want in uncompiled(make):
+        for number, (a, b) in enumerate(zip(got, want, strict=True)):
+            assert len(a) == len(b)
+            for x, y in zip(a, b, strict=True):
+                assert x.dtype == y.dtype
+                np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5, err_msg=f"call {number}")
     assert compiled.recordings == recordings, compiled.misses
 
 

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import tracecomp
+from tests.references import by_numpy
 from tracecomp.base.errors import CaptureError
 
 EXAMPLES = int(os.environ.get("TRACECOMP_RANDOM_PROGRAMS", "80"))
@@ -231,8 +232,10 @@ def test_eager_equals_torch(program: list[Any]) -> None:
 def test_compiled_equals_eager(backend: str, outside: bool, program: list[Any]) -> None:
     eager = Case(tracecomp, program, outside=outside)
     compiled = Case(tracecomp, program, lambda f: tracecomp.compile(f, backend=backend, fullgraph=True), outside)
+    # With the interpreter eager mode is what is shown to be right; machine code shares its kernels' generators.
+    reference = eager.call if backend == "interpret" else by_numpy(eager.call)
     for k in range(4):
-        want, got = eager.call(k), compiled.call(k)
+        want, got = reference(k), compiled.call(k)
         if isinstance(got, tuple) and got[0] is CaptureError:
             assert "gradient history" in got[1] or "operations made before the call" in got[1]
             return

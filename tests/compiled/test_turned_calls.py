@@ -11,7 +11,7 @@ import pytest
 import tracecomp as tc
 from tests.compiled.test_hot_calls import CALLS, needs_native_calls
 from tests.eager.unheard import Unheard
-from tracecomp.base import config
+from tests.references import numpy_reference
 from tracecomp.compiled import turned_calls
 from tracecomp.compiled.rehearsal import copies
 from tracecomp.eager.device import use
@@ -122,7 +122,7 @@ def test_histories_stay(monkeypatch: pytest.MonkeyPatch) -> None:
         if grad:
             (result * made(tc, "transposed")).sum().backward()
             gradients.append(told(leaf.grad))
-    with config.override(eager="numpy"):
+    with numpy_reference():
         leaf = made(tc, "transposed").detach().requires_grad_()
         (F.silu(leaf) * made(tc, "transposed")).sum().backward()
     assert found[0] == found[1] == found[2] == found[3] and gradients[0] == gradients[1]

@@ -37,8 +37,20 @@ def compiled(op: Op, arrays: Sequence[Array], attrs: dict[str, Any], threads: in
 
 
 def eager(op: Op, arrays: Sequence[Array], attrs: dict[str, Any]) -> list[Array]:
-    found = evaluate(op, list(arrays), attrs)
+    return outputs(evaluate(op, list(arrays), attrs))
+
+
+def outputs(found: Any) -> list[Array]:
     return [*map(np.asarray, found)] if isinstance(found, tuple) else [np.asarray(found)]
+
+
+def near(found: Sequence[Array], wanted: Sequence[Array]) -> bool:
+    """Whether results are equal but for rounding, of matrices far from singular ones."""
+    for x, y in zip(found, wanted, strict=True):
+        bound = 1000 * np.finfo(x.dtype).eps * np.abs(y).max(initial=0.0) if x.dtype.kind == "f" else 0.0
+        if x.dtype != y.dtype or x.shape != y.shape or not np.allclose(x, y, rtol=0, atol=bound):
+            return False
+    return True
 
 
 def equal(found: Sequence[Array], wanted: Sequence[Array]) -> bool:
@@ -64,7 +76,9 @@ def test_eager_calls_have_the_bits_of_programs(name: str, short: str) -> None:
     given = [pair for pair in drawn(op, short, {}) if max(pair[0][0].shape) < 40]
     given += drawn(op, short, LARGER[short])[:1] if name != "pivot_order" else []
     for arrays, attrs in given:
-        assert equal(eager(op, arrays, attrs), compiled(op, arrays, attrs)), (attrs, [a.shape for a in arrays])
+        found, label = eager(op, arrays, attrs), (attrs, [a.shape for a in arrays])
+        assert equal(found, compiled(op, arrays, attrs)), label
+        assert near(found, outputs(op.impl(*arrays, **attrs))), label
 
 
 def hard(shape: tuple[int, ...], seed: int) -> Array:

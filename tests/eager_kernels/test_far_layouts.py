@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import tracecomp as torch
+from tests.eager_kernels.test_bits import near_the_exact_sum
 from tracecomp.eager_kernels.sums import reduce_in_order
 from tracecomp.ir.arrays import fill, row_major_copy
 
@@ -32,6 +33,8 @@ def test_sums_have_the_order_of_their_axes(shape: tuple[int, ...], dtype: Any) -
                     found, wanted = (reduce_in_order("sum", v, axes) for v in (x, np.ascontiguousarray(x)))
                     assert found.dtype == dtype and found.shape == wanted.shape
                     assert found.tobytes() == wanted.tobytes(), (order, axes)
+            if x is turned:
+                assert near_the_exact_sum(reduce_in_order("sum", x, (x.ndim - 1,)), x, (x.ndim - 1,)), order
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (3,), (1, 1), (0, 3)], ids=str)

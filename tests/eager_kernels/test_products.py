@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.eager_kernels.test_bits import compiled, same_bits
-from tracecomp.base import config
 from tracecomp.codegen.text import native
 from tracecomp.eager.evaluate import evaluate
 from tracecomp.eager_kernels import products
 from tracecomp.ir.op import OPS
 from tracecomp.ir.types import from_numpy_dtype
 from tracecomp.runtime.library import Library
+from tracecomp.runtime.threads import get_num_threads, set_num_threads
 
 Array = np.ndarray[Any, Any]
 CONTRACT = OPS["contract"]
@@ -47,6 +47,21 @@ def lying(x: Array, how: int) -> Array:
     return np.ascontiguousarray(x.transpose(order)).transpose(np.argsort(order))
 
 
+def near_the_exact_product(found: Array, spec: str, arrays: list[Array]) -> bool:
+    """Whether ``found`` is the product of the arrays in wider numbers, but for a rounding of each term."""
+    wide = [a.astype(np.complex128 if a.dtype.kind == "c" else np.float64) for a in arrays]
+    terms = np.einsum(spec, *map(np.abs, wide)) * np.finfo(found.dtype).eps
+    summed = np.prod(
+        [
+            n
+            for t, a in zip(spec.split("->")[0].split(","), arrays, strict=True)
+            for c, n in zip(t, a.shape, strict=True)
+            if c not in spec.split("->")[1]
+        ]
+    )
+    return bool(np.all(np.abs(found - np.einsum(spec, *wide)) <= (2 + np.sqrt(summed)) * terms))
+
+
 @settings(max_examples=30)
 @given(st.sampled_from(SPECS), st.data(), st.sampled_from(["float32"] * 4 + ["float64", "float16", "complex64"]))
 def test_an_eager_product_has_the_bits_of_its_program(spec: str, data: st.DataObject, dtype: str) -> None:
@@ -60,6 +75,7 @@ def test_an_eager_product_has_the_bits_of_its_program(spec: str, data: st.DataOb
     given_ = [lying(a, data.draw(orders)) for a in arrays]
     found = evaluate(CONTRACT, given_, {"spec": spec})
     want = compiled("contract", arrays, spec=spec)
+    assert near_the_exact_product(found, spec, arrays)
     if dtype.startswith("c"):
         assert same_bits(found.real, want.real) and same_bits(found.imag, want.imag)
     else:
@@ -72,6 +88,7 @@ def test_a_row_of_a_product_is_the_product_of_the_row(spec: str, k: int, n: int)
     """Eager and compiled, however many rows stand beside it."""
     x, w = numbers((70, k), "float32", 0), numbers((n, k) if "nk" in spec else (k, n), "float32", 1)
     whole = evaluate(CONTRACT, [x, w], {"spec": spec})
+    assert near_the_exact_product(whole, spec, [x, w])
     for rows in (1, 2, 3, 4, 16, 33):
         part = [np.ascontiguousarray(x[7 : 7 + rows]), w]
         assert same_bits(evaluate(CONTRACT, part, {"spec": spec}), np.ascontiguousarray(whole[7 : 7 + rows])), rows
@@ -90,11 +107,15 @@ def test_terms_are_added_in_order_by_fused_multiply_adds() -> None:
 
 def test_threads_change_no_bit() -> None:
     x, y = numbers((300, 400), "float32", 0), numbers((400, 500), "float32", 1)
-    found = []
-    for threads in (1, 2, 3):
-        with config.override(num_threads=threads):
+    found, before = [], get_num_threads()
+    try:
+        for threads in (1, 2, 3):
+            set_num_threads(threads)
             found.append(evaluate(CONTRACT, [x, y], {"spec": "mk,kn->mn"}))
+    finally:
+        set_num_threads(before)
     assert same_bits(found[0], found[1]) and same_bits(found[0], found[2])
+    assert near_the_exact_product(found[0], "mk,kn->mn", [x, y])
 
 
 def test_nothing_to_add_is_zero_and_nothing_to_make_is_empty() -> None:

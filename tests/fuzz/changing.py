@@ -24,6 +24,7 @@ import tracecomp as torch
 from tests.compiled.changes import CHANGES
 from tests.compiled.test_changes import IMPORTS, Case, close, plain
 from tests.fuzz.command import by_command, smallest
+from tests.references import by_numpy
 
 ROWS = {name: (setup, body, change) for name, setup, body, change in CHANGES}
 CALLS = 8
@@ -160,7 +161,7 @@ def check(p: Program) -> str | None:
             eager, compiled = World(p, "eager", Path(folder)), World(p, "compiled", Path(folder))
             compiled.fn = torch.compile(compiled.fn)
             for n in range(len(p.calls)):
-                want, got = eager.call(n), compiled.call(n)
+                want, got = by_numpy(eager.call)(n), compiled.call(n)
                 if not close(got, want):
                     return f"call {n}: {got} instead of {want}\n    {compiled.fn.misses[-1:]}"  # type: ignore[attr-defined]
         finally:

@@ -24,6 +24,7 @@ import tracecomp as torch
 from tests.fuzz.command import by_command, smallest
 from tests.fuzz.python_lines import LINES, RESULTS, SETUP
 from tests.fuzz.training import plain, unequal
+from tests.references import by_numpy
 
 _NUMBERS = itertools.count()
 
@@ -144,7 +145,7 @@ def check(p: Program) -> str | None:
         eager, compiled = World(p), World(p)
         compiled.space["step"] = torch.compile(compiled.space["step"])
         for n, c in enumerate(p.calls):
-            want, got = eager.call(c), compiled.call(c)
+            want, got = by_numpy(eager.call)(c), compiled.call(c)
             found = unequal(got, want, False)
             if found is not None:
                 return f"call {n}: {found[:600]}"

@@ -82,5 +82,5 @@ def test_what_a_custom_operator_computes_is_compiled() -> None:
     compiled = torch.compile(lambda x: library.ops.mine.plain(x) * 2)
     x = torch.tensor([0.0, 1.0])
     for _ in range(3):
-        assert torch.allclose(compiled(x), (x.exp() + 1) * 2)
+        np.testing.assert_allclose(compiled(x).numpy(), (np.exp([0.0, 1.0]) + 1) * 2, rtol=1e-6)
     assert len(compiled.graphs) == 1

@@ -15,6 +15,7 @@ import numpy as np
 
 import tracecomp as torch
 from tests.programs.registry import Script
+from tests.references import by_numpy
 
 
 @dataclass
@@ -27,15 +28,15 @@ class Report:
 
 
 def report(script: Script, **options: Any) -> Report:
-    """Both ways of one script compared; ``options`` are those of ``compile``."""
+    """The script compiled, compared with the script by numpy and in eager mode; ``options`` are ``compile``'s."""
     made: list[Any] = []
 
     def compile(fn: Any = None) -> Any:
         made.append(torch.compile(fn, **options))
         return made[-1]
 
-    wanted, got = seen(script, lambda fn: fn), seen(script, compile)
-    found = Report(unequal(got, wanted))
+    got, eager, right = seen(script, compile), seen(script, lambda fn: fn), by_numpy(seen)(script, lambda fn: fn)
+    found = Report(unequal(got, right) or unequal(got, eager))
     stack = [getattr(m, "_compiled", m) for m in made]
     while stack:
         c = stack.pop()

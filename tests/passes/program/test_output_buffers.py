@@ -9,19 +9,20 @@ import numpy as np
 import pytest
 
 import tracecomp
+from tests.references import by_numpy
 
 
 def kernels(step: Callable[..., Any], bank: Any, *args: Any) -> list[str]:
     """The kernels of ``step``, which writes into ``bank``; compiled calls leave there what eager ones do."""
-    first = bank.clone()
-    for _ in range(3):
-        step(*args)
-    expected = bank.numpy().copy()
-    bank.copy_(first)
+    first, left = bank.clone(), []
     run = tracecomp.compile(step)
-    for _ in range(3):
-        run(*args)
-    np.testing.assert_array_equal(bank.numpy(), expected)
+    for way in (by_numpy(step), step, run):
+        bank.copy_(first)
+        for _ in range(3):
+            way(*args)
+        left.append(bank.numpy().copy())
+    np.testing.assert_array_equal(left[2], left[1])
+    np.testing.assert_allclose(left[2], left[0], rtol=1e-5, atol=1e-6)
     return [call.kernel.name for call in run.entries[0].plan.forward.steps()]
 
 
@@ -102,7 +103,7 @@ def test_a_result_reads_the_state_that_its_own_kernel_overwrites(name: str, rows
         pairs = [[tracecomp.zeros(rows, 5), tracecomp.ones(rows, 5)] for _ in range(2)]
         for call in range(4):
             x = tracecomp.tensor(np.random.default_rng(call).standard_normal((rows, 5)).astype(np.float32))
-            want, found = program(*pairs[0], x), run(*pairs[1], x)  # type: ignore[call-arg]
+            want, found = by_numpy(program)(*pairs[0], x), run(*pairs[1], x)  # type: ignore[call-arg]
             for a, b in zip((*found, *pairs[1]), (*want, *pairs[0]), strict=True):
                 np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-4, atol=1e-5)
 
@@ -119,7 +120,7 @@ def test_a_carry_is_read_by_the_kernel_that_overwrites_it(rows: int) -> None:
     run = tracecomp.compile(solve)
     for call in range(4):
         x = tracecomp.tensor(np.random.default_rng(call).standard_normal((rows, 5)).astype(np.float32))
-        for a, b in zip(run(x), solve(x), strict=True):
+        for a, b in zip(run(x), by_numpy(solve)(x), strict=True):
             np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-3, atol=1e-6)
 
 
@@ -185,7 +186,7 @@ def test_what_one_kernel_makes_another_changes_in_place() -> None:
         run = tracecomp.compile(program)
         for _ in range(4):
             g = tracecomp.tensor(rng.standard_normal((4, 3)).astype(np.float32))
-            found, want = run(g, i), program(g, i)
+            found, want = run(g, i), by_numpy(program)(g, i)
             for a, b in zip(*(x if isinstance(x, tuple) else (x,) for x in (found, want)), strict=True):
                 np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-5, atol=1e-6)
         arena = run.entries[0].plan.forward.built.program.arena_bytes

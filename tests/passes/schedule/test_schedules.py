@@ -1,4 +1,4 @@
-"""Shapes that choose particular schedules, compiled against eager numpy: the samples of operators are too small to."""
+"""Shapes that choose particular schedules, compiled against numpy: the samples of operators are too small to."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import tracecomp as tc
+from tests.references import by_numpy
 from tracecomp.base import config
 from tracecomp.ir.graph import Graph
 from tracecomp.ir.op import OPS
@@ -107,7 +108,8 @@ def test_large_depthwise_convolutions(stride: int) -> None:
     """Padded in blocks, whose windows may lie apart."""
     x, w = normal(8, 96, 29, 28), normal(96, 1, 3, 3, seed=1)
     found = compiled(lambda x, w: F.conv2d(x, w, stride=stride, padding=1, groups=96), x, w).numpy()
-    np.testing.assert_allclose(found, F.conv2d(x, w, stride=stride, padding=1, groups=96).numpy(), rtol=0, atol=1e-5)
+    want = by_numpy(F.conv2d)(x, w, stride=stride, padding=1, groups=96).numpy()
+    np.testing.assert_allclose(found, want, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", [tc.float32, tc.float64, tc.float16])
@@ -140,7 +142,7 @@ def test_padding_that_windows_mask(
         y = F.conv2d(x, w, padding=padding, stride=stride, groups=groups)
         return y.detach(), tc.autograd.grad(y.sum(), x)[0]
 
-    for found, want in zip(compiled(both, x, w), both(x.double(), w.double()), strict=True):
+    for found, want in zip(compiled(both, x, w), by_numpy(both)(x.double(), w.double()), strict=True):
         error = np.abs(found.numpy().astype(np.float64) - want.numpy()).max()
         assert error <= max(40, 2 * prod(kernel)) * np.finfo(found.numpy().dtype).eps
 
@@ -153,7 +155,7 @@ def test_a_single_weight_of_half_precision() -> None:
         x = x.detach().requires_grad_()
         return tc.autograd.grad(F.conv2d(x, w, stride=(3, 2), padding=(1, 4), dilation=(2, 1)).sum(), x)[0]
 
-    want = gradient(x.double(), w.double()).numpy()
+    want = by_numpy(gradient)(x.double(), w.double()).numpy()
     np.testing.assert_allclose(compiled(gradient, x, w).numpy(), want, rtol=2e-3, atol=2e-3)
 
 
@@ -185,7 +187,7 @@ def test_depthwise_convolutions_and_their_gradients(kernel: int, dilation: int, 
         y = F.conv2d(x, w, groups=6, padding=1, dilation=dilation)
         return y.detach(), *tc.autograd.grad((y * y).sum(), (x, w))
 
-    for have, want in zip(compiled(f, x, w), f(x, w), strict=True):
+    for have, want in zip(compiled(f, x, w), by_numpy(f)(x, w), strict=True):
         np.testing.assert_allclose(have.numpy(), want.numpy(), rtol=1e-4, atol=1e-3)
 
 
@@ -201,7 +203,7 @@ def test_gradients_of_strided_convolutions(stride: int, padding: int, kernel: in
         y = F.conv2d(x, w, stride=stride, padding=padding)
         return tc.autograd.grad((y * y).sum(), x)[0]
 
-    np.testing.assert_allclose(compiled(f, x, w).numpy(), f(x, w).numpy(), rtol=1e-4, atol=1e-3)
+    np.testing.assert_allclose(compiled(f, x, w).numpy(), by_numpy(f)(x, w).numpy(), rtol=1e-4, atol=1e-3)
 
 
 @pytest.mark.parametrize("stride, kernel, side", [(1, 3, 24), (2, 3, 14), (2, 5, 15), (1, 7, 9)])
@@ -215,7 +217,7 @@ def test_depthwise_gradients_of_data_that_lie_channels_last(stride: int, kernel:
         return gradient.permute(0, 2, 3, 1) + 1, of_weights
 
     results = [compiled(f, x, w, threads=n) for n in (1, 2)]
-    for have, same, want in zip(*results, f(x, w), strict=True):
+    for have, same, want in zip(*results, by_numpy(f)(x, w), strict=True):
         np.testing.assert_allclose(have.numpy(), want.numpy(), rtol=1e-4, atol=2e-3)
         assert np.array_equal(have.numpy(), same.numpy())
 
@@ -231,7 +233,7 @@ def test_many_weights_that_few_results_read(batch: int, channels: int, filters: 
         return y.detach(), tc.autograd.grad(y.sum(), x)[0]
 
     results = [compiled(f, x, w, threads=n) for n in (1, 2)]
-    for have, same, want in zip(*results, f(x, w), strict=True):
+    for have, same, want in zip(*results, by_numpy(f)(x, w), strict=True):
         np.testing.assert_allclose(have.numpy(), want.numpy(), rtol=1e-4, atol=2e-3)
         assert np.array_equal(have.numpy(), same.numpy())
 
@@ -423,7 +425,7 @@ def test_rests_are_shared_like_the_rest(name: str) -> None:
     x = normal(*shape)
     with on(host().tuned(parallel_work=1)):
         results = [compiled(f, x, threads=n).numpy() for n in (1, 2, 3)]
-    np.testing.assert_allclose(results[0], f(x).numpy(), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(results[0], by_numpy(f)(x).numpy(), rtol=1e-4, atol=1e-4)
     assert all(np.array_equal(r, results[0]) for r in results)
 
 
