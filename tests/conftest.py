@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+from collections import Counter
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -46,6 +47,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     moving = [item.nodeid for item in items if " at 0x" in item.nodeid]
     if moving:
         raise pytest.UsageError(f"names of tests hold addresses, give the parameters ids: {', '.join(moving[:4])}")
+    _thin_out(items)
+
+
+def _thin_out(items: list[pytest.Item]) -> None:
+    """Mark all but one case in k of each test that is marked ``sampled(k)`` as slow."""
+    cases: Counter[str] = Counter()
+    for item in items:
+        if mark := item.get_closest_marker("sampled"):
+            name = item.nodeid.partition("[")[0]
+            if cases[name] % mark.args[0]:
+                item.add_marker("slow")
+            cases[name] += 1
 
 
 def _holds_torch(module: ModuleType) -> bool:

@@ -14,8 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import tracecomp as tc
+from benchmarks import memory_growth
 from tests.base import test_interrupts
-from tests.compiled import test_leaks, test_program_files
+from tests.compiled import test_program_files
 from tests.onnx import test_module
 from tests.runtime import test_object_cache
 from tests.serialization import test_hostile
@@ -105,15 +106,12 @@ def interrupts(count: int, seed: int) -> str:
 
 
 def leaks(count: int, seed: int) -> str:
-    """Recordings of new shapes that are compiled and dropped, and twenty times as many calls."""
-    with tempfile.TemporaryDirectory() as folder:
-        recordings = test_leaks.growth("recordings", count, Path(folder))
-        shapes = test_leaks.growth("shapes", count // 5, Path(folder))
-        calls = test_leaks.growth("calls", 20 * count, Path(folder))
-    return (
-        f"second half of {count} recordings: {recordings} KB; of {count // 5} compiled shapes: {shapes} KB; of "
-        f"{20 * count} calls: {calls} KB"
-    )
+    """Slopes of resident memory over recordings that are dropped, compiled shapes, and calls."""
+    works = {"recordings": count // 6, "shapes": count // 30, "calls": 20 * count // 6}
+    with tempfile.TemporaryDirectory() as folder, config.override(cache_dir=folder):
+        rows = {name: memory_growth.windows(name, max(1, number), 6) for name, number in works.items()}
+    slopes = [f"{name} {memory_growth.slopes(rows[name], max(1, works[name]))[0]:+.3f}" for name in works]
+    return f"kB of resident memory per repetition: {', '.join(slopes)}"
 
 
 SWEEPS: dict[str, Callable[[int, int], str]] = {
