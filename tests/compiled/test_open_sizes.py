@@ -38,6 +38,7 @@ def exact(fn: Callable[..., Any], *args: Any) -> Any:
     return compiled(*args)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("kind", "names"), [("code", [*STEPS][5::12]), ("graph", [*STEPS][::4])], ids=KINDS)
 def test_every_size_of_the_range_has_the_bits_of_itself(tmp_path: Path, kind: str, names: list[str]) -> None:
     for name in names:
@@ -68,6 +69,7 @@ def convolutions() -> nn.Module:
     ).eval()  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_convolutional_network_takes_any_number_of_images(tmp_path: Path) -> None:
     """The order of its sums hangs on one image's sizes alone, so that few pieces of code serve long ranges."""
     model, images = convolutions(), torch.randn(70, 2, 12, 12)
@@ -80,6 +82,7 @@ def test_a_convolutional_network_takes_any_number_of_images(tmp_path: Path) -> N
             assert loaded(images[:count]).numpy().tobytes() == wanted.numpy().tobytes(), count
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_long_sums_and_two_sizes_at_once(tmp_path: Path, kind: str) -> None:
     def fn(x: Any, y: Any) -> Any:
@@ -127,6 +130,7 @@ def test_views_of_open_sizes_and_marked_arguments(tmp_path: Path, kind: str) -> 
         loaded(torch.randn(10, 4))
 
 
+@pytest.mark.slow
 def test_a_training_step_takes_batches_of_any_size_with_numpy_alone(tmp_path: Path) -> None:
     model = network()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)

@@ -69,6 +69,7 @@ CASES: dict[str, Callable[[Any, Any, Any], Any]] = {
 }
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", CASES)
 def test_gradients_have_the_bits_of_many_nodes(name: str) -> None:
     """Beside another use of the operand, whose gradient comes first: what is added in which order shows."""
@@ -145,6 +146,7 @@ WRITES: dict[str, Callable[[Tensor, Tensor], Any]] = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("write", WRITES)
 @pytest.mark.parametrize("name", ["softmax", "mse_loss", "linear", "cross_entropy", "gelu", "layer_norm"])
 def test_what_is_written_meanwhile_is_seen_or_refused_as_ever(name: str, write: str) -> None:
@@ -228,6 +230,7 @@ STEPS: list[Callable[[Tensor, Tensor], Tensor]] = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(8))
 def test_values_used_in_many_places_get_gradients_in_one_order(seed: int) -> None:
     """Random programs, in which operands, views of them and results are used several times."""
@@ -287,6 +290,7 @@ def _overlapping_step(start: int) -> list[Any]:
     return [memory, result, *torch.autograd.grad((result * data(4, 3, 5, seed=2)).sum(), (x, weight)), weight]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("start", range(4))
 def test_statistics_that_overlap(start: int) -> None:
     cold = bits(*_overlapping_step(start))
@@ -335,6 +339,7 @@ def test_where_no_gradient_arrives_none_is_made(compiled: bool) -> None:
         x.grad = None
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["exp", "sigmoid", "tanh", "sqrt", "softmax", "relu", "reciprocal"])
 def test_second_derivatives_add_what_comes_to_a_saved_result_in_order(name: str) -> None:
     """What comes through the result that backward has saved, and from other uses of it, goes to one node."""

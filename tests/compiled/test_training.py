@@ -585,6 +585,7 @@ def check(make: Callable[[], Any], recordings: int | None, backend: str) -> None
     assert compiled.recordings < len(got)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(("make", "recordings"), program.rows, ids=[m.__name__ for m, _ in program.rows])
 def test_compiled_equals_eager(make: Callable[[], Any], recordings: int, backend: str) -> None:
@@ -660,6 +661,7 @@ def test_optimizer_state_that_is_replaced_is_used(reset: str) -> None:
     np.testing.assert_allclose(losses(True), by_numpy(losses)(False), rtol=1e-5)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("kind", "start", "change"),
     [
@@ -716,6 +718,7 @@ def _gradient_steps(m: nn.Module, x: torch.Tensor) -> dict[str, Callable[[], Non
     return {"clear": clear, "zero": zero, "scale": scale, "backward": lambda: m(x).pow(2).mean().backward()}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("first", ["clear", "zero", "scale", "backward"])
 def test_what_a_call_does_to_gradients_in_any_order(first: str) -> None:
     """Also to those that it writes and then replaces: the memory of these is not that of the new ones."""

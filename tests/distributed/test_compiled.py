@@ -10,6 +10,7 @@ from tests.distributed.gangs import gang, succeed
 from tests.fuzz.compiled_collectives import differences
 
 
+@pytest.mark.slow
 def test_a_data_parallel_step_is_one_graph_with_its_communications() -> None:
     succeed(gang(2, str(Path(__file__).with_name("compiled.py"))))
 

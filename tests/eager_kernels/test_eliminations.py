@@ -69,6 +69,7 @@ def drawn(op: Op, short: str, sizes: dict[int, int], seed: int = 0) -> list[tupl
     return found
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("short", ["f32", "f64"])
 @pytest.mark.parametrize("name", NAMES)
 def test_eager_calls_have_the_bits_of_programs(name: str, short: str) -> None:

@@ -31,6 +31,7 @@ def near(found: Any, want: Any) -> bool:
     return bool(np.linalg.norm((found - want).ravel()) <= 10 * np.finfo(want.dtype).eps * np.linalg.norm(want.ravel()))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(2))
 def test_eager_transforms_have_the_bits_of_compiled_ones(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -50,6 +51,7 @@ def test_eager_transforms_have_the_bits_of_compiled_ones(seed: int) -> None:
         assert near(eager.numpy(), by_numpy(program)(given).numpy()), (name, shape, axes)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("points", "dtype"), [(20, "complex64"), (60, "complex128")])
 def test_a_row_has_its_bits_beside_any_others(points: int, dtype: str) -> None:
     """One row goes by vectors of its own elements, nine by vectors of rows, columns by vectors of columns."""

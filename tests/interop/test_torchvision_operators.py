@@ -128,6 +128,7 @@ def test_deformable_convolution_is_the_sum_over_moved_samples() -> None:
         assert found[n, out, i, j].item() == pytest.approx(total, abs=1e-10)
 
 
+@pytest.mark.slow
 def test_gradients_are_those_of_differences() -> None:
     x = images(1, 4, 3, 2).requires_grad_()
     rois = torch.tensor([[0, 0.3, 0.2, 1.4, 2.6]], dtype=torch.float64)

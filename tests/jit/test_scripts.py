@@ -126,6 +126,7 @@ def test_a_scripted_module_shares_everything_with_its_original() -> None:
     assert model.steps == 5
 
 
+@pytest.mark.slow
 def test_a_file_needs_none_of_the_classes(tmp_path: Any) -> None:
     file, data = tmp_path / "net.pt", tmp_path / "data.npz"
     model = Net().eval()
@@ -423,6 +424,7 @@ def test_errors_have_the_kinds_of_scripts(made: Any) -> None:
         torch.jit.script(Asserting())(torch.ones(2))
 
 
+@pytest.mark.slow
 def test_a_recording_sees_its_own_errors_through_a_script() -> None:
     script = torch.jit.script(raising)
     compiled = torch.compile(lambda x, n: script(x, n) + 1)

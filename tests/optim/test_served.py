@@ -59,6 +59,7 @@ def trained(case: str) -> list[bytes]:
     return [x.detach().numpy().tobytes() for x in (*params, *state)]
 
 
+@pytest.mark.sampled(15)
 @pytest.mark.parametrize("case", CASES)
 def test_updates_keep_their_bits(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     found = trained(case)

@@ -185,6 +185,7 @@ EFFECTS: dict[str, Callable[[World, int], Any]] = {
 }
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("name", EFFECTS)
 def test_what_is_changed_in_any_way_is_changed_by_every_call(name: str) -> None:
     effect = EFFECTS[name]

@@ -79,6 +79,7 @@ TOLD = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("where", FOUND)
 def test_equal_values_are_told_apart(where: str) -> None:
     put, find = FOUND[where]

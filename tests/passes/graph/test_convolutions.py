@@ -37,6 +37,7 @@ def both(**options: Any) -> Function:
     return fn
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("shape", "kernel", "options"),
     [

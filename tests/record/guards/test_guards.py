@@ -308,6 +308,7 @@ def test_numpy_runs_eagerly_without_fullgraph() -> None:
     assert c(torch.ones(2) * 3).tolist() == [6, 6]
 
 
+@pytest.mark.slow
 def test_state_that_never_settles_is_refused() -> None:
     kept: Any = torch.zeros(2)
 
@@ -529,6 +530,7 @@ def _raised_where_masked(x: Any, mask: Any) -> Any:
     return x.sum(0)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "use",
     [
