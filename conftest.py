@@ -1,9 +1,37 @@
-"""Which of the examples in docstrings pytest runs by itself."""
+"""Which of the examples in docstrings pytest runs by itself, and how processes share the work of the suite."""
 
 from __future__ import annotations
 
+import os
+import sys
+from typing import Any
+
 import pytest
 from _pytest.doctest import DoctestItem
+
+# Tests start some hundred processes, and pytest-xdist its workers. Where bytecode is not kept, each compiles the whole
+# package again: more than a second before the first line of a test runs.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """One process more than there are processors: a fifth of the time tests wait for processes of their own."""
+    return (os.cpu_count() or 1) + 1
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """The tests of a file run in one process, in their order: what they share, programs of three processes under two
+    libraries for one, is made once and not in every process, and what fails does so again when its file is run alone.
+    """
+    from xdist.scheduler import LoadFileScheduling  # only where there are several processes
+
+    if config.getvalue("dist") != "load":
+        return None
+    config.option.loadscopereorder = False  # files of few tests are not the short ones: they would come last
+    return LoadFileScheduling(config, log)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

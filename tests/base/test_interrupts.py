@@ -28,6 +28,7 @@ from tracecomp.base.locks import Lock
 from tracecomp.eager.modes import Modes, enable_grad, inference_mode, modes, no_grad, unrecorded
 
 pytestmark = [
+    pytest.mark.slow,  # interrupts come at random moments
     pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="the system has no timers"),
     # Python itself has functions in which an interrupt gets lost, such as those that tidy weak sets.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),

@@ -25,6 +25,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_run_writes_json_and_prints_the_table(tmp_path: Path) -> None:
     output = tmp_path / "results.json"
     classes = ("softmax 64x10", "matmul/64x64", "MLP 16-32-32-4, batch 8, sgd")

@@ -139,6 +139,7 @@ def compare(pairs: list[tuple[Any, Any]]) -> None:
                 assert type(f) is type(e) and f == e
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("name", DYNAMIC)
 def test_one_recording_serves_every_size(name: str) -> None:
     make, data, recordings = DYNAMIC[name]
@@ -189,6 +190,7 @@ BY_SIZE: dict[str, Program] = {
 }
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", BY_SIZE)
 def test_what_depends_on_the_size_is_right_at_every_size(name: str) -> None:
     _, pairs = run_both(lambda: BY_SIZE[name], rows(3), (*SIZES, 8, 16, 5, 4, 12, 64))

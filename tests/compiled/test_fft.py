@@ -44,6 +44,7 @@ def assert_close(found: Array, want: Array, points: int, note: str = "") -> None
 SIZES = [1, 2, 3, 4, 7, 8, 13, 16, 30, 31, 37, 60, 64, 74, 100, 127, 243, 256, 343, 510, 1000, 1009, 2048]
 
 
+@pytest.mark.sampled(31)
 @pytest.mark.parametrize(("n", "dtype"), [*((n, "complex64") for n in SIZES), *((n, "complex128") for n in SIZES[::3])])
 def test_sizes(n: int, dtype: str) -> None:
     rng = np.random.default_rng(n)
@@ -70,6 +71,7 @@ def test_sizes(n: int, dtype: str) -> None:
             assert_close(a.numpy(), b, n + 1, f"{rows} rows of {n}, transform {k}")
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("seed", range(12))
 def test_random_shapes(seed: int) -> None:
     """Several axes of a strided operand, any norm; the real forms too."""
@@ -110,6 +112,7 @@ LONG = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", LONG)
 def test_bits_do_not_depend_on_threads(name: str) -> None:
     program, reference, shape = LONG[name]

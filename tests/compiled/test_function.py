@@ -736,6 +736,7 @@ def run(make: Callable[[], Any], wrap: Callable[[Any], Any]) -> tuple[Any, list[
     return fn, history
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(("make", "recordings"), program.rows, ids=[m.__name__ for m, _ in program.rows])
 def test_compiled_equals_eager(make: Callable[[], Any], recordings: int, backend: str) -> None:

@@ -397,6 +397,7 @@ def _assert_same(a: Any, b: Any, where: str) -> None:
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6, err_msg=where)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_in_parts_gives_what_it_gives_without(name: str) -> None:
     eager, arguments = PROGRAMS[name]()

@@ -78,6 +78,7 @@ CASES: dict[str, Callable[[Tensor, Tensor], Any]] = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", CASES)
 def test_machine_code_gives_the_bits_of_the_first_call(name: str) -> None:
     x, y = data(6, 9), data(6, 9).flip(0).contiguous()

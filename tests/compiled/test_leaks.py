@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow  # measures memory or time: by chance red beside other work
+
 PROGRAM = """
 import gc, sys
 import tracecomp as tc

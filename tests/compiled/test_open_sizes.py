@@ -38,6 +38,7 @@ def exact(fn: Callable[..., Any], *args: Any) -> Any:
     return compiled(*args)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("kind", "names"), [("code", [*STEPS][5::12]), ("graph", [*STEPS][::4])], ids=KINDS)
 def test_every_size_of_the_range_has_the_bits_of_itself(tmp_path: Path, kind: str, names: list[str]) -> None:
     for name in names:
@@ -58,6 +59,7 @@ def test_every_size_of_the_range_has_the_bits_of_itself(tmp_path: Path, kind: st
                 assert loaded(x).numpy().tobytes() == wanted.numpy().tobytes(), (name, length)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_long_sums_and_two_sizes_at_once(tmp_path: Path, kind: str) -> None:
     def fn(x: Any, y: Any) -> Any:
@@ -105,6 +107,7 @@ def test_views_of_open_sizes_and_marked_arguments(tmp_path: Path, kind: str) -> 
         loaded(torch.randn(10, 4))
 
 
+@pytest.mark.slow
 def test_a_training_step_takes_batches_of_any_size_with_numpy_alone(tmp_path: Path) -> None:
     model = network()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)

@@ -86,6 +86,7 @@ def elsewhere(program: Path, x: Any, y: Any, digest: str, level: str = "", pytho
     return np.load(folder / "found.npz")
 
 
+@pytest.mark.slow
 def test_a_training_step_goes_on_with_numpy_alone_with_the_same_bits_on_every_level(tmp_path: Path) -> None:
     model, step, x, y = training()
     digest = step.save(tmp_path / "step.tcp", x, y)
@@ -110,6 +111,7 @@ def test_an_emulated_processor_gets_its_level_and_the_same_bits(tmp_path: Path, 
     assert elsewhere(tmp_path / "step.tcp", x, y, digest, level, python)["losses"].tolist() == losses
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_model_gives_the_same_bits_from_a_file(tmp_path: Path, kind: str) -> None:
     model = network().eval()
@@ -288,6 +290,7 @@ def damage_graph_files(folder: Path, count: int, seed: int) -> Counter[str]:
     return found
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(3))
 def test_a_damaged_graph_file_is_an_error_or_a_program_that_stays_in_its_arrays(tmp_path: Path, seed: int) -> None:
     found = damage_graph_files(tmp_path, 25, seed)

@@ -53,11 +53,13 @@ FOUND = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", FOUND)
 def test_programs_that_were_wrong_once(name: str) -> None:
     assert check(FOUND[name]) is None
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("way", ("torch", "interpret", "native"))
 def test_random_programs_run_as_in_eager_mode(way: str) -> None:
     found = {seed: said for seed in range(COUNT) if (said := check(generate(seed), (way,))) is not None}

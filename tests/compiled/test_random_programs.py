@@ -222,6 +222,7 @@ def test_eager_equals_torch(program: list[Any]) -> None:
     compare(got, want)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("backend", "outside"), [("interpret", False), ("native", False), ("interpret", True)])
 @settings(max_examples=EXAMPLES, derandomize=not EXPLORE, deadline=None, suppress_health_check=list(HealthCheck))

@@ -40,6 +40,7 @@ CHANGES: dict[str, Callable[[torch.Tensor, torch.Tensor], None]] = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", MAKERS)
 @pytest.mark.parametrize("order", [*itertools.permutations(CHANGES, 3)], ids="-".join)
 @pytest.mark.parametrize("reads_base", [False, True])

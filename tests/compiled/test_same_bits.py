@@ -43,6 +43,7 @@ def compiled_bits(f: Callable[..., Tensor], *args: Tensor) -> bytes | None:
     return bits(found)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(24))
 def test_a_reduction_of_a_permuted_value(seed: int) -> None:
     rng = random.Random(seed)
@@ -75,6 +76,7 @@ AFTER: dict[str, Callable[[], Callable[[Tensor], Tensor]]] = {
 }
 
 
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize("squared", [True, False])
 @pytest.mark.parametrize("after", AFTER)
 def test_what_follows_a_convolution_and_its_gradients(after: str, squared: bool) -> None:
@@ -95,6 +97,7 @@ def test_what_follows_a_convolution_and_its_gradients(after: str, squared: bool)
         assert [compiled_bits(f, x), *(bits(p.grad) for p in held)] == eager
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("rows, columns", [(40, 300), (300, 40), (1, 70), (70, 1)])
 def test_a_product_of_a_transposed_matrix_with_a_vector(rows: int, columns: int) -> None:
     tc.manual_seed(0)

@@ -583,6 +583,7 @@ def check(make: Callable[[], Any], recordings: int | None, backend: str) -> None
     assert compiled.recordings < len(want)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(("make", "recordings"), program.rows, ids=[m.__name__ for m, _ in program.rows])
 def test_compiled_equals_eager(make: Callable[[], Any], recordings: int, backend: str) -> None:
@@ -658,6 +659,7 @@ def test_optimizer_state_that_is_replaced_is_used(reset: str) -> None:
     np.testing.assert_allclose(losses(True), losses(False), rtol=1e-5)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("kind", "start", "change"),
     [

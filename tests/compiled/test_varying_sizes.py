@@ -89,12 +89,14 @@ def check(fn: Program, shapes: Sequence[tuple[int, int]], seed: int) -> Any:
     return compiled
 
 
+@pytest.mark.sampled(25)
 @pytest.mark.parametrize("name", STEPS)
 def test_any_axis_varies_and_no_bit_differs_from_the_exact_size(name: str) -> None:
     compiled = check(program([name], False), [(4, 5), (6, 9), (5, 11), (3, 20)], 0)
     assert compiled.recordings <= 3, compiled.misses
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ["joined batch", "halves", "last", "padded", "triangle"])
 def test_derivatives_of_parts_that_depend_on_a_size_are_those_of_the_exact_size(name: str) -> None:
     compiled = check(program([name], True), [(4, 5), (6, 9), (5, 11), (3, 20)], 0)
@@ -114,6 +116,7 @@ def random_program(seed: int) -> None:
     check(program(names, chooser.random() < 0.4), shapes, seed)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("seed", range(5))
 def test_random_programs_at_random_sizes(seed: int) -> None:
     random_program(seed)
@@ -151,6 +154,7 @@ def decoded(model: Any, count: int) -> list[int]:
     return found
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("keeps", [False, True], ids=["an argument", "an attribute"])
 def test_decoding_with_a_cache_that_grows_takes_few_recordings(keeps: bool) -> None:
     torch.manual_seed(0)
@@ -177,6 +181,7 @@ LONG_SUMS: dict[str, Program] = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", LONG_SUMS)
 def test_sums_of_a_long_cache_have_the_stages_of_its_length(name: str) -> None:
     f = LONG_SUMS[name]
@@ -196,6 +201,7 @@ def test_repeated_operands_of_a_product_are_multiplied_as_they_are() -> None:
     np.testing.assert_allclose(found.numpy(), want, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_lengths_of_batches_in_training_give_the_losses_of_eager_mode() -> None:
     def losses(compiled: bool) -> tuple[list[float], Any]:
         torch.manual_seed(0)

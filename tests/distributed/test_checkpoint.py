@@ -25,6 +25,7 @@ def digest(ended: Sequence[Ended]) -> str:
     return found.pop()
 
 
+@pytest.mark.slow
 def test_a_run_that_died_twice_goes_on_with_fewer_processes_to_the_same_bits(tmp_path: Path) -> None:
     undisturbed = digest(gang(2, SCRIPT, str(tmp_path / "a"), str(STEPS)))
     folder, choose = str(tmp_path / "b"), random.Random(1)

@@ -48,6 +48,7 @@ def over_mpi() -> list[dict[str, Any]]:
         return [pickle.loads((Path(folder) / f"tracecomp-{rank}.pickle").read_bytes()) for rank in range(SIZE)]
 
 
+@pytest.mark.sampled(5)
 @NEEDS_MPI
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_gives_over_mpi_what_it_gives_over_tcp(name: str) -> None:

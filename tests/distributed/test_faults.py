@@ -15,6 +15,8 @@ import pytest
 from tests.distributed.gangs import Ended, gang
 from tracecomp import distributed as dist
 
+pytestmark = pytest.mark.slow  # measures memory or time: by chance red beside other work
+
 SCRIPT = str(Path(__file__).with_name("faulty.py"))
 REDUCTION = "all_reduce(SUM, float32[4])"
 

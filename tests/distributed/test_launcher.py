@@ -18,6 +18,8 @@ from tests.distributed.gangs import ROOT
 from tracecomp.distributed.launching import find_mpiexec
 from tracecomp.distributed.run import parser, plan_of
 
+pytestmark = pytest.mark.slow  # measures memory or time: by chance red beside other work
+
 SCRIPT = Path(__file__).with_name("launched.py")
 NEEDS_MPI = pytest.mark.skipif(find_mpiexec() is None, reason="needs mpi4py and an mpiexec")
 WAYS = ["local", pytest.param("mpiexec", marks=NEEDS_MPI)]

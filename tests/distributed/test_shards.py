@@ -21,11 +21,13 @@ def digests(folder: Path, size: int, *more: str, threads: int = 1) -> list[str]:
     return (folder / f"{size}{'c' if more else ''}.txt").read_text().splitlines()
 
 
+@pytest.mark.slow
 def test_one_two_three_and_four_processes_train_to_the_same_bits(tmp_path: Path) -> None:
     alone = digests(tmp_path, 1)
     assert [digests(tmp_path, size) for size in (2, 3, 4)] == [alone] * 3
 
 
+@pytest.mark.slow
 def test_compiled_steps_give_the_same_bits_for_any_number_of_processes_and_threads(tmp_path: Path) -> None:
     alone = digests(tmp_path, 1, "compiled", threads=2)
     assert digests(tmp_path, 3, "compiled") == alone

@@ -149,6 +149,7 @@ def test_categorical_samples_have_the_frequencies() -> None:
     assert d.sample().shape == () and d.sample((2, 3)).shape == (2, 3)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("name", "moment"), [("Normal", 2), ("Gamma", 1), ("Gamma", 2), ("Beta", 1), ("Exponential", 2), ("Laplace", 2)]
 )
@@ -259,6 +260,7 @@ def test_a_policy_step_compiles() -> None:
     np.testing.assert_allclose(second.numpy(), step().numpy(), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ["Normal", "Gamma", "Beta", "StudentT", "Dirichlet", "Bernoulli"])
 def test_compiled_samples_are_the_eager_ones(name: str) -> None:
     def draw() -> Any:

@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = ["README.md", "docs/from-python-to-assembly.md", "docs/seeing-inside.md", "docs/wrong-results.md"]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("page", PAGES)
 def test_outputs_on_the_page_are_those_of_its_code(page: str, tmp_path: Path, pytestconfig: pytest.Config) -> None:
     path = ROOT / page

@@ -55,6 +55,7 @@ def arity(name: str) -> int:
     return len(OPS[name].samples[0].args)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", sorted(INEXACT))
 def test_an_inexact_operator_has_the_bits_of_its_program(name: str) -> None:
     for dtype in ("float32", "float64", "float16"):
@@ -164,6 +165,7 @@ BATCHES = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("shape", BATCHES, ids=str)
 def test_a_sum_does_not_depend_on_how_many_others_are_made(shape: tuple[int, ...]) -> None:
     """Eagerly and compiled, along every choice of axes, beside once more as many along every kept axis."""

@@ -35,6 +35,7 @@ CONVOLUTIONS: dict[str, Case] = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("name", CONVOLUTIONS)
 def test_a_convolution_and_its_gradients_have_the_bits_of_their_programs(name: str) -> None:
     n, groups, c, o, size, kernel, stride, dilation, pad = CONVOLUTIONS[name]
@@ -83,6 +84,7 @@ LAYERS: dict[str, Callable[[], tuple[Any, ...]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", LAYERS)
 def test_a_layer_and_its_gradients_have_the_same_bits_compiled(name: str) -> None:
     tc.manual_seed(0)

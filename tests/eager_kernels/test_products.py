@@ -65,6 +65,7 @@ def test_an_eager_product_has_the_bits_of_its_program(spec: str, data: st.DataOb
         assert same_bits(np.asarray(found), want)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("spec", ["mk,nk->mn", "mk,kn->mn"])
 @pytest.mark.parametrize("k, n", [(64, 64), (300, 100), (1000, 3), (37, 1), (5, 500)])
 def test_a_row_of_a_product_is_the_product_of_the_row(spec: str, k: int, n: int) -> None:
@@ -106,6 +107,7 @@ def test_nothing_to_add_is_zero_and_nothing_to_make_is_empty() -> None:
 NOTHING = "define void @nothing() {\n  ret void\n}\n"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_what_a_product_says_that_it_needs_is_all_that_it_calls(dtype: str) -> None:
     """Other parts do nothing here, so a result would lack what one of them had to add."""

@@ -26,6 +26,7 @@ def example(name: str) -> ModuleType:
     return module
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("name", "amount"), [("digits", 1), ("char_gpt", 15), ("lstm", 15)])
 def test_an_example_is_one_graph_with_the_eager_losses(name: str, amount: int, capsys: Any) -> None:
     module = example(name)
@@ -44,6 +45,7 @@ def test_the_demo_refuses_to_time_nothing(options: tuple[str, str], capsys: Any)
     assert "no more than 3 steps" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_demo_prints_its_table_and_writes_its_dumps(tmp_path: Path, capsys: Any) -> None:
     demo.demo(["--epochs", "1", "--batch", "128", "--dump", str(tmp_path / "dump")])
     printed = capsys.readouterr().out
@@ -63,6 +65,7 @@ def test_the_digits_are_what_their_description_says() -> None:
     assert sorted(set(labels.tolist())) == list(range(10))
 
 
+@pytest.mark.slow
 def test_the_demo_as_a_command_agrees_at_every_step() -> None:
     """Run as a module, nothing stands outside the package: no line of a user, and the same numbers all the same."""
     command = [sys.executable, "-m", "tracecomp", "demo", "--epochs", "1", "--batch", "128"]

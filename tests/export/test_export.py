@@ -97,6 +97,7 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], Callable[[int, int], Any], Any]
 SIZES = [(5, 7), (1, 1), (2, 3), (4, 4), (8, 16), (3, 1), (1, 9)]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", MODELS)
 def test_a_program_has_the_bits_of_the_module_at_every_size_in_memory_loaded_and_decomposed(name: str) -> None:
     make, example, shapes = MODELS[name]
@@ -115,6 +116,7 @@ def _reloaded(program: ExportedProgram) -> ExportedProgram:
     return load(io.BytesIO(file.getvalue()))
 
 
+@pytest.mark.slow
 def test_the_signature_tells_what_inputs_and_outputs_are() -> None:
     program = export(Counting(), (torch.ones(5, 3),), {"times": 3}, dynamic_shapes={"x": {0: BATCH}, "times": None})
     signature = program.graph_signature
@@ -297,6 +299,7 @@ def test_nonsense_is_refused() -> None:
             derive()
 
 
+@pytest.mark.slow
 def test_collections_of_shapes_and_dataclasses_among_arguments() -> None:
     @dataclass
     class Pair:
@@ -331,6 +334,7 @@ def test_exporting_leaves_buffers_and_random_numbers_alone() -> None:
     assert torch.equal(program.module()(torch.ones(100)), want)
 
 
+@pytest.mark.slow
 def test_damaged_and_hostile_files_are_errors(tmp_path: Path) -> None:
     file = tmp_path / "p.pt2"
     save(export(Counting(), (torch.ones(5, 3),), dynamic_shapes=({0: BATCH},)), file, extra_files={"note": "hi"})
@@ -365,6 +369,7 @@ HOSTILE: list[Callable[[Any], None]] = [
 ]
 
 
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize("number", range(len(HOSTILE)))
 def test_hostile_headers_are_refused(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "p.pt2"
@@ -386,6 +391,7 @@ def test_a_primitive_refuses_operands_that_do_not_fit() -> None:
         ops.prims.windows.default(torch.ones(4), sizes=(1000,), strides=(1,), dilations=(1,))
 
 
+@pytest.mark.slow
 def test_programs_compile() -> None:
     model = Mlp()
     module = export(model, (torch.randn(5, 6),), dynamic_shapes=({0: BATCH},)).module()

@@ -34,6 +34,7 @@ def test_fault_is_located(fault: Fault) -> None:
     assert found.flagged and found.stage and found.line, found.said
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", ["aliases", "counting", "dropping", "branching", "shapes", "several"])
 def test_no_alarm_where_nothing_is_planted(name: str) -> None:
     fn, args = getattr(programs, name)()
@@ -54,6 +55,7 @@ def test_a_fault_changes_code_that_is_there(fault: Fault) -> None:
         assert fault.plant.old in textwrap.dedent(inspect.getsource(find(fault.plant.where)))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", [3, 15, 29, 143, 161])
 def test_no_alarm_on_random_programs(seed: int) -> None:
     """With these ``compare`` once had reason, or gave an alarm without one; the command tries as many as one likes."""

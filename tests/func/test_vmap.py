@@ -141,6 +141,7 @@ BATCHABLE = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("op", BATCHABLE, ids=lambda op: op.name)
 def test_rules_on_the_samples_of_every_primitive(op: Any) -> None:
     """Each subset of operands as a batch of copies gives a batch of the plain result."""

@@ -11,6 +11,8 @@ from tests.fuzz import changing, equal_graphs, loop_programs, training
 from tracecomp.ir.loops import Const
 from tracecomp.ir.types import float32
 
+pytestmark = pytest.mark.slow  # measures memory or time: by chance red beside other work
+
 SECONDS = 8.0
 FOUND = (1177, 1547)  # a flip of no axes was no identity; two parts of a column sum had one name
 

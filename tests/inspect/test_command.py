@@ -59,6 +59,7 @@ def test_trace_into_a_file(program: str, tmp_path: Path) -> None:
     assert "#" not in out.read_text() and parse_graph(out.read_text()).name == "scaled"
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("kind", ["npz", "npy", "safetensors", "tuple", "dict"])
 def test_compare_with_operands_from(
     kind: str, program: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -126,6 +127,7 @@ def test_random_operands_have_the_type_asked_for() -> None:
     assert command.random_operand("", rng)[1].shape == ()
 
 
+@pytest.mark.slow
 def test_runs_as_a_module(program: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tracecomp", "compare", f"{program}:scaled", "--shape", "3", "--shape", "3", "--quiet"],

@@ -57,6 +57,7 @@ def operands() -> tuple[Any, Any]:
             torch.tensor(rng.random((16, 8)).astype(np.float32)))  # fmt: skip
 
 
+@pytest.mark.slow
 def test_agreement_leaves_no_state_behind() -> None:
     step, other = Step(), Step()
     lines: list[str] = []
@@ -88,6 +89,7 @@ def test_fault_in_codegen_is_located(monkeypatch: pytest.MonkeyPatch) -> None:
     assert line_of("exponential") in result.divergence.source
 
 
+@pytest.mark.slow
 def test_fault_in_a_lowering_step_is_located(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every kernel is right by itself, but two values that are needed at once have one place."""
 
@@ -120,6 +122,7 @@ def test_fault_in_the_derivative_is_located(monkeypatch: pytest.MonkeyPatch) -> 
     assert result.divergence.node.startswith("sign(") and HERE in result.divergence.source
 
 
+@pytest.mark.slow
 def test_linear_algebra_of_the_host() -> None:
     def solve(x: Any) -> Any:
         return torch.exp(torch.linalg.inv(x * 2 + torch.eye(3) * 9) * 3)

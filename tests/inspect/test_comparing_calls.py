@@ -50,6 +50,7 @@ def values(program: Program, x: Any) -> dict[str, Any]:
     return {k: (v.array.tobytes(), v.requires_grad) if isinstance(v, TensorState) else v for k, v in found.items()}
 
 
+@pytest.mark.slow
 def test_nothing_is_left_behind() -> None:
     program, x = Program(), torch.randn(6, 4)
     before = values(program, x)

@@ -138,6 +138,7 @@ def test_the_memory_plan_is_what_a_call_takes(explained: Any) -> None:
     assert all(b.offset + b.nbytes <= memory.arena and b.first <= b.last for b in memory.blocks)
 
 
+@pytest.mark.slow
 def test_measured_memory_is_about_what_was_predicted() -> None:
     found = explain(lambda x: torch.softmax(torch.softmax(x, -1) @ x, -1), torch.randn(1024, 1024)).graphs[0].memory
     if found.measured is None:

@@ -141,6 +141,7 @@ def logged(topics: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, str(path)], capture_output=True, text=True, timeout=120, env=environment)
 
 
+@pytest.mark.slow
 def test_topics_are_written_when_asked_for_and_otherwise_nothing(tmp_path: Path) -> None:
     assert logged("", tmp_path).stderr == ""
     found = logged("recompiles,graphs", tmp_path).stderr

@@ -124,6 +124,7 @@ def test_a_scripted_module_shares_everything_with_its_original() -> None:
     assert model.steps == 5
 
 
+@pytest.mark.slow
 def test_a_file_needs_none_of_the_classes(tmp_path: Any) -> None:
     file, data = tmp_path / "net.pt", tmp_path / "data.npz"
     model = Net().eval()

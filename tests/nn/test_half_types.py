@@ -41,6 +41,7 @@ def same(found: Any, want: Any, dtype: str) -> None:
     np.testing.assert_array_equal(found.detach().float().numpy(), want.detach().to(found.dtype).float().numpy())
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("name", FORMULAS)
 def test_results_and_gradients_are_rounded_once(name: str, dtype: str) -> None:

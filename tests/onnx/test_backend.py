@@ -95,6 +95,7 @@ def failure(case: Any) -> str | None:
     return None
 
 
+@pytest.mark.slow
 def test_every_operator_passes_its_tests_or_has_a_reason_not_to() -> None:
     torch.manual_seed(0)
     failed = {case.name: failure(case) for case in cases() if reason(case.name) is None}

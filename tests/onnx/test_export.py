@@ -158,6 +158,7 @@ OPEN["assigned"] = (lambda: assigning, (3, 4), {0: "a", 1: "b"}, [(2, 2), (7, 5)
 OPEN["pairs"] = (lambda: relative, (2, 4, 3), {0: "batch", 1: "time"}, [(1, 1, 3), (3, 9, 3)])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", OPEN)
 def test_open_sizes_take_other_sizes_than_the_examples(name: str) -> None:
     torch.manual_seed(0)

@@ -65,6 +65,7 @@ def test_the_document_counts() -> None:
     assert len(DIFFERENT) == 6
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("op", OPERATORS, ids=label)
 def test_first_samples(op: Any) -> None:
     fn = function(op.name, op.variant_test_name)
@@ -72,6 +73,7 @@ def test_first_samples(op: Any) -> None:
     agree(op, fn, list(DTYPES.values()), 2)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("op", OPERATORS, ids=label)
 def test_first_samples_of_narrow_types(op: Any) -> None:
     fn = function(op.name, op.variant_test_name)
@@ -98,6 +100,7 @@ def tensors(x: Any) -> list[Any]:
     return [t for t in leaves(x) if isinstance(t, tracecomp.Tensor) and t._data.size]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("op", OPERATORS, ids=label)
 def test_results_that_share_memory_share_its_count_of_writes(op: Any) -> None:
     """What calls have prepared from a tensor is used until its memory counts a write."""

@@ -30,6 +30,7 @@ TRIED = {"float64 for result 0", "int64 for result 0", "other elements", "every 
 OPERATORS = [op for op in op_db if takes_out(op) and op.name not in DIFFERENT and takes(op, torch.float32)]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("op", OPERATORS, ids=lambda op: f"{op.name}-{op.variant_test_name}")
 def test_out_is_taken_or_refused_as_by_torch(op: Any) -> None:
     assert list(compare(op, torch.float32, False, TRIED)) == []

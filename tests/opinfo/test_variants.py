@@ -44,6 +44,7 @@ def variants() -> Iterator[Any]:
                 yield pytest.param(op, variant, in_place, id=f"{op.name}-{op.variant_test_name}-{name}")
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("op", "variant", "in_place"), list(variants()))
 def test_method(op: Any, variant: Any, in_place: bool) -> None:
     method = getattr(tracecomp.Tensor, variant.__name__)
@@ -74,6 +75,7 @@ BAD = [
 ]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("op", BAD, ids=lambda op: f"{op.name}-{op.variant_test_name}")
 def test_bad_inputs(op: Any) -> None:
     fn = function(op.name, op.variant_test_name)

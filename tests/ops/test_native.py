@@ -41,6 +41,7 @@ def agree_complex(got: Any, want: Any, label: str) -> None:
     np.testing.assert_allclose(got, want, rtol=bound, atol=bound * largest, err_msg=label)
 
 
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize("op", EVERY)
 def test_native_agrees_with_numpy_for_any_fusion_and_threads(op: Op) -> None:
     for case in native_samples_of(op):

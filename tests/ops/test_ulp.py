@@ -87,6 +87,7 @@ def slack_of(case: Case, want: Any) -> Any:
         return ulp * np.nan_to_num(np.spacing(np.abs(want)).astype(np.float64))
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("op", [pytest.param(op, id=op.name) for op in OPS.values() if op.kind != "external"])
 def test_native_is_numpy(op: Op) -> None:
     cases = list(native_samples_of(op))

@@ -121,6 +121,7 @@ def without_phases(results: list[Any], cotangents: list[Any]) -> list[Any]:
     return found
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("op", DIFFERENTIABLE)
 def test_gradient_is_the_slope(op: Op) -> None:
     checked = 0
@@ -144,6 +145,7 @@ def test_gradient_is_the_slope(op: Op) -> None:
     assert checked or op.name == "cast", f"no smooth sample of {op.name}"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("op", DIFFERENTIABLE)
 def test_second_gradient_is_the_slope_of_the_first(op: Op) -> None:
     if op.name in STEPS:
@@ -168,6 +170,7 @@ def test_second_gradient_is_the_slope_of_the_first(op: Op) -> None:
         check_directional(along, list(case.arrays), gradients, wrt, rng, str(case), op.name in SYMMETRIC)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("op", DIFFERENTIABLE)
 def test_gradient_graphs_print_and_parse(op: Op) -> None:
     for case in smooth_cases(op):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -11,6 +12,7 @@ from tests.codegen.running import SHARING, compile_graph, run_built, run_native,
 from tracecomp.ir.interpret import Interpreter
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(st.integers(0, 10**6), st.integers(3, 14))
 def test_random_graphs(seed: int, nodes: int) -> None:

@@ -83,6 +83,7 @@ def traced(name: str) -> tuple[Any, list[Any]]:
     return torch.trace(fn, *map(torch.from_numpy, arrays)), arrays
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", CASES)
 def test_a_schedule_by_hand_changes_the_loops_and_no_bit(name: str) -> None:
     *_, kernel, text = CASES[name]

@@ -106,6 +106,7 @@ def interpreted(built: Built, graph: Graph, arrays: list[Any]) -> list[Any]:
     return outputs
 
 
+@pytest.mark.sampled(12)
 @host_is_x86
 @pytest.mark.parametrize(("name", "backward"), [*((n, False) for n in CASES), *((n, True) for n in TRAINED)])
 def test_every_machine_computes_the_same_bits(name: str, backward: bool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,6 +119,7 @@ def test_every_machine_computes_the_same_bits(name: str, backward: bool, monkeyp
         assert all(map(same_bits, found, want)), machine
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", INTERPRETED)
 def test_a_machine_that_cannot_be_run_here_is_interpreted(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     graph, arrays = recorded(name, False)
@@ -139,6 +141,7 @@ def test_schedules_differ_where_bits_do_not() -> None:
     assert len({print_program(built_for(machine, graph).program) for machine in MACHINES.values()}) >= 5
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", ["depthwise", "first layer, channels last", "more filters", "every other"])
 def test_terms_of_padding_are_left_out_by_all_machines_or_none(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """An infinite weight times padding is no number; which results are none must not depend on registers or caches."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,6 +20,7 @@ from tracecomp.passes import pipeline
 assert ops
 
 
+@pytest.mark.slow
 @settings(max_examples=120, deadline=None, derandomize=True)
 @given(st.integers(0, 10**9), st.integers(2, 18))
 def test_passes_keep_exact_results(seed: int, nodes: int) -> None:
@@ -33,6 +35,7 @@ def test_passes_keep_exact_results(seed: int, nodes: int) -> None:
     assert print_graph(parse_graph(text)) == text
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None, derandomize=True)
 @given(st.integers(0, 10**9), st.integers(2, 18))
 def test_native_code_keeps_exact_results(seed: int, nodes: int) -> None:

@@ -10,6 +10,8 @@ import pytest
 
 import tracecomp
 
+pytestmark = pytest.mark.slow  # measures memory or time: by chance red beside other work
+
 resource = pytest.importorskip("resource")
 
 MANY = 10_000_000

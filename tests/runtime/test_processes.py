@@ -13,6 +13,8 @@ import pytest
 
 import tracecomp as tc
 
+pytestmark = pytest.mark.slow  # measures memory or time: by chance red beside other work
+
 ROOT = Path(tc.__file__).parents[1]
 
 

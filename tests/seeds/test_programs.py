@@ -25,11 +25,13 @@ def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("stem", "name"), NAMES)
 def test_eager(stem: str, name: str) -> None:
     of(stem, name).fn(Eager())
 
 
+@pytest.mark.sampled(13)
 @pytest.mark.parametrize(("stem", "name"), COMPILED)
 def test_compiled_equals_eager(stem: str, name: str) -> None:
     run = Compiling()

@@ -210,6 +210,7 @@ def deep(levels: int, level: bytes, inside: bytes) -> bytes:
     return inside + level * levels
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("levels", [300, 30_000])
 @pytest.mark.parametrize("level", [P.TUPLE1, P.NONE + P.TUPLE2])
 @pytest.mark.parametrize("use", ["value", "key", "member"])
@@ -299,6 +300,7 @@ for path in sorted(Path(sys.argv[1]).iterdir()):
 """
 
 
+@pytest.mark.slow
 def test_bombs_take_little_memory_and_time(tmp_path: Path) -> None:
     for what, make in BOMBS.items():
         (tmp_path / what).write_bytes(make())

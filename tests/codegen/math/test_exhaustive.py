@@ -39,6 +39,7 @@ def check(op: str, dtype: DType, x: np.ndarray) -> np.ndarray:
     return errors(first, exact, floor)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("op", sorted(references()))
 def test_some_of_all_float32(op: str) -> None:
     """Around 1, and where the exponent is as large as the function's name is long."""

@@ -52,6 +52,7 @@ def loss(result: Any) -> Any:
     return sum(t.abs().sum() for t in (result if isinstance(result, tuple) else (result,)) if t.dtype.is_complex)
 
 
+@pytest.mark.sampled(2)
 @EACH
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
 def test_programs_and_eager_calls_have_the_same_bits(name: str, dtype: str) -> None:
@@ -73,6 +74,7 @@ def test_strides_and_neighbours_change_no_bit(name: str) -> None:
             assert same_bits(a, b[i]) and same_bits(b, c)
 
 
+@pytest.mark.sampled(5)
 @EACH
 def test_gradients_of_programs_are_those_of_eager_calls(name: str) -> None:
     if name in ("lu", "svdvals", "ldl"):

@@ -42,6 +42,7 @@ def test_triangles_are_solved(shape: tuple[int, ...], left: bool, upper: bool) -
     np.testing.assert_allclose(triangle @ x if left else x @ triangle, b, atol=1e-9)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", list(EPSILON))
 @pytest.mark.parametrize("shape", [(1, 1), (17, 17), (75, 75), (3, 20, 20), (2, 0, 0), (0, 3, 3)], ids=str)
 def test_systems_inverses_and_determinants(shape: tuple[int, ...], dtype: str) -> None:
@@ -113,6 +114,7 @@ def test_what_is_not_definite_is_refused_with_its_order() -> None:
     assert orders.tolist() == tracecomp.linalg.cholesky_ex(tracecomp.tensor(bad))[1].tolist() == [0, 21, 6]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", list(EPSILON))
 @pytest.mark.parametrize("mode", ["reduced", "complete"])
 @pytest.mark.parametrize("shape", [(1, 1), (17, 17), (75, 40), (40, 75), (3, 20, 33), (2, 3, 0), (0, 3, 3)], ids=str)
@@ -137,6 +139,7 @@ def test_qr_of_numbers_whose_squares_are_no_floats(scale: float) -> None:
     np.testing.assert_allclose(q.astype(np.float64) @ r, x, atol=max(1e-5 * scale, 1e-44))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("turn", [False, True])
 @pytest.mark.parametrize("left", [False, True])
 def test_products_with_reflections(left: bool, turn: bool) -> None:

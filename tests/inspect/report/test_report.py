@@ -49,6 +49,7 @@ def twin(path: Path) -> Any:
     return json.loads(path.with_suffix(".json").read_text())
 
 
+@pytest.mark.slow
 def test_one_file_that_asks_for_nothing_else(written: Path) -> None:
     text = written.read_text()
     assert not re.findall(r"""(?:src|href)\s*=\s*["'](?!#)""", text) and "default-src 'none'" in text

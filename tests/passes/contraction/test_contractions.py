@@ -80,6 +80,7 @@ def by_group(value: Any, axis: int, groups: int) -> Any:
     return np.stack(np.split(value, groups, axis))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", WEIGHT_GRADIENTS)
 def test_weight_gradients(name: str) -> None:
     x_shape, g_shape, kernel, options = WEIGHT_GRADIENTS[name]
@@ -92,6 +93,7 @@ def test_weight_gradients(name: str) -> None:
     same_however_cut(graph, [x, g], have)
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", FORWARD)
 def test_convolutions(name: str) -> None:
     x_shape, w_shape, options = FORWARD[name]

@@ -36,6 +36,7 @@ def both(**options: Any) -> Function:
     return fn
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("shape", "kernel", "options"),
     [

@@ -69,6 +69,7 @@ def graphs(dtype: DType, numbers: tuple[Any, ...], size: int) -> Iterator[Graph]
             yield g
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("dtype", "numbers", "x"), [
     (float16, NUMBERS, HALVES), (int8, WHOLE, BYTES.view(np.int8)), (uint8, WHOLE[:2] + WHOLE[3:7], BYTES),
 ], ids=["float16", "int8", "uint8"])  # fmt: skip

@@ -98,6 +98,7 @@ def test_every_step_leaves_a_record_with_its_time() -> None:
     assert lower(joined(), machine=SMALL).stages[3].log.hits["parts"] == 2
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("skipped", OPTIONAL)
 def test_a_step_may_be_skipped_and_bits_stay(graph: Graph, skipped: str) -> None:
     wanted = run(lower(graph, machine=SMALL))
@@ -105,6 +106,7 @@ def test_a_step_may_be_skipped_and_bits_stay(graph: Graph, skipped: str) -> None
         assert run(lower(graph, machine=SMALL)) == wanted
 
 
+@pytest.mark.sampled(2)
 def test_lowering_may_be_stopped_anywhere_and_bits_stay(graph: Graph) -> None:
     wanted = run(lower(graph, machine=SMALL))
     for count in range(len(LOWERING)):
@@ -138,6 +140,7 @@ def test_fusion_turned_off_is_its_steps_skipped() -> None:
     assert [s.name for s in off.stages][:2] == ["lowering", "without_fusion"]
 
 
+@pytest.mark.sampled(2)
 def test_the_text_of_a_frame_reads_back_and_lowering_goes_on_from_it(graph: Graph) -> None:
     lowered = lower(graph, machine=SMALL)
     for stage, following in zip(lowered.stages[:5], NAMES, strict=False):

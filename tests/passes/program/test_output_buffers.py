@@ -73,6 +73,7 @@ COMPUTED: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("rows", [3, 40])
 @pytest.mark.parametrize("name", COMPUTED)
 def test_a_result_reads_the_state_that_its_own_kernel_overwrites(name: str, rows: int) -> None:

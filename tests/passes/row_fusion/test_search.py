@@ -119,6 +119,7 @@ CASES: dict[str, tuple[Function, list[Any]]] = {
 }
 
 
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
 @pytest.mark.parametrize("case", CASES)
 def test_bits_stay(case: str, backward: bool) -> None:
@@ -151,6 +152,7 @@ def test_gradients_of_a_plain_sum() -> None:
     assert bits(graph, chained.program, 1) == bits(graph, apart.program, 1)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("case", ["causal", "a rest of rows", "projected"])
 def test_the_interpreter_agrees(case: str) -> None:
     fn, args = CASES[case]
@@ -226,6 +228,7 @@ def depthwise(size: int, padding: int = 1) -> tuple[Function, list[Any]]:
     return lambda x, w: functional.conv2d(x, w, padding=padding, groups=8), [x, w]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("size", [9, 16, 21])
 def test_padding_and_depthwise_convolution_take_turns(size: int) -> None:
     fn, args = depthwise(size)

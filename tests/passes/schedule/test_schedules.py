@@ -72,6 +72,7 @@ def test_large_depthwise_convolutions(stride: int) -> None:
     np.testing.assert_allclose(found, F.conv2d(x, w, stride=stride, padding=1, groups=96).numpy(), rtol=0, atol=1e-5)
 
 
+@pytest.mark.sampled(33)
 @pytest.mark.parametrize("dtype", [tc.float32, tc.float64, tc.float16])
 @pytest.mark.parametrize(
     ("shape", "per_group", "kernel", "padding", "stride"),
@@ -119,6 +120,7 @@ def test_a_single_weight_of_half_precision() -> None:
     np.testing.assert_allclose(compiled(gradient, x, w).numpy(), want, rtol=2e-3, atol=2e-3)
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("transposed", ["nn", "tn", "nt", "tt"])
 @pytest.mark.parametrize("batch, rows, inner, columns", [(1, 301, 300, 600), (1, 70, 260, 517), (3, 260, 270, 515)])
 def test_products_packed_by_blocks(transposed: str, batch: int, rows: int, inner: int, columns: int) -> None:
@@ -136,6 +138,7 @@ def test_products_packed_by_blocks(transposed: str, batch: int, rows: int, inner
     assert np.array_equal(results[0], results[1])
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "kernel, dilation, size", [(3, 1, (14, 14)), (3, 1, (31, 45)), (3, 2, (20, 19)), (5, 1, (9, 30))]
 )
@@ -151,6 +154,7 @@ def test_depthwise_convolutions_and_their_gradients(kernel: int, dilation: int, 
         np.testing.assert_allclose(have.numpy(), want.numpy(), rtol=1e-4, atol=1e-3)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "stride, padding, kernel, side",
     [(2, 1, 3, 12), (2, 0, 3, 11), (3, 2, 4, 13), (2, 1, 2, 9), (2, 0, 1, 28), (3, 0, 1, 40), (4, 0, 1, 41)],
@@ -166,6 +170,7 @@ def test_gradients_of_strided_convolutions(stride: int, padding: int, kernel: in
     np.testing.assert_allclose(compiled(f, x, w).numpy(), f(x, w).numpy(), rtol=1e-4, atol=1e-3)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("stride, kernel, side", [(1, 3, 24), (2, 3, 14), (2, 5, 15), (1, 7, 9)])
 def test_depthwise_gradients_of_data_that_lie_channels_last(stride: int, kernel: int, side: int) -> None:
     x, w = normal(2, side, side, 40), normal(40, 1, kernel, kernel, seed=1)
@@ -182,6 +187,7 @@ def test_depthwise_gradients_of_data_that_lie_channels_last(stride: int, kernel:
         assert np.array_equal(have.numpy(), same.numpy())
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("batch, channels, filters, side", [(1, 200, 333, 7), (3, 256, 192, 2), (2, 144, 260, 9)])
 def test_many_weights_that_few_results_read(batch: int, channels: int, filters: int, side: int) -> None:
     """Each block packs its own; the gradient's windows are flipped."""
@@ -211,6 +217,7 @@ def test_first_elements_in_order(order: str, size: int, count: int) -> None:
     assert np.array_equal(values.numpy(), np.take_along_axis(x, want, 1), equal_nan=True)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("rows, columns", [(64, 200), (130, 65), (16, 1000), (257, 191), (2048, 63)])
 @pytest.mark.parametrize("leading", [(), (3,)])
 def test_transposes_in_stripes(rows: int, columns: int, leading: tuple[int, ...]) -> None:
@@ -219,6 +226,7 @@ def test_transposes_in_stripes(rows: int, columns: int, leading: tuple[int, ...]
     assert np.array_equal(found, x.numpy().swapaxes(-1, -2) + 1)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("axis", [0, 1, 2])
 @pytest.mark.parametrize("shapes", [((5, 6, 7),) * 3, ((64, 16, 40),) * 2, ((70, 90, 120),) * 3])
 def test_concatenated_and_padded(shapes: tuple[tuple[int, ...], ...], axis: int) -> None:
@@ -229,6 +237,7 @@ def test_concatenated_and_padded(shapes: tuple[tuple[int, ...], ...], axis: int)
     assert np.array_equal(found, np.pad(each[0].numpy() * 2, ((0, 0), (3, 0), (1, 2))))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("columns", [9, 40, 64, 77, 512])
 def test_largest_and_smallest_with_nan_anywhere(columns: int) -> None:
     x = np.random.default_rng(0).standard_normal((columns + 1, columns)).astype(np.float32) * 50
@@ -239,6 +248,7 @@ def test_largest_and_smallest_with_nan_anywhere(columns: int) -> None:
         assert np.array_equal(have.numpy(), want, equal_nan=True)
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("shape", [(5, 9), (7, 512), (3, 777), (2, 33_000), (40, 3)])
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
@@ -264,6 +274,7 @@ def test_softmax_and_values_that_several_sweeps_read(shape: tuple[int, int], axi
         np.testing.assert_allclose(have.numpy(), exactly, rtol=2e-2 if dtype is np.float16 else 1e-4, atol=1e-3)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("rows, columns", [(8, 9), (12, 33), (6, 64), (7, 64), (10, 200), (4, 256), (4, 257)])
 def test_several_short_rows_at_once_are_the_rows_one_by_one(rows: int, columns: int) -> None:
     """The order within a row is its own: each row has the bits that it has alone."""
@@ -281,6 +292,7 @@ def test_several_short_rows_at_once_are_the_rows_one_by_one(rows: int, columns: 
             assert np.array_equal(have[n : n + 1].numpy(), want.numpy(), equal_nan=want.dtype.is_floating_point)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("shape", [(2, 20, 9, 37), (1, 33, 5, 16), (3, 16, 58, 18), (2, 64, 14, 40)])
 @pytest.mark.parametrize("sides", [(1, 1, 1, 1), (2, 0, 0, 3), (0, 0, 0, 0)])
 def test_padded_rows_turned(sides: tuple[int, ...], shape: tuple[int, ...]) -> None:
@@ -316,6 +328,7 @@ COLUMNS: dict[str, tuple[tuple[int, ...], Callable[[tc.Tensor], Any]]] = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", COLUMNS)
 def test_sums_down_columns_of_large_memory(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A few rows at a time have the bits of chunks of columns, whatever their width and however many threads."""
@@ -345,6 +358,7 @@ def test_sums_down_columns_of_large_memory(name: str, monkeypatch: pytest.Monkey
         np.testing.assert_allclose(a, d.numpy(), rtol=1e-4, atol=1e-3)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("dtype", [tc.float32, tc.float64])
 @pytest.mark.parametrize("rows, inner", [(1, 100), (3, 64), (4, 40), (7, 128), (33, 200), (130, 65)])
 def test_products_of_several_rows_with_a_vector_are_those_one_by_one(rows: int, inner: int, dtype: Any) -> None:
@@ -355,6 +369,7 @@ def test_products_of_several_rows_with_a_vector_are_those_one_by_one(rows: int, 
         assert np.array_equal(compiled(lambda w, x: w @ x, w[:, n : n + 1], x).numpy(), whole[:, n : n + 1])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "shape, axis", [((7, 300), 0), ((1, 301), 0), ((3, 5, 257), 1), ((4, 8192), 0), ((2, 3, 8193), 1)]
 )
@@ -379,6 +394,7 @@ SHARED = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", SHARED)
 def test_rests_are_shared_like_the_rest(name: str) -> None:
     shape, f = SHARED[name]

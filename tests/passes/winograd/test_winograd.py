@@ -59,6 +59,7 @@ def transforms(graph: Graph) -> bool:
     return "local tiles" in print_program(built.program)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("dtype", "most"), [(float32, 1e-6), (float64, 2e-15)])
 @pytest.mark.parametrize("sizes", SIZES)
 def test_convolutions(sizes: Sizes, dtype: DType, most: float) -> None:
@@ -71,6 +72,7 @@ def test_convolutions(sizes: Sizes, dtype: DType, most: float) -> None:
     assert np.abs(run_native(graph, arrays)[0][0] - want).max() <= most * defined(np.abs(x), np.abs(w)).max()
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("sizes", SIZES)
 def test_blocks_and_threads_do_not_show(sizes: Sizes) -> None:
     graph, arrays = graph_of(sizes), operands(sizes)
@@ -167,6 +169,7 @@ def defined_gradient(x: Any, g: Any, first: bool) -> Any:
     return np.array(places).transpose(3, 2, 0, 1) if first else np.array(places).transpose(2, 0, 1, 3)
 
 
+@pytest.mark.sampled(30)
 @pytest.mark.parametrize("first", [False, True])
 @pytest.mark.parametrize(("dtype", "most"), [(float16, 5e-4), (float32, 3e-7), (float64, 1e-15)])
 @pytest.mark.parametrize("sizes", GRADIENTS)
@@ -179,6 +182,7 @@ def test_weight_gradients(sizes: Sizes, dtype: DType, most: float, first: bool) 
     assert error <= most * defined_gradient(np.abs(x), np.abs(g), first).max()
 
 
+@pytest.mark.sampled(14)
 @pytest.mark.parametrize("first", [False, True])
 @pytest.mark.parametrize("sizes", GRADIENTS)
 def test_blocks_and_threads_do_not_show_in_weight_gradients(sizes: Sizes, first: bool) -> None:

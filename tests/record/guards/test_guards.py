@@ -310,6 +310,7 @@ def test_numpy_runs_eagerly_without_fullgraph() -> None:
     assert c(torch.ones(2) * 3).tolist() == [6, 6]
 
 
+@pytest.mark.slow
 def test_state_that_never_settles_is_refused() -> None:
     kept: Any = torch.zeros(2)
 

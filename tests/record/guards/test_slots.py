@@ -287,6 +287,7 @@ def test_a_path_not_taken_leaves_places_alone() -> None:
         assert o.h.tolist() == [expected, expected]
 
 
+@pytest.mark.slow
 def test_an_object_that_no_name_leads_to_is_refused() -> None:
     kept = torch.zeros(2)
 
