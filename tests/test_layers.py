@@ -148,6 +148,7 @@ def test_the_documented_order_names_every_part_once_and_no_import_goes_up(room: 
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("room", rooms(), ids=str)
 def test_files_and_folders_of_a_room_import_each_other_in_no_circle(room: Module) -> None:
     found = circles(room)

@@ -60,6 +60,7 @@ except OSError as error:
 """
 
 
+@pytest.mark.sampled(2)
 def test_a_file_that_becomes_too_large_for_its_disk_leaves_the_old_one(how: str, tmp_path: Path) -> None:
     for path, old in ((tmp_path / "old", [1.0]), (tmp_path / "new", None)):
         if old:
@@ -174,6 +175,7 @@ def test_pipes_are_written(how: str, tmp_path: Path) -> None:
     assert LOADERS[how](tmp_path / "x") == [3.0] and stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
 
 
+@pytest.mark.sampled(2)
 def test_standard_output_is_written(how: str, tmp_path: Path) -> None:
     program = (
         "import sys, tracecomp as tc\nfrom tests.base.test_atomic import SAVERS\n"

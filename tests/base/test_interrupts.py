@@ -32,6 +32,7 @@ from tracecomp.base import config
 from tracecomp.base.interrupts import uninterrupted
 from tracecomp.base.locks import Lock
 from tracecomp.eager.modes import Modes, enable_grad, inference_mode, modes, no_grad, unrecorded
+from tracecomp.eager_kernels import background
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="the system has no timers"),
@@ -255,6 +256,7 @@ print("done")
 """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("work", ["native.compile_object(text, host)", "native.Linked([code], host, {}).address('f')"])
 def test_llvm_interrupted_at_any_moment_serves_other_threads(work: str, interruptions: Interruptions) -> None:
     """In a process of its own: LLVM's objects can be freed twice when a call of llvmlite is left half-way."""
@@ -278,6 +280,7 @@ def test_interrupted_compilations_leave_nothing_on(tmp_path: Any, interruptions:
     work()  # what a first compilation imports is not tried here
     for _ in interruptions(work, 60, (25, 0.001, 0.12)):
         assert {n: getattr(modes, n) for n in NAMES} == {n: getattr(Modes, n) for n in NAMES}
+        background.finish()  # the second thread compiles without the collector, too
         assert gc.isenabled() and sys.gettrace() is traced and config.current().fast_math == settings.fast_math
 
 
@@ -367,6 +370,7 @@ def test_a_step_is_whole_or_not_done_whenever_a_timer_ends(kind: str, compiled: 
     assert interrupt_training(kind, compiled, 60, 5) > 10
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("kind", ["SGD", "AdamW"])
 @pytest.mark.parametrize("runs", ["eager", "recording", "compiled"])
 def test_a_step_is_whole_or_not_done_whenever_ctrl_c_comes(kind: str, runs: str) -> None:

@@ -130,6 +130,7 @@ def calls(torch: Any, program: Program, argument: Callable[[Any], Any], wrap: An
     return told
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("argument", ARGUMENTS)
 @pytest.mark.parametrize("program", PROGRAMS)

@@ -60,6 +60,7 @@ def test_each_of_several_indices_is_checked(name: str, i: tuple[int, int], j: tu
     assert x.tolist() == tc.arange(12.0).reshape(3, 4).tolist()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("dtype", (tc.int64, tc.int32, tc.int8, tc.uint8))
 @pytest.mark.parametrize("name", DIVIDED)

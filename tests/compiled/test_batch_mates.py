@@ -70,7 +70,7 @@ def compiled(fn: Callable[[Tensor], Any], x: Tensor) -> Any:
     return program(x)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("name", CASES)
 def test_rows_keep_their_bits_in_any_batch(name: str) -> None:
     tc.manual_seed(len(name))

@@ -116,6 +116,7 @@ def close(a: Any, b: Any) -> bool:
     return type(a) is type(b) and bool(a == b)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("entry", CHANGES, ids=[name for name, *_ in CHANGES])
 def test_after_a_change_a_call_gives_what_it_gives_without_compilation(
     entry: tuple[str, str, str, str], tmp_path: Path

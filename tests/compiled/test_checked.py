@@ -96,13 +96,14 @@ def steps(x: Any) -> Any:
 PROGRAMS = (elements, reversed_rows, rows, products, turned, picked, put, halves, signs, windows, steps)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("f", PROGRAMS)
 def test_sound_programs_pass(f: Callable[..., Any]) -> None:
     x = tc.randn(37, 50)
     assert tc.allclose(checked(f, x).float(), f(x).float(), rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("by", [-1, 1, 3, 10**9])
 @pytest.mark.parametrize("f", PROGRAMS)
 def test_an_address_beside_a_buffer_is_found(f: Callable[..., Any], by: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -194,7 +194,7 @@ BY_SIZE: dict[str, Program] = {
 }
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize("name", BY_SIZE)
 def test_what_depends_on_the_size_is_right_at_every_size(name: str) -> None:
     # How many rows a mask takes is new at every call: after three recordings the line is a graph break, which is said.

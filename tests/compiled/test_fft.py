@@ -114,7 +114,7 @@ LONG = {
 }  # fmt: skip
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("name", LONG)
 def test_bits_do_not_depend_on_threads(name: str) -> None:
     program, reference, shape = LONG[name]

@@ -747,7 +747,7 @@ def uncompiled(make: Callable[[], Any]) -> list[list[list[np.ndarray]]]:
     return [run(make, lambda f: f, numpy_alone)[1] for numpy_alone in (True, False)]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(("make", "recordings"), program.rows, ids=[m.__name__ for m, _ in program.rows])
 def test_compiled_equals_eager(make: Callable[[], Any], recordings: int, backend: str) -> None:

@@ -91,7 +91,7 @@ CASES: dict[str, Callable[[Tensor, Tensor], Any]] = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", CASES)
 def test_machine_code_gives_the_bits_of_the_first_call(name: str) -> None:
     x, y = data(6, 9), data(6, 9).flip(0).contiguous()
@@ -185,6 +185,7 @@ def test_gradients_and_their_gradients_keep_their_bits() -> None:
     assert all(again == first for again in rest)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("layout", ["permuted", "expanded", "sliced", "reversed"])
 def test_gradients_that_lie_in_another_order_are_added_in_it(layout: str) -> None:
     x = data(40, 70).requires_grad_()

@@ -105,6 +105,7 @@ def _numbers(f: Program, look: Callable[..., None], k: int) -> list[Any]:
     return [x.grad.numpy(), *log]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("look", [_hook, _hooks, _removed, _retained, _before, _by_results, _twice, _late])
 @pytest.mark.parametrize("f", [_loss, _chain, _parts, _views, _written, _both])
 def test_what_comes_to_a_result_is_all_of_it(f: Program, look: Callable[..., None]) -> None:

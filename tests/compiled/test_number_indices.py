@@ -87,7 +87,7 @@ NUMBERED: dict[str, tuple[Program, int]] = {
 """Programs, and how many recordings seven calls with five numbers make: views of memory hold for one place."""
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("case", NUMBERED)
 def test_numbers_among_the_arguments_index_as_tensors_do(case: str) -> None:
     program, most = NUMBERED[case]

@@ -297,7 +297,7 @@ def actor_and_critics_frozen_in_turn():
     return step, pairs(6, (8, 4), (8, 2)), [*actor.parameters(), *target.parameters(), weight]
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(("make", "recordings"), program.rows, ids=[m.__name__ for m, _ in program.rows])
 def test_compiled_equals_eager(make: Callable[[], Any], recordings: int, backend: str) -> None:

@@ -250,7 +250,7 @@ def check(seed: int) -> bool:
     return bool(pieces)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(3))
 def test_random_functions_in_parts(part: int) -> None:
     cut = sum(check(part * 10**6 + seed) for seed in range(PROGRAMS // 3))

@@ -146,7 +146,7 @@ WRITES: dict[str, Callable[[Tensor, Tensor], Any]] = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("write", WRITES)
 @pytest.mark.parametrize("name", ["softmax", "mse_loss", "linear", "cross_entropy", "gelu", "layer_norm"])
 def test_what_is_written_meanwhile_is_seen_or_refused_as_ever(name: str, write: str) -> None:
@@ -230,7 +230,7 @@ STEPS: list[Callable[[Tensor, Tensor], Tensor]] = [
 ]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("seed", range(8))
 def test_values_used_in_many_places_get_gradients_in_one_order(seed: int) -> None:
     """Random programs, in which operands, views of them and results are used several times."""
@@ -272,6 +272,7 @@ def _norm_step(name: str) -> list[Any]:
     return [result, *first, *second, mean, var, torch.tensor(mean._version), torch.tensor(var._version)]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", NORMS)
 def test_statistics_that_run_along_are_written(name: str) -> None:
     cold = bits(*_norm_step(name))

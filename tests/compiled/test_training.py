@@ -48,6 +48,7 @@ OPTIMIZERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_optimizer_step_is_one_graph(name: str) -> None:
     check(lambda: training(OPTIMIZERS[name]), None, "interpret")
@@ -585,7 +586,7 @@ def check(make: Callable[[], Any], recordings: int | None, backend: str) -> None
     assert compiled.recordings < len(got)
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(15)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(("make", "recordings"), program.rows, ids=[m.__name__ for m, _ in program.rows])
 def test_compiled_equals_eager(make: Callable[[], Any], recordings: int, backend: str) -> None:

@@ -58,7 +58,7 @@ def told(value: Any) -> list[Any]:
     return [(value.detach().numpy().tobytes(), value.shape, value.stride())]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", CALLED)
 def test_calls_give_the_bits_and_strides_of_the_first(name: str, layout: str) -> None:

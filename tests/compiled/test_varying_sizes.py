@@ -95,14 +95,14 @@ def check(fn: Program, shapes: Sequence[tuple[int, int]], seed: int) -> Any:
     return compiled
 
 
-@pytest.mark.sampled(25)
+@pytest.mark.sampled(50)
 @pytest.mark.parametrize("name", STEPS)
 def test_any_axis_varies_and_no_bit_differs_from_the_exact_size(name: str) -> None:
     compiled = check(program([name], False), [(4, 5), (6, 9), (5, 11), (3, 20)], 0)
     assert compiled.recordings <= 3, compiled.misses
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", ["joined batch", "halves", "last", "padded", "triangle"])
 def test_derivatives_of_parts_that_depend_on_a_size_are_those_of_the_exact_size(name: str) -> None:
     compiled = check(program([name], True), [(4, 5), (6, 9), (5, 11), (3, 20)], 0)
@@ -142,7 +142,7 @@ NUMBERS: dict[str, Program] = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", NUMBERS)
 def test_integers_among_the_arguments_are_sizes(name: str) -> None:
     fn, x = NUMBERS[name], torch.tensor(np.random.default_rng(1).standard_normal((12, WIDTH)).astype(np.float32))
@@ -227,7 +227,7 @@ def decoded(model: Any, count: int) -> list[int]:
     return found
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("keeps", [False, True], ids=["an argument", "an attribute"])
 def test_decoding_with_a_cache_that_grows_takes_few_recordings(keeps: bool) -> None:
     torch.manual_seed(0)
@@ -254,7 +254,7 @@ LONG_SUMS: dict[str, Program] = {
 }  # fmt: skip
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("name", LONG_SUMS)
 def test_sums_of_a_long_cache_have_the_stages_of_its_length(name: str) -> None:
     f = LONG_SUMS[name]

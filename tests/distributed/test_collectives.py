@@ -35,7 +35,6 @@ def test_a_program_gives_what_it_gives_under_gloo(name: str) -> None:
         assert results("tracecomp")[rank][name] == results("torch")[rank][name], f"rank {rank}"
 
 
-@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_gives_by_messages_what_it_gives_by_shared_memory(name: str) -> None:
     assert [r[name] for r in results("tracecomp", "0")] == [r[name] for r in results("tracecomp")]
@@ -58,7 +57,7 @@ def over_mpi() -> list[dict[str, Any]]:
         return [pickle.loads((Path(folder) / f"tracecomp-{rank}.pickle").read_bytes()) for rank in range(SIZE)]
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.slow
 @NEEDS_MPI
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_gives_over_mpi_what_it_gives_over_tcp(name: str) -> None:

@@ -29,6 +29,7 @@ def faulty(fault: str, size: int = 3) -> Sequence[Ended]:
     return [ended[0], ended[2]]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("fault", "what"),
     [
@@ -43,6 +44,7 @@ def test_an_absent_process_is_named_with_the_operation_that_waited(fault: str, w
         assert "DistBackendError" in other.text and what in other.text and REDUCTION in other.text, other.text
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("fault", "theirs"),
     [

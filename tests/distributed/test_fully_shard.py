@@ -26,6 +26,7 @@ def lines(folder: Path, size: int, what: str) -> str:
     return (folder / f"{what}-{size}.txt").read_text()
 
 
+@pytest.mark.slow
 def test_sharded_models_have_the_bits_of_whole_ones_for_any_number_of_processes(tmp_path: Path) -> None:
     """Each run compares itself with DistributedDataParallel; a checkpoint of three is read by two."""
     alone = lines(tmp_path, 1, "train")
@@ -33,6 +34,7 @@ def test_sharded_models_have_the_bits_of_whole_ones_for_any_number_of_processes(
     assert lines(tmp_path, 2, "resume") == alone
 
 
+@pytest.mark.slow
 def test_each_of_four_processes_keeps_a_quarter_and_few_whole_layers() -> None:
     """So a model beyond the memory of one trains on four, which ``python -m tests.distributed.memory`` measures.
 

@@ -65,6 +65,7 @@ def gone(folder: Path) -> bool:
     return becomes_true(lambda: not any(is_running(process, folder) for process in processes))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("way", WAYS)
 def test_processes_know_their_ranks_and_lines_have_them_in_front(way: str, tmp_path: Path) -> None:
     done = launch(way, "well", tmp_path)
@@ -74,6 +75,7 @@ def test_processes_know_their_ranks_and_lines_have_them_in_front(way: str, tmp_p
     assert lines == [f"[{rank}] {rank} {rank} 2 2 0 [2.0, 2.0] {transport}" for rank in (0, 1)]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("way", WAYS)
 def test_a_killed_process_ends_all_and_is_named(way: str, tmp_path: Path) -> None:
     done = launch(way, "kill", tmp_path)
@@ -161,6 +163,7 @@ time.sleep(1000)
 """
 
 
+@pytest.mark.slow
 def test_an_mpiexec_that_leaves_the_others_running_is_ended_with_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -179,6 +182,7 @@ def test_an_mpiexec_that_leaves_the_others_running_is_ended_with_them(
     assert gone(tmp_path)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("what", "status"), [("exit", 3), ("raise", 1)])
 def test_a_failure_has_its_status_and_its_rank(what: str, status: int, tmp_path: Path) -> None:
     done = launch("local", what, tmp_path)
@@ -190,6 +194,7 @@ def test_a_failure_has_its_status_and_its_rank(what: str, status: int, tmp_path:
     assert "[0] " in done.stderr and "rank 1 died of" in done.stderr
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("way", WAYS)
 def test_a_program_is_started_again_after_a_failure(way: str, tmp_path: Path) -> None:
     done = launch(way, "kill", tmp_path, "--max-restarts", "1")
@@ -197,6 +202,7 @@ def test_a_program_is_started_again_after_a_failure(way: str, tmp_path: Path) ->
     assert "starting again (1 of 1)" in done.stderr
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("way", WAYS)
 def test_fewer_processes_go_on_to_the_bits_of_the_undisturbed_run(way: str, tmp_path: Path) -> None:
     """Rank 1 of three kills itself after the third of six steps; two start again, one if that comes too soon."""
@@ -218,6 +224,7 @@ def test_a_number_of_processes_that_cannot_be_is_refused(told: str, error: str) 
         plan_of(parser().parse_args(["--nproc-per-node", told, "train.py"]))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("way", "number"),
     [
@@ -243,6 +250,7 @@ def test_an_end_of_the_launcher_leaves_no_process(way: str, number: signal.Signa
         running.wait()
 
 
+@pytest.mark.slow
 def test_a_module_is_run_and_bad_options_are_refused(tmp_path: Path) -> None:
     done = subprocess.run(
         [*command("local"), "-m", "tests.distributed.launched", "well", str(tmp_path)], capture_output=True, text=True,

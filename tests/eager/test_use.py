@@ -33,7 +33,7 @@ def count() -> int:
     return len(use.begun)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_it_counts_while_it_is_there(way: str) -> None:
     before = count()

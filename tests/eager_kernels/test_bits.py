@@ -64,7 +64,7 @@ def arity(name: str) -> int:
     return len(OPS[name].samples[0].args)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", sorted(INEXACT))
 def test_an_inexact_operator_has_the_bits_of_its_program(name: str) -> None:
     for dtype in ("float32", "float64", "float16"):
@@ -131,6 +131,7 @@ def test_operands_broadcast_and_numbers_are_operands() -> None:
         assert same_bits(evaluate(OPS["pow"], [2.5, y], {}), evaluate(OPS["pow"], [np.full(y.shape, 2.5), y], {}))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
 @pytest.mark.parametrize("name", sorted(SLOW))
 def test_slow_operators_on_many_elements_have_the_bits_of_numpy(name: str, dtype: str) -> None:
@@ -157,6 +158,7 @@ SHAPES = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_a_sum_has_the_order_of_its_program(shape: tuple[int, ...]) -> None:
     x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
@@ -206,6 +208,7 @@ def test_a_sum_begins_with_positive_zero_and_passes_nan_on(axes: tuple[int, ...]
             assert same_bits(evaluate(OPS["sum"], [x], {"axes": axes}), compiled("sum", [x], axes=axes))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(40))
 def test_the_layout_of_an_operand_changes_no_sum(seed: int) -> None:
     """Permuted, sliced, reversed, expanded and overlapping memory have the sums of a dense copy."""

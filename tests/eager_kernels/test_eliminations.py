@@ -69,7 +69,7 @@ def drawn(op: Op, short: str, sizes: dict[int, int], seed: int = 0) -> list[tupl
     return found
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("short", ["f32", "f64"])
 @pytest.mark.parametrize("name", NAMES)
 def test_eager_calls_have_the_bits_of_programs(name: str, short: str) -> None:
@@ -90,6 +90,7 @@ def hard(shape: tuple[int, ...], seed: int) -> Array:
     return x
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["lu_factor", "triangular_solve", "cholesky", "det", "slogdet", "qr", "reflect"])
 def test_hard_numbers(name: str) -> None:
     op = OPS[name]

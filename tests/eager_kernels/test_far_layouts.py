@@ -21,6 +21,7 @@ def data(shape: tuple[int, ...], dtype: Any = np.float32) -> np.ndarray[Any, Any
     return np.asarray(np.random.default_rng(0).standard_normal(shape) * 1.01).astype(dtype)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 def test_sums_have_the_order_of_their_axes(shape: tuple[int, ...], dtype: Any) -> None:
@@ -45,6 +46,7 @@ def test_sums_of_few_elements(shape: tuple[int, ...]) -> None:
     assert torch.equal(torch.autograd.grad(total.sum(), x)[0], torch.ones(shape))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", [np.float32, np.uint8, np.complex128])
 def test_copies_hold_every_element(dtype: Any) -> None:
     for shape in ((1024, 1100), (700, 3, 600), (2, 1024, 700), (1, 1200, 1000)):

@@ -36,7 +36,7 @@ CONVOLUTIONS: dict[str, Case] = {
 }  # fmt: skip
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize("name", CONVOLUTIONS)
 def test_a_convolution_and_its_gradients_have_the_bits_of_their_programs(name: str) -> None:
     n, groups, c, o, size, kernel, stride, dilation, pad = CONVOLUTIONS[name]

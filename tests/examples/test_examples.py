@@ -26,7 +26,7 @@ def example(name: str) -> ModuleType:
     return module
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "amount"), [("digits", 1), ("char_gpt", 15), ("lstm", 15)])
 def test_an_example_is_one_graph_with_the_eager_losses(name: str, amount: int, capsys: Any) -> None:
     module = example(name)
@@ -74,6 +74,7 @@ def test_the_demo_as_a_command_agrees_at_every_step() -> None:
     assert len(apart) == 2 and all(float(a) <= 1e-4 for a in apart), done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_digits_are_learnt_in_two_processes() -> None:
     script = str(EXAMPLES / "distributed_digits.py")
     launcher = [sys.executable, "-m", "tracecomp.distributed.run", "--launcher", "local", "-n", "2"]

@@ -97,7 +97,7 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], Callable[[int, int], Any], Any]
 SIZES = [(5, 7), (1, 1), (2, 3), (4, 4), (8, 16), (3, 1), (1, 9)]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_a_program_has_the_bits_of_the_module_at_every_size_in_memory_loaded_and_decomposed(name: str) -> None:
     make, example, shapes = MODELS[name]

@@ -15,6 +15,7 @@ def combine(left: list[torch.Tensor], right: list[torch.Tensor]) -> list[torch.T
     return [left[0] * right[0], left[1] * right[0] + right[1]]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("n", [1, 2, 3, 5, 8, 13])
 @pytest.mark.parametrize("mode", ["pointwise", "generic"])
 @pytest.mark.parametrize("reverse", [False, True])

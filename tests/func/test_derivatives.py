@@ -70,6 +70,7 @@ def test_equals_torch(name: str) -> None:
     close(PROGRAMS[name](tracecomp, tracecomp.func, tracecomp.tensor(A), tracecomp.tensor(V)), expected)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_compiled(name: str) -> None:
     compiled = tracecomp.compile(lambda a, v: PROGRAMS[name](tracecomp, tracecomp.func, a, v))

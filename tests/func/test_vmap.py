@@ -103,6 +103,7 @@ def test_equals_a_loop(name: str) -> None:
     same(vmap(fn, in_dims)(*inputs), by_numpy(looped)(fn, inputs, in_dims))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", CASES)
 def test_compiled(name: str) -> None:
     fn, inputs, in_dims = CASES[name]
@@ -142,7 +143,7 @@ BATCHABLE = [
 ]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("op", BATCHABLE, ids=lambda op: op.name)
 def test_rules_on_the_samples_of_every_primitive(op: Any) -> None:
     """Each subset of operands as a batch of copies gives a batch of the plain result."""

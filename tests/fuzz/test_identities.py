@@ -45,6 +45,7 @@ class Slotted:
         self.part = part
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("make", [Thing, Slotted, lambda: Slotted(Slotted())])
 def test_an_identity_that_outlives_its_object_is_noticed(make: Any) -> None:
     watch, known = Watch(), {}
@@ -85,6 +86,7 @@ def test_a_collection_of_another_thread_hides_nothing() -> None:
     assert open_still and sum(watch.stale.values()) == 1
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("make", [Thing, Slotted])
 def test_identities_of_what_is_held_or_forgotten_are_no_matter(make: Any) -> None:
     watch, known = Watch(), {}
@@ -116,6 +118,7 @@ def test_nothing_is_kept_under_the_identity_of_what_is_gone() -> None:
     assert not watch.stale and watch.asked > 10_000
 
 
+@pytest.mark.slow
 def test_the_fault_that_was_there_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the expression beside its entry, as it was."""
     over = Elements.over
@@ -136,6 +139,7 @@ def test_the_fault_that_was_there_is_found(monkeypatch: pytest.MonkeyPatch) -> N
     assert any("Elements.over" in found for found in watch.stale)
 
 
+@pytest.mark.slow
 def test_texts_do_not_depend_on_the_process() -> None:
     """Orders of sets and addresses of objects are others in every process; so are those of a second time in one."""
     here = texts.digests(texts.texts())

@@ -14,6 +14,7 @@ from tracecomp.ir.types import float32
 FOUND = (1177, 1547)  # a flip of no axes was no identity; two parts of a column sum had one name
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", FOUND)
 def test_pairs_that_once_differed(seed: int) -> None:
     assert equal_graphs.difference(seed, 9) is None
@@ -29,6 +30,7 @@ def test_loop_programs_that_copied_the_sign_of_a_nan(seed: int) -> None:
     assert loop_programs.difference(seed) is None
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("seed", [88, 130, 1043, 5069, 7035])
 def test_programs_of_python_that_once_differed(seed: int) -> None:
     """A key that was left followed, a handed-on method, a number that stayed by chance, a slot, a list made shorter."""

@@ -61,7 +61,7 @@ def test_comments_are_printed_and_ignored() -> None:
     assert print_graph(parse_graph(str(graph))) == print_graph(graph)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("op", [pytest.param(op, id=op.name) for op in OPS.values()])
 def test_every_operator_prints_and_parses(op: Op) -> None:
     for case in samples_of(op):

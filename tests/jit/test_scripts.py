@@ -284,6 +284,7 @@ def test_no_statement_gets_around_the_look_at_attributes(hidden: str) -> None:
     assert not hasattr(torch.Tensor, "evil")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("escape", ESCAPES)
 def test_no_script_reaches_beyond_tensors(escape: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

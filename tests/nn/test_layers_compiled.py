@@ -17,7 +17,7 @@ def flat(value: Any) -> list[Any]:
     return [t for v in value for t in flat(v)] if isinstance(value, tuple | list) else [value]
 
 
-@pytest.mark.sampled(11)
+@pytest.mark.sampled(22)
 @pytest.mark.parametrize("case", LAYERS + LOSSES, ids=identify)
 def test_layer_compiled_is_the_layer_run_by_numpy(case: Case) -> None:
     name, args, options, inputs = case

@@ -101,6 +101,7 @@ def test_every_operator_passes_its_tests_or_has_a_reason_not_to() -> None:
     assert len(failed) > 1800
 
 
+@pytest.mark.slow
 def test_the_reasons_are_needed() -> None:
     names = [case.name for case in cases()]
     unused = [pattern for pattern in REASONS if not any(re.search(pattern, name) for name in names)]

@@ -17,7 +17,7 @@ SMALL = 160
 TOLERANCE = {"float16": 2e-3, "float32": 2e-6, "float64": 1e-14}
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(14)
 @pytest.mark.parametrize("op", EVERY)
 def test_interpreted_loops_agree_with_machine_code(op: Op) -> None:
     ran = 0

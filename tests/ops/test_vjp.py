@@ -145,7 +145,7 @@ def test_gradient_is_the_slope(op: Op) -> None:
     assert checked or op.name == "cast", f"no smooth sample of {op.name}"
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("op", DIFFERENTIABLE)
 def test_second_gradient_is_the_slope_of_the_first(op: Op) -> None:
     if op.name in STEPS:

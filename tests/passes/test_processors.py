@@ -127,6 +127,7 @@ def test_a_machine_that_cannot_be_run_here_is_interpreted(name: str, monkeypatch
     assert all(map(same_bits, interpreted(built_for(MACHINES["Neoverse"], graph), graph, arrays), want))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", range(20, 32))
 def test_random_graphs(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     graph, arrays = Maker(seed).make(10)

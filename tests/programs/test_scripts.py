@@ -10,7 +10,7 @@ from tests.programs.running import report
 from tests.programs.table import SCRIPTS
 
 
-@pytest.mark.sampled(22)
+@pytest.mark.sampled(44)
 @pytest.mark.parametrize("script", SCRIPTS.values(), ids=list(SCRIPTS))
 def test_a_compiled_script_gives_what_it_gives_without(script: Script) -> None:
     found = report(script, backend="interpret")

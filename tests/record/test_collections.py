@@ -56,6 +56,7 @@ def callbacks(request: pytest.FixtureRequest) -> Iterator[None]:
     gc.enable()
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.usefixtures("callbacks")
 @pytest.mark.parametrize("make", [Timed, left_generator])
 def test_a_collection_during_a_recording_is_not_observed(make: Any) -> None:

@@ -323,6 +323,7 @@ def key() -> str:
     return program_cache.key_of(trace(lambda x: x.exp(), tc.ones(3)), host())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("room", program_cache._ROOMS)
 def test_an_edit_that_keeps_size_and_time_is_another_key(
     room: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

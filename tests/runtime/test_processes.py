@@ -35,6 +35,7 @@ def work(given: list[list[float]]) -> Any:
     return [compiled(x).tolist() for _ in range(3)]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded, use of fork:DeprecationWarning")
 @pytest.mark.parametrize("how", multiprocessing.get_all_start_methods())
 def test_children_compute_what_their_parent_does(how: str) -> None:
@@ -128,6 +129,7 @@ for begun in events:
 """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("size", ["4", "300"])
 def test_a_process_ends_while_threads_call_and_compile(size: str) -> None:
     done = ended(EXIT, size)

@@ -44,7 +44,7 @@ def test_eager(stem: str, name: str) -> None:
     of(stem, name).fn(Eager())
 
 
-@pytest.mark.sampled(13)
+@pytest.mark.sampled(39)
 @pytest.mark.parametrize(("stem", "name"), COMPILED)
 def test_compiled_equals_eager(stem: str, name: str) -> None:
     run = Compiling()

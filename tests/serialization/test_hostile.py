@@ -211,6 +211,7 @@ def deep(levels: int, level: bytes, inside: bytes) -> bytes:
     return inside + level * levels
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("levels", [300, 30_000])
 @pytest.mark.parametrize("level", [P.TUPLE1, P.NONE + P.TUPLE2])
 @pytest.mark.parametrize("use", ["value", "key", "member"])
@@ -302,6 +303,7 @@ REFUSALS = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("what", REFUSALS)
 def test_bombs_are_refused_before_they_go_off(what: str) -> None:
     """By the rule that bounds their memory and time, which ``python -m tests.fuzz.faults bombs 3`` measures."""

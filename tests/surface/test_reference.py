@@ -90,7 +90,7 @@ def spaces() -> list[str]:
     return sorted({name.rpartition(".")[0] for name in PUBLIC})
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.slow
 @pytest.mark.parametrize("space", spaces())
 def test_every_public_name_has_an_example_that_gives_what_it_shows(space: str) -> None:
     state = tracecomp.get_rng_state()

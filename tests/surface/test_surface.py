@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import tracecomp
 from tests.surface.document import PATH, document
 from tests.surface.operators import PATH as OPERATORS
@@ -10,6 +12,7 @@ from tests.surface.probe import probe
 from tests.surface.stubs import stubs
 
 
+@pytest.mark.slow
 def test_the_document_is_up_to_date() -> None:
     assert PATH.read_text() == document(), "run python -m tests.surface"
     assert OPERATORS.read_text() == operators(), "run python -m tests.surface"

@@ -497,6 +497,7 @@ def test_failed_check_is_an_index_error() -> None:
             interpret_program(p, [a, wrong], [np.zeros(20, np.float32)])
 
 
+@pytest.mark.slow
 def test_statements_of_a_kernel_meet() -> None:
     """A parallel loop, a serial statement that needs all of it, and a parallel loop that needs that."""
     n = 1000

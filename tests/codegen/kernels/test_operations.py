@@ -81,6 +81,7 @@ def result_of(op: str, dtype: DType) -> DType:
     return bool_ if SCALARS[op].result == "bool" else dtype
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda t: t.short)
 @pytest.mark.parametrize("op", FLOAT_OPS)
 def test_float_operations(op: str, dtype: DType) -> None:
@@ -89,6 +90,7 @@ def test_float_operations(op: str, dtype: DType) -> None:
     check(op, [dtype] * SCALARS[op].arity, result_of(op, dtype))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", INTS, ids=lambda t: t.short)
 @pytest.mark.parametrize("op", INT_OPS)
 def test_integer_operations(op: str, dtype: DType) -> None:
@@ -109,6 +111,7 @@ def test_mulhi() -> None:
     check("mulhi", [int32, int32], int32)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("source", REAL, ids=lambda t: t.short)
 @pytest.mark.parametrize("target", REAL, ids=lambda t: t.short)
 def test_cast(source: DType, target: DType) -> None:

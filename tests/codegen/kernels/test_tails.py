@@ -34,6 +34,7 @@ def stored(size: int, source: DType, target: DType, where: Callable[[Var], Expr]
     return memory[:BESIDE].tobytes(), memory[BESIDE:-BESIDE].tobytes(), memory[-BESIDE:].tobytes()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("source", "target"), CASTS, ids=[f"{a.name}-{b.name}" for a, b in CASTS])
 def test_the_rest_of_a_loop_writes_nothing_behind_it(source: DType, target: DType) -> None:
     for size in (1, 2, 5, 7, 8, 9, 15, 16, 17, 25, 31, 33):

@@ -18,7 +18,7 @@ SHAPES = [
 ]  # fmt: skip
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "uint8"])
 @pytest.mark.parametrize(("shape", "dims"), SHAPES)
@@ -42,7 +42,7 @@ def begun(array: np.ndarray, start: int) -> Tensor:
     return tracecomp.from_numpy(placed)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "uint8", "float16"])
 @pytest.mark.parametrize("shape", [(1030, 2048), (3, 700, 928), (2080, 1040)])

@@ -41,7 +41,7 @@ def summed(rows: int, terms: int, stride: int, first: int, dtype: DType, kind: s
     return program(Kernel("sums", (x, y), frozenset(["y"]), (Loop("vector", v, inner),)), 1)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("dtype", [float32, float64, float16, bfloat16, int32, uint8], ids=lambda d: d.name)
 @pytest.mark.parametrize("terms", [1, 3, 4, 5, 8, 15, 16, 17, 33])
 def test_each_lane_sums_its_own_row_in_order(dtype: DType, terms: int) -> None:
@@ -92,7 +92,7 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(15)
 @pytest.mark.parametrize(("program_of", "shapes"), [c[1:] for c in CASES], ids=[c[0] for c in CASES])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
 def test_bits_are_those_of_eager_calls(program_of: Any, shapes: Any, dtype: str) -> None:

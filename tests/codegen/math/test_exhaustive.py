@@ -13,6 +13,7 @@ ROUNDED = 0.5 + 2.0**-8
 """Computed as float32, whose error is some units in 2**13 or 2**16 of these, and rounded once."""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("op", sorted(references()))
 def test_every_float16(op: str) -> None:
     x = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
@@ -20,6 +21,7 @@ def test_every_float16(op: str) -> None:
     assert off.max() <= ROUNDED, (op, x[off.argmax()])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("op", sorted(references()))
 def test_every_bfloat16(op: str) -> None:
     x = np.arange(1 << 16, dtype=np.uint16).view(bfloat16.numpy)
@@ -39,7 +41,7 @@ def check(op: str, dtype: DType, x: np.ndarray) -> np.ndarray:
     return errors(first, exact, floor)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("op", sorted(references()))
 def test_some_of_all_float32(op: str) -> None:
     """Around 1, and where the exponent is as large as the function's name is long."""

@@ -77,6 +77,7 @@ REFERENCE: dict[str, Callable[[Array], Array]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", [float32, float64], ids=lambda t: t.short)
 @pytest.mark.parametrize("op", sorted(REFERENCE))
 def test_unary_within_bound(op: str, dtype: DType) -> None:

@@ -46,7 +46,7 @@ def same(program: Program, inputs: list[Any], out: Any, name: str, patch: pytest
     np.testing.assert_array_equal(wide, narrow)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @host_is_x86
 @pytest.mark.parametrize("name", NARROWER)
 @pytest.mark.parametrize("op", ["exp", "log", "tanh", "erf", "sin", "pow", "lgamma", "fmod", "expm1", "sqrt"])

@@ -12,6 +12,7 @@ import tracecomp as torch
 DIVISORS = (1, 2, 3, 7, 8, 10, 64, 100, 127, -1, -2, -3, -8)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.int32, np.int64])
 def test_divisions_by_constants_are_exact_eagerly_and_compiled(dtype: Any) -> None:
     info = np.iinfo(dtype)

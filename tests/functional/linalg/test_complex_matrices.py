@@ -74,7 +74,7 @@ def test_strides_and_neighbours_change_no_bit(name: str) -> None:
             assert same_bits(a, b[i]) and same_bits(b, c)
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(10)
 @EACH
 def test_gradients_of_programs_are_those_of_eager_calls(name: str) -> None:
     if name in ("lu", "svdvals", "ldl"):

@@ -20,6 +20,7 @@ def compiled(fn: Any, *arrays: Any) -> tuple[Any, ...]:
     return tuple(t.numpy() for t in (found if isinstance(found, tuple) else (found,)))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", list(EPSILON))
 @pytest.mark.parametrize("shape", [(17, 17), (75, 40), (40, 75), (3, 20, 20)], ids=str)
 def test_lu_gives_back_the_matrix(shape: tuple[int, ...], dtype: str) -> None:
@@ -42,7 +43,7 @@ def test_triangles_are_solved(shape: tuple[int, ...], left: bool, upper: bool) -
     np.testing.assert_allclose(triangle @ x if left else x @ triangle, b, atol=1e-9)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", list(EPSILON))
 @pytest.mark.parametrize("shape", [(1, 1), (17, 17), (75, 75), (3, 20, 20), (2, 0, 0), (0, 3, 3)], ids=str)
 def test_systems_inverses_and_determinants(shape: tuple[int, ...], dtype: str) -> None:
@@ -88,6 +89,7 @@ def definite(*shape: int) -> Any:
     return x @ np.swapaxes(x, -1, -2) + shape[-1] * np.eye(shape[-1])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("upper", [False, True])
 @pytest.mark.parametrize("dtype", list(EPSILON))
 @pytest.mark.parametrize("shape", [(1, 1), (16, 16), (75, 75), (3, 40, 40), (2, 0, 0), (0, 3, 3)], ids=str)
@@ -114,7 +116,7 @@ def test_what_is_not_definite_is_refused_with_its_order() -> None:
     assert orders.tolist() == tracecomp.linalg.cholesky_ex(tracecomp.tensor(bad))[1].tolist() == [0, 21, 6]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("dtype", list(EPSILON))
 @pytest.mark.parametrize("mode", ["reduced", "complete"])
 @pytest.mark.parametrize("shape", [(1, 1), (17, 17), (75, 40), (40, 75), (3, 20, 33), (2, 3, 0), (0, 3, 3)], ids=str)
@@ -139,7 +141,7 @@ def test_qr_of_numbers_whose_squares_are_no_floats(scale: float) -> None:
     np.testing.assert_allclose(q.astype(np.float64) @ r, x, atol=max(1e-5 * scale, 1e-44))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("turn", [False, True])
 @pytest.mark.parametrize("left", [False, True])
 def test_products_with_reflections(left: bool, turn: bool) -> None:

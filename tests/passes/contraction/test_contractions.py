@@ -84,7 +84,7 @@ def by_group(value: Any, axis: int, groups: int) -> Any:
     return np.stack(np.split(value, groups, axis))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", WEIGHT_GRADIENTS)
 def test_weight_gradients(name: str) -> None:
     x_shape, g_shape, kernel, options = WEIGHT_GRADIENTS[name]
@@ -159,6 +159,7 @@ HALVES = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", HALVES)
 def test_half_precision_is_converted_once(name: str) -> None:
     """Copies in float32 have the bits of converting whatever a tile loads, and the sum's are float32's."""

@@ -185,6 +185,7 @@ def test_unread_results_of_scan_are_dropped() -> None:
     run_all(graph)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("groups", [1, 2])
 def test_convolutions_along_three_axes(groups: int) -> None:
     """Their results compiled, with channels last and without, are numpy's."""

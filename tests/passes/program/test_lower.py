@@ -99,7 +99,7 @@ def test_every_step_leaves_a_record_with_its_time() -> None:
     assert lower(joined(), machine=SMALL).stages[3].log.hits["parts"] == 2
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("skipped", OPTIONAL)
 def test_a_step_may_be_skipped_and_bits_stay(graph: Graph, skipped: str) -> None:
     wanted = run(lower(graph, machine=SMALL))
@@ -107,7 +107,7 @@ def test_a_step_may_be_skipped_and_bits_stay(graph: Graph, skipped: str) -> None
         assert run(lower(graph, machine=SMALL)) == wanted
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 def test_lowering_may_be_stopped_anywhere_and_bits_stay(graph: Graph) -> None:
     wanted = run(lower(graph, machine=SMALL))
     for count in range(len(LOWERING)):

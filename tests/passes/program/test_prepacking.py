@@ -149,7 +149,7 @@ CHANGES: dict[str, Change] = {
 }
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(15)
 @pytest.mark.parametrize("named", [False, True])
 @pytest.mark.parametrize("make", INPUT)
 @pytest.mark.parametrize("change", CHANGES)

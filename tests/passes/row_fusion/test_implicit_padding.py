@@ -46,7 +46,7 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("backward", [False, True])
 @pytest.mark.parametrize("kernel, stride, dilation, size", CASES)
 def test_depthwise_convolutions_of_channels_last(

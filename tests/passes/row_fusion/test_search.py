@@ -260,7 +260,7 @@ READERS: tuple[Function, ...] = (
 )  # fmt: skip
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("seed", range(16))
 def test_bits_stay_where_several_read_what_is_between(seed: int) -> None:
     """Gradients of both operands, masks and sums that several fusions want: each kernel runs once, in one of them."""

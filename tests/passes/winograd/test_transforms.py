@@ -119,7 +119,7 @@ CASES = [
 ]
 
 
-@pytest.mark.sampled(38)
+@pytest.mark.sampled(76)
 @pytest.mark.parametrize(("dtype", "most"), [(float32, 1e-6), (float64, 2e-15), (float16, 1e-3)])
 @pytest.mark.parametrize("case", CASES)
 def test_convolutions(case: Case, dtype: DType, most: float) -> None:
@@ -129,7 +129,7 @@ def test_convolutions(case: Case, dtype: DType, most: float) -> None:
     assert np.abs(have - case.defined(x, w)).max() <= most * case.defined(np.abs(x), np.abs(w)).max()
 
 
-@pytest.mark.sampled(35)
+@pytest.mark.sampled(70)
 @pytest.mark.parametrize(("dtype", "most"), [(float32, 1e-6), (float64, 2e-15), (float16, 1e-3)])
 @pytest.mark.parametrize("case", CASES)
 def test_weight_gradients(case: Case, dtype: DType, most: float) -> None:
@@ -139,7 +139,7 @@ def test_weight_gradients(case: Case, dtype: DType, most: float) -> None:
     assert np.abs(have - case.defined_gradient(x, y)).max() <= most * case.defined_gradient(abs(x), abs(y)).max()
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("case", CASES[:6])
 def test_threads_and_fusion_do_not_show_in_weight_gradients(case: Case) -> None:
     graph, arrays = case.gradient(float32), case.gradient_arrays("f")
@@ -150,7 +150,7 @@ def test_threads_and_fusion_do_not_show_in_weight_gradients(case: Case) -> None:
         assert same_bits(run_built(built, executable, graph, arrays, threads)[0], have)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("case", CASES[:6])
 def test_blocks_and_threads_do_not_show(case: Case) -> None:
     graph, arrays = case.graph(float32), case.arrays("f")

@@ -122,6 +122,7 @@ def test_errors_keep_their_type_and_show_the_workers_traceback(workers: int) -> 
         assert "worker process 0" in str(caught.value) and "__getitem__" in str(caught.value)
 
 
+@pytest.mark.slow
 def test_timeouts_and_dead_workers_are_reported() -> None:
     with pytest.raises(RuntimeError, match=r"timed out after 0\.5 seconds"):
         list(DataLoader(Endless(2), num_workers=1, timeout=0.5))
@@ -191,6 +192,7 @@ def test_samplers() -> None:
     assert set(WeightedRandomSampler([0.0, 1.0, 1.0], 50)) == {1, 2}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("options", "message"),
     [
