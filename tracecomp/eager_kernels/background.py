@@ -14,7 +14,6 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import TypeAlias
 
-from tracecomp.base.locks import Lock
 from tracecomp.runtime.library import keep_loaded
 
 Work: TypeAlias = Callable[[], None]
@@ -34,15 +33,11 @@ class _Background:
         self._thread: threading.Thread | None = None
         self._ending = False
         self._awaited = False
-        self._added = self._done = 0
-        self._adding = Lock()
 
     def add(self, name: str, work: Work) -> bool:
         """Have ``work`` done; False when too much waits already."""
         if self.waiting.qsize() >= MOST_WAITING or self._ending:
             return False
-        with self._adding:
-            self._added += 1
         self.waiting.put((name, work))
         if self._thread is None or not self._thread.is_alive():
             self._thread = threading.Thread(target=self._work, name="tracecomp background", daemon=True)
@@ -53,11 +48,25 @@ class _Background:
         return True
 
     def finish(self) -> None:
-        """Wait until nothing waits; meanwhile the thread does not rest."""
+        """Wait until nothing waits; meanwhile the thread does not rest.
+
+        A mark behind all work says so, not a count of it: Ctrl-C within ``add`` would leave a count too large for ever.
+        """
         self._awaited = True
-        while self._done < self._added and self._thread is not None and self._thread.is_alive():
-            time.sleep(0.005)
-        self._awaited = False
+        try:
+            while self._reaches_a_mark() and not self.waiting.empty():  # work may have added more behind the mark
+                pass
+        finally:
+            self._awaited = False
+
+    def _reaches_a_mark(self) -> bool:
+        """Whether the thread came to what is put behind all work; False without a thread."""
+        reached = threading.Event()
+        self.waiting.put(("", reached.set))
+        while self._thread is not None and self._thread.is_alive():
+            if reached.wait(0.05):
+                return True
+        return False
 
     def end(self) -> None:
         """Finish what is being made: a thread that is ended inside of LLVM takes the process with it."""
@@ -76,7 +85,6 @@ class _Background:
                 self.refused.append((name, f"{type(error).__name__}: {error}"))
             finally:
                 del given, work
-                self._done += 1
             self._rest(REST * (time.perf_counter() - began))
 
     def _rest(self, seconds: float) -> None:

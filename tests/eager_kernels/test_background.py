@@ -1,0 +1,54 @@
+"""The thread that compiles what eager programs call often: waiting for it ends, whatever was interrupted before."""
+
+from __future__ import annotations
+
+import threading
+from queue import SimpleQueue
+from typing import Any
+
+import pytest
+
+from tracecomp.eager_kernels.background import _Background
+
+
+class Interrupted(SimpleQueue[Any]):
+    """Ctrl-C comes when the first piece of work is put in."""
+
+    came = False
+
+    def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
+        if not self.came:
+            self.came = True
+            raise KeyboardInterrupt
+        super().put(item)
+
+
+def waited(background: _Background) -> bool:
+    """Whether ``finish`` returns."""
+    waiting = threading.Thread(target=background.finish, daemon=True)
+    waiting.start()
+    waiting.join(60)
+    return not waiting.is_alive()
+
+
+def test_finish_returns_after_an_interrupted_request() -> None:
+    background, done = _Background(), []
+    background.waiting = Interrupted()
+    with pytest.raises(KeyboardInterrupt):
+        background.add("a", lambda: done.append("a"))
+    assert waited(background)
+    background.add("b", lambda: done.append("b"))
+    assert waited(background) and done == ["b"]
+    background.end()
+
+
+def test_finish_waits_for_work_that_work_adds() -> None:
+    background, done = _Background(), []
+
+    def first() -> None:
+        background.add("second", lambda: done.append("second"))
+        done.append("first")
+
+    background.add("first", first)
+    assert waited(background) and done == ["first", "second"]
+    background.end()
