@@ -1,9 +1,13 @@
-"""What holds for the whole suite: the option ``--update``, the quick ``-m smoke``, names of tests that stay, and
-``-m torch``: the tests that need PyTorch, which the others do without."""
+"""Options and marks of the whole suite.
+
+``-m smoke`` is a cross-section in seconds, ``-m peers`` the tests that need PyTorch or another package beyond the
+``test`` extra, ``--no-missing`` fails where a package or program is missing, ``--update`` writes golden files.
+"""
 
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from collections import Counter
 from pathlib import Path
@@ -25,9 +29,21 @@ settings.load_profile("any machine")  # the same examples at each run; ``--hypot
 # Hypothesis also tries constants from the source of loaded modules, so examples would depend on the tests before.
 vars(providers)["_get_local_constants"] = lambda: providers._local_constants
 
+PEERS = frozenset(
+    ["torch", "torch.masked", "expecttest", "onnxruntime", "safetensors", "safetensors.numpy", "einops", "mpmath",
+     "matplotlib", "matplotlib.pyplot", "PIL.Image", "scipy.sparse"]
+)  # fmt: skip
+"""Packages that some tests compare with and that the ``test`` extra does not install."""
+NEEDS_PEER = re.compile(
+    "could not import '(torch|expecttest|onnxruntime|safetensors|einops|mpmath|matplotlib|PIL|scipy)"
+)
+MISSING = re.compile("could not import|not installed|needs |no chromium")
+"""Reasons of skips that a machine with everything installed does not have."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update", action="store_true", help="write the golden files anew instead of comparing with them")
+    parser.addoption("--no-missing", action="store_true", help="fail instead of skipping what is not installed")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -39,11 +55,11 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest selects by ``-m``
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs torch. Names must be the same in every process: workers of pytest-xdist compare them, and people
+    """Mark what needs a peer. Names must be the same in every process: workers of pytest-xdist compare them, and people
     select by them."""
     for item in items:
-        if isinstance(item, pytest.Function) and (_holds_torch(item.module) or _asks_for_torch(item.function)):
-            item.add_marker("torch")
+        if isinstance(item, pytest.Function) and (_holds_peer(item.module) or _asks_for_peer(item.function)):
+            item.add_marker("peers")
     moving = [item.nodeid for item in items if " at 0x" in item.nodeid]
     if moving:
         raise pytest.UsageError(f"names of tests hold addresses, give the parameters ids: {', '.join(moving[:4])}")
@@ -61,27 +77,36 @@ def _thin_out(items: list[pytest.Item]) -> None:
             cases[name] += 1
 
 
-def _holds_torch(module: ModuleType) -> bool:
-    """Whether a module of tests, or a helper that it takes names from, cannot be imported without torch."""
+def _holds_peer(module: ModuleType) -> bool:
+    """Whether a module of tests, or a helper that it takes names from, cannot be imported without a peer."""
     names = {getattr(value, "__module__", None) for value in vars(module).values()}
     helpers = [sys.modules[name] for name in names if isinstance(name, str) and name.startswith("tests.")]
-    torch: Any = sys.modules.get("torch")
-    return torch is not None and any(value is torch for m in (module, *helpers) for value in vars(m).values())
+    peers = [sys.modules[name] for name in PEERS if name in sys.modules]
+    return any(value is peer for m in (module, *helpers) for value in vars(m).values() for peer in peers)
 
 
-def _asks_for_torch(function: Any) -> bool:
-    """Whether a test's own body calls ``pytest.importorskip("torch")``."""
+def _asks_for_peer(function: Any) -> bool:
+    """Whether a test's own body calls ``pytest.importorskip`` with a peer's name."""
     code = inspect.unwrap(function).__code__
-    return "importorskip" in code.co_names and "torch" in code.co_consts
+    return "importorskip" in code.co_names and not PEERS.isdisjoint(c for c in code.co_consts if isinstance(c, str))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Any:
-    """A test that is skipped without torch but is not selected by ``-m torch`` would run nowhere."""
+    """A test that is skipped without a peer but is not selected by ``-m peers`` would run nowhere."""
     report = yield
-    unseen = (
-        report.skipped and "could not import 'torch" in str(report.longrepr) and not item.get_closest_marker("torch")
-    )
-    if unseen:
-        report.outcome, report.longrepr = "failed", f"{item.nodeid} needs torch: mark it so (pytest.mark.torch)"
+    reason = str(report.longrepr)
+    if report.skipped and NEEDS_PEER.search(reason) and not item.get_closest_marker("peers"):
+        report.outcome, report.longrepr = "failed", f"{item.nodeid} needs a peer: mark it pytest.mark.peers"
+    elif report.skipped and item.config.getoption("--no-missing") and MISSING.search(reason):
+        report.outcome, report.longrepr = "failed", f"{item.nodeid} must run here: {reason}"
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Any:
+    """Modules that are skipped as a whole obey ``--no-missing``, too."""
+    report = yield
+    if report.skipped and collector.config.getoption("--no-missing") and MISSING.search(str(report.longrepr)):
+        report.outcome, report.longrepr = "failed", f"{collector.nodeid} must run here: {report.longrepr}"
     return report

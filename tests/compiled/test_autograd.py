@@ -44,7 +44,7 @@ def values(seed: int) -> tuple[Any, Any]:
     return rng.standard_normal((3, 4)) / 2, rng.standard_normal((4, 4)) / 2
 
 
-@pytest.mark.torch
+@pytest.mark.peers
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_derivatives_to_order_four_are_those_of_torch(backend: str) -> None:
     run = tracecomp.compile(tanh_layer, backend=backend)
@@ -57,7 +57,7 @@ def routing_weights(x: Any, w: Any) -> Any:
     return top
 
 
-@pytest.mark.torch
+@pytest.mark.peers
 def test_a_result_that_no_derivative_reads_may_be_overwritten() -> None:
     run = tracecomp.compile(routing_weights)
     compare_with_torch(routing_weights, run, 2, seeds=3)

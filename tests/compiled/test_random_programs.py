@@ -204,7 +204,7 @@ def compare(got: Any, want: Any) -> None:
             np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.torch
+@pytest.mark.peers
 @pytest.mark.filterwarnings("ignore")
 @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
 @given(program=PROGRAM)

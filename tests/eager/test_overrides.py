@@ -11,7 +11,7 @@ import tracecomp
 from tracecomp import overrides
 
 
-@pytest.fixture(params=["tracecomp", pytest.param("torch", marks=pytest.mark.torch)])
+@pytest.fixture(params=["tracecomp", pytest.param("torch", marks=pytest.mark.peers)])
 def torch(request: Any) -> Any:
     return tracecomp if request.param == "tracecomp" else pytest.importorskip("torch")
 

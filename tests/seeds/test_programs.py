@@ -53,7 +53,7 @@ def test_compiled_equals_eager(stem: str, name: str) -> None:
     assert_close(compiled, of(stem, name).fn(Eager()))
 
 
-@pytest.mark.torch
+@pytest.mark.peers
 @pytest.mark.parametrize(("stem", "name"), TORCH)
 def test_same_as_torch(stem: str, name: str, torch_programs: dict[str, dict[str, Program]]) -> None:
     assert_close(of(stem, name).fn(Eager()), torch_programs[stem][name].fn(Eager()))

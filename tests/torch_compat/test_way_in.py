@@ -16,7 +16,7 @@ from tracecomp.torch_compat import distribution
 from tracecomp.torch_compat.activate import SITE
 from tracecomp.torch_compat.names import TORCH_VERSION, table
 
-pytestmark = pytest.mark.torch  # tracecomp takes the place of an installed torch, too
+pytestmark = pytest.mark.peers  # tracecomp takes the place of an installed torch, too
 ROOT = next(p for p in Path(__file__).parents if (p / "pyproject.toml").is_file())
 
 

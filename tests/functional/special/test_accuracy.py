@@ -11,7 +11,7 @@ import pytest
 import tracecomp as T
 
 mp = pytest.importorskip("mpmath")
-pytestmark = pytest.mark.torch  # which brings mpmath
+pytestmark = pytest.mark.peers  # which brings mpmath
 
 
 def quantile(p: Any) -> Any:
