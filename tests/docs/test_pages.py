@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import tracecomp
 from tests.docs.blocks import with_real_output
 from tracecomp.codegen.text.native import compiler_version
 
 ROOT = Path(__file__).parents[2]
 PAGES = ["README.md", "docs/from-python-to-assembly.md", "docs/seeing-inside.md", "docs/wrong-results.md"]
+
+
+@pytest.fixture(autouse=True)
+def _threads_as_before() -> Iterator[None]:
+    """Restore the number of threads, which the README's program sets for the whole process."""
+    before = tracecomp.get_num_threads()
+    yield
+    tracecomp.set_num_threads(before)
 
 
 @pytest.mark.sampled(4)
