@@ -11,7 +11,13 @@ from tests.docs.blocks import with_real_output
 from tracecomp.codegen.text.native import compiler_version
 
 ROOT = Path(__file__).parents[2]
-PAGES = ["README.md", "docs/from-python-to-assembly.md", "docs/seeing-inside.md", "docs/wrong-results.md"]
+PAGES = [
+    "README.md",
+    "docs/capture.md",
+    "docs/from-python-to-assembly.md",
+    "docs/seeing-inside.md",
+    "docs/wrong-results.md",
+]
 
 
 @pytest.mark.sampled(4)
