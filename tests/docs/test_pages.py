@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = [
     "README.md",
     "docs/capture.md",
+    "docs/eager.md",
     "docs/from-python-to-assembly.md",
     "docs/seeing-inside.md",
     "docs/wrong-results.md",
