@@ -13,7 +13,18 @@ from tests.docs.blocks import with_real_output
 from tracecomp.codegen.text.native import compiler_version
 
 ROOT = Path(__file__).parents[2]
-PAGES = ["README.md", "docs/from-python-to-assembly.md", "docs/seeing-inside.md", "docs/wrong-results.md"]
+PAGES = [
+    "README.md",
+    "docs/capture.md",
+    "docs/dispatch.md",
+    "docs/eager.md",
+    "docs/export.md",
+    "docs/from-python-to-assembly.md",
+    "docs/program-files.md",
+    "docs/seeing-inside.md",
+    "docs/sparse.md",
+    "docs/wrong-results.md",
+]
 
 
 @pytest.fixture(autouse=True)
@@ -26,8 +37,11 @@ def _threads_as_before() -> Iterator[None]:
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("page", PAGES)
-def test_outputs_on_the_page_are_those_of_its_code(page: str, tmp_path: Path, pytestconfig: pytest.Config) -> None:
+def test_outputs_on_the_page_are_those_of_its_code(
+    page: str, tmp_path: Path, pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = ROOT / page
+    monkeypatch.chdir(tmp_path)  # examples save files
     if set(re.findall(r"this is LLVM (\d+)", path.read_text())) - set(re.findall(r"LLVM \((\d+)", compiler_version())):
         pytest.skip("made with another version of LLVM")
     found = with_real_output(path.read_text(), tmp_path)
