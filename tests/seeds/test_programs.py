@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,18 @@ NAMES = [(stem, name) for stem, found in OWN.items() for name in found]
 COMPILED = [(stem, name) for stem, name in NAMES if OWN[stem][name].compiles]
 TORCH = [(stem, name) for stem, name in NAMES if OWN[stem][name].exact_torch]
 
+
+def needs_a_peer(stem: str, name: str) -> bool:
+    """Whether a program, or its whole file, asks for a package that the ``test`` extra does not install."""
+    file = (PROGRAMS / f"{stem}.py").read_text(encoding="utf-8")
+    return "\neinops = " in file or "importorskip" in inspect.unwrap(OWN[stem][name].fn).__code__.co_names
+
+
+def cases(names: list[tuple[str, str]]) -> list[Any]:
+    """Parameters, with a mark on those that need a peer."""
+    return [pytest.param(*n, marks=[pytest.mark.peers] if needs_a_peer(*n) else []) for n in names]
+
+
 # Where there are fewer processors than workers, a loader warns.
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 
@@ -39,13 +52,13 @@ def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.sampled(5)
-@pytest.mark.parametrize(("stem", "name"), NAMES)
+@pytest.mark.parametrize(("stem", "name"), cases(NAMES))
 def test_eager(stem: str, name: str) -> None:
     of(stem, name).fn(Eager())
 
 
 @pytest.mark.sampled(39)
-@pytest.mark.parametrize(("stem", "name"), COMPILED)
+@pytest.mark.parametrize(("stem", "name"), cases(COMPILED))
 def test_compiled_equals_eager(stem: str, name: str) -> None:
     run = Compiling()
     compiled = of(stem, name).fn(run)
