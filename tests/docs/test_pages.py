@@ -18,6 +18,7 @@ PAGES = [
     "docs/eager.md",
     "docs/export.md",
     "docs/from-python-to-assembly.md",
+    "docs/numerics.md",
     "docs/program-files.md",
     "docs/seeing-inside.md",
     "docs/sparse.md",
