@@ -19,6 +19,7 @@ PAGES = [
     "docs/export.md",
     "docs/from-python-to-assembly.md",
     "docs/numerics.md",
+    "docs/onnx.md",
     "docs/program-files.md",
     "docs/seeing-inside.md",
     "docs/sparse.md",
