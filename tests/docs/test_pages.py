@@ -34,6 +34,8 @@ def test_outputs_on_the_page_are_those_of_its_code(
 ) -> None:
     path = ROOT / page
     monkeypatch.chdir(tmp_path)  # examples save files
+    if page == "docs/onnx.md":
+        pytest.importorskip("onnx")
     if set(re.findall(r"this is LLVM (\d+)", path.read_text())) - set(re.findall(r"LLVM \((\d+)", compiler_version())):
         pytest.skip("made with another version of LLVM")
     found = with_real_output(path.read_text(), tmp_path)
