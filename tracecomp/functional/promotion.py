@@ -196,12 +196,12 @@ def bring(x: Operand, dtype: DType) -> Operand:
     """An operand in ``dtype``: tensors are cast, scalars stay Python scalars unless a recording follows them."""
     if isinstance(x, Tensor):
         return cast(x, dtype)
-    tensor = _followed(x)
+    tensor = followed_tensor(x)
     return scalar(x, dtype) if tensor is None else cast(tensor, dtype)
 
 
-def _followed(x: Operand) -> Tensor | None:
-    """What stands for a number that the present recording follows."""
+def followed_tensor(x: object) -> Tensor | None:
+    """Return the tensor that stands for ``x`` if the present recording follows that number."""
     follow = getattr(x, "__tracecomp_tensor__", None)
     return None if follow is None else follow()
 
@@ -210,7 +210,7 @@ def bring_exact(x: Operand, dtype: DType) -> Operand:
     """``bring`` for scalars that are stored, not computed with; RuntimeError when ``dtype`` cannot hold one."""
     if isinstance(x, Tensor):
         return cast(x, dtype)
-    tensor = _followed(x)
+    tensor = followed_tensor(x)
     if tensor is not None and (dtype.is_floating_point or dtype is tensor.dtype):
         return cast(tensor, dtype)
     number: Operand = exact_scalar(x, dtype)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache, reduce
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,7 @@ from tracecomp.functional.promotion import (
     cast,
     check_range,
     exact_scalar,
+    followed_tensor,
     operand,
     scalar_dtype,
 )
@@ -181,6 +183,57 @@ def _array_of_numbers(data: object) -> np.ndarray[Any, Any]:
     return array
 
 
+def tensor_of(data: object, dtype: DType | None) -> Tensor:
+    """Return a new tensor of Python data; sizes and numbers that the present recording follows stay followed."""
+    flat = None if modes.recorder is None else _flat(data)
+    if flat is not None and 0 < sum(map(_is_followed, flat[1])) <= _MOST_FOLLOWED:
+        shape, numbers = flat
+        kind = reduce(promote, map(scalar_dtype, numbers))
+        if _is_rounded_once(kind, dtype or kind):
+            return _assembled(shape, numbers, dtype or kind)
+    return wrap(array_of(data, dtype))
+
+
+_MOST_FOLLOWED = 64
+"""Data with more followed numbers fixes them: each is an operand of one concatenation."""
+
+
+def _is_followed(x: object) -> bool:
+    return hasattr(type(x), "__tracecomp_tensor__") and followed_tensor(x) is not None
+
+
+def _flat(data: object) -> tuple[tuple[int, ...], list[Any]] | None:
+    """Return the shape and the real numbers of nested lists and tuples, or None for other data."""
+    if isinstance(data, int | float):
+        return (), [data]
+    if not isinstance(data, list | tuple) or not data:
+        return None
+    parts = [_flat(x) for x in data]
+    shape = parts[0] and parts[0][0]
+    numbers: list[Any] = []
+    for part in parts:
+        if part is None or part[0] != shape:
+            return None
+        numbers += part[1]
+    return (len(data), *(shape or ())), numbers
+
+
+def _is_rounded_once(kind: DType, dtype: DType) -> bool:
+    """Whether a graph converts numbers as numpy does; other types have ranges to check, or round twice."""
+    return (dtype is int64 and kind is int64) or (dtype.is_floating_point and dtype.itemsize > 2)
+
+
+def _assembled(shape: tuple[int, ...], numbers: list[Any], dtype: DType) -> Tensor:
+    """Return a tensor of ``numbers``, some of which are followed: the graph joins their values at every call."""
+    parts = []
+    for follow, run in groupby(numbers, _is_followed):
+        if follow:
+            parts += [constant((1,), x, dtype) for x in run]
+        else:
+            parts.append(wrap(array_of(list(run), dtype)))
+    return prim.reshape(prim.concat(*parts, axis=0), shape=shape)
+
+
 def _ragged(data: Any, depth: int = 0) -> Exception | None:
     """What is wrong with nested sequences that are not an array; None when nothing is found."""
     sizes = [len(item) if hasattr(item, "__len__") else None for item in data]
@@ -214,7 +267,7 @@ def tensor(
         return finish(constant((), data, dtype or scalar_dtype(data)), requires_grad, device)
     if isinstance(data, np.ndarray) and modes.recorder is not None and data.dtype.kind in "biufc":
         return finish(prim.cast(wrap(data), dtype=dtype or from_numpy_dtype(data.dtype)), requires_grad, device)
-    return finish(wrap(array_of(data, dtype)), requires_grad, device)
+    return finish(tensor_of(data, dtype), requires_grad, device)
 
 
 @function(to="torch")
@@ -250,7 +303,7 @@ def as_tensor(
     elif isinstance(data, np.ndarray) and (dtype is None or dtype.numpy == data.dtype):
         result = from_numpy(data)
     else:
-        result = wrap(array_of(data, dtype))
+        result = tensor_of(data, dtype)
     if copy and result is data:
         result = prim.cast(result, dtype=result.dtype)
     return finish(result, requires_grad, device)

@@ -9,8 +9,8 @@ import numpy as np
 from tracecomp.eager.device import Device
 from tracecomp.eager.device import device as Place
 from tracecomp.eager.size import Size
-from tracecomp.eager.tensor import Tensor, wrap
-from tracecomp.functional.creation.creation import array_of, constant
+from tracecomp.eager.tensor import Tensor
+from tracecomp.functional.creation.creation import constant, tensor_of
 from tracecomp.functional.default_dtype import default_dtype
 from tracecomp.functional.dims import new_shape
 from tracecomp.functional.promotion import cast
@@ -34,7 +34,7 @@ def legacy_tensor(dtype: DType, args: tuple[object, ...], device: Device = None)
         return constant(new_shape(args), 0, dtype)
     if len(args) > 1 or isinstance(first, float | str):
         raise TypeError(f"new(): data must be a sequence (got {type(first).__name__})")
-    return wrap(array_of(first, dtype))
+    return tensor_of(first, dtype)
 
 
 def _new(cls: type[Tensor], *args: Any, device: Device = None, **kwargs: Any) -> Tensor:

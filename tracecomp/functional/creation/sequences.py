@@ -15,7 +15,7 @@ from tracecomp.functional.default_dtype import default_dtype
 from tracecomp.functional.dims import is_index
 from tracecomp.functional.dtype_support import ALL
 from tracecomp.functional.primitives import prim
-from tracecomp.functional.promotion import Number, bring, cast, operand
+from tracecomp.functional.promotion import Number, bring, cast, followed_tensor, operand
 from tracecomp.functional.publish import function
 from tracecomp.ir.types import DType, float32, float64, int64
 
@@ -130,6 +130,8 @@ def _linspace(start: Any, end: Any, steps: int, dtype: DType) -> Tensor:
         return constant((1,), start, dtype)
     if dtype.itemsize == 2 and dtype.is_floating_point:
         return cast(_linspace(start, end, steps, float32), dtype)
+    if any(followed_tensor(x) is not None for x in (start, end, steps)):
+        return _followed_linspace(start, end, steps, dtype)
     width = dtype.numpy if dtype.differentiable else np.dtype(np.float64)
     first, last = width.type(start), width.type(end)
     step = (last - first) / width.type(max(steps - 1, 1))
@@ -137,6 +139,16 @@ def _linspace(start: Any, end: Any, steps: int, dtype: DType) -> Tensor:
     half = np.arange(steps) < steps // 2
     values = np.where(half, first + step * index, last - step * (steps - 1 - index))
     return wrap(values.astype(dtype.numpy))
+
+
+def _followed_linspace(start: Any, end: Any, steps: int, dtype: DType) -> Tensor:
+    """Compute ``_linspace`` in the graph, from numbers that the recording follows."""
+    kind = dtype if dtype.differentiable else float64
+    first, last = constant((), start, kind), constant((), end, kind)
+    step = (last - first) / constant((), steps - 1, kind)
+    index = create("iota", shape=(steps,), axis=0, dtype=kind)
+    half = create("iota", shape=(steps,), axis=0, dtype=int64) < steps // 2
+    return cast(prim.where(half, first + step * index, last - step * (steps - 1 - index)), dtype)
 
 
 @function(to="torch", takes=ALL)

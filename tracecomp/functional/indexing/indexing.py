@@ -13,8 +13,8 @@ from tracecomp.eager.aliasing import check_write
 from tracecomp.eager.device import use
 from tracecomp.eager.memory_formats import Order, order_by
 from tracecomp.eager.modes import modes, unrecorded
-from tracecomp.eager.tensor import Tensor, assign_, look_through, wrap
-from tracecomp.functional.creation.creation import array_of, constant
+from tracecomp.eager.tensor import Tensor, assign_, look_through
+from tracecomp.functional.creation.creation import constant, tensor_of
 from tracecomp.functional.dims import Shape, plain_shape
 from tracecomp.functional.dtype_support import ALL
 from tracecomp.functional.indexing.keys import Advanced, byte_mask, entries, is_number, parts_of, resolve, steps_to
@@ -186,7 +186,7 @@ def _value_tensor(value: object, like: Tensor) -> Tensor:
         return value
     if isinstance(value, bool | int | float | complex):
         return constant((), value, like.dtype)
-    return wrap(array_of(value, None))
+    return tensor_of(value, None)
 
 
 def _write_masked(x: Tensor, key: object, values: Tensor) -> bool:

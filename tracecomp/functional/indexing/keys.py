@@ -17,7 +17,7 @@ from tracecomp.base.errors import warn_user
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor, wrap
 from tracecomp.eager.tensor_base import View
-from tracecomp.functional.creation.creation import array_of
+from tracecomp.functional.creation.creation import tensor_of
 from tracecomp.functional.dims import Shape, as_index, clamped, is_index
 from tracecomp.functional.indexing.positions import mask_positions
 from tracecomp.functional.primitives import prim
@@ -62,10 +62,10 @@ def _index_tensor(item: object) -> Tensor:
     if isinstance(item, float | complex | set | frozenset | dict):
         kind = type(item).__name__
         raise IndexError(f"only integers, slices, `...`, None and tensors of integers or bools index (got {kind})")
-    array = array_of(list(item) if isinstance(item, range) else item, None)
-    if array.dtype.kind not in "iub":
+    index = tensor_of(list(item) if isinstance(item, range) else item, None)
+    if index.dtype.kind not in ("int", "bool"):
         raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
-    return wrap(array)
+    return index
 
 
 def is_number(item: object) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tracecomp.eager.tensor import Tensor, wrap
-from tracecomp.functional.creation.creation import array_of
+from tracecomp.functional.creation.creation import tensor_of
 from tracecomp.functional.dtype_support import NUMBERS
 from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import Number, cast, common, operand
@@ -45,7 +45,7 @@ def searchsorted(
     if sequence.ndim == 0:
         raise RuntimeError("torch.searchsorted(): boundaries tensor should have positive dimension")
     given = operand(input, "searchsorted")
-    values = given if isinstance(given, Tensor) else wrap(array_of(given, None))
+    values = given if isinstance(given, Tensor) else tensor_of(given, None)
     if sequence.ndim > 1 and tuple(sequence.shape[:-1]) != tuple(values.shape[:-1]):
         raise RuntimeError(
             "torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries "

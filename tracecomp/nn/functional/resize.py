@@ -1,20 +1,23 @@
-"""Interpolation: every mode is, per axis, a few gathers weighted by constants."""
+"""Interpolation: every mode is, per axis, a few weighted gathers whose positions and weights depend on sizes."""
 
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
+
+import numpy as np
 
 from tracecomp.eager.modes import scope
-from tracecomp.eager.tensor import Tensor, inside
+from tracecomp.eager.tensor import Tensor, create, inside
 from tracecomp.functional import names as T
-from tracecomp.functional.dims import Sizes
+from tracecomp.functional.dims import Sizes, as_index
 from tracecomp.functional.memory_formats import following
 from tracecomp.functional.primitives import prim
-from tracecomp.functional.promotion import not_implemented, rounded, wide
+from tracecomp.functional.promotion import cast, followed_tensor, not_implemented, rounded, wide
 from tracecomp.functional.publish import function
-from tracecomp.ir.types import float64, uint8
+from tracecomp.ir.types import DType, float64, int64, uint8
 from tracecomp.nn.functional.adaptive import adaptive_avg_pool
 
 _RANKS = {"nearest": (3, 4, 5), "nearest-exact": (3, 4, 5), "area": (3, 4, 5), "linear": (3,), "bilinear": (4,),
@@ -37,10 +40,27 @@ def _sizes(
                 "(N, C, d1, d2, ...,dK) format."
             )
     if size is not None:
-        return [int(s) for s in ([size] * n if isinstance(size, int) else size)], [None] * n
+        return [_whole_size(s) for s in ([size] * n if isinstance(size, int) else size)], [None] * n
     assert factor is not None
     factors = [float(f) for f in ([factor] * n if isinstance(factor, int | float) else factor)]
-    return [math.floor(have * f) for have, f in zip(input.shape[2:], factors, strict=True)], list(factors)
+    return [_scaled(have, f) for have, f in zip(input.shape[2:], factors, strict=True)], list(factors)
+
+
+def _whole_size(size: Any) -> int:
+    return as_index(size) if isinstance(size, int) else int(size)
+
+
+def _scaled(have: int, factor: float) -> int:
+    """Return ``have * factor`` rounded down. Sizes stay followed by factors whose products are exact, as 2 or 0.75."""
+    if math.isfinite(factor):
+        above, below = factor.as_integer_ratio()
+        if 0 < above < _EXACT and below < _EXACT:
+            return have * above // below
+    return math.floor(have * factor)
+
+
+_EXACT = 1 << 20
+"""Products of sizes and such numbers are exact in float64."""
 
 
 def _scale(have: int, want: int, factor: float | None, align_corners: bool) -> float:
@@ -49,49 +69,76 @@ def _scale(have: int, want: int, factor: float | None, align_corners: bool) -> f
     return 1.0 / factor if factor else have / want
 
 
-def _positions(have: int, want: int, factor: float | None, align_corners: bool) -> list[float]:
-    step = _scale(have, want, factor, align_corners)
-    return [i * step if align_corners else (i + 0.5) * step - 0.5 for i in range(want)]
+Steps: TypeAlias = "np.ndarray[Any, Any] | Tensor"
+"""Positions and weights along an axis: an array, or a tensor where the recording follows a size."""
+Taps: TypeAlias = Sequence[tuple[Steps, Steps]]
+"""Positions to read, in int64, with the weights of what is read, in float64."""
 
 
-def _nearest(have: int, want: int, factor: float | None, exact: bool) -> list[int]:
+def _count(have: int, want: int) -> Steps:
+    """Return 0, 1, ... below ``want`` in float64."""
+    if followed_tensor(have) is None and followed_tensor(want) is None:
+        return np.arange(want, dtype=np.float64)
+    return create("iota", shape=(want,), axis=0, dtype=float64)
+
+
+def _floor(x: Steps) -> Steps:
+    return prim.floor(x) if isinstance(x, Tensor) else np.floor(x)
+
+
+def _clip(x: Steps, low: float, high: float) -> Steps:
+    return T.clamp(x, low, high) if isinstance(x, Tensor) else np.clip(x, low, high)
+
+
+def _select(condition: Any, x: Any, y: Any) -> Any:
+    return T.where(condition, x, y) if isinstance(condition, Tensor) else np.where(condition, x, y)
+
+
+def _whole(x: Steps) -> Steps:
+    return cast(x, int64) if isinstance(x, Tensor) else x.astype(np.int64)
+
+
+def _values(x: Steps, dtype: DType) -> Tensor:
+    return inside(cast(x, dtype) if isinstance(x, Tensor) else T.tensor(x.tolist(), dtype=dtype))
+
+
+def _positions(have: int, want: int, factor: float | None, align_corners: bool) -> Steps:
+    step, i = _scale(have, want, factor, align_corners), _count(have, want)
+    return i * step if align_corners else (i + 0.5) * step - 0.5
+
+
+def _nearest(have: int, want: int, factor: float | None, exact: bool) -> Steps:
     step = 1.0 / factor if factor else have / want
-    shift = 0.5 if exact else 0.0
-    return [min(math.floor((i + shift) * step), have - 1) for i in range(want)]
+    places = (_count(have, want) + (0.5 if exact else 0.0)) * step
+    return _whole(_clip(_floor(places), 0, have - 1))
 
 
-def _linear_taps(at: Sequence[float], have: int) -> list[tuple[list[int], list[float]]]:
-    places = [max(p, 0.0) for p in at]
-    low = [min(int(p), have - 1) for p in places]
-    weight = [min(max(p - i, 0.0), 1.0) for p, i in zip(places, low, strict=True)]
-    high = [min(i + 1, have - 1) for i in low]
-    return [(low, [1.0 - w for w in weight]), (high, weight)]
+def _linear_taps(at: Steps, have: int) -> Taps:
+    at = _clip(at, 0.0, math.inf)
+    low = _clip(_floor(at), 0, have - 1)
+    weight = _clip(at - low, 0.0, 1.0)
+    high = _clip(low + 1, 0, have - 1)
+    return [(_whole(low), 1.0 - weight), (_whole(high), weight)]
 
 
-def _cubic(d: float, a: float) -> float:
+def _cubic(d: Any, a: float) -> Any:
     d = abs(d)
-    if d <= 1:
-        return ((a + 2) * d - (a + 3)) * d * d + 1
-    return (((d - 5) * d + 8) * d - 4) * a if d < 2 else 0.0
+    near = ((a + 2) * d - (a + 3)) * d * d + 1
+    far = (((d - 5) * d + 8) * d - 4) * a
+    return _select(d <= 1, near, _select(d < 2, far, 0.0))
 
 
-def _cubic_taps(at: Sequence[float], have: int) -> list[tuple[list[int], list[float]]]:
-    low = [math.floor(p) for p in at]
-    return [
-        (
-            [min(max(i + k, 0), have - 1) for i in low],
-            [_cubic(p - i - k, -0.75) for p, i in zip(at, low, strict=True)],
-        )
-        for k in (-1, 0, 1, 2)
-    ]
+def _cubic_taps(at: Steps, have: int) -> Taps:
+    low = _floor(at)
+    return [(_whole(_clip(low + k, 0, have - 1)), _cubic(at - low - k, -0.75)) for k in (-1, 0, 1, 2)]
 
 
-def _weighted(x: Tensor, axis: int, taps: Sequence[tuple[list[int], list[float]]]) -> Tensor:
+def _weighted(x: Tensor, axis: int, taps: Taps) -> Tensor:
     view = [-1] + [1] * (x.ndim - 1 - axis)
     result: Any = None
     for index, weight in taps:
-        factors = inside(T.tensor(weight, dtype=x.dtype).reshape(view))
-        term = prim.take(x, inside(T.tensor(index)), axis=axis) * factors
+        factors = inside(_values(weight, x.dtype).reshape(view))
+        term = prim.take(x, _values(index, int64), axis=axis) * factors
         result = term if result is None else result + term
     return result
 
@@ -107,20 +154,19 @@ def _antialias_matrix(
     for i in range(want):
         centre = step * (i + 0.5)
         first, last = max(int(centre - support + 0.5), 0), min(int(centre + support + 0.5), have)
-        row = [0.0] * have
-        for j in range(first, last):
-            d = (j - centre + 0.5) / stretch
-            row[j] = _cubic(d, -0.5) if cubic else max(1.0 - abs(d), 0.0)
+        d = (np.arange(first, last) - centre + 0.5) / stretch
+        weights = _cubic(d, -0.5) if cubic else np.maximum(1.0 - abs(d), 0.0)
+        row = [0.0] * first + weights.tolist() + [0.0] * (have - last)
         total = sum(row)
         rows.append([w / total for w in row] if total else row)
     return rows
 
 
-def _matrix(taps: Sequence[tuple[list[int], list[float]]], have: int) -> list[list[float]]:
+def _matrix(taps: Taps, have: int) -> list[list[float]]:
     """Weights (want, have) of what ``_weighted`` adds up."""
-    rows = [[0.0] * have for _ in taps[0][0]]
+    rows = [[0.0] * have for _ in taps[0][0].tolist()]
     for index, weight in taps:
-        for row, i, w in zip(rows, index, weight, strict=True):
+        for row, i, w in zip(rows, index.tolist(), weight.tolist(), strict=True):
             row[i] += w
     return rows
 
@@ -180,7 +226,7 @@ def interpolate(
         if size is not None:
             raise ValueError("recompute_scale_factor is not meaningful with an explicit size.")
         factors = [None] * len(sizes)
-    if min(sizes) <= 0 or 0 in input.shape[1:]:
+    if any(n <= 0 for n in sizes) or 0 in input.shape[1:]:
         raise RuntimeError(
             f"Input and output sizes should be greater than 0, but got input {list(input.shape)} and output {sizes}"
         )
@@ -198,9 +244,11 @@ def _resize(
 ) -> Tensor:
     for axis in reversed(range(2, x.ndim)):
         have, want, factor = x.shape[axis], sizes[axis - 2], factors[axis - 2]
+        if antialias or x.dtype is uint8:  # matrices of weights hold for these sizes only
+            have, want = operator.index(have), operator.index(want)
         if mode.startswith("nearest"):
-            index = T.tensor(_nearest(have, want, factor, mode == "nearest-exact"))
-            x = prim.take(x, inside(index), axis=axis)
+            index = _nearest(have, want, factor, mode == "nearest-exact")
+            x = prim.take(x, _values(index, int64), axis=axis)
             continue
         if antialias:
             weights = _antialias_matrix(have, want, factor, corners, mode == "bicubic")
