@@ -13,7 +13,13 @@ from typing import NamedTuple
 import pytest
 
 ROOT = Path(__file__).parents[2]
-DONE = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "docs/index.md")
+DONE = (
+    "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md",
+    *(f"docs/{name}.md" for name in (
+        "index", "capture", "eager", "wrong-results", "export", "distributed", "numerics", "onnx", "program-files",
+        "sparse", "dispatch",
+    )),
+)  # fmt: skip
 """Pages without findings. Append a page when it has been rewritten."""
 LONGEST_SENTENCE = 25
 """Words, not counting code. A longer sentence has to be read twice."""
