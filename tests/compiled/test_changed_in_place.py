@@ -54,7 +54,17 @@ ALIASES: dict[str, Callable[[Any], Any]] = {"detach": lambda t: t.detach(), "ali
 
 def program(seed: int, memory: bool) -> list[Step]:
     draw = random.Random(seed)
-    kinds = [VIEWS, VIEWS, VIEWS, SHAPES, SHAPES, WRITES, WRITES, ALIASES, MEMORY if memory else SHAPES]
+    kinds: list[dict[str, Any]] = [
+        VIEWS,
+        VIEWS,
+        VIEWS,
+        SHAPES,
+        SHAPES,
+        WRITES,
+        WRITES,
+        ALIASES,
+        MEMORY if memory else SHAPES,
+    ]
     return [
         (draw.choice(sorted(draw.choice(kinds))), draw.randrange(100), draw.randrange(100))
         for _ in range(draw.randrange(4, 12))

@@ -256,7 +256,8 @@ class Results:
         values = self._recorder.values
         seen = values.look(t)
         assert seen is not None
-        of, steps = values.origin(seen), () if seen.step is None else (seen.step,)
+        of = values.origin(seen)
+        steps: tuple[View, ...] = () if seen.step is None else (seen.step,)
         if values.is_changed(seen, of) and _followed(t) is values.root(t)[0]:
             return values.root(t)
         while steps and _follows(t) and _follows(of):
