@@ -11,8 +11,9 @@ import numpy as np
 from tracecomp.eager import dispatch
 from tracecomp.eager.device import use
 from tracecomp.eager.grad_fn import NUMBERS, AccumulateGrad, CopySlices, OpNode, op_node
-from tracecomp.eager.modes import modes
-from tracecomp.eager.tensor_base import Array, Edge, Node, TensorBase, View, owner
+from tracecomp.eager.modes import modes, module_changes
+from tracecomp.eager.storage import Storage
+from tracecomp.eager.tensor_base import Array, Edge, Node, TensorBase, View, base_of, blank, owner, take_fields
 from tracecomp.ir.op import OPS, Attrs, Op
 from tracecomp.ir.types import TensorType, from_numpy_dtype
 
@@ -112,7 +113,7 @@ def assign_(target: TensorBase, value: TensorBase) -> None:
     if value._data.dtype != target._data.dtype:
         value = value.__tracecomp_apply__(OPS["cast"], (value,), {"dtype": target.dtype})
     edge = gradient_edge(value) if history else None
-    before = gradient_edge(target._base if target._linked and target._base is not None else target) if history else None
+    before = gradient_edge(base_of(target) if target._linked else target) if history else None
     if use.begun and dispatch.asked((target, value)):
         dispatch.call("copy_", target, value)
     else:
@@ -127,7 +128,7 @@ def assign_(target: TensorBase, value: TensorBase) -> None:
 def _rebase(target: TensorBase, value: TensorBase, before: Edge, edge: Edge) -> None:
     if edge is not None and isinstance(edge[0], OpNode):
         edge[0].result_moved(target)
-    base = target._base if target._linked else None
+    base = base_of(target) if target._linked else None
     if base is None:
         if edge is None or isinstance(edge[0], AccumulateGrad):
             edge = (CopySlices(before, edge, (), target._data), 0)
@@ -172,9 +173,13 @@ def check_write(target: TensorBase, history: bool) -> None:
             "Inplace update to inference tensor outside InferenceMode is not allowed."
             "You can make a clone to get a normal tensor before doing inplace update."
         )
-    if not history:
-        return
-    base = target._base
+    if history:
+        check_history(target)
+
+
+def check_history(target: TensorBase) -> None:
+    """RuntimeError where an in-place operation on ``target`` cannot become part of its history."""
+    base = base_of(target) if target._linked else target._base
     if base is not None and target._unwritable is not None:
         raise RuntimeError(target._unwritable)
     if target._requires_grad and target.grad_fn is None:
@@ -216,7 +221,7 @@ def attach(view: TensorBase, source: TensorBase, steps: tuple[View, ...], follow
     view._storage = source._shared_storage()
     view._seen = view._storage.version
     if source._linked:
-        view._base, view._chain = source._base, (*source._chain, *steps)
+        view._base, view._chain = base_of(source), (*source._chain, *steps)
     else:
         view._base, view._chain = source, steps
     view._linked = True
@@ -254,11 +259,103 @@ def alias(source: T) -> T:
     return alias
 
 
+def former_of(target: T) -> T:
+    """A tensor that is what ``target`` is now, for ``target`` to become another one.
+
+    A leaf that is a view stays a leaf, so that what it becomes must not find a history here.
+    """
+    former = blank(type(target))
+    take_fields(former, target)
+    former._grad, former._reshaped = None, False
+    if target._linked:
+        former._requires_grad = False
+    return former
+
+
+def reshape_(target: T, former: T, view: T) -> None:
+    """Make ``target``, whose former self is ``former``, the ``view`` of it: an in-place change of its shape.
+
+    Memory and storage stay. Views of ``target`` look at ``former`` from now on, see ``base_of``. The storage's version
+    counts, as in PyTorch: what was saved of ``target`` for a backward pass has another shape now.
+    """
+    if view is not former:
+        had_own_memory = target._reshaped or not target._linked
+        if target._requires_grad and target._grad_fn is None and not target._linked:
+            _keep_leaf(target, former, view)
+        else:
+            # Only what is set is taken over: the gradient and the hooks of the tensor stay.
+            take_fields(target, view)
+            if view._grad_fn is not None:
+                target._output_nr = view._output_nr
+            target._reshaped = had_own_memory
+            _look_again(target)
+        if modes.recorder is not None:
+            modes.recorder.reshape(target, former)
+    storage = target._shared_storage()
+    storage.wrote()
+    target._seen = storage.version
+
+
+def _keep_leaf(target: TensorBase, former: TensorBase, view: TensorBase) -> None:
+    """Give leaf ``target`` the shape of ``view``, without making it a view: gradients are for ``target`` itself."""
+    module_changes.note()
+    old = target._shared_storage()
+    _leave_to_views(target, former)
+    target._storage = Storage(old.memory)
+    target._storage.version = old.version
+    target._data, target._value, target._look = view._data, view._value, view._look
+    _look_again(target)
+
+
+def replace_memory(target: TensorBase, value: TensorBase) -> None:
+    """Give ``target`` the memory of ``value``, which it shares from now on; what looked at ``target`` keeps the old."""
+    former = former_of(target)
+    module_changes.note()  # recordings look again at what is a view of what
+    old = target._shared_storage()
+    old.share()
+    if modes.recorder is not None:
+        modes.recorder.replace(target, value, former)
+    if target._reshaped:
+        old.former = base_of(target)
+    elif not target._linked:
+        _leave_to_views(target, former)
+    target._storage = Storage(value._shared_storage().memory)
+    # What a node saved of a result is its old elements: the pass that would read others has to fail.
+    target._storage.version = old.version + (target._grad_fn is not None)
+    target._data = value._data
+    target._base, target._source, target._chain, target._linked = None, None, (), False
+    target._reshaped, target._unwritable, target._quiet = False, None, False
+    target._seen = target._storage.version
+    _look_again(target)
+
+
+def _leave_to_views(target: TensorBase, former: TensorBase) -> None:
+    """Have ``former`` stand for ``target`` in the eyes of those that share the storage that ``target`` leaves.
+
+    It gets the storage back when one of them looks: until then memory is not held by a cycle.
+    """
+    if former._requires_grad and former._grad_fn is None:
+        edge = gradient_edge(target)
+        assert edge is not None
+        former._accumulator = weakref.ref(edge[0])
+        former.__dict__["_kept"] = edge[0]
+    if former._storage is not None:
+        former._storage.former = former
+    former._storage = None
+
+
+def _look_again(target: TensorBase) -> None:
+    """Expect gradients of the shape that leaf ``target`` has got."""
+    accumulator = None if target._accumulator is None else target._accumulator()
+    if accumulator is not None:
+        accumulator.look()
+
+
 def is_refused(t: TensorBase) -> bool:
     """Whether ``t`` is a view that cannot take the history that its base has got."""
     if t._unwritable is None or not t._linked or t._base is None or t._seen == t._version:
         return False
-    return gradient_edge(t._base) is not None
+    return gradient_edge(base_of(t)) is not None
 
 
 def history_if_allowed(t: TensorBase) -> Node | None:
@@ -271,10 +368,11 @@ def refresh(view: TensorBase) -> None:
 
     RuntimeError where that would be a history that the view cannot have, see ``_unwritable``.
     """
-    base, storage = view._base, view._storage
-    assert base is not None and storage is not None
+    storage = view._storage
+    assert storage is not None
     if view._seen == storage.version:
         return
+    base = base_of(view)
     edge = gradient_edge(base)
     if edge is not None and view._unwritable is not None:
         indirect = "its base or another view of its base has been modified"

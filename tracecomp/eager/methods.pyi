@@ -1082,7 +1082,11 @@ class TensorMethods(TensorBase):
     def reshape_as(self, other: Tensor) -> Tensor:
         """:func:`reshape` with the shape of ``other``."""
     def resize_(self, *sizes: Sizes, memory_format: MemoryFormat = None) -> Tensor:
-        """Another size over the same elements in row-major order, or in ``memory_format``; new elements are zero."""
+        """Another size over the same memory in row-major order, or in ``memory_format``.
+
+        Where the memory is too small the tensor gets memory of its own, and new elements are zero. Views taken before keep
+        the old memory: in PyTorch they would share the new one.
+        """
     def resize_as_(self, other: Tensor, memory_format: MemoryFormat = None) -> Tensor:
         """:func:`resize_` to the size of ``other``."""
     def resolve_conj(self) -> Tensor:

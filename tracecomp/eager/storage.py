@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class Memory:
     """What all tensors over one memory share. ``writes`` counts all writes; None: others than tensors may write it."""
@@ -14,11 +16,16 @@ class Memory:
 
 
 class Storage:
-    """Shared by a tensor and all its views; ``version`` counts the writes that autograd sees."""
+    """Shared by a tensor and all its views; ``version`` counts the writes that autograd sees.
 
-    __slots__ = ("memory", "version")
+    A tensor that gets other memory leaves its storage to the views taken before. ``former`` then stands for what the
+    tensor was: those views look at it from then on.
+    """
+
+    __slots__ = ("former", "memory", "version")
 
     def __init__(self, memory: Memory | None = None) -> None:
+        self.former: Any = None
         self.version = 0
         self.memory = memory or Memory()
 

@@ -25,6 +25,7 @@ from tracecomp.eager.aliasing import (
     link,
     own,
     refresh,
+    replace_memory,
     several_views,
     track,
 )
@@ -40,14 +41,13 @@ from tracecomp.eager.modes import (
     inference_mode,
     is_inference_mode_enabled,
     modes,
-    module_changes,
     no_grad,
     scope,
     set_grad_enabled,
 )
 from tracecomp.eager.size import Size
 from tracecomp.eager.storage import Storage
-from tracecomp.eager.tensor_base import Handle, Node, TensorBase, View, add_hook, blank, owner
+from tracecomp.eager.tensor_base import Handle, Node, TensorBase, View, add_hook, base_of, blank, owner
 from tracecomp.ir.arrays import row_major
 from tracecomp.ir.op import OPS, Attrs, Op
 from tracecomp.ir.types import DType, float32, from_numpy_dtype
@@ -204,7 +204,7 @@ class Tensor(TensorMethods):
         if self._requires_grad or self._grad_fn is not None:
             return True
         # A view asks as its base does, also where it cannot take its history: only asking for that is an error.
-        return self._linked and self._data.dtype.kind not in "biu" and cast("Tensor", self._base).requires_grad
+        return self._linked and self._data.dtype.kind not in "biu" and base_of(self).requires_grad
 
     @requires_grad.setter
     def requires_grad(self, value: bool) -> None:
@@ -295,17 +295,7 @@ class Tensor(TensorMethods):
                 "Attempted to call `variable.set_data(tensor)`, but `variable` and `tensor` have incompatible tensor "
                 "type."
             )
-        if modes.recorder is not None:
-            modes.recorder.replace(self, value)
-        module_changes.note()  # recordings look again at what is a view of what
-        storage = self._shared_storage()
-        storage.share()  # views keep the old memory, and this storage
-        storage.memory = value._shared_storage().memory
-        self._data = value._data
-        self._base, self._source, self._chain, self._linked = None, None, (), False
-        accumulator = None if self._accumulator is None else self._accumulator()
-        if accumulator is not None:
-            accumulator.look()
+        replace_memory(self, value)
 
     @property
     def retains_grad(self) -> bool:
@@ -313,7 +303,7 @@ class Tensor(TensorMethods):
         return fn is not None and fn.retained is not None and self._output_nr in fn.retained
 
     def _is_view(self) -> bool:
-        return self._base is not None
+        return self._base is not None and not self._reshaped
 
     def is_inference(self) -> bool:
         return self._inference

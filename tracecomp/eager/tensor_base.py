@@ -157,7 +157,8 @@ class TensorBase:
     """The fields of a tensor. Those in slots stand at fixed offsets, where compiled calls read them without Python.
 
     ``_data`` is set by whoever makes a tensor with ``blank``; the others have these first values. ``_inside`` says that
-    a function made the tensor for itself, of numbers alone: PyTorch's nodes save those numbers.
+    a function made the tensor for itself, of numbers alone: PyTorch's nodes save those numbers. ``_reshaped`` says that
+    the tensor had memory of its own and is now a view of what it was: an in-place change of its shape made it one.
     """
 
     __slots__ = (*FIELDS, "__dict__", "__weakref__")
@@ -181,6 +182,7 @@ class TensorBase:
     _post_hooks: dict[int, Any] | None = None
     _inference: bool = False
     _inside: bool = False
+    _reshaped: bool = False
     _value: Any = None
     _look: Any = None
 
@@ -256,9 +258,30 @@ def take_fields(target: TensorBase, source: TensorBase) -> None:
     target.__dict__.update(source.__dict__)
 
 
+def base_of(view: TensorBase) -> TensorBase:
+    """The tensor that a linked view looks at, as it was when the view was taken.
+
+    A base never looks at another tensor when a view is taken. If it does now, its shape was changed in place, and it
+    looks at what it was. If its storage is another one now, its memory was replaced.
+    """
+    base = view._base
+    assert base is not None
+    storage = view._storage
+    if base._storage is not storage and storage is not None and storage.former is not None:
+        base = storage.former
+        base._storage = storage
+        view._base = base
+    if base._linked:
+        view._base = base = base_of(base)
+    return base
+
+
 def above(t: TensorBase) -> TensorBase | None:
     """The tensor that ``t`` is a view or an alias of."""
-    return t._base if t._base is not None or t._source is None else t._source()
+    if t._base is not None:
+        return base_of(t) if t._linked else t._base
+    source = None if t._source is None else t._source()
+    return base_of(source) if source is not None and source._linked else source
 
 
 def owner(t: TensorBase) -> tuple[TensorBase, tuple[View, ...]]:

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from tracecomp.eager.device import use
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor, look_through
-from tracecomp.eager.tensor_base import View
+from tracecomp.eager.tensor_base import View, base_of
 
 MANY = 1024
 """How many ways of one function are kept."""
@@ -70,9 +70,9 @@ def _way(t: Tensor, view: object) -> Way | None:
         return (), None
     if not isinstance(view, Tensor) or not view._linked or not view._data.size:
         return None
-    base, behind = (t._base, len(t._chain)) if t._linked else (t, 0)
+    base, behind = (base_of(t), len(t._chain)) if t._linked else (t, 0)
     steps = view._chain[behind:]
-    if view._base is not base or any(op.vjp is None for op, _ in steps):
+    if base_of(view) is not base or any(op.vjp is None for op, _ in steps):
         return None
     return steps, view._unwritable if _is_told_apart(view) else None
 

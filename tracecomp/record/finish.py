@@ -153,7 +153,7 @@ class Finish:
         """Why the recording cannot stand for later calls, if it cannot; ``left`` is what the call leaves behind."""
         return (
             self.recorder.python.kept or self._changed_values() or self._made_objects(left) or self.found.moved
-            or self._told(shared) or self._history_outside()
+            or self._told(shared) or self.recorder.changes.unrepeated() or self._history_outside()
         )  # fmt: skip
 
     # ---- inputs

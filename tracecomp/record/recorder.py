@@ -85,6 +85,9 @@ class Recorder:
         self.graph.here = self.backward.origin or Origin(user_source(), modes.scopes)
         self.values.set(target, self.value(value))
         holder = target
+        root, _ = self.values.root(target)
+        if root._storage is target._storage:
+            holder = root
         while (seen := self.values.look(holder)) is not None and seen.of._storage is holder._storage:
             holder = seen.of
         if not self.is_made(holder):
@@ -100,9 +103,32 @@ class Recorder:
         numbers = tuple(Predicate(self.value(index), at, source, line) for index, at in places)
         self._made(t, self.value(found), self.values.look_of(of, step)._replace(numbers=numbers), source)
 
-    def replace(self, target: Tensor, value: Tensor) -> None:
-        """Note ``target.data = value``."""
-        self.values.set(target, self.value(value))
+    def reshape(self, target: Tensor, former: Tensor) -> None:
+        """Note that the shape of ``target``, which was ``former``, was changed in place."""
+        if not self.is_made(former):
+            self.changes.refused = "changes the shape of a tensor from outside. Make a new tensor instead."
+        self.values.become(target, target._look, former, user_source(), self.refusals.line())
+
+    def replace(self, target: Tensor, value: Tensor, former: Tensor) -> None:
+        """Note ``target.data = value``; ``former`` is what ``target`` was."""
+        if not self.is_made(target):
+            self.changes.replace(target, value)
+            self.values.set(target, self.value(value))
+            return
+        version = self.values.root_cell(value).version
+        target._value = TracedValue(self, self.value(value), version)
+        self.values.settle(value)
+        # Not by way of ``value``, which may look at ``target`` itself: at what that was until now.
+        root, chain = self.values.root(value)
+        root = former if root is target else root
+        self.values.become(target, Look(root, None, root, chain), former, user_source(), self.refusals.line())
+
+    def resize(self, target: Tensor) -> None:
+        """Refuse that ``target`` gets more memory than it has."""
+        self.refuse(
+            f"the size of a tensor was changed in place at {user_source()}, beyond its memory: a graph cannot hold "
+            "that. Make a new tensor of that size instead."
+        )
 
     def constant(self, t: Tensor) -> None:
         """Note data that Python brought in."""

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from tracecomp.eager.aliasing import history_if_allowed, is_refused
 from tracecomp.eager.grad_fn import OpNode
 from tracecomp.eager.tensor import Tensor, gradient_edge
-from tracecomp.eager.tensor_base import Node, View
+from tracecomp.eager.tensor_base import Node, View, base_of
 from tracecomp.eager.views import look
 from tracecomp.ir.arrays import memory_order
 from tracecomp.ir.graph import Value
@@ -23,6 +23,8 @@ from tracecomp.record.backward.reach import history_of
 from tracecomp.record.binding import Array, Binding
 from tracecomp.record.guards.reads import Read
 from tracecomp.record.recorder import Recorder
+
+_MOVED = "changes the shape or memory of a tensor that a result looks at. Make a new tensor instead."
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,17 +253,21 @@ class Results:
 
     def _below(self, t: Tensor) -> tuple[Tensor, tuple[View, ...]]:
         """What the view or alias ``t`` looks at, and through which steps: views of linked views look at their base."""
-        seen = self._recorder.values.look(t)
+        values = self._recorder.values
+        seen = values.look(t)
         assert seen is not None
-        if seen.step is None:
-            return seen.of, ()
-        steps: tuple[View, ...] = (seen.step,)
-        while _follows(t) and _follows(seen.of):
-            further = self._recorder.values.look(seen.of)
+        of = values.origin(seen)
+        steps: tuple[View, ...] = () if seen.step is None else (seen.step,)
+        if values.is_changed(seen, of) and _followed(t) is values.root(t)[0]:
+            return values.root(t)
+        while steps and _follows(t) and _follows(of):
+            further = values.look(of)
             if further is None or further.step is None:
                 break
-            seen, steps = further, (further.step, *steps)
-        return seen.of, steps
+            of, steps = values.origin(further), (further.step, *steps)
+            if values.is_changed(further, of) and _followed(t) is values.root(t)[0]:
+                return values.root(t)
+        return of, steps
 
     def _layout(self, t: Tensor) -> Layout | None:
         """Where ``t`` lies in memory of the call's own; None where that is other memory, or laid out in another way."""
@@ -285,12 +291,12 @@ class Results:
         """
         source = t
         while _follows(source) and (seen := self._recorder.values.look(source)) is not None:
-            source = seen.of
+            source = self._recorder.values.origin(seen)
         if source is t or is_refused(t):
             return source
         if t.grad_fn is not None and gradient_edge(t) in passed:
             return t
-        ends = [gradient_edge(x) for x in (source, source._base if _follows(source) else None) if x is not None]
+        ends = [gradient_edge(x) for x in (source, base_of(source) if _follows(source) else None) if x is not None]
         edge = gradient_edge(t)
         while edge is not None and edge not in ends and _only_looks(edge[0]):
             edge = edge[0].edges[0]
@@ -299,10 +305,19 @@ class Results:
     def _check(self, t: Tensor, of: Tensor, steps: Sequence[View]) -> None:
         """Note when what ``t`` looked at has another shape or other memory by now."""
         found = of._data
-        for op, attrs in steps:
-            found = op.impl(found, **self._recorder.sizes.without_sizes(attrs))
+        try:
+            for op, attrs in steps:
+                found = op.impl(found, **self._recorder.sizes.without_sizes(attrs))
+        except (IndexError, ValueError):  # the steps do not suit the shape that it has now
+            self.moved = _MOVED
+            return
         if (found.shape, found.strides, _address(found)) != (t._data.shape, t._data.strides, t._address()):
-            self.moved = "changes the shape or memory of a tensor that a result looks at. Make a new tensor instead."
+            self.moved = _MOVED
+
+
+def _followed(t: Tensor) -> Tensor | None:
+    """The base of ``t`` where it has the history of that, else None."""
+    return cast("Tensor", base_of(t)) if _follows(t) else None
 
 
 def _follows(t: Tensor) -> bool:

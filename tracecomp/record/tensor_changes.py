@@ -7,13 +7,31 @@ result.
 from __future__ import annotations
 
 import weakref
+from typing import NamedTuple
 
 from tracecomp.base.errors import Source, user_source
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record.inputs import Inputs
 from tracecomp.record.refusals import Refusals
-from tracecomp.record.traced_value import GradSlot
+from tracecomp.record.traced_value import GradSlot, TracedValue
 from tracecomp.record.value_table import ValueTable
+
+_REPLACED = "replaces memory of a tensor from outside that other tensors look at. Use copy_() instead."
+
+
+class Replaced(NamedTuple):
+    """A tensor from outside whose entry is ``target`` got the memory of ``holder``, whose entry is ``source``."""
+
+    holder: weakref.ref[Tensor]
+    target: TracedValue
+    source: TracedValue
+    target_version: int
+    source_version: int
+
+    def is_seen(self) -> bool:
+        """Whether the two are told to be one memory: the other lives on, or either was written since."""
+        versions = self.target.version, self.source.version
+        return self.holder() is not None or versions != (self.target_version, self.source_version)
 
 
 class TensorChanges:
@@ -26,11 +44,31 @@ class TensorChanges:
         self.writes: dict[int, tuple[Tensor, int]] = {}
         self.grads: dict[int, GradSlot] = {}
         self.flags: dict[int, tuple[Tensor, bool]] = {}  # what ``requires_grad`` was before
+        self.replaced: dict[int, Replaced] = {}
+        self.refused: str | None = None  # why no recording can repeat what was done to a tensor from outside
         self.retained: list[tuple[weakref.ref[Tensor], Source | None]] = []
 
     def wrote(self, t: Tensor) -> None:
         """Count a write to the memory of ``t``."""
         self.writes[id(t)] = (t, self.writes.get(id(t), (t, 0))[1] + 1)
+
+    def replace(self, t: Tensor, value: Tensor) -> None:
+        """Note that ``t``, which comes from outside, gets the memory of ``value``: later calls write its own instead.
+
+        That is the same as long as nothing else looks at either memory.
+        """
+        root, chain = self._values.root(value)
+        own = root is t and not chain
+        if self._values.looked_at(t) or not (own or self._values.is_made(root)):
+            self.refused = _REPLACED
+        if not own:
+            cells = self._values.root_cell(t), self._values.root_cell(value)
+            # The write of ``t`` that follows counts, too.
+            self.replaced[id(t)] = Replaced(weakref.ref(root), *cells, cells[0].version + 1, cells[1].version)
+
+    def unrepeated(self) -> str | None:
+        """Why a recording cannot repeat what the call did to tensors from outside, if it cannot."""
+        return self.refused or (_REPLACED if any(r.is_seen() for r in self.replaced.values()) else None)
 
     def retain(self, t: Tensor) -> None:
         """Note that ``t``, which may be the call's own, keeps its gradient from now on."""

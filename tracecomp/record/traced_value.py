@@ -15,7 +15,8 @@ class Look(NamedTuple):
 
     ``root`` is the tensor whose cell the memory has: one made with memory of its own, an argument, or what a tensor
     from outside is a view of. ``numbers`` are values that the steps took from tensors: while the memory is as it was
-    the graph follows those, and what depends on the steps holds for these values alone.
+    the graph follows those, and what depends on the steps holds for these values alone. ``former`` is what the tensor
+    was before its shape or memory was changed in place, if others may look at that: it had a cell of its own then.
     """
 
     of: Tensor
@@ -23,6 +24,7 @@ class Look(NamedTuple):
     root: Tensor
     chain: tuple[View, ...]
     numbers: tuple[Predicate, ...] = ()
+    former: Tensor | None = None
 
 
 class TracedValue:

@@ -154,7 +154,7 @@ class ValueTable:
         """The tensor whose entry the memory of ``t`` has, and the views that lead from there to ``t``."""
         if self.is_made(t):
             found = self.look(t)
-            return (t, ()) if found is None else (found.root, found.chain)
+            return (t, ()) if found is None else (self.before_change(found.root), found.chain)
         chain: tuple[View, ...] = ()
         while id(t) not in self._shared:
             base = self._recorder.above(t)
@@ -163,6 +163,39 @@ class ValueTable:
             t, chain = base, (*t._chain, *chain)
         _, root, steps = self._shared[id(t)]
         return root, (*steps, *chain)
+
+    def before_change(self, root: Tensor) -> Tensor:
+        """What ``root``, which had a cell when something looked at it, was then: its shape or memory may be changed."""
+        found = self.look(root)
+        return root if found is None or found.former is None else found.former
+
+    def origin(self, look: Look) -> Tensor:
+        """What ``look`` is of: where that had a cell of its own, as it was then."""
+        return self.before_change(look.of) if look.of is look.root else look.of
+
+    def is_changed(self, look: Look, of: Tensor) -> bool:
+        """Whether ``of``, which ``look`` is of, looks elsewhere by now."""
+        steps = look.chain if look.step is None else look.chain[:-1]
+        root, chain = self.root(of)
+        same = len(chain) == len(steps) and all(a is b for a, b in zip(chain, steps, strict=True))
+        return root is not self.before_change(look.root) or not same
+
+    def become(self, t: Tensor, look: Look | None, former: Tensor, source: Source | None, line: int) -> None:
+        """Note that ``t``, which was ``former``, has been made to look elsewhere: those that looked at it do not."""
+        was = former._look
+        t._look = None if look is None else look._replace(former=former if was is None else was.former)
+        self.made.append(MadeTensor(weakref.ref(t), source, line))
+
+    def root_cell(self, t: Tensor) -> TracedValue:
+        """The entry that counts the writes to the memory of ``t``."""
+        root, _ = self.root(t)
+        return self.cell(root) or self._recorder.capture(root)
+
+    def looked_at(self, t: Tensor) -> bool:
+        """Whether another tensor met so far has its memory in common with ``t``."""
+        met = [*self.outside.values(), *[x for ref, *_ in self.made if (x := ref()) is not None]]
+        root, chain = self.root(t)
+        return root is not t or bool(chain) or any(x is not t and self.root(x)[0] is t for x in met)
 
     def path(self, t: Tensor) -> Sequence[tuple[Tensor, Look]]:
         """``t`` and what it looks at, one step after the other, as far as those were made here."""

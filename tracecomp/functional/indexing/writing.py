@@ -17,7 +17,7 @@ from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import Number, Operand, cast, operand, with_zero_gradient
 from tracecomp.functional.publish import function, publish
 from tracecomp.functional.shape.shaping import clone
-from tracecomp.functional.shape.strided import as_strided
+from tracecomp.functional.shape.strided import as_strided, counted
 from tracecomp.functional.storage import TypedStorage, UntypedStorage
 from tracecomp.ir.types import DType
 
@@ -113,8 +113,9 @@ def set__(
         flat = as_strided(flat, size, row_major if stride is None else stride, storage_offset)
     elif storage_offset and not isinstance(source, Tensor):
         flat = flat[storage_offset:]
+    version = input._version
     input.data = flat
-    return input
+    return counted(input, version)
 
 
 def _elements(source: TypedStorage | UntypedStorage, dtype: DType) -> Tensor:

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import numpy as np
 
-from tracecomp.eager.aliasing import alias
+from tracecomp.eager.aliasing import alias, check_history, former_of, reshape_
 from tracecomp.eager.device import MemoryFormat, contiguous_format, preserve_format
 from tracecomp.eager.memory_formats import lies_in, order_of
 from tracecomp.eager.modes import grad_enabled, modes
 from tracecomp.eager.tensor import Tensor, wrap
-from tracecomp.eager.tensor_base import blank, owner, take_fields
+from tracecomp.eager.tensor_base import base_of, owner
 from tracecomp.functional.dims import Sizes, as_shape
 from tracecomp.functional.dtype_support import ALL
 from tracecomp.functional.primitives import prim
 from tracecomp.functional.publish import function, publish
 from tracecomp.functional.shape.shaping import clone, row_major, squeeze, t, to_shape, transpose, unsqueeze, view
 from tracecomp.ir.arrays import memory_order
+from tracecomp.ir.arrays import row_major as dense_strides
 
 
 def strided_positions(size: Sequence[int], stride: Sequence[int], offset: int) -> np.ndarray[Any, Any]:
@@ -91,7 +92,7 @@ def _memory_for(x: Tensor, offset: int, extent: int) -> tuple[Tensor, int]:
     Also where in it they begin.
     """
     recorder = modes.recorder
-    for base in (x, x._base if x._linked else None, alias(cast("Tensor", owner(x)[0]))):
+    for base in (x, cast("Tensor", base_of(x)) if x._linked else None, alias(cast("Tensor", owner(x)[0]))):
         if base is None:
             continue
         if base.dtype is not x.dtype and base._data.flags.c_contiguous:
@@ -153,17 +154,30 @@ def contiguous(input: Tensor, memory_format: MemoryFormat = None) -> Tensor:
     return input if lies_in(input._data, memory_format) else clone(input, memory_format=memory_format)
 
 
+def _become(input: Tensor, view_of: Callable[[Tensor], Tensor]) -> Tensor:
+    """Make ``input`` the view that ``view_of`` takes of its former self.
+
+    That view takes part in histories whatever the mode, except in inference mode: ``input`` itself is no view for
+    those who look, and may be written where views made without gradients may not.
+    """
+    former = former_of(input)
+    before, modes.grad = modes.grad, modes.grad or not (modes.inference or input._quiet)
+    try:
+        found = view_of(former)
+    finally:
+        modes.grad = before
+    reshape_(input, former, found)
+    return input
+
+
 def _shape_inplace(name: str, fn: Any) -> None:
     """Publish the in-place form of a view function: the tensor becomes that view of its former self."""
 
     @functools.wraps(fn)
     def run(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        if input.requires_grad and input.is_leaf and grad_enabled():
-            raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
-        former = blank(type(input))
-        take_fields(former, input)
-        take_fields(input, fn(former, *args, **kwargs))
-        return input
+        if input.requires_grad and grad_enabled():
+            check_history(input)
+        return _become(input, lambda former: fn(former, *args, **kwargs))
 
     run.__name__ = run.__qualname__ = f"{name}_"
     run.__doc__ = f"In-place form of :func:`{name}`."
@@ -177,7 +191,11 @@ for _name, _fn in (("squeeze", squeeze), ("unsqueeze", unsqueeze), ("transpose",
 
 @function(to="Tensor", takes=ALL)
 def resize__(input: Tensor, *sizes: Sizes, memory_format: MemoryFormat = None) -> Tensor:
-    """Another size over the same elements in row-major order, or in ``memory_format``; new elements are zero."""
+    """Another size over the same memory in row-major order, or in ``memory_format``.
+
+    Where the memory is too small the tensor gets memory of its own, and new elements are zero. Views taken before keep
+    the old memory: in PyTorch they would share the new one.
+    """
     shape = as_shape(sizes)
     if input.requires_grad:
         raise RuntimeError("cannot resize variables that require grad")
@@ -186,13 +204,39 @@ def resize__(input: Tensor, *sizes: Sizes, memory_format: MemoryFormat = None) -
         raise RuntimeError(f"resize_: no memory has the shape {list(shape)} of {input.dtype}")
     if shape == tuple(input.shape) and memory_format is None:
         return input
-    flat = np.ravel(input._data)
+    order = order_of(memory_format or contiguous_format, len(shape))
+    if _fits(input, count):
+        strides = [0] * len(shape)
+        for d, n in zip(order, dense_strides(tuple([shape[d] for d in order])), strict=True):
+            strides[d] = n
+        return _become(input, lambda former: as_strided(former, shape, strides))
+    if modes.recorder is not None:
+        modes.recorder.resize(input)
+    version = input._version
+    memory = owner(input)[0]._data
+    flat = np.ravel(memory, "K")[input.storage_offset() :] if _is_whole(memory, input) else np.ravel(input._data)
     if count > flat.size:
         flat = np.concatenate([flat, np.zeros(count - flat.size, flat.dtype)])
-    order = order_of(memory_format or contiguous_format, len(shape))
-    input._data = flat[:count].reshape([shape[d] for d in order]).transpose(np.argsort(order))
-    input._shared_storage().share()
-    return input
+    input.data = wrap(flat[:count].reshape([shape[d] for d in order]).transpose(np.argsort(order)))
+    return counted(input, version)
+
+
+def counted(t: Tensor, before: int) -> Tensor:
+    """``t``, which got other memory, with one write more than the ``before`` it had."""
+    t._shared_storage().version = before + 1
+    return t
+
+
+def _fits(x: Tensor, count: int) -> bool:
+    """Whether ``count`` elements lie in the memory of ``x`` from its first one on, and can be seen through a view."""
+    memory = owner(x)[0]._data
+    return _is_whole(memory, x) and x.storage_offset() + count <= memory.size
+
+
+def _is_whole(memory: np.ndarray[Any, Any], x: Tensor) -> bool:
+    """Whether ``memory``, that of what ``x`` looks at, consists of elements like those of ``x`` without gaps."""
+    dense = memory.flags.c_contiguous or memory_order(memory) is not None
+    return dense and memory.dtype == x._data.dtype and not x.is_meta
 
 
 @function(takes=ALL)
