@@ -262,18 +262,24 @@ def base_of(view: TensorBase) -> TensorBase:
     """The tensor that a linked view looks at, as it was when the view was taken.
 
     A base never looks at another tensor when a view is taken. If it does now, its shape was changed in place, and it
-    looks at what it was. If its storage is another one now, its memory was replaced.
+    looks at what it was. If its storage is another one now, its memory was replaced; it may get that memory back.
     """
     base = view._base
     assert base is not None
     storage = view._storage
     if base._storage is not storage and storage is not None and storage.former is not None:
-        base = storage.former
-        base._storage = storage
-        view._base = base
+        former = storage.former
+        if not _lie_alike(base._data, former._data):
+            former._storage = storage
+            return base_of(former) if former._linked else former
     if base._linked:
         view._base = base = base_of(base)
     return base
+
+
+def _lie_alike(a: Array, b: Array) -> bool:
+    """Whether two arrays have the same elements in memory, in the same order."""
+    return a.shape == b.shape and a.strides == b.strides and a.ctypes.data == b.ctypes.data and a.dtype == b.dtype
 
 
 def above(t: TensorBase) -> TensorBase | None:
