@@ -9,6 +9,7 @@ from __future__ import annotations
 import _thread
 import copy
 import gc
+import logging
 import random
 import signal
 import subprocess
@@ -28,7 +29,7 @@ from tracecomp import nn, optim
 from tracecomp.amp import autocast
 from tracecomp.autograd.anomaly import detect_anomaly
 from tracecomp.autograd.graph import disable_saved_tensors_hooks, saved_tensors_hooks
-from tracecomp.base import config
+from tracecomp.base import config, logs
 from tracecomp.base.interrupts import uninterrupted
 from tracecomp.base.locks import Lock
 from tracecomp.eager.modes import Modes, enable_grad, inference_mode, modes, no_grad, unrecorded
@@ -265,6 +266,7 @@ def test_llvm_interrupted_at_any_moment_serves_other_threads(work: str, interrup
     assert ended.returncode == 0 and ended.stdout == "done\n", ended.stderr[-2000:]
 
 
+@pytest.mark.slow  # which moments are tried depends on what the process has compiled before
 def test_interrupted_compilations_leave_nothing_on(tmp_path: Any, interruptions: Interruptions) -> None:
     numbers = count()
     settings = config.current()
@@ -282,6 +284,20 @@ def test_interrupted_compilations_leave_nothing_on(tmp_path: Any, interruptions:
         assert {n: getattr(modes, n) for n in NAMES} == {n: getattr(Modes, n) for n in NAMES}
         background.finish()  # the second thread compiles without the collector, too
         assert gc.isenabled() and sys.gettrace() is traced and config.current().fast_math == settings.fast_math
+
+
+def test_an_interrupted_question_about_a_topic_leaves_logging_to_other_threads() -> None:
+    """The lock of ``logging`` was kept for ever, and the second thread waited for it at its next compilation."""
+
+    def ask() -> None:
+        logs.wanted("graphs")
+
+    for number in range(1, interrupted_at(ask, 0) + 1):
+        interrupted_at(ask, number)
+        other = threading.Thread(target=logging.getLogger, args=("tracecomp.graphs",), daemon=True)
+        other.start()
+        other.join(60)
+        assert not other.is_alive(), number
 
 
 def test_signals_in_a_short_block_wait_for_its_end() -> None:
@@ -370,7 +386,7 @@ def test_a_step_is_whole_or_not_done_whenever_a_timer_ends(kind: str, compiled: 
     assert interrupt_training(kind, compiled, 60, 5) > 10
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.slow  # which moments are tried depends on what the process has compiled before
 @pytest.mark.parametrize("kind", ["SGD", "AdamW"])
 @pytest.mark.parametrize("runs", ["eager", "recording", "compiled"])
 def test_a_step_is_whole_or_not_done_whenever_ctrl_c_comes(kind: str, runs: str) -> None:

@@ -10,23 +10,27 @@ import logging
 import sys
 
 from tracecomp.base import config
+from tracecomp.base.interrupts import uninterrupted
 from tracecomp.base.topics import TOPICS
 
 _heard: set[str] = set()
 
 
 def wanted(topic: str) -> bool:
-    """Whether somebody reads a topic."""
+    """Return whether somebody reads a topic."""
     chosen = config.current().log
-    if (topic in chosen or "all" in chosen) and topic not in _heard:
-        _hear(topic)
-    return logging.getLogger(f"tracecomp.{topic}").isEnabledFor(logging.INFO)
+    # ``logging`` takes its lock before the block that releases it: Ctrl-C in between would stop every other thread.
+    with uninterrupted:
+        if (topic in chosen or "all" in chosen) and topic not in _heard:
+            _hear(topic)
+        return logging.getLogger(f"tracecomp.{topic}").isEnabledFor(logging.INFO)
 
 
 def log(topic: str, text: str) -> None:
     """Write to a topic."""
     assert topic in TOPICS
-    logging.getLogger(f"tracecomp.{topic}").info(text)
+    with uninterrupted:
+        logging.getLogger(f"tracecomp.{topic}").info(text)
 
 
 def _hear(topic: str) -> None:
