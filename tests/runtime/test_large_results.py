@@ -30,6 +30,7 @@ def add_one() -> tuple[Callable[[tracecomp.Tensor], tracecomp.Tensor], tracecomp
     return scaled, x
 
 
+@pytest.mark.slow  # other threads of the process are in the account, too
 @glibc
 def test_a_loop_maps_and_unmaps_nothing() -> None:
     scaled, x = add_one()
@@ -42,6 +43,7 @@ def test_a_loop_maps_and_unmaps_nothing() -> None:
         assert mapped() == before
 
 
+@pytest.mark.slow  # other threads of the process are in the account, too
 @glibc
 def test_at_most_two_blocks_are_kept() -> None:
     scaled, x = add_one()

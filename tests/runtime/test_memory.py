@@ -33,6 +33,7 @@ for n in range(40):
 """
 
 
+@pytest.mark.slow  # the second thread compiles when it likes, and its memory is in the account, too
 @pytest.mark.skipif(malloc_state() is None, reason="the thresholds are glibc's")
 def test_temporaries_of_eager_operators_take_no_new_pages() -> None:
     """Freed results of 4 MB stay in the C library's memory: it neither maps them one by one nor trims its heap."""
