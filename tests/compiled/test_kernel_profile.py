@@ -72,6 +72,7 @@ def test_a_name_of_an_attribute_is_no_global() -> None:
     assert c.recordings == 1
 
 
+@pytest.mark.slow  # compares times
 def test_the_times_of_kernels_add_up_to_the_wall_clocks() -> None:
     def mlp(x: Any, a: Any, b: Any) -> Any:
         return torch.softmax(torch.tanh(x @ a) @ b, -1)

@@ -443,6 +443,7 @@ def test_nothing_is_written_to_an_index_out_of_range(name: str, shape: tuple[int
     assert c(good).tolist() == getattr(x, name)(0, good, new).tolist()
 
 
+@pytest.mark.slow  # other threads of the process make objects, too
 def test_references_do_not_change() -> None:
     w, x, out, label = nn.Parameter(tc.ones(4)), tc.ones(4), tc.zeros(4).add_(1), "label"
 
