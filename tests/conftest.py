@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
+import tomllib
 from collections import Counter
 from pathlib import Path
 from types import ModuleType
@@ -29,14 +30,10 @@ settings.load_profile("any machine")  # the same examples at each run; ``--hypot
 # Hypothesis also tries constants from the source of loaded modules, so examples would depend on the tests before.
 vars(providers)["_get_local_constants"] = lambda: providers._local_constants
 
-PEERS = frozenset(
-    ["torch", "torch.masked", "expecttest", "onnxruntime", "safetensors", "safetensors.numpy", "einops", "mpmath",
-     "matplotlib", "matplotlib.pyplot", "PIL.Image", "scipy.sparse"]
-)  # fmt: skip
+_EXTRAS = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+PEERS = frozenset(re.match(r"\w+", line)[0].replace("pillow", "PIL") for line in _EXTRAS["peers"])  # type: ignore[index]
 """Packages that some tests compare with and that the ``test`` extra does not install."""
-NEEDS_PEER = re.compile(
-    "could not import '(torch|expecttest|onnxruntime|safetensors|einops|mpmath|matplotlib|PIL|scipy)"
-)
+NEEDS_PEER = re.compile(f"could not import '({'|'.join(sorted(PEERS))})\\b")
 MISSING = re.compile("could not import|not installed|needs |no chromium")
 """Reasons of skips that a machine with everything installed does not have."""
 
@@ -81,14 +78,18 @@ def _holds_peer(module: ModuleType) -> bool:
     """Whether a module of tests, or a helper that it takes names from, cannot be imported without a peer."""
     names = {getattr(value, "__module__", None) for value in vars(module).values()}
     helpers = [sys.modules[name] for name in names if isinstance(name, str) and name.startswith("tests.")]
-    peers = [sys.modules[name] for name in PEERS if name in sys.modules]
-    return any(value is peer for m in (module, *helpers) for value in vars(m).values() for peer in peers)
+    modules = (value for m in (module, *helpers) for value in vars(m).values() if isinstance(value, ModuleType))
+    return any(_is_peer(m.__name__) for m in modules)
 
 
 def _asks_for_peer(function: Any) -> bool:
     """Whether a test's own body calls ``pytest.importorskip`` with a peer's name."""
     code = inspect.unwrap(function).__code__
-    return "importorskip" in code.co_names and not PEERS.isdisjoint(c for c in code.co_consts if isinstance(c, str))
+    return "importorskip" in code.co_names and any(_is_peer(c) for c in code.co_consts if isinstance(c, str))
+
+
+def _is_peer(name: str) -> bool:
+    return name.partition(".")[0] in PEERS
 
 
 @pytest.hookimpl(wrapper=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import platform
 from functools import cache
 
@@ -28,9 +29,19 @@ _YMM, _ZMM = 0x6, 0xE6
 """The parts of registers that the system has to save for AVX and AVX-512 (bits of XCR0)."""
 
 
+def highest() -> str:
+    """Return the level that code must not exceed (``TRACECOMP_CPU``), empty without a limit."""
+    return os.environ.get("TRACECOMP_CPU", "")
+
+
 @cache
 def levels() -> tuple[str, ...]:
-    """The levels whose code this processor runs, the best first; none on other processors than x86-64 and AArch64."""
+    """Return the levels whose code this process may run, the best first; empty except on x86-64 and AArch64."""
+    found = _supported()
+    return found[found.index(highest()) :] if highest() in found else found
+
+
+def _supported() -> tuple[str, ...]:
     if platform.machine().lower() in ("aarch64", "arm64"):
         return ("aarch64",)
     if platform.machine().lower() not in ("x86_64", "amd64"):
@@ -57,8 +68,8 @@ def identity() -> tuple[int, ...] | None:
     """What tells processors apart whose code may differ; None where ``cpuid`` is no instruction."""
     if platform.machine().lower() not in ("x86_64", "amd64"):
         return None
-    told = [v for key in _ASKED for n, v in enumerate(_registers(*key)) if _OF_THIS_CORE.get(key) != n]
-    return *told, _saved() if _has({"osxsave": _V3["osxsave"]}) else 0
+    answers = [v for key in _ASKED for n, v in enumerate(_registers(*key)) if _OF_THIS_CORE.get(key) != n]
+    return *answers, _saved() if _has({"osxsave": _V3["osxsave"]}) else 0
 
 
 @cache

@@ -16,6 +16,7 @@ from typing import Any
 
 from tracecomp.base.locks import Lock
 from tracecomp.base.topics import topics
+from tracecomp_runtime import processor
 
 
 def _knob(default: object, env: str, parse: Callable[[str], object], doc: str, code: bool = False) -> Any:
@@ -37,6 +38,12 @@ def _names(text: str) -> tuple[str, ...]:
 def _eager(text: str) -> str:
     if text not in ("native", "numpy"):
         raise ValueError("expected native or numpy")
+    return text
+
+
+def _cpu(text: str) -> str:
+    if text and text not in processor.LEVELS:
+        raise ValueError(f"expected one of {', '.join(processor.LEVELS)}")
     return text
 
 
@@ -68,6 +75,9 @@ class Settings:
     )
     eager: str = _knob(
         "native", "TRACECOMP_EAGER", _eager, "What runs eager operators: native (with numpy), or numpy alone."
+    )
+    cpu: str = _knob(
+        "", "TRACECOMP_CPU", _cpu, "Highest level of x86-64 that code may use, e.g. x86-64-v3; read at start."
     )
     log: tuple[str, ...] = _knob(
         (), "TRACECOMP_LOG", topics, "Comma-separated topics that are written to standard error as they happen."
@@ -105,7 +115,9 @@ def current() -> Settings:
 
 @contextmanager
 def override(**changes: Any) -> Iterator[Settings]:
-    """``current()`` with ``changes`` while the block runs; TypeError for a name that is no setting."""
+    """``current()`` with ``changes`` while the block runs; TypeError for an unknown name and for ``cpu``."""
+    if "cpu" in changes:  # loaded programs and kernels are for the processor that the process started with
+        raise TypeError("override(): cpu cannot change while the process runs. Set TRACECOMP_CPU before it starts.")
     settings = replace(current(), **changes)
     token = _override.set(settings)
     _count_threads_override("num_threads" in changes)

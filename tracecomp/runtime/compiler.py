@@ -15,10 +15,12 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
+from tracecomp.codegen.math.half_library import HALF_FUNCTIONS, half_text
 from tracecomp.codegen.text import native
+from tracecomp.codegen.text.assembler import module_text
 from tracecomp.codegen.text.target import Target
 from tracecomp.runtime import object_cache
-from tracecomp.runtime.library import Library
+from tracecomp.runtime.library import Library, add_symbol
 from tracecomp_runtime import processor
 
 _MAPPED = Path("/proc/self/maps")
@@ -62,7 +64,7 @@ def _key_of_answers() -> str | None:
     asked, spec = processor.identity(), find_spec("llvmlite")
     if asked is None or spec is None:
         return None
-    return hashlib.sha256(repr((asked, spec.origin, _compiler_source())).encode()).hexdigest()
+    return hashlib.sha256(repr((asked, processor.highest(), spec.origin, _compiler_source())).encode()).hexdigest()
 
 
 def _loaded_from() -> list[str]:
@@ -84,9 +86,16 @@ def compiler_version() -> str:
     return _answers().version
 
 
+@cache
 def host_target() -> Target:
-    """This machine."""
-    return _answers().target
+    """This machine, whose code may call what it lacks instructions for."""
+    target = _answers().target
+    if target.lacks_half:
+        functions = Library([object_code(module_text(half_text()), target)])
+        for name in HALF_FUNCTIONS:
+            add_symbol(name, functions.address(name))
+        functions.keep()
+    return target
 
 
 def library(text: str) -> Library:

@@ -12,6 +12,7 @@ import pytest
 import tracecomp as tc
 from tracecomp import nn
 from tracecomp.codegen.math.functions import FAST_ULP
+from tracecomp.runtime.compiler import host_target
 
 
 def compiled(f: Any, *args: Any, **options: Any) -> Any:
@@ -49,7 +50,8 @@ def test_products_and_sums_are_fused() -> None:
         return x * y - 1.0
 
     assert set(compiled(f, x, y).tolist()) == {0.0}
-    assert set(compiled(f, x, y, fast_math=True).tolist()) == {-(e**2)}
+    has_fma = "+fma" in host_target().features or not host_target().is_x86
+    assert set(compiled(f, x, y, fast_math=True).tolist()) == {-(e**2) if has_fma else 0.0}
 
 
 def test_a_training_step_stays_close() -> None:

@@ -187,7 +187,7 @@ def test_k_blocks_of_a_weight_gradient_are_read_by_few_blocks() -> None:
     """Blocks for threads, but no more: each of them reads all the data."""
     x_shape, g_shape = (2, 3, 37, 37), (2, 32, 16, 16)
     graph = graph_of("conv_weight", [x_shape, g_shape], (7, 7), {"stride": (2, 2)})
-    machine = replace(SHARING, l2_bytes=1 << 15, l3_bytes=1 << 16)
+    machine = replace(MACHINES["Zen 4"], tuning=SHARING.tuning, l2_bytes=1 << 15, l3_bytes=1 << 16)
     x, g = normal([x_shape, g_shape])
     built, executable = compile_graph(graph, machine=machine)
     found = re.search(r"parallel block < (\d+):\n +local totals", print_program(built.program))

@@ -6,6 +6,8 @@ as the instructions do.
 
 from __future__ import annotations
 
+HALF_FUNCTIONS = ("__truncsfhf2", "__extendhfsf2", "__truncdfhf2")
+
 _NARROW = """
 define half @__truncsfhf2(float %x) {
   %bits = bitcast float %x to i32

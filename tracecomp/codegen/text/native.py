@@ -14,7 +14,8 @@ from typing import Any
 
 from tracecomp.base.errors import CompileError
 from tracecomp.base.interrupts import uninterrupted
-from tracecomp.codegen.text.target import Target, vector_bits_of
+from tracecomp.codegen.text.target import FEATURES, Target, vector_bits_of
+from tracecomp_runtime import processor
 
 CODE_LEVEL = 2
 """LLVM's own default of effort for selecting instructions and registers; no optimising pass runs at any level."""
@@ -72,8 +73,10 @@ def compiler_version() -> str:
 
 @cache
 def host_target() -> Target:
-    """This machine."""
+    """This machine, or the level that limits it (``TRACECOMP_CPU``)."""
     llvm = _binding()
+    if processor.highest() and processor.levels()[0] in FEATURES:
+        return cross_target(llvm.get_process_triple(), "x86-64", FEATURES[processor.levels()[0]])
     features = llvm.get_host_cpu_features().flatten()
     return cross_target(llvm.get_process_triple(), llvm.get_host_cpu_name(), features)
 

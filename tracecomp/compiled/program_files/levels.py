@@ -6,12 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tracecomp.codegen.text import native
-from tracecomp.codegen.text.target import Target
+from tracecomp.codegen.text.target import FEATURES, Target
 from tracecomp.passes.cost.machine import Machine
-
-_V2 = "+cx16,+popcnt,+sahf,+sse3,+ssse3,+sse4.1,+sse4.2"
-_V3 = f"{_V2},+avx,+avx2,+bmi,+bmi2,+f16c,+fma,+lzcnt,+movbe,+xsave"
-_V4 = f"{_V3},+avx512f,+avx512bw,+avx512cd,+avx512dq,+avx512vl"
 
 
 @dataclass(frozen=True)
@@ -24,11 +20,6 @@ class Level:
     triple: str = "x86_64-unknown-linux-gnu"
 
     @property
-    def lacks_half(self) -> bool:
-        """Whether code calls functions to convert half precision."""
-        return self.processor is None and self.triple.startswith("x86_64") and "+f16c" not in self.features
-
-    @property
     def target(self) -> Target:
         """What code is spelled for."""
         cpu = "x86-64" if self.triple.startswith("x86_64") else "generic"
@@ -36,9 +27,9 @@ class Level:
 
 
 LEVELS: Mapping[str, Level] = {
-    "x86-64-v2": Level(_V2, Machine(16, 16)),
-    "x86-64-v3": Level(_V3, Machine(32, 16)),
-    "x86-64-v4": Level(_V4, Machine(64, 32)),
+    "x86-64-v2": Level(FEATURES["x86-64-v2"], Machine(16, 16)),
+    "x86-64-v3": Level(FEATURES["x86-64-v3"], Machine(32, 16)),
+    "x86-64-v4": Level(FEATURES["x86-64-v4"], Machine(64, 32)),
 }
 """As the psABI defines them; ``tracecomp_runtime.processor`` finds out which of them a processor has."""
 OTHERS: Mapping[str, Level] = {"aarch64": Level("+neon", Machine(16, 32), triple="aarch64-unknown-linux-gnu")}

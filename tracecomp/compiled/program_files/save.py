@@ -169,7 +169,7 @@ def code_of(graph: Graph, aliases: Mapping[int, int], frozen: Set[int], level: L
     image = image_of(built.program, target=target)
     shared = module_text(sync.shared_text(target), array_call.call_text(), program_call.call_text())
     objects = [*image.objects, compiler.object_code(shared, target)]
-    if level.lacks_half:
+    if target.lacks_half:
         objects.append(compiler.object_code(module_text(half_text()), target))
     linked = link(objects)
     if unknown := [name for name, _ in linked.imports if name not in IMPORTS]:

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from tracecomp_runtime.processor import highest
+
 PLAUSIBLE = {1: (8 << 10, 1 << 20), 2: (64 << 10, 256 << 20), 3: (256 << 10, 4 << 30)}
 """Bytes that a cache of each level can have. Some virtual machines tell of caches of 0 or 2^31 bytes."""
 
@@ -51,6 +53,7 @@ def read() -> Processor:
     """The first processor of this system."""
     cpu = _cpuinfo()
     flags = set(cpu.get("flags", "").split())
+    flags -= {"x86-64-v2": {"avx2", "avx512f"}, "x86-64-v3": {"avx512f"}}.get(highest(), set())
     caches = {level: c for level, c in _caches().items() if PLAUSIBLE[level][0] <= c.nbytes <= PLAUSIBLE[level][1]}
     name = cpu.get("model name") or _sysctl_text("machdep.cpu.brand_string") or platform.processor() or "unknown"
     # All four are asked for, as code generation uses masks (VL), bytes and halves (BW), and 64-bit
