@@ -17,7 +17,7 @@ DONE = (
     "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md",
     *(f"docs/{name}.md" for name in (
         "index", "capture", "eager", "wrong-results", "export", "distributed", "numerics", "onnx", "program-files",
-        "sparse", "dispatch",
+        "sparse", "dispatch", "writing-captured-programs", "architecture", "testing", "scheduling",
     )),
 )  # fmt: skip
 """Pages without findings. Append a page when it has been rewritten."""

@@ -26,6 +26,7 @@ PAGES = [
     "docs/seeing-inside.md",
     "docs/sparse.md",
     "docs/wrong-results.md",
+    "docs/writing-captured-programs.md",
 ]
 
 
