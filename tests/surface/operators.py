@@ -14,8 +14,9 @@ _HEAD = """\
 # Operators
 
 Graphs consist of these primitives; fusion, derivatives and code generation handle no others. Other functions are
-compositions of them. [Adding an operator](adding-an-operator.md) describes the records. An elementwise operator without named
-operands takes one or two tensors and broadcasts them. Generated from the records of `ops/` by `python -m tests.surface`.
+compositions of them. [Adding an operator](adding-an-operator.md) describes the records. An elementwise operator without
+named operands takes one or two tensors and broadcasts them. Generated from the records of `ops/` by
+`python -m tests.surface`.
 """
 
 
