@@ -39,11 +39,11 @@ def rows(explanation: Any) -> list[tuple[str, str, str]]:
     sizes = {stage.name: stage.size for stage in graph.stages}
     return [
         ("Python", "the function runs once", "1 function"),
-        ("record", "every operator becomes a node of a graph", sizes["recorded"]),
+        ("record", "operators become graph nodes", sizes["recorded"]),
         ("graph passes", f"{len(PIPELINE)} passes simplify the graph", sizes[PIPELINE[-1].name]),
         ("fusion", "nodes are grouped into kernels", sizes["fusion"]),
         ("lowering", f"{len(LOWERING)} steps choose loops and memory", sizes["kernels"]),
-        ("code", "LLVM makes machine code for this processor", "1 native entry"),
+        ("code", "LLVM compiles the kernels", "1 native entry"),
     ]
 
 
