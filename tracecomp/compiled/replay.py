@@ -21,7 +21,6 @@ from tracecomp.compiled.inputs import aliases_of, frozen_inputs
 from tracecomp.compiled.kernel_profile import Profile, profile_backend
 from tracecomp.compiled.results import Builder
 from tracecomp.eager.aliasing import check_places
-from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor
 from tracecomp.ir.arrays import SMALL_BYTES
 from tracecomp.ir.graph import Graph
