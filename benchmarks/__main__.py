@@ -36,7 +36,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--parts",
         default=",".join(PARTS),
-        help="comma-separated, of: speed, start (first call, warm start, memory), load (beside a busy process)",
+        help="comma-separated, of: speed, start (first call, warm start, memory), load (on a busy machine)",
     )
     run.add_argument("--quick", action="store_true", help="fewer and shorter turns")
     run.add_argument(
@@ -113,7 +113,7 @@ def _run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> None
 
 def _command() -> str:
     load = os.getloadavg()[0]
-    return f"`python -m benchmarks {shlex.join(sys.argv[1:])}`, {time.strftime('%Y-%m-%d')}, load before: {load:.2f}"
+    return f"`python -m benchmarks {shlex.join(sys.argv[1:])}`, {time.strftime('%Y-%m-%d')}, load {load:.2f}"
 
 
 def _load(paths: list[Path], cpu: bool) -> dict[str, Any]:

@@ -184,7 +184,7 @@ _ONCE: tuple[tuple[str, str, Callable[[Results], str]], ...] = (
     ("first call beyond the eager run, GPT step", "<= 1/10 of torch.compile, below jax.jit", _first_call),
     ("second process", "<= 0.5 s for the GPT step, <= 1/4 of cold everywhere", _warm),
     ("peak memory of a step", "<= 60 % of torch eager", _memory),
-    ("beside a busy process", "2 threads <= 1.3 x 1 thread", _load),
+    ("on a busy machine", "2 threads <= 1.3 x 1 thread", _load),
 )
 
 

@@ -104,7 +104,7 @@ def _start_text(row: dict[str, Any], kind: str) -> str:
 
 
 def load_table(results: Results) -> str:
-    """Steps beside a busy process."""
+    """Steps on a busy machine."""
     lines = [
         "| engine | 1 thread | 2 threads | 1 thread, busy | 2 threads, busy | busy: 2 / 1 |",
         "|---|---|---|---|---|---|",
@@ -167,7 +167,7 @@ def full(results: Results) -> str:
     if results.get("start"):
         parts.append(f"### First call, warm start, memory\n\n{start_table(results)}")
     if results.get("load"):
-        parts.append(f"### Beside a busy process\n\n{load_table(results)}")
+        parts.append(f"### Busy machine\n\n{load_table(results)}")
     parts += [
         f"### {title}\n\n{text}" for title, text in (("Behind", behind(results)), ("Failed", failures(results))) if text
     ]

@@ -117,7 +117,7 @@ def test_the_figures_are_those_of_the_document() -> None:
         print(f"\n{'.'.join(room[1:]) or 'tracecomp':14} {told}", end="")
     print(f"\n{len(rooms())} folders, {sum(len(circles(r)) for r in rooms())} circles in them")
     text = " ".join((ROOT / "docs" / "architecture.md").read_text().split())
-    assert f"{whole['parts']} parts of the package stand on {whole['floors']} floors" in text
+    assert f"The package has {whole['parts']} parts on {whole['floors']} layers" in text
     assert whole["up"] == whole["circles"] == 0
 
 

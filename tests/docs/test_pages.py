@@ -25,7 +25,10 @@ PAGES = [
     "docs/program-files.md",
     "docs/seeing-inside.md",
     "docs/sparse.md",
+    "docs/moving-from-pytorch.md",
+    "docs/training.md",
     "docs/wrong-results.md",
+    "docs/writing-captured-programs.md",
 ]
 
 
@@ -59,8 +62,17 @@ def test_a_wrong_output_is_noticed(tmp_path: Path) -> None:
     assert with_real_output(page, tmp_path) == page.replace("3", "2")
 
 
-def test_every_page_stands_in_the_index_and_in_the_sites_menu() -> None:
-    pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"index.md"}
-    index, menu = (ROOT / "docs" / "index.md").read_text(), (ROOT / "mkdocs.yml").read_text()
-    assert pages == set(re.findall(r"\]\(([\w-]+\.md)\)", index))
-    assert pages == set(re.findall(r"^ +- ([\w-]+\.md)$", menu, re.MULTILINE)) - {"index.md"}
+def test_every_page_is_in_the_index_and_once_in_the_sites_menu() -> None:
+    docs = ROOT / "docs"
+    pages = {path.relative_to(docs).as_posix() for path in docs.rglob("*.md")} - {"index.md"}
+    index, menu = (docs / "index.md").read_text(), (ROOT / "mkdocs.yml").read_text()
+    reference = {page for page in pages if page.startswith("api/")}
+    assert pages - reference == set(re.findall(r"\]\(([\w/-]+\.md)\)", index)) - reference
+    assert sorted([*pages, "index.md"]) == sorted(re.findall(r"^ +- (?:.*: )?([\w/.-]+\.md)$", menu, re.MULTILINE))
+
+
+def test_the_home_page_has_the_readmes_program_and_output() -> None:
+    home, readme = ((ROOT / name).read_text() for name in ("docs/index.md", "README.md"))
+    first = re.search(r"```python\n.*?^```\n\n```text\n.*?^```$", readme, re.MULTILINE | re.DOTALL)
+    assert first
+    assert first[0] in home

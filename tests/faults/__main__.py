@@ -1,6 +1,7 @@
-"""What a comparison finds of planted faults: ``python -m tests.faults [--only WORD] [--write docs/planted-faults.md]``.
+"""What a comparison finds of planted faults: ``python -m tests.faults [--only WORD] [--write]``.
 
 Each fault is planted in a process of its own, one at a time, and ``compare`` is run on a program in which it shows.
+``--write`` updates docs/reports/planted-faults.md.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ from tests.faults.planted import FAULTS
 from tests.faults.planted_operators import MORE
 from tests.faults.trying import Found, table, try_fault
 
+PAGE = Path(__file__).parents[2] / "docs" / "reports" / "planted-faults.md"
+
 
 def main() -> int:
     """Try the faults; 1 if one is not flagged."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="faults whose room, program or place contains this")
-    parser.add_argument("--write", type=Path, help="file that gets the table")
+    parser.add_argument("--write", action="store_true", help="write the table into the page")
     parser.add_argument("--show", action="store_true", help="print what each comparison says")
     options = parser.parse_args()
     results: list[Found] = []
@@ -35,7 +38,8 @@ def main() -> int:
     text = table(results)
     print(text.splitlines()[-1] if text else "")
     if options.write:
-        options.write.write_text(text)
+        head = PAGE.read_text().split("| where | fault |")[0]
+        PAGE.write_text(head + text)
     return not all(f.flagged for f in results)
 
 

@@ -358,3 +358,23 @@ def test_swa_schedule() -> None:
         found.append(row)
     np.testing.assert_allclose(found[0], found[1], rtol=1e-9)
     assert math.isclose(found[0][-1], 0.01)
+
+
+@pytest.mark.parametrize("budget", [1, 2, 3, 7, 12])
+@pytest.mark.parametrize("lr", [1e-6, 0.1, 10.0])
+def test_a_line_search_keeps_to_the_budget_of_evaluations(budget: int, lr: float) -> None:
+    w = tracecomp.nn.Parameter(tracecomp.zeros(2, dtype=tracecomp.float64))
+    optimizer = tracecomp.optim.LBFGS([w], lr=lr, max_eval=budget, line_search_fn="strong_wolfe")
+    calls = 0
+
+    def closure() -> Any:
+        nonlocal calls
+        calls += 1
+        optimizer.zero_grad()
+        loss = ((w - 1) ** 4).sum() + w[0] ** 2
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    assert calls <= budget + 1  # the first step of a search is always tried
+    assert optimizer.state[w]["func_evals"] == calls

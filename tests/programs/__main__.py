@@ -1,4 +1,4 @@
-"""``python -m tests.programs [NAME ...]``: run scripts natively; ``--write`` lists them in docs/programs.md."""
+"""``python -m tests.programs [NAME ...]``: run scripts natively; ``--write`` lists them in docs/reports/programs.md."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.programs.registry import Script
 from tests.programs.running import report, shortly
 from tests.programs.table import SCRIPTS
 
-PATH = next(p for p in Path(__file__).parents if (p / "pyproject.toml").is_file()) / "docs" / "programs.md"
+PATH = next(p for p in Path(__file__).parents if (p / "pyproject.toml").is_file()) / "docs/reports/programs.md"
 BEGIN, END = "<!-- scripts: begin -->", "<!-- scripts: end -->"
 HEAD = "| script | what it is | recordings | runs as Python, and why |\n|---|---|---|---|\n"
 
@@ -25,7 +25,7 @@ def row(name: str, script: Script) -> tuple[str, str | None]:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.programs")
     parser.add_argument("names", nargs="*")
-    parser.add_argument("--write", action="store_true", help="write the table into docs/programs.md")
+    parser.add_argument("--write", action="store_true", help="write the table into docs/reports/programs.md")
     options = parser.parse_args()
     lines, wrong = [], 0
     for name in options.names or SCRIPTS:

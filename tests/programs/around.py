@@ -245,7 +245,7 @@ def physics_informed(compile):
 
 @script
 def sweep_over_settings(compile):
-    """one compiled function for models and optimizers that a loop makes anew"""
+    """one compiled function for models and optimizers that a loop creates"""
 
     @compile
     def step(model, opt, x):
@@ -283,7 +283,7 @@ def lines_of_a_log(compile):
 
 @script
 def context_of_evaluation(compile):
-    """a context manager of one's own that switches modes and weights, used inside"""
+    """a custom context manager that switches modes and weights, used inside"""
     model = nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5), nn.Linear(4, 1))
     average = [p.detach().clone() * 0.5 for p in model.parameters()]
 

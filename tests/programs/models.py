@@ -149,7 +149,7 @@ def model_output_dataclass(compile):
 
 @script
 def named_tuple_state(compile):
-    """a recurrent cell of one's own whose state is a named tuple"""
+    """a custom recurrent cell whose state is a named tuple"""
     state_of = namedtuple("State", "h c")
     cell = nn.Linear(5, 12)
 
@@ -451,7 +451,7 @@ def hessian_of_a_model(compile):
 
 @script
 def compiled_parts_in_an_eager_model(compile):
-    """submodules that were compiled by themselves, saved and loaded, moved to another type"""
+    """submodules that were compiled separately, saved and loaded, moved to another type"""
     net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
     net[0], net[2] = compile(net[0]), compile(net[2])
     opt = optim.SGD(net.parameters(), lr=0.1)

@@ -582,7 +582,7 @@ def gradual_unfreezing(compile):
 
 @script
 def checkpoint_and_resume(compile):
-    """saving to memory in the middle and going on from there with new objects"""
+    """saving to memory in the middle and continuing with new objects"""
     import io
 
     def make():

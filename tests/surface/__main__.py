@@ -1,4 +1,4 @@
-"""Writes docs/surface.md, docs/operators.md and the stubs: ``python -m tests.surface``."""
+"""Writes docs/reports/surface.md, docs/operators.md and the stubs: ``python -m tests.surface``."""
 
 from __future__ import annotations
 

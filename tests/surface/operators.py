@@ -13,9 +13,10 @@ PATH = Path(__file__).parents[2] / "docs" / "operators.md"
 _HEAD = """\
 # Operators
 
-The primitives: all that a graph can hold, and all that fusion, derivatives and code generation know. Everything else is
-composed of them. `docs/adding-an-operator.md` says what a record holds. An elementwise operator without named operands
-takes one or two tensors and broadcasts them. Generated from the records of `ops/` by `python -m tests.surface`.
+Graphs consist of these primitives; fusion, derivatives and code generation handle no others. Other functions are
+compositions of them. [Adding an operator](adding-an-operator.md) describes the records. An elementwise operator without
+named operands takes one or two tensors and broadcasts them. Generated from the records of `ops/` by
+`python -m tests.surface`.
 """
 
 

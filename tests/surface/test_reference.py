@@ -22,7 +22,7 @@ from tracecomp.optim import lr_scheduler
 
 assert aten  # publishes into torch
 CLASSES = {"nn": nn, "optim": optim, "optim.lr_scheduler": lr_scheduler}
-# Names whose example PyTorch has not, or answers otherwise; docs/surface.md says how.
+# Names whose example PyTorch has not, or answers otherwise; docs/reports/surface.md says how.
 NOT_IN_TORCH = {
     "Tensor.uniform", "Tensor.exponential", "Tensor.cauchy", "Tensor.log_normal", "Tensor.geometric",
     "Tensor.pin_memory", "Tensor.names", "Tensor.slice", "torch.fill_diagonal", "torch.fill_diagonal_",

@@ -1,4 +1,4 @@
-"""docs/surface.md says what the code does; ``python -m tests.surface`` writes it anew."""
+"""docs/reports/surface.md says what the code does; ``python -m tests.surface`` writes it anew."""
 
 from __future__ import annotations
 

@@ -21,7 +21,6 @@ from tracecomp.compiled.inputs import aliases_of, frozen_inputs
 from tracecomp.compiled.kernel_profile import Profile, profile_backend
 from tracecomp.compiled.results import Builder
 from tracecomp.eager.aliasing import check_places
-from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor
 from tracecomp.ir.arrays import SMALL_BYTES
 from tracecomp.ir.graph import Graph
@@ -267,7 +266,7 @@ class Plan:
     def _keep(self, leaves: Leaves, arrays: Sequence[Array]) -> Kept | None:
         """What a backward pass from outside may need; copies of what this call is going to overwrite."""
         split = self.recording.split
-        if split is None or not modes.grad:
+        if split is None:
             return None
         overwritten = [b for b, is_overwritten in split.history_inputs if is_overwritten and not isinstance(b, int)]
         before = {id(b): read(b, leaves).copy() for b in overwritten}
@@ -287,7 +286,7 @@ class Plan:
             node = CompiledNode(partial(self.derivative, sizes), self.differentiable, recording.split, leaves, kept)
         settle = None if self.sized is None else partial(self.sized.settle, leaves)
         builder = Builder(leaves, outputs, node, settle, given)
-        for binding, root in recording.rebased if modes.grad else ():
+        for binding, root in recording.rebased:
             builder.rebase(tensor_of(binding, leaves), root)
         for holder, new in recording.grads:
             t = tensor_of(holder, leaves)

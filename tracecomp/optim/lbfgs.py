@@ -45,7 +45,10 @@ def strong_wolfe(
     objective: Objective, t: float, direction: Tensor, value: float, gradient: Tensor, slope: float,
     c1: float = 1e-4, c2: float = 0.9, tolerance: float = 1e-9, most: int = 25,
 ) -> tuple[_Point, int]:  # fmt: skip
-    """A step length that satisfies the strong Wolfe conditions (Nocedal and Wright, algorithms 3.5 and 3.6)."""
+    """A step length that satisfies the strong Wolfe conditions (Nocedal and Wright, algorithms 3.5 and 3.6).
+
+    The search ends after ``most`` calls of ``objective`` behind the first, with the best step so far.
+    """
     size = float(direction.abs().max().item())
 
     def at(t: float) -> _Point:
@@ -215,7 +218,8 @@ class LBFGS(Optimizer):
             if slope > -group["tolerance_change"]:
                 break
             before = loss
-            loss, gradient, used = self._advance(closure, state, loss, gradient, slope, iteration)
+            left = group["max_eval"] - calls
+            loss, gradient, used = self._advance(closure, state, loss, gradient, slope, iteration, left)
             calls += used
             state["func_evals"] += used
             if iteration == group["max_iter"] or calls >= group["max_eval"]:
@@ -238,9 +242,9 @@ class LBFGS(Optimizer):
 
     def _advance(
         self, closure: Closure, state: State, loss: float, gradient: Tensor, slope: float,
-        iteration: int,
+        iteration: int, left: int,
     ) -> tuple[float, Tensor, int]:  # fmt: skip
-        """Move along the direction: value, gradient and number of calls of the closure."""
+        """Move along the direction: value, gradient and number of calls of the closure; a search has ``left``."""
         group = self.param_groups[0]
         if group["line_search_fn"] is None:
             self._add(state["t"], state["d"])
@@ -256,7 +260,7 @@ class LBFGS(Optimizer):
                 p.copy_(x)
             return value, g
 
-        point, used = strong_wolfe(objective, state["t"], state["d"], loss, gradient, slope)
+        point, used = strong_wolfe(objective, state["t"], state["d"], loss, gradient, slope, most=left)
         state["t"] = point.t
         self._add(point.t, state["d"])
         return point.value, point.gradient, used

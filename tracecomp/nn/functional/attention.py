@@ -55,13 +55,20 @@ def _scale(query: Tensor, scale: float | None) -> float:
 
 
 def _masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
+    """Softmax of masked scores. The weights of a row that the mask leaves nothing are 0, softmax alone gives NaN.
+
+    Softmax gets zeros for such a row, so that its derivative is free of NaN as well.
+    """
     if mask is None:
         return T.softmax(scores, -1)
-    if mask.dtype is not bool_:
-        return T.softmax(scores + mask, -1)
-    weights = T.softmax(scores.masked_fill(~mask, -math.inf), -1)
-    # A query that may look at nothing attends to nothing; softmax alone would give NaN.
-    return T.where(mask.any(-1, keepdim=True), weights, 0.0)
+    if mask.dtype is bool_:
+        empty = ~mask.any(-1, keepdim=True)
+        scores = T.where(mask, scores, T.where(empty, 0.0, -math.inf).to(scores.dtype))
+    else:
+        scores = scores + mask
+        empty = scores.detach().amax(-1, keepdim=True) == -math.inf
+        scores = scores.masked_fill(empty, 0.0)
+    return T.softmax(scores, -1).masked_fill(empty, 0.0)
 
 
 def _float_mask(mask: Tensor | None, like: Tensor) -> Tensor | None:
@@ -113,7 +120,8 @@ def multi_head_attention_forward(
         q, k, v = (linear(x, w, b) for x, w, b in zip((query, key, value), weights, biases, strict=True))
         mask = _heads_mask(attn_mask, key_padding_mask, q, num_heads, key.shape[0])
         k, v, mask = _extend(k, v, mask, bias_k, bias_v, add_zero_attn)
-        out, attention = _attend(q, k, v, num_heads, mask, dropout_p if training else 0.0, static_k, static_v)
+        dropped = dropout_p if training else 0.0
+        out, attention = _attend(q, k, v, num_heads, mask, dropped, static_k, static_v, need_weights)
         out = linear(out, out_proj_weight, out_proj_bias)
     if not need_weights:
         return (out.squeeze(1) if single else out), None
@@ -163,7 +171,7 @@ def _extend(
 
 def _attend(
     q: Tensor, k: Tensor, v: Tensor, heads: int, mask: Tensor | None, dropout_p: float,
-    static_k: Tensor | None, static_v: Tensor | None,
+    static_k: Tensor | None, static_v: Tensor | None, shown: bool,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     length, batch, embed = q.shape
     size = embed // heads
@@ -174,7 +182,8 @@ def _attend(
     keys = split(k) if static_k is None else static_k.reshape(batch, heads, -1, size)
     values = split(v) if static_v is None else static_v.reshape(batch, heads, -1, size)
     scores = (split(q) * math.sqrt(1.0 / size)) @ keys.transpose(-2, -1)
-    attention = T.softmax(scores if mask is None else scores + mask, -1)
+    # PyTorch computes weights that nobody asks for in scaled_dot_product_attention, and others by softmax alone.
+    attention = T.softmax(scores if mask is None else scores + mask, -1) if shown else _masked_softmax(scores, mask)
     dropped = dropout(attention, dropout_p) if dropout_p else attention
     out = (dropped @ values).permute(2, 0, 1, 3).reshape(length, batch, embed)
     return out, attention

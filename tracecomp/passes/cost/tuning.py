@@ -2,8 +2,8 @@
 
 Values come from timing on the reference machine, two cores of an AMD EPYC 9004 (Zen 4), when each was introduced.
 ``python -m benchmarks.tuning FIELD`` times a dozen programs with half and twice a value, in turns, on the machine at
-hand; docs/benchmarks.md (Tuned numbers) has what that gave. Sizes that follow from a cache are no fields: they are
-computed from ``Machine``. Numbers that decide bits are in ``passes/cost/reference.py``.
+hand; docs/reports/benchmarks.md (Tuned numbers) has what that gave. Sizes that follow from a cache are
+no fields: they are computed from ``Machine``. Numbers that decide bits are in ``passes/cost/reference.py``.
 """
 
 from __future__ import annotations
