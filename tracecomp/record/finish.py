@@ -73,9 +73,7 @@ class Finish:
         self._find_repeated()
         structure = flatten(self.result, values, self._is_one_object)
         # Effects are repeated after a call, so what they hold has to be made by the graph as well.
-        left_modes = self.guards.modes.left()
-        if left_modes is not None:
-            self.recorder.python.effects.append(Effect(left_modes, None, ()))
+        self.recorder.python.effects += [Effect(left, None, ()) for left in self.guards.modes.left()]
         effects = [self._left_by(e) for e in self.recorder.python.effects]
         built = [self._built(v) for v in self.repeated.values()]
         left = [*values, *[x for *_, kept in effects for x in kept], *[x for _, kept in built for x in kept]]

@@ -38,6 +38,7 @@ from tracecomp.record.guards.ownership import (
     is_opened,
     is_program_class,
     is_program_file,
+    of_package,
 )
 from tracecomp.record.guards.reads import (
     All,
@@ -67,6 +68,7 @@ from tracecomp.record.recorder import Recorder
 from tracecomp.record.same_values import PLAIN, is_plain, is_value
 
 T = TypeVar("T")
+_PACKAGE = __name__.partition(".")[0]
 _FIELDS = ("__code__", "__defaults__", "__kwdefaults__")
 
 
@@ -260,7 +262,7 @@ class Observer:
         # change: the environment, registries, settings.
         if isinstance(owner, ModuleType) and _is_library(owner):
             value = vars(owner).get(name)
-            if value is os.environ or isinstance(value, list | dict):
+            if value is os.environ or isinstance(value, list | dict) or _is_setting(owner, value):
                 root = self.reads.root(owner, owner.__name__)
                 self.step(root, Attribute(name), value, f"{owner.__name__}.{name}")
             return
@@ -350,6 +352,8 @@ class Observer:
         if read is None and any(is_program_class(k) for k in kind.__mro__):
             self._know_class(kind)
             read = self.reads.classes.get(id(kind))
+        if read is None and missing and of_package(kind) and isinstance(stored, PLAIN):
+            read = self.reads.root(kind, f"class {kind.__name__}")
         if read is not None and not callable(stored) and (missing or stored is not MISSING):
             self.step(read, Inherited(name), stored, f"attribute of class {kind.__name__}: {name}")
         return stored
@@ -456,6 +460,11 @@ def _is_library(module: ModuleType) -> bool:
     name = getattr(module, "__file__", None)
     made = type(module) is ModuleType and name is None and module.__spec__ is None  # by a program, out of nothing
     return module.__name__ != "__main__" and not made and not (isinstance(name, str) and is_program_file(name))
+
+
+def _is_setting(module: ModuleType, value: object) -> bool:
+    """Whether a value in a module of this package may be a flag, as of ``torch.backends``, which programs set."""
+    return isinstance(value, bool | int | str | None) and module.__name__.startswith(f"{_PACKAGE}.")
 
 
 def _parts(value: Any) -> list[tuple[SomeStep, Any]]:
