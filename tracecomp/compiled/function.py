@@ -84,9 +84,7 @@ class Compiled:
 
     def _general(self, *args: Any, **kwargs: Any) -> Any:
         """A call that native code alone cannot serve."""
-        if self.eager_because is not None or modes.recorder is not None or stance.current.name == "force_eager":
-            return self.fn(*args, **kwargs)
-        if asks_for_eager() is not None:
+        if self.eager_because is not None or modes.recorder is not None or _is_eager_now():
             return self.fn(*args, **kwargs)
         if self.parts is not None:
             return self.parts(*args, **kwargs)
@@ -424,6 +422,11 @@ class Compiled:
         if not self.quiet:
             how = "in parts" if parts.found else "eagerly"
             warnings.warn(f"{self._name} runs {how} from now on: {reason}", UserWarning, stacklevel=5)
+
+
+def _is_eager_now() -> bool:
+    """Whether compiled functions run eagerly: by the stance, or by a mode of this thread."""
+    return stance.current.name == "force_eager" or asks_for_eager() is not None
 
 
 _all: WeakSet[Compiled] = WeakSet()
