@@ -63,7 +63,7 @@ from tracecomp.record.guards.snapshots import MISSING, plain_value, short
 from tracecomp.record.guards.visibility import is_container, is_hidden, keeps_state
 from tracecomp.record.instruction_trace import InstructionTrace
 from tracecomp.record.object_changes import ObjectChanges
-from tracecomp.record.pytree import opened
+from tracecomp.record.pytree import added_to, note_attribute, opened, parts_of
 from tracecomp.record.recorder import Recorder
 from tracecomp.record.same_values import PLAIN, is_plain, is_value
 
@@ -133,10 +133,12 @@ class Observer:
     def _give(self, read: Read) -> None:
         """Know an argument: containers by where they are among the arguments, which are guarded as they are."""
         value = read.value
+        if id(value) in self.known:
+            return  # two ways lead here
         if opened(type(value)) or (dataclasses.is_dataclass(value) and not isinstance(value, type)):
             read.is_given = True
             self.known[id(value)] = read
-            for step, item in _parts(value):
+            for step, item in [*_parts(value), *_added(value)]:
                 self._give(read.child(step, item, item_of(read, step.key)))
             self._reach_keys(value)
         elif isinstance(value, np.ndarray):
@@ -185,6 +187,7 @@ class Observer:
     def step(self, owner: Read, step: SomeStep, value: object, where: str) -> None:
         """Note that the program found ``value`` one step from ``owner``."""
         if owner.is_given:
+            self._of_given(owner, step)
             return
         if value is not MISSING and id(owner.value) in self.recorder.python.stepped:
             self.recorder.refuse_here(f"reads {where} after a schedule's step")
@@ -197,6 +200,20 @@ class Observer:
         if (id(owner.value), step.same()) in self.written:
             return
         self.reach(value, owner.child(step, value, where, self.recorder.refusals.line()))
+
+    def _of_given(self, owner: Read, step: SomeStep) -> None:
+        """The program read something of an argument: attributes beside its parts are guarded from the next call on."""
+        if not isinstance(step, Attribute | Slot) or step.key in parts_of(type(owner.value)):
+            return
+        kind, name = type(owner.value), step.key
+        if (id(owner.value), step.same()) in self.written or (id(owner.value), Attribute(name).same()) in self.written:
+            return
+        if name == "__dict__":
+            self.recorder.refuse_here(f"reads all attributes of a {kind.__name__}")
+            return
+        is_method = name not in attributes_of(owner.value) and callable(inherited(kind, name))
+        if not is_method and note_attribute(kind, name):
+            self.recorder.python.kept = f"reads the attribute {name} of a {kind.__name__}"
 
     def reach(self, value: Any, read: Read) -> None:
         """Know an object that was there before the call, found by ``read``."""
@@ -309,7 +326,12 @@ class Observer:
         """The program read an attribute of a tensor: a fact about it, or something that Python has put on it."""
         if name in FACTS:
             self.recorder.ask(t, name)
-        elif name in attributes_of(t) or inherited(type(t), name) is MISSING:
+            return
+        if name == "__dict__":
+            self.recorder.refuse_here("reads all attributes of a tensor")
+            return
+        stored = self._inherited(type(t), name)
+        if name in attributes_of(t) or not (callable(stored) or hasattr(type(stored), "__get__")):
             if self.recorder.is_made(t) or (id(t), Attribute(name).same()) in self.written:
                 return
             self.recorder.ask(t, "attribute", name)
@@ -476,6 +498,11 @@ def _parts(value: Any) -> list[tuple[SomeStep, Any]]:
     if is_container(value):
         return []
     return [(Attribute(f.name), getattr(value, f.name)) for f in dataclasses.fields(value)]
+
+
+def _added(value: object) -> list[tuple[SomeStep, Any]]:
+    """The attributes of a named tuple or dataclass beside what it consists of."""
+    return [(Attribute(name), attributes_of(value)[name]) for name in added_to(value)]
 
 
 def item_of(read: Read, key: object) -> str:
