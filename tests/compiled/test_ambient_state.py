@@ -54,7 +54,7 @@ SETTINGS: dict[str, Setting] = {
     "threads": (torch.set_num_threads, torch.get_num_threads, 1, 2),
     "device": (torch.set_default_device, lambda: torch.get_default_device().type, "cpu", "meta"),
     "cudnn": (_set(cudnn, "benchmark"), lambda: cudnn.benchmark, False, True),
-    "tf32": (_set(cuda.matmul, "allow_tf32"), lambda: cuda.matmul.allow_tf32, False, True),
+    "tf32": (_set(cuda.matmul, "allow_tf32"), lambda: vars(cuda.matmul)["allow_tf32"], False, True),
     "attention": (cuda.enable_flash_sdp, cuda.flash_sdp_enabled, True, False),
     "conversion": (
         future.set_swap_module_params_on_conversion, future.get_swap_module_params_on_conversion, False, True,
@@ -62,7 +62,7 @@ SETTINGS: dict[str, Setting] = {
     "validation": (Distribution.set_default_validate_args, lambda: Distribution._validate_args, True, False),
     "anomaly": (torch.autograd.set_detect_anomaly, anomaly.is_anomaly_enabled, False, True),
     "seed": (torch.manual_seed, lambda: torch.get_rng_state().tolist(), 1, 7),
-    "numpy's seed": (np.random.seed, lambda: int(np.random.get_state()[1][0]), 1, 7),
+    "numpy's seed": (np.random.seed, lambda: int(np.random.get_state(legacy=False)["state"]["key"][0]), 1, 7),
     "numpy's printing": (_numpy_precision, lambda: np.get_printoptions()["precision"], 8, 3),
 }  # fmt: skip
 

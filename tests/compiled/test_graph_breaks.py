@@ -540,3 +540,40 @@ def test_a_graph_can_be_broken_by_hand_and_explained() -> None:
     with pytest.raises(CaptureError, match="graph_break"):
         torch.compile(f, fullgraph=True)(torch.ones(2))
     assert f(torch.ones(2)).tolist() == [3, 3]
+
+
+def test_variables_deleted_in_blocks_have_no_value_afterwards() -> None:
+    def deleted(x: Any, drop: bool) -> Any:
+        y = x * 2
+        if drop:
+            del y
+        torch._dynamo.graph_break()
+        try:
+            return y + x
+        except UnboundLocalError:
+            return x * 3
+
+    compiled = torch.compile(deleted)
+    for drop in (True, False, True, True, False):
+        x = torch.ones(2)
+        assert torch.equal(compiled(x, drop), deleted(x, drop))
+
+
+def test_a_piece_with_a_loop_is_cut_again() -> None:
+    seen: list[float] = []
+
+    def note(x: Any) -> Any:
+        seen.append(float(x.sum()))
+        return x
+
+    def program(x: Any) -> Any:
+        out = []
+        for step in range(2):
+            out.append(note(x * (step + 1)))
+        out.append(x * float(np.random.rand()))
+        return out[:2]
+
+    compiled = torch.compile(program)
+    for n in range(8):
+        x = torch.arange(3.0) + n
+        assert [t.tolist() for t in compiled(x)] == [t.tolist() for t in program(x)]

@@ -58,7 +58,7 @@ class Inputs:
     def forget(self) -> None:
         """Let go of the tensors met."""
         for met in (self.arguments, self.argument_numbers, self.arrays, self.state, self.memories, self.hosts):
-            met.clear()  # type: ignore[attr-defined]
+            met.clear()
         self.place_numbers.clear()
 
     def changes_with_call(self, t: Tensor) -> bool:
