@@ -577,3 +577,34 @@ def test_a_piece_with_a_loop_is_cut_again() -> None:
     for n in range(8):
         x = torch.arange(3.0) + n
         assert [t.tolist() for t in compiled(x)] == [t.tolist() for t in program(x)]
+
+
+def test_modules_in_parts_heed_later_hooks_and_methods() -> None:
+    class Timed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(2, 2)
+
+        def forward(self, x: Any) -> Any:
+            h = self.layer(x)
+            began = time.time()
+            return h * 2 if began else h
+
+    module = Timed()
+    compiled = torch.compile(module)
+    x = torch.ones(1, 2)
+
+    def check() -> None:
+        for _ in range(3):
+            assert torch.equal(compiled(x), module(x))
+
+    check()
+    for register in (module.register_forward_hook, module.register_forward_pre_hook):
+        calls: list[int] = []
+        handle = register(lambda *given, calls=calls: calls.append(1))
+        check()
+        assert len(calls) == 6
+        handle.remove()
+        check()
+    module.forward = lambda x: x * 7  # type: ignore[method-assign]
+    check()
