@@ -291,5 +291,6 @@ def test_a_condition_is_differentiated_outside() -> None:
         for fn in (compiled, branch):
             x = tracecomp.full((2,), value, requires_grad=True)
             fn(x).sum().backward()
+            assert x.grad is not None
             grads.append(x.grad)
         assert tracecomp.equal(*grads)

@@ -37,7 +37,7 @@ class Parts:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         assert self._run is not None
         now = target_of(self._fn)  # None for a module that has got hooks; its forward may be another, too
-        if now is None or now[0] is not self._target[0] or now[0].__code__ is not self._code:
+        if now is None or self._target is None or now[0] is not self._target[0] or now[0].__code__ is not self._code:
             return self._fn(*args, **kwargs)
         return self._run(*self._first, *args, **kwargs)
 

@@ -51,14 +51,19 @@ class ModesGuard:
 
     def __init__(self) -> None:
         self.seen = _modes()
-        self.settings = switches.Snapshot()
+        self.settings: switches.Snapshot | None = switches.Snapshot()
         self._before = {name: getattr(modes, name) for name in _LEFT}
+
+    def ignore_settings(self) -> None:
+        """Guard no settings of the process: what was recorded reads none."""
+        self.settings = None
 
     def check(self, leaves: Leaves) -> str | None:
         now = _modes()
-        if now == self.seen and self.settings.is_current():
+        if now == self.seen and (self.settings is None or self.settings.is_current()):
             return None
-        pairs = [*zip(_NAMES, self.seen, now, strict=True), *self.settings.changed()]
+        settings = [] if self.settings is None else self.settings.changed()
+        pairs = [*zip(_NAMES, self.seen, now, strict=True), *settings]
         return ", ".join(f"{n} went from {a} to {b}" for n, a, b in pairs if a != b)
 
     def explain(self) -> str:
@@ -70,12 +75,14 @@ class ModesGuard:
             rows.mode(name, value)
         for name in ("default_places", *EAGER):
             rows.mode(name, getattr(Modes, name))
-        tables = all(rows.word(table, "version", None) for table, _ in switches.tables)
-        return tables and rows.entry(vars(dtype_setting), "_default", dtype)
+        tables = [] if self.settings is None else switches.tables
+        return all(rows.word(table, "version", None) for table, _ in tables) and rows.entry(
+            vars(dtype_setting), "_default", dtype
+        )
 
     def left(self) -> list[Callable[[], None]]:
         """What sets modes and settings as the call has left them, those that are not as before."""
-        found = self.settings.left()
+        found = [] if self.settings is None else self.settings.left()
         changed = {n: now for n, before in self._before.items() if (now := getattr(modes, n)) != before}
         if changed:
             found.append(partial(_set_modes, changed))
