@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-_settings = {"overwrite_module_params_on_conversion": False, "swap_module_params_on_conversion": False}
+from tracecomp.base import switches
+
+_settings = switches.register(
+    {"overwrite_module_params_on_conversion": False, "swap_module_params_on_conversion": False}
+)
 
 
 def set_overwrite_module_params_on_conversion(value: bool) -> None:
@@ -11,7 +15,7 @@ def set_overwrite_module_params_on_conversion(value: bool) -> None:
 
 
 def get_overwrite_module_params_on_conversion() -> bool:
-    return _settings["overwrite_module_params_on_conversion"]
+    return bool(_settings["overwrite_module_params_on_conversion"])
 
 
 def set_swap_module_params_on_conversion(value: bool) -> None:
@@ -20,4 +24,4 @@ def set_swap_module_params_on_conversion(value: bool) -> None:
 
 
 def get_swap_module_params_on_conversion() -> bool:
-    return _settings["swap_module_params_on_conversion"]
+    return bool(_settings["swap_module_params_on_conversion"])

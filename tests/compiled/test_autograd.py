@@ -279,3 +279,18 @@ def test_what_comes_to_a_result_that_backward_reads_goes_there(name: str) -> Non
         for found, wanted in zip(step(compiled), want, strict=True):
             # Of several operators in one node some sums have another order.
             np.testing.assert_allclose(found, wanted, rtol=0, atol=5e-6 * np.abs(wanted).max())
+
+
+def test_a_condition_is_differentiated_outside() -> None:
+    def branch(x: Any) -> Any:
+        return tracecomp.cond(x.sum() > 0, lambda a: a * 2, lambda a: a.sin(), (x,))
+
+    compiled = tracecomp.compile(branch)
+    for value in (1.0, -1.0, 1.0, -1.0):
+        grads = []
+        for fn in (compiled, branch):
+            x = tracecomp.full((2,), value, requires_grad=True)
+            fn(x).sum().backward()
+            assert x.grad is not None
+            grads.append(x.grad)
+        assert tracecomp.equal(*grads)

@@ -540,3 +540,71 @@ def test_a_graph_can_be_broken_by_hand_and_explained() -> None:
     with pytest.raises(CaptureError, match="graph_break"):
         torch.compile(f, fullgraph=True)(torch.ones(2))
     assert f(torch.ones(2)).tolist() == [3, 3]
+
+
+def test_variables_deleted_in_blocks_have_no_value_afterwards() -> None:
+    def deleted(x: Any, drop: bool) -> Any:
+        y = x * 2
+        if drop:
+            del y
+        torch._dynamo.graph_break()
+        try:
+            return y + x
+        except UnboundLocalError:
+            return x * 3
+
+    compiled = torch.compile(deleted)
+    for drop in (True, False, True, True, False):
+        x = torch.ones(2)
+        assert torch.equal(compiled(x, drop), deleted(x, drop))
+
+
+def test_a_piece_with_a_loop_is_cut_again() -> None:
+    seen: list[float] = []
+
+    def note(x: Any) -> Any:
+        seen.append(float(x.sum()))
+        return x
+
+    def program(x: Any) -> Any:
+        out = []
+        for step in range(2):
+            out.append(note(x * (step + 1)))
+        out.append(x * float(np.random.rand()))
+        return out[:2]
+
+    compiled = torch.compile(program)
+    for n in range(8):
+        x = torch.arange(3.0) + n
+        assert [t.tolist() for t in compiled(x)] == [t.tolist() for t in program(x)]
+
+
+def test_modules_in_parts_heed_later_hooks_and_methods() -> None:
+    class Timed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(2, 2)
+
+        def forward(self, x: Any) -> Any:
+            h = self.layer(x)
+            began = time.time()
+            return h * 2 if began else h
+
+    module = Timed()
+    compiled = torch.compile(module)
+    x = torch.ones(1, 2)
+
+    def check() -> None:
+        for _ in range(3):
+            assert torch.equal(compiled(x), module(x))
+
+    check()
+    for register in (module.register_forward_hook, module.register_forward_pre_hook):
+        calls: list[int] = []
+        handle = register(lambda *given, calls=calls: calls.append(1))
+        check()
+        assert len(calls) == 6
+        handle.remove()
+        check()
+    module.forward = lambda x: x * 7  # type: ignore[method-assign]
+    check()

@@ -178,6 +178,8 @@ class _Run:
         if modes.recorder is not None:
             modes.recorder.backward_done(node, grads, found, node.edges)
         if modes.anomaly:
+            if modes.recorder is not None:
+                modes.recorder.refuse_here("looks for anomalies of a backward pass")
             check_nan(node, found)
         if node.post_hooks:
             for hook in list(node.post_hooks.values()):

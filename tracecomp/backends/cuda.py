@@ -7,18 +7,19 @@ from contextlib import contextmanager
 from typing import Any
 
 from tracecomp.backends.settings import Settings, no
+from tracecomp.base import switches
 
 matmul = Settings(
     allow_tf32=False, allow_fp16_reduced_precision_reduction=True, allow_bf16_reduced_precision_reduction=True
 )
 cufft_plan_cache = Settings(max_size=0, size=0)
 is_built = no
-_attention = {"flash": True, "mem_efficient": True, "math": True, "cudnn": True}
+_attention = switches.register({"flash": True, "mem_efficient": True, "math": True, "cudnn": True})
 
 
 def _pair(kind: str) -> tuple[Any, Any]:
     def is_enabled() -> bool:
-        return _attention[kind]
+        return bool(_attention[kind])
 
     def enable(enabled: bool) -> None:
         """Noted: the CPU has one way of computing attention."""

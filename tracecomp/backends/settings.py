@@ -6,12 +6,15 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
+from tracecomp.base import switches
+
 
 class Settings:
     """A bag of flags that may be read and set."""
 
     def __init__(self, **flags: Any) -> None:
         self.__dict__.update(flags)
+        switches.register(self.__dict__)
 
 
 def flags_of(module: dict[str, object]) -> Callable[..., AbstractContextManager[None]]:

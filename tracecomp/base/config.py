@@ -128,6 +128,20 @@ def override(**changes: Any) -> Iterator[Settings]:
         _override.reset(token)
 
 
+def overridden() -> Settings | None:
+    """The settings of the innermost block of this thread that overrides some."""
+    return _override.get()
+
+
+def under(settings: Settings, work: Callable[[], Any]) -> Any:
+    """``work()`` under what ``overridden`` gave, in another context."""
+    token = _override.set(settings)
+    try:
+        return work()
+    finally:
+        _override.reset(token)
+
+
 def _count_threads_override(change: int) -> None:
     global thread_overrides
     with _counting:

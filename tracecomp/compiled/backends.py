@@ -23,6 +23,7 @@ from tracecomp.ir.graph import Graph, Node, Value
 from tracecomp.ir.interpret import Interpreter
 from tracecomp.ir.op import External
 from tracecomp.ir.program import CallStep, call_steps
+from tracecomp.ir.types import STORAGE_DTYPES
 from tracecomp.passes.cost.machine import host
 from tracecomp.passes.graph.host_segments import has_external, operator_name, segments, started
 from tracecomp.passes.steps import Log
@@ -278,9 +279,20 @@ Backend = Interpreted | Native | Hosted | Checked
 
 
 def native(graph: Graph, aliases: Mapping[int, int], threads: int | None, frozen: Set[int]) -> Backend:
-    """The graph as machine code, around what only the host can run; with the interpreter beside it if asked."""
+    """The graph as machine code, around what only the host can run; with the interpreter beside it if asked.
+
+    Types to store and convert, such as uint16, have no machine code: graphs with them are interpreted.
+    """
+    if _has_storage_types(graph):
+        return Interpreted(graph, aliases, threads, frozen)
     found = (Hosted if has_external(graph) else Native)(graph, aliases, threads, frozen)
     return Checked(graph, found, aliases) if config.current().check else found
+
+
+def _has_storage_types(graph: Graph) -> bool:
+    """Whether a value of the graph has a type without arithmetic."""
+    values = [*(i.value for i in graph.inputs), *(v for node in graph.nodes for v in node.outputs)]
+    return any(v.dtype in STORAGE_DTYPES for v in values)
 
 
 def with_settings(

@@ -26,7 +26,8 @@ from tracecomp.compiled.native_call import call_code, fast_record
 from tracecomp.compiled.parts import Parts
 from tracecomp.compiled.replay import Arguments, Plan
 from tracecomp.compiled.verified import Verifier
-from tracecomp.eager.modes import modes
+from tracecomp.eager.modes import asks_for_eager, modes
+from tracecomp.eager.tensor import Tensor
 from tracecomp.ir.graph import Graph
 from tracecomp.record.capture import Refusal, record
 from tracecomp.record.dynamic_shapes.generalize import sized
@@ -83,7 +84,7 @@ class Compiled:
 
     def _general(self, *args: Any, **kwargs: Any) -> Any:
         """A call that native code alone cannot serve."""
-        if self.eager_because is not None or modes.recorder is not None or stance.current.name == "force_eager":
+        if self.eager_because is not None or modes.recorder is not None or _is_eager_now():
             return self.fn(*args, **kwargs)
         if self.parts is not None:
             return self.parts(*args, **kwargs)
@@ -292,6 +293,8 @@ class Compiled:
         with self._lock:
             if len(self.entries) > len(tried):  # another thread has recorded meanwhile
                 return self(*args, **kwargs)
+            if any(isinstance(x, Tensor) and x.is_meta for x in flatten_call(args, kwargs)[1]):
+                return self.fn(*args, **kwargs)  # there is nothing to compute
             if not stance.current.records(self._name) or self._at_limit(reason):
                 return self.fn(*args, **kwargs)
             if reason is not None:
@@ -419,6 +422,11 @@ class Compiled:
         if not self.quiet:
             how = "in parts" if parts.found else "eagerly"
             warnings.warn(f"{self._name} runs {how} from now on: {reason}", UserWarning, stacklevel=5)
+
+
+def _is_eager_now() -> bool:
+    """Whether compiled functions run eagerly: by the stance, or by a mode of this thread."""
+    return stance.current.name == "force_eager" or asks_for_eager() is not None
 
 
 _all: WeakSet[Compiled] = WeakSet()

@@ -161,6 +161,9 @@ class _Splitter:
                 return False
             if isinstance(n, (ast.Global, ast.Nonlocal, *SCOPES)):
                 return False
+            # A piece has variables of its own: deleting one there leaves the function's.
+            if isinstance(n, ast.Delete) and any(isinstance(t, ast.Name) for t in n.targets):
+                return False
             if isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id in ("super", *_SEES_LOCALS):
                 return False
         return not leaves_loop(s) and not names & self._captured and not (names | loaded(s)) & self._shared

@@ -171,6 +171,7 @@ def _plan(call: Callable[..., object], tensors: list[Tensor]) -> Plan:
         raise Unfit("it reads or writes what is no argument")
     if not all(isinstance(r, Made) or _is_written(r, written) for r in recording.results):
         raise Unfit("it returns what is neither new nor written")
+    recording.guards.modes.ignore_settings()
     plan = Plan(recording, BACKENDS["native"], None, _not_again)
     executable = getattr(plan.forward, "executable", None)
     if executable is None or executable.image.memory_bytes > MOST_SCRATCH:

@@ -97,6 +97,7 @@ def _plan(call: Callable[..., object], tensors: list[Tensor]) -> Plan:
         raise Unfit("it reads what is no argument, or returns what is not one tensor")
     if not isinstance(results[0], Made) or results[0].order is not None or split.roots != 1:
         raise Unfit("its result is not new")
+    recording.guards.modes.ignore_settings()
     _check_written(recording, split, results[0].number)
     plan = Plan(recording, BACKENDS["native"], None, _eagerly)
     plan.derivative()

@@ -7,6 +7,7 @@ from inspect import getattr_static
 from typing import Any, ClassVar
 
 from tracecomp.autograd import grad
+from tracecomp.base import switches
 from tracecomp.distributions.constraints import Constraint, is_dependent
 from tracecomp.eager.modes import modes, no_grad
 from tracecomp.eager.size import Size
@@ -20,6 +21,16 @@ def one_hot(index: Tensor, classes: int, dtype: DType) -> Tensor:
     return (index.unsqueeze(-1) == T.arange(classes)).to(dtype)
 
 
+_defaults = switches.register({"validate_args": True})
+
+
+class _Default:
+    """The setting of the process, for distributions that were not told whether to validate."""
+
+    def __get__(self, owner: object, kind: type | None = None) -> bool:
+        return bool(_defaults["validate_args"])
+
+
 class Distribution:
     """``batch_shape`` independent distributions over events of ``event_shape``.
 
@@ -30,7 +41,7 @@ class Distribution:
     has_rsample = False
     has_enumerate_support = False
     arg_constraints: ClassVar[dict[str, Constraint]] = {}
-    _validate_args = True
+    _validate_args: bool | _Default = _Default()
 
     def __init__(
         self, batch_shape: Sequence[int] = (), event_shape: Sequence[int] = (), validate_args: bool | None = None
@@ -47,7 +58,7 @@ class Distribution:
 
     @staticmethod
     def set_default_validate_args(value: bool) -> None:
-        Distribution._validate_args = value
+        _defaults["validate_args"] = value
 
     def _check_parameter(self, name: str, constraint: Constraint) -> None:
         value = getattr(self, name)

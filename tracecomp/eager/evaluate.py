@@ -102,6 +102,9 @@ def quietly(fn: Callable[..., object], arrays: Sequence[object], attrs: Attrs) -
     except IndexError:
         context = _new_context()
     try:
-        return context.run(fn, *arrays, **attrs)
+        settings = config.overridden()
+        if settings is None:
+            return context.run(fn, *arrays, **attrs)
+        return context.run(config.under, settings, partial(fn, *arrays, **attrs))
     finally:
         _quiet.append(context)

@@ -39,7 +39,21 @@ class Modes(threading.local):
 
 
 modes = Modes()
+EAGER = (
+    "place", "without_memory", "function_modes", "dispatch_modes", "undispatched", "plain_subclasses", "save_hooks",
+    "anomaly", "watch",
+)  # fmt: skip
+"""Modes under which compiled functions run eagerly: somebody wants to see each operator, or what it saves."""
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def asks_for_eager() -> str | None:
+    """The mode of this thread under which compiled functions run eagerly, or None."""
+    own = modes.__dict__
+    places = own.get("default_places")
+    if places and places[-1].type != "cpu":
+        return "default_places"
+    return next(filter(own.get, EAGER), None)
 
 
 def leave_modes() -> Leave:

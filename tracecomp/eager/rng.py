@@ -70,6 +70,8 @@ class Generator:
             raise RuntimeError("random numbers are drawn for the program alone")
         if modes.place is not None:  # nothing is drawn
             return _bits(self.state, shape)
+        if modes.recorder is not None:
+            modes.recorder.python.watch(self, "state")  # somebody may put another tensor there
         result = _bits(self.state, shape)
         self.advance(blocks(math.prod(shape)))
         return result

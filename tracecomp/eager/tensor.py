@@ -571,7 +571,7 @@ def _without_memory(
 ) -> Any:
     """A primitive whose results have no memory."""
     if modes.recorder is not None:
-        raise NotImplementedError(f"compile: {op.name} on tensors of device {place}, which have no data")
+        modes.recorder.refuse_here(f"computes {op.name} on tensors of device {place}, which have no data")
     result = meta.apply(op, arrays, attrs, place)
     outs = [_new(r) for r in (result if type(result) is tuple else (result,))]
     if op.kind == "view":
@@ -591,6 +591,8 @@ def to_place(t: Tensor, place: device | None) -> Tensor:
         return t
     if place is None:
         raise NotImplementedError(meta.NO_DATA)
+    if modes.recorder is not None:
+        modes.recorder.refuse_here(f"makes a tensor on device {place}, which has no data")
     found = _new(meta.like(array, place))
     if modes.grad and t.requires_grad:
         track(OPS["cast"], (t,), {"dtype": t.dtype}, [array], [found])

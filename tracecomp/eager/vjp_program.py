@@ -39,8 +39,8 @@ class Derivative:
         slots.extend([None] * (self.size - len(slots)))
         for op, reads, writes, attrs in self.steps:
             result = run(op, tuple([slots[i] for i in reads]), attrs)
-            if len(writes) == 1:
-                slots[writes[0]] = result
+            if len(writes) == 1:  # control flow gives a tuple of however many results
+                slots[writes[0]] = result[0] if type(result) is tuple else result
             else:
                 for i, r in zip(writes, result, strict=True):
                     slots[i] = r

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.base import switches
 from tracecomp.eager.meta import MetaArray
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor
@@ -31,6 +32,7 @@ class PrintOptions:
 
 
 options = PrintOptions()
+switches.register(vars(options))
 _PROFILES: dict[str, tuple[int, float, int, int]] = {
     "default": (4, 1000, 3, 80), "short": (2, 1000, 2, 80), "full": (4, math.inf, 3, 80)
 }  # fmt: skip

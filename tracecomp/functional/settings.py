@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from tracecomp.base import switches
 from tracecomp.eager import device as devices
 from tracecomp.eager.device import Device
 from tracecomp.eager.modes import modes
@@ -14,7 +15,7 @@ from tracecomp.functional.dtype_support import ALL
 from tracecomp.functional.publish import function, publish
 from tracecomp.ir.types import DType
 
-_state: dict[str, Any] = {"deterministic": False, "warn_only": False, "precision": "highest", "warn_always": False}
+_state = switches.register({"deterministic": False, "warn_only": False, "precision": "highest", "warn_always": False})
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -138,23 +139,32 @@ def _concat_impl(*xs: Array, axis: int) -> Any:
     return np.concatenate(xs, axis, out=new_array(shape, xs[0].dtype))
 
 
+_CHAIN = 32
+"""Operands of a concatenation that are told apart one after the other."""
+
+
 def _concat_loop(at: Position, out: TensorType, reads: Reads, in_types: Types, *, axis: int) -> Expr:
-    """A chain of selects; operand k answers below its end."""
+    """A chain of selects, in which operand k answers below its end; of many operands, a balanced tree of chains."""
     at = list(at)
     starts = [0]
     for t in in_types:
         starts.append(starts[-1] + t.shape[axis])
     parts = [k for k, t in enumerate(in_types) if t.shape[axis]]
-    result: Expr | None = None
-    for k in reversed(parts):
+
+    def value(k: int) -> Expr:
         own = index(at[axis]) - starts[k] if in_types[k].shape[axis] > 1 else Index()
-        place = [*at[:axis], own, *at[axis + 1 :]]
-        if len(parts) == 1:
-            return reads[k](tuple(place))
-        value = reads[k](tuple(place))
-        below = Call("lt", (IndexValue(index(at[axis])), Const(starts[k + 1], int64)), bool_)
-        result = value if result is None else call("select", below, value, result)
-    return Const(out.dtype.python(0), out.dtype) if result is None else result
+        return reads[k]((*at[:axis], own, *at[axis + 1 :]))
+
+    def choice(parts: Sequence[int]) -> Expr:
+        # Expressions are walked recursively: a chain of all operands would be as deep as there are.
+        cut = 1 if len(parts) <= _CHAIN else len(parts) // 2
+        first, rest = parts[:cut], parts[cut:]
+        if not rest:
+            return value(first[0])
+        below = Call("lt", (IndexValue(index(at[axis])), Const(starts[first[-1] + 1], int64)), bool_)
+        return call("select", below, choice(first), choice(rest))
+
+    return choice(parts) if parts else Const(out.dtype.python(0), out.dtype)
 
 
 def _concat_vjp(grads: Operands, outs: Operands, ins: Operands, *, axis: int) -> Any:

@@ -73,12 +73,12 @@ def called(observer: Watching, callee: object, args: list[object], kwargs: dict[
         _partial(observer, callee, args, kwargs)
         return
     name, owner, rest = _method(callee, args)
+    if (name == "__setattr__" and len(rest) == 2) or (name == "__delattr__" and len(rest) == 1):
+        _change_plainly(observer, owner, *rest)
+        return
     if name is not None and is_container(owner) and not isinstance(owner, str | bytes):
         _know_owner(observer, callee, owner)
         _container_method(observer, name, owner, rest, kwargs)
-        return
-    if name == "__setattr__" and len(rest) == 2 and not isinstance(owner, Tensor):
-        _set_plainly(observer, owner, rest[0], rest[1])
         return
     if is_programs(callee.__func__ if isinstance(callee, MethodType) else callee):
         return
@@ -363,9 +363,13 @@ def set_attribute(observer: Watching, owner: object, name: str, value: object) -
     observer.changes.change(owner, step, setattr, name, value)
 
 
-def _set_plainly(observer: Watching, owner: object, name: Any, value: object) -> None:
-    """The program sets an attribute past its own ``__setattr__``."""
-    if id(owner) in observer.known and not is_programs(inherited(type(inherited(type(owner), name)), "__set__")):
+def _change_plainly(observer: Watching, owner: object, name: Any, value: object = MISSING) -> None:
+    """The program sets an attribute past its own ``__setattr__``, or deletes one past its ``__delattr__``."""
+    if isinstance(owner, Tensor):
+        observer.changes.set_on_tensor(owner, name, value)
+    elif value is MISSING:
+        observer.changes.change(owner, Attribute(name), object.__delattr__, name)
+    elif id(owner) in observer.known and not is_programs(inherited(type(inherited(type(owner), name)), "__set__")):
         observer.changes.change(owner, Attribute(name), _plainly, name, value)
 
 
@@ -400,6 +404,12 @@ def is_key(key: object) -> bool:
     except TypeError:
         return False
     return True
+
+
+def _vars(observer: Watching, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
+    for value in args:
+        observer.attribute(value, "__dict__")
+        observer.consume(value)
 
 
 def _getattr(observer: Watching, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
@@ -442,6 +452,6 @@ def _print(observer: Watching, args: Sequence[object], kwargs: Mapping[str, obje
 
 
 _SPECIAL: dict[Any, Callable[[Any, list[Any], dict[str, Any]], None]] = {
-    getattr: _getattr, hasattr: _getattr, setattr: _setattr, delattr: _delattr, len: _len, bool: _len, next: _next,
-    os.getenv: _getenv, print: _print, id: _which, hash: _which, warnings.warn: _warn,
+    vars: _vars, getattr: _getattr, hasattr: _getattr, setattr: _setattr, delattr: _delattr, len: _len, bool: _len,
+    next: _next, os.getenv: _getenv, print: _print, id: _which, hash: _which, warnings.warn: _warn,
 }  # fmt: skip

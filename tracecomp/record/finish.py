@@ -22,7 +22,7 @@ from tracecomp.record.guards.memory import MemoryGuard
 from tracecomp.record.guards.reads import attributes_of
 from tracecomp.record.guards.slots import StateSlot
 from tracecomp.record.observer import Observer
-from tracecomp.record.pytree import Leaves, flatten, opened, unflatten
+from tracecomp.record.pytree import Leaves, added_to, flatten, opened, parts_of, unflatten
 from tracecomp.record.recorder import Recorder
 from tracecomp.record.recording import Rebased, Rebound, Recording, Repeated, SeenValue
 from tracecomp.record.results import Common, Followed, Found, Held, Passed, Plain, Result, Results
@@ -43,7 +43,7 @@ def _is_there(place: StateSlot, n: int) -> bool:
 def plain(result: object) -> Any:
     """``result`` with plain numbers in place of followed ones."""
     leaves: list[Any] = []
-    structure = flatten(result, leaves)
+    structure = flatten(result, leaves, every=True)
     if not any(type(x) in (SymScalar, SymInt) for x in leaves):
         return result
     return unflatten(structure, [x.value if type(x) in (SymScalar, SymInt) else x for x in leaves])
@@ -71,11 +71,9 @@ class Finish:
     def recording(self, derive: bool) -> Recording:
         values: list[Any] = []
         self._find_repeated()
-        structure = flatten(self.result, values, self._is_one_object)
+        structure = flatten(self.result, values, self._is_one_object, every=True)
         # Effects are repeated after a call, so what they hold has to be made by the graph as well.
-        left_modes = self.guards.modes.left()
-        if left_modes is not None:
-            self.recorder.python.effects.append(Effect(left_modes, None, ()))
+        self.recorder.python.effects += [Effect(left, None, ()) for left in self.guards.modes.left()]
         effects = [self._left_by(e) for e in self.recorder.python.effects]
         built = [self._built(v) for v in self.repeated.values()]
         left = [*values, *[x for *_, kept in effects for x in kept], *[x for _, kept in built for x in kept]]
@@ -255,7 +253,7 @@ class Finish:
     def _left_by(self, effect: Effect) -> tuple[Effect, Any, list[Any]]:
         """An effect with the structure and leaves of what it is made with."""
         kept: list[Any] = []
-        return effect, flatten(effect.args, kept, self._is_one_object), kept
+        return effect, flatten(effect.args, kept, self._is_one_object, every=True), kept
 
     def _made_objects(self, leaves: Leaves) -> str | None:
         """Says so when the call leaves an object behind that every call would have to make anew."""
@@ -290,14 +288,15 @@ class Finish:
     def _built(self, value: object) -> tuple[Any, list[Any]]:
         """Structure and leaves of a repeated list or dict."""
         kept: list[Any] = []
-        return flatten(value, kept, lambda x: x is not value and self._is_one_object(x)), kept
+        return flatten(value, kept, lambda x: x is not value and self._is_one_object(x), every=True), kept
 
     def _is_one_object(self, value: object) -> bool:
         return self._is_outside(value) or id(value) in self.repeated
 
     def _is_outside(self, value: object) -> bool:
-        """Whether a list or dict was there before the call: a later call means the one that is there then."""
-        return isinstance(value, list | dict) and id(value) in self.observer.known
+        """Whether a list, dict or dataclass was there before the call: a later call means the one there then."""
+        changeable = isinstance(value, list | dict) or bool(parts_of(type(value))) or bool(added_to(value))
+        return changeable and id(value) in self.observer.known
 
     def _rebased_arguments(self) -> list[Tensor]:
         """Arguments that the call wrote to with gradient history."""

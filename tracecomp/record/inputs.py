@@ -55,6 +55,12 @@ class Inputs:
         self.place_numbers: list[tuple[Tensor, StateSlot, int]] = []
         self.hosts: dict[tuple[int, str], HostNumber] = {}
 
+    def forget(self) -> None:
+        """Let go of the tensors met."""
+        for met in (self.arguments, self.argument_numbers, self.arrays, self.state, self.memories, self.hosts):
+            met.clear()
+        self.place_numbers.clear()
+
     def changes_with_call(self, t: Tensor) -> bool:
         """Whether ``t`` is an input in whose place another call has another tensor."""
         return id(t) in self.arguments or id(t) in self.places

@@ -8,6 +8,7 @@ from functools import partial
 from types import CellType, FunctionType
 from typing import Any
 
+from tracecomp.base import switches
 from tracecomp.base.errors import user_source
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record.effects import Effect, warning
@@ -33,6 +34,7 @@ class ObjectChanges:
         self._changed = changed
         self._written = recorder.python.set_by_call
         self._filters = warnings.filters
+        self._settings = switches.Snapshot()
         self.later = False
 
     def change(self, owner: object, written: SomeStep | None, apply: Callable[..., object], *args: Any) -> None:
@@ -84,6 +86,8 @@ class ObjectChanges:
     ) -> None:
         """The program prints; so does every call. ``consume`` notes that all of a value is read."""
         self._refuse_later("prints")
+        if not self._settings.is_current():  # effects set them after the others
+            self._recorder.refuse_here("prints after a setting was changed, which may be one of how tensors print")
         for value in (*args, *kwargs.values()):
             consume(value)
             if value is not kwargs.get("file"):

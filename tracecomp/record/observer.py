@@ -38,6 +38,7 @@ from tracecomp.record.guards.ownership import (
     is_opened,
     is_program_class,
     is_program_file,
+    of_package,
 )
 from tracecomp.record.guards.reads import (
     All,
@@ -62,11 +63,12 @@ from tracecomp.record.guards.snapshots import MISSING, plain_value, short
 from tracecomp.record.guards.visibility import is_container, is_hidden, keeps_state
 from tracecomp.record.instruction_trace import InstructionTrace
 from tracecomp.record.object_changes import ObjectChanges
-from tracecomp.record.pytree import opened
+from tracecomp.record.pytree import added_to, note_attribute, opened, parts_of
 from tracecomp.record.recorder import Recorder
 from tracecomp.record.same_values import PLAIN, is_plain, is_value
 
 T = TypeVar("T")
+_PACKAGE = __name__.partition(".")[0]
 _FIELDS = ("__code__", "__defaults__", "__kwdefaults__")
 
 
@@ -131,10 +133,12 @@ class Observer:
     def _give(self, read: Read) -> None:
         """Know an argument: containers by where they are among the arguments, which are guarded as they are."""
         value = read.value
+        if id(value) in self.known:
+            return  # two ways lead here
         if opened(type(value)) or (dataclasses.is_dataclass(value) and not isinstance(value, type)):
             read.is_given = True
             self.known[id(value)] = read
-            for step, item in _parts(value):
+            for step, item in [*_parts(value), *_added(value)]:
                 self._give(read.child(step, item, item_of(read, step.key)))
             self._reach_keys(value)
         elif isinstance(value, np.ndarray):
@@ -183,6 +187,7 @@ class Observer:
     def step(self, owner: Read, step: SomeStep, value: object, where: str) -> None:
         """Note that the program found ``value`` one step from ``owner``."""
         if owner.is_given:
+            self._of_given(owner, step)
             return
         if value is not MISSING and id(owner.value) in self.recorder.python.stepped:
             self.recorder.refuse_here(f"reads {where} after a schedule's step")
@@ -195,6 +200,20 @@ class Observer:
         if (id(owner.value), step.same()) in self.written:
             return
         self.reach(value, owner.child(step, value, where, self.recorder.refusals.line()))
+
+    def _of_given(self, owner: Read, step: SomeStep) -> None:
+        """The program read something of an argument: attributes beside its parts are guarded from the next call on."""
+        if not isinstance(step, Attribute | Slot) or step.key in parts_of(type(owner.value)):
+            return
+        kind, name = type(owner.value), step.key
+        if (id(owner.value), step.same()) in self.written or (id(owner.value), Attribute(name).same()) in self.written:
+            return
+        if name == "__dict__":
+            self.recorder.refuse_here(f"reads all attributes of a {kind.__name__}")
+            return
+        is_method = name not in attributes_of(owner.value) and callable(inherited(kind, name))
+        if not is_method and note_attribute(kind, name):
+            self.recorder.python.kept = f"reads the attribute {name} of a {kind.__name__}"
 
     def reach(self, value: Any, read: Read) -> None:
         """Know an object that was there before the call, found by ``read``."""
@@ -260,7 +279,7 @@ class Observer:
         # change: the environment, registries, settings.
         if isinstance(owner, ModuleType) and _is_library(owner):
             value = vars(owner).get(name)
-            if value is os.environ or isinstance(value, list | dict):
+            if value is os.environ or isinstance(value, list | dict) or _is_setting(owner, value):
                 root = self.reads.root(owner, owner.__name__)
                 self.step(root, Attribute(name), value, f"{owner.__name__}.{name}")
             return
@@ -307,7 +326,12 @@ class Observer:
         """The program read an attribute of a tensor: a fact about it, or something that Python has put on it."""
         if name in FACTS:
             self.recorder.ask(t, name)
-        elif name in attributes_of(t) or inherited(type(t), name) is MISSING:
+            return
+        if name == "__dict__":
+            self.recorder.refuse_here("reads all attributes of a tensor")
+            return
+        stored = self._inherited(type(t), name)
+        if name in attributes_of(t) or not (callable(stored) or hasattr(type(stored), "__get__")):
             if self.recorder.is_made(t) or (id(t), Attribute(name).same()) in self.written:
                 return
             self.recorder.ask(t, "attribute", name)
@@ -350,6 +374,8 @@ class Observer:
         if read is None and any(is_program_class(k) for k in kind.__mro__):
             self._know_class(kind)
             read = self.reads.classes.get(id(kind))
+        if read is None and missing and of_package(kind) and isinstance(stored, PLAIN):
+            read = self.reads.root(kind, f"class {kind.__name__}")
         if read is not None and not callable(stored) and (missing or stored is not MISSING):
             self.step(read, Inherited(name), stored, f"attribute of class {kind.__name__}: {name}")
         return stored
@@ -458,6 +484,11 @@ def _is_library(module: ModuleType) -> bool:
     return module.__name__ != "__main__" and not made and not (isinstance(name, str) and is_program_file(name))
 
 
+def _is_setting(module: ModuleType, value: object) -> bool:
+    """Whether a value in a module of this package may be a flag, as of ``torch.backends``, which programs set."""
+    return isinstance(value, bool | int | str | None) and module.__name__.startswith(f"{_PACKAGE}.")
+
+
 def _parts(value: Any) -> list[tuple[SomeStep, Any]]:
     """What a container or dataclass holds, with the steps to it."""
     if isinstance(value, dict):
@@ -467,6 +498,11 @@ def _parts(value: Any) -> list[tuple[SomeStep, Any]]:
     if is_container(value):
         return []
     return [(Attribute(f.name), getattr(value, f.name)) for f in dataclasses.fields(value)]
+
+
+def _added(value: object) -> list[tuple[SomeStep, Any]]:
+    """The attributes of a named tuple or dataclass beside what it consists of."""
+    return [(Attribute(name), attributes_of(value)[name]) for name in added_to(value)]
 
 
 def item_of(read: Read, key: object) -> str:

@@ -29,8 +29,10 @@ NAMES = frozenset({
     "posixpath.realpath", "posixpath.expanduser", "posixpath.expandvars", "posixpath.ismount", "posixpath.lexists",
     "posixpath.islink", "posixpath.abspath", "decimal.getcontext", "_decimal.getcontext", "decimal.localcontext",
     "warnings.simplefilter", "warnings.filterwarnings", "warnings.resetwarnings", "warnings.catch_warnings",
-    "sys.setrecursionlimit", "locale.setlocale", "numpy.seterr", "numpy.set_printoptions",
+    "sys.setrecursionlimit", "sys.getrecursionlimit", "locale.setlocale", "numpy.seterr", "numpy.geterr",
+    "numpy.set_printoptions", "numpy.get_printoptions", "numpy.random.seed", "numpy.random.set_bit_generator",
     "tracecomp.eager.rng.initial_seed", "tracecomp.eager.rng.seed", "tracecomp.runtime.threads.get_num_threads",
+    "tracecomp.runtime.threads.set_num_threads",
 })  # fmt: skip
 
 PURE = frozenset({
@@ -46,6 +48,11 @@ _CLOCKS = {"now", "utcnow", "today"}
 _STATELESS = {"getstate", "seed", "setstate"}
 
 
+def is_c_function(fn: object) -> bool:
+    """Whether ``fn`` is a function in C, also of a type that Cython or nanobind brings along."""
+    return isinstance(fn, BuiltinFunctionType) or type(fn).__name__ in ("cython_function_or_method", "nb_func")
+
+
 def outside(callee: Any, owner: Any = None) -> str | None:
     """The name of a function that a recording cannot stand for, or None. ``owner`` is what it is a method of."""
     if isinstance(callee, MethodType):
@@ -58,7 +65,7 @@ def outside(callee: Any, owner: Any = None) -> str | None:
     if owner is datetime.datetime or owner is datetime.date:
         return f"{owner.__name__}.{name}" if name in _CLOCKS else None
     module = getattr(callee, "__module__", None)
-    if not isinstance(module, str) or not isinstance(callee, BuiltinFunctionType | FunctionType | type):
+    if not isinstance(module, str) or not (isinstance(callee, FunctionType | type) or is_c_function(callee)):
         return None
     full = f"{module}.{name}"
     if full in NAMES:

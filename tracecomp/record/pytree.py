@@ -21,8 +21,65 @@ Leaves: TypeAlias = Sequence[object]
 """What a call was given, in the order of ``flatten``: whatever a program passes."""
 
 
-def flatten(value: Any, leaves: list[object], is_leaf: Callable[[Any], bool] | None = None) -> Any:
+class With(tuple[Any, ...]):
+    """The structure of a value that has attributes beside its parts: their names, its own structure, and theirs."""
+
+    __slots__ = ()
+
+
+class Absent:
+    """What stands for an attribute that a value does not have."""
+
+
+ABSENT = Absent()
+_read: dict[type, dict[str, None]] = {}
+"""Attributes that recorded programs have read of arguments of a class, beside what such values consist of."""
+
+
+def note_attribute(kind: type, name: str) -> bool:
+    """Have ``flatten`` take up an attribute of values of ``kind``; whether that is new."""
+    names = _read.setdefault(kind, {})
+    new = name not in names
+    names[name] = None
+    return new
+
+
+def parts_of(kind: type) -> tuple[str, ...]:
+    """The names of the attributes that a value consists of."""
+    return tuple(f.name for f in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else ()
+
+
+def added_to(value: Any) -> tuple[str, ...]:
+    """The names of the attributes that a named tuple or dataclass has beside what it consists of."""
+    kind = type(value)
+    if not (dataclasses.is_dataclass(kind) or (isinstance(value, tuple) and hasattr(kind, "_fields"))):
+        return ()
+    parts = parts_of(kind)
+    return tuple(name for name in getattr(value, "__dict__", ()) if name not in parts)
+
+
+def flatten(value: Any, leaves: list[object], is_leaf: Callable[[Any], bool] | None = None, every: bool = False) -> Any:
     """Append the leaves of ``value`` to ``leaves``; the structure, which compares equal for like values.
+
+    Of attributes beside what a value consists of, it takes up those that programs have read of arguments, or
+    ``every`` one.
+    """
+    names = tuple(_read.get(type(value), ()))
+    if every:
+        names = tuple(dict.fromkeys((*names, *added_to(value))))
+    if not names or (is_leaf is not None and is_leaf(value)):
+        return _flatten(value, leaves, is_leaf, every)
+
+    def seen(x: object) -> bool:
+        return x is value or (is_leaf is not None and is_leaf(x))  # an attribute may lead back
+
+    structure = _flatten(value, leaves, is_leaf, every)
+    own = getattr(value, "__dict__", {})
+    return With((names, structure, *[flatten(own.get(n, ABSENT), leaves, seen, every) for n in names]))
+
+
+def _flatten(value: Any, leaves: list[object], is_leaf: Callable[[Any], bool] | None, every: bool) -> Any:
+    """``flatten`` without attributes beside what ``value`` consists of.
 
     Tuples, lists, dicts, named tuples, dataclasses, and tensors that consist of others (``__tensor_flatten__``, as in
     PyTorch) are structure; everything else is a leaf, and what ``is_leaf`` says is one.
@@ -36,19 +93,19 @@ def flatten(value: Any, leaves: list[object], is_leaf: Callable[[Any], bool] | N
         leaves.append(value)
         return LEAF
     if kind in _SEQUENCES:
-        return (kind, *[flatten(v, leaves, is_leaf) for v in value])
+        return (kind, *[flatten(v, leaves, is_leaf, every) for v in value])
     if kind in _MAPPINGS:
         # A defaultdict without its factory would be another object.
         made_by = (kind, value.default_factory) if kind is defaultdict else kind
-        return (made_by, _keys(value), *[flatten(v, leaves, is_leaf) for v in value.values()])
+        return (made_by, _keys(value), *[flatten(v, leaves, is_leaf, every) for v in value.values()])
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return (kind, *[flatten(v, leaves, is_leaf) for v in value])
+        return (kind, *[flatten(v, leaves, is_leaf, every) for v in value])
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = tuple(f.name for f in dataclasses.fields(value))
-        return (kind, names, *[flatten(getattr(value, n), leaves, is_leaf) for n in names])
+        return (kind, names, *[flatten(getattr(value, n), leaves, is_leaf, every) for n in names])
     if hasattr(kind, "__tensor_flatten__"):
         names, context = value.__tensor_flatten__()
-        return (kind, (tuple(names), context), *[flatten(getattr(value, n), leaves, is_leaf) for n in names])
+        return (kind, (tuple(names), context), *[flatten(getattr(value, n), leaves, is_leaf, every) for n in names])
     # Nothing else is structure, so the type is remembered.
     _leaf_kinds.add(kind)
     leaves.append(value)
@@ -103,6 +160,8 @@ def unflatten(structure: object, leaves: Leaves) -> Any:
 def _build(structure: Any, leaves: Iterator[Any]) -> Any:
     if structure is LEAF:
         return next(leaves)
+    if type(structure) is With:
+        return _build_with(structure, leaves)
     kind, *parts = structure
     if kind in _SEQUENCES:
         return kind([_build(p, leaves) for p in parts])
@@ -125,8 +184,27 @@ def _build(structure: Any, leaves: Iterator[Any]) -> Any:
     return built
 
 
-def paths(value: Any, prefix: str = "") -> list[str]:
+def _build_with(structure: With, leaves: Iterator[Any]) -> Any:
+    names, own, *parts = structure
+    value = _build(own, leaves)
+    for name, part in zip(names, parts, strict=True):
+        x = _build(part, leaves)
+        if x is not ABSENT:
+            object.__setattr__(value, name, x)
+    return value
+
+
+def paths(value: Any, prefix: str = "", above: tuple[object, ...] = ()) -> list[str]:
     """How each leaf is reached, in the order of ``flatten``: ``[0].x['w']``."""
+    if any(value is x for x in above):
+        return [prefix]
+    own = _paths(value, prefix, above)
+    held, above = getattr(value, "__dict__", {}), (*above, value)
+    attributes = [(f"{prefix}.{name}", held.get(name, ABSENT)) for name in _read.get(type(value), ())]
+    return own + [path for name, x in attributes for path in paths(x, name, above)]
+
+
+def _paths(value: Any, prefix: str, above: tuple[object, ...]) -> list[str]:
     kind = type(value)
     if kind in _MAPPINGS:
         items = [(f"{prefix}[{k!r}]", v) for k, v in value.items()]
@@ -140,4 +218,4 @@ def paths(value: Any, prefix: str = "") -> list[str]:
         items = [(f"{prefix}.{n}", getattr(value, n)) for n in value.__tensor_flatten__()[0]]
     else:
         return [prefix]
-    return [path for name, v in items for path in paths(v, name)]
+    return [path for name, v in items for path in paths(v, name, above)]

@@ -281,11 +281,21 @@ class Recorder:
     def forget(self) -> None:
         """Let go of the tensors met; what was made no longer points here."""
         self.open = False
+        self.leaves = ()  # symbolic sizes keep the recorder
+        self.inputs.forget()
+        self.changes.forget()
+        self.facts.asked.clear()
+        self.python.on_module = _pass_by  # it holds the observer
+        self.backward = BackwardPasses(self.values.started, self.refusals)
         self.sizes.sized_nodes.clear()
         self.values.forget()
 
     def _made(self, t: Tensor, value: Value, look: Look | None, source: Source | None) -> None:
         self.values.add(t, value, look, source, self.refusals.line())
+
+
+def _pass_by(module: object) -> None:
+    """Note nothing of a module."""
 
 
 def _same_elements(a: Array, b: Array) -> bool:

@@ -48,6 +48,12 @@ class TensorChanges:
         self.refused: str | None = None  # why no recording can repeat what was done to a tensor from outside
         self.retained: list[tuple[weakref.ref[Tensor], Source | None]] = []
 
+    def forget(self) -> None:
+        """Let go of the tensors met."""
+        self.writes.clear()
+        self.grads.clear()
+        self.flags.clear()
+
     def wrote(self, t: Tensor) -> None:
         """Count a write to the memory of ``t``."""
         self.writes[id(t)] = (t, self.writes.get(id(t), (t, 0))[1] + 1)

@@ -408,6 +408,8 @@ def empty_strided(
     """Zeros with the given strides, in elements."""
     kind = (dtype or default_dtype()).numpy
     if modes.place is not None:
+        if modes.recorder is not None:
+            modes.recorder.refuse_here(f"makes a tensor on device {modes.place}, which has no data")
         array = new_meta_array(size, kind, [s * kind.itemsize for s in stride], modes.place)
         return finish(wrap(array), requires_grad, device)
     if any(s < 0 for s in stride):

@@ -115,6 +115,7 @@ class Guards:
             self.list += [*self.places, self._apart]
         self.list += facts
         self.list.append(memory)
+        self.reads.forget_arguments()
 
     def _tensors(self) -> list[int]:
         return [g.leaf for g in self.arguments if isinstance(g, TensorGuard)]

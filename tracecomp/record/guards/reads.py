@@ -372,6 +372,12 @@ class Reads:
         """The places that now hold other tensors and numbers, and are otherwise as they were."""
         return [place for root in self._roots.values() for place in root.moved(None)]
 
+    def forget_arguments(self) -> None:
+        """Let go of the recorded call's arguments: others compare them, and later calls have their own."""
+        for read in self.given.walk():
+            read.value = read.seen = None
+            read.frozen = MISSING
+
     def roots(self) -> list[Read]:
         """What reads begin at."""
         return list(self._roots.values())

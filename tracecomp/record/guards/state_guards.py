@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.base import switches
 from tracecomp.codegen.calls.call_tables import OBJECT
 from tracecomp.eager.aliasing import history_if_allowed
 from tracecomp.eager.meta import MetaArray
-from tracecomp.eager.modes import modes, module_changes
+from tracecomp.eager.modes import EAGER, Modes, modes, module_changes
 from tracecomp.eager.tensor import Tensor
 from tracecomp.eager.tensor_base import above
 from tracecomp.functional import default_dtype as dtype_setting
 from tracecomp.functional.default_dtype import default_dtype
-from tracecomp.ir.types import DType
 from tracecomp.record.binding import Binding, tensor_of
 from tracecomp.record.context import OptimizerLike
 from tracecomp.record.guards.guard import Rows, sharing, tensor_miss
@@ -39,20 +39,32 @@ from tracecomp.record.symbolic.sizes import Holder
 from tracecomp.record.symbolic.sym_scalar import followed
 
 _NAMES = ("gradient mode", "inference mode", "default dtype", "autocast")
+_LEFT = ("grad", "inference", "autocast", "default_places", *EAGER)
+"""Modes of the thread that a call may leave changed."""
 
 
 class ModesGuard:
-    """Gradient mode, inference mode, default dtype, autocast."""
+    """Gradient mode, inference mode, default dtype, autocast, the default device, settings of the process.
+
+    Under the other modes of a thread (``EAGER``) no recording is made or used.
+    """
 
     def __init__(self) -> None:
         self.seen = _modes()
+        self.settings: switches.Snapshot | None = switches.Snapshot()
+        self._before = {name: getattr(modes, name) for name in _LEFT}
+
+    def ignore_settings(self) -> None:
+        """Guard no settings of the process: what was recorded reads none."""
+        self.settings = None
 
     def check(self, leaves: Leaves) -> str | None:
         now = _modes()
-        if now == self.seen:
+        if now == self.seen and (self.settings is None or self.settings.is_current()):
             return None
-        changed = [f"{n} went from {a} to {b}" for n, a, b in zip(_NAMES, self.seen, now, strict=True) if a != b]
-        return ", ".join(changed)
+        settings = [] if self.settings is None else self.settings.changed()
+        pairs = [*zip(_NAMES, self.seen, now, strict=True), *settings]
+        return ", ".join(f"{n} went from {a} to {b}" for n, a, b in pairs if a != b)
 
     def explain(self) -> str:
         return ", ".join(f"{n} is {a}" for n, a in zip(_NAMES, self.seen, strict=True))
@@ -61,17 +73,26 @@ class ModesGuard:
         grad, inference, dtype, autocast = self.seen
         for name, value in (("recorder", None), ("grad", grad), ("inference", inference), ("autocast", autocast)):
             rows.mode(name, value)
-        return rows.entry(vars(dtype_setting), "_default", dtype)
+        for name in ("default_places", *EAGER):
+            rows.mode(name, getattr(Modes, name))
+        tables = [] if self.settings is None else switches.tables
+        return all(rows.word(table, "version", None) for table, _ in tables) and rows.entry(
+            vars(dtype_setting), "_default", dtype
+        )
 
-    def left(self) -> Callable[[], None] | None:
-        """What sets the modes as the call has left them, if they are not as before."""
-        now = _modes()
-        return None if now == self.seen else partial(_set_modes, *now)
+    def left(self) -> list[Callable[[], None]]:
+        """What sets modes and settings as the call has left them, those that are not as before."""
+        found = [] if self.settings is None else self.settings.left()
+        changed = {n: now for n, before in self._before.items() if (now := getattr(modes, n)) != before}
+        if changed:
+            found.append(partial(_set_modes, changed))
+        if default_dtype() is not self.seen[2]:
+            found.append(partial(dtype_setting.set_default_dtype, default_dtype()))
+        return found
 
 
-def _set_modes(grad: bool, inference: bool, dtype: DType, autocast: Any) -> None:
-    modes.grad, modes.inference, modes.autocast = grad, inference, autocast
-    dtype_setting.set_default_dtype(dtype)
+def _set_modes(changed: Mapping[str, object]) -> None:
+    vars(modes).update(changed)
 
 
 def _modes() -> tuple[Any, ...]:

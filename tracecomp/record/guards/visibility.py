@@ -33,6 +33,7 @@ from typing import TypeGuard
 import numpy as np
 
 from tracecomp.record.guards.ownership import is_opened, of_package
+from tracecomp.record.outside import is_c_function
 
 CONTAINERS = (list, tuple, dict, set, frozenset, deque, np.ndarray)
 _LISTED = (bytearray, memoryview, array, Mapping, Set, Sequence)
@@ -75,7 +76,7 @@ def is_hidden(value: object) -> bool:
 def is_foreign_function(fn: object) -> bool:
     """Whether ``fn`` is a function in C of a library, which may do anything."""
     module = getattr(fn, "__module__", None)
-    return isinstance(fn, BuiltinFunctionType) and isinstance(module, str) and not _is_known(module)
+    return is_c_function(fn) and isinstance(module, str) and not _is_known(module)
 
 
 @cache
