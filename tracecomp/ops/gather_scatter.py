@@ -75,7 +75,7 @@ _TAKES: tuple[tuple[Shape, Shape, int], ...] = (
 
 register(
     Op(
-        name="take", kind="gather", doc="x at index along axis; index's axes stand in axis's place",
+        name="take", kind="gather", doc="x at index along axis; index's axes replace axis",
         infer=_take_infer, impl=_take_impl, vjp=_take_vjp, saves=(1,), loop=Indexed(_take_loop),
         parts=each("take"), attrs={"axis": int},
         samples=tuple(

@@ -111,6 +111,6 @@ def test_env_prints_versions_the_machine_and_settings(tmp_path: Path, capsys: py
         assert main(["env", "--measure"]) == 0
         text = capsys.readouterr().out
         found = rates.recorded(str(tmp_path))
-    assert "measured, and kept in" in text and "not measured" not in text
+    assert "measured, and stored in" in text and "not measured" not in text
     assert found is not None and 1e9 < found.divisions < found.multiply_adds < 1e12
     assert found.gathers > 1e7 and found.bandwidth > 1e8 and 0.0 <= found.wake_seconds < 0.1

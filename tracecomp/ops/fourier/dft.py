@@ -124,7 +124,7 @@ _WHOLE = {"forward": True, "scale": 1.0, "apart_in": False, "apart_out": False}
 
 register(
     Op(
-        name="dft", kind="transform", doc="transforms along one axis, complex numbers as they lie in memory",
+        name="dft", kind="transform", doc="transforms along one axis, complex numbers as interleaved pairs",
         infer=_infer, impl=_impl, vjp=None, saves=(), loop=Imperative(_loop), samples=_samples(),
         attrs={"form": str, "forward": bool, "scale": float, "apart_in": bool, "apart_out": bool},
         errors=(

@@ -84,5 +84,5 @@ def _eigvals_vjp(grads: Operands, outs: Operands, ins: Operands) -> Any:
     return _eig_vjp((grads[0], None), prim.eig(ins[0]), ins)
 
 
-decomposition("eigvals", "eigenvalues of general matrices, when nobody wants their vectors", _eigvals_infer,
+decomposition("eigvals", "eigenvalues of general matrices, without the vectors", _eigvals_infer,
               _eigvals_impl, _eigvals_vjp, ("ins",), samples=matrices(*SQUARES))  # fmt: skip

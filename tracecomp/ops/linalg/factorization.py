@@ -199,7 +199,7 @@ def _eigvalsh_vjp(grads: Operands, outs: Operands, ins: Operands, *, uplo: str) 
     return _eigh_vjp((grads[0], None), prim.eigh(ins[0], uplo=uplo), ins, uplo=uplo)
 
 
-decomposition("eigvalsh", "eigenvalues, ascending, of Hermitian matrices, when nobody wants their vectors",
+decomposition("eigvalsh", "eigenvalues, ascending, of Hermitian matrices, without the vectors",
               lambda x, *, uplo: _eigh_infer(x, uplo=uplo)[0], lambda x, *, uplo: np.linalg.eigvalsh(x, UPLO=uplo),
               _eigvalsh_vjp, ("ins",), attrs={"uplo": str},
               samples=matrices(*SQUARES, domain="definite", uplo="L"))  # fmt: skip
@@ -209,6 +209,6 @@ def _svdvals_vjp(grads: Operands, outs: Operands, ins: Operands) -> Any:
     return _svd_vjp((None, grads[0], None), prim.svd(ins[0], full=False), ins, full=False)
 
 
-decomposition("svdvals", "singular values, descending, when nobody wants their vectors",
+decomposition("svdvals", "singular values, descending, without the vectors",
               lambda x: _svd_infer(x, full=False)[1], lambda x: _svd_impl(x, full=False, vectors=False),
               _svdvals_vjp, ("ins",), samples=matrices(*OBLONG))  # fmt: skip
