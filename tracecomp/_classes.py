@@ -35,7 +35,7 @@ class _Classes:
 
     def load_library(self, path: str) -> NoReturn:
         """OSError: native libraries are written for PyTorch's own memory."""
-        raise OSError(f"torch.classes.load_library({path!r}): native libraries of classes are PyTorch's own")
+        raise OSError(f"torch.classes.load_library({path!r}): native class libraries need PyTorch itself")
 
 
 classes = _Classes()

@@ -28,4 +28,4 @@ def set_logs(**logs: object) -> None:
     if unknown:
         raise ValueError(at_user_line(f"Unrecognized log artifact name passed to set_logs: {min(unknown)}"))
     if any(logs.values()):
-        warn_user("torch._logging.set_logs changes nothing: print(compiled.explain()) says what compiled functions did")
+        warn_user("torch._logging.set_logs() has no effect. Call print(compiled.explain()) or set TRACECOMP_LOG")

@@ -172,7 +172,7 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
     >>> f(torch.ones(1))
     Traceback (most recent call last):
     ...
-    tracecomp.base.errors.CaptureError: calls noted, which is kept out of graphs, ...
+    tracecomp.base.errors.CaptureError: calls noted, which is excluded from graphs, ...
     """
     if fn is None:
         return partial(disable, recursive=recursive, reason=reason)
@@ -183,7 +183,7 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
     @wraps(fn)
     def run(*args: Any, **kwargs: Any) -> Any:
         if modes.recorder is not None:
-            modes.recorder.refuse_here(f"calls {name}, which is kept out of graphs{f' ({reason})' if reason else ''}")
+            modes.recorder.refuse_here(f"calls {name}, which is excluded from graphs{f' ({reason})' if reason else ''}")
         return fn(*args, **kwargs)
 
     return run
@@ -229,5 +229,5 @@ def save_cache_artifacts() -> None:
 def load_cache_artifacts(serialized_artifacts: bytes) -> None:
     """RuntimeError: nothing here has made such bytes. Copy the folder ``TRACECOMP_CACHE_DIR`` instead."""
     raise RuntimeError(
-        at_user_line("artifacts of PyTorch's caches cannot be loaded; copy the folder TRACECOMP_CACHE_DIR instead")
+        at_user_line("cache artifacts of PyTorch cannot be loaded. Copy the folder TRACECOMP_CACHE_DIR instead")
     )

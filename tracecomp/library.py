@@ -434,7 +434,7 @@ def register_vmap(op: object, func: Fn | None = None, /, *, lib: object = None) 
 
 def get_ctx() -> Any:
     """RuntimeError: asked in a ``register_fake`` function for sizes that depend on values, which have no shape here."""
-    raise RuntimeError("get_ctx(): sizes that depend on values are not known without memory")
+    raise RuntimeError("get_ctx(): sizes that depend on values are unknown on the meta device")
 
 
 def opcheck(

@@ -38,12 +38,12 @@ class Container:
             size = os.fstat(file.fileno()).st_size
             fixed = file.read(FIXED.size)
             if len(fixed) < FIXED.size or not fixed.startswith(MAGIC):
-                raise self.error("is no program file")
+                raise self.error("is not a program file")
             _, version, length, self._digest = FIXED.unpack(fixed)
             if version > FORMAT:
                 raise self.error(f"has format {version}; this version reads formats up to {FORMAT}")
             if length > min(MAX_HEADER, size - FIXED.size):
-                raise self.error("is cut short: its header is not whole")
+                raise self.error("is cut short: its header is incomplete")
             text = file.read(length)
             if sha256(text) != self._digest:
                 raise self.error("is damaged: its header has another digest")
@@ -69,7 +69,7 @@ class Container:
             raise self.error(f"has no section {name!r}")
         start, size = self._start + place["offset"], place["size"]
         if start + size > len(self._map):
-            raise self.error(f"is cut short: section {name!r} is not whole")
+            raise self.error(f"is cut short: section {name!r} is incomplete")
         data = memoryview(self._map)[start : start + size]
         if check and sha256(data).hex() != place["sha256"]:
             raise self.error(f"is damaged: section {name!r} has another digest")
@@ -88,10 +88,10 @@ class Container:
             header = json.loads(text)
             places = [(p["offset"], p["size"], p["sha256"]) for p in header["sections"].values()]
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise self.error(f"is damaged: its header does not say what is in it ({error})") from None
+            raise self.error(f"is damaged: its header is invalid ({error})") from None
         good = all(type(n) is int and n >= 0 for place in places for n in place[:2])
         if not good or any(offset % ALIGNMENT for offset, _, _ in places):
-            raise self.error("is damaged: its header puts sections where none can be")
+            raise self.error("is damaged: its header has invalid section offsets")
         return dict(header)
 
 

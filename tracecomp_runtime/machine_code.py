@@ -30,7 +30,7 @@ class Code:
         libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
         if libc.mprotect(self.address, -(-size // _PAGE) * _PAGE, mmap.PROT_READ | mmap.PROT_EXEC):
             number = ctypes.get_errno()
-            raise OSError(number, "this system does not let a process make memory executable")
+            raise OSError(number, "this system does not allow executable memory")
 
 
 def executable(data: bytes) -> Code:
@@ -63,7 +63,7 @@ def placed(image: Mapping[str, Any], data: memoryview, address_of: Callable[[str
 
 def _inside(offset: int, image: Mapping[str, Any]) -> int:
     if not image["data"] <= offset <= image["size"] - 8:
-        raise ValueError(f"a word of the image lies at {offset}, outside of its data")
+        raise ValueError(f"a word of the image is at {offset}, outside of its data")
     return offset
 
 

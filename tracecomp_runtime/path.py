@@ -108,7 +108,7 @@ class Path:
         wanted += [("output", n) for n in made] + [("state", name) for _, name in told["copies"]]
         for kind, what in wanted:
             if what not in there[kind]:
-                raise self._file.error(f"is damaged: a call would use {kind} {what!r}, which is not there")
+                raise self._file.error(f"is damaged: a call would use {kind} {what!r}, which does not exist")
 
     def _is_simple(self, made: Sequence[int]) -> bool:
         """Whether calls are arrays in and new arrays out, so that native code can do everything."""
@@ -154,9 +154,9 @@ class Path:
         given = [np.ascontiguousarray(leaves[i]) for i in self._places]
         for k in self.told["overwrites"]:
             if given[k] is not leaves[self._places[k]] or not given[k].flags.writeable:
-                raise ValueError(f"{self.owner.name} writes argument {k}: give a writable array in row-major order")
+                raise ValueError(f"{self.owner.name} writes argument {k}. Pass a writable C-contiguous array")
             if any(np.may_share_memory(given[k], a) for j, a in enumerate(given) if j != k):
-                raise ValueError(f"{self.owner.name} writes argument {k}, which shares memory with another one")
+                raise ValueError(f"{self.owner.name} writes argument {k}, which shares memory with another argument")
         return given
 
     def _at(self, sizes: tuple[int, ...]) -> BoundCode:
@@ -211,7 +211,7 @@ def _looked(array: Array, shape: Sequence[int], strides: Sequence[int], offset: 
     spans = [s * (n - 1) for s, n in zip(strides, shape, strict=True)]
     low, high = (offset * array.itemsize + sum(f(span, 0) for span in spans) for f in (min, max))
     if min(shape, default=0) < 0 or (0 not in shape and (low < 0 or high + array.itemsize > array.nbytes)):
-        raise ValueError("a result looks beyond its array")
+        raise ValueError("a result is out of bounds of its array")
     return np.lib.stride_tricks.as_strided(array.reshape(-1)[offset:], shape, strides)
 
 

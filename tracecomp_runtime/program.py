@@ -65,7 +65,7 @@ class Program:
             held, result = path.run(leaves, sizes)
             if held:
                 return result
-        raise RuntimeError(f"{self.name}: no path was saved for the values that this call's arguments lead to")
+        raise RuntimeError(f"{self.name}: no saved path matches the values in this call")
 
 
 def _level(file: Container) -> str:
@@ -90,11 +90,11 @@ def load_program(
     """
     file = Container(path)
     if file.header.get("kind") != "code":
-        raise file.error("holds a graph and no machine code: tracecomp.load_program compiles it")
+        raise file.error("holds a graph without machine code. Use tracecomp.load_program to compile it")
     if digest is None:
-        raise file.error("holds machine code: give the digest that saving it returned, digest='sha256:...'")
+        raise file.error("holds machine code. Pass the digest that saving it returned, digest='sha256:...'")
     if digest != file.digest:
-        raise file.error(f"has the digest {file.digest}, and {digest} was asked for")
+        raise file.error(f"has the digest {file.digest}, expected {digest}")
     return from_container(file, threads, check)
 
 

@@ -54,7 +54,7 @@ def arrays(data: memoryview, file: Container) -> Mapping[str, Array]:
     """The arrays of a section, as views that cannot be written."""
     length = int.from_bytes(data[:8], "little")
     if length > len(data) - 8:
-        raise file.error("is damaged: its tensors have no whole header")
+        raise file.error("is damaged: the header of its tensors is incomplete")
     header = json.loads(bytes(data[8 : 8 + length]))
     body, found = data[8 + length :], {}
     for name, entry in header.items():
@@ -63,7 +63,7 @@ def arrays(data: memoryview, file: Container) -> Mapping[str, Array]:
         dtype, shape = dtype_of(NAMES[entry["dtype"]]), tuple(entry["shape"])
         first, end = entry["data_offsets"]
         if not 0 <= first <= end <= len(body) or end - first != dtype.itemsize * int(np.prod(shape, dtype=object)):
-            raise file.error(f"is damaged: tensor {name!r} is not as large as its shape")
+            raise file.error(f"is damaged: tensor {name!r} does not have the size of its shape")
         found[name] = np.frombuffer(body[first:end], dtype).reshape(shape)
     return found
 

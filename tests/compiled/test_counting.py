@@ -67,7 +67,7 @@ def test_backends_that_take_graphs_are_registered_and_refused_when_used() -> Non
     assert _dynamo.lookup_backend(own) is own
     backends: tuple[Any, ...] = ("own_of_test_counting", own)
     for backend in backends:
-        with pytest.raises(NotImplementedError, match="takes PyTorch's graphs, which are not here"):
+        with pytest.raises(NotImplementedError, match="needs PyTorch graphs, which do not exist here"):
             torch.compile(lambda x: x, backend=backend)
     with pytest.raises(AssertionError, match="duplicate name"):
         _dynamo.register_backend(own, name="own_of_test_counting")

@@ -259,5 +259,5 @@ def test_an_explanation_says_why_a_size_was_compiled_by_itself() -> None:
     compiled = torch.compile(lambda x: x.sort(0)[0] * 2, dynamic=True)
     for n in (5, 6, 7):
         compiled(torch.ones(n, 2))
-    why = "sizes by themselves: elements along an axis whose size varies are mixed: sort of"
+    why = "static sizes: elements are mixed along an axis whose size varies: sort of"
     assert why in compiled.explain().text(everything=True)

@@ -522,7 +522,7 @@ def test_a_disabled_function_runs_as_python_at_every_call() -> None:
     compiled = torch.compile(f)
     assert [compiled(torch.ones(1)).item() for _ in range(4)] == [9, 12, 15, 18]
     assert ran == [False] * 4 and compiled.parts.used()
-    with pytest.raises(CaptureError, match=r"calls counted, which is kept out of graphs \(it counts\)"):
+    with pytest.raises(CaptureError, match=r"calls counted, which is excluded from graphs \(it counts\)"):
         torch.compile(f, fullgraph=True)(torch.ones(1))
     assert counted(torch.ones(1)).item() == 6
 

@@ -136,11 +136,11 @@ SIGNED: dict[str, Callable[[Tensor, Any], Tensor]] = {
 """Functions whose results have the sign of a zero among their other arguments."""
 
 
-@pytest.mark.parametrize("lies", ["row-major", "turned", "with a history"])
+@pytest.mark.parametrize("lies", ["row-major", "turned", "with gradient history"])
 @pytest.mark.parametrize("name", SIGNED)
 def test_zeros_of_both_signs_stay_apart(name: str, lies: str) -> None:
     x = torch.ones(3, 2).T if lies == "turned" else torch.ones(3, 2)
-    x.requires_grad_(lies == "with a history")
+    x.requires_grad_(lies == "with gradient history")
     for zero in (-0.0, 0.0, -0.0, 0.0):
         for found in heated(partial(SIGNED[name], x, zero)):
             signs = np.signbit(found.detach().numpy())

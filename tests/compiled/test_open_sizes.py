@@ -168,7 +168,7 @@ def test_what_is_no_range_or_another_program_at_each_size_is_refused(tmp_path: P
         compiled.save(path, x, dynamic_shapes={"x": {2: Dim("batch", max=4)}})
     with pytest.raises(ValueError, match="between 9 and 4"):
         compiled.save(path, x, dynamic_shapes={"x": {0: Dim("batch", min=9, max=4)}})
-    with pytest.raises(ValueError, match="size 'n' is 5 in one place and 3 in another"):
+    with pytest.raises(ValueError, match="size 'n' is both 5 and 3"):
         compiled.save(path, x, dynamic_shapes={"x": {0: Dim("n", max=9), 1: Dim("n", max=9)}})
     with pytest.raises(
         CaptureError, match=r"more than 64 graphs \(the order of a sum depends on its size.*narrow them"
@@ -176,7 +176,7 @@ def test_what_is_no_range_or_another_program_at_each_size_is_refused(tmp_path: P
         both = {"x": {0: Dim("n", min=200, max=999), 1: Dim("m", min=200, max=999)}}
         torch.compile(lambda x: x.sum()).save(path, torch.ones(300, 400), dynamic_shapes=both)
     loops = torch.compile(lambda x: sum((row * k for k, row in enumerate(x)), x[0]))
-    with pytest.raises(CaptureError, match="another program at each of them"):
+    with pytest.raises(CaptureError, match="graph's structure depends on an input size"):
         loops.save(path, x, dynamic_shapes={"x": {0: Dim("batch", min=2, max=64)}})
     few = loops.save(path, x, kind="graph", dynamic_shapes={"x": {0: Dim("batch", min=2, max=4)}})
     for n in (2, 3, 4):

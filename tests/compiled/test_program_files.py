@@ -163,7 +163,7 @@ def test_paths_shapes_views_and_nested_results_are_saved(tmp_path: Path, kind: s
         loaded(more.double(), 3)
     with pytest.raises(TypeError, match="nested"):
         loaded(more)
-    with pytest.raises(RuntimeError, match="no path was saved"):
+    with pytest.raises(RuntimeError, match="no saved path"):
         loaded(-other, 3)
 
 
@@ -221,9 +221,9 @@ def test_what_needs_python_is_refused_when_it_is_saved(tmp_path: Path) -> None:
 def test_machine_code_is_loaded_by_its_digest_only(tmp_path: Path) -> None:
     path = tmp_path / "f.tcp"
     digest = torch.compile(lambda x: x + 1).save(path, torch.ones(3))
-    with pytest.raises(ProgramError, match="give the digest"):
+    with pytest.raises(ProgramError, match="Pass the digest"):
         torch.load_program(path)
-    with pytest.raises(ProgramError, match="was asked for"):
+    with pytest.raises(ProgramError, match="expected"):
         torch.load_program(path, digest=digest[:-1] + ("0" if digest[-1] != "0" else "1"))
     data = bytearray(path.read_bytes())
     data[data.rindex(bytes(Container(path).section("tensors")))] ^= 1
@@ -366,5 +366,5 @@ def test_every_level_has_its_own_code() -> None:
 
 
 def test_a_program_that_is_not_one_graph_says_why_it_cannot_be_saved(tmp_path: Path) -> None:
-    with pytest.warns(UserWarning, match="in parts"), pytest.raises(CaptureError, match=r"not one graph: .*numpy"):
+    with pytest.warns(UserWarning, match="in parts"), pytest.raises(CaptureError, match=r"not a single graph: .*numpy"):
         torch.compile(lambda x: x.numpy()).save(tmp_path / "m.tcp", torch.ones(2))

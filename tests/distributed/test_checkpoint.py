@@ -84,7 +84,7 @@ def test_a_failed_save_leaves_the_last_checkpoint(tmp_path: Path) -> None:
 
 
 def test_what_does_not_fit_is_said(tmp_path: Path) -> None:
-    with pytest.raises(checkpoint.CheckpointException, match="no checkpoint"):
+    with pytest.raises(checkpoint.CheckpointException, match="damaged checkpoint"):
         checkpoint.load({"x": torch.ones(1)}, checkpoint_id=tmp_path / "none")
     checkpoint.save({"x": torch.ones(2)}, checkpoint_id=tmp_path)
     with pytest.raises(checkpoint.CheckpointException, match="Missing key in checkpoint state_dict: y"):

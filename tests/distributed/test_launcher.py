@@ -199,7 +199,7 @@ def test_a_failure_has_its_status_and_its_rank(what: str, status: int, tmp_path:
 def test_a_program_is_started_again_after_a_failure(way: str, tmp_path: Path) -> None:
     done = launch(way, "kill", tmp_path, "--max-restarts", "1")
     assert done.returncode == 0, done.stderr
-    assert "starting again (1 of 1)" in done.stderr
+    assert "restarting (1 of 1)" in done.stderr
 
 
 @pytest.mark.sampled(2)
@@ -211,7 +211,7 @@ def test_fewer_processes_go_on_to_the_bits_of_the_undisturbed_run(way: str, tmp_
     options = ["--nproc-per-node", "1:3", "--max-restarts", "2"]
     disturbed = ran([*run, *options, *train, "1", "3", "0"])
     assert disturbed.returncode == 0, disturbed.stderr
-    assert "starting again (1 of 2), in 2 processes instead of 3" in disturbed.stderr
+    assert "restarting (1 of 2), in 2 processes instead of 3" in disturbed.stderr
     shutil.rmtree(tmp_path / way)
     undisturbed = ran([*run, "--nproc-per-node", "1", *train])
     digests = [set(re.findall("digest .*", done.stdout)) for done in (disturbed, undisturbed)]

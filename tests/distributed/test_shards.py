@@ -137,7 +137,7 @@ def test_what_shards_cannot_do_is_said(alone: None) -> None:
     out = model(model.shard(torch.ones(8, 3)))
     with pytest.raises(RuntimeError, match=r"model\.mean"):
         out.sum().item()
-    with pytest.raises(RuntimeError, match="needs gradients meets shards"):
+    with pytest.raises(RuntimeError, match="needs gradients is combined with shards"):
         out * torch.ones(1, requires_grad=True)
     with pytest.raises(RuntimeError, match="one call"):
         out - model.shard(torch.ones(8, 1))

@@ -101,5 +101,5 @@ def test_a_recorded_step_is_simulated(alone: None, tmp_path: Path, capsys: pytes
 def test_a_function_without_communication_is_no_step(alone: None) -> None:
     run = torch.compile(lambda x: x + 1)
     run(torch.ones(2))
-    with pytest.raises(ValueError, match="one graph with communication"):
+    with pytest.raises(ValueError, match="recording with communication"):
         step_of(run)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -112,10 +112,10 @@ def sentences(text: str) -> list[str]:
     return [s for s in re.split(r"(?<=[.!?:])\**\s+", text) if s]
 
 
-def banned(line: int, text: str) -> Iterator[Finding]:
+def banned(line: int, text: str, bans: Sequence[Ban] = BANNED) -> Iterator[Finding]:
     """Yield the constructions that a paragraph must not use."""
     allowed = [match.span() for match in _EXCEPTION.finditer(text)]
-    for ban in BANNED:
+    for ban in bans:
         for match in re.finditer(ban.pattern, text, re.IGNORECASE if ban.reason != ORDER else 0):
             if not any(first <= match.start() < last for first, last in allowed):
                 yield Finding(line, text[max(match.start() - 30, 0) : match.end() + 30], advice(ban))

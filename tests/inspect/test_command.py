@@ -96,8 +96,8 @@ def test_explain(program: str, capsys: pytest.CaptureFixture[str]) -> None:
     ("options", "message"),
     [(["trace", "nowhere.py:f"], "no file nowhere.py"), (["trace", "what"], "expected file.py:name"),
      (["trace", "PROGRAM:absent"], "has no 'absent'; it has scaled"), (["trace", "PROGRAM:number"], "is a int"),
-     (["trace", "PROGRAM:scaled", "--shape", "2;3"], "is not of the form"),
-     (["trace", "PROGRAM:scaled", "--shape", "2:f99"], "is not of the form"),
+     (["trace", "PROGRAM:scaled", "--shape", "2;3"], "must have the form"),
+     (["trace", "PROGRAM:scaled", "--shape", "2:f99"], "must have the form"),
      (["trace", "PROGRAM:scaled", "--inputs", "x.npz"], "no file x.npz")],
 )  # fmt: skip
 def test_wrong_usage(options: list[str], message: str, program: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -169,7 +169,7 @@ def test_compare_for_programs_to_read(program: str, capsys: pytest.CaptureFixtur
         ([], "missing a required argument: 'x', 0 given"),
         (["--shape", "3", "--shape", "3", "--shape", "3"], "too many positional arguments, 3 given"),
         (["--shape", "3", "--shape", "other=3"], "missing a required argument: 'factor'"),
-        (["--shape=-3"], "is not of the form"),
+        (["--shape=-3"], "must have the form"),
     ],
 )
 def test_operands_that_a_function_does_not_take(

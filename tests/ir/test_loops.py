@@ -104,7 +104,7 @@ BAD: list[tuple[str, Kernel]] = [
     ("not among the written", kernel(Store(X, Index(), ZERO))),
     ("not declared here", kernel(Store(Buffer("z", float32, 3), Index(), ZERO))),
     ("not in scope", kernel(Store(Y, index(COL), ZERO))),
-    ("stands inside another", kernel(Loop("vector", ROW, (Loop("vector", COL, ()),)))),
+    ("is nested in another", kernel(Loop("vector", ROW, (Loop("vector", COL, ()),)))),
     ("unknown loop kind", kernel(Loop("fast", ROW, ()))),
     ("outside of its accumulate", kernel(Update("s", (ZERO,)))),
     ("not a power of two", kernel(Accumulate((Acc("s", "add", float32, ZERO, 3),), ()))),
@@ -112,7 +112,7 @@ BAD: list[tuple[str, Kernel]] = [
     ("with 1 operands", kernel(Accumulate((Acc("s", "fma", float32, ZERO),), (Update("s", (ZERO,)),)))),
     ("gives f32", kernel(Let("a", Call("lt", (ZERO, ZERO), float32)))),
     ("add of", kernel(Let("a", Call("add", (ZERO, Const(1, int64)), int64)))),
-    ("no scalar operation", kernel(Let("a", Call("frobnicate", (ZERO,), float32)))),
+    ("not a scalar operation", kernel(Let("a", Call("frobnicate", (ZERO,), float32)))),
     ("a condition has type", kernel(If(ZERO, ()))),
     ("one name", kernel(params=(X, X))),
     ("varies over a tile or vector loop", kernel(Loop("vector", COL, (Prefetch(X, index(COL)),)))),
@@ -152,9 +152,9 @@ def test_interpreter_refuses_what_native_code_cannot_see() -> None:
     with pytest.raises(VerifyError, match=r"x\[1\.\.4\] of 12|of 12 elements"):
         interpret(kernel(copying(AT + 9)))
     scratch = Buffer("t", float32, 4)
-    with pytest.raises(VerifyError, match="nothing was written"):
+    with pytest.raises(VerifyError, match="before it is written"):
         interpret(kernel(Local(scratch), Loop("vector", COL, (Store(Y, index(COL), Load(scratch, index(COL))),))))
-    with pytest.raises(VerifyError, match="nothing was written"):
+    with pytest.raises(VerifyError, match="before it is written"):
         interpret(kernel(Loop("vector", COL, (Store(Y, index(COL), Load(Y, index(COL) + 4)),))))
     varying = call("lt", IndexValue(index(COL)), Const(2, int64))
     with pytest.raises(VerifyError, match="varies"):

@@ -255,5 +255,5 @@ def test_a_model_knows_that_it_is_exported_and_wrong_options_are_errors() -> Non
         export(nn.ReLU(), torch.zeros(2), opset_verison=13)
     with pytest.raises(OnnxExporterError, match="custom_translation_table"):
         export(nn.ReLU(), torch.zeros(2), custom_translation_table={torch.relu: torch.relu})
-    with pytest.warns(UserWarning, match="as it evaluates"):
+    with pytest.warns(UserWarning, match="in evaluation mode"):
         export(nn.Dropout(), torch.zeros(2), training=torch.onnx.TrainingMode.TRAINING)

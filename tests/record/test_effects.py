@@ -166,8 +166,8 @@ EFFECTS: dict[str, Callable[[World, int], Any]] = {
     "to takewhile": lambda w, n: list(itertools.takewhile(w.log.append, [n, 2])),
     "to zip by map": lambda w, n: list(zip(map(w.log.append, [n]), [2], strict=True)),
     "to a partial": lambda w, n: functools.partial(w.log.append, n)(),
-    "of a partial that was there": lambda w, n: w.partial(),
-    "that was there": lambda w, n: w.callbacks[0](n),
+    "of a partial from outside": lambda w, n: w.partial(),
+    "from outside": lambda w, n: w.callbacks[0](n),
     "to a stack of exits": in_a_stack,
     "that only reads": lambda w, n: (max(w.table, key=w.table.get), sorted("ba", key=w.table.__getitem__)),  # type: ignore
     "an own setter of attributes": lambda w, n: setattr(w.doubling, "q", n),

@@ -91,7 +91,7 @@ def test_what_may_be_passed(tmp_path: Path) -> None:
     out = np.empty(4, np.float32)
     wrongs: tuple[Any, ...] = ([[0.0] * 4], [np.float32(0)], [], [out, out])
     for wrong in wrongs:
-        with pytest.raises(TypeError, match="2 arrays are wanted"):
+        with pytest.raises(TypeError, match="2 arrays are expected"):
             executable.run(wrong, [out])
 
 
@@ -157,7 +157,7 @@ def test_a_folder_that_cannot_be_written_is_one_warning(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("in the way")
     chosen = config.override(cache_dir=str(blocked / "sub"))
-    with chosen, pytest.warns(RuntimeWarning, match="not kept for later processes.*file is not a folder") as seen:
+    with chosen, pytest.warns(RuntimeWarning, match="cannot be cached.*file is not a folder") as seen:
         assert result(Executable(adding(44.0)), np.zeros(SIZE, np.float32))[0] == 44.0
         assert result(Executable(adding(45.0)), np.zeros(SIZE, np.float32))[0] == 45.0
     assert len(seen) == 1

@@ -145,7 +145,10 @@ def test_a_user_without_a_home_gets_a_warning_and_a_result(monkeypatch: pytest.M
     monkeypatch.setattr(os.path, "expanduser", lambda path: path)
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     object_cache._said.clear()
-    with config.override(cache_dir=""), pytest.warns(RuntimeWarning, match="no home folder") as seen:
+    with (
+        config.override(cache_dir=""),
+        pytest.warns(RuntimeWarning, match="home folder of this user is unknown") as seen,
+    ):
         assert result(Executable(adding(8.0)), np.zeros(SIZE, np.float32))[0] == 8.0
         assert result(Executable(adding(9.0)), np.zeros(SIZE, np.float32))[0] == 9.0
     assert len(seen) == 1

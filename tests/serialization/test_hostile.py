@@ -188,7 +188,7 @@ def test_memory_that_is_not_as_told_is_refused(what: str) -> None:
 def test_two_members_of_one_name_are_refused() -> None:
     with pytest.warns(UserWarning, match="Duplicate name"):
         file = archive(ONE_TENSOR, DATA | {"data.pkl": b"other"})
-    with pytest.raises(pickle.UnpicklingError, match="two members of the archive have one name"):
+    with pytest.raises(pickle.UnpicklingError, match="two members of the archive have the same name"):
         load(io.BytesIO(file))
 
 
@@ -286,7 +286,7 @@ def grown(data: bytes) -> bytes:
     return data[: at + 20] + b"\xfe\xff\xff\xff" * 2 + data[at + 28 :]
 
 
-UNEXPLAINED_SIZE, UNEXPLAINED_WORK = "larger than the size of the archive explains", "more work or memory than its size"
+UNEXPLAINED_SIZE, UNEXPLAINED_WORK = "too large for the size of the archive", "too much work or memory for its size"
 REFUSALS = {
     "zeros in the memory": UNEXPLAINED_SIZE,
     "a compressed pickle": UNEXPLAINED_SIZE,
@@ -296,7 +296,7 @@ REFUSALS = {
     "a long text encoded again and again": UNEXPLAINED_WORK,
     "a long list copied again and again": UNEXPLAINED_WORK,
     "an int of a million digits as a key again and again": UNEXPLAINED_WORK,
-    "ints of one hash": "chosen to have the same hash",
+    "ints of one hash": "have the same hash",
     "text of a number with a million digits": "1000000 digits",
     "a length beyond the file": "bytes in a bytes8, but only",
     "memory larger than the file": UNEXPLAINED_SIZE,
@@ -442,7 +442,7 @@ def test_an_error_names_the_file(tmp_path: Path) -> None:
 def test_a_pipe_cannot_be_loaded() -> None:
     reading, writing = os.pipe()
     os.close(writing)
-    with os.fdopen(reading, "rb") as file, pytest.raises(io.UnsupportedOperation, match="cannot be read at any place"):
+    with os.fdopen(reading, "rb") as file, pytest.raises(io.UnsupportedOperation, match="must be seekable"):
         load(file)
 
 

@@ -121,7 +121,7 @@ class _Frame:
             self.function(*_detached(self.args), **self.kwargs)
         if count != len(self.types):
             raise CheckpointError(
-                f"checkpoint: {count} tensors were saved when the function ran again, {len(self.types)} the first time"
+                f"checkpoint: {count} tensors were saved in the recomputation, {len(self.types)} the first time"
             )
 
 

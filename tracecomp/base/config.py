@@ -54,10 +54,10 @@ class Settings:
     dump: str = _knob("", "TRACECOMP_DUMP", str, "Folder that receives every stage of every compiled graph as text.")
     verify: bool = _knob(False, "TRACECOMP_VERIFY", _flag, "Verify the graph after every pass.")
     skip_passes: tuple[str, ...] = _knob(
-        (), "TRACECOMP_SKIP", _names, "Comma-separated names of passes that are not run.", code=True
+        (), "TRACECOMP_SKIP", _names, "Comma-separated names of passes to skip.", code=True
     )
     stop_after: int | None = _knob(
-        None, "TRACECOMP_STOP_AFTER", int, "Run this many steps, and those that are needed.", code=True
+        None, "TRACECOMP_STOP_AFTER", int, "Run only this many steps, and all required ones.", code=True
     )
     fusion: bool = _knob(True, "TRACECOMP_FUSION", _flag, "Let several nodes share a kernel.", code=True)
     fast_math: bool = _knob(
@@ -67,23 +67,21 @@ class Settings:
         False,
         "TRACECOMP_CHECK",
         _flag,
-        "Check every access and result of what is compiled: docs/testing.md.",
+        "Check every access and result of compiled programs: docs/testing.md.",
         code=True,
     )
     num_threads: int | None = _knob(
         None, "TRACECOMP_NUM_THREADS", int, "Threads of compiled programs; by default the cores this process may use."
     )
     eager: str = _knob(
-        "native", "TRACECOMP_EAGER", _eager, "What runs eager operators: native (with numpy), or numpy alone."
+        "native", "TRACECOMP_EAGER", _eager, "Implementation of eager operators: native (with numpy), or numpy alone."
     )
     cpu: str = _knob(
         "", "TRACECOMP_CPU", _cpu, "Highest level of x86-64 that code may use, e.g. x86-64-v3; read at start."
     )
-    log: tuple[str, ...] = _knob(
-        (), "TRACECOMP_LOG", topics, "Comma-separated topics that are written to standard error as they happen."
-    )
+    log: tuple[str, ...] = _knob((), "TRACECOMP_LOG", topics, "Comma-separated topics to log to standard error.")
     jitdump: str = _knob(
-        "", "TRACECOMP_JITDUMP", str, "Folder for a file by which Linux' perf knows kernels and their lines."
+        "", "TRACECOMP_JITDUMP", str, "Folder for the jitdump file, from which perf reads kernels and lines."
     )
     cache_dir: str = _knob("", "TRACECOMP_CACHE_DIR", str, "Folder of compiled objects; default ~/.cache/tracecomp.")
 
@@ -160,7 +158,7 @@ def cache_directory() -> Path:
     if not os.path.isabs(base):  # to be ignored then, says the standard of these names
         base = os.path.join(os.path.expanduser("~"), ".cache")
     if not os.path.isabs(base):
-        raise FileNotFoundError("this user has no home folder")
+        raise FileNotFoundError("the home folder of this user is unknown")
     return Path(base) / "tracecomp"
 
 

@@ -86,8 +86,8 @@ FAILURES: dict[str, tuple[type[Exception], str]] = {
         "linalg.lu_factor_ex(A, pivot)",
     ),
     "division": (RuntimeError, "ZeroDivisionError in {step}"),
-    "outside": (CheckError, "an access beside its memory, buffer {detail} of {step}"),
-    "stale": (CheckError, "a read of memory that its value was not stored to, buffer {detail} of {step}"),
+    "outside": (CheckError, "access out of bounds, buffer {detail} of {step}"),
+    "stale": (CheckError, "read of stale memory, buffer {detail} of {step}"),
 }
 """What a check of native code can find, and the exception for it."""
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 TOPICS = {
     "graphs": "each recorded graph, as text",
-    "recompiles": "why a call was recorded again: the guard, the value that was and the one that is",
+    "recompiles": "why a call was recorded again: the guard, its old and its new value",
     "breaks": "why a function does not run as one graph",
-    "passes": "each step of a compilation: how long it took, how large the program is then",
-    "fusion": "which kernels there are, and why they are not fewer",
+    "passes": "each step of a compilation: its time and the program's size after it",
+    "fusion": "the kernels, and why others were not fused",
     "schedule": "how each kernel's loops run",
-    "memory": "the arena and what a call takes beside it",
+    "memory": "the arena and the other memory of a call",
     "code": "the machine code's size, and whether it came from the cache",
     "all": "all of these",
 }
@@ -20,7 +20,7 @@ def topics(text: str) -> tuple[str, ...]:
     found = tuple(name.strip() for name in text.split(",") if name.strip())
     unknown = [name for name in found if name not in TOPICS]
     if unknown:
-        raise ValueError(f"there is no topic {', '.join(unknown)}; there are {', '.join(TOPICS)}")
+        raise ValueError(f"unknown topic {', '.join(unknown)}; topics are {', '.join(TOPICS)}")
     return found
 
 

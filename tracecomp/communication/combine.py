@@ -41,13 +41,13 @@ _BITS = (ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR)
 def check(op: ReduceOp, dtype: np.dtype[Any]) -> None:
     """RuntimeError when values of ``dtype`` cannot be combined so."""
     if op not in _ARITHMETIC:
-        raise RuntimeError(f"ReduceOp.{op.name} needs a factor, which is not supported: multiply before the reduction")
+        raise RuntimeError(f"ReduceOp.{op.name} is not supported. Multiply before the reduction")
     if op in _BITS and dtype.kind not in "biu":
         raise RuntimeError(f"Cannot use ReduceOp.{op.name} with {dtype.name}: its elements are not integers")
     if op in (ReduceOp.MIN, ReduceOp.MAX) and dtype.kind == "c":
-        raise RuntimeError(f"Cannot use ReduceOp.{op.name} with {dtype.name}: complex numbers have no order")
+        raise RuntimeError(f"Cannot use ReduceOp.{op.name} with {dtype.name}: complex numbers are not ordered")
     if op is ReduceOp.AVG and dtype.kind in "biu":
-        raise RuntimeError(f"Cannot use ReduceOp.AVG with {dtype.name}: a mean is no integer")
+        raise RuntimeError(f"Cannot use ReduceOp.AVG with {dtype.name}: the mean is not an integer")
 
 
 def combined(op: ReduceOp, a: Array, b: Array) -> Array:

@@ -51,7 +51,7 @@ def drop(group: Group) -> None:
     world.groups.pop(group.group_name, None)
 
 
-def end(how: str = "has left: it destroyed its process group") -> None:
+def end(how: str = "left: it destroyed its process group") -> None:
     """Forget all groups and tell the other processes."""
     for group in [*world.groups.values()]:
         drop(group)

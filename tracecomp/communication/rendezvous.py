@@ -41,7 +41,7 @@ def meet(backend: str, url: str | None, rank: int, size: int, seconds: float, st
         return Alone(), None
     found = Meeting(store, rank, size) if store is not None else by_url(url or "env://", rank, size, seconds)
     if found.rank < 0 or found.size < 1 or found.rank >= found.size:
-        raise ValueError(f"rank {found.rank} of {found.size} processes: give both rank and world_size")
+        raise ValueError(f"rank {found.rank} of {found.size} processes: specify both rank and world_size")
     if found.size == 1:
         return Alone(), found.store
     assert found.store is not None
@@ -62,7 +62,7 @@ def _mpi_size() -> int:
 
 def _agree(name: str, given: int, found: int) -> None:
     if given not in (-1, found):
-        raise ValueError(f"{name} was given as {given}, but MPI says {found}")
+        raise ValueError(f"{name} is {given}, but MPI reports {found}")
 
 
 def _round(found: Meeting) -> int:
@@ -121,7 +121,7 @@ def _served(host: str, port: int, rank: int, size: int, seconds: float) -> Store
     except DistNetworkError as error:
         if agent or serves:
             raise
-        raise DistNetworkError(f"rank 0 did not come within {seconds:g} s: {error}") from error
+        raise DistNetworkError(f"cannot connect to rank 0 within {seconds:g} s: {error}") from error
     store.server = "the launcher" if agent else "rank 0"
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     return PrefixStore(f"attempt{attempt}", store) if agent else store

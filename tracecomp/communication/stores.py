@@ -24,7 +24,7 @@ def as_value(value: object) -> bytes:
         return value.encode()
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
-    raise TypeError(f"a store keeps str and bytes, not {type(value).__name__}")
+    raise TypeError(f"store values must be str or bytes, got {type(value).__name__}")
 
 
 class Store(ABC):
@@ -253,7 +253,7 @@ class PrefixStore(Store):
         return f"{self._prefix}/{key}"
 
     def _change(self, change: Callable[[dict[str, bytes]], object]) -> Any:
-        raise NotImplementedError("a PrefixStore leaves everything to the store below it")
+        raise NotImplementedError("a PrefixStore forwards all calls to its underlying store")
 
     def _pause(self, seconds: float) -> None:
         self._store._pause(seconds)

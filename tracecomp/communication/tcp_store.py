@@ -48,7 +48,7 @@ def _read(link: socket.socket) -> list[bytes]:
         size = _NUMBER.unpack(_exactly(link, _NUMBER.size))[0]
         total += size
         if total > _MOST:
-            raise ConnectionError("more bytes than a store takes")
+            raise ConnectionError("the message exceeds the store's size limit")
         fields.append(_exactly(link, size))
     return fields
 
@@ -211,14 +211,14 @@ class TCPStore(Store):
                 _write(self._link, [name.encode(), str(seconds).encode(), *fields])
                 error, *answer = _read(self._link)
             except OSError as broken:
-                what = f"{self.server} died: the store that it served at {self.host}:{self.port} is gone"
+                what = f"{self.server} died; its store at {self.host}:{self.port} is lost"
                 raise DistNetworkError(f"{what} ({broken})") from broken
         if error:
             raise DistStoreError(error.decode())
         return answer
 
     def _change(self, change: Callable[[dict[str, bytes]], object]) -> Any:
-        raise NotImplementedError("what a server keeps is changed by requests")
+        raise NotImplementedError("only requests may change the values of a server")
 
     def _pause(self, seconds: float) -> None:
         time.sleep(min(seconds, 0.01))

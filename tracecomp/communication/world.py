@@ -28,7 +28,7 @@ class World:
         """The group called ``name``. ValueError when there is none."""
         found = self.groups.get(name)
         if found is None:
-            raise ValueError(f"there is no process group {name!r}: it has been destroyed, or was never made here")
+            raise ValueError(f"process group {name!r} does not exist: it was destroyed or never created here")
         return found
 
 

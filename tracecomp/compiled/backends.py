@@ -262,7 +262,7 @@ class Hosted:
     def says(self) -> str:
         """Which operators the host runs."""
         names = dict.fromkeys(operator_name(work) for work, *_ in self._parts if not isinstance(work, Native))
-        return f"run by the host, between compiled parts: {', '.join(names)}"
+        return f"host routines between compiled parts: {', '.join(names)}"
 
     @property
     def between_bytes(self) -> int:

@@ -81,7 +81,7 @@ class Checked:
             return
         now = [arrays[n].tobytes() for n in self.frozen]
         if self._seen is not None and self._seen[0] == seen and self._seen[1] != now:
-            raise CheckError(f"{self.graph.name}: state has changed and its count of writes has not")
+            raise CheckError(f"{self.graph.name}: state changed, but its version counter did not")
         self._seen = (seen, now)
 
     def _interpret(self, given: Sequence[Array]) -> list[Array]:

@@ -114,7 +114,7 @@ class Compiled:
                 self._learned.follow = (
                     True  # they are as good as certain to differ, and compiling takes longer than recording
                 )
-                reason = reason or "the numbers that it reads are followed"
+                reason = reason or "numbers it reads become inputs"
                 continue
             held, found = self._run(entry.plan or self._plan(entry), leaves, (args, kwargs))
             # All predicates were as recorded: the call is done.
@@ -123,7 +123,7 @@ class Compiled:
                 return found
             # Nothing was changed yet, so that another recording may be tried.
             if held < 0:
-                reason = f"on a path seen before: {found}"
+                reason = f"on a path already recorded: {found}"
                 continue
             known.update(enumerate([p.seen for p in recording.predicates[:held]]))
             known[held] = found
@@ -303,7 +303,7 @@ class Compiled:
                     logs.log("recompiles", f"{self._name}: {reason}")
             most = self._most if needed is None else MAX_NEEDED
             if not self._make_room(most):
-                message = f"{most} recordings were made in a row that no later call fitted: {reason}. {NEEDED}"
+                message = f"{most} consecutive recordings matched no later call: {reason}. {NEEDED}"
                 self._break(f"{self._name}: {message}", self._learned.lines(most) if needed is None else {needed} - {0})
                 return self(*args, **kwargs)
             learned = self._learned
@@ -360,7 +360,7 @@ class Compiled:
             try:
                 found = sized(e.recording, new.recording)
             except NotSized as reason:
-                reasons.append(f"this size was compiled by itself: {reason}")
+                reasons.append(f"this size was compiled separately: {reason}")
                 continue
             plan = Plan(found.recording, *self._how(), found)
             self.entries = [e for e in self.entries if not e.covered_by(plan.recording)]

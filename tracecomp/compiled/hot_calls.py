@@ -52,7 +52,7 @@ def _make(warm: Warm, statics: Statics, tensors: list[Tensor], grad_mode: bool) 
     plan, code = _plan(eager, tensors), _code()
     chain = _chain(warm, statics)
     if plan.recording.updates and chain and not chain[0][-1].recording.updates:
-        raise Unfit("it writes with some shapes alone")
+        raise Unfit("it writes for some shapes only")
     _add(warm, statics, eager, _record(plan, eager, tensors, code), code)
 
 
@@ -92,7 +92,7 @@ def _add(warm: Warm, statics: Statics, eager: Run, record: Any, code: Code) -> N
 def _code() -> Code:
     code = call_code()
     if code is None:
-        raise Unfit("objects of this Python are laid out in an unknown way")
+        raise Unfit("the object layout of this Python is unknown")
     return code
 
 
@@ -165,17 +165,17 @@ def _plan(call: Callable[..., object], tensors: list[Tensor]) -> Plan:
     if not isinstance(recording, Recording):
         raise Unfit(recording.reason)
     if recording.unsettled or recording.predicates or recording.effects:
-        raise Unfit("it is more than its results")
+        raise Unfit("it has effects other than its results")
     written = {b.ref for b, _ in recording.updates if b.kind == "argument"}
     if any(b.kind != "argument" for b in recording.inputs) or len(written) < len(recording.updates):
-        raise Unfit("it reads or writes what is no argument")
+        raise Unfit("it reads or writes tensors that are not arguments")
     if not all(isinstance(r, Made) or _is_written(r, written) for r in recording.results):
-        raise Unfit("it returns what is neither new nor written")
+        raise Unfit("it returns an unmodified argument")
     recording.guards.modes.ignore_settings()
     plan = Plan(recording, BACKENDS["native"], None, _not_again)
     executable = getattr(plan.forward, "executable", None)
     if executable is None or executable.image.memory_bytes > MOST_SCRATCH:
-        raise Unfit("it needs the host or much memory")
+        raise Unfit("it needs host routines or too much memory")
     return plan
 
 

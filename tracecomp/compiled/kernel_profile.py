@@ -89,7 +89,7 @@ class Profile:
         whole = f"; by the wall clock {1e6 * self.wall:.1f} us" if self.wall else ""
         lines.append(f"{1e6 * self.seconds:.1f} us: {counts}{whole}")
         if self.disturbed:
-            lines.append(f"other programs took the cores away {self.taken_away} times: times are too long")
+            lines.append(f"preempted {self.taken_away} times; timings may be too high")
         return "\n".join(lines)
 
     @property
@@ -137,8 +137,8 @@ def profile_backend(
     """
     backend = given.native if isinstance(given, Checked) else given
     if not isinstance(backend, Native):
-        what = "runs in the interpreter" if isinstance(backend, Interpreted) else "needs routines of the host"
-        raise RuntimeError(f"profile(): this program {what}; only programs of native kernels alone can be profiled")
+        what = "runs in the interpreter" if isinstance(backend, Interpreted) else "needs host routines"
+        raise RuntimeError(f"profile(): this program {what}; only programs of native kernels can be profiled")
     backend.timed(arrays, outputs, seen)  # both ways find memory and caches as calls do that follow others
     backend.run(arrays, outputs, seen)
     timed, walls = [], []

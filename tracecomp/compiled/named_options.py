@@ -30,7 +30,9 @@ def backend_of(backend: object, mode: str | None, options: Mapping[str, object] 
     if not isinstance(backend, str) or backend in REGISTERED:
         name = backend if isinstance(backend, str) else getattr(backend, "__name__", type(backend).__name__)
         raise NotImplementedError(
-            at_user_line(f"backend {name} takes PyTorch's graphs, which are not here; use {', '.join(NAMED_BACKENDS)}")
+            at_user_line(
+                f"backend {name} needs PyTorch graphs, which do not exist here; use {', '.join(NAMED_BACKENDS)}"
+            )
         )
     if backend not in NAMED_BACKENDS:
         names = ", ".join(NAMED_BACKENDS)

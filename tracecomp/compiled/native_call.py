@@ -296,7 +296,7 @@ class _Writer:
             elif isinstance(r, Plain):
                 self.r.add("results", self.r.cell(r.value))
             elif not isinstance(r, Given):
-                raise AssertionError("what is followed, found anew or looks at something needs Python")
+                raise AssertionError("tracked numbers, state slots and views need Python")
             elif r.source.kind == "argument":
                 self.r.add("results", Place("sources", self.sources[ARGUMENT, r.source.ref], "tensor"))
             else:

@@ -70,7 +70,7 @@ def asked_for(caller: str, args: Sequence[Any], names: Sequence[str], axes: Any,
     found = OpenSizes()
     for k, sizes in asked.items():
         if not isinstance(args[k], Tensor):
-            raise ValueError(f"{caller}: input {names[k]!r} is no tensor, and has no sizes to leave open")
+            raise ValueError(f"{caller}: input {names[k]!r} is not a tensor; only tensors have dynamic sizes")
         for axis, symbol in sizes.items() if isinstance(sizes, Mapping) else _listed(sizes, names[k]):
             if symbol is not None and not isinstance(symbol, int):
                 rank = args[k].ndim
@@ -97,7 +97,7 @@ def _check_alike(caller: str, args: Sequence[Any], found: OpenSizes) -> None:
     for (k, axis), name in found.names.items():
         n = args[k].shape[axis]
         if seen.setdefault(name, n) != n:
-            raise ValueError(f"{caller}: size {name!r} is {seen[name]} in one place and {n} in another")
+            raise ValueError(f"{caller}: size {name!r} is both {seen[name]} and {n}")
 
 
 def _listed(sizes: Sequence[Any], name: str) -> list[tuple[int, Any]]:
@@ -126,7 +126,7 @@ def bounded(caller: str, found: OpenSizes) -> dict[str, tuple[int, int]]:
                 f"{caller}: say how large size {name!r} gets, as in Dim({name!r}, max=64): there is code for a range"
             )
         if max(low or 1, 1) > high:
-            raise ValueError(f"{caller}: size {name!r} is to be between {low} and {high}")
+            raise ValueError(f"{caller}: size {name!r} must be between {low} and {high}")
         ranges[name] = (max(low or 1, 1), high)
     return ranges
 

@@ -78,4 +78,4 @@ def tensors_in(value: object) -> list[Tensor]:
 def same(found: list[Array], wanted: list[Array]) -> None:
     for a, b in zip(found, wanted, strict=True):
         if a.strides != b.strides or not same_bits(a, b, any_nan=True):
-            raise Unfit("eager results have other bits")
+            raise Unfit("eager results differ in bits")

@@ -115,7 +115,7 @@ class Plan:
         if self.sized is None:
             return ""
         reasons = dict.fromkeys(r for b in self.backends if isinstance(b, SizedBackend) for r in b.reasons)
-        return "; ".join([f"runs for any size {self.sized.says}", *(f"sizes by themselves: {r}" for r in reasons)])
+        return "; ".join([f"runs for any size {self.sized.says}", *(f"static sizes: {r}" for r in reasons)])
 
     def program(self, sizes: Sequence[int] | None = None) -> Runner:
         """What runs the forward graph for the ``sizes`` of a call."""
@@ -133,7 +133,7 @@ class Plan:
         if self.sized is not None:
             raise RuntimeError(
                 f"the backward pass of {self.recording.graph.name}, compiled with dynamic=True, cannot be "
-                "differentiated. Compile it without, or take the gradients inside of the compiled function."
+                "differentiated. Compile it without dynamic=True, or compute gradients inside the compiled function."
             )
         if self.again is None:
             assert self.recording.split is not None
@@ -203,7 +203,7 @@ class Plan:
     def profile(self, leaves: Leaves, calls: int) -> Profile:
         """The times of the forward graph's kernels, on copies: nothing outside is written."""
         if isinstance(self.forward, SizedBackend):
-            raise RuntimeError("profile(): with sizes that vary a call has no profile; compile with dynamic=False")
+            raise RuntimeError("profile(): dynamic sizes are not supported. Compile with dynamic=False")
         seen = self._seen(self.frozen) if self.frozen else None
         return profile_backend(self.forward, *self._copies(leaves), calls, seen)
 

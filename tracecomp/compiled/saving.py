@@ -46,8 +46,8 @@ def _cases(compiled: Compiled, args: tuple[object, ...]) -> list[Case]:
         compiled._general(*args)
     why = compiled.parts.reason if compiled.parts is not None else compiled.eager_because
     if why is not None:
-        raise CaptureError(f"{compiled._name} cannot be saved, it is not one graph: {why}")
-    raise CaptureError(f"{compiled._name} is recorded anew at every call: {', '.join(compiled.misses[-1:])}")
+        raise CaptureError(f"{compiled._name} cannot be saved: it is not a single graph: {why}")
+    raise CaptureError(f"{compiled._name} needs a new recording for every call: {', '.join(compiled.misses[-1:])}")
 
 
 def _open_cases(compiled: Compiled, args: tuple[object, ...], asked: OpenSizes) -> list[Case]:

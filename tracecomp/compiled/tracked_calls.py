@@ -68,7 +68,7 @@ def _worth(call: Callable[..., Any], tensors: Sequence[Tensor]) -> str:
     result = call(*tensors)
     root = result.grad_fn if isinstance(result, Tensor) else None
     if root is None or result._linked:
-        raise Unfit("its result is no new tensor with a history")
+        raise Unfit("its result is not a new tensor with gradient history")
     reached, stack, ends = {root}, [root], set()
     while stack:
         for edge in stack.pop().edges:
@@ -78,7 +78,7 @@ def _worth(call: Callable[..., Any], tensors: Sequence[Tensor]) -> str:
                 reached.add(edge[0])
                 stack.append(edge[0])
     if not ends <= {id(t) for t in tensors}:
-        raise Unfit("it leads to what is no operand")
+        raise Unfit("its history leads to a tensor that is not an operand")
     return root.name()
 
 
@@ -91,12 +91,12 @@ def _plan(call: Callable[..., object], tensors: list[Tensor]) -> Plan:
     if not isinstance(recording, Recording):
         raise Unfit(recording.reason)
     if recording.unsettled or recording.predicates or recording.effects or recording.rebased:
-        raise Unfit("it is more than its results")
+        raise Unfit("it has effects other than its results")
     split, results = recording.split, recording.results
     if any(b.kind != "argument" for b in recording.inputs) or recording.structure is not LEAF or split is None:
-        raise Unfit("it reads what is no argument, or returns what is not one tensor")
+        raise Unfit("it reads non-arguments or returns more than one tensor")
     if not isinstance(results[0], Made) or results[0].order is not None or split.roots != 1:
-        raise Unfit("its result is not new")
+        raise Unfit("its result is an existing tensor")
     recording.guards.modes.ignore_settings()
     _check_written(recording, split, results[0].number)
     plan = Plan(recording, BACKENDS["native"], None, _eagerly)
@@ -110,9 +110,9 @@ def _check_written(recording: Recording, split: Split, result: int) -> None:
     outputs = {out for _, out in recording.updates}
     kept = [*split.saved, *[source for source, _ in split.history_inputs], *[b for b, _ in split.wanted], result]
     if any(b.kind != "argument" for b, _ in recording.updates):
-        raise Unfit("it writes to what is no argument")
+        raise Unfit("it writes to a tensor that is not an argument")
     if any(x.ref in written if isinstance(x, Binding) else x in outputs for x in kept):
-        raise Unfit("its derivative reads what it writes")
+        raise Unfit("its derivative reads a tensor that it overwrites")
 
 
 def _eagerly(fn: Callable[..., Any]) -> Callable[..., Any]:

@@ -28,7 +28,7 @@ def row_major(tensors: Sequence[Tensor]) -> list[Tensor]:
     """Row-major copies of those that are not; Unfit where one of them is there twice."""
     places = [id(t) for t in tensors if not t._data.flags.c_contiguous]
     if len({*places}) < len(places):
-        raise Unfit("an operand that is not row-major is there twice")
+        raise Unfit("an operand that is not row-major is repeated")
     return [t if t._data.flags.c_contiguous else _copied(t) for t in tensors]
 
 
@@ -43,7 +43,7 @@ def add_turned(warm: Warm, statics: Statics, tensors: list[Tensor], builtin: Run
         found, wanted = served.call(given), eager(*given)
         same([t._data for t in tensors_in(found)], [t._data for t in tensors_in(wanted)])
     if _seconds(lambda: served.call(tensors)) > _seconds(lambda: eager(*tensors)):
-        raise Unfit("copies of its operands take longer")
+        raise Unfit("copying its operands takes longer")
     turned = warm.turned
     if turned is None:
         turned = warm.turned = _Turned(warm)

@@ -32,7 +32,7 @@ class Verifier:
 
     def __init__(self, compiled: Calls, verify: str | int, mismatch: str) -> None:
         if verify != "first" and (type(verify) is not int or verify < 1):
-            raise ValueError(f"compile(): verify must be 'first' or a number of calls from 1 on, got {verify!r}")
+            raise ValueError(f"compile(): verify must be 'first' or a positive number of calls, got {verify!r}")
         if mismatch not in MISMATCHES:
             raise ValueError(f"compile(): mismatch must be one of {', '.join(MISMATCHES)}, got {mismatch!r}")
         self.compiled = compiled
@@ -57,7 +57,7 @@ class Verifier:
             name = getattr(compiled.fn, "__name__", type(compiled.fn).__name__)
             lines = "\n  ".join(map(str, found[:5]))
             text = f"call {self.calls} of {name} differs from the eager one:\n  {lines}\n"
-            text += f"tracecomp.compare({name}, ...) with these arguments finds out where"
+            text += f"tracecomp.compare({name}, ...) with these arguments locates the difference"
             if self.mismatch == "raise":
                 before.restore()
                 raise WrongResult(text)

@@ -171,7 +171,7 @@ def demo(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--dump", type=Path, help="folder for the stages of every graph (default: a temporary one)")
     options = parser.parse_args(arguments)
     if options.batch < 1 or options.epochs * (len(digits()[0]) // options.batch) <= WARM_UP:
-        parser.error(f"{options.epochs} epochs with batches of {options.batch} make no more than {WARM_UP} steps")
+        parser.error(f"{options.epochs} epochs with batches of {options.batch} make at most {WARM_UP} steps, too few")
     folder = options.dump or Path(tempfile.mkdtemp(prefix="tracecomp-demo-"))
     rows = [["network", "last loss", "held-out accuracy", "step", "speed", "first calls"]]
     complaints = []
@@ -186,9 +186,9 @@ def demo(arguments: Sequence[str] | None = None) -> int:
             if apart > 1e-4:
                 complaints.append(f"{name}: eager and compiled losses differ by more than 1e-4")
             if build is convnet and min(eager.accuracy, compiled.accuracy) < 0.97:
-                complaints.append(f"{name}: less than 97% of the held-out digits are read, {options.epochs} epochs")
+                complaints.append(f"{name}: held-out accuracy is below 97% after {options.epochs} epochs")
     print("\n" + table(rows))
-    print(f"\n'first calls' is what the first {WARM_UP} steps took, compilation included.")
+    print(f"\n'first calls' is the time of the first {WARM_UP} steps, compilation included.")
     print(f"Every stage of every graph, as text: {folder}")
     for complaint in complaints:
         print(complaint, file=sys.stderr)

@@ -44,7 +44,7 @@ def _group(given: Any) -> Group:
         ranks = [r for row in given for r in (row if isinstance(row, list) else [row])]
         made = [g for g in world.groups.values() if [*g.ranks] == ranks]
         if not made:
-            raise ValueError(at_user_line(f"no process group has the ranks {ranks}"))
+            raise ValueError(at_user_line(f"the ranks {ranks} form no existing process group"))
         found = made[0]
     else:
         found = group_of(given)
@@ -128,7 +128,7 @@ def all_to_all_single(
     if output_split_sizes is None and input_split_sizes is None:
         return functional.all_to_all_single(self, self, group=found)
     if output_split_sizes is None or input_split_sizes is None:
-        raise AssertionError(at_user_line("all_to_all_single(): split sizes of both sides or of none"))
+        raise AssertionError(at_user_line("all_to_all_single(): specify the split sizes of both sides or of neither"))
     result = T.empty((sum(output_split_sizes), *self.shape[1:]), dtype=self.dtype)
     collectives.all_to_all_single(result, self.detach(), output_split_sizes, input_split_sizes, found)
     return result
@@ -142,7 +142,7 @@ def permute_tensor(self: Tensor, src_dst: list[int], group: Any, tag: str = "") 
     found = _group(group)
     size, me = found.size(), found.rank()
     if sorted(src_dst) != list(range(size)):
-        raise AssertionError(at_user_line(f"permute_tensor(): {src_dst} is no permutation of {size} processes"))
+        raise AssertionError(at_user_line(f"permute_tensor(): {src_dst} is not a permutation of {size} processes"))
     flat = self.reshape(-1)
     sent = [flat.numel() if r == src_dst[me] else 0 for r in range(size)]
     come = [flat.numel() if r == src_dst.index(me) else 0 for r in range(size)]

@@ -221,7 +221,7 @@ def _host(
 ) -> Work | None:  # fmt: skip
     """Run ``task`` in the group's row and write the arrays that it gives to ``outputs``."""
     if modes.recorder is not None:
-        modes.recorder.refuse_here("a communication whose part differs from rank to rank")
+        modes.recorder.refuse_here("a collective whose arguments differ between ranks")
 
     def write(arrays: object) -> Any:
         listed = arrays if isinstance(arrays, list | tuple) else [arrays]

@@ -125,7 +125,7 @@ class DeviceMesh:
         if listed == self.mesh_dim_names:
             return self
         if len({*dims}) < len(dims):
-            raise KeyError(f"Invalid mesh_dim_names {listed} specified: one is there twice.")
+            raise KeyError(f"Invalid mesh_dim_names {listed} specified: one is repeated.")
         others = [d for d in range(self.ndim) if d not in dims]
         place = self._place or [0] * self.ndim
         part = self.mesh.permute(*others, *dims)[tuple(place[d] for d in others)]

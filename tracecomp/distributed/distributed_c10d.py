@@ -61,5 +61,5 @@ def _get_default_store() -> Store:
     """The store in which the processes met. ValueError where MPI has started them, which needs none."""
     _get_default_group()
     if world.store is None:
-        raise ValueError("Default process group has no store: MPI has started the processes")
+        raise ValueError("the default process group lacks a store, since MPI started the processes")
     return world.store

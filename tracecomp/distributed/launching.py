@@ -236,7 +236,7 @@ def run(plan: Plan) -> int:
             return status
         fewer = max(plan.least, plan.each - 1)
         told = f", in {fewer} processes instead of {plan.each}" if fewer < plan.each else ""
-        print(f"tracecomp: starting again ({attempt + 1} of {plan.restarts}){told}", file=sys.stderr, flush=True)
+        print(f"tracecomp: restarting ({attempt + 1} of {plan.restarts}){told}", file=sys.stderr, flush=True)
         plan = replace(plan, each=fewer)
     return 1
 

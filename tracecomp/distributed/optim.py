@@ -61,7 +61,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add parameters with options of their own. RuntimeError once there is state."""
         if self.optim is not None and self.optim.state:
-            raise RuntimeError(at_user_line("add_param_group() of a ZeroRedundancyOptimizer that has made steps"))
+            raise RuntimeError(at_user_line("ZeroRedundancyOptimizer.add_param_group(): call it before the first step"))
         super().add_param_group(param_group)
         if hasattr(self, "_owner"):
             self._share_out()
@@ -180,7 +180,7 @@ class PostLocalSGDOptimizer(Optimizer):
         self.optim.load_state_dict({k: v for k, v in state_dict.items() if k != "step"})
         self._show()
         if "step" not in state_dict:
-            warnings.warn("the state has no step of an averager: it begins at 0", stacklevel=2)
+            warnings.warn("the state_dict lacks the averager's step, which starts at 0", stacklevel=2)
         self.averager.step = int(state_dict.get("step", 0))
 
     def step(self, closure: Callable[[], float | Tensor] | None = None) -> Any:

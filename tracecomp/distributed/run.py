@@ -37,16 +37,16 @@ def parser() -> argparse.ArgumentParser:
            help="processes on this machine, 'cpu' for one per core, or MIN:MAX: as many as MAX at first, one fewer each"
                 " time they start again, down to MIN")  # fmt: skip
     option("--nnodes", default="1", help="machines")
-    option("--node-rank", type=int, default=0, help="which of them this is")
+    option("--node-rank", type=int, default=0, help="number of this machine, from 0")
     option("--master-addr", default="127.0.0.1", help="address of the first machine")
     option("--master-port", type=int, default=0, help="a free port on it; needed with several machines")
-    option("--rdzv-endpoint", default="", help="host:port, in place of the two above")
+    option("--rdzv-endpoint", default="", help="host:port, instead of the two options above")
     option("--standalone", action="store_true", help="one machine")
-    option("--max-restarts", type=int, default=0, help="how often to start again after a failure")
+    option("--max-restarts", type=int, default=0, help="number of restarts after a failure")
     option("--launcher", choices=("auto", "mpiexec", "local"), default="auto",
-           help="through MPI, or as plain processes that talk over TCP; auto: MPI where it is installed")  # fmt: skip
+           help="mpiexec: through MPI; processes: over TCP; auto: MPI if it is installed")  # fmt: skip
     option("-m", "--module", action="store_true", help="the program is a module, as in python -m")
-    option("--no-python", action="store_true", help="the program is no Python script; it is started as it is")
+    option("--no-python", action="store_true", help="the program is not a Python script: run it directly")
     option("--use-env", action="store_true", help=argparse.SUPPRESS)
     for name in _UNUSED:
         option(name, help=argparse.SUPPRESS)

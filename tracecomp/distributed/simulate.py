@@ -95,7 +95,7 @@ def step_of(compiled: Compiled) -> Step:
     plan = compiled.entries[0].plan if compiled.entries else None
     hosted = None if plan is None else plan.forward
     if not isinstance(hosted, Hosted) or not hosted.last:
-        raise ValueError("the function has not run as one graph with communication: call it in a process group first")
+        raise ValueError("the function has no recording with communication. Call it in a process group first")
     graph = hosted.graph
     state = sum(i.value.type.nbytes for i in graph.inputs if i.role == "state")
     parts = [Part(s.name, s.nbytes, s.reads, s.end - s.begin) for s in hosted.last]
@@ -233,13 +233,13 @@ def simulate(
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print a table of predictions for a step."""
     given = argparse.ArgumentParser(prog="python -m tracecomp.distributed.simulate", description=simulate.__doc__)
-    given.add_argument("step", help="a file that write() has made")
+    given.add_argument("step", help="a file written by write()")
     given.add_argument("--ranks", type=int, nargs="+", default=[8, 64, 512, 4096])
     given.add_argument("--latency", type=float, default=2e-6, help="seconds")
-    given.add_argument("--bandwidth", type=float, default=10e9, help="bytes in a second")
-    given.add_argument("--overhead", type=float, default=1e-6, help="processor seconds for a message")
-    given.add_argument("--per-node", type=int, default=8, help="processes in a machine")
-    given.add_argument("--straggling", type=float, default=0.1, help="the slowest rank takes up to so much longer")
+    given.add_argument("--bandwidth", type=float, default=10e9, help="bytes per second")
+    given.add_argument("--overhead", type=float, default=1e-6, help="processor seconds per message")
+    given.add_argument("--per-node", type=int, default=8, help="processes per machine")
+    given.add_argument("--straggling", type=float, default=0.1, help="relative slowdown of the slowest rank")
     options = given.parse_args(arguments)
     network = Network(options.latency, options.bandwidth, options.overhead, per_node=options.per_node)
     step = read(options.step)

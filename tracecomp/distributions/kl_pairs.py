@@ -174,7 +174,7 @@ def _pareto(p: Pareto, q: Pareto) -> Any:
 @register_kl(TransformedDistribution, TransformedDistribution)
 def _transformed(p: TransformedDistribution, q: TransformedDistribution) -> Any:
     if p.transforms != q.transforms or p.event_shape != q.event_shape:
-        raise NotImplementedError("KL of what different transforms make")
+        raise NotImplementedError("KL between different transforms")
     return kl_divergence(p.base_dist, q.base_dist)
 
 

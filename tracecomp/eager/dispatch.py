@@ -24,7 +24,7 @@ _STACKS = {"__torch_function__": "function_modes", "__torch_dispatch__": "dispat
 
 def disabled(func: object, types: object, args: object = (), kwargs: object = None) -> Any:
     """The ``__torch_dispatch__`` of classes whose objects are plain tensors to operators."""
-    raise NotImplementedError("tensors of this class are not asked about operators")
+    raise NotImplementedError("tensors of this class do not dispatch operators")
 
 
 def note_class(cls: type) -> None:

@@ -54,7 +54,7 @@ def evaluate(op: Op, arrays: Sequence[Any], attrs: Attrs) -> Any:
     # Other kinds move elements, draw bits, or are the host's in compiled programs too.
     if op.kind not in _WARNING:
         if op.kind == "external" and modes.rehearsal:
-            raise RuntimeError("what the host runs, other processes perhaps, is run for the program alone")
+            raise RuntimeError("host routines, and communication with other processes, cannot run during a check")
         if modes.untold and op.communicates:
             return _untold(op, arrays, attrs)
         if op.name == "random_bits" and config.current().eager == "native":

@@ -49,7 +49,7 @@ class _Addresses:
         with self._lock:
             region = self._reserve()
             if nbytes > self._size:
-                raise RuntimeError(f"a meta tensor of {nbytes} bytes is larger than the addresses there are")
+                raise RuntimeError(f"a meta tensor of {nbytes} bytes exceeds the address space")
             if self._next + nbytes > self._size:
                 self._next = 0
             start, self._next = self._next, self._next + -(-nbytes // 64) * 64

@@ -67,7 +67,7 @@ class Generator:
     def bits(self, shape: tuple[int, ...]) -> Tensor:
         """32 random bits per element, as int32; the stream advances. RuntimeError in a rehearsal."""
         if modes.rehearsal:
-            raise RuntimeError("random numbers are drawn for the program alone")
+            raise RuntimeError("random numbers cannot be drawn during a check")
         if modes.place is not None:  # nothing is drawn
             return _bits(self.state, shape)
         if modes.recorder is not None:
@@ -79,7 +79,7 @@ class Generator:
     def advance(self, count: int) -> None:
         """The stream goes on by ``count`` blocks. RuntimeError in a rehearsal."""
         if modes.rehearsal:
-            raise RuntimeError("random numbers are drawn for the program alone")
+            raise RuntimeError("random numbers cannot be drawn during a check")
         if modes.recorder is not None:
             assign_(self.state, _moved(self.state, count))
             return

@@ -360,7 +360,7 @@ class Tensor(TensorMethods):
     def is_contiguous(self, memory_format: MemoryFormat = contiguous_format) -> bool:
         """Whether the elements lie densely in row-major order, or in that of ``channels_last``."""
         if memory_format is preserve_format:
-            raise RuntimeError("is_contiguous(): torch.preserve_format is not an order of elements")
+            raise RuntimeError("is_contiguous(): memory_format must not be torch.preserve_format")
         return lies_in(self._data, memory_format or contiguous_format)
 
     # ---- leaving the tensor world

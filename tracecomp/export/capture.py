@@ -128,8 +128,8 @@ def _check_whole(found: Recording | Refusal) -> None:
     for seen in found.predicates:
         raise UserError(
             UserErrorType.DYNAMIC_CONTROL_FLOW,
-            "Could not guard on data-dependent expression: the program goes on with the value "
-            f"{seen.seen!r} of a tensor at {seen.source}{_line(seen.source)}. A graph holds one way: use torch.where.",
+            "Could not guard on data-dependent expression: the program needs the value "
+            f"{seen.seen!r} of a tensor at {seen.source}{_line(seen.source)}. A graph has one path: use torch.where.",
         )
     kept = [r for e in found.effects for r in e.results] + [r for b in found.rebound for r in b.results]
     if not all(isinstance(r, Plain) for r in kept):

@@ -239,7 +239,7 @@ def _of(where: str, x: object, told: object, number: Mapping[int, int]) -> Itera
         for i, (part, of_part) in enumerate(zip(parts, told, strict=True)):
             yield from _of(f"{where}[{i}]", part, of_part, number)
     else:
-        raise _invalid(f"Cannot associate shape {told} specified at `dynamic_shapes` for {where}: it is no tensor")
+        raise _invalid(f"Cannot associate shape {told} specified at `dynamic_shapes` for {where}: it is not a tensor")
 
 
 def _of_tensor(where: str, x: Tensor, told: object, leaf: int) -> Iterator[Constraint]:

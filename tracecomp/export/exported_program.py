@@ -267,7 +267,7 @@ class ExportedProgram:
         names = {n.name for n in self.graph.nodes}
         missing = [s.arg.name for s in self._graph_signature.input_specs if s.arg.name not in names]
         if missing:
-            raise RuntimeError(f"the signature names placeholders that the graph has not: {missing}")
+            raise RuntimeError(f"the signature names placeholders missing from the graph: {missing}")
 
     def __str__(self) -> str:
         ranges = ", ".join(f"{name}: {r!r}" for name, r in self.range_constraints.items())

@@ -184,7 +184,7 @@ def _program(file: Container) -> ExportedProgram:
         [_value(c, {}) for c in header["plain"]], _read_sizes(header["sizes"], shapes),
     )  # fmt: skip
     if not len(interface.names) == len(interface.where) == len(shapes) == interface.in_spec.num_leaves:
-        raise ValueError("the arguments are not as many in one place as in another")
+        raise ValueError("the numbers of arguments in the file are inconsistent")
     program = ExportedProgram(
         graph, ExportGraphSignature(inputs, outputs), state, constants, interface, treespec_loads(header["out_spec"]),
         tree_unflatten(examples, treespec_loads(spec)), [*map(str, header["modules"])], str(header["dialect"]),
@@ -202,7 +202,7 @@ def _read_argument(told: Json) -> Any:
 def _identifier(name: object, empty: bool = False) -> str:
     """Names of nodes become names of Python's in the code of the graph."""
     if not isinstance(name, str) or not (name.isidentifier() or (empty and not name)):
-        raise ValueError(f"{name!r} is no name")
+        raise ValueError(f"{name!r} is not a valid name")
     return name
 
 
@@ -211,11 +211,11 @@ def _graph(nodes: Json) -> Graph:
     known: dict[str, Node] = {}
     for name, op, target, args, kwargs, shown, trace in nodes:
         if op not in ("placeholder", "call_function", "output"):
-            raise ValueError(f"a node of the kind {op!r}")
+            raise ValueError(f"unknown node kind {op!r}")
         found = _target(target) if op == "call_function" else _identifier(target)
         node = graph.create_node(op, found, _value(args, known), _value(kwargs, known), name=_identifier(name))
         if node.name != name or name in known:
-            raise ValueError(f"the name {name!r} stands for two nodes")
+            raise ValueError(f"the name {name!r} is used for two nodes")
         known[name] = node
         if shown is not None:
             node.meta["shape"] = tuple(n if type(n) is int else str(n) for n in shown[1])
@@ -281,7 +281,7 @@ def _value(told: Json, known: Mapping[str, Node]) -> Any:
         return slice(*(_value(v, known) for v in x))
     if kind == "graph":
         return parse_graph(x)
-    raise ValueError(f"a value of the kind {kind!r}")
+    raise ValueError(f"unknown value kind {kind!r}")
 
 
 def _named(text: str, kind: type[Any]) -> Any:
@@ -299,7 +299,7 @@ def _read_sizes(told: Json, shapes: list[Any]) -> OpenSizes:
     for one in sizes:
         places = [Place(*map(int, p)) for p in one.pop("places")]
         if not places or any(p.factor < 1 or shapes[p.leaf][p.axis] is not None for p in places):
-            raise ValueError("an open size is that of no axis")
+            raise ValueError("a dynamic size names an unknown axis")
         found.append(Size(**one, places=places))
     zero, other, positive = [[_read_form(f, len(found)) for f in several] for several in forms]
     return OpenSizes(found, zero, other, positive)
@@ -310,6 +310,6 @@ def _read_form(told: Json, count: int) -> Form:
     for atoms, factor in told:
         term = tuple(a if type(a) is int else Quotient(_read_form(a[0], count), int(a[1])) for a in atoms)
         if any(not 0 <= a < count for a in term if isinstance(a, int)):
-            raise ValueError("a formula follows from a size that is not there")
+            raise ValueError("a size expression uses an unknown size")
         terms.append((term, int(factor)))
     return Form(tuple(terms))

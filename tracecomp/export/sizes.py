@@ -86,7 +86,7 @@ class OpenSizes:
             self.sizes.append(known)
         if factor * known.value + offset != n:
             raise _violated(
-                told, f"{where} is {n}, and has to be {factor * known.value + offset} as {told} is {known.value}"
+                told, f"{where} is {n}, but must be {factor * known.value + offset} since {told} is {known.value}"
             )
         if value < low or (high is not None and value > high):
             raise _violated(told, f"{where} is {n}, which is not in the range of {told}, {low} to {high}")
@@ -168,7 +168,7 @@ class OpenSizes:
         shrunk = held.low > max(size.low, 2) or (held.high is not None and (size.high is None or held.high < size.high))
         holes = sorted(n for n in held.without if n >= max(size.low, 2) and (size.high is None or n <= size.high))
         if (shrunk or holes) and size.kind == "named":
-            raise _violated(told, f"not all values of {told} satisfy what the program needs: {held.says()}")
+            raise _violated(told, f"not all values of {told} satisfy the program's condition {held.says()}")
         size.low = max(size.low, held.low)
         size.high = size.high if held.high is None else held.high if size.high is None else min(held.high, size.high)
         size.without = sorted(n for n in held.without if n >= size.low)
@@ -277,7 +277,7 @@ def _sorted(forms: set[Form]) -> list[Form]:
 def _fixed(name: str, value: int, where: str) -> UserError:
     return _violated(
         name, f"You marked {name} as dynamic but your code specialized it to be a constant ({value}){where}. Use "
-        f"Dim.STATIC or Dim.AUTO where that is no mistake.\nSuggested fixes:\n  {name} = {value}"
+        f"Dim.STATIC or Dim.AUTO if that is intended.\nSuggested fixes:\n  {name} = {value}"
     )  # fmt: skip
 
 

@@ -81,7 +81,7 @@ def _per_leaf(dims: Any, value: Any, name: str) -> list[int | None]:
         matched = isinstance(dims, tuple | list) and isinstance(value, tuple | list) and len(dims) == len(value)
         pairs = list(zip(dims, value, strict=True)) if matched else None
     if pairs is None:
-        raise ValueError(f"vmap: {name} {dims!r} is not compatible with the structure of what it describes")
+        raise ValueError(f"vmap: {name} {dims!r} is not compatible with the structure of its argument")
     return [d for part, v in pairs for d in _per_leaf(part, v, name)]
 
 

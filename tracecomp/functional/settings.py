@@ -191,7 +191,7 @@ publish(_reversed, "Tensor.__reversed__")
 
 
 def _never(self: Tensor) -> bool:
-    """False: tensors are dense and lie in the CPU's memory."""
+    """False: tensors are dense and on the CPU."""
     return False
 
 

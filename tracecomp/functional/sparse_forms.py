@@ -22,9 +22,9 @@ def _conversion(name: str) -> None:
 
     convert.__name__ = convert.__qualname__ = name
     convert.__doc__ = (
-        "The elements at the places of ``mask``, a sparse tensor."
+        "The elements at the indices of ``mask``, a sparse tensor."
         if name == "sparse_mask"
-        else f"What is not zero, as a sparse tensor (``{name}`` names the layout); see ``torch.sparse``."
+        else f"The nonzero elements, as a sparse tensor (``{name}`` names the layout); see ``torch.sparse``."
     )
     publish(convert, f"Tensor.{name}")
 
@@ -34,7 +34,7 @@ def _refused(name: str, kind: str) -> None:
         raise RuntimeError(f"{name} expected {kind} tensor layout but got Strided")
 
     refuse.__name__ = refuse.__qualname__ = name
-    refuse.__doc__ = f"Of {kind} tensors only; RuntimeError for others."
+    refuse.__doc__ = f"Supported for {kind} tensors only; RuntimeError for others."
     publish(refuse, f"Tensor.{name}")
 
 

@@ -16,7 +16,7 @@ from tracecomp.ir.printer import print_graph
 Array = np.ndarray[Any, Any]
 
 _SCRIPT = '''\
-"""Shows the difference that report.txt tells of: the graph by the interpreter, and as machine code.
+"""Show the difference that report.txt describes: the graph by the interpreter, and as machine code.
 
 The good side alone: python -m tracecomp run graph.ir --way interpret
 The bad side alone:  python -m tracecomp run graph.ir           (both with --inputs inputs.npz where that is there)

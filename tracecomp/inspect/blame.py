@@ -59,8 +59,8 @@ class Blame:
             return self._at(fault, "recorded", wrong.what, wrong.source)
         line = None if fault.step.change else self._differs(observed)
         if line is not None:
-            return self._at(fault, "recorded", "what a line gives eagerly, and gave in the recording", line)
-        return self._at(fault, "recorded", "what the call leaves behind", self._line(fault, observed))
+            return self._at(fault, "recorded", "a line's eager result and its recorded one", line)
+        return self._at(fault, "recorded", "state after the call", self._line(fault, observed))
 
     def _differs(self, observed: Observed) -> Source | None:
         """The first line whose values eager mode has otherwise than the recording."""
@@ -95,11 +95,11 @@ class Blame:
             return self._at(fault, "guards", "an old recording served a call that raises an error", changed.raised)
         line = self._line(fault, changed)
         if changed.refused:
-            return self._at(fault, "recorded", f"the recording ends early: {changed.refused}", line)
+            return self._at(fault, "recorded", f"the recording ended early: {changed.refused}", line)
         parted = self._parted(fault, usual, changed)
         if parted is None and not any(m.place.startswith(("result", "gradient", RAISED)) for m in fault.mismatches):
             # It does the same and gives the same: what it should have left behind was left out.
-            return self._at(fault, "recorded", "what the call leaves behind", line)
+            return self._at(fault, "recorded", "state after the call", line)
         return parted or self._at(fault, "guards", "an old recording served this call", line)
 
     def _like_none_before(self, fault: CallFault) -> Divergence | None:
@@ -118,8 +118,8 @@ class Blame:
             if not _alike(a, b):
                 event = b or a
                 kind = "predicates" if event.kind == "value" else "guards"
-                what = "a value that Python looks at" if event.kind == "value" else f"{event.what[0]}"
-                return self._at(fault, kind, f"{what} is another one in this call", event.source)
+                what = "a value that Python reads" if event.kind == "value" else f"{event.what[0]}"
+                return self._at(fault, kind, f"{what} differs in this call", event.source)
         return None
 
     def _after(self, count: int) -> Observed:
@@ -193,7 +193,7 @@ class Blame:
         for name, make in self._without():
             if self._right(calls, make):
                 return replace(self._at(fault, name, f"right without: {name}", line), step=name)
-        return self._at(fault, "native call", "no step could be left out that makes it right", line)
+        return self._at(fault, "native call", "skipping any single step does not correct it", line)
 
     def _right(self, calls: Calls, run: Callable[[Callable[[Make], Calls]], Calls]) -> bool:
         def again(make: Make) -> Calls:

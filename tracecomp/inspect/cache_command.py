@@ -12,10 +12,10 @@ from tracecomp.runtime import object_cache
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add ``cache`` to the command line."""
-    line = "list, verify or clear the compiled code that is kept for later processes"
+    line = "list, verify or clear the compiled code in the cache"
     parser = commands.add_parser("cache", help=line, description=line)
     parser.add_argument("action", choices=("list", "verify", "clear"), nargs="?", default="list")
-    parser.add_argument("--json", action="store_true", help="for programs to read")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run_cache)
 
 
@@ -32,7 +32,7 @@ def run_cache(options: argparse.Namespace) -> int:
         return 0 if all(e.good for e in entries) else 1
     folder = object_cache.folder_of_entries()
     for e in sorted(entries, key=lambda e: -e.used) if options.action == "list" else [e for e in entries if not e.good]:
-        damaged = "" if e.good else "  damaged: it is not used, and will be written anew"
+        damaged = "" if e.good else "  damaged: it is ignored and will be replaced"
         print(f"{time.strftime('%Y-%m-%d %H:%M', time.localtime(e.used))}  {size(e.nbytes):>9}  {e.key[:16]}{damaged}")
     bad = sum(not e.good for e in entries)
     verified = f", {bad} damaged" if options.action == "verify" else ""

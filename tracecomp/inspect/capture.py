@@ -102,4 +102,4 @@ def settled(
         structure = flatten((args, kwargs), leaves)
         if recording.unsettled is None and recording.guards.miss(structure, leaves) is None:
             return recording, leaves
-    raise CaptureError(f"{name} is another program at every call: none of {SETTLING} recordings fitted the next call")
+    raise CaptureError(f"{name} differs at every call: none of {SETTLING} recordings fitted the next call")

@@ -78,7 +78,7 @@ def _arguments(call: Call) -> Iterator[Change]:
         one, two = leaves[a], leaves[b]
         if one._data.shape == two._data.shape and one._data.dtype == two._data.dtype:
             yield Change(f"{where[b]} is {where[a]}", partial(_with, b, one))
-            yield Change(f"{where[b]} looks at the memory of {where[a]}", partial(_with, b, one.detach()))
+            yield Change(f"{where[b]} is a view of {where[a]}", partial(_with, b, one.detach()))
     # Sizes last: what then serves every size does not use the memory of results again.
     yield from _sizes(leaves, where)
 
@@ -120,7 +120,7 @@ def _tensor_argument(n: int, name: str, t: Tensor, rng: np.random.Generator) -> 
         yield Change(f"{name} is negative", partial(_with, n, _like(t, -array)))
     if array.ndim > 1:
         order = np.array(array, order="F")
-        yield Change(f"{name} lies in another order", partial(_with, n, _like(t, order)))
+        yield Change(f"{name} has another memory order", partial(_with, n, _like(t, order)))
     if array.dtype.kind == "f":
         wide = np.float32 if array.dtype == np.float64 else np.float64
         yield Change(f"{name} is {np.dtype(wide).name}", partial(_with, n, _like(t, array.astype(wide))))
@@ -249,7 +249,7 @@ def _tensors(state: ProgramState, call: Call) -> Iterator[Change]:
         t = held[place]
         new = _other_values(t._data, rng)
         yield _doing(f"values written to {place}", partial(_write, t, new))
-        yield _doing(f"{place}.data is other memory", partial(_exchange, t, new))
+        yield _doing(f"{place}.data is replaced", partial(_exchange, t, new))
         yield _doing(f"{place} written through numpy", partial(_through_numpy, t, new))
         if t.is_leaf:
             yield _doing(f"requires_grad of {place}", partial(t.requires_grad_, not t._requires_grad))
@@ -294,7 +294,7 @@ def _modules(state: ProgramState) -> Iterator[Change]:
     for place, module in modules.items():
         for name, p in module._parameters.items():
             if p is not None and id(module) in inner:
-                yield _doing(f"{place}.{name} is another parameter", partial(_replace, module, name))
+                yield _doing(f"{place}.{name} is replaced by a new parameter", partial(_replace, module, name))
                 return
 
 

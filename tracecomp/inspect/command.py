@@ -28,14 +28,14 @@ from tracecomp.ir.types import DType, dtype_named
 Operands = tuple[list[Any], dict[str, Any]]
 
 EPILOG = """\
-target     file.py:name or package.module:name, where name is a function or an nn.Module (a dotted path is followed)
+target     file.py:name or package.module:name, where name is a function or an nn.Module, or a dotted path to it
 operands   --shape 64,784              a float32 tensor of random numbers, one option per argument
-           --shape 64:int64            of another type; integers lie in 0..9
+           --shape 64:int64            of another dtype; integers are in 0..9
            --shape mask=64:bool        a keyword argument
            --inputs data.npz           every array of the file, as keyword arguments (arr_0, arr_1, ...: in order)
            --inputs x.npy              one array
            --inputs w.safetensors      every tensor of the file, as keyword arguments
-           --inputs file.py:make       what the function returns: a tuple of arguments or a dict of keyword arguments
+           --inputs file.py:make       the function's result: a tuple of arguments or a dict of keyword arguments
 """
 
 
@@ -56,7 +56,7 @@ def subcommands(commands: Any) -> None:
     for name, run, line in (
         ("trace", run_trace, "print the recorded graph"),
         ("compare", run_compare, "compare eager, recorded, after each pass and native; locate the first difference"),
-        ("explain", run_explain, "say what was captured, what fused, and why the rest did not"),
+        ("explain", run_explain, "list the captured and fused operations, and why others were not"),
     ):
         parser = commands.add_parser(
             name, help=line, description=line, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -64,23 +64,25 @@ def subcommands(commands: Any) -> None:
         add_arguments(parser)
         parser.set_defaults(run=run)
         if name == "trace":
-            parser.add_argument("-o", "--output", metavar="FILE", help="write the graph there instead of printing it")
             parser.add_argument(
-                "--save-inputs", metavar="FILE.npz", help="write the arrays it was recorded with, weights among them"
+                "-o", "--output", metavar="FILE", help="write the graph to a file instead of printing it"
+            )
+            parser.add_argument(
+                "--save-inputs", metavar="FILE.npz", help="write the arrays of the recording, weights included"
             )
             parser.add_argument("--plain", action="store_true", help="leave out source lines and scopes")
         if name == "explain":
             parser.add_argument("--all", action="store_true", help="every guard, pass, refusal, kernel and schedule")
-            parser.add_argument("--json", action="store_true", help="all of it for programs to read")
+            parser.add_argument("--json", action="store_true", help="print everything as JSON")
         if name == "compare":
-            parser.add_argument("--json", action="store_true", help="the outcome for programs to read")
+            parser.add_argument("--json", action="store_true", help="print the outcome as JSON")
             parser.add_argument("--tolerance", type=float, help="largest relative difference that counts as agreement")
             parser.add_argument("--quiet", action="store_true", help="no progress on standard error")
             parser.add_argument("--loops", action="store_true", help="also interpret the loop program")
-            parser.add_argument("--same", action="store_true", help="no calls with something changed")
-            parser.add_argument("--check-finite", action="store_true", help="NaN and infinity that arise are faults")
-            parser.add_argument("--save", metavar="FILE.zip", help="write what shows a difference on another machine")
-            parser.add_argument("--save-inputs", action="store_true", help="with the arrays, weights among them, in it")
+            parser.add_argument("--same", action="store_true", help="skip the calls with changed arguments and state")
+            parser.add_argument("--check-finite", action="store_true", help="report NaN and infinity that arise")
+            parser.add_argument("--save", metavar="FILE.zip", help="write an archive that reproduces the difference")
+            parser.add_argument("--save-inputs", action="store_true", help="add the arrays, weights included, to it")
 
 
 def run_trace(options: argparse.Namespace) -> int:
@@ -238,7 +240,7 @@ def random_operand(text: str, rng: np.random.Generator) -> tuple[str, Tensor]:
             raise ValueError("a negative size")
         dtype = dtype_named(type_name or "float32")
     except (ValueError, KeyError):
-        raise UsageError(f"--shape {text!r} is not of the form [NAME=]D0,D1[:TYPE]") from None
+        raise UsageError(f"--shape {text!r} must have the form [NAME=]D0,D1[:TYPE]") from None
     return name, Tensor._wrap(_random(shape, dtype, rng))
 
 

@@ -151,11 +151,11 @@ class _Comparing:
     def _calls(self, changed: bool, loops: bool) -> None:
         """Several calls natively; where one goes wrong, whether it also does in the interpreter."""
         result = self.result
-        self.report("calling again" + (", with one thing changed at a time" if changed else ""))
+        self.report("calling again" + (", with one change at a time" if changed else ""))
         calls = result.calls = run_calls(self.fn, self._compiled(), self.call, result.tolerance, changed)
         if calls.fault is None:
             return
-        self.report(f"searching what makes call {calls.fault.number} wrong")
+        self.report(f"locating the cause of the difference in call {calls.fault.number}")
         noted = self._noted()
         again = self._by_numpy(noted, changed, len(calls.steps))
         if again.fault is not None and again.fault.number <= calls.fault.number:
@@ -184,7 +184,7 @@ class _Comparing:
 
 def _never_settled(noted: Noted, name: str) -> str:
     why = f": {noted.misses[-1]}" if noted.misses else ""
-    return f"{name} is another program at every call: no recording fitted the next call{why}"
+    return f"{name} differs at every call: no recording matched the next call{why}"
 
 
 def _finite(x: object) -> bool:

@@ -134,7 +134,7 @@ class Comparison:
         recording should not have served, takes the program itself.
         """
         if self.at_fault is None:
-            raise ValueError(f"{self.name}: no graph differs, so there is none to save")
+            raise ValueError(f"{self.name}: no graph differs, so there is nothing to save")
         write_archive(path, str(self), *self.at_fault, inputs=inputs)
 
     def _mark(self, found: Difference) -> str:
@@ -152,7 +152,7 @@ def at_node(
 ) -> Divergence:
     """The divergence at a node of ``graph``."""
     if node is None:
-        return Divergence(stage, "none: every part agrees alone, only the whole differs", WHOLE, kernel, step)
+        return Divergence(stage, "none: every part agrees, only the whole differs", WHOLE, kernel, step)
     origin = graph.origin[node]
     types = ", ".join(str(v.type) for v in node.inputs)
     results = ", ".join(str(v.type) for v in node.outputs)

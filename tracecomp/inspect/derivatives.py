@@ -77,7 +77,7 @@ def _check_step(
     if isinstance(node, AccumulateGrad):
         error = step.found[0]
         if error is not None and error.size and np.abs(error).max() > 1e-4 * (1 + np.abs(_largest(step.grads))):
-            yield DerivativeFault("a gradient was not added up in .grad as it arrived", source, scope)
+            yield DerivativeFault("a gradient was not accumulated into .grad", source, scope)
     elif isinstance(node, OpNode):
         at = bisect_left(numbers, node.number) - 1
         made = observed.applications[at] if at >= 0 else None
@@ -103,7 +103,7 @@ def _arrived(step: BackwardStep, source: Source | None, scope: tuple[str, ...]) 
             continue
         apart = np.abs(have.astype(want.dtype) - want).max(initial=0.0) if have.shape == want.shape else np.inf
         if apart > 10 * RUN_TOLERANCE.get(have.dtype.name, 1e-3) * max(float(np.abs(want).max(initial=0.0)), 1e-30):
-            yield DerivativeFault("the gradients that reach a value were not added up", source, scope)
+            yield DerivativeFault("the gradients that reach a value were not accumulated", source, scope)
 
 
 def _check_operator(
@@ -127,7 +127,7 @@ def _check_operator(
             wrong = list(_differ(op, attrs, operands, grads, exact)) if known[key] <= _OF_A_KIND else []
     except (TypeError, ValueError, RuntimeError):
         return  # it has no float64 form
-    what = f"{op.name} has a derivative that is not that of {op.name}"
+    what = f"{op.name} has another derivative than {op.name}"
     yield from (DerivativeFault(f"{what}: {w}", made.source, made.scope) for w in wrong)
     for number, (have, want) in enumerate(zip(step.found, exact, strict=False)):
         if have is None or want is None or wrong:
@@ -137,7 +137,7 @@ def _check_operator(
         fits = have.shape == want.shape
         apart = np.abs(have - want) if fits else np.array(np.inf)
         if tolerance is not None and float(np.nan_to_num(apart).max(initial=0.0)) > tolerance * scale:
-            text = f"the gradient of operand {number} of {op.name} is not what its rule gives"
+            text = f"the gradient of operand {number} of {op.name} differs from its rule"
             yield DerivativeFault(text, made.source, made.scope)
 
 
@@ -254,11 +254,11 @@ def _check_copy(
     kept[numbers.reshape(-1)] = 0
     base, value = found[0], found[1]
     if base is not None and not np.allclose(base, kept.reshape(grad.shape), equal_nan=True):
-        yield DerivativeFault("the gradient of what was overwritten is not 0", source, scope)
+        yield DerivativeFault("the gradient of overwritten elements is not 0", source, scope)
     if value is not None and value.size == numbers.size:
         wanted = grad.reshape(-1)[numbers].reshape(value.shape)
         if not np.allclose(value, wanted, equal_nan=True):
-            yield DerivativeFault("the gradient of what was written is not that of the place", source, scope)
+            yield DerivativeFault("the gradient of written elements is not that of their destination", source, scope)
 
 
 def _check_function(run: FunctionRun, step: BackwardStep) -> Iterator[DerivativeFault]:

@@ -31,14 +31,14 @@ Array = np.ndarray[Any, Any]
 def run_file(argv: Sequence[str]) -> int:
     """Run a graph or a loop program from a file, and print each output with a digest of its bits."""
     parser = argparse.ArgumentParser(prog="python -m tracecomp run", description=run_file.__doc__)
-    parser.add_argument("file", type=Path, help="a file.ir of a dump, or what trace printed")
+    parser.add_argument("file", type=Path, help="a file.ir of a dump, or the output of trace")
     parser.add_argument(
         "--inputs", type=Path, action="append", default=[], metavar="FILE",
-        help="arrays, by name or in order; of a graph random ones if there is no file",
+        help="arrays, by name or in order (default for a graph: random arrays)",
     )  # fmt: skip
     parser.add_argument("--way", choices=tuple(BACKENDS), default="native", help="machine code, or the interpreter")
-    parser.add_argument("--without", default="", metavar="PASSES", help="passes and lowering steps to leave out")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE.npz", help="write the outputs there")
+    parser.add_argument("--without", default="", metavar="PASSES", help="passes and lowering steps to skip")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE.npz", help="write the outputs to this file")
     options = parser.parse_args(argv)
     for path in (options.file, *options.inputs):
         if not path.is_file():
@@ -82,16 +82,16 @@ def _steps(words: str, steps: Sequence[Any]) -> list[Any]:
 
 def add_command(commands: Any) -> None:
     """Add ``opt`` to the command line."""
-    line = "run passes on a printed graph, and print what they make of it"
+    line = "run passes on a printed graph and print the result"
     parser = commands.add_parser("opt", help=line, description=line)
     names = ", ".join(s.name for s in PIPELINE)
     parser.add_argument("file", type=Path, help="a printed graph")
-    parser.add_argument("--passes", metavar="A,B", help=f"these alone, in this order (default: all of {names})")
+    parser.add_argument("--passes", metavar="A,B", help=f"only these, in this order (default: all of {names})")
     parser.add_argument("--print-between", action="store_true", help="print after each step")
-    parser.add_argument("--program", action="store_true", help="go on to the loop program")
+    parser.add_argument("--program", action="store_true", help="lower to the loop program")
     parser.add_argument(
         "--schedule", action="append", default=[], metavar="KERNEL=FILE",
-        help="go on to the loop program, with this schedule for a kernel, such as k3=my.sched",
+        help="lower to the loop program, with this schedule for a kernel, such as k3=my.sched",
     )  # fmt: skip
     parser.set_defaults(run=run_opt)
 

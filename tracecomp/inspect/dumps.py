@@ -44,7 +44,7 @@ def run_graph(graph: Graph, arrays: Sequence[Array], way: str = "native") -> lis
     """The outputs for ``arrays``, one for each input that is no constant, by one of ``compiled.backends.BACKENDS``."""
     given = [i for i in graph.inputs if i.role != "constant"]
     if len(arrays) != len(given):
-        raise ValueError(f"the graph takes {len(given)} arrays, {len(arrays)} were given")
+        raise ValueError(f"the graph takes {len(given)} arrays, got {len(arrays)}")
     for array, i in zip(arrays, given, strict=True):
         if array.shape != i.value.shape or array.dtype != i.value.dtype.numpy:
             raise ValueError(f"{i.name} is {i.value.type}, not {array.dtype.name}{list(array.shape)}")

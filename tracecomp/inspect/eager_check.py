@@ -46,7 +46,7 @@ def eager_fault(made: Application) -> Divergence | None:
         return None
     types = ", ".join(f"{x.dtype.name}{list(x.shape)}" for x in made.operands if isinstance(x, np.ndarray))
     return Divergence(
-        "eager", f"{name}({types}), which machine code runs in eager mode too", shown_source(made.source),
+        "eager", f"{name}({types}), which eager mode runs as machine code too", shown_source(made.source),
         step=f"codegen (the function {name})", scope="/".join(made.scope),
         values=around_worst(found, exact.astype(found.dtype)),
     )  # fmt: skip

@@ -23,9 +23,11 @@ PACKAGES = ("numpy", "llvmlite", "networkx")
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add ``env`` to the command line."""
-    line = "print versions, the machine and the settings, for reports of defects"
+    line = "print versions, the machine and the settings, for bug reports"
     parser = commands.add_parser("env", help=line, description=line)
-    parser.add_argument("--measure", action="store_true", help="measure the machine and keep that in the cache folder")
+    parser.add_argument(
+        "--measure", action="store_true", help="measure the machine; keep the results in the cache folder"
+    )
     parser.set_defaults(run=run_env)
 
 
@@ -33,7 +35,7 @@ def run_env(options: argparse.Namespace) -> int:
     """Print it; with ``--measure``, measure first."""
     if options.measure:
         path = rates.record(str(config.cache_directory()), _measured())
-        print(f"measured, and kept in {path}\n")
+        print(f"measured, and stored in {path}\n")
     print(environment())
     return 0
 
@@ -87,7 +89,7 @@ def _machine() -> Iterator[str]:
     else:
         yield _line("cache folder", folder)
         found = rates.recorded(folder)
-        yield _line("rates", "measured" if found else "not measured (--measure does); those of the reference machine")
+        yield _line("rates", "measured" if found else "not measured (--measure does); reference values")
     for field in fields(machine.rates):
         yield _line(f"  {field.name}", f"{getattr(machine.rates, field.name):.3g}")
     changed = [f.name for f in fields(Tuning) if getattr(machine.tuning, f.name) != getattr(Tuning(), f.name)]
@@ -99,7 +101,7 @@ def _caches(machine: Machine) -> str:
     text = ", ".join(f"{size >> 10} KB" for size in sizes)
     found = ", ".join(map(str, sorted(processor.read().caches))) or "none"
     return f"{text}; lines of {machine.line_bytes} bytes, {machine.l2_ways} ways in the second, the last for " + (
-        f"{machine.l3_sharers} processors; levels that the system tells of: {found}"
+        f"{machine.l3_sharers} processors; cache levels reported by the system: {found}"
     )
 
 

@@ -33,8 +33,8 @@ SETTLING = 4
 
 _INPUTS = {
     "argument": "arguments",
-    "state": "state, read anew at every call",
-    "host": "Python numbers, read anew at every call",
+    "state": "state, read again at every call",
+    "host": "Python numbers, read again at every call",
     "constant": "constants",
 }
 _OUTPUTS = {"result": "results", "state": "state written"}

@@ -94,7 +94,7 @@ def _short_graph(recording: RecordingFacts, graph: GraphFacts) -> Iterator[str]:
         text += f", {seconds(graph.seconds)} with {graph.threads} thread{'s' * (graph.threads > 1)}{share}"
     yield text + (f"; {recording.says}" if recording.says else "")
     if graph.profile and graph.profile.disturbed:
-        yield f"  other programs took the cores away {graph.profile.taken_away} times: times are too long"
+        yield f"  preempted {graph.profile.taken_away} times; timings may be too high"
     if graph.checked:
         yield f"  {graph.checked}"
     if graph.not_measured:
@@ -141,7 +141,7 @@ def _apart(apart: Sequence[Apart]) -> Iterator[str]:
         reasons[a.reason].append(a)
     order = sorted(reasons.items(), key=lambda item: -sum(a.nbytes for a in item[1]))
     if order:
-        yield "  kernels that are not one:"
+        yield "  kernels that were not fused:"
     for reason, found in order[:SHOWN]:
         largest = max(found, key=lambda a: a.nbytes)
         count, nbytes = sum(a.count for a in found), sum(a.nbytes for a in found)
@@ -155,7 +155,7 @@ def _costs(costs: Costs) -> Iterator[str]:
     if costs.eager is None or costs.call is None:
         yield f"{text}{f'; {costs.why_not}' if costs.why_not else ''}"
     elif costs.break_even is None:
-        yield f"{text}; a call takes {seconds(costs.call)} and eagerly {seconds(costs.eager)}: it does not pay"
+        yield f"{text}; a call takes {seconds(costs.call)} and eagerly {seconds(costs.eager)}: no break-even"
     else:
         saved = seconds(costs.eager - costs.call)
         yield f"{text}, saves {saved} a call ({seconds(costs.eager)} eagerly), pays after {costs.break_even:,} calls"
@@ -204,4 +204,4 @@ def _kernels(graph: GraphFacts) -> Iterator[str]:
         if k.limit:
             yield f"  {k.limit}"
         lines = [line for text in k.schedules for line in text.splitlines()]
-        yield from (f"    {line}" for line in lines or ["loops of its own"])
+        yield from (f"    {line}" for line in lines or ["custom loops"])

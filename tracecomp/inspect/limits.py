@@ -82,7 +82,7 @@ def _reasons(kernel: Kernel, m: Measured, machine: Machine, code: Sequence[Seque
         yield first.limit(m)
     yield from _threads(demand, m, machine)
     if 1 - demand.lanes_used >= WASTED:
-        yield Limit("tail", f"tail: {_percent(1 - demand.lanes_used)} of the vector lanes hold no element",
+        yield Limit("tail", f"tail: {_percent(1 - demand.lanes_used)} of the vector lanes are empty",
                     f"sizes that are multiples of {demand.width} fill them")  # fmt: skip
     spilled, total = (sum(parts) for parts in zip((0, 0), *map(assembly.spills, code), strict=True))
     if total and spilled >= SPILLED * total:
@@ -115,20 +115,20 @@ def _units(d: Demand, r: Rates, cores: int, machine: Machine) -> Iterator[_Unit]
     divisions, gathered, misses, waits = map(_count, (d.divisions, d.gathered, d.misses, d.waits))
     simple, whole, loaded = map(_count, (d.arithmetic, nbytes, d.loaded_bytes))
     yield _Unit(d.arithmetic / (r.multiply_adds * cores), "arithmetic", f"arithmetic, {simple} operations",
-                "only less work would help")  # fmt: skip
+                "reduce the work")  # fmt: skip
     yield _Unit(nbytes / peaks.bandwidth(cores) if far else 0.0, "bandwidth", f"memory bandwidth, {whole} bytes",
-                "fewer bytes would help: fewer or larger kernels, smaller types")  # fmt: skip
+                "read and write fewer bytes: fuse kernels or use smaller dtypes")  # fmt: skip
     yield _Unit(d.loaded_bytes / (r.load_bytes * cores), "loads", f"loads from caches, {loaded} bytes")
     yield _Unit(d.divisions / (r.divisions * cores), "division", f"division throughput, {divisions} divisions",
-                "a reciprocal computed once is faster, and rounds otherwise")  # fmt: skip
+                "multiplying by a precomputed reciprocal is faster but rounds differently")  # fmt: skip
     yield _Unit(d.gathered / (r.gathers * cores), "gather", f"gather, {gathered} elements one by one",
-                "a layout in which neighbours are read together loads whole vectors")  # fmt: skip
+                "with a layout of contiguous elements, vector loads replace gathers")  # fmt: skip
     yield _Unit(d.misses * MISS / cores, "cache misses", f"cache misses expected, {misses}",
-                "indices in order, or fewer, touch fewer lines")  # fmt: skip
+                "sorted or fewer indices touch fewer cache lines")  # fmt: skip
     yield _Unit(d.functions / (r.multiply_adds * cores), "functions", f"math functions ({', '.join(sorted(d.names))})",
-                "fast_math=True has cheaper ones")  # fmt: skip
+                "fast_math=True uses cheaper functions")  # fmt: skip
     yield _Unit(d.waits * LATENCY * cycle / cores, "order of a sum",
-                f"order of a sum, {waits} additions that wait for the one before")  # fmt: skip
+                f"order of a sum, {waits} additions that wait for the previous one")  # fmt: skip
 
 
 def _threads(d: Demand, m: Measured, machine: Machine) -> Iterator[Limit]:

@@ -46,7 +46,7 @@ class Bench:
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the three to the command line."""
     adding: tuple[tuple[str, Callable[[argparse.Namespace], int], str], ...] = (
-        ("report", run_report, "write all that is known of a compiled function to one HTML file"),
+        ("report", run_report, "write a report on a compiled function to one HTML file"),
         ("profile", run_profile, "time, bytes, operations and share of the machine's peak for each kernel"),
         ("bench", run_bench, "time a function eagerly and compiled, in turns"),
     )
@@ -59,15 +59,13 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         parser.set_defaults(run=run)
         if name == "report":
             parser.add_argument("-o", "--output", default="report.html", metavar="FILE", help="default report.html")
-            parser.add_argument(
-                "--errors", action="store_true", help="compare every node with float64, which takes a while"
-            )
-            parser.add_argument("--against", metavar="OLD.json", help="begin with what has changed since that report")
+            parser.add_argument("--errors", action="store_true", help="compare every node with float64 (slow)")
+            parser.add_argument("--against", metavar="OLD.json", help="begin with the changes since that report")
         else:
-            parser.add_argument("--json", action="store_true", help="for programs to read")
+            parser.add_argument("--json", action="store_true", help="print JSON")
         if name == "profile":
-            parser.add_argument("--trace", metavar="FILE", help="write the kernels as Chrome's trace viewer reads them")
-            parser.add_argument("--calls", type=int, default=10, help="calls that are timed (default 10)")
+            parser.add_argument("--trace", metavar="FILE", help="write a trace of the kernels for Chrome")
+            parser.add_argument("--calls", type=int, default=10, help="number of timed calls (default 10)")
 
 
 def run_report(options: argparse.Namespace) -> int:

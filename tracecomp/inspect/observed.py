@@ -134,7 +134,7 @@ class ObservingRecorder(Recorder):
                 continue
             known = self.eager.setdefault(cell.value, array)
             if not same_bits(known, array) and known.shape == array.shape:
-                self._wrong(f"one node stands for two applications of {op.name}", here.source, here.scope)
+                self._wrong(f"one node represents two applications of {op.name}", here.source, here.scope)
             self._recompute(cell.value, array)
 
     def _operand(self, t: Tensor) -> None:
@@ -144,7 +144,7 @@ class ObservingRecorder(Recorder):
             self.eager[self.value(t)] = t._data.copy()
         elif not same_bits(known, t._data):
             source = self.written.get(id(t._shared_storage().memory)) or user_source()
-            self._wrong("a tensor holds other values than the recording has for it", source)
+            self._wrong("a tensor's values differ from those in the recording", source)
 
     def _recompute(self, value: Value, array: Array) -> None:
         """Whether the node that was recorded computes what ran."""
@@ -157,7 +157,7 @@ class ObservingRecorder(Recorder):
         again = np.asarray(results[node.outputs.index(value)])
         if again.shape != array.shape or not np.allclose(again, array, rtol=1e-4, atol=1e-6, equal_nan=True):
             origin = self.graph.origin[node]
-            self._wrong(f"{node.op.name} was recorded with other operands than it had", origin.source, origin.scope)
+            self._wrong(f"{node.op.name} was recorded with wrong operands", origin.source, origin.scope)
 
     def bound(self, t: Tensor, value: Value) -> None:
         """Keep the values that an input has."""

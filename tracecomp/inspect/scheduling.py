@@ -95,7 +95,7 @@ class _Run:
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add ``schedule`` to the command line."""
-    line = "print how the kernels' loops run; with --use, run some by schedules from files and compare bits and times"
+    line = "print the kernels' schedules; with --use, apply schedules from files and compare bits and times"
     parser = commands.add_parser("schedule", help=line, description=line)
     add_arguments(parser)
     parser.add_argument(
@@ -121,7 +121,7 @@ def run_schedule(options: argparse.Namespace) -> int:
     fn, (args, kwargs) = program(options)
     if not options.use:
         for name, text in schedules(fn, *args, **kwargs).items():
-            print(f"# {name}\n{text or '# loops of its own'}\n")
+            print(f"# {name}\n{text or '# custom loops'}\n")
         return 0
     tried = try_schedules(by_kernel(options.use), fn, *args, threads=options.threads, **kwargs)
     print(tried.text, file=sys.stderr)

@@ -133,7 +133,7 @@ class GraphComparison:
         if not np.isfinite(errors).all() or errors[0] > errors[1]:
             return here
         self.result.notes.append(
-            f"{self.part}output {number}: compiled is nearer to float64 than eager, "
+            f"{self.part}output {number}: compiled is closer to float64 than eager, "
             f"{errors[0]:.3g} against {errors[1]:.3g}"
         )
         return replace(here, nearer=True)
@@ -149,7 +149,7 @@ class GraphComparison:
             found = interpret(after.state, self.arrays)
             if not self._agree(after.name, self._differences(found, recorded)):
                 [step] = [p for p in PIPELINE if p.name == after.name]
-                self.report(f"searching the node that {after.name} gets wrong")
+                self.report(f"locating the node that {after.name} miscompiles")
                 node = first_bad_node(before.state, self.arrays, after_pass(step), self.result.tolerance)
                 self._blame(before.state, node, after.name, found=found, wanted=recorded)
                 return False
@@ -287,7 +287,7 @@ class GraphComparison:
         if self._agree("native", differences):
             return True
         node = first_bad_node(graph, self.arrays, run_native, self.result.tolerance)
-        self.report("searching the lowering step that gets it wrong")
+        self.report("locating the lowering step at fault")
         step = first_bad_step(
             lambda: not all(d.agrees(self.result.tolerance) for d in self._differences(again(), recorded))
         )

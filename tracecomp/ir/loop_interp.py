@@ -55,7 +55,7 @@ class Memory:
         """``size`` elements from byte ``start`` on, with one defined flag each (of its first byte)."""
         stop = start + size * dtype.itemsize
         if start < 0 or stop > self.data.size:
-            raise VerifyError(f"bytes {start}..{stop} lie outside of a slot of {self.data.size} bytes")
+            raise VerifyError(f"bytes {start}..{stop} are outside of a slot of {self.data.size} bytes")
         return Memory(self.data[start:stop].view(dtype.numpy), self.defined[start:stop].reshape(size, dtype.itemsize))
 
 
@@ -328,7 +328,7 @@ class _Kernel(Scope):
         self._inside(load.buffer, active)
         memory = self.memories[load.buffer.name]
         if not memory.defined[active].all():
-            raise VerifyError(f"{load.buffer.name} is read where nothing was written")
+            raise VerifyError(f"{load.buffer.name} is read before it is written")
         values = np.zeros(positions.shape, load.dtype.numpy)
         values[where] = memory.data[active]
         return values

@@ -252,7 +252,7 @@ class Text:
 
     def call(self, op: str, args: tuple[Expr, ...]) -> Call:
         if op not in SCALARS:
-            self.fail(f"{op} is no scalar operation")
+            self.fail(f"{op} is not a scalar operation")
         return Call(op, args, bool_ if SCALARS[op].result == "bool" else args[-1].dtype)
 
 

@@ -106,7 +106,7 @@ class _Verifier:
         if s.var in c.loops:
             self.report(f"loop variable {s.var.name} is already in use")
         if s.kind == "vector" and "vector" in c.loops.values():
-            self.report(f"vector loop {s.var.name} stands inside another")
+            self.report(f"vector loop {s.var.name} is nested in another")
         never_runs = s.var.extent <= 0
         inner = _Context({**c.loops, s.var: s.kind}, c.buffers, c.names, c.accumulators, c.guarded or never_runs)
         self.body(s.body, inner)
@@ -186,7 +186,7 @@ class _Verifier:
             return
         rule = SCALARS.get(x.op)
         if rule is None or len(x.args) != rule.arity:
-            self.report(f"{x.op} is no scalar operation of {len(x.args)} operands")
+            self.report(f"{x.op} is not a scalar operation of {len(x.args)} operands")
             return
         types = [a.dtype for a in x.args]
         result = bool_ if rule.result == "bool" else types[-1]
@@ -245,7 +245,7 @@ def verify_program(program: Program) -> None:
             if low < 0 or high + param.size * param.dtype.itemsize > ref.slot.nbytes:
                 problems.append(f"kernel {kernel.name}: {param.name} does not fit into slot {ref.slot.name}")
             if ref.slot.space == "arena" and ref.slot.position + ref.slot.nbytes > program.arena_bytes:
-                problems.append(f"slot {ref.slot.name} ends behind the arena")
+                problems.append(f"slot {ref.slot.name} ends beyond the arena")
     if problems:
         raise VerifyError("\n".join(dict.fromkeys(problems)))
 

@@ -179,7 +179,7 @@ class Interleaved:
 
 @immutable
 class Hosted:
-    """Instead of a rule on parts: the host runs ``impl``, on complex numbers as they lie in memory."""
+    """Instead of a rule on parts: the host runs ``impl``, on complex numbers as interleaved pairs."""
 
 
 LoopMeaning = (

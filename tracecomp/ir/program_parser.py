@@ -79,7 +79,7 @@ class _ProgramLines(Lines):
             if t.accept(", input "):
                 slot = inputs[t.integer()]
             elif self.slots.setdefault(name, slot) != slot:
-                self.fail(f"{name} is there twice")
+                self.fail(f"{name} is repeated")
             t.end()
             found.append(slot)
         return found

@@ -138,7 +138,7 @@ def _numpy_dtype(name: str) -> np.dtype[Any]:
         extended: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
         return extended
     if any(t.name == name for t in NAMED_DTYPES):
-        raise TypeError(f"torch.{name} can be named, but no tensor can hold it")
+        raise TypeError(f"torch.{name} is not supported as the dtype of a tensor")
     return np.dtype(name)
 
 

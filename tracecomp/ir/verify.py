@@ -34,7 +34,7 @@ def _check_input(where: str, given: Input) -> None:
     if given.role not in INPUT_ROLES:
         raise VerifyError(f"{where}: input {given.name!r} has the unknown role {given.role!r}")
     if (given.role == "constant") != (given.data is not None):
-        raise VerifyError(f"{where}: input {given.name!r} of role {given.role} and its data do not go together")
+        raise VerifyError(f"{where}: input {given.name!r} of role {given.role} and its data are inconsistent")
     want = given.value.type
     if given.data is not None and (given.data.shape != want.shape or given.data.dtype != want.dtype.numpy):
         have = f"{given.data.dtype.name}{list(given.data.shape)}"

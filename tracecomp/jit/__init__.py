@@ -117,7 +117,7 @@ def script(
 def trace(func: Any, example_inputs: Any = None, **options: Any) -> Any:
     """``func``, a module or function, which has run once with ``example_inputs``, as one that can be saved.
 
-    It goes on taking the paths that its inputs ask for. Where its text is not in the language of scripts, saving it
+    It goes on taking the paths that its inputs ask for. Where its text is not supported in scripts, saving it
     saves the graph of ``example_inputs``.
     """
     given = options.get("example_kwarg_inputs")
@@ -187,10 +187,10 @@ def wait(future: Future[T]) -> T:
 def save(m: object, f: object, _extra_files: dict[str, Any] | None = None) -> None:
     """Write what ``script`` or ``trace`` gave back to a path or open file.
 
-    NotSupportedError names what is not in the language of scripts (``docs/program-files.md``).
+    NotSupportedError names what is not supported in scripts (``docs/program-files.md``).
     """
     if not builtins.isinstance(m, RecursiveScriptModule | ScriptFunction):
-        raise ValueError(f"torch.jit.save takes what torch.jit.script or trace gave back, not {type(m).__name__}")
+        raise ValueError(f"torch.jit.save expects the result of torch.jit.script or trace, not {type(m).__name__}")
     m.save(f, _extra_files)
 
 

@@ -68,7 +68,7 @@ class _Functions(dict[str, Callable[..., Any]]):
     def __missing__(self, name: str) -> Callable[..., Any]:
         found = SPECIAL.get(name) or _general(name)
         if found is None:
-            raise AttributeError(f"TorchScript's torch.{name} is not known here")
+            raise AttributeError(f"TorchScript's torch.{name} is not supported")
         self[name] = found
         return found
 
@@ -177,7 +177,7 @@ def _recurrent(kind: str) -> Callable[..., Any]:
 
     def run(x: Tensor, hidden: Any, weights: Any, has_biases: Any, layers: Any, *rest: Any) -> Any:
         if isinstance(has_biases, Sequence):
-            raise RuntimeError(f"TorchScript's {kind} of packed sequences is not known here")
+            raise RuntimeError(f"TorchScript's {kind} of packed sequences is not supported")
         dropout, training, both, batch_first = rest
         options = {"nonlinearity": kind.removeprefix("rnn_")} if kind.startswith("rnn_") else {}
         if len(weights) % (layers * (1 + both) * (2 + 2 * has_biases)):

@@ -75,7 +75,7 @@ class Collector:
             return place
         name = name or getattr(fn, "__qualname__", repr(fn)).replace("<locals>.", "")
         if not isinstance(fn, types.FunctionType):
-            raise NotSupportedError(f"{name} is no function of Python's, but {type(fn).__name__}")
+            raise NotSupportedError(f"{name} must be a Python function, not {type(fn).__name__}")
         definition = _definition(fn, name)
         names = free_names(definition)
         entry |= {"name": name, "text": ast.unparse(definition), "names": {}}
@@ -90,7 +90,7 @@ class Collector:
             elif wanted in BUILTINS:
                 entry["names"][wanted] = ["builtin", wanted]
             else:
-                raise NotSupportedError(f"{name}: the name {wanted!r} is not in the language of scripts")
+                raise NotSupportedError(f"{name}: the name {wanted!r} is not supported in scripts")
         return place
 
     # ---- modules
@@ -104,7 +104,7 @@ class Collector:
         kind, name = _kind(module), type(module).__name__
         hooks = [n for n in INSIDES if "hooks" in n and getattr(module, n, None)]
         if hooks:
-            raise NotSupportedError(f"{name} has hooks ({', '.join(sorted(hooks))}), which would be lost")
+            raise NotSupportedError(f"{name} has hooks ({', '.join(sorted(hooks))}), which a script would lose")
         used: dict[str, Any] = {}
         library = _library_class(kind)
         if library is kind or not _overrides(kind, library):
@@ -202,7 +202,7 @@ class Collector:
             if isinstance(inner, types.FunctionType) and inner.__module__.split(".")[0] != _LIBRARY:
                 return ["function", self.function(inner)]
         kind = value.__name__ if isinstance(value, type | types.ModuleType) else f"a {type(value).__name__}"
-        raise NotSupportedError(f"{where}: {kind} is nothing that a script can have")
+        raise NotSupportedError(f"{where}: {kind} is not supported in scripts")
 
 
 def _kind(module: Module) -> type[Module]:
@@ -251,7 +251,7 @@ def _definition(fn: types.FunctionType, name: str) -> ast.FunctionDef:
     try:
         text = inspect.getsource(fn) if script is None else script.text
     except (OSError, TypeError):
-        raise NotSupportedError(f"{name}: the text of the function cannot be found") from None
+        raise NotSupportedError(f"{name}: the source of the function is not available") from None
     definition = defined(text, name)
     _take_decorators(definition, name)  # first: what is left out may be in any language
     checked(definition, name)

@@ -21,7 +21,7 @@ from tracecomp_runtime.container import MAGIC, Container, ProgramError
 
 
 class TracedProgram(Module):
-    """A traced program that was saved as its graph, because its text is not in the language of scripts.
+    """A traced program that was saved as its graph, because its text is not supported in scripts.
 
     It takes the shapes and dtypes it was traced with, and no gradient goes through it. Its state are its buffers.
     """
@@ -46,7 +46,7 @@ def save(
 ) -> None:
     """Write a module or function to a path or open file, with ``extra`` texts or bytes by name.
 
-    What is not in the language of scripts is written as the graph that ``examples`` gave, where there are any;
+    What is not supported in scripts is written as the graph that ``examples`` gave, where there are any;
     NotSupportedError otherwise.
     """
     with tempfile.TemporaryDirectory() as folder:

@@ -92,7 +92,7 @@ def attribute(value: object, name: str) -> Any:
     if isinstance(value, Namespace):
         if name in value.members:
             return value.members[name]
-        raise AttributeError(f"{value.name}.{name} is not to be had in a script")
+        raise AttributeError(f"{value.name}.{name} is not supported in scripts")
     if name.startswith("__") or not _is_open(value, name):
         raise AttributeError(f"a script cannot read {name!r} of a value of type {type(value).__name__}")
     if isinstance(value, str) and name in ("format", "format_map"):
@@ -136,7 +136,7 @@ def set_attribute(value: object, name: str, new: object) -> None:
 def safe_format(text: str) -> Callable[..., str]:
     def formatted(*args: Any, **kwargs: Any) -> str:
         if _FIELD.search(text.replace("{{", "").replace("}}", "")):
-            raise ValueError("a format in a script reads no attributes")
+            raise ValueError("formats in scripts cannot read attributes")
         return text.format(*args, **kwargs)
 
     return formatted
@@ -185,7 +185,7 @@ GUARDS = {ATTRIBUTE: attribute, SET: set_attribute}
 def typing_name(name: str) -> Any:
     """A name of ``typing``: scripts ask with them whether a value is a list, and give types to empty ones."""
     if name not in ("Any", "Dict", "Final", "List", "Optional", "Set", "Tuple", "Union"):
-        raise ValueError(f"typing.{name} is nothing that a script can have")
+        raise ValueError(f"typing.{name} is not supported in scripts")
     return getattr(typing, name)
 
 

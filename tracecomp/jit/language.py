@@ -63,7 +63,7 @@ def defined(text: str, name: str) -> ast.FunctionDef:
     """The definition of a function, not checked yet."""
     tree = parsed_module(text, name)
     if len(tree.body) != 1 or not isinstance(tree.body[0], ast.FunctionDef):
-        raise NotSupportedError(f"{name} is no function with a body of its own, such as a lambda")
+        raise NotSupportedError(f"{name} must be a function defined by def")
     return tree.body[0]
 
 
@@ -108,7 +108,7 @@ def _is_typed(node: ast.AST) -> bool:
 
 def _check(node: ast.AST, name: str) -> None:
     def refuse(what: str) -> NotSupportedError:
-        return NotSupportedError(f"{name}, line {getattr(node, 'lineno', 1)}: {what} is not in the language of scripts")
+        return NotSupportedError(f"{name}, line {getattr(node, 'lineno', 1)}: {what} is not supported in scripts")
 
     if not isinstance(node, _NODES):
         raise refuse(f"'{type(node).__name__}'")
@@ -124,7 +124,7 @@ def _check(node: ast.AST, name: str) -> None:
         raise refuse("'async for'")
     changed = node.target if isinstance(node, ast.AugAssign) else None
     if isinstance(changed, ast.Attribute) and not isinstance(changed.value, ast.Name):
-        raise refuse("changing an attribute of anything but a name in place")
+        raise refuse("an in-place change of an attribute of an expression")
 
 
 def free_names(definition: ast.FunctionDef) -> list[str]:
@@ -178,7 +178,7 @@ def _check_guarded(tree: ast.Module, guarded: _Guarded, name: str) -> None:
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and not guarded.may_stay(node):
             what = "reading" if isinstance(node.ctx, ast.Load) else "setting or deleting"
-            raise NotSupportedError(f"{name}, line {node.lineno}: {what} {node.attr!r} this way is not in the language")
+            raise NotSupportedError(f"{name}, line {node.lineno}: {what} {node.attr!r} this way is not scriptable")
 
 
 class _Guarded(ast.NodeTransformer):

@@ -40,7 +40,7 @@ class RecursiveScriptModule(ScriptModule):
 
     @property
     def code(self) -> str:
-        """The text of ``forward``. NotSupportedError where it is not in the language of scripts."""
+        """The text of ``forward``. NotSupportedError where it is not supported in scripts."""
         found = Collector().description(self)["functions"]
         return str(next((f["text"] for f in found if f["name"].endswith(".forward")), ""))
 
@@ -103,7 +103,7 @@ class ScriptFunction:
 
     @property
     def code(self) -> str:
-        """The text of the function. NotSupportedError where it is not in the language of scripts."""
+        """The text of the function. NotSupportedError where it is not supported in scripts."""
         return str(Collector().description(self._fn)["functions"][0]["text"])
 
     @property

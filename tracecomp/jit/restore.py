@@ -142,7 +142,7 @@ def _check_names(names: set[str], where: str) -> None:
 def _of(restorer: Restorer, space: str, name: str) -> Any:
     found = namespaces()[space].members[name]
     if isinstance(found, Namespace):
-        raise ValueError(f"{space}.{name} is no value")
+        raise ValueError(f"{space}.{name} is not a value")
     return found
 
 

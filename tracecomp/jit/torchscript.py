@@ -35,11 +35,11 @@ def is_archive(names: list[str]) -> bool:
 def load(file: BinaryIO, kind: type[Module]) -> Any:
     """The module in an archive of TorchScript, of a class that derives from ``kind``.
 
-    UnpicklingError says what is wrong with a file; NotSupportedError what its code needs and is not known here.
+    UnpicklingError says what is wrong with a file; NotSupportedError what its code needs and is not supported.
     """
     with closing(Archive(file)) as archive:
         if not is_archive(archive.members):
-            raise RuntimeError("the archive holds no TorchScript: torch.load reads what torch.save wrote")
+            raise RuntimeError("the archive is not a TorchScript archive. Use torch.load for files of torch.save")
         code = _Code(archive, kind)
         return code.object(_unpickled(archive.read("data.pkl"), archive, "data"))
 
@@ -80,14 +80,14 @@ def _unpickled(data: bytes, archive: Archive, folder: str) -> Any:
             return classes.setdefault(full, _class_named(full))
         if full in NAMES:
             return NAMES[full]
-        raise Refused(f"{full} is nothing that an archive of TorchScript has")
+        raise Refused(f"{full} is not supported in TorchScript archives")
 
     def is_object(kind: type) -> bool:
         return issubclass(kind, _Object)
 
     def set_state(target: Any, state: Any) -> None:
         if not isinstance(state, dict):
-            raise NotSupportedError(f"{target.name} keeps its state in a form of its own")
+            raise NotSupportedError(f"{target.name} stores its state in a custom form")
         target.attributes.update(state)
 
     def made(named: object) -> Any:
@@ -159,7 +159,7 @@ class _Code:
         if written is not None and written.base == "NamedTuple":
             made: Any = NamedTuple(name.rpartition(".")[2], [(n, Any) for n in written.fields])  # type: ignore[misc]
             return self._functions.setdefault(name, made)
-        raise NotSupportedError(f"the code uses {name}, an object of a class of its own, which is not known here")
+        raise NotSupportedError(f"the code uses {name}, an object of a custom class, which is not supported")
 
     def _function(self, definition: ast.FunctionDef, name: str, declared: frozenset[str]) -> Any:
         visitor = _Names()
@@ -194,7 +194,7 @@ class _Code:
     def _class(self, value: _Object) -> type[Any]:
         written = self._written.get(value.name)
         if written is None or written.base != "Module":
-            raise NotSupportedError(f"the archive holds a {value.name}, which is no module")
+            raise NotSupportedError(f"the archive holds a {value.name}, which is not a module")
         held = {*value.attributes, *written.constants} - {"_is_full_backward_hook"}  # no hook is in an archive
         bad = sorted(n for n in held | {*written.methods} if not _may_be_held(n))
         if bad:

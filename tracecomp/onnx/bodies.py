@@ -65,7 +65,7 @@ class _Inliner:
         number = next(self.numbers)
         self.left -= len(function.node)
         if self.left < 0:
-            raise ValueError("the model's functions open to more operators than its size explains")
+            raise ValueError("the model's functions expand to too many operators for its size")
         names = dict(zip(function.input, node.inputs, strict=False))
         names |= dict.fromkeys([*function.input][len(node.inputs) :], "")
         names |= dict(zip(function.output, node.outputs, strict=False))

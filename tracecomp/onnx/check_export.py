@@ -41,7 +41,7 @@ def check_results(proto: Any, graph: Graph, args: Sequence[object], results: Any
     if all(map(_alike if random else _close, found, wanted)):
         return
     raise OnnxExporterError(
-        f"onnx.export(): onnxruntime computes otherwise; first at {_first(proto, graph, given, written)}"
+        f"onnx.export(): the results of onnxruntime differ, first at {_first(proto, graph, given, written)}"
     )
 
 

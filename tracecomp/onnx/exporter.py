@@ -64,9 +64,9 @@ def export(
     arguments from ``dynamo`` on, which choose how PyTorch's exporter works, change nothing.
     """
     if custom_translation_table:
-        raise UnsupportedError("onnx.export(): custom_translation_table: operators are exported by their own rules")
+        raise UnsupportedError("onnx.export(): custom_translation_table is not supported")
     if training is not TrainingMode.EVAL and getattr(model, "training", False):
-        warnings.warn(f"onnx.export(): the model is exported as it evaluates, not with {training}", stacklevel=2)
+        warnings.warn(f"onnx.export(): models are exported in evaluation mode, not with {training}", stacklevel=2)
     version = OPSET if opset_version is None else opset_version
     if version not in OPSETS:
         raise ValueError(f"onnx.export(): opset_version must be {OPSETS.start} to {OPSETS[-1]}, got {version}")
@@ -111,7 +111,9 @@ def _check_types(proto: ModelProto, version: int) -> None:
         if version >= OPSET:
             raise
         why = str(error).strip().splitlines()[-1]
-        raise UnsupportedError(f"operators of version {version} do not take this, {OPSET} may: {why}") from error
+        raise UnsupportedError(
+            f"operators of version {version} cannot express this; version {OPSET} may: {why}"
+        ) from error
 
 
 class _Writer:
@@ -181,7 +183,7 @@ class _Writer:
 
     def _output(self, number: int, result: object) -> Any:
         if not isinstance(result, Made):
-            raise UnsupportedError("a result is a view, an input or no tensor: return new tensors (x.clone())")
+            raise UnsupportedError("every output must be a newly computed tensor: return x.clone()")
         value = self.recording.graph.outputs[result.number].value
         name = self.output_names[number] if self.output_names else f"output{number}"
         found = self.emitter.names[value]

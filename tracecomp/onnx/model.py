@@ -99,7 +99,7 @@ def read(source: str | os.PathLike[str] | bytes | Any) -> Model:
 
 def _model(proto: ModelProto, folder: Path | None = None, found: Skeleton | None = None) -> Model:
     if not proto.HasField("graph") or not proto.opset_import:
-        raise ValueError("the model has no graph, or does not say for which version of the operators it is")
+        raise ValueError("the model lacks its graph or its operator set version")
     opsets = {o.domain if o.domain != "ai.onnx" else "": o.version for o in proto.opset_import}
     functions = {(f.domain, f.name): f for f in proto.functions}
     return Model(graph_of(proto.graph, folder, found), opsets, functions, small_values(proto))
@@ -109,7 +109,7 @@ def _parsed(data: bytes, name: str) -> Any:
     try:
         return onnx.load_model_from_string(data)
     except Exception as error:  # protobuf has its own errors, which are not one of Python's
-        raise ValueError(f"{name} is no ONNX model: {error}") from error
+        raise ValueError(f"{name} is not an ONNX model: {error}") from error
 
 
 def graph_of(proto: ModelProto, folder: Path | None = None, found: Skeleton | None = None) -> GraphRecord:
@@ -165,15 +165,15 @@ def array_of(tensor: TensorProto, folder: Path | None = None) -> Array:
         return owned(widened(numpy_helper.to_array(tensor)))
     place = {entry.key: entry.value for entry in tensor.external_data}
     if folder is None:
-        raise ValueError(f"tensor {tensor.name!r} lies in another file, and the model was not read from a folder")
+        raise ValueError(f"tensor {tensor.name!r} is stored in another file, but the model was not loaded from a path")
     root, path = folder.resolve(), (folder / place["location"]).resolve()
     if root not in path.parents or not path.is_file():
-        raise ValueError(f"tensor {tensor.name!r} lies at {place['location']!r}, outside of the model's folder")
+        raise ValueError(f"tensor {tensor.name!r} is stored at {place['location']!r}, outside of the model's folder")
     dtype, shape = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type), tuple(tensor.dims)
     offset = int(place.get("offset", 0))
     end = offset + int(np.prod(shape, dtype=object)) * dtype.itemsize
     if any(n < 0 for n in (*shape, offset)) or end > path.stat().st_size:
-        raise ValueError(f"tensor {tensor.name!r} is larger than what {place['location']!r} holds")
+        raise ValueError(f"tensor {tensor.name!r} exceeds the size of {place['location']!r}")
     if 0 in shape:
         return np.empty(shape, dtype)
     return np.asarray(np.memmap(path, dtype, "c", offset, shape))

@@ -188,7 +188,7 @@ def _check_order(graph: GraphRecord, known: set[str]) -> None:
 def _check_known(names: Sequence[str], known: set[str], who: str) -> None:
     missing = [name for name in names if name not in known]
     if missing:
-        raise ValueError(f"the model is damaged: {who} reads {missing[0]!r}, which nothing before it computes")
+        raise ValueError(f"the model is damaged: {who} reads {missing[0]!r}, which no earlier operator computes")
 
 
 def _operands(values: Sequence[Value], static: frozenset[int]) -> list[Value]:

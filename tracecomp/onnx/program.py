@@ -100,7 +100,7 @@ class ONNXProgram:
             proto = _without(proto, include_initializers, keep_initializers_as_inputs)
         if external_data or is_large(proto):
             if not isinstance(destination, str | os.PathLike):
-                raise TypeError("ONNXProgram.save(): external data needs a path to be written beside")
+                raise TypeError("ONNXProgram.save(): external data needs a destination path")
             _save_beside(proto, Path(destination))
         elif isinstance(destination, str | os.PathLike):
             data = proto.SerializeToString()
@@ -130,7 +130,7 @@ def _session(data: bytes) -> Any:
         runtime = import_module("onnxruntime")
     except ImportError:
         raise ImportError(
-            "ONNXProgram: running a model needs onnxruntime; tracecomp.onnx.load runs it without"
+            "ONNXProgram: running a model needs onnxruntime; tracecomp.onnx.load does not need it"
         ) from None
     options = runtime.SessionOptions()
     options.log_severity_level = 3

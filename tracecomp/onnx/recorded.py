@@ -179,7 +179,7 @@ def _more_than_a_function(recording: Recording) -> str:
             return f"it writes state ({output.name})"
     kept = [r for e in recording.effects for r in e.results] + [r for b in recording.rebound for r in b.results]
     # Plain values that change in Python's objects (a flag that is set and reset) are nothing of the model's.
-    return "" if all(isinstance(r, Plain) for r in kept) else "it keeps a tensor in an object of Python's"
+    return "" if all(isinstance(r, Plain) for r in kept) else "it stores a tensor in a Python object"
 
 
 def without_random_state(graph: Graph) -> Graph:

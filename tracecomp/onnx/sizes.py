@@ -148,7 +148,7 @@ class Fit:
             turned = [1 / v for v in values]
             if all(abs(v - round(v)) < 1e-6 * abs(v) for v in turned):
                 return Reciprocal(self._size([round(v) for v in turned], where))
-        raise UnsupportedError(f"{where} depends on an open size in a way that is not known")
+        raise UnsupportedError(f"{where} depends on a dynamic size in an unsupported way")
 
     def _size(self, values: Sequence[int], where: str) -> Any:
         count = len(self._products)
@@ -162,7 +162,7 @@ class Fit:
         if (squared := self._of_a_square(values)) is not None:
             return squared
         raise UnsupportedError(
-            f"{where} is {', '.join(map(str, values[:count]))} for sizes {self.samples[:count]}: no polynomial"
+            f"{where} is {', '.join(map(str, values[:count]))} for sizes {self.samples[:count]}: not polynomial"
         )
 
     def _of_a_square(self, values: Sequence[int]) -> Size | None:
@@ -209,7 +209,7 @@ def generalize(graphs: Sequence[Graph], fit: Fit) -> Graph:
     nodes = [[*g.live_nodes()] for g in graphs]
     inputs = [g.inputs for g in graphs]
     if len({len(n) for n in nodes}) > 1 or len({len(i) for i in inputs}) > 1:
-        raise UnsupportedError("the program is another one for other sizes")
+        raise UnsupportedError("the graph's structure depends on an input size")
     places: list[dict[Value, int]] = [{} for _ in graphs]
     for k, several in enumerate(zip(*inputs, strict=True)):
         _constants(several)
@@ -220,7 +220,7 @@ def generalize(graphs: Sequence[Graph], fit: Fit) -> Graph:
         _node(alike, graphs[0], places, fit)
     ends = [[known[o.value] for o in g.outputs] for g, known in zip(graphs, places, strict=True)]
     if any(e != ends[0] for e in ends):
-        raise UnsupportedError("the program has other results for other sizes")
+        raise UnsupportedError("the outputs depend on an input size")
     return graphs[0]
 
 
@@ -228,7 +228,7 @@ def _constants(several: Sequence[Any]) -> None:
     data = [i.data for i in several]
     if any((d is None) != (data[0] is None) or (d is not None and not np.array_equal(d, data[0])) for d in data):
         raise UnsupportedError(
-            f"the constant {several[0].name}, an array of {several[0].value.type}, is another one for other sizes"
+            f"the constant {several[0].name}, an array of {several[0].value.type}, depends on an input size"
         )
 
 
@@ -238,7 +238,7 @@ def _node(alike: Sequence[Node], graph: Graph, places: Sequence[dict[Value, int]
     where = f"{first.op.name} at {origin.source}" if origin and origin.source else first.op.name
     reads = [[known[v] for v in n.inputs] for n, known in zip(alike, places, strict=True)]
     if any(n.op is not first.op or n.attrs.keys() != first.attrs.keys() for n in alike) or reads[1:] != reads[:-1]:
-        raise UnsupportedError(f"{where}: the program is another one for other sizes")
+        raise UnsupportedError(f"{where}: the graph's structure depends on an input size")
     first.attrs = {name: _attribute([n.attrs[name] for n in alike], fit, f"{name} of {where}") for name in first.attrs}
     for several in zip(*[n.outputs for n in alike], strict=True):
         _shapes(several, fit, where)
@@ -258,19 +258,19 @@ def _copied(region: Graph) -> Graph:
 def _attribute(values: Sequence[Any], fit: Fit, where: str) -> Any:
     if isinstance(values[0], tuple):
         if len({len(v) for v in values}) > 1:
-            raise UnsupportedError(f"{where} has another length for other sizes")
+            raise UnsupportedError(f"{where}: the length depends on an input size")
         return tuple(_attribute(several, fit, where) for several in zip(*values, strict=True))
     if isinstance(values[0], int | float) and not isinstance(values[0], bool):
         return fit.number(values, where)
     if isinstance(values[0], Graph):
         return generalize([_copied(values[0]), *values[1:]], fit)
     if any(str(v) != str(values[0]) for v in values):
-        raise UnsupportedError(f"{where} is another one for other sizes")
+        raise UnsupportedError(f"{where} depends on an input size")
     return values[0]
 
 
 def _shapes(several: Sequence[Value], fit: Fit, where: str) -> None:
     if len({v.ndim for v in several}) > 1 or len({v.dtype for v in several}) > 1:
-        raise UnsupportedError(f"{where} has another type for other sizes")
+        raise UnsupportedError(f"{where}: the type depends on an input size")
     shape = tuple(fit.number(sizes, f"the shape of {where}") for sizes in zip(*[v.shape for v in several], strict=True))
     several[0].type = TensorType(several[0].dtype, shape)

@@ -115,7 +115,7 @@ def op_of(name: str, gives: Callable[..., Any] | None = None) -> Op:
         return load(model)(*map(T.from_numpy, held)).numpy()
 
     def infer(*types: object, **attrs: object) -> Any:
-        raise AssertionError(f"{name}: the recording says what it gives")
+        raise AssertionError(f"{name}: only the recording defines its result")
 
     doc = f"ONNX's {name}: ``given`` are its operands (numbers of tensors, whole numbers, None), ``stated`` attributes"
     return Op(name=f"onnx.{name}", kind="external", doc=doc, infer=infer, impl=run if gives else impl, loop=External())

@@ -56,7 +56,7 @@ def _fill(file: int, array: Array, start: int) -> None:
     while done < array.size:
         count = os.preadv(file, [array[done:].data], start + done)
         if not count:
-            raise ValueError("the model's file has become shorter while it was read")
+            raise ValueError("the model's file was truncated while it was read")
         done += count
 
 

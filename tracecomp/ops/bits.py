@@ -18,7 +18,7 @@ _INTEGERS = {1: int8, 2: int16, 4: int32, 8: int64}
 
 
 def _bitcast_infer(x: TensorType, *, dtype: DType) -> TensorType:
-    message = f"bitcast: {x} and {dtype.name} are no real types of one size"
+    message = f"bitcast: {x} and {dtype.name} are not real dtypes of one size"
     require(dtype.itemsize == x.dtype.itemsize and not (x.dtype.is_complex or dtype.is_complex), RuntimeError, message)
     return TensorType(dtype, x.shape)
 
@@ -45,7 +45,7 @@ register(
                          ("u8", "i8"), ("i8", "u8"), ("b1", "u8"))
             for shape in ((2, 3), (), (0, 2))
         ),
-        errors=(bad(RuntimeError, "no real types of one size", of("f32", 3), dtype=int64),),
+        errors=(bad(RuntimeError, "not real dtypes of one size", of("f32", 3), dtype=int64),),
     )
 )  # fmt: skip
 

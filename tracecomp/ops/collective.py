@@ -76,7 +76,7 @@ def _reduced_infer(*types: TensorType, op: str, group: str, total: int) -> Tenso
 def _reduced_vjp(
     grads: Sequence[object], outs: Sequence[object], ins: Sequence[object], *, op: str, group: str, total: int
 ) -> Any:
-    require(op in ("SUM", "AVG"), RuntimeError, f"all_reduce: {op} has no derivative; SUM and AVG have")
+    require(op in ("SUM", "AVG"), RuntimeError, f"all_reduce: {op} is not differentiable; use SUM or AVG")
     size = 1 if group == SELF else world.named(group).size()
     found = prim.all_reduce(grads[0], op="SUM", group=group, total=size)
     return [prim.div(found, float(total)) if op == "AVG" else found] * len(ins)
@@ -173,7 +173,7 @@ def _scattered_vjp(
     size: int,
     total: int,
 ) -> Any:
-    require(op in ("SUM", "AVG"), RuntimeError, f"reduce_scatter: {op} has no derivative; SUM and AVG have")
+    require(op in ("SUM", "AVG"), RuntimeError, f"reduce_scatter: {op} is not differentiable; use SUM or AVG")
     found = _listed(prim.all_gather(grads[0], group=group, size=size))
     return [prim.div(g, float(total)) if op == "AVG" else g for g in found] * (len(ins) // size)
 

@@ -214,7 +214,7 @@ def _cond_infer(predicate: TensorType, *types: TensorType, then: Graph, orelse: 
     require(
         predicate == TensorType(bool_, ()),
         RuntimeError,
-        f"cond: pred must be a bool tensor of no axes, got {predicate}",
+        f"cond: pred must be a 0-d bool tensor, got {predicate}",
     )
     for graph in (then, orelse):
         require(
@@ -255,7 +255,7 @@ def _while_infer(*types: TensorType, test: Graph, body: Graph, carries: int) -> 
     require(
         output_types(test) == (TensorType(bool_, ()),),
         RuntimeError,
-        f"while_loop: cond_fn must return one bool tensor of no axes, it returns ({_listed(output_types(test))})",
+        f"while_loop: cond_fn must return one 0-d bool tensor, got ({_listed(output_types(test))})",
     )
     require(
         output_types(body) == types[:carries],

@@ -79,7 +79,7 @@ _SHAPES: tuple[tuple[Shape, Shape], ...] = (
 
 register(
     Op(
-        name="searchsorted", kind="sort", doc="where to insert values so that the last axis of a sequence stays sorted",
+        name="searchsorted", kind="sort", doc="indices where inserted values keep the last axis of a sequence sorted",
         infer=_infer, impl=_impl, loop=Imperative(_statements), attrs={"right": bool},
         samples=tuple(
             Sample(((s, d, domain), (v, d, domain)), {"right": right})

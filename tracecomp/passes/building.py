@@ -76,9 +76,9 @@ def handed_in(program: Program, schedules: Mapping[str, str]) -> Given:
         # By number (``k3``) or by full name.
         found = [k for full, k in kernels.items() if name in (full, full.partition("_")[0])]
         if not found:
-            raise ScheduleError(f"there is no kernel {name}; there are {', '.join(kernels)}")
+            raise ScheduleError(f"unknown kernel {name}; kernels are {', '.join(kernels)}")
         if not found[0].schedules:
-            raise ScheduleError(f"{found[0].name} has no schedule: its operator writes its own loops")
+            raise ScheduleError(f"{found[0].name} has no schedule, since its operator generates its loops")
         given[replace(found[0], name="")] = parse_records(text)
     return given
 

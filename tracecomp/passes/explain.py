@@ -30,7 +30,7 @@ def describe_partition(partition: Partition) -> str:
         lines.append("not fused:")
         lines.extend(f"  {_describe(d.producer)} into {_describe(d.consumer)}: {d.reason}" for d in refused)
     if partition.rematerialized:
-        lines.append("evaluated again where read, instead of stored:")
+        lines.append("recomputed by each reader instead of stored:")
         lines.extend(f"  {_describe(n)}" for n in partition.rematerialized)
     return "\n".join(lines) + "\n"
 
@@ -56,7 +56,7 @@ def describe_schedules(program: Program) -> str:
         lines.append(f"  {name}")
         lines.extend(f"    {line}" for text in kernel.schedules for line in text.splitlines())
         if not kernel.schedules:
-            lines.append("    loops of its own")
+            lines.append("    custom loops")
     return "\n".join(lines) + "\n"
 
 

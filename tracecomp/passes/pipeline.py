@@ -47,7 +47,7 @@ PIPELINE: tuple[Step[Graph], ...] = (
     Step("complex_to_real", complex_to_real.split_complex, "complex values as pairs of real ones"),
     # Simplified before folding, so that less is computed.
     Step("simplify", rule_sets.simplify, "bit-exact algebra on scalars and shapes"),
-    Step("constant_folding", constant_folding.fold_constants, "compute what depends on constants only"),
+    Step("constant_folding", constant_folding.fold_constants, "compute constant expressions"),
     # Decomposed before the layout is chosen: what it weighs are convolutions, not what makes them.
     Step("decompose", rule_sets.decompose, "padding, transposed convolutions and composed operators, spelled out"),
     Step("layout", layout.plan, "channels last where convolutions gain from it; convolutions become contractions"),
@@ -57,22 +57,22 @@ PIPELINE: tuple[Step[Graph], ...] = (
     # Orders of sums are settled here, on operands in their final layout.
     Step("split_reductions", split_reductions.split_reductions, "long reductions in two stages"),
     # Late, as earlier passes still change what a step of a scan repeats.
-    Step("loop_invariants", loop_invariants.hoist, "what every step of a scan would repeat, once before it"),
-    Step("dead_code", dead_code.remove_dead_code, "what control operators compute and nobody reads"),
+    Step("loop_invariants", loop_invariants.hoist, "loop-invariant work of scans, once before the scan"),
+    Step("dead_code", dead_code.remove_dead_code, "unused results of control operators"),
 )
 
 LOWERING: tuple[Step[Frame], ...] = (
-    Step("fusion", lowering.fuse, "which nodes are one kernel, and what each stores", lowering.one_kernel_per_node),
-    Step("implicit_padding", lowering.pad_implicitly, "contractions that read operands as if they were padded"),
+    Step("fusion", lowering.fuse, "groups of nodes as kernels, with their stores", lowering.one_kernel_per_node),
+    Step("implicit_padding", lowering.pad_implicitly, "contractions that pad their operands while reading"),
     # After padding became implicit: a pad that is gone is no part of a concatenation to move.
     Step("concat_in_place", lowering.concat_in_place, "parts of concatenations, stored within the whole"),
     # On final kernels and their slices, which blocks of rows have to respect.
     Step("row_fusion", lowering.fuse_rows, "kernels with the same rows, as one loop over blocks of rows"),
-    Step("output_buffers", lowering.place_outputs, "which kernels write outputs and states in place", needed=True),
+    Step("output_buffers", lowering.place_outputs, "kernels that write outputs and states in place", needed=True),
     Step("kernels", lowering.make_kernels, "loop nests, scheduled for the machine", needed=True),
-    Step("prepacking", lowering.prepack, "what follows from frozen inputs alone, once for many calls"),
+    Step("prepacking", lowering.prepack, "values that depend on frozen inputs only, once for many calls"),
     Step("arena", lowering.plan_memory, "temporary values in one block of memory, by lifetimes", lowering.own_memory),
-    Step("program", lowering.make_program, "calls with their places in memory", needed=True),
+    Step("program", lowering.make_program, "kernel calls with memory addresses", needed=True),
 )
 
 FUSING = frozenset({"fusion", "implicit_padding", "concat_in_place", "row_fusion"})
@@ -180,7 +180,7 @@ def _refuse(skipped: Sequence[str], steps: Sequence[Step[Any]]) -> None:
         raise ValueError(f"no pass called {', '.join(unknown)}; there are {', '.join(s.name for s in steps)}")
     needed = [s.name for s in steps if s.needed and s.name in skipped]
     if needed:
-        raise ValueError(f"there is no program without {', '.join(needed)}: not to be skipped")
+        raise ValueError(f"required steps cannot be skipped: {', '.join(needed)}")
 
 
 def _run(

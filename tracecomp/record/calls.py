@@ -110,12 +110,12 @@ def _opaque(
         return
     name = outside(callee, owner)
     if name is not None:
-        observer.recorder.refuse_here(f"calls {name}, which gives or does something else at every call")
+        observer.recorder.refuse_here(f"calls {name}, whose result differs between calls")
         return
     if isinstance(callee, type) and is_program_class(callee):
         return
     if is_foreign_function(callee):
-        observer.recorder.refuse_here(f"calls {callee.__module__}.{callee.__name__}, a library's machine code")
+        observer.recorder.refuse_here(f"calls {callee.__module__}.{callee.__name__}, a C function")
         return
     if hasattr(callee, "is_unwatched"):
         return  # what it reads does not matter, or is read again by every call
@@ -160,7 +160,7 @@ def _cached(observer: Watching, callee: Any, args: Sequence[object], kwargs: Map
         args, callee = [callee.__self__, *args], callee.__func__
     given = [*args, *kwargs.values()]
     if any(map(_holds_tensor, given)):
-        observer.recorder.refuse_here(f"looks for a tensor in the cache of {callee.__name__}")
+        observer.recorder.refuse_here(f"looks up a tensor in the cache of {callee.__name__}")
     elif all(is_plain(x) or id(x) in observer.known for x in given) and all(map(is_key, given)):
         step = Cached((tuple(args), tuple(kwargs.items())))
         before = callee.cache_info().misses
@@ -208,7 +208,7 @@ def _know_owner(observer: Watching, callee: object, owner: object) -> None:
     read = observer.known.get(id(callee))
     if read is not None and id(owner) not in observer.known and id(owner) not in observer.made:
         read.pin()
-        observer.reach(owner, observer.reads.root(owner, f"what {getattr(callee, '__name__', 'a method')} belongs to"))
+        observer.reach(owner, observer.reads.root(owner, f"the owner of {getattr(callee, '__name__', 'a method')}"))
 
 
 def _handed_on(observer: Watching, value: object) -> None:
@@ -222,9 +222,7 @@ def _handed_on(observer: Watching, value: object) -> None:
     elif isinstance(value, BuiltinFunctionType | MethodWrapperType) and is_container(value.__self__):
         _know_owner(observer, value, value.__self__)
         if value.__name__ in _CHANGES and id(value.__self__) in observer.known:
-            observer.recorder.refuse_here(
-                f"hands on {value.__name__} of a {type(value.__self__).__name__} to be called"
-            )
+            observer.recorder.refuse_here(f"passes {value.__name__} of a {type(value.__self__).__name__} as a callback")
         observer.consume(value.__self__)
 
 
@@ -232,7 +230,7 @@ def called_by_library(observer: Watching, callee: object, owner: object) -> None
     """Code of a library calls something."""
     name = outside(callee, owner)
     if name is not None:
-        observer.recorder.refuse_here(f"calls {name}, which gives or does something else at every call")
+        observer.recorder.refuse_here(f"calls {name}, whose result differs between calls")
 
 
 def _method(callee: object, args: list[object]) -> tuple[str | None, Any, list[Any]]:
@@ -340,7 +338,7 @@ def iterated(observer: Watching, value: object) -> None:
 def stream(observer: Watching, value: object) -> None:
     """Refuse to take from an iterator that was there before the call."""
     if isinstance(value, Iterator) and id(value) in observer.known:
-        observer.recorder.refuse_here(f"takes from a {type(value).__name__} that was there before the call")
+        observer.recorder.refuse_here(f"takes from a {type(value).__name__} from outside of the call")
 
 
 def set_attribute(observer: Watching, owner: object, name: str, value: object) -> None:

@@ -424,14 +424,14 @@ class Finish:
                 continue
             if fn is not None and fn.number >= recorder.values.started and recorder.value(t) is not initial:
                 name = recorder.graph.inputs[initial.index].name
-                return f"leaves gradient history in {name}, a tensor from outside. Detach what is written into it."
+                return f"leaves gradient history in {name}, a tensor from outside. Detach the written values."
         for t in recorder.values.shared():
             if history_if_allowed(t) is not None:
-                return "leaves gradient history in memory that several inputs share. Detach what is written into it."
+                return "leaves gradient history in memory that several inputs share. Detach the written values."
         for key, t in recorder.values.outside.items():  # views and aliases of what is an input
             fn = None if key in met.initial else history_if_allowed(t)
             if fn is not None and fn.number >= recorder.values.started:
-                return "leaves gradient history in a view of a tensor from outside. Detach what is written into it."
+                return "leaves gradient history in a view of a tensor from outside. Detach the written values."
         for ref, source in recorder.changes.retained:  # no line to cut at: parts would see less of its gradient
             made = ref()
             if made is not None and not was_spent(made):

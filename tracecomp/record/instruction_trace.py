@@ -63,7 +63,7 @@ class InstructionTrace:
     def run(self, run: Callable[[], T]) -> T:
         """``run()``, with every instruction told of."""
         if not stack_is_known():
-            self._recorder.refuse_here(f"runs on {sys.version.split()[0]}, whose instructions are not known")
+            self._recorder.refuse_here(f"runs on {sys.version.split()[0]}, whose bytecode is unsupported")
             return run()
         self._before = sys.gettrace()
         _leave_collections_out()
@@ -126,10 +126,10 @@ class InstructionTrace:
             file, line = _raised_at(error)
             if not is_user_file(file):
                 warnings.warn(
-                    f"a fault of tracecomp: what the program reads could not be followed ({error!r} at {file}:{line}); "
+                    f"internal error of tracecomp: the recorder cannot track this line ({error!r} at {file}:{line}); "
                     "the call runs as Python. Please report it.", RuntimeWarning, stacklevel=3,
                 )  # fmt: skip
-            self._recorder.refuse_here(f"reads what cannot be looked at ({type(error).__name__}: {error})")
+            self._recorder.refuse_here(f"reads an object that cannot be inspected ({type(error).__name__}: {error})")
 
 
 def _raised_at(error: Exception) -> tuple[str, int]:

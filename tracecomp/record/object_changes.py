@@ -100,11 +100,11 @@ class ObjectChanges:
         """The program warns; so does every call."""
         self._refuse_later("warns")
         if warnings.filters is not self._filters:
-            self._recorder.refuse_here("warns where it has set which warnings are shown")
+            self._recorder.refuse_here("warns while it has changed the warning filters")
         elif isinstance(message, str):
             self._recorder.python.effects.append(warning(message, category, level))
         else:
-            self._recorder.refuse_here("warns by an object that is made in the call")
+            self._recorder.refuse_here("warns with an object made in the call")
 
     def after_call(self) -> None:
         """A call has returned."""

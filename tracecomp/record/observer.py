@@ -466,7 +466,7 @@ class Observer:
         else:
             items = ()
             if is_hidden(value):
-                self.recorder.refuse_here(f"uses a {type(value).__name__}, whose state cannot be seen")
+                self.recorder.refuse_here(f"uses a {type(value).__name__}, whose state cannot be inspected")
         for item in items:
             if not isinstance(item, (*PLAIN, Tensor)):
                 self.consume(item, depth - 1)

@@ -126,7 +126,7 @@ class Recorder:
     def resize(self, target: Tensor) -> None:
         """Refuse that ``target`` gets more memory than it has."""
         self.refuse(
-            f"the size of a tensor was changed in place at {user_source()}, beyond its memory: a graph cannot hold "
+            f"a tensor was resized in place at {user_source()}, beyond its memory: a graph cannot hold "
             "that. Make a new tensor of that size instead."
         )
 
@@ -158,7 +158,7 @@ class Recorder:
     def _once(self) -> None:
         """Refuse a collective beside predicates: where one does not hold, what ran for it runs again, on one rank."""
         if self.told and self.predicates:
-            self.refuse_here("a communication in a call whose way depends on a tensor's value")
+            self.refuse_here("a collective in a call whose path depends on a tensor's value")
 
     def item(self, t: Tensor, value: Any) -> Any:
         """``value``, which Python gets of ``t``: followed in the graph, or else observed."""
@@ -181,14 +181,15 @@ class Recorder:
     def leave(self, t: Tensor, how: str) -> None:
         """Refuse that a recorded value leaves the graph."""
         self.refuse(
-            f"{how} at {user_source()}: inside a compiled function a tensor's values cannot leave for numpy, because "
-            "later calls would not see it. Return the tensor, use tensor operations, or compile with fullgraph=False."
+            f"{how} at {user_source()}: inside a compiled function a tensor's values cannot be converted to numpy, "
+            "because later calls would not repeat it. Return the tensor, use tensor operations, "
+            "or compile with fullgraph=False."
         )
 
     def shown(self) -> None:
         """Refuse that the text of a tensor is made: later calls would go on with this call's."""
         if not self.quiet:
-            self.refuse_here("makes the text of a tensor")
+            self.refuse_here("formats a tensor as text")
 
     def refuse(self, message: str) -> None:
         """CaptureError; or, when not strict, the rest of the call runs without being recorded."""
@@ -273,7 +274,7 @@ class Recorder:
     def resized(self, t: Tensor, before: tuple[int, ...]) -> Value:
         """Refuse that the shape of ``t`` is another than what it is worth has; what stands for it all the same."""
         self.refuse(
-            f"the size of a tensor was changed in place before {user_source()}, from {before} to "
+            f"a tensor was resized in place before {user_source()}, from {before} to "
             f"{tuple(t._data.shape)}: a graph cannot hold that. Make a new tensor of that size instead."
         )
         return self.graph.add_input(TensorType(t.dtype, t._data.shape), "resized", "argument")

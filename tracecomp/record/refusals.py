@@ -27,7 +27,7 @@ class Refusals:
 
     def refuse_here(self, what: str) -> None:
         """Refuse something that the program does at the line that runs."""
-        self.refuse(f"{what}, at {user_source()}: a recording cannot stand for that")
+        self.refuse(f"{what}, at {user_source()}: it cannot be recorded")
 
     def blame(self, line: int) -> None:
         """Note a line because of which there is no recording."""

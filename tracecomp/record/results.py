@@ -24,7 +24,7 @@ from tracecomp.record.binding import Array, Binding
 from tracecomp.record.guards.reads import Read
 from tracecomp.record.recorder import Recorder
 
-_MOVED = "changes the shape or memory of a tensor that a result looks at. Make a new tensor instead."
+_MOVED = "changes the shape or memory of a tensor that a result is a view of. Make a new tensor instead."
 
 
 @dataclass(frozen=True, slots=True)

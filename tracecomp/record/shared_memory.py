@@ -45,7 +45,7 @@ class SharedMemory:
         """Why a call does not fit: its tensors lie in another way."""
         arrays = [read(b, leaves) for b in self.members]
         fits = _layouts(arrays) == self.layouts and all(mergeable(tensor_of(b, leaves)) for b in self.members)
-        return None if fits else "arguments or captured tensors share memory in another way"
+        return None if fits else "arguments or captured tensors share other memory"
 
 
 def _layouts(arrays: Sequence[Array]) -> tuple[tuple[int, Any, tuple[int, ...], tuple[int, ...]], ...]:

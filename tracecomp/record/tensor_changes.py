@@ -16,7 +16,7 @@ from tracecomp.record.refusals import Refusals
 from tracecomp.record.traced_value import GradSlot, TracedValue
 from tracecomp.record.value_table import ValueTable
 
-_REPLACED = "replaces memory of a tensor from outside that other tensors look at. Use copy_() instead."
+_REPLACED = "replaces memory of a tensor from outside that has views. Use copy_() instead."
 
 
 class Replaced(NamedTuple):

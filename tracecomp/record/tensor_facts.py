@@ -40,7 +40,7 @@ class TensorFacts:
                 return
             t = look.of
         if what in WRITTEN and id(t) in self._changes.writes:
-            self._refusals.refuse_here(f"asks for {what} of a tensor that it has written")
+            self._refusals.refuse_here(f"reads {what} of a tensor that it has written")
             return
         key = (id(t), what, more if isinstance(more, int | str) else id(more))
         if key not in self.asked:

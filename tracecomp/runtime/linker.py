@@ -197,7 +197,7 @@ class _Linker:
         at, name, target = section.at + place, one.symbols[symbol][0], self._address(one, symbol)
         if kind in self.by_table:
             if name not in self.jumps and name not in self.symbols:
-                raise CompileError(f"the code reads the address of {name} from a table, which only visible names have")
+                raise CompileError(f"the code reads the address of {name} from a table, as only visible symbols may")
             target = self.slots[name]
         elif target is None and kind in (_R_PLT32, _A_CALL, _A_JUMP):
             target = self.jumps[name]

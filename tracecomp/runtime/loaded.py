@@ -71,7 +71,7 @@ class Loaded:
     def _plain(self, arrays: Sequence[Array]) -> list[Array]:
         """Objects of exactly the type ndarray: the same memory, or contiguous copies of inputs."""
         if len(arrays) != self.image.arrays or not all(isinstance(a, np.ndarray) for a in arrays):
-            raise TypeError(f"{self.image.arrays} arrays are wanted, {[type(a).__name__ for a in arrays]} were given")
+            raise TypeError(f"{self.image.arrays} arrays are expected, got {[type(a).__name__ for a in arrays]}")
         outputs = arrays[self.image.inputs :]
         if not all(a.flags.c_contiguous for a in outputs):
             raise ValueError("outputs must be C-contiguous")

@@ -41,7 +41,7 @@ def _folder() -> Path | None:
     try:
         return make_folder(config.cache_directory())
     except OSError as error:
-        _say(f"compiled code is not kept for later processes: {error}; TRACECOMP_CACHE_DIR names another folder")
+        _say(f"compiled code cannot be cached: {error}; set TRACECOMP_CACHE_DIR to a private folder")
         return None
 
 
@@ -61,7 +61,7 @@ def read(key: str) -> bytes | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        _say(f"stored code is not used: {error}")
+        _say(f"cached code is ignored: {error}")
         return None
     with os.fdopen(descriptor, "rb") as file, suppress(OSError, MemoryError):
         return _sealed(key, file)
@@ -97,7 +97,7 @@ def write(key: str, code: bytes) -> None:
         if int(key[:8], 16) % WRITES_PER_TRIM == 0:  # a look at the whole folder; digests are as good as dice
             _trim(folder)
     except OSError as error:
-        _say(f"compiled code is not kept for later processes: {error}")
+        _say(f"compiled code cannot be cached: {error}")
 
 
 def _write(folder: Path, key: str, code: bytes) -> None:

@@ -41,7 +41,7 @@ def make_folder(path: Path) -> Path:
         if stat.S_ISLNK(info.st_mode):
             links += 1
             if links > _LINKS:
-                raise UnsafeError(f"{path} leads through too many links")
+                raise UnsafeError(f"{path} has too many symbolic links")
             _check_owner(here / part, info)
             target = Path(os.readlink(here / part))
             ahead.extendleft(reversed(target.relative_to(target.anchor).parts))
@@ -75,7 +75,7 @@ def _check_folder(path: Path, info: os.stat_result, last: bool) -> None:
     _check_owner(path, info)
     kept_apart = info.st_mode & stat.S_ISVTX and not last
     if hasattr(os, "geteuid") and info.st_mode & _OTHERS_WRITE and not kept_apart:
-        raise UnsafeError(f"others may write {path} (chmod go-w makes it safe, once nothing of theirs is in it)")
+        raise UnsafeError(f"others may write {path} (chmod go-w makes it safe, after removing their files)")
 
 
 def open_file(path: Path) -> int:
@@ -88,7 +88,7 @@ def open_file(path: Path) -> int:
     try:
         info = os.fstat(descriptor)
         if not stat.S_ISREG(info.st_mode) or info.st_nlink > 1:  # 0 where another process has just replaced it
-            raise UnsafeError(f"{path} is no plain file")
+            raise UnsafeError(f"{path} is not a regular file")
         _check_owner(path, info)
         if hasattr(os, "geteuid") and info.st_mode & _OTHERS_WRITE:
             raise UnsafeError(f"others may write {path}")

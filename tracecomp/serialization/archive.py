@@ -41,17 +41,17 @@ class Archive:
         self._place, self._mapped = place, mapped
         if not zipfile.is_zipfile(file):
             raise pickle.UnpicklingError(
-                "not a zip archive. Files of PyTorch before 1.6 have to be saved again by a newer one."
+                "not a zip archive. Files of PyTorch before 1.6 must be saved again by a newer version."
             )
         self._limit = _FREE_BYTES + _EXPANSION * file.seek(0, 2)
         file.seek(0)
         self._zip = zipfile.ZipFile(file)
         self._members = {info.filename: info for info in self._zip.infolist()}
         if len(self._members) != len(self._zip.infolist()):
-            raise pickle.UnpicklingError("two members of the archive have one name")
+            raise pickle.UnpicklingError("two members of the archive have the same name")
         pickled = next((name for name in self._members if name.endswith("/data.pkl")), None)
         if pickled is None and any(name.endswith("/constants.pkl") for name in self._members):
-            raise RuntimeError("a file of TorchScript, which holds code, cannot be loaded")
+            raise RuntimeError("TorchScript files contain code and cannot be loaded")
         if pickled is None:
             raise pickle.UnpicklingError("the archive has no data.pkl")
         self._root = pickled.removesuffix("data.pkl")
@@ -86,7 +86,7 @@ class Archive:
             raise pickle.UnpicklingError(f"the archive has no {name}")
         self._limit -= info.file_size
         if self._limit < 0:
-            raise pickle.UnpicklingError(f"{name} is larger than the size of the archive explains")
+            raise pickle.UnpicklingError(f"{name} is too large for the size of the archive")
         if info.flag_bits & _ENCRYPTED:
             raise pickle.UnpicklingError(f"{name} is encrypted")
         return info
@@ -135,7 +135,7 @@ class Archive:
             self._memory[name] = Memory(dtype, self._bytes(name, dtype.itemsize), self._swap)
         found = self._memory[name]
         if found.dtype is not dtype or size > found.array.size:
-            raise pickle.UnpicklingError(f"{size} elements of {dtype} are not what is stored under {key!r:.40}")
+            raise pickle.UnpicklingError(f"{size} elements of {dtype} do not match the storage under {key!r:.40}")
         return found
 
 

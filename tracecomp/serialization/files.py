@@ -149,7 +149,7 @@ def _read(
     file: BinaryIO, trust: bool, encoding: str, name: str, place: device | None, mapped: str | None = None
 ) -> Any:
     if not file.seekable():
-        raise io.UnsupportedOperation(f"load: {name} cannot be read at any place, as an archive has to be")
+        raise io.UnsupportedOperation(f"load: {name} must be seekable to read an archive")
     try:
         with closing(Archive(file, place, mapped)) as archive:
             if trust:

@@ -28,7 +28,7 @@ class _Global:
 
     def __call__(self, *args: Any) -> Any:
         """pickle wants what rebuilds an object to be callable; it is called by the reader only."""
-        raise TypeError(f"{self.module}.{self.name} is only a name here")
+        raise TypeError(f"{self.module}.{self.name} is a placeholder and cannot be used")
 
 
 class _StorageRef:

@@ -32,7 +32,7 @@ class Memory:
     def __init__(self, dtype: DType, data: np.ndarray[Any, Any], swap: bool) -> None:
         self.dtype = dtype
         if data.nbytes % dtype.itemsize:
-            raise ValueError(f"{data.nbytes} bytes are no whole number of {dtype} elements")
+            raise ValueError(f"{data.nbytes} bytes are not a whole number of {dtype} elements")
         self.array = data.view(dtype.numpy)
         if swap and not isinstance(self.array, MetaArray):
             self.array = self.array.byteswap()
@@ -40,7 +40,7 @@ class Memory:
 
 def _ints(values: object, what: str) -> tuple[int, ...]:
     if not isinstance(values, tuple | list) or not all(type(v) is int and 0 <= v < 1 << 63 for v in values):
-        raise ValueError(f"{what} {values!r:.80} is no sequence of sizes")
+        raise ValueError(f"{what} {values!r:.80} is not a sequence of sizes")
     return tuple(values)
 
 
@@ -50,7 +50,7 @@ def _tensor(
 ) -> Tensor:  # fmt: skip
     shape, strides = _ints(size, "size"), _ints(stride, "stride")
     if type(memory) is not Memory or type(offset) is not int or len(shape) != len(strides):
-        raise TypeError("a tensor is made of memory, an offset, a size and a stride of as many axes")
+        raise TypeError("a tensor needs a storage, an offset, and a size and stride of the same length")
     array, item = memory.array, memory.array.itemsize
     last = offset + sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) if 0 not in shape else offset - 1
     if offset < 0 or last >= array.size:
@@ -69,14 +69,14 @@ def _tensor(
 def _without_memory(dtype: object, size: object, stride: object, requires_grad: object) -> Tensor:
     shape, strides = _ints(size, "size"), _ints(stride, "stride")
     if not isinstance(dtype, DType) or len(shape) != len(strides):
-        raise TypeError("a tensor is made of a dtype, a size and a stride of as many axes")
+        raise TypeError("a tensor needs a dtype, and a size and stride of the same length")
     array = new_meta_array(shape, dtype.numpy, [s * dtype.itemsize for s in strides])
     return wrap(array).requires_grad_(bool(requires_grad))
 
 
 def _parameter(data: object, requires_grad: object, hooks: object = None, state: object = None) -> Parameter:
     if not isinstance(data, Tensor):
-        raise TypeError("a parameter is made of a tensor")
+        raise TypeError("a parameter needs a tensor")
     made = Parameter(data, bool(requires_grad))
     if state:
         set_attributes(made, state)
@@ -97,7 +97,7 @@ _TENSORS = (_tensor, _without_memory, _parameter)
 
 def _bytes(text: object, encoding: object = "latin1") -> bytes:
     if type(text) is not str or encoding not in ("latin1", "latin-1"):
-        raise TypeError("bytes are written as Latin-1 text")
+        raise TypeError("bytes must be encoded as Latin-1 text")
     return text.encode("latin-1")
 
 
@@ -111,19 +111,19 @@ def _size(sizes: object = ()) -> Size:
 
 def _device(kind: Any, index: Any = None) -> Device:
     if type(kind) is not str or type(index) not in (int, type(None)):
-        raise TypeError("a device is made of a name and a number")
+        raise TypeError("a device needs a name and a number")
     return Device(kind, index)
 
 
 def _complex(re: Any = 0.0, im: Any = 0.0) -> complex:
     if type(re) not in (int, float) or type(im) not in (int, float):
-        raise TypeError("a complex number is made of two numbers")
+        raise TypeError("a complex number needs two numbers")
     return complex(re, im)
 
 
 def _layout(name: object) -> layout:
     if name != "torch.strided":
-        raise TypeError("all tensors are strided")
+        raise TypeError("only strided tensors are supported")
     return strided
 
 
@@ -181,7 +181,7 @@ def set_attributes(target: object, state: object) -> None:
         if part is None:
             continue
         if not isinstance(part, dict) or not all(type(name) is str for name in part):
-            raise TypeError("a state is no dictionary of names")
+            raise TypeError("a state must be a dictionary of names")
         for name, value in part.items():
             if name.startswith("__") or hasattr(type(target), name):
                 raise TypeError(f"a file may not replace the attribute {name!r} of an object of type "

@@ -40,7 +40,7 @@ def save(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = Non
         if not isinstance(t, Tensor):
             raise ValueError(f"Key `{name}` is invalid, expected torch.Tensor but received {type(t)}")
         if not isinstance(name, str) or name == "__metadata__":
-            raise ValueError(f"safetensors: {name!r} is no name of a tensor")
+            raise ValueError(f"safetensors: {name!r} is not a valid tensor name")
         if t.dtype.name not in _NAMES:
             raise ValueError(f"safetensors: {name} has dtype {t.dtype}, which such files cannot hold")
         data = np.ascontiguousarray(t._read("save()")).tobytes()
@@ -76,7 +76,7 @@ def load(data: bytes) -> dict[str, Tensor]:
             raise ValueError(f"safetensors: {name} begins at byte {entry.start}, after {end} bytes of others")
         end = entry.end
     if end != len(memory):
-        raise ValueError(f"safetensors: the header tells of {end} bytes of tensors, the file has {len(memory)}")
+        raise ValueError(f"safetensors: the header declares {end} bytes of tensors, but the file has {len(memory)}")
     return {name: entry.tensor(memory) for name, entry in entries.items()}
 
 
@@ -84,9 +84,9 @@ def _header(text: bytes) -> dict[str, Any]:
     try:
         header = json.loads(text.decode(), object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"safetensors: the header is no JSON: {error}") from None
+        raise ValueError(f"safetensors: the header is not JSON: {error}") from None
     if not isinstance(header, dict):
-        raise ValueError("safetensors: the header is no JSON object")
+        raise ValueError("safetensors: the header is not a JSON object")
     return header
 
 
@@ -99,7 +99,7 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, Any]:
 
 def _check_metadata(metadata: object) -> None:
     if not isinstance(metadata, dict) or not all(isinstance(x, str) for pair in metadata.items() for x in pair):
-        raise ValueError("safetensors: __metadata__ is no mapping of names to text")
+        raise ValueError("safetensors: __metadata__ is not a mapping of names to text")
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def _entry(name: str, entry: object) -> _Entry:
     if short not in _DTYPES:
         raise ValueError(f"safetensors: {name:.80} has dtype {short:.20}, which tensors cannot hold")
     if not all(type(n) is int and 0 <= n < 1 << 63 for n in shape) or len(shape) > _MAX_AXES:
-        raise ValueError(f"safetensors: {name:.80} has no shape that a tensor can have")
+        raise ValueError(f"safetensors: {name:.80} has an invalid shape")
     dtype = dtype_named(_DTYPES[short])
     if not 0 <= start <= end or end - start != math.prod(shape) * dtype.itemsize:
         raise ValueError(f"safetensors: {name:.80} of shape {shape} does not fit bytes {start} to {end}")

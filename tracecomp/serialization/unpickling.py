@@ -138,7 +138,7 @@ class SafeUnpickler:
     def _spend(self, work: int) -> None:
         self._work -= work
         if self._work < 0:
-            raise Refused("the file asks for more work or memory than its size explains")
+            raise Refused("the file needs too much work or memory for its size")
 
     # ---- values
 
@@ -219,7 +219,7 @@ class SafeUnpickler:
     def _stack_global(self, _: object) -> None:
         name, module = self._pop(), self._pop()
         if type(name) is not str or type(module) is not str:
-            raise TypeError("names are no strings")
+            raise TypeError("names must be strings")
         self._push(self._allowed.find(module, name))
 
     def _reduce(self, _: object) -> None:
@@ -239,7 +239,7 @@ class SafeUnpickler:
         if call is None:
             raise Refused(f"{_described(called)} may not be called")
         if type(arguments) is not tuple or type(named) is not dict:
-            raise TypeError("arguments are no tuple")
+            raise TypeError("arguments must be a tuple")
         for given in arguments:  # the call may copy them, and they may be the same ones again and again
             self._spend(len(given) if isinstance(given, str | bytes | bytearray | tuple | list | dict | set) else 1)
         if called in (set, OrderedDict, Counter):
@@ -250,7 +250,7 @@ class SafeUnpickler:
         """Look at the keys with which a container is about to be filled."""
         for given in arguments:
             if type(given) not in (list, tuple, set, dict, OrderedDict, Counter):
-                raise Refused(f"{made.__name__} may not be made of an object of type {type(given).__name__}")
+                raise Refused(f"{made.__name__} cannot be made from an object of type {type(given).__name__}")
             pairs = made is OrderedDict and not isinstance(given, dict)
             self._keys([pair[0] for pair in given] if pairs else given)
 
@@ -292,7 +292,7 @@ class SafeUnpickler:
         if key not in others:
             others.append(key)
         if len(others) > _MAX_EQUAL_HASHES:
-            raise Refused("the file's keys have been chosen to have the same hash")
+            raise Refused("too many keys of the file have the same hash")
 
 
 def _described(value: object) -> str:

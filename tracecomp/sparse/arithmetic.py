@@ -46,7 +46,7 @@ for _name in _KEEP_ZERO:
 @handles("pow")
 def _pow(x: SparseTensor, exponent: Tensor) -> Any:
     if not is_number(exponent) or float(exponent) <= 0:
-        raise RuntimeError("pow of a sparse tensor takes a positive number: others change what is not stored")
+        raise RuntimeError("pow of a sparse tensor needs a positive exponent, as others change the zeros")
     whole = coalesce(x) if isinstance(x, CooTensor) else x
     return whole._with(whole._stored**exponent)
 
@@ -154,12 +154,12 @@ def _zero(x: SparseTensor) -> SparseTensor:
 def _write(x: SparseTensor, made: object, name: str) -> SparseTensor:
     """New values for ``x``, in the memory of the old ones: recordings and views go on seeing them."""
     if not isinstance(made, SparseTensor):
-        raise RuntimeError(f"{name}: the result is dense, and the tensor it is to be written to is sparse")
+        raise RuntimeError(f"{name}: the result is dense, but the output tensor is sparse")
     if made.layout is not x.layout or made.shape != x.shape or made.dtype != x.dtype:
         raise RuntimeError(f"{name}: {made.dtype} {tuple(made.shape)} cannot be written to {x.dtype} {tuple(x.shape)}")
     old, new = coo_of(x)._places, coo_of(made)._places
     if old.shape != new.shape or not T.equal(old, new):
-        raise NotImplementedError(f"{name}: a sparse tensor keeps its places here; make a new one: a = a + b")
+        raise NotImplementedError(f"{name}: in-place changes of the sparsity pattern are not supported. Use a = a + b")
     x._stored.copy_(made._stored)
     return x
 

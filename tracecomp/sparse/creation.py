@@ -51,7 +51,7 @@ def sparse_coo_tensor(
     count = where.shape[0]
     if size is None:
         if not where.shape[1]:
-            raise RuntimeError("sparse_coo_tensor: the size cannot be told from no values: give it")
+            raise RuntimeError("sparse_coo_tensor: pass size, as it cannot be inferred without values")
         # As in PyTorch, the least size that holds every index.
         size = [*[int(n) + 1 for n in where.amax(1)], *stored.shape[1:]]
     shape = tuple(int(n) for n in size)
@@ -91,7 +91,7 @@ def sparse_compressed_tensor(
         _tensor(values, dtype),
     )
     if begins.dim() != 1 or plain.dim() != 1:
-        raise NotImplementedError("batches of compressed sparse tensors are not to be had here")
+        raise NotImplementedError("batches of compressed sparse tensors are not supported")
     blocks = stored.shape[1:] if layout in IN_BLOCKS else (1, 1)
     outer = begins.shape[0] - 1
     if size is None:
@@ -116,7 +116,7 @@ def _check_compressed(begins: Tensor, plain: Tensor, values: Tensor, shape: Sequ
     steps = begins[1:] - begins[:-1]
     if int(begins[0]) != 0 or int(begins[-1]) != plain.shape[0] or bool((steps < 0).any()):
         raise RuntimeError(
-            f"`{names[0]}[..., 0] == 0`, `{names[0]}[..., -1] == nnz` and rising in between is not satisfied"
+            f"`{names[0]}[..., 0] == 0`, `{names[0]}[..., -1] == nnz` and sorted values between are not satisfied"
         )
     if plain.numel() and not (int(plain.min()) >= 0 and int(plain.max()) < shape[inner] // block[inner]):
         raise RuntimeError(f"`0 <= {names[1]} < {shape[inner] // block[inner]}` is not satisfied")

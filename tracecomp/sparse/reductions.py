@@ -29,7 +29,7 @@ def sparse_sum(x: SparseTensor, dim: Any = None, keepdim: bool = False, dtype: D
     whole = coo_of(x)
     dims = sorted(d % x.dim() for d in ([dim] if isinstance(dim, int) else dim))
     if keepdim:
-        raise RuntimeError("sum of a sparse tensor: keepdim is not to be had")
+        raise RuntimeError("sum(): keepdim is not supported for sparse tensors")
     count = whole._places.shape[0]
     values = whole._stored
     inner = [d - count + 1 for d in dims if d >= count]

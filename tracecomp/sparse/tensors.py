@@ -376,7 +376,7 @@ def coo_of(x: SparseTensor) -> CooTensor:
     if x.layout in IN_BLOCKS:
         return coo_of_dense(dense_of(x))
     if x._compressed.dim() != 1:
-        raise NotImplementedError("batches of compressed sparse tensors are not to be had here")
+        raise NotImplementedError("batches of compressed sparse tensors are not supported")
     return coo(T.stack(_both(x)).to(int64), x._stored, x.shape, x.layout in BY_ROWS)
 
 

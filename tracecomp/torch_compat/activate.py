@@ -46,7 +46,7 @@ class as_torch:
         self.was_active = any(isinstance(f, TorchFinder) for f in sys.meta_path)
         if present is not None and not self.was_active:
             raise RuntimeError(
-                f"as_torch(): PyTorch is imported already ({present.__file__}); call it before all that imports torch"
+                f"as_torch(): PyTorch is imported already ({present.__file__}); call it before anything imports torch"
             )
         self.path = os.environ.get("PYTHONPATH")
         if self.was_active:

@@ -24,7 +24,7 @@ def subcommands(commands: Any) -> None:
     )
     program.add_argument("-m", action="store_true", help="the program is a module")
     program.add_argument("program")
-    torch = commands.add_parser("torch", help="make 'import torch' give tracecomp in this environment, or undo it")
+    torch = commands.add_parser("torch", help="make 'import torch' import tracecomp in this environment, or undo it")
     torch.add_argument("action", choices=_ACTIONS)
     torch.add_argument("--folder", type=Path, help="the environment's site-packages (default: this one's)")
     torch.set_defaults(run=_torch)

@@ -19,7 +19,7 @@ from tracecomp.torch_compat.names import TORCH_VERSION
 
 _METADATA = f"torch-{TORCH_VERSION}.dist-info"
 _PIN = f"torch=={TORCH_VERSION}\n"
-_SETTING = "# by tracecomp: versions that go with this torch\n[global]\nconstraint = {}\n"
+_SETTING = "# by tracecomp: versions that work with this torch\n[global]\nconstraint = {}\n"
 
 
 def _default() -> Path:
@@ -52,7 +52,7 @@ def install(folder: Path | None = None) -> str:
     folder = folder or _default()
     found = installed(folder)
     if (found is not None and not is_ours(found)) or (found is None and (folder / "torch").exists()):
-        raise FileExistsError(f"{status(folder)}, and is left alone: use another environment, or 'pip uninstall torch'")
+        raise FileExistsError(f"{status(folder)}, and is not changed. Use another environment or 'pip uninstall torch'")
     uninstall(folder)
     written = []
     for source in sorted(p for p in SITE.rglob("*") if p.is_file() and "__pycache__" not in p.parts):
@@ -79,9 +79,9 @@ def _constrain(folder: Path) -> str:
     """Have this environment's pip choose versions of libraries that take this torch; a sentence on how it went."""
     path, setting = _pip_settings(folder)
     if folder != _default() or sys.prefix == sys.base_prefix or path.exists():
-        return f"; give pip '-c {folder / _METADATA / 'constraints.txt'}', so that it does not replace it"
+        return f"; give pip '-c {folder / _METADATA / 'constraints.txt'}', so that pip keeps it"
     path.write_text(setting)
-    return f"; {path} has pip stay with it"
+    return f"; {path} makes pip keep it"
 
 
 def uninstall(folder: Path | None = None) -> str:
@@ -91,7 +91,7 @@ def uninstall(folder: Path | None = None) -> str:
     if found is None:
         return status(folder)
     if not is_ours(found):
-        raise FileExistsError(f"{status(folder)}, and is left alone")
+        raise FileExistsError(f"{status(folder)}, and is not changed")
     folders = (folder / "torch", folder / f"torch-{found.version}.dist-info")  # read before it is gone
     path, setting = _pip_settings(folder)
     if path.is_file() and path.read_text() == setting:

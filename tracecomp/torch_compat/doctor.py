@@ -33,11 +33,11 @@ class Finding:
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add ``doctor`` to the command line."""
-    line = "say which of PyTorch's names a program uses, what is missing here and what differs, without running it"
+    line = "list the PyTorch names that a program uses, and those missing or different in tracecomp, without running it"
     parser = commands.add_parser("doctor", help=line, description=line, epilog="exit code: 1 if something is missing")
     parser.add_argument("programs", nargs="+", type=Path, metavar="script.py", help="files, or folders of files")
-    parser.add_argument("--all", action="store_true", help="list what is here, too")
-    parser.add_argument("--json", action="store_true", help="everything found, for programs to read")
+    parser.add_argument("--all", action="store_true", help="list supported names too")
+    parser.add_argument("--json", action="store_true", help="print all findings as JSON")
     parser.set_defaults(run=run_doctor)
 
 
@@ -99,7 +99,7 @@ class _Reader(ast.NodeVisitor):
             self._method(node.func)
         for word in (*node.args, *(k.value for k in node.keywords)):
             if isinstance(word, ast.Constant) and str(word.value).partition(":")[0] in _DEVICES:
-                why = "there is the CPU only: ask torch.cuda.is_available() first"
+                why = "only the CPU is supported: check torch.cuda.is_available() first"
                 self.found.append(Finding(repr(word.value), self.file, word.lineno, "device", why))
         self.generic_visit(node)
 

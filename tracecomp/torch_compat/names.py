@@ -10,11 +10,11 @@ from tracecomp import version
 TORCH_VERSION = version.__version__
 _LISTED = "docs/ecosystem.md lists what runs"
 _ADVICE = (
-    ("torch.distributed", "docs/distributed.md says what there is for several processes"),
-    ("torch.cuda", "tracecomp runs on the CPU: ask torch.cuda.is_available() first"),
+    ("torch.distributed", "docs/distributed.md lists the supported features for several processes"),
+    ("torch.cuda", "tracecomp runs on the CPU only: check torch.cuda.is_available() first"),
     (
         "torch._inductor",
-        "of PyTorch's code generator only the settings are here; torch.compile works without it",
+        "only the settings of PyTorch's code generator exist here; torch.compile works without it",
     ),
     ("torch.onnx", "run the program with PyTorch to export it"),
 )

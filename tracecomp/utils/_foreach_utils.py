@@ -23,7 +23,7 @@ def _group_tensors_by_device_and_dtype(
     groups: dict[tuple[device, DType], tuple[Lists, list[int]]] = {}
     for i, column in enumerate(zip(*tensorlistlist, strict=True)):
         if not isinstance(column[0], Tensor):
-            raise RuntimeError(f"the first list has to be of tensors, got {type(column[0]).__name__}")
+            raise RuntimeError(f"the first list must contain tensors, got {type(column[0]).__name__}")
         lists, places = groups.setdefault((column[0].device, column[0].dtype), ([[] for _ in tensorlistlist], []))
         for part, x in zip(lists, column, strict=True):
             part.append(x)

@@ -102,4 +102,4 @@ def get_device_states(*args: Any) -> tuple[list[int], list[Tensor]]:
 def set_device_states(devices: Sequence[int], states: Sequence[Tensor], *, device_type: str | None = None) -> None:
     """Put back what :func:`get_device_states` gave. RuntimeError where there is a state of a device."""
     if devices or states:
-        raise RuntimeError("set_device_states: there is no device beside the CPU")
+        raise RuntimeError("set_device_states: the CPU is the only device")

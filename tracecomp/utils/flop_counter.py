@@ -54,7 +54,7 @@ class FlopCounterMode:
 
     def __init__(self, mods: object = None, depth: int = 2, display: bool = True, custom_mapping: Any = None) -> None:
         if custom_mapping:
-            raise NotImplementedError("FlopCounterMode(): no custom_mapping here: operators say what they compute")
+            raise NotImplementedError("FlopCounterMode(): custom_mapping is not supported")
         self.depth, self.display = depth, display
         self.flop_counts: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
         self._path: list[str] = []

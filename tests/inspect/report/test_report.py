@@ -75,7 +75,7 @@ def test_a_name_is_only_a_name(tmp_path: Path, name: str, title: str) -> None:
 
     named.__name__ = name
     path = torch.compile(named).report(tmp_path / "x.html", torch.ones(2))
-    assert f"<title>{title}: what tracecomp made of it</title>" in path.read_text()
+    assert f"<title>{title}: tracecomp report</title>" in path.read_text()
     assert twin(path)["name"] == name
 
 
@@ -143,7 +143,7 @@ def test_against_an_earlier_report_only_changes_are_said(written: Path, tmp_path
 
 def test_against_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text("[]")
-    with pytest.raises(ValueError, match="no report's JSON"):
+    with pytest.raises(ValueError, match="not the JSON"):
         torch.compile(lambda x: x + 1).report(tmp_path / "y.html", torch.ones(2), against=tmp_path / "x.json")
 
 

@@ -111,6 +111,6 @@ def test_env_prints_versions_the_machine_and_settings(tmp_path: Path, capsys: py
         assert main(["env", "--measure"]) == 0
         text = capsys.readouterr().out
         found = rates.recorded(str(tmp_path))
-    assert "measured, and kept in" in text and "not measured" not in text
+    assert "measured, and stored in" in text and "not measured" not in text
     assert found is not None and found.wake_seconds >= 0.0
     assert min(found.divisions, found.multiply_adds, found.gathers, found.load_bytes, found.bandwidth) > 0.0

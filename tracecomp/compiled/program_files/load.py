@@ -72,7 +72,7 @@ def load_program(
         return LoadedProgram(program.load_program(path, digest=digest, threads=threads))
     file = _GraphFile(path)
     if digest not in (None, file.digest):
-        raise file.error(f"has the digest {file.digest}, and {digest} was asked for")
+        raise file.error(f"has the digest {file.digest}, expected {digest}")
     return LoadedProgram(program.from_container(file.compiled(), threads))
 
 
@@ -152,14 +152,14 @@ class _GraphFile(Container):
         # Each is a way for a damaged or hostile file to write where nobody expects
         # it, so all of it is checked before a program is linked.
         if not _same_kinds(told, kinds) or not _same_kinds(wanted, [(t.dtype.numpy, t.shape) for t in inputs]):
-            raise self.error("is damaged: its header and its graphs are about other arrays")
+            raise self.error("is damaged: its header and its graphs name different arrays")
         found = {k: int(what) + before for k, (*_, how, what) in enumerate(path["outputs"]) if how == "in_place"}
         written = [given[i] for i in found.values()]
         if any(kinds[k] != wanted[i] for k, i in found.items()) or len({*map(repr, written)}) < len(written):
-            raise self.error("is damaged: it writes results over arrays of other kinds")
+            raise self.error("is damaged: a result has another type than the array it overwrites")
         kept = [(k, n) for k, n in written if k == "constant" or (k == "state" and n not in self.header["written"])]
         if kept:
-            raise self.error("is damaged: it writes what it says it does not")
+            raise self.error("is damaged: it writes an array that it declares read-only")
         return found
 
     def _kind(self, kind: str, what: Any, path: Mapping[str, Any]) -> Any:

@@ -36,7 +36,7 @@ class LeftOpen:
     def _name(self, same: Sequence[SizeSource]) -> str:
         found = [self.names[source] for source in same if source in self.names]
         if not found or same[0].holder[0] != "argument":
-            raise NotSized("a size of something else than an argument varies")
+            raise NotSized("a size varies that does not come from an argument")
         return found[0]
 
     def box(self, sizes: Sizes) -> Box:
@@ -114,11 +114,11 @@ def served(
             if best := fitting(given):
                 break
         else:
-            raise CaptureError(f"{name} cannot be saved for all sizes: it is recorded anew at every call")
+            raise CaptureError(f"{name} cannot be saved for all sizes: every call needs a new recording")
         made.append(Served(*best, sizes, given))
         made = [one for one in made if one.sized or not any(o.sized and o.serves(one.at, left_open) for o in made)]
         if len(made) > MOST_PATHS:
-            raise CaptureError(f"{name} cannot be saved for all sizes: it is another program at each of them")
+            raise CaptureError(f"{name} cannot be saved for all sizes: the graph's structure depends on an input size")
     return made
 
 
@@ -167,15 +167,15 @@ def checked_sizes(path: Mapping[str, Any], pieces: Sequence[Mapping[str, Any]]) 
     sizes = path["sizes"]
     count, arguments = len(sizes["names"]), path["arguments"]
     if not count == len(sizes["sources"]) == len(sizes["ranges"]):
-        raise ValueError("names, axes and ranges of sizes are not as many")
+        raise ValueError("names, axes and ranges of sizes must have the same length")
     for same in sizes["sources"]:
         if not same or any(not 0 <= axis < len(arguments[argument][1]) for argument, axis in same):
-            raise ValueError("a size is that of no axis")
+            raise ValueError("a size names an unknown axis")
     pairs = [tuple(pair) for piece in pieces for pair in piece["box"]] + [
         (low, high) for low, high, _ in sizes["ranges"]
     ]
     if any(len(piece["box"]) != count for piece in pieces) or any(type(n) is not int for pair in pairs for n in pair):
-        raise ValueError("the sizes of a graph are not numbers")
+        raise ValueError("the sizes of a graph must be numbers")
     # Whatever says a size is a number, or a form of the sizes: all are gathered, so that none is left unchecked.
     views = [attrs for *_, view in path["results"] for _, attrs in view or ()]
     told = [shape for _, shape, *_ in (*arguments, *path["outputs"])] + [v for a in views for v in a.values()]
@@ -189,15 +189,15 @@ def _check_number(told: Any, count: int, depth: int) -> None:
     if type(told) is int:
         return
     if depth > 8:
-        raise ValueError("a number is nested too deep")
+        raise ValueError("a size expression is nested too deep")
     for atoms, factor in told:
         if type(factor) is not int or len(atoms) > 8:
-            raise ValueError("a number has no whole factor")
+            raise ValueError("a size expression has a non-integer factor")
         for atom in atoms:
             if type(atom) is int and not 0 <= atom < count:
-                raise ValueError(f"a number follows from size {atom}, which is not there")
+                raise ValueError(f"a size expression uses the unknown size {atom}")
             if type(atom) is not int:
                 of, by = atom
                 if type(by) is not int or by <= 0:
-                    raise ValueError("a quotient has no divisor")
+                    raise ValueError("a quotient lacks its divisor")
                 _check_number(of, count, depth + 1)

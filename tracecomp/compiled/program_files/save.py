@@ -173,7 +173,7 @@ def code_of(graph: Graph, aliases: Mapping[int, int], frozen: Set[int], level: L
         objects.append(compiler.object_code(module_text(half_text()), target))
     linked = link(objects)
     if unknown := [name for name, _ in linked.imports if name not in IMPORTS]:
-        raise CompileError(f"the code calls {', '.join(unknown)}, which no program file may")
+        raise CompileError(f"the code calls {', '.join(unknown)}; program files may not call them")
     return Code(built, image, linked)
 
 
@@ -193,7 +193,7 @@ class _File:
         """What the file says of the function."""
         structures = {repr(s): s for s in (_structure(paths[0], case.structure) for case in cases)}
         if len(structures) > 1:
-            raise CaptureError(f"{self.name} cannot be saved: its examples are nested in different ways")
+            raise CaptureError(f"{self.name} cannot be saved: its examples have different structures")
         return {
             "kind": kind, "name": self.name, "arguments": next(iter(structures.values())), "state": self.state,
             "written": sorted(self.written), "numbers": self.numbers, "paths": [p.described() for p in paths],
@@ -291,9 +291,9 @@ class _Path:
         """Everything but the code."""
         recording = self.recording
         if recording.rebound or recording.effects:
-            raise self.refusal("changes objects of Python's, or has other effects there")
+            raise self.refusal("changes Python objects or has other Python effects")
         if has_external(recording.graph):
-            raise self.refusal("calls routines of the host (LAPACK)")
+            raise self.refusal("calls host routines (LAPACK)")
         return {
             "arguments": [self._kind(k) for k in self.places], "places": self.places,
             "sizes": self.left_open.described(self._sizes, self._argument) if self.left_open and self._sizes else None,
@@ -330,7 +330,7 @@ class _Path:
             return "number", self.file.number(binding, name)
         if binding.kind == "grad" and binding.ref.kind == "state":
             return "state", self._gradient_state(binding.ref.ref)
-        raise self.refusal(f"reads {name!r} from a place in Python")
+        raise self.refusal(f"reads {name!r} from a Python object")
 
     def _gradient_state(self, holder: Tensor) -> str:
         assert holder._grad is not None
@@ -354,7 +354,7 @@ class _Path:
                 if number not in in_place:
                     self.copies.append((number, name))
             else:
-                raise self.refusal("overwrites a tensor in a place of Python's")
+                raise self.refusal("overwrites a tensor in a Python object")
 
     def _gradients(self) -> None:
         shown = {r.number for r in bottoms(self.recording.results)}
@@ -363,7 +363,7 @@ class _Path:
             if new is None and id(holder.ref) not in read:
                 continue
             if holder.kind != "state" or not isinstance(new, Made) or new.order is not None:
-                raise self.refusal("sets a gradient that is no new tensor of a parameter's")
+                raise self.refusal("sets a gradient that is not a new tensor, or not of a parameter")
             name = self.file.tensor(holder.ref, "state")
             if id(holder.ref) in read:
                 self.copies.append((new.number, self._gradient_state(holder.ref)))
@@ -378,7 +378,7 @@ class _Path:
         if isinstance(r, Followed):
             return ["value", r.number, None, None]
         if isinstance(r, Found | Passed | Common):
-            raise self.refusal("returns an object of Python's")
+            raise self.refusal("returns a Python object")
         base: Held = r
         steps: list[View] = []
         while isinstance(base, Seen):
@@ -417,7 +417,7 @@ class _Path:
             return "argument", self._argument[r.source.ref]
         if r.source.kind == "state":
             return "state", self.file.tensor(r.source.ref, "state")
-        raise self.refusal("returns a tensor from a place of Python's")
+        raise self.refusal("returns a tensor from a Python object")
 
 
 def _array(value: Any) -> Array:
@@ -452,7 +452,7 @@ def _structure(path: _Path, structure: Any) -> Json:
     if kind is dict:
         keys, *parts = parts
         if not all(isinstance(key, str) for key in keys):
-            raise path.refusal("takes or returns a dict whose keys are no strings")
+            raise path.refusal("takes or returns a dict whose keys are not strings")
         return ["dict", [*keys], *[_structure(path, p) for p in parts]]
     if kind not in (tuple, list):
         raise path.refusal(f"takes or returns {getattr(kind, '__name__', kind)} objects")

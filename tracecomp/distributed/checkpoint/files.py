@@ -148,13 +148,13 @@ def _check_told(found: dict[str, Any]) -> None:
             raise ValueError(f"rows of a tensor of {entry['shape']}")
     for name in [*found["entries"].values(), *(file for file, _, _ in parts)]:
         if not isinstance(name, str) or not _NAME.fullmatch(name):  # of its own folder, and nothing else
-            raise ValueError(f"a checkpoint has no file {name!r}")
+            raise ValueError(f"the checkpoint lacks the file {name!r}")
     if any(type(n) is not int or n < 0 for _, first, last in parts for n in (first, last)):
-        raise ValueError("rows that are none")
+        raise ValueError("invalid range of rows")
     for text in [*found["entries"], *found.get("rows", {})]:
         key = json.loads(text)
         if not isinstance(key, list) or len(key) > _DEEPEST or any(isinstance(k, list | dict) for k in key):
-            raise ValueError(f"{text!r:.80} is no key")
+            raise ValueError(f"{text!r:.80} is not a valid key")
 
 
 def _file(rank: int, token: str) -> str:
@@ -211,14 +211,14 @@ class _Values:
         try:
             found = json.loads(path.read_text())
         except (OSError, ValueError) as error:
-            raise CheckpointException(f"{folder}: no checkpoint, or a damaged one ({error})") from error
+            raise CheckpointException(f"{folder}: missing or damaged checkpoint ({error})") from error
         if not isinstance(found, dict) or found.get("format") != _FORMAT:
             has = found.get("format") if isinstance(found, dict) else None
-            raise CheckpointException(f"{folder}: a checkpoint of format {has}, expected {_FORMAT}")
+            raise CheckpointException(f"{folder}: checkpoint format is {has}, expected {_FORMAT}")
         try:
             _check_told(found)
         except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
-            raise CheckpointException(f"{folder}: no checkpoint, or a damaged one ({error})") from error
+            raise CheckpointException(f"{folder}: missing or damaged checkpoint ({error})") from error
         self._folder = folder
         self._files: dict[str, str] = found["entries"]
         self._rows: dict[str, Any] = found.get("rows", {})
@@ -230,7 +230,7 @@ class _Values:
             found = files.load(self._folder / name, mmap=True)
             self._read[name] = found if isinstance(found, dict) else {}
         if text not in self._read[name]:
-            raise CheckpointException(f"{self._folder}: {name} lacks {text}, which it is said to have")
+            raise CheckpointException(f"{self._folder}: {name} lacks {text}, which the index lists")
         return self._read[name][text]
 
     def __getitem__(self, key: Key) -> Any:

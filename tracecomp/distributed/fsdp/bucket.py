@@ -86,7 +86,7 @@ class Bucket:
             if not isinstance(row, ShardedParameter) or row.sharding != sharding:
                 kind = type(module).__name__
                 raise RuntimeError(
-                    at_user_line(f"{kind}.{name} was replaced after fully_shard: it is not sharded any more")
+                    at_user_line(f"{kind}.{name} was replaced after fully_shard(), so it is no longer sharded")
                 )
 
     def install(self, tensors: Sequence[Any]) -> None:
@@ -185,7 +185,7 @@ class Bucket:
     def _put_off(self, leaves: Sequence[Sequence[Tensor | None]]) -> None:
         """Add gradients of this process to those that wait to be combined."""
         if len(leaves) > 1:
-            raise RuntimeError(at_user_line("gradients of shards are combined in every pass"))
+            raise RuntimeError(at_user_line("no_sync(): gradients of shards are combined in every backward pass"))
         self.pending = _sums(self.pending, leaves[0])
 
     def _with_pending(self, leaves: Sequence[Sequence[Tensor | None]]) -> Sequence[Sequence[Tensor | None]]:

@@ -236,7 +236,7 @@ class FullyShardedDataParallel(Module):
     ) -> None:  # fmt: skip
         """What ``state_dict`` and ``optim_state_dict`` give. NotImplementedError for LOCAL_STATE_DICT."""
         if state_dict_type is StateDictType.LOCAL_STATE_DICT:
-            raise NotImplementedError(at_user_line("LOCAL_STATE_DICT is not supported: SHARDED_STATE_DICT has rows"))
+            raise NotImplementedError(at_user_line("LOCAL_STATE_DICT is not supported. Use SHARDED_STATE_DICT"))
         for part in FullyShardedDataParallel.fsdp_modules(module):
             part._state_dict_type = state_dict_type
             part._state_dict_config = state_dict_config or FullStateDictConfig()

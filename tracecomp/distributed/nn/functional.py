@@ -102,6 +102,6 @@ def all_to_all_single(
 ) -> Tensor:  # fmt: skip
     """``all_to_all`` of equal parts of axis 0. ValueError for split sizes."""
     if output_split_sizes is not None or input_split_sizes is not None:
-        raise ValueError("all_to_all_single(): gradients pass through equal parts only")
+        raise ValueError("all_to_all_single(): gradients need equal split sizes")
     found = _member(group)
     return T.cat(list(all_to_all((), list(input.chunk(found.size())), found)))

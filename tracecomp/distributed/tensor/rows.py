@@ -22,6 +22,6 @@ def distribute_tensor(
     NotImplementedError for placements other than ``(Shard(0),)``.
     """
     if placements is not None and tuple(placements) != (Shard(0),):
-        raise NotImplementedError(at_user_line(f"distribute_tensor: {placements} is not supported, (Shard(0),) is"))
+        raise NotImplementedError(at_user_line(f"distribute_tensor: {placements} is not supported. Use (Shard(0),)"))
     sharding = Sharding(tensor.shape, device_mesh or default_group(), (Shard(0),))
     return marked(sharding.own(tensor).detach().clone(), sharding)

@@ -171,7 +171,7 @@ def _constant(value: bool) -> property:
     def has(self: Tensor) -> bool:
         return value
 
-    return property(has, doc=f"{value}: tensors are dense and lie in the CPU's memory.")
+    return property(has, doc=f"{value}: tensors are dense and on the CPU.")
 
 
 for _name, _value in (("is_cuda", False), ("is_sparse", False), ("is_quantized", False),

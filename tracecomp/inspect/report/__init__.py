@@ -44,7 +44,7 @@ def _read(path: Path) -> dict[str, Any]:
             return dict(found)
     except (json.JSONDecodeError, KeyError, TypeError):
         pass
-    raise ValueError(f"{path} is no report's JSON file of format {FORMAT}")
+    raise ValueError(f"{path} is not the JSON file of a report of format {FORMAT}")
 
 
 __all__ = ["write_report"]

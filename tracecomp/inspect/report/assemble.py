@@ -16,7 +16,7 @@ def page(data: Mapping[str, object]) -> str:
     """A page that shows ``data``, which stands in it as JSON. It loads nothing: a policy in its head forbids it."""
     text = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")  # no text in it ends the script
     parts = {
-        "title": escape(f"{data['name']}: what tracecomp made of it").encode("ascii", "xmlcharrefreplace").decode(),
+        "title": escape(f"{data['name']}: tracecomp report").encode("ascii", "xmlcharrefreplace").decode(),
         "style": _read("style.css"),
         "script": "\n".join(map(_read, _SCRIPTS)),
         "data": text,

@@ -118,7 +118,7 @@ def _code(
     found = [pair for name, body in functions.items() for pair in ((f"{name}:", ""), *with_lines(body, files))]
     of_loops = [str(program.sources[o]) if o in program.sources else "" for _, o in loops]
     return {
-        "schedule": "\n".join(kernel.schedules) or "loops of its own",
+        "schedule": "\n".join(kernel.schedules) or "custom loops",
         "loops": [line for line, _ in loops],
         "loopsLines": [texts.number(s) if s else -1 for s in of_loops],
         "assembly": [line for line, _ in found],

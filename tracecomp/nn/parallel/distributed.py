@@ -264,7 +264,7 @@ class DistributedDataParallel(Module, Joinable):
     def mean(self, value: Shards) -> Tensor:
         """The mean over all shards of all processes, without gradient; every process calls it."""
         if not isinstance(value, Shards):
-            raise TypeError(at_user_line(f"mean(): expected what was computed from shards, got {type(value).__name__}"))
+            raise TypeError(at_user_line(f"mean(): expected a tensor computed from shards, got {type(value).__name__}"))
         return value.context.mean(value)
 
     def will_sync_module_buffers(self) -> bool:

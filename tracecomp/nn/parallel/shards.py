@@ -78,8 +78,8 @@ class ShardPass:
         if bucket is None and param.requires_grad and grad_enabled():
             raise RuntimeError(
                 at_user_line(
-                    f"a tensor of shape {list(param.shape)} that needs gradients meets shards, but is no parameter of "
-                    "the model: compute it from shards, or from the parameters of each shard"
+                    f"a tensor of shape {list(param.shape)} that needs gradients is combined with shards, but is not a "
+                    "parameter of the model. Compute it from shards, or from the parameters of each shard"
                 )
             )
         if bucket is None or not grad_enabled():

@@ -138,7 +138,7 @@ class Emitter:
         try:
             found = _rule_of(node)(self, node, *[self.names[v] for v in node.inputs])
         except TypeError as error:
-            raise UnsupportedError(f"{node.op.name} of a size that is left open ({error})") from error
+            raise UnsupportedError(f"{node.op.name} of a dynamic size ({error})") from error
         names = [found] if isinstance(found, str) else [*found]
         self.names.update(zip(node.outputs, names, strict=True))
 
@@ -278,7 +278,7 @@ def missing(graph: Graph) -> set[str]:
     found: set[str] = set()
     for node in graph.live_nodes():
         if node.op.name not in RULES and not node.op.name.startswith(_WHOLE):
-            found.add(f"{node.op.name} ({REFUSED.get(node.op.name, 'it has no rule')})")
+            found.add(f"{node.op.name} ({REFUSED.get(node.op.name, 'it lacks an export rule')})")
         elif any(v.dtype.is_complex for v in (*node.inputs, *node.outputs)):
             found.add(f"{node.op.name} of complex numbers ({NO_COMPLEX})")
         for region in node.attrs.values():

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-NO_COMPLEX = "ONNX's operators take no complex numbers"
-_MATRICES = "ONNX has no decompositions of matrices"
-_BITS = "ONNX cannot look at the bits of numbers"
-_FUNCTIONS = "ONNX has no such function, and none to make it of"
-_PROCESSES = "ONNX knows one process"
+NO_COMPLEX = "ONNX operators do not take complex numbers"
+_MATRICES = "ONNX lacks matrix decompositions"
+_BITS = "ONNX does not expose the bits of numbers"
+_FUNCTIONS = "ONNX lacks this function and functions to compose it from"
+_PROCESSES = "ONNX graphs run in one process"
 
 REFUSED: dict[str, str] = {
     **dict.fromkeys(

@@ -32,7 +32,7 @@ TILE_FIELDS = (
 
 MOST_RESULTS = 64
 """Results of a tile for each register at most: four whole registers of results, of which all but one are in memory."""
-PADDING = "which terms of padding are left out decides bits"
+PADDING = "skipped padding terms affect the bits"
 
 
 @dataclass(frozen=True)
@@ -57,18 +57,18 @@ class TileSchedule:
     width: int = setting(number, "its values at a time: some registers' worth")
     tile: Var | None = setting(variable_or_none, "the result's variable whose values are the tile's rows")
     height: int = setting(number, "its values at a time")
-    tail: int = setting(number, "last lanes that stand by themselves, in a vector of half the width", 0)
-    unrolled: Var | None = setting(variable_or_none, "a second, short variable that is in the tile as a whole", None)
+    tail: int = setting(number, "last lanes, computed in a vector of half the width", 0)
+    unrolled: Var | None = setting(variable_or_none, "a second, short variable, entirely in the tile", None)
     window: tuple[Var, ...] = setting(
         variables_of, "summed variables along which rows read the same vectors, so that each is loaded once", ()
     )
     written_out: bool = setting(yes_or_no, "the tile's terms are written out; terms of padding are left out", False)
     k_blocks: KBlocks | None = setting(k_blocks_read, "the summed variables in order, one in pieces: k/392", None)
     pack: str = setting(word("no", "once", "block"), "B is packed into panels: once for all, or by the block", "no")
-    turned: int = setting(number, "terms of B that are turned in registers at a time, a square; 0: none", 0)
+    turned: int = setting(number, "terms of B transposed in registers at a time, a square; 0: none", 0)
     copies: tuple[str, ...] = setting(words("lhs", "rhs"), "operands copied first, in float32, in the lanes' order", ())
     block_vars: tuple[Var, ...] = setting(variables_of, "variables that a block has all of, with their totals", ())
-    split_vars: tuple[Var, ...] = setting(variables_of, "those of them that it has one value of after all", ())
+    split_vars: tuple[Var, ...] = setting(variables_of, "block_vars of which a block has one value", ())
     by_rows: bool = setting(yes_or_no, "a block has all columns of its rows", False)
     row_blocks: tuple[int, ...] = setting(numbers, "blocks of rows: of each column of tiles, or of all", (1,))
     threads: str = setting(word(*KINDS), "who shares the blocks", "serial")
@@ -143,10 +143,10 @@ def check_tiles(tiles: TileSchedule, chosen: TileSchedule, nest: BilinearNest, r
     shared = tiles.tile is None or not b_operand.depends(tiles.tile)
     _refuse(
         (not set(in_tile) <= set(nest.out), "vector, tile and unrolled are the result's"),
-        (len(set(in_tile)) != len(in_tile), "a variable stands in the tile twice"),
+        (len(set(in_tile)) != len(in_tile), "a variable is repeated in the tile"),
         (not 0 < tiles.width <= tiles.vector.extent - tiles.tail, "width is 1 to what there is of vector"),
         (not 0 < tiles.height <= tiles.tile_rows, "height is 1 to what there is of tile"),
-        (rows * tiles.width > MOST_RESULTS * registers, f"{rows} by {tiles.width} is far more than registers hold"),
+        (rows * tiles.width > MOST_RESULTS * registers, f"{rows} by {tiles.width} exceeds the registers"),
         # k_blocks name the whole order, which has to be the graph's.
         (summed != tuple(nest.reduce), f"k_blocks has to name {' '.join(v.name for v in nest.reduce)} in this order"),
         # Which rows read the same vectors follows from strides; it cannot be wished for.
@@ -154,7 +154,7 @@ def check_tiles(tiles: TileSchedule, chosen: TileSchedule, nest: BilinearNest, r
         (bool(tiles.window) and tiles.tile != chosen.tile, "window belongs to the tile that was chosen"),
         (tiles.pack != "no" and not (one_panel and shared), "there is no panel that all rows of a tile share"),
         # Whether padding is packed, and so added, decides bits where a weight is infinite.
-        (tiles.turned > 0 and tiles.pack != "no", "a panel holds terms as lanes need them: none are turned"),
+        (tiles.turned > 0 and tiles.pack != "no", "panels are packed in lane order: transpose must be 0"),
         (nest.padded and (tiles.pack == "no") != (chosen.pack == "no"), PADDING),
     )
 
@@ -174,14 +174,14 @@ def check_blocks(schedule: TileSchedule, chosen: TileSchedule, nest: BilinearNes
         (schedule.copies != chosen.copies and nest.padded, PADDING),
         (schedule.written_out != chosen.written_out and nest.padded, PADDING),
         (schedule.written_out and schedule.tile is None, "written_out needs rows"),
-        (schedule.turned > 0 and schedule.written_out, "written_out has no loop of terms that could be turned"),
+        (schedule.turned > 0 and schedule.written_out, "written_out has no loop over terms to transpose"),
         (not set(schedule.split_vars) <= set(schedule.block_vars), "split_vars are some of block_vars"),
-        (not set(schedule.block_vars) <= beside, "block_vars are variables beside the tile's"),
+        (not set(schedule.block_vars) <= beside, "block_vars must differ from the tile's variables"),
         # Totals between k-blocks are kept for a block's variables; without k-blocks there are none.
         (bool(schedule.block_vars) and schedule.k_blocks is None, "block_vars: the totals of k_blocks are theirs"),
         # A block's own panel must be the only one that its tiles read.
         (by_block and (bool(nest.outside) or moved != others), "blocks read panels of others: pack once"),
-        (schedule.by_rows and (by_block or schedule.k_blocks is not None), "by_rows: blocks have no panel, no totals"),
+        (schedule.by_rows and (by_block or schedule.k_blocks is not None), "by_rows excludes panels and totals"),
     )
 
 

@@ -159,7 +159,7 @@ class Fuser:
             return fit
         # Last of the checks, as it is the only one that walks over the other groups' sets.
         if self._would_cycle(first, second):
-            return "another kernel stands between them"
+            return "another kernel must run between them"
         domain, rows = fit
         self._merge(first, second, domain, rows)
         return ""
@@ -168,10 +168,10 @@ class Fuser:
         """The common space and its row nodes, or the reason why there is none."""
         # These have no element-wise meaning that could be evaluated inside another loop.
         if "imperative" in (first.kind, second.kind) or "control" in (first.kind, second.kind):
-            return "one of them is not a loop over independent elements"
+            return "one of them is not elementwise"
         # Squares in registers need a loop order of their own, which other reads of the kernel would have to follow.
         if any(n in self.readers.materialized_views and _is_transpose(n) for n in (*first.nodes, *second.nodes)):
-            return "a transpose runs in blocks of its own"
+            return "a transpose runs in separate blocks"
         # Contractions are asked before spaces are compared: their space is that of their results.
         if "bilinear" in (first.kind, second.kind):
             reason = self._unfit_for_contraction(first, second)

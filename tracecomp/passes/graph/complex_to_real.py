@@ -141,7 +141,7 @@ def _apply(new: Graph, node: Node, operands: list[Known], in_memory: set[Value],
     if isinstance(node.op.parts, Hosted):
         return _in_place(node, on_memory(node, list(map(_memory, operands))))
     if node.op.parts is None:
-        raise CompileError(f"{node.op.name} on complex operands has no meaning on their parts")
+        raise CompileError(f"{node.op.name} is not supported on complex operands")
     if _moves(node) and node.outputs[0] in in_memory:
         return [_Complex(memory=_MOVES[node.op.name](*map(_memory, operands), **node.attrs))]
     # The operator's own rule on real and imaginary parts.

@@ -32,7 +32,7 @@ def has_external(graph: Graph) -> bool:
             if isinstance(value, Graph) and has_external(value):
                 # Loops and branches run inside of one native call, which cannot come back to the host in the middle.
                 raise CompileError(
-                    f"{node.op.name}: its body calls a routine of the host, which machine code cannot; "
+                    f"{node.op.name}: its body calls a host routine, which machine code cannot do; "
                     "compile with backend='interpret'"
                 )
     return found

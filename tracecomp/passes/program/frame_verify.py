@@ -47,7 +47,7 @@ def _order(frame: Frame) -> Iterator[str]:
     known = {i.value for i in frame.graph.inputs}
     for number, group in enumerate(partition.groups):
         missing = {buffer_of(v) for v in values_read(group, partition)} - known
-        yield from (f"kernel {number} reads {v.type} of {_maker(v)}, which nobody has stored before" for v in missing)
+        yield from (f"kernel {number} reads {v.type} of {_maker(v)}, which no earlier kernel stored" for v in missing)
         known |= {buffer_of(v) for v in partition.stored[group]}
         # A part that is stored within a whole makes the whole known, too.
         known |= {partition.memory(v) for v in partition.stored[group]}
@@ -65,7 +65,7 @@ def _row_fusions(frame: Frame) -> Iterator[str]:
     place = {g: n for n, g in enumerate(partition.groups)}
     for fused in partition.row_fusions:
         if any(place[b] != place[a] + 1 for a, b in pairwise(fused.groups)):
-            yield f"row fusion of kernel {place[fused.groups[0]]}: its kernels are no neighbours"
+            yield f"row fusion of kernel {place[fused.groups[0]]}: its kernels are not adjacent"
         for group in partition.groups:
             if group not in fused.groups and not values_read(group, partition).isdisjoint(
                 # What the fusion keeps for a block may be stored by another kernel, too
@@ -74,7 +74,7 @@ def _row_fusions(frame: Frame) -> Iterator[str]:
                 for v in fused.block_values
                 if not _stored_elsewhere(v, frame, fused.groups)
             ):
-                yield f"kernel {place[group]} reads what row fusion keeps in a block"
+                yield f"kernel {place[group]} reads a value that row fusion keeps in a block"
 
 
 def _stored_elsewhere(value: Value, frame: Frame, groups: tuple[object, ...]) -> bool:
@@ -88,7 +88,7 @@ def _outputs(frame: Frame) -> Iterator[str]:
     for position, output in enumerate(frame.graph.outputs):
         own = position in frame.aliases and buffer_of(output.value) is frame.graph.inputs[frame.aliases[position]].value
         if position not in positions and not own and output.value.type.numel:
-            yield f"nothing writes output {position}"
+            yield f"no kernel writes output {position}"
 
 
 def _overwriting(frame: Frame) -> Iterator[str]:
@@ -139,7 +139,7 @@ def _prepared(frame: Frame) -> Iterator[str]:
         known |= made
     for later in frame.tasks:
         if isinstance(later, Task) and not made.isdisjoint(_stored(later)):
-            yield f"kernel {later.kernel.name} stores what was prepacked"
+            yield f"kernel {later.kernel.name} overwrites a prepacked value"
 
 
 def _memory(frame: Frame) -> Iterator[str]:

@@ -28,7 +28,7 @@ def row_fusion_body(
     """The statements of a row fusion's kernel: what is packed once, then the blocks, of which the last may be lower."""
     outer = Var("outer", fused.outer)
     lowering = _Lowering(fused, partition, nests, params, chooser)
-    # The last block is lower if heights do not divide; it has loops of its own.
+    # The last block is lower if heights do not divide; it has custom loops.
     cut = Rows(outer, fused.count, Index(), fused.count).cut(fused.height)
     blocks = [(Var("part", fused.count // fused.height if n == 0 else 1), lowering.block(r)) for n, r in enumerate(cut)]
     # Totals that go on from block to block forbid sharing the blocks of one

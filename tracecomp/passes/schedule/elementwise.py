@@ -114,13 +114,13 @@ def _problems(made: RowSchedule | MapSchedule, chosen: RowSchedule | MapSchedule
         named = set(made.order) == others and len(made.order) == len(others)
         return [
             # Lanes along a summed variable would change the order of the sum.
-            (made.vector is not None and made.vector not in nest.outer, "vector is no summed variable"),
+            (made.vector is not None and made.vector not in nest.outer, "vector must be a summed variable"),
             (made.width < 1, "width is 1 at least"),
             (not named, f"order has to name {' '.join(v.name for v in nest.outer if v != made.vector)}"),
         ]
     if isinstance(made, ColumnSchedule):
         return [
-            (made.vector not in nest.outer, "vector is no summed variable"),
+            (made.vector not in nest.outer, "vector must be a summed variable"),
             (not 0 < made.width <= made.block <= made.vector.extent, "width, block and vector have to be nested"),
             (not 0 < made.rows_at_once <= nest.reduced[-1].extent, "rows_at_once is 1 to what there is of rows"),
         ]

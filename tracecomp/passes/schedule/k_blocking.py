@@ -74,7 +74,7 @@ def k_blocks_of(reduce: list[Var], apart: Callable[[Var], int], room: int, tunin
     fitting = max(room // max(apart(cut), 1), -(-tuning.k_block_least // terms))
     most = min(cut.extent, longest // terms, fitting)
     # Equal pieces where a length above half of the wanted one divides the
-    # extent, so that there is no rest with loops of its own.
+    # extent, so that there is no rest with custom loops.
     return KBlocks(tuple(outer), cut, piece(cut.extent, most), tuple(inner))
 
 

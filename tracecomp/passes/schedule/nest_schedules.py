@@ -45,8 +45,8 @@ class LaneSchedule:
     vector: Var | None = setting(variable_or_none, "the variable of the lanes")
     width: int = setting(number, "its values at a time: some registers' worth")
     order: tuple[Var, ...] = setting(variables_of, "the other variables, outermost first", ())
-    turned: int = setting(number, "summed elements of each lane that are turned in registers at a time; 0: none", 0)
-    nontemporal: str = setting(word(*STORES), "whether results pass the caches by", "no")
+    turned: int = setting(number, "summed elements of each lane transposed in registers at a time; 0: none", 0)
+    nontemporal: str = setting(word(*STORES), "whether stores bypass the caches", "no")
     threads: str = setting(word(*KINDS), "who shares the outermost loop", "serial")
 
 
@@ -74,7 +74,7 @@ class TransposeSchedule:
     width: int = setting(number, "elements of a panel along load")
     height: int = setting(number, "elements of a panel along store")
     prefetch: tuple[str, ...] = setting(words(), "buffers whose next panel is fetched ahead", ())
-    nontemporal: str = setting(word(*STORES), "whether results pass the caches by", "no")
+    nontemporal: str = setting(word(*STORES), "whether stores bypass the caches", "no")
     threads: str = setting(word(*KINDS), "who shares the panels", "serial")
 
 

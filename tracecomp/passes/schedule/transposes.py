@@ -127,7 +127,7 @@ def transposed(nest: Nest, schedule: TransposeSchedule) -> tuple[Stmt, ...]:
     lines = next((x for x in ahead if _in_lines(x, load)), None)
     others = tuple(v for v in nest.outer if v not in (load, store))
     parts: list[_Panels] = []
-    # Whole panels, the rests at the right and below, and the corner: four sizes at most, each with loops of its own.
+    # Whole panels, the rests at the right and below, and the corner: four sizes at most, each with custom loops.
     for columns, rows in product(pieces(load.extent, schedule.width), pieces(store.extent, schedule.height)):
         parts.append(_Panels(nest.stmts, others, load, columns, store, rows, ahead, lines, "e" * len(parts)))
     if schedule.threads == "serial" and not ahead:

@@ -30,7 +30,7 @@ class GradientSchedule:
     run: int = setting(number, "rows whose totals a block keeps")
     chunk: int = setting(number, "tiles that are transformed at a time, at most")
     threads: str = setting(word(*KINDS), "who shares the blocks", "serial")
-    copy_threads: str = setting(word(*KINDS), "who shares the copy of a gradient whose filters lie apart", "serial")
+    copy_threads: str = setting(word(*KINDS), "who shares the copy of a gradient with strided filters", "serial")
     total_threads: str = setting(word(*KINDS), "who shares adding the parts' totals", "serial")
 
 

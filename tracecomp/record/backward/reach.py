@@ -67,6 +67,6 @@ def new_state(recorder: Recorder, kept: Sequence[Tensor]) -> str | None:
         recorder.refusals.blame(line)
     lines = sorted({"a line of the library" if s is None else str(s) for s, _ in alive()})
     return (
-        f"leaves new tensors behind, made at {', '.join(lines)}; a recording cannot hold them. Return them, or write "
-        "into existing tensors in place (copy_, add_)."
+        f"stores new tensors outside of the call, made at {', '.join(lines)}; a recording cannot hold them. "
+        "Return them, or write into existing tensors in place (copy_, add_)."
     )

@@ -57,7 +57,7 @@ def sized(first: Recording, second: Recording) -> Sized:
     """``second`` for every size, if ``first`` is what that says for other sizes; NotSized says why not."""
     sizes = second.sizes
     if sizes is None or not sizes.sources:
-        raise NotSized("no size is followed, or numbers are equal to one by chance")
+        raise NotSized("no size is dynamic, or an unrelated number equals a size")
     values = _values(first, second, sizes)
     for held, n in zip(sizes.conditions.ranges, values, strict=True):
         if not held.holds(n):
@@ -69,7 +69,7 @@ def sized(first: Recording, second: Recording) -> Sized:
     if first.split is not None and second.split is not None:
         own = second.split.sizes
         if own is None:
-            raise NotSized("numbers are equal to a size by chance")
+            raise NotSized("an unrelated number equals a size")
         backward = second.split.backward
         check_same(first.split.backward, backward, own, values, size_inputs(second, backward, own))
     _check_state(second, sizes)
@@ -85,17 +85,17 @@ def _values(first: Recording, second: Recording, sizes: Sizes) -> tuple[int, ...
     fixed = {h for h in second.guards.shapes() if h[0] == "number" and SizeSource(h, 0) not in axes}
     before, after = ({h: s for h, s in r.guards.shapes().items() if h not in fixed} for r in (first, second))
     if first.guards.structure != second.guards.structure or before.keys() != after.keys():
-        raise NotSized("the arguments have another structure")
+        raise NotSized("the structure of the arguments changed")
     for holder in before:
         if len(before[holder]) != len(after[holder]):
-            raise NotSized("an argument has another number of dimensions")
+            raise NotSized("an argument's number of dimensions changed")
         for axis, (a, b) in enumerate(zip(before[holder], after[holder], strict=True)):
             if a != b and SizeSource(holder, axis) not in axes:
-                raise NotSized("sizes differ that are not followed")
+                raise NotSized("a size that is not dynamic differs")
     # Axes that were one size in the second recording have to be one in the first: else they are two unknowns.
     values = [{before[source.holder][source.axis] for source in same} for same in sizes.sources]
     if any(len(found) > 1 for found in values):
-        raise NotSized("sizes that were equal are not")
+        raise NotSized("sizes that were equal differ")
     if all(min(found) == held.value for found, held in zip(values, sizes.conditions.ranges, strict=True)):
         raise NotSized("no size differs")
     return tuple(min(found) for found in values)
@@ -104,9 +104,9 @@ def _values(first: Recording, second: Recording, sizes: Sizes) -> tuple[int, ...
 def _check_alike(first: Recording, second: Recording, values: Sequence[int]) -> None:
     """That two recordings, the second at the sizes ``values``, differ at most in their graphs."""
     if first.effects or second.effects or first.rebased or second.rebased:
-        raise NotSized("the call steps a schedule, or gives an argument a history")
+        raise NotSized("the call steps a scheduler, or gives an argument gradient history")
     if _facts(first, without) != _facts(second, lambda x: evaluated(x, values)):
-        raise NotSized("the size changes what the call reads, returns or writes")
+        raise NotSized("the size changes which tensors the call reads, returns or writes")
 
 
 def _facts(recording: Recording, plain: Callable[[object], object]) -> list[Any]:

@@ -86,7 +86,7 @@ def sum_in_blocks(p: Padding, x: Sym, axis: int) -> Sym:
     length = x.shape[axis]
     blocks = -(-length // (COLUMN_BLOCK // 4))
     if blocks > COLUMN_LONG:
-        raise NotSized("sums of so many blocks are made in blocks too", set(extent.sizes()))
+        raise NotSized("sums of so many blocks are summed in blocks too", set(extent.sizes()))
     place = prim.floor_divide(p.places(length), p.block(extent, COLUMN_BLOCK))
     shape = (*x.shape[:axis], blocks, *x.shape[axis + 1 :])
     zeros = prim.full(like=x, value=0.0, shape=shape, dtype=x.dtype)

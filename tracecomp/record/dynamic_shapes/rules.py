@@ -43,7 +43,7 @@ def _is_plain(attr: object) -> bool:
     return not isinstance(attr, Form)
 
 
-def _expect(held: bool, why: str = "elements along an axis whose size varies are mixed") -> None:
+def _expect(held: bool, why: str = "elements are mixed along an axis whose size varies") -> None:
     if not held:
         raise NotSized(why)
 
@@ -60,7 +60,7 @@ def _elementwise(p: Padding, op: Op, xs: Operands, attrs: Attrs, meant: Meant) -
         own = p.meant(x)
         _expect(
             all(a == b or a == 1 for a, b in zip(own, meant[len(meant) - len(own) :], strict=True)),
-            "sizes are equal by chance",
+            "unrelated sizes are equal",
         )
     return _as_is(p, op, xs, attrs, meant)
 
@@ -150,7 +150,7 @@ def _slice(p: Padding, op: Op, xs: Operands, attrs: Attrs, meant: Meant) -> Appl
             continue
         last = p.length(stop)
         if isinstance(start, int) and (isinstance(stop, int) or p.length(meant[axis]) == -(-(last - start) // step)):
-            _expect(last <= x.shape[axis], "a slice ends behind the padding")
+            _expect(last <= x.shape[axis], "a slice ends beyond the padding")
             x = _part(p, x, axis, (start, last, step), meant[axis])
         else:
             at = p.places(p.length(meant[axis]))
@@ -298,7 +298,7 @@ def _gather(p: Padding, op: Op, xs: Operands, attrs: Attrs, meant: Meant) -> App
 def _same_elsewhere(p: Padding, x: Sym, at: Sym, axis: int) -> None:
     """That axes apart from ``axis`` have room for the index."""
     fits = all(k == axis or n <= m for k, (n, m) in enumerate(zip(at.shape, x.shape, strict=True)))
-    _expect(fits, "an index has more padding than what it goes into")
+    _expect(fits, "an index has more padding than its destination")
 
 
 def _put(p: Padding, op: Op, xs: Operands, attrs: Attrs, meant: Meant) -> Applied:
@@ -323,7 +323,7 @@ def _scatter(p: Padding, op: Op, xs: Operands, attrs: Attrs, meant: Meant) -> Ap
 
 def _neutral(p: Padding, src: Sym, axes: Sequence[int] | range, mode: str) -> Sym:
     """``src`` with padding whose writes change nothing."""
-    _expect(mode != "set", "padding would be written")
+    _expect(mode != "set", "padding would be overwritten")
     return p.masked(src, axes, identity(mode, src.dtype))
 
 

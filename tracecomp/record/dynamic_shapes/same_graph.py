@@ -23,7 +23,7 @@ def check_same(first: Graph, second: Graph, sizes: Sizes, values: Sequence[int],
     ``first``, where no size was followed.
     """
     if len(first.outputs) != len(second.outputs):
-        raise NotSized("the size changes what is computed")
+        raise NotSized("the computation depends on the size")
     _Comparison(second, sizes, values, numbers).outputs(first, second)
 
 
@@ -80,7 +80,7 @@ class _Comparison:
             return []
         if a.node is None or b.node is None:
             if a.node is not b.node or self._inputs.get(a) != self._inputs.get(b):
-                raise NotSized("the size changes what the program reads")
+                raise NotSized("the inputs of the program depend on the size")
             return []
         self._same_node(a.node, b.node)
         if a.node.outputs.index(a) != b.node.outputs.index(b):
@@ -94,5 +94,5 @@ class _Comparison:
             if attrs_key({name: m.attrs[name]}) != attrs_key({name: evaluated(attr, self._values)}):
                 raise NotSized(
                     f"{name} of {m.op.name}, at {self._origin[n].source}, is {m.attrs[name]} at one size and "
-                    f"{n.attrs[name]} at another, which is not said to follow from the size"
+                    f"{n.attrs[name]} at another, which does not follow from the size"
                 )

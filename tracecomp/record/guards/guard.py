@@ -212,7 +212,7 @@ class SameTensors:
 def tensor_miss(what: str, t: Tensor, dtype: np.dtype[np.generic], shape: tuple[int, ...]) -> str:
     """What differs in a tensor that was of ``dtype`` and ``shape``."""
     if type(t._data) is MetaArray:
-        return f"{what} has no memory any more"
+        return f"{what} has lost its memory"
     if t._data.shape != shape:
         return f"shape of {what} went from {shape} to {tuple(t._data.shape)}"
     if t._data.dtype != dtype:

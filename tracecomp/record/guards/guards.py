@@ -210,7 +210,7 @@ class Guards:
     def miss(self, structure: object, leaves: Leaves) -> str | None:
         """Why this call does not fit, or None when it does."""
         if structure != self.structure:
-            return "the arguments have another structure"
+            return "the structure of the arguments changed"
         for guard in self.list:
             found = guard.check(leaves)
             if found is not None:
@@ -221,7 +221,7 @@ class Guards:
         """CheckError when what ``miss`` need not compare, because nothing was counted as a change, has changed."""
         found = self.modules.change()
         if found is not None:
-            raise CheckError(f"guards did not notice: {found}")
+            raise CheckError(f"guards missed a change: {found}")
 
     def lines(self, leaves: Leaves) -> Set[int]:
         """The lines of the compiled function that read what does not fit."""

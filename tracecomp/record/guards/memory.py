@@ -92,7 +92,7 @@ class MemoryGuard:
             every = _Spans(arrays)
             for n, (_, name, _, is_written) in enumerate(self.lasting):
                 if is_written and every.meets(arrays[n], n):
-                    return f"captured tensor {name}, which the program writes, shares memory with another one"
+                    return f"captured tensor {name}, which the program writes, shares memory with another tensor"
             self._written = [a for a, x in zip(arrays, self.lasting, strict=True) if x[3]]
             self._spans = (every, _Spans(self._written))
         self._known = list(map(weakref.ref, arrays))

@@ -157,7 +157,7 @@ class NotCaptured:
 
     def check(self, leaves: Leaves) -> str | None:
         if any(id(leaves[i]) in self.tensors for i in self.arguments):
-            return "an argument is a tensor that the program reads by itself too"
+            return "an argument is also a captured tensor"
         return None
 
     def explain(self) -> str:
@@ -182,10 +182,10 @@ class SameArgument:
     def check(self, leaves: Leaves) -> str | None:
         if leaves[self.leaf] is self.tensor:
             return None
-        return f"argument {self.path} is not the tensor that the program reads by itself any more"
+        return f"argument {self.path} is no longer the captured tensor"
 
     def explain(self) -> str:
-        return f"argument {self.path} is a tensor that the program reads by itself too"
+        return f"argument {self.path} is also a captured tensor"
 
     def native_row(self, rows: Rows) -> bool:
         return False
@@ -260,7 +260,7 @@ class ModulesGuard:
                 return f"the hooks of {name} changed"
         for view, base, distance in self.views:
             if above(view) is not base or _distance(view, base) != distance:
-                return "a captured tensor is a view of other memory than it was"
+                return "the memory of a captured view was replaced"
         for optimizer, hooks in self.optimizers:
             if _optimizer_hooks(optimizer) != hooks:
                 return f"the hooks of {type(optimizer).__name__} changed"
@@ -312,11 +312,11 @@ class OptimizerGuard:
 
     def check(self, leaves: Leaves) -> str | None:
         if _optimizer_ids(self.optimizer) != self.seen:
-            return f"the state of {type(self.optimizer).__name__} consists of other tensors"
+            return f"the state of {type(self.optimizer).__name__} has other tensors"
         return None
 
     def explain(self) -> str:
-        return f"{type(self.optimizer).__name__} moves the same tensors and keeps the same state"
+        return f"{type(self.optimizer).__name__} updates the same tensors and has the same state"
 
     def native_row(self, rows: Rows) -> bool:
         groups, state = self.optimizer.param_groups, self.optimizer.state
@@ -402,7 +402,7 @@ class SlotGuard:
         """Says so when it holds something else than other tensors and numbers."""
         if alike(self.snapshot, freeze(self.place.value(MISSING))):
             return None
-        return f"{self.place.where} is something else than {short(self.value)}"
+        return f"{self.place.where} is not {short(self.value)}"
 
     def _same_numbers(self) -> bool:
         return all(freeze(a) == freeze(b) for a, b in zip(self.leaves, self.place.leaves(), strict=True) if followed(a))

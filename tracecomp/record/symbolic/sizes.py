@@ -135,7 +135,7 @@ class Varying:
                 raise CaptureError(
                     f"mark_dynamic: dimension {strict[0].axis} of argument {strict[0].holder[1]} was marked as "
                     f"dynamic, but the program needs its size, {held.value}, at {held.fixed_at}. Use "
-                    "maybe_mark_dynamic where that is no mistake."
+                    "maybe_mark_dynamic if that is intended."
                 )
 
 

@@ -208,8 +208,8 @@ def replace_left(numbers: list[SymScalar]) -> str | None:
                         owner[key] = n.value
     lines = sorted({"a line of the library" if n.source is None else str(n.source) for n in left})
     return (
-        f"keeps numbers that it has read, at {', '.join(lines)}, outside; a recording cannot repeat that. Return them, "
-        "or keep them in an attribute."
+        f"keeps numbers that it has read, at {', '.join(lines)} outside of the call; a recording cannot repeat that. "
+        "Return them, or keep them in an attribute."
     )
 
 

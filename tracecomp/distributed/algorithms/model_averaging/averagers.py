@@ -36,7 +36,10 @@ class PeriodicModelAverager(ModelAverager):
         if period < 1:
             raise ValueError("Arg ``period`` must be a positive value.")
         if period == 1:
-            warnings.warn("period 1: DistributedDataParallel does the same for no more communication", stacklevel=2)
+            warnings.warn(
+                "period=1 averages after every step, like DistributedDataParallel at the same cost. Increase period",
+                stacklevel=2,
+            )
         self.warmup_steps, self.period = warmup_steps, period
 
     def average_parameters(self, params: Iterable[Tensor] | Iterable[dict[str, object]]) -> None:

@@ -26,7 +26,7 @@ class ChildFailedError(Exception):
 
     def __init__(self, name: str, failures: Mapping[int, ProcessFailure]) -> None:
         if not failures:
-            raise AssertionError("a ChildFailedError is of one failure at least")
+            raise AssertionError("a ChildFailedError needs at least one failure")
         self.name, self.failures = name, failures
         rank, first = self.get_first_failure()
         super().__init__(f"{name} FAILED: rank {rank} ended with status {first.exitcode} {first.message}".rstrip())
