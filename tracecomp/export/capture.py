@@ -38,7 +38,7 @@ from tracecomp.library import ops
 from tracecomp.nn.module import Module
 from tracecomp.nn.parameter import Parameter
 from tracecomp.record.capture import Refusal, record
-from tracecomp.record.recording import Recording
+from tracecomp.record.recording import Recording, Repeated
 from tracecomp.record.results import Plain
 from tracecomp.record.size_forms import Atom, Form
 from tracecomp.record.size_range import Conditions
@@ -71,28 +71,34 @@ def capture(
     varying, sizes = _varying(leaves, open_sizes, where)
     writer = _Writer(module, names, decompositions, sizes)
     found = _recorded(writer, leaves, in_spec, varying)
-    _check_whole(found)
+    _check_whole(found, leaves)
     made = writer.captured()
-    if isinstance(found, Recording) and found.sizes is not None and sizes.sizes:
+    if isinstance(found, Recording) and sizes.sizes:
 
         def again(values: Sequence[int]) -> Conditions | None:
             """What must hold of sizes in a run with these sizes; None where it does not write the same graph."""
             other = _Writer(module, names, decompositions, sizes)
             try:
-                seen = _recorded(other, sizes.resized(leaves, values), in_spec, varying)
-                _check_whole(seen)
+                resized = sizes.resized(leaves, values)
+                seen = _recorded(other, resized, in_spec, varying)
+                _check_whole(seen, resized)
             except (ArithmeticError, IndexError, RuntimeError, TypeError, ValueError):
                 return None  # the program does not run at these sizes, or is none
             same = same_graphs(made.graph, other.captured().graph, values)
             return seen.sizes.conditions if same and isinstance(seen, Recording) and seen.sizes else None
 
-        sizes.learn(found.sizes.conditions, where, again)
+        clear = found.sizes.conditions if found.sizes else sizes.elsewhere(again)
+        sizes.learn(clear or writer.fixed_conditions(), where, again)
     return made
 
 
 def _recorded(writer: _Writer, leaves: Sequence[Any], in_spec: TreeSpec, varying: Varying) -> Recording | Refusal:
-    """The recording of a run; random numbers, and buffers that it writes, are left as they were."""
+    """The recording of a run; random numbers, buffers and attributes that are tensors are left as they were."""
     random = default_generator.get_state()
+    attributes = [
+        (space, name, value) for m in writer.module.modules() for space in (vars(m), m._buffers)
+        for name, value in space.items() if isinstance(value, Tensor)
+    ]  # fmt: skip
     kept = [(t, t.detach().clone()) for t in _state(writer.module).values() if not isinstance(t, Parameter)]
     name = type(writer.module).__name__
     try:
@@ -104,6 +110,8 @@ def _recorded(writer: _Writer, leaves: Sequence[Any], in_spec: TreeSpec, varying
         raise UserError(UserErrorType.ANTI_PATTERN, f"export: {error}") from error
     finally:
         default_generator.set_state(random)
+        for space, name, value in attributes:
+            space[name] = value
         for t, before in kept:
             t.data.copy_(before)
 
@@ -121,7 +129,7 @@ def _varying(
     return varying, sizes
 
 
-def _check_whole(found: Recording | Refusal) -> None:
+def _check_whole(found: Recording | Refusal, leaves: Sequence[object]) -> None:
     """UserError for what a graph of operators leaves out."""
     if isinstance(found, Refusal):
         raise UserError(UserErrorType.ANTI_PATTERN, f"export: {found.reason}")
@@ -131,12 +139,27 @@ def _check_whole(found: Recording | Refusal) -> None:
             "Could not guard on data-dependent expression: the program needs the value "
             f"{seen.seen!r} of a tensor at {seen.source}{_line(seen.source)}. A graph has one path: use torch.where.",
         )
-    kept = [r for e in found.effects for r in e.results] + [r for b in found.rebound for r in b.results]
-    if not all(isinstance(r, Plain) for r in kept):
-        raise UserError(
-            UserErrorType.ANTI_PATTERN, "export: the program keeps a tensor in an object of Python's (an attribute, a "
-            "list); register a buffer and write it in place"
-        )  # fmt: skip
+    for effect in found.effects:
+        if not all(isinstance(r, Plain) for r in effect.results) and not _sets_buffer(effect, leaves):
+            what = [repr(r.value) for r in effect.results if isinstance(r, Plain)][:1]
+            raise _kept(f"the attribute or item {what[0]} of an object" if what else "an object")
+    if not all(isinstance(r, Plain) for b in found.rebound for r in b.results):
+        raise _kept("an object")
+
+
+def _sets_buffer(effect: Repeated, leaves: Sequence[object]) -> bool:
+    """Whether the effect sets a registered buffer, as ``self.n += 1`` does: the graph writes to it."""
+    if effect.owner is None or len(effect.results) != 2:
+        return False
+    owner, name = effect.owner.now((tuple(leaves), {})), effect.results[0]
+    return isinstance(owner, Module) and isinstance(name, Plain) and name.value in owner._buffers
+
+
+def _kept(where: str) -> UserError:
+    return UserError(
+        UserErrorType.ANTI_PATTERN, f"export: the program keeps a tensor in {where}. Register a buffer for it "
+        "and write to that in place."
+    )  # fmt: skip
 
 
 def _line(source: Source | None) -> str:
@@ -166,11 +189,13 @@ class _Writer(ProxyTorchDispatchMode):
         self._user: list[Node] = []
         self._grad = modes.grad
         self._out_spec: TreeSpec | None = None
+        self._conditions = Conditions()
 
     # ---- inputs
 
     def run(self, given: tuple[tuple[object, ...], dict[str, Any]]) -> Any:
         """The module's result; the graph is written."""
+        self._conditions = modes.recorder.conditions
         self._state_inputs()
         flat, _ = tree_flatten(given)
         for name, value in zip(self._names, flat, strict=True):
@@ -182,8 +207,10 @@ class _Writer(ProxyTorchDispatchMode):
             self._inputs.append(InputSpec(InputKind.USER_INPUT, arg, None))
         args, kwargs = given
         with self:
+            before = _state(self.module)
             result = self.module(*args, **kwargs)
-        flat, self._out_spec = tree_flatten(result)
+            flat, self._out_spec = tree_flatten(result)
+            self._write_new_buffers(before, flat)
         self._write_outputs(flat)
         return result
 
@@ -243,9 +270,8 @@ class _Writer(ProxyTorchDispatchMode):
         if source is not None and node.op == "call_function":
             node.meta["stack_trace"] = f'  File "{source.file}", line {source.line}, in {source.function}\n'
         if isinstance(value, Tensor):
-            node.meta["shape"] = tuple(
-                n if isinstance(n, int) else self.sizes.formula(n) for n in forms(tuple(value.shape))
-            )
+            node.meta["extents"] = extents = forms(tuple(value.shape))
+            node.meta["shape"] = tuple(n if isinstance(n, int) else self.sizes.formula(n) for n in extents)
         super().bind(value, node)
 
     def __torch_dispatch__(
@@ -305,6 +331,20 @@ class _Writer(ProxyTorchDispatchMode):
 
     # ---- results
 
+    def _write_new_buffers(self, before: Mapping[str, Tensor], flat: Sequence[object]) -> None:
+        """Copy what the program has set as buffers into those that it was given."""
+        after, storages = _state(self.module), [t._storage for t in before.values()]
+        for name, old in before.items():
+            new = after.get(name)
+            if new is old or isinstance(old, Parameter):
+                continue
+            if new is None or (new.shape, new.dtype) != (old.shape, old.dtype):
+                raise _kept(f"the buffer {name!r}, which had another shape or dtype")
+            # After the call, eager code has two tensors here, and the graph has one.
+            if new._storage in storages or any(isinstance(x, Tensor) and x._storage is old._storage for x in flat):
+                raise _kept(f"the buffer {name!r} while one of both tensors is also in use elsewhere")
+            ops.aten.copy_.default(old, new)
+
     def _write_outputs(self, flat: Sequence[Any]) -> None:
         found = [self.node_of(x) for x in flat]
         self.graph.output(tuple(found))
@@ -327,6 +367,12 @@ class _Writer(ProxyTorchDispatchMode):
             self.graph, ExportGraphSignature(self._inputs, self._outputs), state, self._constants, self.sizes,
             self._out_spec,
         )  # fmt: skip
+
+    def fixed_conditions(self) -> Conditions:
+        """The conditions of the run, for its own sizes only."""
+        for held in self._conditions.ranges:
+            held.fix()
+        return self._conditions
 
     def _with_tensors(self) -> Iterator[tuple[InputSpec, Tensor]]:
         named = _state(self.module)

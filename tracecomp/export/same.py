@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from tracecomp.fx.graph import Graph
 from tracecomp.fx.node import Node, map_arg
+from tracecomp.ir.graph import Graph as Region
+from tracecomp.ir.printer import print_graph
 from tracecomp.library import ops
 
 
@@ -23,8 +26,23 @@ def _steps(graph: Graph, values: Sequence[int]) -> Iterator[tuple[object, ...]]:
         return f"%{number[node]}" if form is None else form.at(values)
 
     for node in graph.nodes:
-        if "size" not in node.meta:
-            number[node] = len(number)
+        if "size" in node.meta:
+            continue
+        number[node] = len(number)
+        target, args = node.target, node.args
+        if target is ops.aten.view.default:
             # What is written as a view, or as "a view if elements lie so", gives the same elements.
-            target = ops.aten.reshape.default if node.target is ops.aten.view.default else node.target
-            yield node.op, target, repr(map_arg((node.args, node.kwargs), shown))
+            target = ops.aten.reshape.default
+        elif target is ops.aten.slice.Tensor and _extents(node, values) == _extents(args[0], values):
+            target, args = ops.aten.alias.default, args[:1]  # as long as its operand: all of it
+        yield node.op, target, repr(map_arg((args, _with_text(node.kwargs)), shown))
+
+
+def _extents(node: Node, values: Sequence[int]) -> list[int]:
+    """The shape of what a node gives where the open sizes are ``values``."""
+    return [n if isinstance(n, int) else n.at(values) for n in node.meta["extents"]]
+
+
+def _with_text(kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments by name, with the text of a region (a branch of ``cond``, the body of a loop) in its place."""
+    return {name: print_graph(x) if isinstance(x, Region) else x for name, x in kwargs.items()}

@@ -121,6 +121,7 @@ class OpenSizes:
         for k, (size, held) in enumerate(zip(self.sizes, conditions.ranges, strict=True)):
             if not held.fixed:
                 _close_holes(size, held, partial(self._is_same, again, k))
+                _extend_ends(size, held, partial(self._is_same, again, k))
             told = size.name or _axis(where, size.places[0])
             if held.fixed:
                 if size.kind != "auto":
@@ -154,6 +155,20 @@ class OpenSizes:
                         conditions = other
                         break
         return conditions
+
+    def elsewhere(self, again: Again) -> Conditions | None:
+        """The conditions of a run at other sizes; None where no such run writes the same graph.
+
+        For an example that has two sizes, or a size and a number of the program, equal by chance: its recording does
+        not tell which of them a shape follows.
+        """
+        for step in (1, 2, 3):
+            values = [s.value + step * (k + 1) for k, s in enumerate(self.sizes)]
+            if all(s.high is None or n <= s.high for s, n in zip(self.sizes, values, strict=True)):
+                conditions = again(values)
+                if conditions is not None:
+                    return conditions
+        return None
 
     def _same_at_root(self, form: Form, again: Again) -> bool:
         """Whether the program is the same where ``form`` is 0, though it has asked whether it is."""
@@ -264,6 +279,18 @@ def _close_holes(size: Size, held: SizeRange, same: Callable[[int], bool]) -> No
         held.without.discard(1)
     low, high = max(size.low, held.low), min(size.high or _LARGE, held.high or _LARGE)
     held.without = {n for n in held.without if low <= n <= high and not same(n)}
+
+
+def _extend_ends(size: Size, held: SizeRange, same: Callable[[int], bool]) -> None:
+    """Let ``held`` hold for the value next to either end, where the program is the same there.
+
+    ``min`` and ``max`` of two sizes, as in the bounds of a slice, tell less from equal, though either answer is right
+    where both are equal.
+    """
+    if held.high is not None and (size.high is None or held.high < size.high) and same(held.high + 1):
+        held.high += 1
+    if held.low > max(size.low, 2) and same(held.low - 1):
+        held.low -= 1
 
 
 def _axis(where: Sequence[str], place: Place) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tracecomp.eager.device import device
-from tracecomp.fx.namespace import OWN_GLOBALS, Namespace
+from tracecomp.fx.namespace import OWN_GLOBALS, Namespace, snake_case
 from tracecomp.fx.node import Node, map_arg, qualified_name, type_repr
 from tracecomp.ir.types import DType
 
@@ -41,6 +41,7 @@ magic_methods: dict[str, str] = {name: f"{{}} {symbol} {{}}" for name, symbol in
     "pos": "+{}", "neg": "-{}", "invert": "~{}", "getitem": "{}[{}]"
 }  # fmt: skip
 """Functions of ``operator`` that are written with signs."""
+_LITERALS = (bool, int, float, complex, str, bytes, range, type(None), type(...))
 inplace_methods = {
     f"i{name.rstrip('_')}": f"{{}} {_SYMBOLS[name]}= {{}}" for name in REFLECTED
 }  # fmt: skip
@@ -112,6 +113,9 @@ class _Writer:
         elif isinstance(a, type) or (callable(a) and hasattr(a, "__name__")):
             name = qualified_name(a) if not isinstance(a, type) else type_repr(a)
             return name if name in vars(builtins) else self.known(name, a)
+        elif not isinstance(a, _LITERALS):
+            # The repr of any other object (a branch of `cond`, an enum member) is not an expression of Python.
+            return self.known(snake_case(type(a).__name__), a)
         return repr(a)
 
     def call(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> str:

@@ -171,11 +171,23 @@ def resolve(x: Tensor, key: object) -> tuple[Tensor, Advanced]:
     view = x
     # One slice for the whole key, so that views of views stay short;
     # without one, nothing is made where nothing changes.
-    if any(starts) or stops != list(x.shape) or any(s != 1 for s in steps):
+    whole = all(_same_size(a, 0) for a in starts) and all(map(_same_size, stops, x.shape))
+    if not whole or any(s != 1 for s in steps):
         view = prim.slice(x, starts=tuple(starts), stops=tuple(stops), steps=tuple(steps))
     elif tuple(shape) == tuple(x.shape):
         view = prim.reshape(x, shape=tuple(shape)) if not advanced else x
     return to_shape(view, shape), advanced
+
+
+def _same_size(a: int, b: int) -> bool:
+    """Whether two sizes are equal in every call that a recording is for.
+
+    A slice that ends at the size of an axis by chance stays a slice: comparing a followed size with a number would
+    exclude that number from the sizes the recording holds for.
+    """
+    if type(a) is int and type(b) is int:
+        return a == b
+    return bool(getattr(a, "__graph_key__", a) == getattr(b, "__graph_key__", b))
 
 
 @lru_cache(4096)

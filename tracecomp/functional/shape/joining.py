@@ -12,7 +12,7 @@ from tracecomp.eager.device import contiguous_format
 from tracecomp.eager.modes import modes
 from tracecomp.eager.size import Size
 from tracecomp.eager.tensor import Tensor, wrap
-from tracecomp.functional.dims import Sizes, as_index, as_shape, wrap_dim
+from tracecomp.functional.dims import Sizes, as_index, as_shape, clamped, wrap_dim
 from tracecomp.functional.dtype_support import ALL
 from tracecomp.functional.memory_formats import common_format, copied
 from tracecomp.functional.primitives import prim
@@ -46,12 +46,15 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
         joined = prim.concat(*parts, axis=dim % parts[0].ndim)
         return joined if joined.ndim < 4 else copied(parts[0], joined, common_format(parts))
     dtype = result_dtype(*parts)
-    kept = [x for x in parts if tuple(x.shape) != (0,)] or parts[:1]
+    # Parts of one dimension join whether they are empty or not, and a recording need not ask how long they are.
+    flat = all(x.ndim == 1 for x in parts) and dim in (-1, 0)
+    kept = parts if flat else [x for x in parts if tuple(x.shape) != (0,)] or parts[:1]
     first = kept[0]
     for i, x in enumerate(parts):
         if x.ndim == 0:
             raise RuntimeError(f"zero-dimensional tensor (at position {i}) cannot be concatenated")
-    axis = 0 if tuple(first.shape) == (0,) else wrap_dim(dim, first.ndim)  # nothing but what is skipped: any dim
+    # Where all parts are skipped, any dim will do.
+    axis = 0 if flat or tuple(first.shape) == (0,) else wrap_dim(dim, first.ndim)
     for i, x in enumerate(kept):
         if x.ndim != first.ndim:
             raise RuntimeError(f"Tensors must have same number of dimensions: got {first.ndim} and {x.ndim}")
@@ -211,9 +214,9 @@ def tensor_split(input: Tensor, indices_or_sections: Sizes | Tensor, dim: int = 
     else:
         if not isinstance(where, Sequence) or isinstance(where, str):
             raise TypeError(f"tensor_split() received an invalid combination of arguments: {type(where).__name__}")
-        cuts = [int(i) for i in where]
-    bounds = [slice(a, b).indices(extent) for a, b in zip([0, *cuts], [*cuts, extent], strict=True)]
-    return tuple(cut_range(input, axis, a, max(a, b)) for a, b, _ in bounds)
+        cuts = [as_index(i) for i in where]
+    cuts = [clamped(i, extent) for i in cuts]
+    return tuple(cut_range(input, axis, a, max(a, b)) for a, b in zip([0, *cuts], [*cuts, extent], strict=True))
 
 
 def _family(name: str, ndim: int, axis: int, what: str) -> Any:

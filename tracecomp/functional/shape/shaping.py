@@ -14,7 +14,7 @@ from tracecomp.eager.device import MemoryFormat
 from tracecomp.eager.meta import contiguous
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor
-from tracecomp.functional.dims import Shape, Sizes, as_shape, infer_size, plain_shape, wrap_dim, wrap_dims
+from tracecomp.functional.dims import Shape, Sizes, as_index, as_shape, infer_size, plain_shape, wrap_dim, wrap_dims
 from tracecomp.functional.dtype_support import ALL
 from tracecomp.functional.memory_formats import copied
 from tracecomp.functional.primitives import prim
@@ -355,7 +355,7 @@ def narrow(input: Tensor, dim: int, start: int | Tensor, length: int) -> Tensor:
         raise RuntimeError("narrow(): length must be non-negative.")
     if isinstance(start, Tensor) and (start.ndim or start.dtype.kind != "int"):
         raise RuntimeError("start must be an 0-dim integral Tensor.")
-    axis, start = wrap_dim(dim, input.ndim), int(start)
+    axis, start = wrap_dim(dim, input.ndim), as_index(start)
     size = input.shape[axis]
     if not -size <= start <= size:
         raise IndexError(f"start out of range (expected to be in range of [{-size}, {size}], but got {start})")

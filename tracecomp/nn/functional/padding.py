@@ -37,7 +37,7 @@ def constant_pad(input: Tensor, pad: Sequence[int], value: complex = 0.0) -> Ten
         if length != size:
             input = input.narrow(axis, start, max(length, 0))
     low, high = [max(v, 0) for v in low], [max(v, 0) for v in high]
-    if not any(low) and not any(high):
+    if all(type(v) is int and v == 0 for v in (*low, *high)):  # in every call, not in this one by chance
         return input.clone()
     fill = exact_scalar(value, input.dtype)
     padded = prim.pad(input, low=tuple(low), high=tuple(high), interior=(0,) * input.ndim, value=fill)
