@@ -146,9 +146,14 @@ _FROM_NUMPY: dict[Any, DType] = {np.dtype(t.name): t for t in (*DTYPES, uint16, 
 
 
 def from_numpy_dtype(dtype: np.dtype[Any]) -> DType:
-    """The DType of a numpy dtype; TypeError when tensors cannot hold it."""
+    """The DType of a numpy dtype; TypeError when tensors cannot hold it, ValueError for another byte order."""
     found = _FROM_NUMPY.get(dtype)
     if found is None:
+        if not dtype.isnative:
+            raise ValueError(
+                f"The given numpy array of dtype {dtype.str!r} has a byte order different from the native byte order. "
+                'Convert it first: a.astype(a.dtype.newbyteorder("="))'
+            )
         if dtype.name in _BY_NAME:  # a type of ml_dtypes
             return _BY_NAME[dtype.name]
         raise TypeError(f"can't convert np.ndarray of type {dtype}; supported: {[t.name for t in DTYPES]}")
