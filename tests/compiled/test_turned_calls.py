@@ -104,7 +104,7 @@ def test_they_are_served_unless_copies_take_longer(monkeypatch: pytest.MonkeyPat
     for _ in range(CALLS):
         F.softsign(x)
     background.finish()
-    assert any("copies" in why for _, why in background.refused()[refused:])
+    assert any("copying" in why for _, why in background.refused()[refused:])
 
 
 @needs_native_calls

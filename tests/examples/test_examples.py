@@ -42,7 +42,7 @@ def test_an_example_is_one_graph_with_the_eager_losses(name: str, amount: int, c
 def test_the_demo_refuses_to_time_nothing(options: tuple[str, str], capsys: Any) -> None:
     with pytest.raises(SystemExit):
         demo.demo(options)
-    assert "no more than 3 steps" in capsys.readouterr().err
+    assert "at most 3 steps" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -150,4 +150,4 @@ def test_topics_are_written_when_asked_for_and_otherwise_nothing(tmp_path: Path)
 
 
 def test_a_topic_that_does_not_exist_is_refused(tmp_path: Path) -> None:
-    assert "there is no topic graph; there are graphs," in logged("graph", tmp_path).stderr
+    assert "unknown topic graph; topics are graphs," in logged("graph", tmp_path).stderr

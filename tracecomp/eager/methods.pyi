@@ -112,7 +112,7 @@ class TensorMethods(TensorBase):
     def __truediv__(self, other: Operand) -> Tensor: ...
     def __xor__(self, other: Operand) -> Tensor: ...
     def _indices(self) -> Any:
-        """Of sparse coordinate tensors only; RuntimeError for others.
+        """Supported for sparse coordinate tensors only; RuntimeError for others.
 
         Example:
             >>> x = torch.sparse_coo_tensor([[0, 1, 0], [1, 0, 1]], [1.0, 2.0, 3.0], (2, 2))
@@ -121,7 +121,7 @@ class TensorMethods(TensorBase):
                     [1, 0, 1]])
         """
     def _nnz(self) -> Any:
-        """Of sparse tensors only; RuntimeError for others.
+        """Supported for sparse tensors only; RuntimeError for others.
 
         Example:
             >>> x = torch.sparse_coo_tensor([[0, 1, 0], [1, 0, 1]], [1.0, 2.0, 3.0], (2, 2))
@@ -129,7 +129,7 @@ class TensorMethods(TensorBase):
             3
         """
     def _values(self) -> Any:
-        """Of sparse coordinate tensors only; RuntimeError for others.
+        """Supported for sparse coordinate tensors only; RuntimeError for others.
 
         Example:
             >>> x = torch.sparse_coo_tensor([[0, 1, 0], [1, 0, 1]], [1.0, 2.0, 3.0], (2, 2))
@@ -329,7 +329,7 @@ class TensorMethods(TensorBase):
     def cauchy(self, median: _float = ..., sigma: _float = ..., *, generator: Generator | None = None) -> Tensor: ...
     def cauchy_(self, median: _float = ..., sigma: _float = ..., *, generator: Generator | None = None) -> Tensor: ...
     def ccol_indices(self) -> Any:
-        """Of sparse compressed tensors only; RuntimeError for others.
+        """Supported for sparse compressed tensors only; RuntimeError for others.
 
         Example:
             >>> x = torch.tensor([[0.0, 1.0], [2.0, 0.0]])
@@ -373,7 +373,7 @@ class TensorMethods(TensorBase):
     def clone(self, *, memory_format: MemoryFormat = None) -> Tensor:
         """A copy, in ``memory_format`` or in the order of ``input``; gradients flow through it."""
     def coalesce(self) -> Any:
-        """Of sparse coordinate tensors only; RuntimeError for others.
+        """Supported for sparse coordinate tensors only; RuntimeError for others.
 
         Example:
             >>> x = torch.sparse_coo_tensor([[0, 1, 0], [1, 0, 1]], [1.0, 2.0, 3.0], (2, 2))
@@ -381,7 +381,7 @@ class TensorMethods(TensorBase):
             tensor([4., 2.])
         """
     def col_indices(self) -> Any:
-        """Of sparse compressed tensors only; RuntimeError for others.
+        """Supported for sparse compressed tensors only; RuntimeError for others.
 
         Example:
             >>> x = torch.tensor([[0.0, 1.0], [2.0, 0.0]])
@@ -421,7 +421,7 @@ class TensorMethods(TensorBase):
     def cross(self, other: Tensor, dim: _int | None = None) -> Tensor:
         """Cross product of 3-vectors along ``dim`` (the first dimension of size 3 by default)."""
     def crow_indices(self) -> Any:
-        """Of sparse compressed tensors only; RuntimeError for others.
+        """Supported for sparse compressed tensors only; RuntimeError for others.
 
         Example:
             >>> x = torch.tensor([[0.0, 1.0], [2.0, 0.0]])
@@ -670,7 +670,7 @@ class TensorMethods(TensorBase):
     def index_select(self, dim: _int, index: Tensor) -> Tensor:
         """The positions ``index`` (1-d) of a dimension."""
     def indices(self) -> Any:
-        """Of sparse coordinate tensors only; RuntimeError for others.
+        """Supported for sparse coordinate tensors only; RuntimeError for others.
 
         Example:
             >>> x = torch.sparse_coo_tensor([[0, 1, 0], [1, 0, 1]], [1.0, 2.0, 3.0], (2, 2))
@@ -685,7 +685,7 @@ class TensorMethods(TensorBase):
     def inverse(self) -> Tensor:
         """:func:`linalg.inv`."""
     def is_coalesced(self) -> Any:
-        """Of sparse coordinate tensors only; RuntimeError for others.
+        """Supported for sparse coordinate tensors only; RuntimeError for others.
 
         Example:
             >>> x = torch.sparse_coo_tensor([[0, 1, 0], [1, 0, 1]], [1.0, 2.0, 3.0], (2, 2))
@@ -701,35 +701,35 @@ class TensorMethods(TensorBase):
         """Whether the tensor lies in the CPU's memory."""
     @property
     def is_cuda(self) -> _bool:
-        """False: tensors are dense and lie in the CPU's memory."""
+        """False: tensors are dense and on the CPU."""
     def is_floating_point(self) -> _bool:
         """Whether the dtype is floating."""
     @property
     def is_ipu(self) -> _bool:
-        """False: tensors are dense and lie in the CPU's memory."""
+        """False: tensors are dense and on the CPU."""
     @property
     def is_meta(self) -> _bool:
         """Whether this is a tensor without elements."""
     @property
     def is_mkldnn(self) -> _bool:
-        """False: tensors are dense and lie in the CPU's memory."""
+        """False: tensors are dense and on the CPU."""
     @property
     def is_mps(self) -> _bool:
-        """False: tensors are dense and lie in the CPU's memory."""
+        """False: tensors are dense and on the CPU."""
     @property
     def is_mtia(self) -> _bool:
-        """False: tensors are dense and lie in the CPU's memory."""
+        """False: tensors are dense and on the CPU."""
     def is_neg(self) -> _bool:
         """False: negation is never lazy."""
     @property
     def is_nested(self) -> _bool:
-        """False: tensors are dense and lie in the CPU's memory."""
+        """False: tensors are dense and on the CPU."""
     def is_nonzero(self) -> _bool:
         """The truth of a one-element tensor."""
     def is_pinned(self, device: Device = None) -> _bool: ...
     @property
     def is_quantized(self) -> _bool:
-        """False: tensors are dense and lie in the CPU's memory."""
+        """False: tensors are dense and on the CPU."""
     def is_same_size(self, other: Tensor) -> _bool:
         """Whether both have one shape."""
     def is_set_to(self, tensor: Tensor) -> _bool:
@@ -740,19 +740,19 @@ class TensorMethods(TensorBase):
         """Whether the dtype has negative numbers."""
     @property
     def is_sparse(self) -> _bool:
-        """False: tensors are dense and lie in the CPU's memory."""
+        """False: tensors are dense and on the CPU."""
     @property
     def is_sparse_csr(self) -> _bool:
-        """False: tensors are dense and lie in the CPU's memory."""
+        """False: tensors are dense and on the CPU."""
     @property
     def is_vulkan(self) -> _bool:
-        """False: tensors are dense and lie in the CPU's memory."""
+        """False: tensors are dense and on the CPU."""
     @property
     def is_xla(self) -> _bool:
-        """False: tensors are dense and lie in the CPU's memory."""
+        """False: tensors are dense and on the CPU."""
     @property
     def is_xpu(self) -> _bool:
-        """False: tensors are dense and lie in the CPU's memory."""
+        """False: tensors are dense and on the CPU."""
     def isclose(self, other: Tensor, rtol: _float = ..., atol: _float = ..., equal_nan: _bool = False) -> Tensor:
         """|input - other| <= atol + rtol * |other|, infinities equal to themselves."""
     def isfinite(self) -> Tensor:
@@ -1102,7 +1102,7 @@ class TensorMethods(TensorBase):
     def round_(self, *, decimals: _int = 0) -> Tensor:
         """Rounded half to even, at ``decimals`` digits after the point."""
     def row_indices(self) -> Any:
-        """Of sparse compressed tensors only; RuntimeError for others.
+        """Supported for sparse compressed tensors only; RuntimeError for others.
 
         Example:
             >>> x = torch.tensor([[0.0, 1.0], [2.0, 0.0]])
@@ -1196,7 +1196,7 @@ class TensorMethods(TensorBase):
             2
         """
     def sparse_mask(self, *args: Any, **kwargs: Any) -> Any:
-        """The elements at the places of ``mask``, a sparse tensor.
+        """The elements at the indices of ``mask``, a sparse tensor.
 
         Args:
             args (Any): the operands, one by one.
@@ -1302,7 +1302,7 @@ class TensorMethods(TensorBase):
     def to_dense(self, dtype: DType | None = None) -> Tensor:
         """``input`` itself: tensors are dense."""
     def to_sparse(self, *args: Any, **kwargs: Any) -> Any:
-        """What is not zero, as a sparse tensor (``to_sparse`` names the layout); see ``torch.sparse``.
+        """The nonzero elements, as a sparse tensor (``to_sparse`` names the layout); see ``torch.sparse``.
 
         Args:
             args (Any): the operands, one by one.
@@ -1315,7 +1315,7 @@ class TensorMethods(TensorBase):
                     [1, 0]])
         """
     def to_sparse_bsc(self, *args: Any, **kwargs: Any) -> Any:
-        """What is not zero, as a sparse tensor (``to_sparse_bsc`` names the layout); see ``torch.sparse``.
+        """The nonzero elements, as a sparse tensor (``to_sparse_bsc`` names the layout); see ``torch.sparse``.
 
         Args:
             args (Any): the operands, one by one.
@@ -1327,7 +1327,7 @@ class TensorMethods(TensorBase):
             torch.Size([2, 2, 1])
         """
     def to_sparse_bsr(self, *args: Any, **kwargs: Any) -> Any:
-        """What is not zero, as a sparse tensor (``to_sparse_bsr`` names the layout); see ``torch.sparse``.
+        """The nonzero elements, as a sparse tensor (``to_sparse_bsr`` names the layout); see ``torch.sparse``.
 
         Args:
             args (Any): the operands, one by one.
@@ -1339,7 +1339,7 @@ class TensorMethods(TensorBase):
             torch.Size([2, 1, 2])
         """
     def to_sparse_coo(self, *args: Any, **kwargs: Any) -> Any:
-        """What is not zero, as a sparse tensor (``to_sparse_coo`` names the layout); see ``torch.sparse``.
+        """The nonzero elements, as a sparse tensor (``to_sparse_coo`` names the layout); see ``torch.sparse``.
 
         Args:
             args (Any): the operands, one by one.
@@ -1351,7 +1351,7 @@ class TensorMethods(TensorBase):
             tensor([1., 2.])
         """
     def to_sparse_csc(self, *args: Any, **kwargs: Any) -> Any:
-        """What is not zero, as a sparse tensor (``to_sparse_csc`` names the layout); see ``torch.sparse``.
+        """The nonzero elements, as a sparse tensor (``to_sparse_csc`` names the layout); see ``torch.sparse``.
 
         Args:
             args (Any): the operands, one by one.
@@ -1363,7 +1363,7 @@ class TensorMethods(TensorBase):
             tensor([0, 1, 2])
         """
     def to_sparse_csr(self, *args: Any, **kwargs: Any) -> Any:
-        """What is not zero, as a sparse tensor (``to_sparse_csr`` names the layout); see ``torch.sparse``.
+        """The nonzero elements, as a sparse tensor (``to_sparse_csr`` names the layout); see ``torch.sparse``.
 
         Args:
             args (Any): the operands, one by one.
@@ -1448,7 +1448,7 @@ class TensorMethods(TensorBase):
             12
         """
     def values(self) -> Any:
-        """Of sparse tensors only; RuntimeError for others.
+        """Supported for sparse tensors only; RuntimeError for others.
 
         Example:
             >>> x = torch.sparse_coo_tensor([[0, 1, 0], [1, 0, 1]], [1.0, 2.0, 3.0], (2, 2))

@@ -56,8 +56,11 @@ class Inputs:
         self.hosts: dict[tuple[int, str], HostNumber] = {}
 
     def forget(self) -> None:
-        """Let go of the tensors met."""
-        for met in (self.arguments, self.argument_numbers, self.arrays, self.state, self.memories, self.hosts):
+        """Let go of the tensors met, and of what is known by their identities."""
+        for met in (
+            self.names, self.initial, self.arguments, self.argument_numbers, self.arrays, self.state, self.memories,
+            self.places, self.hosts,
+        ):  # fmt: skip
             met.clear()
         self.place_numbers.clear()
 

@@ -100,6 +100,7 @@ class ValueTable:
         """Let go of the tensors met; what was made no longer points here."""
         self._cells.clear()
         self.outside.clear()
+        self.requires_grad.clear()
         self.edges.clear()
         self._shared.clear()
         for ref, *_ in self.made:
