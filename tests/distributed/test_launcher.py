@@ -238,6 +238,8 @@ def test_an_end_of_the_launcher_leaves_no_process(way: str, number: signal.Signa
     running = subprocess.Popen(
         [*command(way), str(SCRIPT), "sleep", str(tmp_path)], env=environment(), stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL, start_new_session=True,
+        # A shell starts what it runs in the background with SIGINT ignored, and children inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     try:
         assert becomes_true(lambda: len([*tmp_path.glob("ready*")]) == 2)
