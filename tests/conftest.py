@@ -31,7 +31,7 @@ settings.load_profile("any machine")  # the same examples at each run; ``--hypot
 vars(providers)["_get_local_constants"] = lambda: providers._local_constants
 
 _EXTRAS = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-PEERS = frozenset(re.match(r"\w+", line)[0].replace("pillow", "PIL") for line in _EXTRAS["peers"])  # type: ignore[index]
+PEERS = frozenset(line.partition(">")[0].replace("pillow", "PIL") for line in _EXTRAS["peers"])
 """Packages that some tests compare with and that the ``test`` extra does not install."""
 NEEDS_PEER = re.compile(f"could not import '({'|'.join(sorted(PEERS))})\\b")
 MISSING = re.compile("could not import|not installed|needs |no chromium")

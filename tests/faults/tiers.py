@@ -10,7 +10,6 @@ import argparse
 import random
 import subprocess
 import sys
-import tempfile
 import time
 
 from tests.faults.plugin import FAULTS_OF_THE_PACKAGE, describe, mutants
@@ -24,11 +23,8 @@ PASSED, FAILED, INTERRUPTED = 0, 1, 2
 
 def catches(name: str, marks: str) -> bool:
     """Whether a run of the tests with these marks fails with the fault planted."""
-    with tempfile.TemporaryDirectory() as cache:
-        run = subprocess.run(
-            [sys.executable, *COMMAND, "--plant", name, "-m", marks, f"--override-ini=cache_dir={cache}"],
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
+    command = [sys.executable, *COMMAND, "--plant", name, "-m", marks]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
     if run.returncode not in (PASSED, FAILED, INTERRUPTED):
         raise RuntimeError(f"{name}: the run did not start:\n{run.stdout[-2000:]}{run.stderr[-2000:]}")
     return run.returncode != PASSED

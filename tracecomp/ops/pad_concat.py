@@ -140,7 +140,7 @@ def _concat_impl(*xs: Array, axis: int) -> Any:
 
 
 _CHAIN = 32
-"""Operands of a concatenation that are told apart one after the other."""
+"""Operands up to which a concatenation selects by a chain; one of 400 exceeded Python's recursion limit."""
 
 
 def _concat_loop(at: Position, out: TensorType, reads: Reads, in_types: Types, *, axis: int) -> Expr:

@@ -7,6 +7,7 @@ as the instructions do.
 from __future__ import annotations
 
 HALF_FUNCTIONS = ("__truncsfhf2", "__extendhfsf2", "__truncdfhf2")
+"""The names that LLVM gives them: float to half, half to float, double to half."""
 
 _NARROW = """
 define half @__truncsfhf2(float %x) {
