@@ -22,7 +22,7 @@ from tracecomp.passes.schedule.records import (
 )
 
 STORES = ("no", "always", "alone")
-"""Whether stores pass the caches by; ``alone``: where no other thread shares the work."""
+"""Whether stores bypass the caches; ``alone``: only if no other thread shares the work."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class RowSchedule:
 
 @dataclass(frozen=True)
 class LaneSchedule:
-    """SIMD lanes along a kept variable; each lane does its own row."""
+    """SIMD lanes along a kept variable; each lane computes a separate row."""
 
     TITLE: ClassVar[str] = "lanes across rows"
 
@@ -52,7 +52,7 @@ class LaneSchedule:
 
 @dataclass(frozen=True)
 class ColumnSchedule:
-    """Wide blocks of columns, whose totals lie in cache while some rows at a time are added to them."""
+    """Wide blocks of columns, whose totals stay in cache while some rows at a time are added to them."""
 
     TITLE: ClassVar[str] = "blocks of columns"
 
@@ -65,7 +65,7 @@ class ColumnSchedule:
 
 @dataclass(frozen=True)
 class TransposeSchedule:
-    """Squares that are read along one variable, transposed in registers, and written along another, in panels."""
+    """Blocks that are read along one variable, transposed in registers, and written along another, in panels."""
 
     TITLE: ClassVar[str] = "transposed"
 
