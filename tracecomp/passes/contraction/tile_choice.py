@@ -319,7 +319,7 @@ def lines_held(row: int, machine: Machine) -> int:
 
 
 def once_computed(nest: BilinearNest, operand: Operand, machine: Machine) -> bool:
-    """Whether a copy of a computed operand pays: it is read often, and the copy is no larger than its source."""
+    """Whether a copy of a computed operand pays: it is read often, and the copy is at most as large as its source."""
     # A copy contains padding's zeros, see tiles_of.
     tuning = (REFERENCE if nest.padded else machine).tuning  # see tiles_of
     return operand.computed and read_often(nest, operand, tuning.computed_reads)

@@ -235,7 +235,7 @@ def contract_without_ones(g: Rewriter, a: Application) -> Replacement:
 
 @RULES.on("contract")
 def contract_with_merged_labels(g: Rewriter, a: Application) -> Replacement:
-    """"bsk,kn->bsn" -> "mk,kn->mn": merges labels that are adjacent in every term that has one of them"""
+    """ "bsk,kn->bsn" -> "mk,kn->mn": merges labels that are adjacent in every term that has one of them"""
     spec, sizes = spec_of(a), extents(a)
     # Operands that are views are strided; joining their axes would need a copy.
     fixed = "".join(t for v, t in zip(a.inputs, (spec.lhs, spec.rhs), strict=True) if not is_dense(v))
@@ -279,7 +279,7 @@ def _mergeable(spec: Spec, fixed: str) -> tuple[str, str] | None:
 
 @RULES.on("contract")
 def contract_without_sum(g: Rewriter, a: Application) -> Replacement:
-    """"m,n->mn" -> x[:, None] * y"""
+    """ "m,n->mn" -> x[:, None] * y"""
     spec = spec_of(a)
     # See rules above; then there is no sum.
     if spec.summed:

@@ -328,7 +328,7 @@ class _Search:
         # With totals the blocks of one outer position run in order, and their number does not matter to threads.
         parts = 1 if candidate.sums else -(-WANTED_BLOCKS // rows.outer.extent)
         fitting = max(min(MAX_HEIGHT, rows.count // parts, room // max(row_bytes, 1)), least)
-        # The trial block's height is legal; another one may split a variable where an index divides it.
+        # The trial block's height is legal; a different height may split a variable where an index divides it.
         height = _even(rows.count, fitting)
         if self._aligned(candidate, height):
             return height
