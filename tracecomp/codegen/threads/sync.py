@@ -192,7 +192,7 @@ def _post() -> str:
     a.publish("i64", a.let(f"or i64 {high}, {low}"), _ticket_of(a, seat), 0, "release")
     a.choose(a.let(f"icmp ult i64 {following}, %threads"), "segment", "posted")
     a.block("posted")
-    # Where they sleep matters only if there are sleepers.
+    # The place where they sleep matters only if there are sleepers.
     with a.when(a.let(f"icmp ne i32 {a.watch('i32', '%pool', NUMBER + SLEEPERS)}, 0")):
         a.run("@tc.part", "ptr %pool", "i64 %threads")
     # Sequentially consistent, as the sleepers' count is: a worker that starts to sleep now either sees the number or is
