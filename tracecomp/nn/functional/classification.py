@@ -113,8 +113,8 @@ def linear_cross_entropy(
     """Cross entropy of the logits ``linear(input, linear_weight, linear_bias)``.
 
     ``input`` is (I) or (N, I), ``linear_weight`` (C, *, I), ``linear_bias`` (C, *), ``target`` classes (N, *) or class
-    probabilities (N, C, *). RuntimeError for other shapes, and for ``ignore_index`` with probabilities.
-    ``options`` change nothing here.
+    probabilities (N, C, *). RuntimeError for other shapes, and for ``ignore_index`` with probabilities. ``options``
+    have no effect here.
     """
     if not 1 <= input.ndim <= 2:
         raise RuntimeError(f"expected input with dimensionality 1 or 2, got {input.ndim}")
