@@ -1,9 +1,9 @@
 """Call counters of functions: frequent calls are served by specialized machine code.
 
 After a call with arguments of some types, all such calls pass through one object, a ``Warm``. It runs the function and
-inspects the arguments from time to time. When they match twice, it calls ``consider``. That function may later install
-a builtin for such calls, which passes all others back to the ``Warm``. Both paths give the same bits, so the time of
-the switch does not matter.
+inspects the arguments from time to time. When they match twice, it calls ``consider``. ``consider`` may later install a
+builtin for such calls, which passes all others back to the ``Warm``. Both paths give the same bits, so the time of the
+switch does not matter.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ def _shown_everywhere(x: Tensor, value: Operand) -> Tensor:
     one, shape = constant((), value, x.dtype)._data, x._data.shape
     if one.dtype.kind == "V":  # no buffer protocol
         return Tensor._wrap(np.broadcast_to(one, shape))
-    return Tensor._wrap(np.ndarray(shape, one.dtype, one, 0, (0,) * len(shape)))  # as ``broadcast_to``, in a tenth
+    return Tensor._wrap(np.ndarray(shape, one.dtype, one, 0, (0,) * len(shape)))  # a faster ``broadcast_to``
 
 
 @function(takes=ALL)

@@ -57,7 +57,7 @@ def _of_doubles(a: Tensor, x: Tensor, upper: bool) -> Tensor:
     uniform = _all(prim.gt(sa, _UNIFORM), prim.lt(prim.abs(apart), _NEAR))
     low = _all(prim.lt(sx, prim.add(sa, 1.0)), prim.bitwise_not(uniform))
     small = _all(low, _tail_is_small(sa, sx))
-    # Each expansion gets a harmless operand where another one's result is used.
+    # Each expansion gets a harmless operand where the result of another expansion is used.
     lower = _series(prim.where(low, sa, 1.0), prim.where(low, sx, 1.0))
     neither = prim.bitwise_or(low, uniform)
     higher = _fraction(prim.where(neither, 1.0, sa), prim.where(neither, 3.0, sx))
