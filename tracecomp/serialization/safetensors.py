@@ -104,7 +104,7 @@ def _check_metadata(metadata: object) -> None:
 
 @dataclass(frozen=True)
 class _Entry:
-    """What the header says of one tensor."""
+    """The header's entry of one tensor."""
 
     dtype: DType
     shape: tuple[int, ...]

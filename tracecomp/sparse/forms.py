@@ -1,4 +1,4 @@
-"""What a sparse tensor is and holds, and the same elements in another layout, type or place."""
+"""Contents of sparse tensors, and conversions to another layout, dtype or device."""
 
 from __future__ import annotations
 

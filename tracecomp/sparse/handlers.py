@@ -1,4 +1,4 @@
-"""How a function says what it does with sparse tensors: an entry of ``HANDLERS`` for each of its names."""
+"""Registration of functions on sparse tensors: an entry of ``HANDLERS`` for each name."""
 
 from __future__ import annotations
 

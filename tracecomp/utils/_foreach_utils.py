@@ -1,4 +1,4 @@
-"""What libraries of optimizers take from ``torch.utils._foreach_utils``: tensors that are computed together."""
+"""Names that libraries of optimizers import from ``torch.utils._foreach_utils``: grouping of tensors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _group_tensors_by_device_and_dtype(
 
 
 def _get_foreach_kernels_supported_devices() -> list[str]:
-    """Devices with kernels over lists of their own: none."""
+    """Devices with separate kernels over lists: none."""
     return []
 
 

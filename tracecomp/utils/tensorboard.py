@@ -75,7 +75,7 @@ class SummaryWriter:
         self, main_tag: str, tag_scalar_dict: Mapping[str, object], global_step: int | None = None,
         walltime: float | None = None,
     ) -> None:  # fmt: skip
-        """Several numbers at a step, each in a run of its own below this one."""
+        """Several numbers at a step, each in a separate run below this one."""
         for tag, value in tag_scalar_dict.items():
             with SummaryWriter(f"{self.log_dir}/{main_tag.replace('/', '_')}_{tag}") as writer:
                 writer.add_scalar(main_tag, value, global_step, walltime)

@@ -36,7 +36,7 @@ class _Chained:
         return type(self).__qualname__
 
     def reset(self) -> None:
-        """Nothing: each iteration begins anew."""
+        """Do nothing: each iteration starts from the beginning."""
 
 
 class IterDataPipe(_Chained, IterableDataset[Any]):
@@ -46,7 +46,7 @@ class IterDataPipe(_Chained, IterableDataset[Any]):
 
 
 class MapDataPipe(_Chained, Dataset[Any]):
-    """A step whose items are asked for by index: subclasses define ``__getitem__``, and ``__len__``."""
+    """A step with items by index: subclasses define ``__getitem__``, and ``__len__``."""
 
     functions: ClassVar[dict[str, Callable[..., Any]]] = {}
 

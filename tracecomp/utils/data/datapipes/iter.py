@@ -20,7 +20,7 @@ __all__ = [
 Items = Iterable[Any]
 Function = Callable[..., Any]
 Column = int | str | list[Any] | tuple[Any, ...] | None
-"""Where in an item: an index, a key, or several."""
+"""A position in an item: an index, a key, or several."""
 
 
 def _columns(given: Column) -> list[Any]:
@@ -238,7 +238,7 @@ class ShardingFilter(IterDataPipe):
 
 
 class _Several(IterDataPipe):
-    """A step over several sources. ValueError for none, TypeError for what is no pipe."""
+    """A step over several sources. ValueError without sources, TypeError unless they are pipes."""
 
     def __init__(self, *datapipes: IterDataPipe) -> None:
         if not datapipes:

@@ -1,4 +1,4 @@
-"""Steps whose items are asked for by index."""
+"""Steps with items by index."""
 
 from __future__ import annotations
 
