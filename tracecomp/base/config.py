@@ -1,7 +1,7 @@
 """Every setting of tracecomp: one typed record, its environment variables, and a scoped override.
 
 ``current()`` has the current values; ``with override(verify=True): ...`` changes it for the block (and for this thread
-only). Settings marked ``code`` change what is compiled, so they belong to the key of every compiled object.
+only). Settings marked ``code`` change compiled code, so they belong to the key of every compiled object.
 """
 
 from __future__ import annotations

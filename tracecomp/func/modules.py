@@ -16,7 +16,7 @@ def functional_call(
     module: Any, parameter_and_buffer_dicts: Mapping[str, Tensor] | Sequence[Mapping[str, Tensor]], args: Any = None,
     kwargs: dict[str, Any] | None = None, *, tie_weights: bool = True, strict: bool = False,
 ) -> Any:  # fmt: skip
-    """Call ``module(*args, **kwargs)`` with the named parameters and buffers instead of its own.
+    """Call ``module(*args, **kwargs)`` with the named parameters and buffers instead of the module's.
 
     ``strict``: all must be given, and nothing else (RuntimeError). ValueError for a name given twice.
     """

@@ -141,7 +141,7 @@ def free_names(definition: ast.FunctionDef) -> list[str]:
 def compiled(
     definition: ast.FunctionDef, name: str, names: Mapping[str, object], declared: Set[str] = frozenset()
 ) -> Callable[..., Any]:
-    """Compile the function, which can read ``names`` and nothing else. Lines in tracebacks are those of its own text.
+    """Compile the function, which can read ``names`` and nothing else. Lines in tracebacks are those of the script.
 
     ``declared`` are attributes that the first argument, a module, is known to have: they are read directly.
     """

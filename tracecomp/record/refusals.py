@@ -9,7 +9,7 @@ from tracecomp.eager.modes import modes
 
 
 class Refusals:
-    """What was refused in one recording. When not ``strict``, the call goes on without being recorded."""
+    """The refusals of one recording. Unless ``strict``, the call continues without being recorded."""
 
     def __init__(self, strict: bool) -> None:
         self.strict = strict

@@ -1,4 +1,4 @@
-"""When a plain value is the same as another: equality of Python's is not enough.
+"""Equality of plain values in type and sign: Python's equality is not enough.
 
 ``1``, ``1.0`` and ``True`` are equal and have other types, ``0.0`` and ``-0.0`` are equal and differ in their sign, and
 NaN is not equal to itself.
@@ -64,7 +64,7 @@ def _key(value: object) -> Any:
 
 
 def is_value(value: object) -> bool:
-    """Whether this is a plain value and no more: an object of a class below, with attributes of its own, is more."""
+    """Whether this is exactly a plain value: an object of a subclass, with additional attributes, is not."""
     if not isinstance(value, PLAIN):
         return False
     return not type(value).__dictoffset__ or isinstance(value, enum.Enum) or not value.__dict__
@@ -76,9 +76,9 @@ def is_plain(value: object) -> bool:
 
 
 def plain(value: object) -> Any:
-    """A plain value, or a tuple of such, as what is equal to the same ones alone, whose types are the same too.
+    """A plain value, or a tuple of such, in a form that is equal only to the same values of the same types.
 
-    Anything else is paired with its type.
+    Any other value is paired with its type.
     """
     if type(value) is tuple:
         return (tuple, tuple(map(plain, value)))

@@ -1,4 +1,4 @@
-"""What a forward graph keeps for its backward graph: a minimum cut on bytes, the rest is computed again.
+"""Minimum cut, by bytes, of the values that a forward graph keeps for its backward graph; the rest is recomputed.
 
 PyTorch calls this the min-cut partitioner.
 """
