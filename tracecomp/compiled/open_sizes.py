@@ -1,4 +1,4 @@
-"""Sizes of arguments that are left open when a program leaves its process: how they are asked for, and examples."""
+"""Dynamic sizes of arguments in saved programs: requests, and examples."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tracecomp.record.symbolic.sizes import marks_of
 
 Range = tuple[int | None, int | None]
 MOST_PROBES = 4096
-"""Choices of sizes that are looked at to see whether recordings serve them."""
+"""Most choices of sizes that are tested for valid recordings."""
 
 
 @dataclass
@@ -54,7 +54,7 @@ class OpenSizes:
 
 
 def asked_for(caller: str, args: Sequence[Any], names: Sequence[str], axes: Any, shapes: Any) -> OpenSizes:
-    """What ``dynamic_axes`` and ``dynamic_shapes`` leave open; ValueError, in the name of ``caller``, for what is not.
+    """The requests of ``dynamic_axes`` and ``dynamic_shapes``; ValueError, in the name of ``caller``, for invalid ones.
 
     Both are by name or in the order of the arguments; a size is a ``Dim``, or its name.
     """
@@ -64,7 +64,7 @@ def asked_for(caller: str, args: Sequence[Any], names: Sequence[str], axes: Any,
         for name, sizes in by_name.items():
             if name in names and sizes:
                 asked[names.index(name)] = sizes
-            # Of ``dynamic_axes`` PyTorch lets names of outputs pass, which have no sizes to open.
+            # In ``dynamic_axes`` PyTorch accepts names of outputs, which have no dynamic sizes.
             elif name not in names and told is shapes:
                 raise ValueError(f"{caller}: dynamic_shapes has {name!r}; the inputs are {', '.join(names)}")
     found = OpenSizes()
@@ -149,6 +149,6 @@ def _unlike(k: int, count: int, low: int, high: int) -> list[int]:
 
 
 def _ends(low: int, high: int) -> list[int]:
-    """The ends of a range, the powers of two, and what lies beside them."""
+    """The ends of a range, the powers of two, and their neighbours."""
     powers = {(1 << k) + d for k in range(high.bit_length()) for d in (-1, 0, 1)}
     return sorted({low, low + 1, high} | {n for n in powers if low <= n <= high})

@@ -22,7 +22,7 @@ def save(
     compiled: Compiled, path: str | os.PathLike[str], args: tuple[object, ...], also: Sequence[tuple[object, ...]],
     kind: str, levels: Sequence[str] | None, dynamic_shapes: object,
 ) -> str:  # fmt: skip
-    """What ``Compiled.save`` says."""
+    """Implementation of ``Compiled.save``."""
     names = argument_names(compiled.fn, args)
     asked = asked_for("save()", args, names, None, dynamic_shapes)
     add_marked(asked, args, names)

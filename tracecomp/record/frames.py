@@ -140,7 +140,7 @@ def stack_is_known() -> bool:
 
     depths.update(stack_depths(probe.__code__))
     try:
-        sys._getframe().f_trace_opcodes = True  # Python 3.12 tells of instructions if some frame asked for that before
+        sys._getframe().f_trace_opcodes = True  # Python 3.12 reports instructions once some frame has enabled them
         sys.settrace(traced)
         probe(owner)
     finally:

@@ -1,9 +1,9 @@
 """Observation of a program's reads and changes of outside Python objects, instruction by instruction.
 
-While a program is recorded, CPython reports each instruction of its own functions before it runs. Instructions that
-read an attribute, a global or an element, or pass a value to other code, become reads (``guards/reads.py``). Those that
-change an object from before the call become effects. Library code is opaque: its arguments count as read as a whole,
-and its reads of the outside world are refused (``outside.py``).
+While a program is recorded, CPython reports each instruction of the program's functions before it runs. Instructions
+that read an attribute, a global or an element, or pass a value to other code, become reads (``guards/reads.py``). Those
+that change an object from before the call become effects. Library code is opaque: its arguments count as read as a
+whole, and its reads of the outside world are refused (``outside.py``).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Instantiate a graph with symbolic shapes for a box of sizes.
 
-Where the box has a single size, shapes are plain numbers. Where it has several, the graph computes with padding
+If the box has a single size, shapes are plain numbers. If it has several, the graph computes with padding
 (``padding.py``) for the largest, and the valid sizes are inputs. Inputs and outputs have the memory layout of the valid
 sizes: the graph spreads the inputs' elements over padded axes, and gathers those of the outputs.
 """

@@ -1,7 +1,7 @@
 """Padded graphs: they compute with a larger size than requested; elements after the valid region are padding.
 
 Along a dynamic axis the first elements are valid and the others are padding of any value. Most operators keep elements
-separate, so padding does no harm. Where elements meet (sums, matrix products, scattered writes, joins) a rule replaces
+separate, so padding does no harm. If elements meet (sums, matrix products, scattered writes, joins) a rule replaces
 padding by a neutral value, or moves it to the end again; if no rule can, it raises with the reason. Sums must be added
 in the order of the valid size: ``order.py``.
 """
@@ -141,8 +141,8 @@ class Padding:
     def masked(self, x: Sym, axes: Iterable[int], fill: bool | int | float) -> Sym:
         """``x`` with ``fill`` in its padding along ``axes``.
 
-        A mask would stand between a sum and what graph passes join with it: the views and the sums of which ``x`` is
-        made. So what these are made of is masked instead.
+        A mask would separate a sum from operations that graph passes join with it: the views and the sums of which
+        ``x`` is made. So what these are made of is masked instead.
         """
         meant, axes = self.meant(x), tuple(axes)
         origin = self._origins.get(x)
