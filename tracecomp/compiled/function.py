@@ -469,8 +469,8 @@ def compile(
     that one recording serves all of them, if the program permits it; with ``dynamic=True`` all sizes are dynamic from
     the first call on, with ``dynamic=False`` none (docs/capture.md). ``fast_math=True`` allows other rounding: products
     and sums fused, sums regrouped, ``tanh`` and ``erf`` of floats to 5 ULP (docs/numerics.md). ``checked=True`` checks
-    every access and result of compiled programs, which then are slow (docs/testing.md): what it finds is raised as
-    CheckError, state being as before the call. ``mode`` and ``options`` are PyTorch's and change nothing here.
+    every access and result of compiled programs, which then are slow (docs/testing.md): its findings raise CheckError,
+    state being as before the call. ``mode`` and ``options`` are PyTorch's and change nothing here.
 
     ``verify`` compares calls with eager ones, results and state: ``"first"`` the first that runs from a recording, a
     number every so many calls. WrongResult where they differ by more than rounding; with ``mismatch="warn"`` a warning.

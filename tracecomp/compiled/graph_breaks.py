@@ -61,7 +61,7 @@ def is_unset(value: object) -> bool:
     return value is UNBOUND
 
 
-# One receives all variables and reads few; the other reads nothing that depends on a value.
+# One receives all variables and reads few; the other reads no values.
 pick.is_unwatched = is_unset.is_unwatched = True  # type: ignore[attr-defined]
 
 

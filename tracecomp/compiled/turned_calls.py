@@ -37,7 +37,7 @@ def _copied(t: Tensor) -> Tensor:
 
 
 def add_turned(warm: Warm, statics: Statics, tensors: list[Tensor], builtin: Run, eager: Callable[..., Any]) -> None:
-    """Serve calls like this one by ``builtin``, which takes row-major operands; Unfit if that is no faster."""
+    """Serve calls like this one by ``builtin``, which takes row-major operands; Unfit if that is not faster."""
     served = _Served(builtin, [_order(t._data) for t in tensors_in(eager(*tensors))])
     for given in (tensors, all_random(tensors)):
         found, wanted = served.call(given), eager(*given)
