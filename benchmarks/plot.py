@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from benchmarks.bars import Results, geomean
 from benchmarks.cases import KINDS
@@ -18,34 +19,43 @@ def classes(results: Results) -> list[str]:
 
 
 def draw(results: Results, path: Path) -> None:
-    """Write the plot; ImportError without matplotlib."""
+    """Write the plot, readable at the width of a page's text; ImportError without matplotlib."""
     import_module("matplotlib").use("Agg")
     plt = import_module("matplotlib.pyplot")
     counts, kinds = list(results["speed"]), classes(results)
-    figure, axes = plt.subplots(1, len(counts), figsize=(7 * len(counts), 9), squeeze=False, sharey=True)
+    size = (2 + 3 * len(counts), 1.6 + 0.34 * len(kinds))
+    figure, axes = plt.subplots(1, len(counts), figsize=size, squeeze=False, sharex=True, sharey=True)
     for axis, threads in zip(axes[0], counts, strict=True):
-        speed = results["speed"][threads]
+        for y in range(0, len(kinds), 2):
+            axis.axhspan(y - 0.5, y + 0.5, color="0.95", linewidth=0)
         for n, peer in enumerate(PEERS):
-            places, values, means, rows = [], [], [], []
-            for y, kind in enumerate(kinds):
-                found = [r[peer] for w, rs in speed.items() if w.startswith(f"{kind}/") and peer in (r := ratios(rs))]
-                at = y + 0.12 * (n - len(PEERS) / 2)
-                places += [at] * len(found)
-                values += found
-                if found:
-                    means.append(geomean(found))
-                    rows.append(at)
-            axis.plot(values, places, ".", color=f"C{n}", alpha=0.35, markersize=6)
-            axis.plot(means, rows, "D", color=f"C{n}", label=peer, markersize=6)
+            _points(axis, results["speed"][threads], kinds, n, peer)
         axis.set_xscale("log")
         axis.xaxis.set_major_formatter("{x:g}")
         axis.axvline(1, color="black", linewidth=1)
         axis.set_yticks(range(len(kinds)), kinds)
-        axis.set_title(f"threads: {threads}")
-        axis.set_xlabel(f"{results.get('clock', 'time')}: peer / tracecomp (right of the line: tracecomp is faster)")
+        axis.set_ylim(len(kinds) - 0.5, -0.5)
+        axis.tick_params(labelsize=9, length=2)
+        axis.set_title("1 thread" if threads == "1" else f"{threads} threads", fontsize=10)
         axis.grid(axis="x", alpha=0.3)
-    axes[0][0].invert_yaxis()
     handles, labels = axes[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, title="diamond: geometric mean", loc="upper center", ncols=6, fontsize="small")
-    figure.tight_layout(rect=(0, 0, 1, 0.94))
-    figure.savefig(path, dpi=120)
+    figure.legend(handles, labels, loc="upper center", ncols=3, fontsize=9, frameon=False)
+    clock = results.get("clock", "time")
+    figure.supxlabel(f"{clock} divided by tracecomp's; diamonds are geometric means", fontsize=9)
+    figure.tight_layout(rect=(0, 0, 1, 1 - 0.5 / size[1]))
+    figure.savefig(path, dpi=200)
+
+
+def _points(axis: Any, speed: dict[str, Any], kinds: list[str], n: int, peer: str) -> None:
+    """Add the ratios of one peer, each workload as a dot and each class's mean as a diamond."""
+    values, places, means, rows = [], [], [], []
+    for y, kind in enumerate(kinds):
+        found = [r[peer] for w, rs in speed.items() if w.startswith(f"{kind}/") and peer in (r := ratios(rs))]
+        at = y + 0.14 * (n - (len(PEERS) - 1) / 2)
+        places += [at] * len(found)
+        values += found
+        if found:
+            means.append(geomean(found))
+            rows.append(at)
+    axis.plot(values, places, ".", color=f"C{n}", alpha=0.35, markersize=3, markeredgewidth=0)
+    axis.plot(means, rows, "D", color=f"C{n}", label=peer, markersize=4)

@@ -57,3 +57,8 @@ def _session(text: str, folder: Path) -> Iterator[str]:
             with redirect_stdout(StringIO()) as out:
                 assert main(words[3:]) == 0, line
             yield out.getvalue().replace(f"{folder}/", "")
+
+
+def without_code_blocks(page: str) -> str:
+    """The prose and tables of a page."""
+    return _BLOCK.sub("", page)

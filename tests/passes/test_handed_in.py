@@ -153,7 +153,7 @@ def test_a_kernel_that_is_not_there_is_named() -> None:
         build(graph, schedules={"k7": ""})
 
 
-def test_times_are_compared() -> None:
+def test_a_replaced_schedule_keeps_the_bits_and_is_timed() -> None:
     a, b = torch.randn(40, 60), torch.randn(60, 64)
     texts = schedules(product, a, b)
     assert "register tiles" in texts["k0_contract_relu"]
