@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 
 import tracecomp as torch
 from tests.eager.unheard import Unheard
+from tracecomp.base.config import override
 from tracecomp.compiled.tracked_calls import _TrackedNode
 from tracecomp.eager.device import use
 from tracecomp.eager_kernels import background
@@ -164,6 +166,20 @@ def test_what_is_written_meanwhile_is_seen_or_refused_as_ever(name: str, write: 
     cold = outcome(step)
     heat(lambda: outcome(step))
     assert outcome(step) == cold
+
+
+EXCLUDING: dict[str, Callable[[], AbstractContextManager[object]]] = {
+    "numpy": lambda: override(eager="numpy"), "autocast": lambda: torch.autocast("cpu"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", EXCLUDING)
+def test_calls_under_a_mode_do_not_exclude_later_ones(mode: str) -> None:
+    x = data(3, 11 + len(mode)).requires_grad_()  # a shape that no other test uses
+    with EXCLUDING[mode]():
+        heat(lambda: F.softmax(x, 1))
+    heat(lambda: F.softmax(x, 1))
+    assert isinstance(F.softmax(x, 1).grad_fn, _TrackedNode)
 
 
 def test_history_is_freed_once_and_lets_go_of_what_it_kept() -> None:

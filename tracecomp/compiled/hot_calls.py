@@ -138,15 +138,15 @@ def _without_inference(builtin: Run, eager: Run) -> Run:
 
 
 def consider(warm: Warm, args: tuple[Any, ...]) -> bool:
-    """Have machine code made for calls of ``warm`` with arguments like ``args``, if that is of use.
+    """Begin to compile calls of ``warm`` with arguments like ``args``, if that is worthwhile.
 
-    False when there is too much to do already.
+    Return False to be asked again: a mode of this call excludes native code, or the queue is full.
     """
     given = [args[i] for i in warm.tensors]
     if config.current().eager != "native" or modes.recorder is not None or modes.autocast is not None:
-        return True
+        return False
     if modes.inference:
-        return True
+        return False
     tracked = modes.grad and any(t.requires_grad for t in given)
     if sum(t._data.nbytes for t in given) > MOST_BYTES:
         return True
