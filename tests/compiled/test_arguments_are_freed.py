@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import gc
 import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 
 import tracecomp as torch
+from tests.collecting import collect
 from tracecomp import nn
 
 
@@ -102,7 +102,7 @@ def test_arguments_are_freed(name: str, dynamic: bool | None) -> None:
             result.sum().backward()
         references.append(weakref.ref(x))
         del x, result
-    gc.collect()
+    collect()
     assert all(r() is None for r in references)
 
 
@@ -114,5 +114,5 @@ def test_arrays_are_freed() -> None:
         compiled(a)
         references.append(weakref.ref(a))
         del a
-    gc.collect()
+    collect()
     assert all(r() is None for r in references)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 from typing import Any
 
 import pytest
 
 import tracecomp as torch
+from tests.collecting import collect
 from tracecomp import _dynamo, _logging
 from tracecomp._dynamo.testing import CompileCounter, CompileCounterWithBackend, same
 from tracecomp._dynamo.utils import counters
@@ -36,7 +36,7 @@ def test_counters_count_what_all_functions_do() -> None:
     assert all(other(torch.ones(2)).shape == (2,) for other in others)
     counters.clear()
     others.clear()  # functions that are gone take nothing from the count of others
-    gc.collect()
+    collect()
     assert not counters["stats"] and not counters["graph_break"] and not counters["unknown"]
     f, g = torch.compile(lambda x: x * 2), torch.compile(lambda x: torch.from_numpy(x.numpy() * 2))
     with pytest.warns(UserWarning, match="runs in parts|runs eagerly"):

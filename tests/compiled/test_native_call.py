@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import tracecomp as tc
+from tests.collecting import collect
 from tests.references import by_numpy
 from tracecomp import nn
 from tracecomp.base import config
@@ -475,10 +476,10 @@ def test_a_dropped_function_is_freed() -> None:
     gone = weakref.ref(c)
     call = c.__call__
     del c
-    gc.collect()
+    collect()
     assert call(tc.ones(4)).tolist() == [2.0] * 4
     del call
-    gc.collect()
+    collect()
     assert gone() is None
 
 
@@ -596,7 +597,7 @@ def test_a_native_call_does_not_double_the_memory_of_intermediate_values() -> No
     tracemalloc.start()
     for _ in range(6):
         c(x)
-    gc.collect()
+    collect()
     held = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     entry = c.entries[0]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import gc
 import pickle
 import threading
 import weakref
@@ -14,6 +13,7 @@ import numpy as np
 import pytest
 
 import tracecomp as tc
+from tests.collecting import collect
 from tests.references import by_numpy
 from tracecomp import nn
 from tracecomp.base import config
@@ -363,5 +363,5 @@ def test_old_weights_are_let_go() -> None:
     memory = weakref.ref(weight(net)._data)
     weight(net).data = tc.randn(64, 48)
     compiled(x)
-    gc.collect()
+    collect()
     assert memory() is None
