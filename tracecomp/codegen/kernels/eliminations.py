@@ -295,8 +295,8 @@ def _largest(w: Words) -> str:
 
 
 def _lu(w: Words) -> Sequence[str]:
-    """Eliminate a panel: swap a row with the largest element to the top, in the panel and in the ``width`` columns of
-    another array, and subtract its multiples from the rows below."""
+    """Eliminate a panel: swap a row with the largest element to the top, and subtract its multiples from the rows
+    below. Rows are swapped in the panel and in the ``width`` columns of another array."""
     a = _Code(w)
     a.read_sizes("lu")
     s = a.sizes

@@ -2,8 +2,8 @@
 
 Every result is a sum from 0.0 of its terms in order, one fused multiply-add each, as in compiled programs
 (``docs/numerics.md``). Tiles, panels and blocks of terms change the speed, never a bit. The entry's arrays are x
-(batch, m, k), y (batch, k, n), the results (batch, m, n), ``SIZES`` as int64, and the addresses of ``PARTS``
-(``product_parts.py``); those that ``parts_of`` names must be present.
+(batch, m, k), y (batch, k, n) and the results (batch, m, n). ``SIZES`` follow as int64, then the addresses of ``PARTS``
+(``product_parts.py``). Those that ``parts_of`` names must be present.
 
 A block of results is computed column by column of ``width`` vectors. For each column, all rows accumulate ``TERMS``
 terms at a time; the results hold the totals in between. These terms are first packed in the lanes' order if y is

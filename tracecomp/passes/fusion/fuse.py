@@ -1,9 +1,13 @@
 """Which nodes share a kernel: groups over a common iteration space, with the reason where nodes stay apart.
 
 Every node that is not a view starts as a separate group. Groups merge along producer -> consumer edges, then with
-siblings that read the same large value. A merge needs three conditions: (1) their spaces agree; (2) every read between
-them is aligned, element to the same element or row result to the same row; (3) the merged group is in no dependence
-cycle. Merging never changes an order of summation, which the graph alone decides. Elementwise nodes that join the
+siblings that read the same large value. A merge needs three conditions:
+
+* their spaces agree;
+* every read between them is aligned, element to the same element or row result to the same row;
+* the merged group is in no dependence cycle.
+
+Merging never changes an order of summation, which the graph alone decides. Elementwise nodes that join the
 contraction before them are epilogue fusion.
 """
 
