@@ -69,8 +69,8 @@ def _pack(w: Words) -> str:
     """``%width`` elements of each of ``%terms`` terms into the panel, whose rows are ``%step`` bytes apart."""
     a = Assembler()
     given = "ptr %y, i64 %y_k, i64 %y_n, ptr %panel, i64 %step, i64 %terms, i64 %width"
-    rows, turned, apart = (f"i64 {_at(f'pack_{kind}')}" for kind in ("rows", "turned", "apart"))
-    other = a.let(f"select i1 {a.same('%y_k', str(w.bytes), 'i64')}, {turned}, {apart}")
+    rows, transposed, apart = (f"i64 {_at(f'pack_{kind}')}" for kind in ("rows", "transposed", "apart"))
+    other = a.let(f"select i1 {a.same('%y_k', str(w.bytes), 'i64')}, {transposed}, {apart}")
     place = a.let(f"select i1 {a.same('%y_n', str(w.bytes), 'i64')}, {rows}, i64 {other}")
     a.run(a.load("ptr", "%parts", place), given)
     a.do("ret void")

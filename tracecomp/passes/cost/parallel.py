@@ -16,7 +16,7 @@ def parallel_kind_of_products(work: float, machine: Machine) -> str:
 
 
 def _kind(work: float, worth_waking: float, machine: Machine) -> str:
-    """Workers are woken for a ``parallel`` loop; workers that are awake join an ``opportunistic`` one."""
+    """Workers are woken for a ``parallel`` loop; awake ones join an ``opportunistic`` one (opportunistic parallel)."""
     if work >= worth_waking:
         # Between "worth waking" and a sixteenth of it, threads that still spin after the previous loop may help. The
         # loop has the same chunks in any case, so bits do not depend on the number of helpers.

@@ -1,4 +1,4 @@
-"""Dynamic sizes (SymInt): ints that know their formula in the sizes of arguments.
+"""Dynamic sizes (SymInt), for dynamic shapes: ints that know their formula in the sizes of arguments.
 
 While a program is recorded for every size, shapes contain such ints. Sums, products and quotients are such ints again.
 A comparison returns its current answer and restricts the sizes for which the recording is valid. A query that has no
