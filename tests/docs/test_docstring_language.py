@@ -22,6 +22,8 @@ from tests.docs.constructions import COMMENTS, DOCSTRINGS, Ban, Finding, Texts, 
 from tests.docs.test_language import LONGEST_SENTENCE, ROOT, sentences, words
 from tests.docs.test_message_language import PACKAGES
 
+FOLDERS = (*PACKAGES, "tools")
+
 DIRECTIVE = re.compile(r"#\s*(type:|noqa|fmt:|pragma|ruff:|mypy:|!)")
 """A comment that only tools read."""
 
@@ -76,11 +78,11 @@ def prose_of(path: str, source: str) -> Iterator[Prose]:
 
 @cache
 def prose() -> tuple[Prose, ...]:
-    """Return the paragraphs of the package's docstrings and comments."""
+    """Return the paragraphs of the docstrings and comments."""
     return tuple(
         part
-        for package in PACKAGES
-        for path in sorted((ROOT / package).rglob("*.py"))
+        for folder in FOLDERS
+        for path in sorted((ROOT / folder).rglob("*.py"))
         for part in prose_of(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8"))
     )
 

@@ -139,8 +139,7 @@ class _Run:
             slots[number] = grad if have is None else add(have, grad)
 
     def _step(self, node: Node) -> Sequence[Tensor | None]:
-        """The gradients of a node's operands; hooks, captures and checks in PyTorch's order, which hooks can
-        observe."""
+        """The gradients of a node's operands; hooks, captures and checks run in PyTorch's order, visible to hooks."""
         # The gradient is complete: all contributions have arrived (``run``).
         grads = self.buffers.pop(node)
         leaf = isinstance(node, AccumulateGrad)
