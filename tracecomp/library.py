@@ -1,7 +1,7 @@
 """Custom operators: ``torch.library`` and the namespace ``torch.ops``.
 
 An operator has a name (``"space::name"``), and implementations in Python. Its call runs the implementation for the CPU
-without gradients; the formula of ``register_autograd`` computes gradients; an implementation that is registered as
+without gradients. The formula of ``register_autograd`` computes gradients. An implementation that is registered as
 composite is run with gradients. Recordings record what the implementation computes. ``ops.aten.name`` is tracecomp's
 own function of that name.
 """

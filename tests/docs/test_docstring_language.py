@@ -1,4 +1,4 @@
-"""Docstrings and comments use plain English: they have none of the constructions in `constructions.BANS`.
+"""Docstrings and comments use plain English: no constructions of `constructions.BANS` and no long sentences.
 
 `pytest tests/docs/test_docstring_language.py -s` prints the number of findings in every directory.
 """
@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import io
 import re
 import tokenize
@@ -18,8 +19,10 @@ from typing import NamedTuple
 import pytest
 
 from tests.docs.constructions import COMMENTS, DOCSTRINGS, Ban, Finding, Texts, advice, banned, banned_in
-from tests.docs.test_language import ROOT
+from tests.docs.test_language import LONGEST_SENTENCE, ROOT, sentences, words
 from tests.docs.test_message_language import PACKAGES
+
+FOLDERS = (*PACKAGES, "tools")
 
 DIRECTIVE = re.compile(r"#\s*(type:|noqa|fmt:|pragma|ruff:|mypy:|!)")
 """A comment that only tools read."""
@@ -59,10 +62,12 @@ def comments(source: str) -> Iterator[tuple[int, str]]:
         yield start, "\n".join(lines)
 
 
-def paragraphs(text: str) -> list[str]:
-    """Return the paragraphs on one line each; examples (`>>>`) are left out."""
-    parts = re.split(r"\n[ \t]*\n", re.sub(r"`[^`\n]*`", "code", text))
-    return [" ".join(part.split()) for part in parts if not part.lstrip().startswith(">>>")]
+def paragraphs(text: str) -> Iterator[str]:
+    """Yield paragraphs and list entries on one line each; examples (`>>>`) and indented blocks are left out."""
+    for part in re.split(r"\n[ \t]*\n", inspect.cleandoc(re.sub(r"`[^`\n]*`", "code", text))):
+        if not part.startswith("    "):
+            for entry in re.split(r"\n\s*[*-] ", re.sub(r"\s*>>> .*", "", part, flags=re.DOTALL)):
+                yield " ".join(entry.removeprefix("* ").split())
 
 
 def prose_of(path: str, source: str) -> Iterator[Prose]:
@@ -73,17 +78,21 @@ def prose_of(path: str, source: str) -> Iterator[Prose]:
 
 @cache
 def prose() -> tuple[Prose, ...]:
-    """Return the paragraphs of the package's docstrings and comments."""
+    """Return the paragraphs of the docstrings and comments."""
     return tuple(
         part
-        for package in PACKAGES
-        for path in sorted((ROOT / package).rglob("*.py"))
+        for folder in FOLDERS
+        for path in sorted((ROOT / folder).rglob("*.py"))
         for part in prose_of(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8"))
     )
 
 
 def findings(part: Prose) -> Iterator[Finding]:
+    """Yield banned constructions and long sentences."""
     yield from banned(part.line, part.text, part.texts)
+    for sentence in sentences(part.text):
+        if len(words(sentence)) > LONGEST_SENTENCE:
+            yield Finding(part.line, sentence[:50], f"{len(words(sentence))} words: split the sentence")
 
 
 def reasons(source: str) -> list[str]:
@@ -101,12 +110,15 @@ def test_the_checker_reads_docstrings_comments_and_phrases_that_span_lines() -> 
     assert len(reasons("class C:\n    x: int\n    '''It is\n    no view.'''\n")) == 1
     assert len(reasons("x = 1\n# It is\n# no view.\n")) == 1
     assert len(reasons("x = 1  # It is\n# no view.\n")) == 0
+    assert len(reasons("# " + "word " * (LONGEST_SENTENCE + 1) + "\n")) == 1
+    assert not reasons("# " + "word " * LONGEST_SENTENCE + "`code`\n")
+    assert not reasons('"""Grammar:\n\n    a = is no view\n\n* is\n* no view\n"""\n')
     assert not reasons('"""`is no view`\n\n>>> "is no view"\n"""\nx = "is no view"\n')
     places = [part.line for part in prose_of("", "x = 1\n# a\n# b\n\n# c\ny = 2  # d\nz = 3  # e\n# noqa: f\n")]
     assert places == [2, 5, 6, 7]
 
 
-def test_docstrings_and_comments_have_no_banned_construction() -> None:
+def test_docstrings_and_comments_have_no_findings() -> None:
     """Print the number of findings per directory: `-s` shows the progress."""
     found = [(part.path, f) for part in prose() for f in findings(part)]
     counts = Counter("/".join(Path(path).parts[:2]) for path, _ in found)

@@ -17,8 +17,8 @@ from tracecomp.ir.graph import Graph
 class CompileCounterWithBackend:
     """``backend=`` that counts: ``frame_count`` recordings, with those of parts, and ``op_count`` operators in them.
 
-    A call with other shapes, types or values that the program reads makes a recording, like a frame of PyTorch's;
-    varying sizes are dynamic from the second one on. Operators are those of the graph.
+    A call with other shapes, types or values that the program reads makes a recording, like a frame of PyTorch's.
+    Varying sizes are dynamic from the second one on. Operators are those of the graph.
 
     >>> import tracecomp as torch
     >>> from tracecomp._dynamo.testing import CompileCounterWithBackend

@@ -13,7 +13,7 @@ from tracecomp.communication.shared_memory import SharedMemory
 class Call:
     """One running collective.
 
-    Its messages carry its number and a digest of the call, so those of a different call are never mistaken for its own,
+    Its messages carry its number and a digest of the call. Those of a different call are never mistaken for its own,
     even if the disagreement is detected late.
     """
 

@@ -1,7 +1,7 @@
 """Differences of arrays: in units in the last place, absolute, and relative to the scale of their computation.
 
-The scale is the largest element, or the effect of rounding. If a result is the small difference of large numbers (a
-gradient that is zero but for rounding), the interpreter runs again with operands changed in their last place; the
+The scale is the largest element, or the effect of rounding. A result may be the small difference of large numbers, like
+a gradient that is zero but for rounding. The interpreter then runs again with operands changed in their last place. The
 change of the result is the scale of rounding.
 """
 

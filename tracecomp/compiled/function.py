@@ -148,10 +148,10 @@ class Compiled:
         """Write the programs of calls with ``args`` to a file, with the current state; return the file's digest.
 
         ``kind`` "code" is machine code, which needs only numpy and ``tracecomp_runtime``, without llvmlite and without
-        this function's code, and which is loaded by its digest only. ``levels`` are its processors (default:
-        ``x86-64-v2``, ``-v3`` and ``-v4``; also available: ``aarch64``). ``kind`` "graph" is text, checked and compiled
-        by the loader. ``also`` are further tuples of arguments, of other shapes. Calls that are not recorded yet are
-        made, until they settle.
+        this function's code. It is loaded by its digest only. ``levels`` are its processors (default: ``x86-64-v2``,
+        ``-v3`` and ``-v4``; also available: ``aarch64``). ``kind`` "graph" is text, checked and compiled by the loader.
+        ``also`` are further tuples of arguments, of other shapes. Calls that are not recorded yet are made, until they
+        settle.
 
         ``dynamic_shapes`` makes sizes dynamic, by the arguments' names or in their order, as in ``{"x": {0:
         Dim("batch", max=64)}}``; those of ``mark_dynamic`` are dynamic, too. Such a program takes all sizes of the
@@ -466,7 +466,7 @@ def compile(
 
     With ``fullgraph=False``, parts that cannot be captured run eagerly after a warning instead of raising CaptureError.
     ``backend`` is ``"native"`` or ``"interpret"``. Sizes in which a call differs from an earlier one become dynamic, so
-    that one recording serves all of them, if the program permits it; with ``dynamic=True`` all sizes are dynamic from
+    that one recording serves all of them, if the program permits it. With ``dynamic=True`` all sizes are dynamic from
     the first call on, with ``dynamic=False`` none (docs/capture.md). ``fast_math=True`` allows other rounding: products
     and sums fused, sums regrouped, ``tanh`` and ``erf`` of floats to 5 ULP (docs/numerics.md). ``checked=True`` checks
     every access and result of compiled programs, which then are slow (docs/testing.md): its findings raise CheckError,

@@ -41,8 +41,8 @@ class KernelProfile:
     """One kernel of a call.
 
     ``seconds`` is the mean over the faster half of the profiled calls (all iterations of a kernel in a loop).
-    ``nbytes`` is the size of the arrays that it reads or writes, and ``operations`` its scalar operations (two for a
-    multiply-add, one for any function), both in one iteration. ``share`` is its part of the measured peak of float32
+    ``nbytes`` is the size of the arrays that it reads or writes, and ``operations`` its scalar operations, both per
+    iteration. A multiply-add is two operations, any function one. ``share`` is its part of the measured peak of float32
     multiply-adds, or of bytes per second, whichever is more (``binding`` says which). The bytes come from the first
     cache if its arrays fit the second, else from memory; data in the last cache can then exceed 1. ``source`` names the
     user's lines.

@@ -101,7 +101,7 @@ def before_write(target: T, others: tuple[object, ...]) -> T:
 def assign_(target: TensorBase, value: TensorBase) -> None:
     """Replace ``target``'s elements by those of ``value``, a fresh result of its shape: the only function that writes.
 
-    Memory is written, the storage's version counts, and the history of the base becomes "the base with the elements
+    Memory is written, and the storage's version counts. The history of the base becomes "the base with the elements
     seen through the view replaced by ``value``". RuntimeError where PyTorch forbids the write.
     """
     history = modes.grad and (value.requires_grad or target.requires_grad)

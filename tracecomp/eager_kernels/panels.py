@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.codegen.kernels.eliminations import ARRAYS, STRIP, elimination_text
+from tracecomp.codegen.kernels.eliminations import ARRAYS, STRIP_VECTORS, elimination_text
 from tracecomp.eager_kernels.products import add_to_block
 from tracecomp.ir.types import from_numpy_dtype
 from tracecomp.ops.linalg import elimination
@@ -118,7 +118,7 @@ def _seen(t: Array, block: Block, size: tuple[int, int]) -> Array:
 @cache
 def _strip(dtype: np.dtype[Any]) -> int:
     """Columns of one strip of a triangular solve."""
-    return STRIP * compiler.host_target().vector_bits // 8 // dtype.itemsize
+    return STRIP_VECTORS * compiler.host_target().vector_bits // 8 // dtype.itemsize
 
 
 def stack(x: Array) -> Array:

@@ -42,9 +42,9 @@ def export(
     order, ``{0: Dim("batch")}`` or ``(Dim("batch"), None)`` for a tensor. Arguments other than tensors are constants.
     There is one kind of capture, so ``strict`` and the options after it have no effect.
 
-    ValueError unless ``mod`` is a module. UserError if the arguments are not a tuple, ``dynamic_shapes`` has another
-    structure, the program needs a concrete size, control flow depends on values of tensors, or Python objects keep
-    tensors.
+    ValueError unless ``mod`` is a module. UserError if the arguments are not a tuple or ``dynamic_shapes`` has another
+    structure. UserError also if the program needs a concrete size, if control flow depends on values of tensors, or if
+    Python objects keep tensors.
 
     Example:
         >>> from torch.export import Dim, export

@@ -75,8 +75,8 @@ def scan(combine_fn: Function, init: object, xs: object, *, dim: int = 0, revers
     """The carry after ``carry, y = combine_fn(carry, x)`` for each slice x of ``xs`` along ``dim``, and the ys stacked.
 
     ``init``, ``xs`` and ``y`` are tensors or nested tensors. ys are stacked along ``dim`` (along the first axis if they
-    have no such axis), in the order of xs, even if ``reverse`` starts at the end. RuntimeError when the carry changes
-    its structure, dtype or shape.
+    have no such axis), in the order of xs. The order is the same even if ``reverse`` starts at the end. RuntimeError
+    when the carry changes its structure, dtype or shape.
     """
     if not callable(combine_fn):
         raise _error(f"scan: combine_fn must be a callable, but got {combine_fn}")

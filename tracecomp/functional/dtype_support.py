@@ -1,8 +1,8 @@
 """Element types of functions: declared where a function is published, and rejected here like a missing kernel in
 PyTorch.
 
-A function raises NotImplementedError when a tensor is complex and the function is not defined for complex numbers, or
-when none of its tensors has a supported type.
+A function raises NotImplementedError when none of its tensors has a supported type. It also raises when a tensor is
+complex and the function is not defined for complex numbers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Rules of ``out=``: which functions take it, of which types and memory, and how results are written to it.
 
 PyTorch has two rules, and some functions with special ones. If operands are promoted, ``out`` may have any type to
-which the result can be cast without losing its category; otherwise it has the type of the result.
+which the result can be cast without losing its category. Otherwise it has the type of the result.
 """
 
 from __future__ import annotations

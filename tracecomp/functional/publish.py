@@ -59,8 +59,8 @@ def function(
     scope to recorded nodes. Keyword arguments ``axis`` and ``keepdims`` are accepted for ``dim`` and ``keepdim``, and
     ``out`` receives the result. ``primitive`` names the equivalent operator for floating tensors of one type, and for
     such a tensor and a Python float. ``prepare`` normalizes positional arguments before ``__torch_function__`` is
-    called. ``views`` declares that results are views of the only tensor (or the tensor itself), which follow from its
-    shape, strides and the other arguments, if memory permits. ``makes`` declares that the result is a new tensor
+    called. ``views`` declares that results are views of the only tensor, or the tensor itself, if memory permits. Such
+    views follow from its shape, its strides and the other arguments. ``makes`` declares that the result is a new tensor
     determined by the arguments and the default dtype.
     """
 

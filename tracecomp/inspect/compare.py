@@ -37,11 +37,11 @@ def compare(
 ) -> Comparison:
     """Run ``fn(*args, **kwargs)`` in every form from eager to native code, and compare them.
 
-    The forms are: eager, the recorded graphs (numpy interpreter), after each pass, kernel by kernel and as a whole
-    natively, with and without fusion, with one thread and two; ``loops`` adds the interpreter of loop programs. Steps
-    of backward passes are compared with differences in float64. Then the call is repeated several times. ``changed``
-    also changes one thing after the other: arguments, numbers, tensors, modes, hooks. If two neighbours differ,
-    ``compare`` searches the first diverging node, the user's line and the wrong step.
+    The forms are: eager, the recorded graphs (numpy interpreter), after each pass, and native code. Native code runs
+    kernel by kernel and as a whole, with and without fusion, with one thread and two. ``loops`` adds the interpreter of
+    loop programs. Steps of backward passes are compared with differences in float64. Then the call is repeated several
+    times. ``changed`` also changes one thing after the other: arguments, numbers, tensors, modes, hooks. If two
+    neighbours differ, ``compare`` searches the first diverging node, the user's line and the wrong step.
 
     ``tolerance`` bounds the difference relative to the largest element of an output (default: by type, see
     ``compiled.differences``). If it is exceeded, the same computation in float64 decides which side is wrong.

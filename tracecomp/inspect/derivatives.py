@@ -1,8 +1,8 @@
 """Check of derivatives: every step of a backward pass against differences of its operator in float64.
 
-For result gradients ``g`` and an operator ``f``, the gradient ``v`` of an operand must satisfy, for any direction
-``d``, ``<v, d> = d/dt <g, f(x + t d)>``, which a central difference gives to about ten digits in float64. Points where
-``f`` has a kink (a maximum of equal numbers, ``relu`` at 0) are left out: they have no unique derivative.
+Let ``g`` be result gradients and ``f`` an operator. The gradient ``v`` of an operand must satisfy ``<v, d> = d/dt <g,
+f(x + t d)>`` for any direction ``d``. A central difference gives the right side to about ten digits in float64. Points
+where ``f`` has a kink (a maximum of equal numbers, ``relu`` at 0) are left out: they have no unique derivative.
 """
 
 from __future__ import annotations

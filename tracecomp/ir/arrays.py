@@ -17,7 +17,7 @@ from tracecomp.ir.loops import LINE
 Array = np.ndarray[Any, Any]
 SMALL_BYTES = 65536
 """Largest size that ``malloc`` allocates from its heap; smaller arrays have any alignment."""
-PIECE = 8192
+CACHED_ELEMENTS = 8192
 """Elements of a piece; 64 KB in float64."""
 
 
@@ -95,8 +95,8 @@ def at_line(array: Array) -> Array:
 
 def cached_slices(size: int) -> Iterator[slice]:
     """Slices that cover ``size`` elements, short enough that a few temporaries of that length stay in cache."""
-    for start in range(0, size, PIECE):
-        yield slice(start, start + PIECE)
+    for start in range(0, size, CACHED_ELEMENTS):
+        yield slice(start, start + CACHED_ELEMENTS)
 
 
 def same_bits(a: Array, b: Array, any_nan: bool = False) -> bool:

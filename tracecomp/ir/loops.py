@@ -26,16 +26,16 @@ codegen's.
 
 ``accumulate`` declares accumulators, runs its body, after which each name reads as the total. An ``update`` combines
 ``op(accumulator, expr...)``. Accumulators declared inside a tile or vector loop exist once per element. An update
-inside a vector (or tile) loop inside the ``accumulate`` goes to partial accumulator number ``position % lanes`` (a
-power of two), where position is the vector variable's value; every lane starts from ``init``; updates of one lane
-happen in loop order, and at the end the lanes are combined by halving (lane i with lane i + lanes/2, then lanes/4,
-...). The order of a sum is therefore part of the program, not of its execution. The op ``set`` replaces the value (a
+inside a vector (or tile) loop inside the ``accumulate`` goes to partial accumulator number ``position % lanes``.
+``lanes`` is a power of two, position the vector variable's value. Every lane starts from ``init``. Updates of one lane
+happen in loop order. At the end the lanes are combined by halving (lane i with lane i + lanes/2, then lanes/4, ...).
+The order of a sum is therefore part of the program, not of its execution. The op ``set`` replaces the value (a
 loop-carried scalar); ``fma`` takes two expressions. Inside the body an accumulator without lanes reads as its current
 value.
 
 Memory: distinct slots do not overlap, except arena slots, which are byte ranges. Between the top-level statements of a
-kernel, and between kernels that touch the same bytes, all threads synchronize. If an index is neither provably in
-bounds nor guarded by ``where``, and is out of bounds at run time, a load uses 0 instead and a store is left out.
+kernel, and between kernels that touch the same bytes, all threads synchronize. An index may be neither provably in
+bounds nor guarded by ``where``. If it is out of bounds at run time, a load uses 0 instead and a store is left out.
 """
 
 from __future__ import annotations

@@ -170,7 +170,7 @@ class Paired:
 class Interleaved:
     """Loop meaning by other primitives on whole complex values: ``fn(operand, apart, **attrs)``.
 
-    A complex operand or result is a ``Pair``, or one real value with the memory layout of complex numbers, both parts
+    A complex operand or result is a ``Pair``, or one real value with the memory layout of complex numbers: both parts
     along a new last axis. ``apart`` says which of them the readers of the result prefer.
     """
 

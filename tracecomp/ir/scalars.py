@@ -1,7 +1,7 @@
 """The scalar operations of the loop IR, with their numpy meanings; codegen must be able to emit each.
 
 ``call("exp", x)`` builds an expression with the right dtype. To add a scalar function, write one row here (name, result
-rule, numpy meaning) and one emitter in ``codegen/``, or no emitter if its uses compose it of others.
+rule, numpy meaning) and one emitter in ``codegen/``. A function whose uses compose it of others needs no emitter.
 """
 
 from __future__ import annotations

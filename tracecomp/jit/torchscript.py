@@ -1,7 +1,10 @@
 """Archives of PyTorch's ``torch.jit.save``: their code is parsed as scripts, their objects become modules.
 
-An archive holds ``code/__torch__/...py``, classes and functions in TorchScript's own form of Python, ``data.pkl``, the
-objects with their attributes, and ``constants.pkl``, the ``CONSTANTS.c0`` of the code.
+An archive holds three parts:
+
+* ``code/__torch__/...py``: classes and functions in TorchScript's own form of Python;
+* ``data.pkl``: the objects with their attributes;
+* ``constants.pkl``: the ``CONSTANTS.c0`` of the code.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def export(
 ) -> ONNXProgram:  # fmt: skip
     """Write ``model``, as it runs on ``args`` and ``kwargs``, as an ONNX model to ``f``, and return it as a program.
 
-    ``args`` is a tensor or a tuple, whose last element may be a dict of arguments by name; those of a program of
+    ``args`` is a tensor or a tuple, whose last element may be a dict of arguments by name. Those of a program of
     ``torch.export`` are its example's if none are given. A module is recorded in evaluation mode; its parameters and
     buffers are the model's weights. Sizes are those of ``args``, except the dynamic ones of ``dynamic_axes`` (``{"x":
     {0: "batch"}}`` or ``{"x": [0]}``) or ``dynamic_shapes`` (by name or in order of the arguments, ``{0:
@@ -57,7 +57,7 @@ def export(
 
     ``check`` lets onnx check the model, and onnxruntime, where it is installed, run it: OnnxExporterError names the
     first node that differs from the recording. UnsupportedError names all primitives without an ONNX operator, before
-    anything is written; ValueError for an ``opset_version`` below 11 or that the installed onnx does not know.
+    anything is written. ValueError for an ``opset_version`` below 11 or that the installed onnx does not know.
     ``external_data``, ``export_params`` (False: without weights) and ``keep_initializers_as_inputs`` are those of
     ``ONNXProgram.save``. A UserWarning is given if ``training`` selects another mode than evaluation, the mode of every
     export; UnsupportedError when ``custom_translation_table`` has entries. The arguments from ``dynamo`` on select

@@ -1,8 +1,8 @@
 """Dynamic sizes of an exported model: every number of its graph as a function of them.
 
 The model is recorded for several sizes. The recordings differ in numbers in attributes and shapes. Each number becomes
-a polynomial in the sizes (of degree one in each, with a common divisor), fitted on the corners of a grid and verified
-on further recordings. Numbers without such a form raise, by name.
+a polynomial in the sizes, of degree one in each, with a common divisor. It is fitted on the corners of a grid and
+verified on further recordings. Numbers without such a form raise, by name.
 """
 
 from __future__ import annotations

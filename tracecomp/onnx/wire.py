@@ -1,7 +1,7 @@
 """Large weights of a serialized model, located without parsing them: protobuf copies each of them several times.
 
-A message is a sequence of fields, each a number and a kind, and then a varint, 4 or 8 bytes, or a length and that many
-bytes (protobuf's "Encoding" page). ``skeleton`` walks over the model, its graph and the graph's initializers.
+A message is a sequence of fields. Each is a number and a kind, and then a varint, 4 or 8 bytes, or a length and that
+many bytes (protobuf's "Encoding" page). ``skeleton`` walks over the model, its graph and the graph's initializers.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ AT_ONCE = 4
 # Adjacent lines that run together, if that leaves a few chunks of them to share: memory favours long runs.
 WIDE, SHARES = (256, 128), 4
 # Elements of a row that one test checks for a new extreme.
-PIECE = 32
+EXTREME_BLOCK = 32
 # Elements of a row per thread: shorter runs of memory are not prefetched, and more totals leave the cache.
 PART = 4096
 
@@ -347,7 +347,7 @@ class _Extremes:
 
     def row(self, start: Index, size: int) -> list[Stmt]:
         """Run one line whose elements are contiguous, piece by piece."""
-        return [self.running(start, in_pieces(self.names, size, PIECE, partial(self._piece, start)))]
+        return [self.running(start, in_pieces(self.names, size, EXTREME_BLOCK, partial(self._piece, start)))]
 
     def _piece(self, start: Index, first: Index, count: int) -> list[Stmt]:
         """Run elements of a row: skipped if none of them is a new extreme, as usual, else step by step."""
@@ -374,7 +374,7 @@ def _extreme_loop(better: str) -> Imperative:
         if not in_types[0].numel:
             return []
         loops = _Extremes(better, ins, outs, in_types[0].dtype)
-        if math.prod(shape[axis + 1 :]) > 1 or shape[axis] < PIECE:
+        if math.prod(shape[axis + 1 :]) > 1 or shape[axis] < EXTREME_BLOCK:
             return lines(loops.names, shape, axis, lambda at: loops.line(at, shape[axis]))
         number = loops.names.var(math.prod(shape[:axis]))
         return [Loop("parallel", number, tuple(loops.row(index(number) * shape[axis], shape[axis])))]

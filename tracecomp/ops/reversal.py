@@ -2,8 +2,8 @@
 
 The derivative of step k needs the carries before it. A loop first runs forwards again and keeps them at every
 *stride*-th step in a fixed number of slots. When all slots are full, the stride doubles and every second slot is freed.
-A second loop runs backwards. Each of its rounds either takes the derivative of step k, if the current state is the one
-before it, or runs one step forwards from the nearest slot, keeping states in free slots. Memory is therefore fixed. Up
+A second loop runs backwards. If the current state is the one before step k, a round takes the derivative of step k.
+Otherwise it runs one step forwards from the nearest slot, keeping states in free slots. Memory is therefore fixed. Up
 to ``SLOTS`` steps, no step is repeated; of 1000 steps each is repeated once, of 30000 two or three times, by the
 schedule below.
 """
@@ -98,9 +98,9 @@ def _backward_types(body: Graph, carries: int) -> Types:
 
 @lru_cache(maxsize=256)
 def _backwards(body: Graph, carries: int) -> Graph:
-    """Build a round of the backward loop. Carries: the step to differentiate, the step of the current state, the next
-    one to keep, the kept step of each slot, the slots, the state, gradients of the carries and sums of those of the
-    consts."""
+    """Build a round of the backward loop. Carries: first the step to differentiate, the step of the current state, the
+    next one to keep, and the kept step of each slot. Then the slots, the state, gradients of the carries and sums of
+    those of the consts."""
     types = _backward_types(body, carries)
     graph, given = _region(f"{body.name}_backwards", types)
     k, position, upcoming, kept = given[:4]

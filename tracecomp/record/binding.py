@@ -18,9 +18,18 @@ Array = np.ndarray[Any, Any]
 class Binding:
     """The source of a graph input.
 
-    ``argument`` (leaf number), ``memory`` (memory shared by several tensors), ``state`` (tensor), ``place`` (place, and
-    the index of its tensor), ``grad`` (the binding of the tensor whose gradient it is), ``host`` (owner, key), ``size``
-    (the holder and the axis) or ``number`` (the leaf). Inputs of a recording are in this order.
+    The kinds, each with its ``ref``:
+
+    * ``argument``: the leaf number;
+    * ``memory``: the memory shared by several tensors;
+    * ``state``: the tensor;
+    * ``place``: the place, and the index of its tensor;
+    * ``grad``: the binding of the tensor whose gradient it is;
+    * ``host``: owner and key;
+    * ``size``: the holder and the axis;
+    * ``number``: the leaf.
+
+    Inputs of a recording are in this order.
     """
 
     kind: str

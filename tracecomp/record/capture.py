@@ -58,8 +58,8 @@ def record(
     """Run ``fn`` and record it; return its result, and the recording (or the reason for none).
 
     ``derive`` adds the derivative of results that require grad. ``places`` contain other tensors and numbers in each
-    call. With ``follow``, numbers that Python reads are dynamic while they are only operands; ``varying`` are the axes
-    with dynamic sizes; ``numbers`` are arguments (numbers of leaves) that are dynamic sizes. Arguments and state among
+    call. With ``follow``, numbers that Python reads are dynamic while they are only operands. ``varying`` are the axes
+    with dynamic sizes. ``numbers`` are arguments (numbers of leaves) that are dynamic sizes. Arguments and state among
     ``shared`` that share memory are views of one input.
     """
     structure, leaves = flatten_call(args, kwargs)

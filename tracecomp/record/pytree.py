@@ -81,7 +81,7 @@ def _flatten(value: Any, leaves: list[object], is_leaf: Callable[[Any], bool] | 
     """``flatten`` without additional attributes of ``value``.
 
     Tuples, lists, dicts, named tuples, dataclasses, and tensors that consist of others (``__tensor_flatten__``, as in
-    PyTorch) are structure; everything else is a leaf, as is any value for which ``is_leaf`` is true.
+    PyTorch) are structure. Everything else is a leaf, as is any value for which ``is_leaf`` is true.
     """
     kind = type(value)
     if is_leaf is not None and is_leaf(value):

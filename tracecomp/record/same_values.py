@@ -1,6 +1,6 @@
 """Equality of plain values in type and sign: Python's equality is not enough.
 
-``1``, ``1.0`` and ``True`` are equal and have other types, ``0.0`` and ``-0.0`` are equal and differ in their sign, and
+``1``, ``1.0`` and ``True`` are equal and have other types. ``0.0`` and ``-0.0`` are equal and differ in their sign, and
 NaN is not equal to itself.
 """
 

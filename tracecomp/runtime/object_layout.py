@@ -91,7 +91,7 @@ def dictionaries_have_versions() -> bool:
     """Whether a dictionary's version changes with each write, and is unique among dictionaries.
 
     Attributes are changed too: CPython 3.13 keeps them in the object, next to a dictionary whose version does not
-    change (a guard that trusts the version would miss the change), and 3.14 has no versions.
+    change. A guard that trusts the version would miss the change. CPython 3.14 has no versions.
     """
     owner = _Owner()
     for dictionary in ({"key": 0}, vars(owner)):

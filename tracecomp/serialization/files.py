@@ -132,7 +132,7 @@ def load(
     the file lazily, and writes stay in memory.
 
     By default (``weights_only``) a file can contain only tensors, containers and plain values, and change only its own
-    objects; its time and memory are proportional to its size. ``weights_only=False`` runs arbitrary code of the file.
+    objects. Its time and memory are proportional to its size. ``weights_only=False`` runs arbitrary code of the file.
     UnpicklingError, with the file and the reason, for anything else and for damaged files; RuntimeError for files of
     TorchScript.
     """

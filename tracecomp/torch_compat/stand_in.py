@@ -1,8 +1,8 @@
 """Stand-ins for PyTorch's names that tracecomp lacks: they can be imported and named, and raise when used.
 
 Libraries import far more than they use. A stand-in is a class without instances that raises when it is called. ``from
-torch.x import Y`` returns one, as does a name that is read while a module is being imported (an annotation, a base
-class, a default). Everywhere else, and for ``hasattr`` and ``getattr``, the name does not exist.
+torch.x import Y`` returns one. So does a name that is read while a module is being imported: an annotation, a base
+class or a default. Everywhere else, and for ``hasattr`` and ``getattr``, the name does not exist.
 """
 
 from __future__ import annotations

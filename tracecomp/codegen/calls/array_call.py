@@ -16,8 +16,8 @@ CALL = "tc_call"
 SYMBOLS = ("PyEval_SaveThread", "PyEval_RestoreThread", "PyLong_FromLongLong")
 
 RECORD = ("entry", "table", "arena", "pool", "threads", "arrays", "type", "failed")
-"""The words of a call's record: the program's entry, its table of data pointers, its arena, the thread pool, the number
-of threads, the number of arrays, their exact type, and the failed step."""
+"""The words of a call's record. First the program's entry, its table of data pointers, its arena, the thread pool and
+the number of threads. Then the number of arrays, their exact type, and the failed step."""
 
 _SELF_RECORD = ARRAY_DATA
 """The builtin's self is an array over the record."""

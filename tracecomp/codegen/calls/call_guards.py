@@ -39,7 +39,7 @@ class CallGuards:
     """Emit the functions that check guards; they write only to the record.
 
     ``fields`` are the offsets of a tensor's fields, ``counts`` those of its storage's version and memory and of a
-    memory's writes; ``python`` is the calling interpreter.
+    memory's writes. ``python`` is the calling interpreter.
     """
 
     def __init__(self, fields: Mapping[str, int], counts: Mapping[str, int], python: Interpreter) -> None:

@@ -28,9 +28,10 @@ RECORD = (
     "entry", "table", "arena", "pool", "threads", "failed", "busy", "array_type", "general", "fail", "count",
     "arguments", "arguments_end", "outputs", "outputs_end", "results",
 )  # fmt: skip
-"""The words of a record: the program's entry, its table of data pointers, its arena, the pool and the number of
-threads; the place of a failed step, whether a call is running, ndarray, the functions for unsuitable arguments and for
-a failed step, the number of arguments; first and end of the rows of arguments and outputs; the number of results."""
+"""The words of a record. First the program's entry, its table of data pointers, its arena, the pool and the number of
+threads. Then the place of a failed step, whether a call is running, ndarray, and the functions for unsuitable arguments
+and for a failed step. Last the number of arguments, the first and the end of the rows of arguments and outputs, and the
+number of results."""
 
 ARGUMENT = ("descr", "nd", "dims", "flags", "slot")
 """A row for each argument: its dtype, dimensions and their sizes, the flags it must have, its place in the table."""

@@ -240,8 +240,8 @@ def store_text(
         return f"  store {value}, {address}, align {align}"
     full = mask or e.all_true(value.width)
     if not address.width and value.elem in ("i8", "i16", "i32"):
-        # LLVM (at least up to 22) writes a narrowed element at its original width, over its neighbours, if it knows
-        # that the mask has one lane. Hide that fact: no address is null, but LLVM cannot prove it.
+        # If the mask is known to have one lane, LLVM (at least up to 22) writes a narrowed element at its original
+        # width. The neighbours would be overwritten. Hide that fact: no address is null, but LLVM cannot prove it.
         full = e.binary("and", full, e.compare("icmp ne", address, Value("null", "ptr")))
     suffix = type_suffix(value.elem, value.width)
     name = f"@llvm.masked.scatter.{suffix}.v{value.width}p0" if address.width else f"@llvm.masked.store.{suffix}.p0"

@@ -11,8 +11,8 @@ from tracecomp.codegen.kernels import convert, operations
 from tracecomp.codegen.kernels.accumulate import State, zero
 from tracecomp.codegen.kernels.address import Indexer, Offset, Position, load_access, tail_mask
 from tracecomp.codegen.kernels.checked import NOT_SHADOWED, Region
-from tracecomp.codegen.kernels.squares import PIECE
-from tracecomp.codegen.kernels.transpose import columns, tile_to_turn
+from tracecomp.codegen.kernels.squares import SHUFFLE_BYTES
+from tracecomp.codegen.kernels.transpose import columns, contiguous_tile
 from tracecomp.codegen.text.emitter import Emitter, Value, next_power_of_two
 from tracecomp.ir.index import Computed, Index, Var
 from tracecomp.ir.loops import LINE, Buffer, Call, Const, Expr, IndexValue, Load, Read, Stmt, ToLine
@@ -234,7 +234,7 @@ class Elements:
             return convert.from_memory(e, self._load_strided(load, o, where), load.dtype)
         tile = self.turning(load) if o.lanes else None
         if tile is not None:
-            return self._load_turned(load, o, tile)
+            return self._load_transposed(load, o, tile)
         # See ``_load_apart``; under a mask only a gather stays within the buffer.
         if where is None and (o.vector is not None or o.stride not in (0, 1)) and self._near(load):
             return convert.from_memory(e, self._load_apart(load, o), load.dtype)
@@ -343,14 +343,14 @@ class Elements:
         stride = load.offset.coefficient(self.vector)
         if stride is None or stride in (0, 1, *_SHUFFLED_STRIDES):
             return None
-        return tile_to_turn(load.offset, self.vector, self.spmd)
+        return contiguous_tile(load.offset, self.vector, self.spmd)
 
-    def _load_turned(self, load: Load, o: Offset, tile: Var) -> Value:
+    def _load_transposed(self, load: Load, o: Offset, tile: Var) -> Value:
         """Load contiguous pieces along ``tile``, one for each lane, and transpose in registers: one load for several
         elements."""
         e, elem, here = self.e, convert.memory_elem(load.dtype), self.point[tile]
         # Pieces within which processors shuffle fastest: few registers, and no shuffle crosses them.
-        side = min(o.lanes, PIECE // load.buffer.dtype.itemsize)
+        side = min(o.lanes, SHUFFLE_BYTES // load.buffer.dtype.itemsize)
         first = here - here % side
         count = min(side, tile.extent - first)
         side = min(side, next_power_of_two(count))

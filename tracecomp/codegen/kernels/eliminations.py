@@ -18,18 +18,18 @@ from tracecomp.codegen.threads import sync
 from tracecomp.codegen.threads.entry import HEAD
 from tracecomp.ir.types import DType
 
-STRIP = 4
+STRIP_VECTORS = 4
 """Vectors of columns that are computed together. A multiply-add takes four cycles, so four independent sums keep a unit
 busy, and every processor has registers for them."""
 
-_SOLVED = (
+_SOLVE_SIZES = (
     "t_start", "t_matrix", "t_row", "t_column", "d_start", "d_matrix", "d_step",
     "x_start", "x_matrix", "x_row", "rows", "columns", "strips", "jobs",
 )  # fmt: skip
 SIZES = {
-    "solve_ones": _SOLVED,
-    "solve_divided": _SOLVED,
-    "solve_scaled": _SOLVED,
+    "solve_ones": _SOLVE_SIZES,
+    "solve_divided": _SOLVE_SIZES,
+    "solve_scaled": _SOLVE_SIZES,
     "lu": (
         "p_start", "p_matrix", "p_row", "w_start", "w_matrix", "w_row", "width", "pivots_start", "pivots_matrix",
         "rows", "columns", "steps", "first", "jobs",
@@ -208,16 +208,16 @@ def _solve(w: Words, ending: str) -> Sequence[str]:
     a.read_sizes(f"solve_{ending}")
     s = a.sizes
     matrix, strip = (a.let(f"{word} i64 %number, {s['strips']}") for word in ("udiv", "urem"))
-    first = a.mul(strip, STRIP * w.lanes)
+    first = a.mul(strip, STRIP_VECTORS * w.lanes)
     t = a.array(0, (matrix, s["t_matrix"]), start=s["t_start"])
     d = a.array(1, (matrix, s["d_matrix"]), start=s["d_start"])
     x = a.array(2, (matrix, s["x_matrix"]), (first, str(w.bytes)), start=s["x_start"])
     given = f"ptr {t}, i64 {s['t_row']}, i64 {s['t_column']}, ptr {d}, i64 {s['d_step']}"
     more = f"i64 {s['x_row']}, i64 {s['rows']}, i64 "
     left = a.sub(s["columns"], first)
-    a.choose(a.less(left, str(STRIP * w.lanes)), "part", "whole")
+    a.choose(a.less(left, str(STRIP_VECTORS * w.lanes)), "part", "whole")
     a.block("whole")
-    a.run(f"@strip{STRIP}", given, f"ptr {x}", f"{more}{w.lanes}")
+    a.run(f"@strip{STRIP_VECTORS}", given, f"ptr {x}", f"{more}{w.lanes}")
     a.do("ret void")
     a.block("part")
 
@@ -227,7 +227,9 @@ def _solve(w: Words, ending: str) -> Sequence[str]:
 
     a.row("0", left, vector)
     a.do("ret void")
-    strips = [_strip(w, ending, n, name) for n, name in ((STRIP, f"strip{STRIP}"), (1, "strip1"), (1, "some"))]
+    strips = [
+        _strip(w, ending, n, name) for n, name in ((STRIP_VECTORS, f"strip{STRIP_VECTORS}"), (1, "strip1"), (1, "some"))
+    ]
     return (*strips, a.text(_JOB))
 
 
@@ -295,8 +297,8 @@ def _largest(w: Words) -> str:
 
 
 def _lu(w: Words) -> Sequence[str]:
-    """Eliminate a panel: swap a row with the largest element to the top, in the panel and in the ``width`` columns of
-    another array, and subtract its multiples from the rows below."""
+    """Eliminate a panel: swap a row with the largest element to the top, and subtract its multiples from the rows
+    below. Rows are swapped in the panel and in the ``width`` columns of another array."""
     a = _Code(w)
     a.read_sizes("lu")
     s = a.sizes
@@ -389,7 +391,7 @@ def _cholesky(w: Words) -> Sequence[str]:
 def _row_reduced(a: _Code, x: str, line: str, column: str, columns: tuple[str, str, str]) -> None:
     """Subtract from the row at ``line`` multiples of the rows before it; the factors are in ``column``."""
     (begin, end, r), w, row = columns, a.w, a.sizes["x_row"]
-    wide = STRIP * w.lanes
+    wide = STRIP_VECTORS * w.lanes
     many = a.add(begin, a.mul(a.let(f"udiv i64 {a.sub(end, begin)}, {wide}"), wide))
 
     def reduced(first: str, vectors: int, mask: str) -> None:
@@ -405,7 +407,7 @@ def _row_reduced(a: _Code, x: str, line: str, column: str, columns: tuple[str, s
             w.store(a, total, a.at(place, v * w.width), mask)
 
     with a.count(begin, many, wide) as first:
-        reduced(first, STRIP, "")
+        reduced(first, STRIP_VECTORS, "")
     a.row(many, end, lambda first, mask: reduced(first, 1, mask))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tracecomp.codegen.kernels.squares import turned_square
+from tracecomp.codegen.kernels.squares import transposed_square
 from tracecomp.codegen.text.assembler import Assembler
 from tracecomp.codegen.text.modules import ModuleText
 from tracecomp.codegen.text.target import Target
@@ -28,7 +28,7 @@ _WIDTHS = (1, 2, NARROW, WIDE)
 PARTS = (
     *(f"tile{rows}x{vectors}" for vectors in _WIDTHS for rows in HEIGHTS),
     *(f"dots{rows}" for rows in range(1, FEW + 1)),
-    "pack_rows", "pack_turned", "pack_apart",
+    "pack_rows", "pack_transposed", "pack_apart",
 )  # fmt: skip
 """Functions that the entry finds by their addresses, in this order: tiles of one width are adjacent, then packing
 functions. The tile8x6 is never generated."""
@@ -109,7 +109,7 @@ def part_text(name: str, dtype: DType, target: Target) -> str:
     elif name.startswith("dots"):
         text = _dots(w, int(name.removeprefix("dots")))
     else:
-        text = {"pack_rows": _pack_rows, "pack_turned": _pack_turned, "pack_apart": _pack_apart}[name](w)
+        text = {"pack_rows": _pack_rows, "pack_transposed": _pack_transposed, "pack_apart": _pack_apart}[name](w)
     return str(ModuleText(target, (text,), w.declared))
 
 
@@ -133,7 +133,7 @@ def _packing(by_term: int, by_column: int, itemsize: int) -> str:
     """The packing function for elements of y with these strides in bytes."""
     if by_column == itemsize:
         return "pack_rows"
-    return "pack_turned" if by_term == itemsize else "pack_apart"
+    return "pack_transposed" if by_term == itemsize else "pack_apart"
 
 
 def _widths(columns: int, wide: bool, lanes: int) -> set[int]:
@@ -208,14 +208,14 @@ def _dots(w: Words, rows: int) -> str:
     a.choose(a.let(f"icmp ult i64 {term}, {whole}"), "whole", "rest")
     a.block("whole")
     found = totals
-    for k, column in enumerate(_turned(a, w, [w.load(a, a.at(line, place)) for line in lines])):
+    for k, column in enumerate(_transposed(a, w, [w.load(a, a.at(line, place)) for line in lines])):
         names = [f"t{r}" if k == w.lanes - 1 else "" for r in range(rows)]
         found = _with_term(a, w, found, a.at(x, a.let(f"mul i64 %x_k, {k}")), column, names)
     a.let(f"add i64 {term}, {w.lanes}", "term.next")
     a.go("head")
     a.block("rest")
     some = w.first_lanes(a, rest)
-    for k, column in enumerate(_turned(a, w, [w.load(a, a.at(line, place), some) for line in lines])):
+    for k, column in enumerate(_transposed(a, w, [w.load(a, a.at(line, place), some) for line in lines])):
         w.store(a, column, a.at(square, k * w.width))
     for out, total in zip(outs, totals, strict=True):
         w.store(a, total, out, mask)
@@ -245,14 +245,14 @@ def spread(a: Assembler, w: Words, one: str) -> str:
     return a.let(f"shufflevector {w.vector} {one}, {w.vector} poison, <{w.lanes} x i32> zeroinitializer")
 
 
-def _turned(a: Assembler, w: Words, rows: Sequence[str]) -> list[str]:
+def _transposed(a: Assembler, w: Words, rows: Sequence[str]) -> list[str]:
     """The transpose of a block of elements."""
 
     def shuffled(x: str, y: str, order: Sequence[int]) -> str:
         places = ", ".join(f"i32 {n}" for n in order)
         return a.let(f"shufflevector {w.vector} {x}, {w.vector} {y}, <{w.lanes} x i32> <{places}>")
 
-    return turned_square(rows, w.bytes, shuffled)
+    return transposed_square(rows, w.bytes, shuffled)
 
 
 def _pack_rows(w: Words) -> str:
@@ -271,7 +271,7 @@ def _pack_rows(w: Words) -> str:
     return a.text(f"define void @pack_rows({PACK}) #0")
 
 
-def _pack_turned(w: Words) -> str:
+def _pack_transposed(w: Words) -> str:
     """Pack a panel of y that is contiguous along a sum: blocks are transposed in registers.
 
     Blocks extend beyond the panel's last column, where they repeat it, and its last term, where their elements are not
@@ -289,10 +289,10 @@ def _pack_turned(w: Words) -> str:
                 n = a.let(f"select i1 {a.let(f'icmp ult i64 {n}, {last}')}, i64 {n}, i64 {last}")
                 rows.append(w.load(a, a.at(at, a.let(f"mul i64 {n}, %y_n")), mask))
             to = a.at(line, a.let(f"mul i64 {column}, {w.bytes}"))
-            for r, row in enumerate(_turned(a, w, rows)):
+            for r, row in enumerate(_transposed(a, w, rows)):
                 w.store(a, row, a.at(to, a.let(f"mul i64 %step, {r}")))
     a.do("ret void")
-    return a.text(f"define void @pack_turned({PACK}) #0")
+    return a.text(f"define void @pack_transposed({PACK}) #0")
 
 
 def _pack_apart(w: Words) -> str:

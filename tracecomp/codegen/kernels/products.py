@@ -2,8 +2,8 @@
 
 Every result is a sum from 0.0 of its terms in order, one fused multiply-add each, as in compiled programs
 (``docs/numerics.md``). Tiles, panels and blocks of terms change the speed, never a bit. The entry's arrays are x
-(batch, m, k), y (batch, k, n), the results (batch, m, n), ``SIZES`` as int64, and the addresses of ``PARTS``
-(``product_parts.py``); those that ``parts_of`` names must be present.
+(batch, m, k), y (batch, k, n) and the results (batch, m, n). ``SIZES`` follow as int64, then the addresses of ``PARTS``
+(``product_parts.py``). Those that ``parts_of`` names must be present.
 
 A block of results is computed column by column of ``width`` vectors. For each column, all rows accumulate ``TERMS``
 terms at a time; the results hold the totals in between. These terms are first packed in the lanes' order if y is
@@ -69,8 +69,8 @@ def _pack(w: Words) -> str:
     """``%width`` elements of each of ``%terms`` terms into the panel, whose rows are ``%step`` bytes apart."""
     a = Assembler()
     given = "ptr %y, i64 %y_k, i64 %y_n, ptr %panel, i64 %step, i64 %terms, i64 %width"
-    rows, turned, apart = (f"i64 {_at(f'pack_{kind}')}" for kind in ("rows", "turned", "apart"))
-    other = a.let(f"select i1 {a.same('%y_k', str(w.bytes), 'i64')}, {turned}, {apart}")
+    rows, transposed, apart = (f"i64 {_at(f'pack_{kind}')}" for kind in ("rows", "transposed", "apart"))
+    other = a.let(f"select i1 {a.same('%y_k', str(w.bytes), 'i64')}, {transposed}, {apart}")
     place = a.let(f"select i1 {a.same('%y_n', str(w.bytes), 'i64')}, {rows}, i64 {other}")
     a.run(a.load("ptr", "%parts", place), given)
     a.do("ret void")

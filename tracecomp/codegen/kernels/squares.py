@@ -8,18 +8,18 @@ from typing import TypeVar
 
 Vector = TypeVar("Vector")
 
-PIECE = 16
+SHUFFLE_BYTES = 16
 """Bytes of a 128-bit piece, within which unpack instructions work."""
 
 
-def turned_square(
+def transposed_square(
     rows: Sequence[Vector], bytes: int, shuffled: Callable[[Vector, Vector, Sequence[int]], Vector]
 ) -> list[Vector]:
     """Transpose rows of elements of ``bytes`` bytes; there are as many rows as columns.
 
     ``shuffled`` picks elements from two vectors, numbered consecutively.
     """
-    lanes, piece = len(rows), min(PIECE // bytes, len(rows))
+    lanes, piece = len(rows), min(SHUFFLE_BYTES // bytes, len(rows))
 
     def joined(x: Vector, y: Vector, odd: int) -> Vector:
         """Take every second piece of one vector, then of the other."""
@@ -33,12 +33,12 @@ def turned_square(
         even, odd = (across([joined(*pair, parity) for pair in pairs]) for parity in (0, 1))
         return [x for both in zip(even, odd, strict=True) for x in both]
 
-    groups = [turned_within(rows[start : start + piece], lanes, shuffled) for start in range(0, lanes, piece)]
+    groups = [transposed_within(rows[start : start + piece], lanes, shuffled) for start in range(0, lanes, piece)]
     columns = [across([group[k] for group in groups]) for k in range(piece)]
     return [columns[k][start] for start in range(lanes // piece) for k in range(piece)]
 
 
-def turned_within(
+def transposed_within(
     rows: Sequence[Vector], lanes: int, shuffled: Callable[[Vector, Vector, Sequence[int]], Vector], unit: int = 1
 ) -> list[Vector]:
     """Transpose adjacent blocks, each as wide as the number of rows: of every piece element 0 of all rows, ....
@@ -57,4 +57,4 @@ def turned_within(
         return shuffled(x, y, [side + place + n for place, side in places for n in range(unit)])
 
     halves = ([unpacked(*pair, half) for pair in pairs] for half in (0, 1))
-    return [x for half in halves for x in turned_within(half, lanes, shuffled, 2 * unit)]
+    return [x for half in halves for x in transposed_within(half, lanes, shuffled, 2 * unit)]

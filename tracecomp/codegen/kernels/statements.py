@@ -82,8 +82,8 @@ class Statements(Storing, Reducing):
             return frozenset()
         for stmt in body:
             reads = expressions((stmt,)) if isinstance(stmt, Let) else ()
-            turned = (self.turning(x) is not None if isinstance(x, Load) else _names(x, found) for x in reads)
-            if isinstance(stmt, Let) and any(turned):
+            transposed = (self.turning(x) is not None if isinstance(x, Load) else _names(x, found) for x in reads)
+            if isinstance(stmt, Let) and any(transposed):
                 found.add(stmt.name)
         return frozenset(found)
 

@@ -7,7 +7,7 @@ from functools import partial
 
 from tracecomp.codegen.kernels.address import store_text, tail_mask
 from tracecomp.codegen.kernels.checked import Region
-from tracecomp.codegen.kernels.squares import turned_square, turned_within
+from tracecomp.codegen.kernels.squares import transposed_square, transposed_within
 from tracecomp.codegen.text.emitter import FLOAT_BITS, INT_BITS, Emitter, Value, next_power_of_two
 from tracecomp.ir.index import Index, Var
 
@@ -17,7 +17,7 @@ FEW_ROWS = 2
 """With so few rows a transpose is as short as a function call."""
 
 
-LEAST_TURNED = 4
+MIN_TRANSPOSED_EXTENT = 4
 """Least elements of a tile for which whole vectors are loaded along it: fewer load faster one by one."""
 
 
@@ -35,9 +35,9 @@ def tile_to_transpose(offset: Index, vector: Var | None, tiles: Sequence[Var]) -
     return None
 
 
-def tile_to_turn(offset: Index, vector: Var, tiles: Sequence[Var]) -> Var | None:
+def contiguous_tile(offset: Index, vector: Var, tiles: Sequence[Var]) -> Var | None:
     """The tile variable along which memory is contiguous, if the loaded lanes are strided."""
-    found = (v for v in tiles if v != vector and v.extent >= LEAST_TURNED and offset.coefficient(v) == 1)
+    found = (v for v in tiles if v != vector and v.extent >= MIN_TRANSPOSED_EXTENT and offset.coefficient(v) == 1)
     return next(found, None)
 
 
@@ -47,7 +47,7 @@ def columns(e: Emitter, pieces: Sequence[Value], lanes: int) -> list[Value]:
     padded = [*pieces, *(Value("poison", elem, side) for _ in range(lanes - len(pieces)))]
     # Arranged so that blocks as wide as a piece are adjacent: each element keeps its position within its piece.
     rows = [_side_by_side(e, padded[n::side]) for n in range(side)]
-    return turned_within(rows, lanes, partial(shuffle, e))
+    return transposed_within(rows, lanes, partial(shuffle, e))
 
 
 def _side_by_side(e: Emitter, pieces: Sequence[Value]) -> Value:
@@ -114,7 +114,7 @@ def transpose(e: Emitter, rows: Sequence[Value]) -> list[Value]:
     count = next_power_of_two(len(rows))
     padded = [*rows, *(Value("poison", elem, width) for _ in range(count - len(rows)))]
     if count == width:
-        return turned_square(padded, (FLOAT_BITS | INT_BITS)[elem] // 8 or 1, partial(shuffle, e))
+        return transposed_square(padded, (FLOAT_BITS | INT_BITS)[elem] // 8 or 1, partial(shuffle, e))
     return _interleave(e, padded)
 
 

@@ -337,8 +337,8 @@ def lu_(input: Tensor, pivot: bool = True, get_infos: bool = False) -> tuple[Ten
 def ldl_factor(A: Tensor, *, hermitian: bool = False) -> LDLFactor:
     """(L and D in one matrix, LAPACK's row swaps) of symmetric or ``hermitian`` matrices, read from the lower triangle.
 
-    A = P L D L' P', for ``hermitian`` ones P L D L* P', with unit lower triangular L and blocks of one or two rows in
-    D. RuntimeError for singular ones. Not differentiable.
+    A = P L D L' P', for ``hermitian`` ones P L D L* P'. L is unit lower triangular, and D has blocks of one or two
+    rows. RuntimeError for singular ones. Not differentiable.
     """
     return LdlFactorResult(*_ldl(A, "linalg.ldl_factor", hermitian, strict=True)[:2])
 

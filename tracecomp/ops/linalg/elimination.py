@@ -156,8 +156,8 @@ def copied(names: Names, source: Matrix, target: Matrix, rows: int, panel: Panel
 
 
 def pivoted(names: Names, x: Matrix, whole: Matrix, pivots: Matrix, panel: Panel, rows: int, width: int) -> list[Stmt]:
-    """Factor a panel ``x`` of LU: swap a row with the largest element to the top, also in the ``whole`` matrix of
-    ``width`` columns, and subtract its multiples from the rows below."""
+    """Factor a panel ``x`` of LU: swap a row with the largest element to the top, and subtract its multiples from the
+    rows below. Rows are swapped in the panel and in the ``whole`` matrix of ``width`` columns."""
     c, i, pivot, dtype = names.var(panel.count), names.var(rows), names.let(), x.buffer.dtype
     step, row = panel.first + index(c), index(i)
     search, found = largest(names, x, step, rows, step)

@@ -1,8 +1,8 @@
 """LDL' of symmetric matrices, and LDL* of Hermitian ones, for indefinite matrices, run by the host.
 
-Bunch and Kaufman, "Some stable methods for calculating inertia and solving symmetric linear systems" (1977), with the
-pivots and the compact form of LAPACK's ``sytrf`` and ``hetrf``. D has blocks of one or two rows. ``pivots`` lists the
-swapped rows, counted from 1; a block of two rows has two negative entries.
+The method is that of Bunch and Kaufman, "Some stable methods for calculating inertia and solving symmetric linear
+systems" (1977). Pivots and compact form are those of LAPACK's ``sytrf`` and ``hetrf``. D has blocks of one or two rows.
+``pivots`` lists the swapped rows, counted from 1; a block of two rows has two negative entries.
 """
 
 from __future__ import annotations

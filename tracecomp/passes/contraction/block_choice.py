@@ -254,7 +254,14 @@ class _Blocks:
         tiles, nest = self.tiles, self.nest
         load, last = nest.a_operand(tiles.vector).load, nest.reduce[-1] if nest.reduce else None
         # k-blocks and windows keep their operands in cache. Without a tile A has no rows to fetch.
-        if load is None or last is None or tiles.tile is None or tiles.k_blocks or tiles.written_out or tiles.turned:
+        if (
+            load is None
+            or last is None
+            or tiles.tile is None
+            or tiles.k_blocks
+            or tiles.written_out
+            or tiles.transposed
+        ):
             return 0
         a_operand = nest.a_operand(tiles.vector)
         far = abs(a_operand.stride(last) or 0) * load.dtype.itemsize >= self.tuning.far_bytes
@@ -269,7 +276,7 @@ class _Blocks:
         """Large buffers that the epilogue reads or writes row by row of a tile."""
         tiles = self.tiles
         # The lines are fetched term by term of the sum, so the sum has to be a single loop.
-        if tiles.tile is None or not self.nest.reduce or tiles.k_blocks or tiles.written_out or tiles.turned:
+        if tiles.tile is None or not self.nest.reduce or tiles.k_blocks or tiles.written_out or tiles.transposed:
             return ()
         found = (
             buffer.name

@@ -159,7 +159,7 @@ class _Tiled:
             *self._epilogue_ahead(columns.start(column), first, height, columns.length),
             *(*read.lhs.stmts, *read.rhs.stmts, Update(ACCUMULATOR, (read.lhs.expr, read.rhs.expr))),
         )
-        square, unrolled = self.schedule.turned, self.schedule.unrolled_terms
+        square, unrolled = self.schedule.transposed, self.schedule.unrolled_terms
         loops_of_terms = in_squares(nest.reduce, terms, square) if square else _summed(nest.reduce, terms, unrolled)
         summed = Accumulate((nest.accumulator(),), loops_of_terms)
         if square:  # rows innermost: they share a block in registers

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import gcd
 
-from tracecomp.codegen.kernels.transpose import LEAST_TURNED
+from tracecomp.codegen.kernels.transpose import MIN_TRANSPOSED_EXTENT
 from tracecomp.ir.index import Var
 from tracecomp.passes.contraction.tile_schedule import TileSchedule
 from tracecomp.passes.cost.machine import Machine
@@ -18,6 +18,7 @@ from tracecomp.passes.cost.reference import (
     FAR_APART_BYTES,
     FAR_CYCLES,
     FAR_LINES,
+    MAX_TRANSPOSED_ROWS,
     NEAR_STORES,
     NOMINAL_LANES,
     PACKED_CYCLES,
@@ -26,8 +27,7 @@ from tracecomp.passes.cost.reference import (
     SHUFFLED_STRIDE,
     SLIDING_TERMS,
     STORE_CYCLES,
-    TURNED_CYCLES,
-    TURNED_ROWS,
+    TRANSPOSED_CYCLES,
 )
 from tracecomp.passes.nests.contraction_nest import BilinearNest, Operand, product_of
 from tracecomp.passes.schedule.k_blocking import KBlocks, k_blocks_of
@@ -57,8 +57,8 @@ def _lane_cost(nest: BilinearNest, vector: Var) -> float:
             # All multiply-adds that use a vector share the cost of loading it.
             reuse = _reuse(nest, operand, vector)
             stride = operand.stride(vector) or 0
-            turned = reuse <= TURNED_ROWS and _turnable(nest, operand, vector)
-            apart = 1.0 if nest.is_frozen(operand) else TURNED_CYCLES if turned else PACKED_CYCLES
+            transposed = reuse <= MAX_TRANSPOSED_ROWS and _transposable(nest, operand, vector)
+            apart = 1.0 if nest.is_frozen(operand) else TRANSPOSED_CYCLES if transposed else PACKED_CYCLES
             shuffled = alone and 1 < stride <= SHUFFLED_STRIDE
             cost += (1.0 if stride == 1 else SHUFFLED_CYCLES if shuffled else apart) / reuse
     # The FMA instruction broadcasts a scalar of the other operand; two vectors are two loads.
@@ -139,9 +139,11 @@ def _tiles(nest: BilinearNest, machine: Machine) -> TileSchedule:
     # The tail is a separate column, in vectors of half the width.
     width = min(vectors * machine.lanes(nest.acc.dtype.itemsize), vector.extent - tail)
     # Several tiles read the same column of B; a column that does not fit the cache would be read from memory for each.
-    turned = _turned(nest, b_operand, vector, tile, machine)
-    if turned:  # one vector of lanes: each lane reads a separate line
-        return TileSchedule(vector, min(turned, vector.extent), tile, tile.extent if tile else 1, turned=turned)
+    transposed = _transposed(nest, b_operand, vector, tile, machine)
+    if transposed:  # one vector of lanes: each lane reads a separate line
+        return TileSchedule(
+            vector, min(transposed, vector.extent), tile, tile.extent if tile else 1, transposed=transposed
+        )
     several = len(candidates) > 1 or (tile is not None and tile.extent > height)
     alike = tile is None or not b_operand.depends(tile)  # all rows of the tile read one panel
     packed, k_blocks = alike and _packed(nest, b_operand, vector, machine), None
@@ -280,25 +282,25 @@ def _packed(nest: BilinearNest, b_operand: Operand, vector: Var, machine: Machin
     return cold(b_operand, machine) or reuse * max(terms / lines_held(row, machine), 2) >= tuning.crowded_reads
 
 
-def _turned(nest: BilinearNest, b_operand: Operand, vector: Var, tile: Var | None, machine: Machine) -> int:
+def _transposed(nest: BilinearNest, b_operand: Operand, vector: Var, tile: Var | None, machine: Machine) -> int:
     """The number of terms in blocks that are transposed in registers and used there; 0 if a panel, or a direct load, is
     better.
 
     All rows that read a block have to be in one tile; otherwise it would be transposed several times.
     """
     rows = tile.extent if tile else 1
-    alone = _reuse(nest, b_operand, vector) == rows <= min(TURNED_ROWS, machine.registers // 4)
-    return machine.lanes(nest.acc.dtype.itemsize) if alone and _turnable(nest, b_operand, vector) else 0
+    alone = _reuse(nest, b_operand, vector) == rows <= min(MAX_TRANSPOSED_ROWS, machine.registers // 4)
+    return machine.lanes(nest.acc.dtype.itemsize) if alone and _transposable(nest, b_operand, vector) else 0
 
 
-def _turnable(nest: BilinearNest, operand: Operand, vector: Var) -> bool:
+def _transposable(nest: BilinearNest, operand: Operand, vector: Var) -> bool:
     """Whether the operand's lanes are strided and its terms contiguous, in the innermost summed variable."""
     load = operand.load
     # Leaving out terms of padding changes bits, and frozen weights are packed once for all calls.
     if load is None or load.where or not nest.reduce or nest.padded or nest.is_frozen(operand) or operand.inside:
         return False
     last, apart = nest.reduce[-1], abs(operand.stride(vector) or 0) > SHUFFLED_STRIDE
-    return nest.one_sided(vector) and apart and operand.stride(last) == 1 and last.extent >= LEAST_TURNED
+    return nest.one_sided(vector) and apart and operand.stride(last) == 1 and last.extent >= MIN_TRANSPOSED_EXTENT
 
 
 def _dense(operand: Operand, summed: Sequence[Var]) -> bool:

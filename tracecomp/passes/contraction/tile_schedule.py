@@ -24,7 +24,7 @@ from tracecomp.passes.schedule.records import (
 )
 
 TILE_FIELDS = (
-    "vector", "width", "tail", "tile", "height", "unrolled", "window", "k_blocks", "pack", "turned",
+    "vector", "width", "tail", "tile", "height", "unrolled", "window", "k_blocks", "pack", "transposed",
     "written_out",
 )  # fmt: skip
 """Fields on which the others depend: the other fields are chosen for the tiles that these describe."""
@@ -65,7 +65,7 @@ class TileSchedule:
     written_out: bool = setting(yes_or_no, "the tile's terms are written out; terms of padding are left out", False)
     k_blocks: KBlocks | None = setting(k_blocks_read, "the summed variables in order, one in pieces: k/392", None)
     pack: str = setting(word("no", "once", "block"), "B is packed into panels: once for all, or by the block", "no")
-    turned: int = setting(number, "terms of B transposed in registers at a time, a square; 0: none", 0)
+    transposed: int = setting(number, "terms of B transposed in registers at a time, a square; 0: none", 0)
     copies: tuple[str, ...] = setting(words("lhs", "rhs"), "operands copied first, in float32, in the lanes' order", ())
     block_vars: tuple[Var, ...] = setting(variables_of, "variables that a block has all of, with their totals", ())
     split_vars: tuple[Var, ...] = setting(variables_of, "block_vars of which a block has one value", ())
@@ -155,7 +155,7 @@ def check_tiles(tiles: TileSchedule, chosen: TileSchedule, nest: BilinearNest, r
         (bool(tiles.window) and tiles.tile != chosen.tile, "window belongs to the tile that was chosen"),
         (tiles.pack != "no" and not (one_panel and shared), "there is no panel that all rows of a tile share"),
         # Packed padding is added, which decides bits where a weight is infinite.
-        (tiles.turned > 0 and tiles.pack != "no", "panels are packed in lane order: transpose must be 0"),
+        (tiles.transposed > 0 and tiles.pack != "no", "panels are packed in lane order: transposed must be 0"),
         (nest.padded and (tiles.pack == "no") != (chosen.pack == "no"), PADDING),
     )
 
@@ -175,7 +175,7 @@ def check_blocks(schedule: TileSchedule, chosen: TileSchedule, nest: BilinearNes
         (schedule.copies != chosen.copies and nest.padded, PADDING),
         (schedule.written_out != chosen.written_out and nest.padded, PADDING),
         (schedule.written_out and schedule.tile is None, "written_out needs rows"),
-        (schedule.turned > 0 and schedule.written_out, "written_out has no loop over terms to transpose"),
+        (schedule.transposed > 0 and schedule.written_out, "written_out has no loop over terms to transpose"),
         (not set(schedule.split_vars) <= set(schedule.block_vars), "split_vars are some of block_vars"),
         (not set(schedule.block_vars) <= beside, "block_vars must differ from the tile's variables"),
         # Totals between k-blocks are kept for a block's variables; without k-blocks there are none.

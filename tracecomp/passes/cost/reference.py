@@ -28,10 +28,10 @@ them."""
 PACKED_CYCLES = 8.0
 """Cycles of a vector of strided elements, packed once into a panel by moving blocks of elements."""
 
-TURNED_CYCLES = 4.0
+TRANSPOSED_CYCLES = 4.0
 """Cycles of a vector of strided elements with contiguous terms, transposed in registers in square blocks."""
 
-TURNED_ROWS = 8
+MAX_TRANSPOSED_ROWS = 8
 """Most rows of a tile for which blocks are transposed at each use: a quarter of the registers, which hold totals."""
 
 SHUFFLED_CYCLES = 3.0

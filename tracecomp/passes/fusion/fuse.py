@@ -1,9 +1,13 @@
 """Which nodes share a kernel: groups over a common iteration space, with the reason where nodes stay apart.
 
 Every node that is not a view starts as a separate group. Groups merge along producer -> consumer edges, then with
-siblings that read the same large value. A merge needs three conditions: (1) their spaces agree; (2) every read between
-them is aligned, element to the same element or row result to the same row; (3) the merged group is in no dependence
-cycle. Merging never changes an order of summation, which the graph alone decides. Elementwise nodes that join the
+siblings that read the same large value. A merge needs three conditions:
+
+* their spaces agree;
+* every read between them is aligned, element to the same element or row result to the same row;
+* the merged group is in no dependence cycle.
+
+Merging never changes an order of summation, which the graph alone decides. Elementwise nodes that join the
 contraction before them are epilogue fusion.
 """
 
@@ -25,7 +29,7 @@ SIBLING_BYTES = 4096
 """Bytes of a value above which its readers merge for that reason alone: smaller ones come from the first cache."""
 MIN_TRANSPOSED = 2048
 """Least elements of a transposed value for a separate kernel that transposes blocks in registers."""
-MIN_ACROSS = 16384
+MIN_TRANSPOSED_REDUCED = 16384
 """The same if only a reduction reads it: below this, strided reads from the first cache take no longer."""
 
 
@@ -93,7 +97,7 @@ class Fuser:
                 and any(v.type.numel == value.type.numel and not _permuted(v) for v in user.inputs)
                 for user in self.readers.users(value)
             )
-            or (value.type.numel >= MIN_ACROSS and self._is_reduced_along(value))
+            or (value.type.numel >= MIN_TRANSPOSED_REDUCED and self._is_reduced_along(value))
         )
 
     def _is_reduced_along(self, value: Value) -> bool:

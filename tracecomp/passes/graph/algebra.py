@@ -1,9 +1,9 @@
 """Simplification of scalar algebra: rules that never change a result's bits.
 
-For example, ``x * 1`` and ``x - 0.0`` are ``x``, but ``x + 0.0`` is not (it turns -0.0 into 0.0), ``x * 0`` is not
-``0`` (NaN, infinity), sums are never regrouped. Division becomes multiplication only for powers of two. Bits of a NaN
-(its sign and payload) carry no meaning and are not kept. Rules about shapes are in ``views``. Each function here is a
-rewrite rule.
+For example, ``x * 1`` and ``x - 0.0`` are ``x``, but ``x + 0.0`` is not: -0.0 becomes 0.0. ``x * 0`` is not ``0``: the
+product of NaN or infinity is NaN. Sums are never regrouped. Division becomes multiplication only for powers of two.
+Bits of a NaN (its sign and payload) carry no meaning and are not kept. Rules about shapes are in ``views``. Each
+function here is a rewrite rule.
 """
 
 from __future__ import annotations

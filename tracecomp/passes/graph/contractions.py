@@ -1,7 +1,7 @@
 """Normal form of contractions, so that the scheduler sees few shapes of loop nest.
 
 Permuted and repeated operands become labels of the spec (transposed operands are free). Labels of size 1 are dropped,
-labels that are always adjacent are merged, the result's last label belongs to the right operand, and labels are
+and labels that are always adjacent are merged. The result's last label belongs to the right operand, and labels are
 renamed. Without a summed label a contraction is a product. With a vector operand it is a product and a sum: row and
 column sums run at memory speed, and a register tile would reuse nothing.
 """

@@ -1,7 +1,7 @@
 """Layout assignment: channels last along chains of convolutions where that pays.
 
 Values joined by nodes that run in any order form a region. A region is channels last if its convolutions gain more
-(vectors run over output channels) than transposes at its border cost; the log has the decision. The region's nodes are
+(vectors run over output channels) than transposes at its border cost. The log has the decision. The region's nodes are
 then rebuilt on permuted operands, so the permutations of adjacent nodes cancel. Each convolution becomes a contraction
 of windows, whose result can have any order of axes for free.
 """

@@ -36,7 +36,7 @@ def rebuild(g: Rewriter, node: Node, operands: list[Placed], order: Order) -> Pl
         return Placed(g.add(node.op, values, node.attrs)[0], order)
     if name in ("pad", "concat"):
         values = [in_order(g, p, order) for p in operands]
-        return Placed(g.add(node.op, values, _turned(node.attrs, order))[0], order)
+        return Placed(g.add(node.op, values, _transposed(node.attrs, order))[0], order)
     if name in REDUCTIONS:
         return _reduction(g, node, operands[0], order)
     if name == "fold":
@@ -61,7 +61,7 @@ def _broadcast(g: Rewriter, placed: Placed, rank: int, order: Order) -> Value:
     return g.apply("permute", g.reshape(plain, (1,) * (rank - have) + plain.shape), dims=order)
 
 
-def _turned(attrs: Attrs, order: Order) -> dict[str, Any]:
+def _transposed(attrs: Attrs, order: Order) -> dict[str, Any]:
     """Attributes that name axes, translated to ``order``."""
     if "axis" in attrs:
         return {**attrs, "axis": order.index(attrs["axis"])}
@@ -75,8 +75,8 @@ def _reduction(g: Rewriter, node: Node, operand: Placed, order: Order) -> Placed
         value = g.add(node.op, (in_order(g, operand, None),), node.attrs)[0]
         return Placed(in_order(g, Placed(value, identity(value.ndim)), order), order)
     kept = [d for d in range(len(operand.order)) if d not in axes]
-    turned = tuple(sorted(operand.order.index(d) for d in axes))
-    value = g.add(node.op, (operand.kept,), {"axes": turned})[0]
+    transposed = tuple(sorted(operand.order.index(d) for d in axes))
+    value = g.add(node.op, (operand.kept,), {"axes": transposed})[0]
     have = Placed(value, tuple(kept.index(d) for d in operand.order if d in kept))
     return Placed(in_order(g, have, order), order)
 
@@ -118,8 +118,8 @@ def convolution(g: Rewriter, node: Node, operands: list[Placed], order: Order) -
         return _windowed(g, node, operands, order)
     last = channels_last(node.outputs[0].ndim)
     images = operands if node.op.name == "conv_weight" else operands[:1]
-    turned = [Placed(in_order(g, p, last), last) for p in images]
-    made = _windowed(g, node, [*turned, *operands[len(turned) :]], order if len(turned) == 2 else last)
+    transposed = [Placed(in_order(g, p, last), last) for p in images]
+    made = _windowed(g, node, [*transposed, *operands[len(transposed) :]], order if len(transposed) == 2 else last)
     return Placed(in_order(g, made, order), order)
 
 

@@ -182,8 +182,8 @@ class _Builder:
                         # Reloading needs no storage: the value is in memory for others anyway.
                         self.kept.setdefault(node, _Kept(self.ready[node], self.params.of(value)))
                     continue
-                # Two bounds: a row that is too long would evict its operands from the cache, and cheap values are
-                # faster to compute again than to store and load.
+                # Two bounds: a row that is too long would evict its operands from the cache. Cheap values are faster to
+                # compute again than to store and load.
                 if earlier and size * node.outputs[0].dtype.itemsize <= KEEP_BYTES and self._chain(node) >= KEEP_COST:
                     self.kept[node] = self._keep(node, size, lent)
                     # A kept value has to be evaluated in the pass where it is ready first.

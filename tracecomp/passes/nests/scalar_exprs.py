@@ -123,8 +123,8 @@ class Block:
 class Evaluator:
     """Evaluate nodes of one kernel at symbolic positions, binding each result once.
 
-    ``supplied`` returns the expression of a member node that is available (a finished reduction, a contraction's
-    accumulator, a value kept in scratch memory), and None for all others.
+    ``supplied`` returns the expression of a member node that is available, and None for all others. Available are
+    finished reductions, a contraction's accumulator and values kept in scratch memory.
     """
 
     def __init__(

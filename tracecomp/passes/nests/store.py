@@ -1,7 +1,7 @@
 """Nests are built once and shared: implicit padding and row fusion inspect them, kernels are built from them.
 
 A nest has separate buffers for each value it reads or stores. Aliases between them, and the order of a kernel's
-parameters, are known only when the kernel is built; then the nest is moved to the kernel's buffers.
+parameters, are known only when the kernel is built. Then the nest is moved to the kernel's buffers.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Memory plan: the call table's slots, and offsets in one arena by lifetimes.
 
-Liveness of a value is from the first kernel that writes it to the last that reads it; values that are not live together
+Liveness of a value is from the first kernel that writes it to the last that reads it. Values that are not live together
 share memory (buffer reuse).
 """
 

@@ -121,7 +121,7 @@ class _Search:
 
     def _may_overwrite(self, value: Value, group: Group, target: Value) -> bool:
         """Whether ``group`` may store ``value`` over ``target``: ``target`` has no later or other reader."""
-        # Three conditions. The old contents are not read after this kernel, no output is the old contents, and within
+        # Three conditions. The old contents are not read after this kernel, and no output is the old contents. Within
         # the kernel each element is read before, and only for, its replacement. First: later kernels.
         if self.last_read.get(target, -1) > self.place[group]:
             return False

@@ -35,7 +35,7 @@ def with_implicit_padding(partition: Partition, graph: Graph, nests: Nests) -> P
         if len(group.nodes) != 1 or pad.op.name != "pad" or any(pad.attrs["interior"]) or pad.outputs[0] in wanted:
             continue
         # The copy also transposes memory: without it every vector would be gathered.
-        if _turned(pad.inputs[0]):
+        if _transposed(pad.inputs[0]):
             continue
         reading = readers.get(pad.outputs[0], [])
         # The pad as a rematerialized producer: the nest then shows which terms are padding.
@@ -47,7 +47,7 @@ def with_implicit_padding(partition: Partition, graph: Graph, nests: Nests) -> P
     return partition
 
 
-def _turned(value: Value) -> bool:
+def _transposed(value: Value) -> bool:
     """Whether the value's copy moves another axis of memory to the end, so that vectors run along it."""
     node = value.node
     return node is not None and node.op.name == "permute" and node.attrs["dims"][-1] != value.ndim - 1

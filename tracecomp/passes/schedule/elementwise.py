@@ -7,7 +7,7 @@ from itertools import pairwise
 from math import inf, prod
 from typing import TypeVar
 
-from tracecomp.codegen.kernels.transpose import LEAST_TURNED
+from tracecomp.codegen.kernels.transpose import MIN_TRANSPOSED_EXTENT
 from tracecomp.ir.index import Computed, Index, Var
 from tracecomp.ir.loop_copy import Copier
 from tracecomp.ir.loops import Accumulate, Let, Load, Local, Loop, Stmt, Store, expressions
@@ -70,17 +70,17 @@ def _ways(nest: Nest, threads: str, machine: Machine) -> Iterator[tuple[Nest, Ma
     nontemporal = marking(nest)
     # A nest may be a transpose directly, with its interleaved pair as one variable, or mirrored; use the first that
     # fits.
-    for turned in (nest, interleaved(nest), mirrored(nest)):
-        pair = transposed_pair(turned)
+    for variant in (nest, interleaved(nest), mirrored(nest)):
+        pair = transposed_pair(variant)
         if pair is not None:
-            yield turned, transpose_schedule(turned, *pair, nontemporal, threads, machine)
+            yield variant, transpose_schedule(variant, *pair, nontemporal, threads, machine)
             break
     vector = _vector_row(nest, machine)
     width = _chunk(nest, vector, machine)
     if vector is not None and streams_columns(nest, vector, width, machine):
         # Half the width: a block's totals and rows are both in registers.
         yield nest, column_schedule(nest, vector, width // 2, threads, machine)
-    others, square = tuple(v for v in nest.outer if v != vector), _turned(nest, vector, machine)
+    others, square = tuple(v for v in nest.outer if v != vector), _transposed(nest, vector, machine)
     width = square or width  # one vector of lanes: each lane reads a separate line
     yield nest, LaneSchedule(vector, width, others, square, nontemporal, threads)
 
@@ -224,10 +224,10 @@ def _chunk(nest: Nest, vector: Var | None, machine: Machine) -> int:
     return lanes * (2 if cost > machine.tuning.heavy_cost else 4)
 
 
-def _turned(nest: Nest, vector: Var | None, machine: Machine) -> int:
+def _transposed(nest: Nest, vector: Var | None, machine: Machine) -> int:
     """Elements of blocks that sums transpose in registers, if lanes are strided and each lane's terms are
     contiguous."""
-    if vector is None or not nest.reduced or nest.reduced[-1].extent < LEAST_TURNED:
+    if vector is None or not nest.reduced or nest.reduced[-1].extent < MIN_TRANSPOSED_EXTENT:
         return 0
     # Each lane would load from a separate line. Blocks are loaded along the summed variable, in whole vectors, and
     # transposed: then the lanes are rows again, in order.
@@ -308,7 +308,7 @@ def _across_rows(nest: Nest, schedule: LaneSchedule) -> tuple[Stmt, ...]:
     content: list[Stmt] = []
     for item in nest.items:
         if isinstance(item, ReductionPass):
-            body, square = tuple(item.body), schedule.turned if item.accs else 0
+            body, square = tuple(item.body), schedule.transposed if item.accs else 0
             inner = in_squares(nest.reduced, body, square) if square else loops("serial", nest.reduced, body)
             content.extend([Accumulate(item.accs, inner)] if item.accs else inner)
         else:

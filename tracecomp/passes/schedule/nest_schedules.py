@@ -45,7 +45,7 @@ class LaneSchedule:
     vector: Var | None = setting(variable_or_none, "the variable of the lanes")
     width: int = setting(number, "its values at a time: some registers' worth")
     order: tuple[Var, ...] = setting(variables_of, "the other variables, outermost first", ())
-    turned: int = setting(number, "summed elements of each lane transposed in registers at a time; 0: none", 0)
+    transposed: int = setting(number, "summed elements of each lane transposed in registers at a time; 0: none", 0)
     nontemporal: str = setting(word(*STORES), "whether stores bypass the caches", "no")
     threads: str = setting(word(*KINDS), "who shares the outermost loop", "serial")
 

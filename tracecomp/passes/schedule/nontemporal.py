@@ -55,9 +55,9 @@ def _with(nest: Nest, buffers: Set[Buffer], stream: Stream) -> Nest:
     return replace(nest, items=items)
 
 
-def _stream(held: int, turned: bool, cache: int) -> Stream:
+def _stream(held: int, transposed: bool, cache: int) -> Stream:
     # Transposed: many lines are open at once, each written in parts. They would all be fetched and kept until complete.
-    if turned or held > cache:
+    if transposed or held > cache:
         return "always"
     # Three quarters: the rest of the cache is for the program's other data.
     return "alone" if 4 * held > 3 * cache else ""

@@ -207,10 +207,10 @@ class _Panels:
             )
             # Lanes read along ``load`` while tiles step along ``store``: code generation transposes such a block in
             # registers.
-            turned = Loop("vector", lane, tiles(row, BLOCK, copier.stmts(self.stmts), suffix="r"))
+            block_loop = Loop("vector", lane, tiles(row, BLOCK, copier.stmts(self.stmts), suffix="r"))
             # Prefetches accompany the first kind of blocks only; the narrow remainder would fetch the same lines again.
             asked = self._asked(after, some.count, index(block)) if after and not result else []
-            result.extend(loops("serial", [block] if block.extent > 1 else [], (*asked, turned)))
+            result.extend(loops("serial", [block] if block.extent > 1 else [], (*asked, block_loop)))
         return tuple(result)
 
     def _blocks(self) -> Sequence[Pieces]:

@@ -2,7 +2,7 @@
 
 Along a dynamic axis the first elements are valid and the others are padding of any value. Most operators keep elements
 separate, so padding does no harm. If elements meet (sums, matrix products, scattered writes, joins) a rule replaces
-padding by a neutral value, or moves it to the end again; if no rule can, it raises with the reason. Sums must be added
+padding by a neutral value, or moves it to the end again. If no rule can, it raises with the reason. Sums must be added
 in the order of the valid size: ``order.py``.
 """
 

@@ -1,7 +1,7 @@
 """Guards on a call's arguments: the properties that must be unchanged for a recording to be reused.
 
-Every guard has ``check``, which returns the reason why a call does not fit; ``explain``, which describes its condition;
-and ``native_row``, with which native code checks the same.
+``check`` returns the reason why a call does not fit, ``explain`` describes the guard's condition, and native code
+checks the same with ``native_row``.
 """
 
 from __future__ import annotations

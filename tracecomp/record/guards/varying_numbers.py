@@ -17,7 +17,7 @@ class VaryingNumbers:
 
     If a call differs from a recorded one in numbers and sizes alone, a changed number is dynamic in the next recording.
     If Python needs its value there, later recordings treat it as a constant again, or, for an integer, as a dynamic
-    size; a recording that needs the value even then is for this value. If the program passes ``type`` itself as an
+    size. A recording that needs the value even then is for this value. If the program passes ``type`` itself as an
     argument (``map(type, ...)``), which dynamic numbers cannot support, all are constants.
     """
 

@@ -67,7 +67,7 @@ class Varying:
     """The dynamic axes: those listed for a holder, or ``every`` one.
 
     ``bounds`` are limits, ``strict`` axes whose size no program may need to know. Axes that are ``named`` share a size
-    if their names do; others if their sizes are equal, and were in the ``earlier`` recordings of such calls.
+    if their names do. Others share one if their sizes are equal, and were in the ``earlier`` recordings of such calls.
     """
 
     def __init__(self, every: bool = False) -> None:

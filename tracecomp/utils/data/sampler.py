@@ -114,7 +114,7 @@ class DistributedSampler(Sampler[int]):
     with ``drop_last`` dropped.
 
     With ``shards=S``, shares are those of S logical shards, ``shard_size`` indices of each at a time. This process
-    yields those of its neighbouring shards in sequence, so ``DataLoader(batch_size=sampler.batch_size)`` builds batches
+    yields those of its neighbouring shards in sequence. So ``DataLoader(batch_size=sampler.batch_size)`` builds batches
     for ``DistributedDataParallel(shards=S)``, and a global batch has the same samples for any number of processes.
     ``state_dict()`` has the number of global batches that were ``given``; any number of processes may continue from it.
     """
