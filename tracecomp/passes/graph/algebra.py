@@ -210,7 +210,7 @@ def idempotent_binary(g: Rewriter, a: Application) -> Replacement:
 
 @RULES.on("abs")
 def abs_of_neg(g: Rewriter, a: Application) -> Replacement:
-    """abs(neg(x)) -> abs(x); the negative of an unsigned number is another one"""
+    """abs(neg(x)) -> abs(x); negating an unsigned integer wraps around"""
     inner = made_by(a.inputs[0], "neg")
     return g.apply("abs", inner.inputs[0]) if inner and a.type.dtype.signed else None
 
