@@ -16,13 +16,17 @@ import pytest
 from tests.docs.blocks import without_code_blocks
 
 ROOT = Path(__file__).parents[2]
-PAGES = ["README.md", *sorted(p.relative_to(ROOT).as_posix() for p in (ROOT / "docs").glob("*.md"))]
+PAGES = ["CONTRIBUTING.md", "README.md", *sorted(p.relative_to(ROOT).as_posix() for p in (ROOT / "docs").glob("*.md"))]
 
 CI, SUITE = "installs packages; .ci/run installs the same", "runs tests that are part of the suite"
 NOT_RUN = {
     "pip install .": ".ci/run builds the wheel and installs it",
     'python3 -m venv .venv && .venv/bin/pip install -q -e ".[demo]" && .venv/bin/python -m tracecomp demo': CI,
     'python3 -m venv .venv && .venv/bin/pip install -q -e ".[test]" && .venv/bin/python -m pytest -q -n auto': CI,
+    'python3 -m venv .venv && .venv/bin/pip install -q -e ".[test,lint]"': CI,
+    ".venv/bin/ruff check .": ".ci/run runs it",
+    ".venv/bin/ruff format --check .": ".ci/run runs it",
+    ".venv/bin/mypy": ".ci/run runs it",
     'pip install -e ".[peers,plot]"': CI,
     "pip install '.[mpi]'": CI,
     'pip install ".[onnx]"': CI,
@@ -160,6 +164,14 @@ def test_commands_of_blocks_run(page: str, folder: Path, environment: dict[str, 
 def test_a_command_that_fails_is_noticed(folder: Path, environment: dict[str, str]) -> None:
     with pytest.raises(AssertionError, match="no_such_command"):
         run("no_such_command", folder, environment)
+
+
+def test_marks_of_test_commands_exist(pytestconfig: pytest.Config) -> None:
+    """An unknown mark after `-m` selects no test, without an error."""
+    known = {re.split(r"[:(]", line)[0] for line in pytestconfig.getini("markers")}
+    for page in PAGES:
+        for marks in re.findall(r"pytest[^`\n]* -m (\w+|\"[^\"]+\")", (ROOT / page).read_text()):
+            assert set(re.findall(r"\w+", marks)) - {"and", "or", "not"} <= known, f"{page}: {marks}"
 
 
 def test_every_exception_is_still_on_a_page() -> None:
