@@ -61,8 +61,8 @@ def inv_ex(A: Tensor, *, check_errors: bool = False) -> InverseInfo:
 def ldl_factor(A: Tensor, *, hermitian: bool = False) -> LDLFactor:
     """(L and D in one matrix, LAPACK's row swaps) of symmetric or ``hermitian`` matrices, read from the lower triangle.
 
-    A = P L D L' P', for ``hermitian`` ones P L D L* P', with unit lower triangular L and blocks of one or two rows in
-    D. RuntimeError for singular ones. Not differentiable.
+    A = P L D L' P', for ``hermitian`` ones P L D L* P'. L is unit lower triangular, and D has blocks of one or two
+    rows. RuntimeError for singular ones. Not differentiable.
     """
 def ldl_factor_ex(A: Tensor, *, hermitian: bool = False, check_errors: bool = False) -> LDLFactorInfo:
     """(LD, pivots, info) of :func:`ldl_factor`; info is the first block of D, from 1, that is zero, or 0."""
