@@ -140,7 +140,7 @@ def _without_inference(builtin: Run, eager: Run) -> Run:
 def consider(warm: Warm, args: tuple[Any, ...]) -> bool:
     """Begin to compile calls of ``warm`` with arguments like ``args``, if that is worthwhile.
 
-    Return False to be asked again: a mode of this call excludes native code, or the queue is full.
+    Return False if a mode of this call excludes native code or the queue is full; the caller then repeats the request.
     """
     given = [args[i] for i in warm.tensors]
     if config.current().eager != "native" or modes.recorder is not None or modes.autocast is not None:
