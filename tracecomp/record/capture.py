@@ -84,7 +84,8 @@ def record(
         for place in places:
             recorder.inputs.bind_place(place)
         given = _bind_numbers(recorder, args, kwargs, numbers, varying, where)
-        # Without collecting: what finalizers of objects do that have nothing to do with the program is not part of it.
+        # Without collecting: effects that finalizers of objects do that have nothing to do with the program is not part
+        # of it.
         result = without_collecting(partial(observer.call, fn, *given))
         del given  # followed numbers are looked for below
         finish = partial(Finish, recorder, guards, leaves, result, observer)
