@@ -46,7 +46,7 @@ def block_length(extent: int, target: int) -> int:
 
 
 class OpenSizes:
-    """The open sizes of a path: their names, the axes of arguments that have them, and what must hold of them."""
+    """The open sizes of a path: their names, the axes of arguments that have them, and the conditions on them."""
 
     def __init__(self, told: Mapping[str, Any]) -> None:
         self.names: Sequence[str] = told["names"]

@@ -34,8 +34,9 @@ class CompiledNode(Node):
     """``grad_fn`` of the results of a compiled call.
 
     ``derivative`` returns the compiled backward graph; ``again`` returns the backward pass as a compiled function, to
-    differentiate it itself. Results that are ancestors of others have separate nodes, ``inner``, which lead here. If a
-    gradient at one of them is observed, now or by a differentiable pass, this node is replaced by the eager nodes.
+    differentiate it itself. Results that are ancestors of others have separate nodes, ``inner``, with edges to this
+    one. If a gradient at one of them is observed, now or by a differentiable pass, this node is replaced by the eager
+    nodes.
     """
 
     __slots__ = ("again", "apart", "derivative", "history", "inner", "refused", "saved", "split")
@@ -153,7 +154,7 @@ def _end(edge: tuple[Node, int]) -> Tensor:
 
 
 class Kept:
-    """The arrays of one call, for what backward will read."""
+    """The arrays of one call that backward will read."""
 
     __slots__ = ("before", "outputs", "values")
 

@@ -267,7 +267,7 @@ class Hosted:
 
     @property
     def between_bytes(self) -> int:
-        """Bytes of what parts leave for later ones."""
+        """Bytes of values that parts leave for later ones."""
         return sum(v.type.nbytes for _, _, writes in self._parts for v in writes)
 
     @property

@@ -169,7 +169,7 @@ class _Splitter:
         return not leaves_loop(s) and not names & self._captured and not (names | loaded(s)) & self._shared
 
     def _outline(self, run: list[ast.stmt], is_tail: bool, in_loop: bool) -> list[ast.stmt]:
-        """Replace a run of statements by a call of a separate function, if there is something to compile."""
+        """Replace a run of statements by a call of a separate function, if they have code to compile."""
         # Statements that only move Python objects gain nothing from being compiled.
         if not any(isinstance(n, _WORK) for s in run for n in ast.walk(s)):
             return run
@@ -273,5 +273,5 @@ class _Calls(ast.NodeTransformer):
         return ast.copy_location(ast.Call(func, node.args, node.keywords), node)
 
     def visit(self, node: ast.AST) -> Any:
-        """Functions and classes that are made stay as they are: what they call is compiled when they are."""
+        """Functions and classes that are made are unchanged: functions that they call is compiled when they are."""
         return node if isinstance(node, SCOPES) else super().visit(node)

@@ -33,7 +33,7 @@ Array = np.ndarray[Any, Any]
 MANY = 5
 """How often cores may be taken away while a program is profiled until its times are doubted."""
 _TICKS = 64
-"""Steps of the program that measures what measuring a step takes."""
+"""Steps of the program that measures the time of measuring a step."""
 
 
 @dataclass(frozen=True)

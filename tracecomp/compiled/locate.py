@@ -110,7 +110,7 @@ def first_bad_node(
         part = _up_to(graph, nodes, count)
         try:
             found = evaluate(part, given)
-        except Exception:  # whatever makes it fail, it is not right
+        except Exception:  # any exception counts as wrong
             return True
         if exact is not None:
             return not all(map(same_bits, found, exact(part, given)))

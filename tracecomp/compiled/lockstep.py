@@ -25,7 +25,7 @@ CHANGES = 3
 """How often operands are changed in their last place, before a difference is more than what rounding brings."""
 
 EARLIER = ", as it is held from call "
-"""In the place of a mismatch: a later call has changed what an earlier one gave."""
+"""In the place of a mismatch: a later call has changed the result of an earlier one."""
 
 RAISED = "the error raised"
 """The place of a mismatch of errors."""
@@ -173,7 +173,7 @@ def _short(value: object) -> str:
 
 
 class Lockstep:
-    """``fn`` and ``compiled``, called alike: each call starts both from the same state, and continues from that of
+    """``fn`` and ``compiled``, with equal calls: each call starts both from the same state, and continues from that of
     compiled.
 
     ``roots`` lead to all state. ``held`` are results that are kept, with the contents that they must keep.

@@ -1,4 +1,4 @@
-"""Which recordings can be called without Python, and the records that native code follows to call them."""
+"""Calls of recordings without Python: the records that native code follows, and the recordings that can have one."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _fits(plan: Plan, leaves: Leaves) -> bool:
 
 
 def _native(r: Result) -> bool:
-    """Whether ``r`` can be made from what native code has."""
+    """Whether ``r`` can be made from values that native code has."""
     if isinstance(r, Plain):
         return True
     while isinstance(r, Seen):

@@ -108,7 +108,7 @@ def _listed(sizes: Sequence[Any], name: str) -> list[tuple[int, Any]]:
 
 
 def add_marked(found: OpenSizes, args: Sequence[object], names: Sequence[str]) -> None:
-    """Leave open what ``mark_dynamic`` has marked, too."""
+    """Make sizes dynamic that ``mark_dynamic`` has marked, too."""
     for k, x in enumerate(args):
         if isinstance(x, Tensor) and "_size_marks" in x.__dict__:
             for axis, (low, high) in marks_of(x).follow.items():
@@ -143,7 +143,7 @@ def probes(ranges: Mapping[str, tuple[int, int]]) -> Iterator[dict[str, int]]:
 
 
 def _unlike(k: int, count: int, low: int, high: int) -> list[int]:
-    """Sizes that are not likely to be those of something else: primes that are not the other sizes'."""
+    """Sizes that other values are unlikely to have: primes that are not the other sizes'."""
     primes = [n for n in range(max(low, 5), min(high, 400) + 1) if all(n % d for d in range(2, int(n**0.5) + 1))]
     return primes[k::count][:3] or [*range(max(low, 2), high + 1)][k::count][:3] or [high]
 

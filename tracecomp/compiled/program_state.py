@@ -229,7 +229,7 @@ class ProgramState:
             yield f"{place}.{name}", value
 
     def _class(self, place: str, kind: type) -> Found:
-        """A class of the program: its own variables, and what its functions read."""
+        """A class of the program: its own variables, and those that its functions read."""
         self.values[place] = Opaque(kind.__name__)
         for k in kind.__mro__:
             if not is_program_class(k) or (k is not kind and id(k) in self._seen):

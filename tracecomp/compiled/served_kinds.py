@@ -1,4 +1,4 @@
-"""Which calls of a function are served otherwise than by its nodes, and by what."""
+"""Calls of a function that other code than its nodes serves: which ones, and by which code."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def function_of_tree(
 
 
 class _Mangled(ast.NodeTransformer):
-    """Writes out what the compiler does to private names within a class."""
+    """Apply the compiler's change of private names within a class."""
 
     def __init__(self, qualname: str) -> None:
         parts = qualname.split(".")

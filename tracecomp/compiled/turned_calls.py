@@ -20,7 +20,7 @@ from tracecomp.functional.warm import Run, Statics, Warm
 from tracecomp.ir.arrays import row_major_copy
 
 _TRIES = 5
-"""Calls of which the shortest counts: others are interrupted by what else the machine does."""
+"""Calls of which the shortest counts: others are interrupted by the machine's other work."""
 _new = Tensor._wrap
 
 

@@ -1,4 +1,4 @@
-"""Which variables statements read and set, and small pieces of syntax."""
+"""The variables that statements read and set, and small pieces of syntax."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def evaluate(op: Op, arrays: Sequence[Any], attrs: Attrs) -> Any:
 
 
 def _untold(op: Op, arrays: Sequence[Any], attrs: Attrs) -> Any:
-    """Zeros instead of what ``op`` would give together with other processes."""
+    """Zeros instead of the result that ``op`` would give together with other processes."""
     found = op.infer(*[TensorType(from_numpy_dtype(a.dtype), a.shape) for a in arrays], **attrs)
     zeros = [np.zeros(t.shape, t.dtype.numpy) for t in (found if isinstance(found, tuple) else (found,))]
     return tuple(zeros) if isinstance(found, tuple) else zeros[0]

@@ -111,7 +111,8 @@ class OpNode(Node):
     some_ins: frozenset[int]
     keeps_outs: bool
     behind: dict[int, tuple[weakref.ref[Node], int]] | None = None
-    """Nodes of results at which gradients accumulate: they lead here, and are known to other histories."""
+    """Nodes of results at which gradients accumulate: they have edges to this one, and other histories refer to
+    them."""
 
     def __init__(
         self, op: Op, attrs: Attrs, operands: tuple[Any, ...], types: Sequence[Any], edges: tuple[Edge, ...],

@@ -237,7 +237,7 @@ def _dense(shape: tuple[int, ...], itemsize: int, arrays: Sequence[Array]) -> tu
 
 
 class placed:
-    """Inside, what functions make is made at ``place``: without memory, or (None) in it."""
+    """Inside, functions create tensors at ``place``: without memory, or (None) in it."""
 
     def __init__(self, place: device | None) -> None:
         self._place = place

@@ -29,7 +29,7 @@ class Modes(threading.local):
     dispatch_modes: tuple[Any, ...] = ()  # those that see every operator, the innermost last; needs ``use.begun``
     undispatched: bool = False  # dispatch handlers are disabled
     grad_above: bool = True  # whether the primitive that a handler receives is recorded for backward
-    plain_subclasses: bool = False  # __torch_function__ of subclasses is not asked
+    plain_subclasses: bool = False  # __torch_function__ of subclasses is not called
     rehearsal: bool = False  # repeats the program's operations on copies: must have no side effects
     untold: bool = False  # recorded for later calls: other processes do not take part in it
     save_hooks: tuple[tuple[Callable[..., Any], Callable[..., Any]], ...] = ()

@@ -175,7 +175,7 @@ def _state(module: Module) -> dict[str, Tensor]:
 
 
 class _Writer(ProxyTorchDispatchMode):
-    """Writes the graph of one run: its inputs first, then what arrives."""
+    """Writes the graph of one run: its inputs first, then its nodes."""
 
     def __init__(
         self, module: Module, names: Sequence[str], decompositions: Mapping[Any, Any],
@@ -266,7 +266,7 @@ class _Writer(ProxyTorchDispatchMode):
         return super().node_of(value)
 
     def bind(self, value: object, node: Node) -> None:
-        """``value``, a tensor or several, is what ``node`` gives."""
+        """``value``, a tensor or several, is the result of ``node``."""
         source = user_source()
         if source is not None and node.op == "call_function":
             node.meta["stack_trace"] = f'  File "{source.file}", line {source.line}, in {source.function}\n'

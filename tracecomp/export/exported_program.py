@@ -262,7 +262,7 @@ class ExportedProgram:
         return new
 
     def validate(self) -> None:
-        """Check that the graph is whole, and says what its signature says."""
+        """Check that the graph is complete and agrees with its signature."""
         self.graph.lint()
         names = {n.name for n in self.graph.nodes}
         missing = [s.arg.name for s in self._graph_signature.input_specs if s.arg.name not in names]
@@ -335,7 +335,7 @@ def default_decompositions() -> dict[Any, Any]:
 
 
 def _functional(program: ExportedProgram) -> None:
-    """Make results of what the graph writes to buffers; writes through views of buffers stay as they are."""
+    """Make values that the graph writes to buffers its results; writes through views of buffers stay as they are."""
     graph, signature = program.graph, program.graph_signature
     buffers = {n: n for n in graph.nodes if n.name in signature.inputs_to_buffers}
     last: dict[Node, Node] = {}
@@ -363,11 +363,11 @@ def _functional(program: ExportedProgram) -> None:
 
 
 _VIEWS = frozenset(("alias", "view", "transpose", "t", "permute", "expand", "slice", "detach", "windows"))
-"""Operators of graphs, aten's and primitive ones, whose results share memory with what they read."""
+"""Operators of graphs, aten's and primitive ones, whose results share memory with their operands."""
 
 
 def _viewed(node: Node) -> bool:
-    """Whether the graph makes a view of what a node gives."""
+    """Whether the graph has a view of a node's result."""
     return any(getattr(getattr(u.target, "overloadpacket", None), "__name__", "") in _VIEWS for u in node.users)
 
 

@@ -39,7 +39,7 @@ def _steps(graph: Graph, values: Sequence[int]) -> Iterator[tuple[object, ...]]:
 
 
 def _extents(node: Node, values: Sequence[int]) -> list[int]:
-    """The shape of what a node gives where the open sizes are ``values``."""
+    """The shape of a node's result where the open sizes are ``values``."""
     return [n if isinstance(n, int) else n.at(values) for n in node.meta["extents"]]
 
 

@@ -22,7 +22,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Restorer:
-    """The functions, classes and modules of a file, made when they are first asked for."""
+    """The functions, classes and modules of a file, made at their first use."""
 
     def __init__(self, header: Mapping[str, Json], arrays: Sequence[Array], kind: type[Module]) -> None:
         self._header = header

@@ -27,7 +27,7 @@ from tracecomp.version import __version__
 
 Array = np.ndarray[Any, Any]
 OPSET = 20
-"""The version of the operators that models are written for unless told otherwise."""
+"""The version of the operators that models are written for by default."""
 OPSETS = range(11, onnx.defs.onnx_opset_version() + 1)
 Open = dict[tuple[int, int], str]
 """Names of the sizes that are left open, by argument and dimension."""

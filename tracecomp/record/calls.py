@@ -62,11 +62,11 @@ _LOOKS = frozenset({"setdefault", "pop", "popleft", "popitem"})
 """Those of them that also return the old contents."""
 
 _BY_KEY = frozenset({"get", "__getitem__", "__contains__", "setdefault", "pop"})
-"""Methods that look for something in a container."""
+"""Methods that search a container."""
 
 
 def called(observer: Watching, callee: object, args: list[object], kwargs: dict[str, object]) -> None:
-    """The program calls something."""
+    """The program calls an object."""
     if is_programs(inherited(type(callee), "__call__")):
         return
     if isinstance(callee, functools.partial):
@@ -167,7 +167,7 @@ def _cached(observer: Watching, callee: Any, args: Sequence[object], kwargs: Map
         try:
             with unrecorded():
                 found = step.fetch(callee)
-        except Exception:  # whatever the program raises; the call itself raises it again
+        except Exception:  # any exception of the program; the call itself raises it again
             return
         if callee.cache_info().misses > before and isinstance(found, Tensor) and found.grad_fn is not None:
             observer.recorder.refuse_here(f"fills the cache of {callee.__name__} with a tensor that has a history")
@@ -227,7 +227,7 @@ def _handed_on(observer: Watching, value: object) -> None:
 
 
 def called_by_library(observer: Watching, callee: object, owner: object) -> None:
-    """Code of a library calls something."""
+    """Code of a library calls an object."""
     name = outside(callee, owner)
     if name is not None:
         observer.recorder.refuse_here(f"calls {name}, whose result differs between calls")
@@ -296,7 +296,7 @@ def _environment(observer: Watching, name: str, args: Sequence[object]) -> None:
 
 
 def member(observer: Watching, owner: object, key: object) -> None:
-    """The program asks whether a container holds something."""
+    """The program tests membership in a container."""
     read = observer.known.get(id(owner))
     if isinstance(owner, list | tuple | deque) and isinstance(key, Tensor):
         for item in owner:  # the one that it is counts as equal

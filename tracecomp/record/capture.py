@@ -84,7 +84,7 @@ def record(
         for place in places:
             recorder.inputs.bind_place(place)
         given = _bind_numbers(recorder, args, kwargs, numbers, varying, where)
-        # Without collecting: what finalizers of objects do that have nothing to do with the program is not part of it.
+        # Without collecting: finalizers of objects from outside the program would have effects in the recording.
         result = without_collecting(partial(observer.call, fn, *given))
         del given  # followed numbers are looked for below
         finish = partial(Finish, recorder, guards, leaves, result, observer)

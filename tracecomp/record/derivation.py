@@ -108,7 +108,7 @@ class Derivation:
         updated: set[Binding],
         roots: Sequence[tuple[Node, int]],
     ) -> Split:
-        """Cut the joint graph: forward keeps what backward reads of it."""
+        """Cut the joint graph: forward keeps the values that backward reads."""
         graph = self.recorder.graph
         forward = needed_nodes([o.value for o in self.outputs], set())
         targets = [v for _, v in wanted if v is not None]

@@ -98,7 +98,7 @@ class Inputs:
             self.bind(self.arrays[leaf], name, "argument", ("argument", leaf))
 
     def bind_memory(self, memory: SharedMemory, members: Sequence[Any], leaves: Leaves) -> None:
-        """Add an input for what ``members`` share, tensors or arrays: they are views of it."""
+        """Add an input for memory that ``members`` share, tensors or arrays: they are views of it."""
         root = shared(memory.read(leaves))
         self.memories[id(root)] = memory
         self.bind(root, f"m{len(self.memories) - 1}", "state")

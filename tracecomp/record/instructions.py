@@ -267,7 +267,7 @@ def _call_with(observer: Watching, stack: Stack, count: int, above: int, keyword
     if owner is not None:
         given.insert(0, owner)
     if callee is type and len(given) == 1:
-        given = [shown(given[0])]  # whatever the number is, its type is that
+        given = [shown(given[0])]  # the type is that of the number shown to Python
         stack.put(1 + above, given[0])
     elif wants_plain(callee) or (callee is pow and len(given) == 3):
         given = list(map(plain_numbers, given))

@@ -109,7 +109,7 @@ class Observer:
         return InstructionTrace(self, self.recorder, self._root, self._entered).run(run)
 
     def forget(self) -> None:
-        """Let go of what the call has made, which may hold its tensors."""
+        """Release the objects that the call has made, which may hold its tensors."""
         self.made.clear()
         self._functions.clear()
         self._alive.clear()
@@ -134,7 +134,7 @@ class Observer:
         """Know an argument: containers by where they are among the arguments, which are guarded as they are."""
         value = read.value
         if id(value) in self.known:
-            return  # two ways lead here
+            return  # reached by two paths
         if opened(type(value)) or (dataclasses.is_dataclass(value) and not isinstance(value, type)):
             read.is_given = True
             self.known[id(value)] = read
@@ -339,7 +339,7 @@ class Observer:
                 self.reach(value, self.reads.root(value, f"attribute of a tensor: {name}"))
 
     def same(self, a: object, b: object) -> None:
-        """The program asked whether two things are one."""
+        """The program compared two objects' identities."""
         if isinstance(a, Tensor) and isinstance(b, Tensor):
             self.recorder.facts.compare(a, b)
         elif not (isinstance(a, PLAIN) or isinstance(b, PLAIN)):
@@ -347,7 +347,7 @@ class Observer:
             self.pin(b)
 
     def which(self, value: object) -> None:
-        """The program asked which object a tensor is, or one within a tuple: to find something by it, or its id."""
+        """The program used the identity of a tensor, or one within a tuple: to find something by it, or its id."""
         if isinstance(value, Tensor):
             self.recorder.facts.ask_which(value)
         elif isinstance(value, tuple):
@@ -471,7 +471,7 @@ class Observer:
                 self.consume(item, depth - 1)
 
     def pin(self, value: object) -> None:
-        """The program asked which object ``value`` is."""
+        """The program used the identity of ``value``."""
         read = self.known.get(id(value))
         if read is not None:
             read.pin()

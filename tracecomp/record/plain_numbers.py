@@ -36,7 +36,7 @@ def wants_plain(callee: Any) -> bool:
     """Whether ``callee`` has to receive plain numbers instead of dynamic ones."""
     run = inherited(type(callee), "__call__")
     if isinstance(run, FunctionType) and is_program_code(run.__code__, run.__globals__):
-        return False  # an object of the program, which is not asked for attributes that it may make
+        return False  # an object of the program, whose attributes are not read: a read may create them
     if isinstance(callee, functools.partial):
         return wants_plain(callee.func)
     if isinstance(callee, MethodType):

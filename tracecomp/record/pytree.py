@@ -70,7 +70,7 @@ def flatten(value: Any, leaves: list[object], is_leaf: Callable[[Any], bool] | N
         return _flatten(value, leaves, is_leaf, every)
 
     def seen(x: object) -> bool:
-        return x is value or (is_leaf is not None and is_leaf(x))  # an attribute may lead back
+        return x is value or (is_leaf is not None and is_leaf(x))  # attributes may form a cycle
 
     structure = _flatten(value, leaves, is_leaf, every)
     own = getattr(value, "__dict__", {})

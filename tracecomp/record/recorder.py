@@ -196,7 +196,7 @@ class Recorder:
         self.refusals.refuse(message)
 
     def refuse_here(self, what: str) -> None:
-        """Refuse something that the program does at the line that runs."""
+        """Refuse an action of the program at the line that runs."""
         self.refusals.refuse_here(what)
 
     def backward_from(self, roots: Sequence[tuple[Node, int]], grads: Sequence[Tensor]) -> None:
@@ -300,7 +300,7 @@ def _pass_by(module: object) -> None:
 
 
 def _same_elements(a: Array, b: Array) -> bool:
-    """Whether two arrays show the same memory alike."""
+    """Whether two arrays are equal views of the same memory."""
     if a is b:
         return True
     same = a.size and a.dtype == b.dtype and a.shape == b.shape and a.strides == b.strides

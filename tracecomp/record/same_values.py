@@ -71,7 +71,7 @@ def is_value(value: object) -> bool:
 
 
 def is_plain(value: object) -> bool:
-    """Whether this is a plain value, or a tuple of such, whatever is inside."""
+    """Whether this is a plain value, or a tuple of such, at any depth."""
     return all(map(is_plain, value)) if type(value) is tuple else isinstance(value, PLAIN)
 
 

@@ -20,7 +20,7 @@ class SizeRange:
         self.fixed_at: Source | None = None
 
     def fix(self) -> None:
-        """Hold for the value at hand only."""
+        """Hold only for the current value."""
         self.low = self.high = self.value
         self.fixed_at = self.fixed_at or user_source()
 
@@ -61,7 +61,7 @@ class Conditions:
 
     @property
     def values(self) -> list[int]:
-        """The sizes at hand."""
+        """The current sizes."""
         return [r.value for r in self.ranges]
 
     def holds(self, sizes: Sequence[int]) -> bool:

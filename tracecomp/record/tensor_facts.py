@@ -23,7 +23,7 @@ class Asked(NamedTuple):
 
 
 class TensorFacts:
-    """The questions of one recording, which later calls have to answer alike."""
+    """The questions of one recording, which later calls have to answer equally."""
 
     def __init__(self, values: ValueTable, inputs: Inputs, changes: TensorChanges, refusals: Refusals) -> None:
         self._values = values

@@ -1,4 +1,4 @@
-"""The names of ``torch.serialization``: what may be loaded from a file, and how."""
+"""The names of ``torch.serialization``: the settings and checks of loading files."""
 
 from __future__ import annotations
 

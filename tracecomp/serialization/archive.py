@@ -140,7 +140,7 @@ class Archive:
 
 
 def write_archive(file: BinaryIO, root: str, pickled: bytes, memory: Mapping[str, np.ndarray[Any, Any]]) -> None:
-    """Write what ``Archive`` reads; equal contents give equal files."""
+    """Write files that ``Archive`` reads; equal contents give equal files."""
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
 
         def add(name: str, data: Any) -> None:

@@ -59,7 +59,7 @@ def get_safe_globals() -> list[Any]:
 
 
 def clear_safe_globals() -> None:
-    """Forget what ``add_safe_globals`` allowed."""
+    """Forget the classes that ``add_safe_globals`` allowed."""
     _safe.clear()
 
 
@@ -108,7 +108,7 @@ def _allowed(storage: Callable[[object], Memory]) -> Allowed:
 
 
 class _TrustingReader(pickle.Unpickler):
-    """Runs whatever code the pickle asks for."""
+    """Run any code that the pickle requests."""
 
     def __init__(self, data: bytes, storage: Callable[[Any], Memory], encoding: str) -> None:
         super().__init__(io.BytesIO(data), encoding=encoding)

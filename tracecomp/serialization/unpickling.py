@@ -166,7 +166,7 @@ class SafeUnpickler:
     def _frozenset(self, _: object) -> None:
         self._push(frozenset(self._keys(self._stack.take())))
 
-    # ---- changes of what the file has made
+    # ---- changes of objects that the file has made
 
     def _append(self, _: object) -> None:
         value = self._pop()

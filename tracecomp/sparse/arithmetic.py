@@ -165,7 +165,7 @@ def _write(x: SparseTensor, made: object, name: str) -> SparseTensor:
 
 
 def in_place(name: str) -> None:
-    """``name_`` writes what ``name`` gives into its first operand."""
+    """``name_`` writes the result of ``name`` into its first operand."""
 
     @handles(name + "_")
     def write(x: Tensor, *args: Any, **kwargs: Any) -> Any:

@@ -23,7 +23,7 @@ from tracecomp.sparse.tensors import (
     dense_of,
 )
 
-# ---- what a sparse tensor is
+# ---- parts of a sparse tensor
 
 
 @handles("is_sparse")

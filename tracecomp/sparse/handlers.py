@@ -13,7 +13,7 @@ Handler = Callable[..., Any]
 
 
 def handles(*names: str) -> Callable[[Handler], Handler]:
-    """Make a function what the functions of these names do with sparse tensors."""
+    """Make a function the handler of these names for sparse tensors."""
 
     def put(fn: Handler) -> Handler:
         for name in names:

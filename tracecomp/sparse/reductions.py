@@ -1,4 +1,4 @@
-"""Sums, norms and softmax of what sparse tensors store."""
+"""Sums, norms and softmax of the stored elements of sparse tensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``tracecomp doctor``: what of PyTorch's names a program uses, and which of them are missing or differ, unrun."""
+"""``tracecomp doctor``: the names of PyTorch that a program uses, and which of them are missing or differ, unrun."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class _Reader(ast.NodeVisitor):
         self.generic_visit(node)
 
     def _path(self, node: ast.expr) -> str | None:
-        """``torch.nn.functional.relu`` for whatever the program calls it."""
+        """``torch.nn.functional.relu`` for any name that the program gives it."""
         parts: list[str] = []
         while isinstance(node, ast.Attribute):
             parts.append(node.attr)

@@ -41,7 +41,7 @@ _get_fused_kernels_supported_devices = _get_foreach_kernels_supported_devices
 
 
 def _has_foreach_support(tensors: list[Tensor], device: device) -> bool:
-    """Whether lists are one kernel: they are what a loop over their tensors is."""
+    """Whether lists are one kernel: they have the result of a loop over their tensors."""
     return False
 
 

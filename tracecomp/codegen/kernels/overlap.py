@@ -1,4 +1,4 @@
-"""Which parameters of a call may share memory."""
+"""The parameters of a call that may share memory."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ _CLOCK_MONOTONIC = 1
 
 
 def shared_text(target: Target) -> str:
-    """The definitions of ``SYMBOLS`` and what they use."""
+    """The definitions of ``SYMBOLS``, with the helpers that they use."""
     parts = (_work(), _worker(Waiting(target)), _post(), _now(), _parallel(), _take(), _release())
     return "\n\n".join((Waiting(target).text(), "declare i32 @clock_gettime(i32, ptr)", *parts))
 

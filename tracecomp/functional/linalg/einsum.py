@@ -112,7 +112,7 @@ def _drop_ones(x: Tensor, term: str) -> tuple[Tensor, str]:
 
 
 def _sum_out(x: Tensor, term: str, needed: str) -> tuple[Tensor, str]:
-    """Sum over labels that occur nowhere else."""
+    """Sum over labels that are not ``needed`` elsewhere."""
     axes = tuple(i for i, c in enumerate(term) if c not in needed)
     return (sum(x, axes), "".join(c for c in term if c in needed)) if axes else (x, term)
 

@@ -1,4 +1,4 @@
-"""Operators that treat every element alike, and conversions of types."""
+"""Elementwise operators, and conversions of types."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ class Padding:
         return x
 
     def came(self, x: Sym, origin: Origin) -> Sym:
-        """Note what ``x`` is a view or a sum of."""
+        """Note the operands of which ``x`` is a view or a sum."""
         self._origins[x] = origin
         return x
 

@@ -38,7 +38,7 @@ class _Comparison:
         self._seen: set[tuple[Value, Value]] = set()
 
     def outputs(self, first: Graph, second: Graph) -> None:
-        """Compare from the results backwards; what no result needs does not matter."""
+        """Compare from the results backwards; nodes that no result needs are ignored."""
         for graph in (first, second):
             for i in graph.inputs:
                 self._inputs[i.value] = (i.name, i.role)
@@ -58,7 +58,7 @@ class _Comparison:
                 todo += self._pair(*pair)
 
     def _fold(self, node: Node) -> None:
-        """Compute what depends on sizes and constants alone and has one element."""
+        """Compute nodes that depend only on sizes and constants and have one element."""
         given = [self._known[v] for v in node.inputs]
         plain = node.op.kind == "elementwise" or node.op.name == "full"
         if not plain or any(v.shape for v in (*node.inputs, *node.outputs)):

@@ -32,7 +32,7 @@ def class_version_offset() -> int | None:
 
     size: int = getattr(type, "__basicsize__")  # noqa: B009  the instance's, which mypy does not know
     words = [(offset, _watched(Probe, offset), _watched(Other, offset)) for offset in range(16, size - 8, 8)]
-    # Newer versions also count how often a class was changed: that is alike for classes that were changed alike.
+    # Newer versions also count how often a class was changed, which is equal for classes with equal changes.
     found = [offset for offset, one, other in words if _counts(one) and _counts(other) and not {*one} & {*other}]
     return found[0] if len(found) == 1 else None
 

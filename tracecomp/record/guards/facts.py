@@ -21,7 +21,7 @@ from tracecomp.record.same_values import PLAIN, plain
 
 
 class _Object:
-    """Which tensor something is, without keeping it alive."""
+    """The identity of a tensor, without keeping it alive."""
 
     def __init__(self, t: Tensor) -> None:
         self._ref = weakref.ref(t)

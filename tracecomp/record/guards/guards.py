@@ -225,7 +225,7 @@ class Guards:
             raise CheckError(f"guards missed a change: {found}")
 
     def lines(self, leaves: Leaves) -> Set[int]:
-        """The lines of the compiled function that read what does not fit."""
+        """The lines of the compiled function that read the values that do not fit."""
         if self.reads.check(leaves) is not None:
             return self.reads.missed
         arrays = [g for g in self.arguments if isinstance(g, ArrayGuard) and g.leaf < len(leaves)]

@@ -1,4 +1,4 @@
-"""Whose code and whose classes: the program's own with the libraries it uses, Python's, or this package's."""
+"""The owner of code and classes: the program's own with the libraries it uses, Python's, or this package's."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def is_opened(kind: type) -> bool:
 
 
 def of_package(kind: type) -> bool:
-    """Whether a class is one of this package's with something added: a module, an optimizer, a tensor."""
+    """Whether a class is a subclass of one of this package's: a module, an optimizer, a tensor."""
     return any(k.__module__.split(".")[0] == __name__.split(".")[0] for k in kind.__mro__)
 
 

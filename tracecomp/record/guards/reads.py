@@ -177,7 +177,7 @@ class Size(Step[Collection[object], None]):
 
 
 class Member(Step[Collection[object], object]):
-    """Whether a container holds something."""
+    """Whether a container has an element."""
 
     def fetch(self, owner: Collection[object]) -> Any:
         return self.key in owner
@@ -265,7 +265,7 @@ class Read:
         return None
 
     def missed(self, owner: object) -> Iterator[int]:
-        """The lines that read what does not fit any more."""
+        """The lines that read values that no longer fit."""
         now = self.fetch(owner)
         if self.step is not None and not self.fits(now):
             yield self.line
@@ -358,7 +358,7 @@ class Reads:
 
     @property
     def missed(self) -> Set[int]:
-        """The lines of the compiled function that read what does not fit any more."""
+        """The lines of the compiled function that read values that no longer fit."""
         return {line for root in self._roots.values() for line in root.missed(None)}
 
     def explain(self) -> str:

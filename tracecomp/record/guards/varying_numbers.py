@@ -1,4 +1,4 @@
-"""Which numbers among the arguments of a compiled function are other ones from call to call."""
+"""The numbers among the arguments of a compiled function that differ from call to call."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ class Varying:
         self.bounds[source] = bounds
 
     def read_marks(self, leaves: Leaves) -> None:
-        """Take over what arguments are marked with. ValueError for a size beyond its own limits."""
+        """Take over the marks of arguments. ValueError for a size beyond its own limits."""
         for i, x in enumerate(leaves):
             marks = x.__dict__.get("_size_marks") if isinstance(x, Tensor) else None
             if marks is None or not isinstance(x, Tensor):

@@ -53,7 +53,7 @@ def slowTest(test: Callable[..., object]) -> Callable[..., object]:
 
 
 class TestCase(unittest.TestCase):
-    """``unittest.TestCase`` whose ``assertEqual`` compares tensors, arrays, numbers and what holds them."""
+    """``unittest.TestCase`` whose ``assertEqual`` compares tensors, arrays, numbers and containers of them."""
 
     precision = 0.0
     """Absolute tolerance at the least."""

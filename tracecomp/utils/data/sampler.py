@@ -1,4 +1,4 @@
-"""In which order a loader visits a dataset."""
+"""The order in which a loader visits a dataset."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class MapDataPipe(_Chained, Dataset[Any]):
 
 
 def functional_datapipe(name: str) -> Callable[[Step], Step]:
-    """Make the decorated class a method called ``name`` of all steps of its kind; other classes stay what they are."""
+    """Make the decorated class a method called ``name`` of all steps of its kind; other classes are unchanged."""
 
     def register(cls: Step) -> Step:
         kind = next((kind for kind in (IterDataPipe, MapDataPipe) if issubclass(cls, kind)), None)

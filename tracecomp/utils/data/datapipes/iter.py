@@ -35,7 +35,7 @@ def _length(pipe: IterDataPipe, source: object) -> int:
 
 
 class IterableWrapper(IterDataPipe):
-    """The items of any iterable, of a copy of it unless told otherwise."""
+    """The items of any iterable, of a copy of it by default."""
 
     def __init__(self, iterable: Items, deepcopy: bool = True) -> None:
         self.iterable, self.deepcopy = iterable, deepcopy
@@ -168,7 +168,7 @@ class Shuffler(IterDataPipe):
         self._seed: int | None = None
 
     def set_shuffle(self, shuffle: bool = True) -> Shuffler:
-        """Whether to shuffle at all."""
+        """Whether to shuffle."""
         self._enabled = shuffle
         return self
 
