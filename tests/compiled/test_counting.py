@@ -86,7 +86,7 @@ def test_marks_that_change_nothing_and_what_is_not_here() -> None:
     assert torch.compiler.save_cache_artifacts() is None
     with pytest.raises(RuntimeError, match="TRACECOMP_CACHE_DIR"):
         torch.compiler.load_cache_artifacts(b"")
-    with pytest.warns(UserWarning, match="explain"):
+    with pytest.warns(UserWarning, match="TRACECOMP_LOG"):
         _logging.set_logs(recompiles=True)
     with pytest.raises(ValueError, match="Unrecognized log artifact name passed to set_logs: nothing"):
         _logging.set_logs(nothing=True)

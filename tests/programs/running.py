@@ -84,5 +84,5 @@ def unequal(a: Any, b: Any) -> str | None:
 
 def shortly(reason: str) -> str:
     """A reason for the table: without places and advice."""
-    reason = re.sub(r",? at \S+\.py:\d+(, in \w+)?|\(.*?\)|every call of \w+ ", "", reason)
+    reason = re.sub(r",? at \S+\.py:\d+(, in \w+)?|\(.*?\)|every call of \w+ |^the program ", "", reason)
     return re.split(r"[.:;] |\.$", reason)[0].strip()
