@@ -1,6 +1,7 @@
 """Constructions that texts of the project must not use: one table for pages, messages, docstrings and comments.
 
-The checkers of each kind of text are `test_language.py` (pages) and `test_message_language.py` (messages).
+The checkers of each kind of text are `test_language.py` (pages), `test_message_language.py` (messages) and
+`test_docstring_language.py` (docstrings and comments).
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ class Ban(NamedTuple):
 
 
 PAGES, MESSAGES, DOCSTRINGS, COMMENTS = Texts
-PROSE = PAGES | MESSAGES
+CODE = MESSAGES | DOCSTRINGS | COMMENTS
+PROSE = PAGES | CODE
 NEGATIVE, VAGUE, PASSIVE, ORDER, HISTORY, TERM = (
     "say what is, not what is not",
     "name the thing or the actor",
@@ -82,14 +84,14 @@ BANS = (
     Ban(r"\(\d[\d.,]*( \w+)? before\b|\d before\)|\bbefore: ", "1.07 (1.40 before)", "1.07", HISTORY, PROSE),
     Ban(r"(?:^|(?<=[.!?] ))(\*\*)?(Of|What|Where|That(?! (is|was|means)\b)) (?![^.]*\?)",
         "Where it fails, Python runs.", "Python runs if it fails.", ORDER, PROSE),
-    Ban(r"^(what|whose) ", "what the server keeps", "values in the store", ORDER, MESSAGES),
-    Ban(r"\b(is|are|was|were) there twice\b", "{name} is there twice", "{name} is repeated", VAGUE, MESSAGES),
-    Ban(r"\bnothing that\b", "{name} is nothing that a file can hold", "a file cannot hold {name}", NEGATIVE, MESSAGES),
-    Ban(r"\bwhat (is|are|was|were|has|it)\b", "it reads what is old", "it reads old values", VAGUE, MESSAGES),
-    Ban(r"\b(looks?|looked|looking) at\b", "a view that looks at it", "a view of it", VAGUE, MESSAGES),
-    Ban(r"\bgives or does\b", "it gives or does something else", "its result differs", VAGUE, MESSAGES),
-    Ban(r"\b(tells?|told) of\b", "the header tells of 3 bytes", "the header declares 3 bytes", VAGUE, MESSAGES),
-    Ban(r"\bin another way\b", "inputs share memory in another way", "inputs share other memory", VAGUE, MESSAGES),
+    Ban(r"^(what|whose) ", "what the server keeps", "values in the store", ORDER, CODE),
+    Ban(r"\b(is|are|was|were) there twice\b", "{name} is there twice", "{name} is repeated", VAGUE, CODE),
+    Ban(r"\bnothing that\b", "{name} is nothing that a file can hold", "a file cannot hold {name}", NEGATIVE, CODE),
+    Ban(r"\bwhat (is|are|was|were|has|it)\b", "it reads what is old", "it reads old values", VAGUE, CODE),
+    Ban(r"\b(looks?|looked|looking) at\b", "a view that looks at it", "a view of it", VAGUE, CODE),
+    Ban(r"\bgives or does\b", "it gives or does something else", "its result differs", VAGUE, CODE),
+    Ban(r"\b(tells?|told) of\b", "the header tells of 3 bytes", "the header declares 3 bytes", VAGUE, CODE),
+    Ban(r"\bin another way\b", "inputs share memory in another way", "inputs share other memory", VAGUE, CODE),
 )  # fmt: skip
 EXCEPTIONS = (
     "there is no", "there are no", "there was no", "there were no", "is no longer", "are no longer", "is no more",

@@ -44,14 +44,19 @@ def sentences(text: str) -> list[str]:
     return [s for s in re.split(r"(?<=[.!?:])\**\s+", text) if s]
 
 
+def words(sentence: str) -> list[str]:
+    """Return the words of a sentence, without code."""
+    return [word for word in re.sub(r"\bcode\b", "", sentence).split() if re.search(r"\w", word)]
+
+
 def findings(page: str) -> Iterator[Finding]:
     """Yield banned constructions and long sentences."""
     for line, text in paragraphs(page):
         yield from banned(line, text, PAGES)
         for sentence in sentences(text):
-            words = [word for word in re.sub(r"\bcode\b", "", sentence).split() if re.search(r"\w", word)]
-            if len(words) > LONGEST_SENTENCE:
-                yield Finding(line, " ".join(words[:8]), f"{len(words)} words: split the sentence")
+            found = words(sentence)
+            if len(found) > LONGEST_SENTENCE:
+                yield Finding(line, " ".join(found[:8]), f"{len(found)} words: split the sentence")
 
 
 def on_page(name: str) -> list[Finding]:

@@ -1,6 +1,6 @@
-"""What a call reads and changes of Python objects that are known by name: modules, optimizers, options, schedules.
+"""A call's reads and changes of Python objects known by name: modules, optimizers, options, schedules.
 
-What its functions read otherwise, instruction by instruction, is seen by ``observer.py``, which adds its effects here.
+``observer.py`` observes other reads of its functions, instruction by instruction, and adds their effects here.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class PythonState:
             self._refusals.refuse_here(what, Section.STEP, "Step the schedule last")
             return value  # what was bound before stands for the number before the step
         if (id(getattr(owner, "group", owner)), Entry(key).same()) in self.set_by_call:
-            return value  # what the call has set itself: what that was made of is guarded
+            return value  # set by the call itself: its operands are guarded
         if type(value) is SymScalar:  # of a place, which is read again itself; the call may have set it
             return arithmetic(operator.mul, value, 1.0)
         if isinstance(value, bool) or not isinstance(value, int | float):

@@ -1,4 +1,4 @@
-"""Why a call cannot be recorded, and which lines of the compiled function show it."""
+"""The reason why a call cannot be recorded, with the lines of the compiled function that show it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tracecomp.eager.modes import modes
 
 
 class Refusals:
-    """What was refused in one recording. When not ``strict``, the call goes on without being recorded."""
+    """The refusals of one recording. Unless ``strict``, the call continues without being recorded."""
 
     def __init__(self, strict: bool) -> None:
         self.strict = strict

@@ -1,4 +1,4 @@
-"""Whose code and whose classes: the program's own with the libraries it uses, Python's, or this package's."""
+"""The owner of code and classes: the program's own with the libraries it uses, Python's, or this package's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BUILTIN = (type, BaseException, enum.Enum)
 
 
 def is_program_code(code: CodeType, space: Mapping[str, object]) -> bool:
-    """Whether the program's own code runs; what is generated at run time belongs to the module it is made for."""
+    """Whether the code belongs to the program; code generated at run time belongs to its module."""
     module = space.get("__file__")
     name = code.co_filename
     if str(space.get("__name__")).startswith("namedtuple_"):
@@ -43,7 +43,7 @@ def is_opened(kind: type) -> bool:
 
 
 def of_package(kind: type) -> bool:
-    """Whether a class is one of this package's with something added: a module, an optimizer, a tensor."""
+    """Whether a class is a subclass of one of this package's: a module, an optimizer, a tensor."""
     return any(k.__module__.split(".")[0] == __name__.split(".")[0] for k in kind.__mro__)
 
 
