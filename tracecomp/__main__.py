@@ -20,13 +20,13 @@ from tracecomp.torch_compat import doctor
 
 _START = """\
 First steps:
-  tracecomp doctor train.py                                   what a program written for PyTorch would miss
-  tracecomp run train.py --epochs 3                           run it: its "import torch" gives tracecomp
-  tracecomp explain model.py:forward --shape 64,784           where the time goes, and why it is not less
+  tracecomp doctor train.py                                   list what a PyTorch program would miss
+  tracecomp run train.py --epochs 3                           run it; "import torch" imports tracecomp
+  tracecomp explain model.py:forward --shape 64,784           where the time goes, and what limits it
   tracecomp report model.py:step --inputs model.py:batch      the same as one HTML file
   tracecomp compare model.py:step --inputs model.py:batch     find the first operation that differs from eager
 
-Exit codes: 0 all is well, 1 something differs or is missing, 2 it could not be done.
+Exit codes: 0 success, 1 a difference or a missing name, 2 an error.
 Completion in the shell: pip install argcomplete, then eval "$(register-python-argcomplete tracecomp)".
 """
 
@@ -35,7 +35,7 @@ def parser() -> argparse.ArgumentParser:
     """All commands with their options."""
     made = argparse.ArgumentParser(
         prog="tracecomp",
-        description="Run PyTorch programs as compiled CPU code, and look into what the compiler did.",
+        description="Run PyTorch programs as compiled CPU code, and inspect what the compiler did.",
         epilog=f"{_START}\nEnvironment:\n{config.describe()}\n\n{topics.describe()}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

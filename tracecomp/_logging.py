@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tracecomp.base.errors import at_user_line, warn_user
+from tracecomp.base.errors import at_user_line
+from tracecomp.base.user_warnings import warn_user
 
 ARTIFACTS = frozenset({
     "all", "dynamo", "aot", "autograd", "dynamic", "inductor", "distributed", "c10d", "ddp", "fsdp", "dtensor", "onnx",
@@ -29,4 +30,8 @@ def set_logs(**logs: object) -> None:
     if unknown:
         raise ValueError(at_user_line(f"Unrecognized log artifact name passed to set_logs: {min(unknown)}"))
     if any(logs.values()):
-        warn_user("torch._logging.set_logs() has no effect. Call print(compiled.explain()) or set TRACECOMP_LOG")
+        warn_user(
+            "torch._logging.set_logs() has no effect: tracecomp has other logs",
+            "Nothing is logged",
+            "Set the environment variable TRACECOMP_LOG, such as TRACECOMP_LOG=breaks,recompiles",
+        )

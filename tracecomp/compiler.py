@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import Any, ParamSpec, Protocol, TypeVar, runtime_checkable
 
 from tracecomp import compiled
+from tracecomp.base.capture_guide import Section
 from tracecomp.base.errors import at_user_line
 from tracecomp.compiled.function import relink_all
 from tracecomp.compiled.named_options import NAMED_BACKENDS, backend_of
@@ -182,7 +183,8 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
     @wraps(fn)
     def run(*args: Any, **kwargs: Any) -> Any:
         if modes.recorder is not None:
-            modes.recorder.refuse_here(f"calls {name}, which is excluded from graphs{f' ({reason})' if reason else ''}")
+            what = f"calls {name}, which is excluded from graphs{f' ({reason})' if reason else ''}"
+            modes.recorder.refuse_here(what, Section.EXCLUDE, "Call it outside")
         return fn(*args, **kwargs)
 
     return run

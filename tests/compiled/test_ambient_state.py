@@ -16,7 +16,7 @@ from tracecomp.distributions import Distribution
 from tracecomp.utils._python_dispatch import TorchDispatchMode
 from tracecomp.utils.flop_counter import FlopCounterMode
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*runs (in parts|eagerly) from now on")
+pytestmark = pytest.mark.filterwarnings("ignore:graph break in")
 Setting = tuple[Callable[[Any], object], Callable[[], Any], Any, Any]
 
 

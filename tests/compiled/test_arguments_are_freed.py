@@ -88,7 +88,7 @@ PROGRAMS: dict[str, Program] = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:.*runs (in parts|eagerly) from now on")
+@pytest.mark.filterwarnings("ignore:graph break in")
 @pytest.mark.parametrize("dynamic", [False, None, True])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_arguments_are_freed(name: str, dynamic: bool | None) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 import tracecomp as torch
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*runs (in parts|eagerly) from now on")
+pytestmark = pytest.mark.filterwarnings("ignore:graph break in")
 
 
 class _Pair(typing.NamedTuple):

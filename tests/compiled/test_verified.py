@@ -65,11 +65,11 @@ def test_wrong_result_is_told(mismatch: str, monkeypatch: pytest.MonkeyPatch, tm
         run = torch.compile(fn, verify=2, mismatch=mismatch)
         run(torch.ones(3))
         if mismatch == "warn":
-            with pytest.warns(UserWarning, match="call 2 of fn differs from the eager one"):
+            with pytest.warns(UserWarning, match="call 2 of fn differs from the eager call"):
                 run(torch.ones(3))
             np.testing.assert_array_equal(total.numpy(), [2, 2, 2])
         else:
-            with pytest.raises(WrongResult, match="call 2 of fn differs from the eager one"):
+            with pytest.raises(WrongResult, match="call 2 of fn differs from the eager call"):
                 run(torch.ones(3))
             np.testing.assert_array_equal(total.numpy(), [1, 1, 1])  # as before that call
 

@@ -85,5 +85,5 @@ def unequal(a: Any, b: Any) -> str | None:
 def shortly(reason: str) -> str:
     """A reason for the table: without places and advice."""
     places = r",?( made)? at \S+\.py:\d+(, in \w+)?| ?\((?:[^()]|\([^()]*\))+\)"
-    reason = re.sub(rf"^\w+: |{places}|every call of \w+ ", "", reason)
+    reason = re.sub(rf"^\w+: |{places}|every call of \w+ |^the program ", "", reason)
     return re.split(r"[.:;] |\.$", reason)[0].strip()

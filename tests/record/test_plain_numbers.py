@@ -10,7 +10,7 @@ import pytest
 
 import tracecomp as torch
 
-pytestmark = pytest.mark.filterwarnings("ignore:.* runs (in parts|eagerly) from now on:UserWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:graph break in:UserWarning")
 
 IMPORTS = """import cmath, decimal, json, math, statistics, numpy as np
 from datetime import date, timedelta

@@ -34,12 +34,12 @@ NOBODY = 65534
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
     """The folder of the cache, with one object."""
-    object_cache._said.clear()
+    object_cache._shown.clear()
     with config.override(cache_dir=str(tmp_path / "above" / "cache")):
         object_cache.write(KEY, b"good")
         assert object_cache.read(KEY) == b"good"
         yield tmp_path / "above" / "cache"
-    object_cache._said.clear()
+    object_cache._shown.clear()
 
 
 @pytest.fixture
@@ -144,7 +144,7 @@ def test_folders_and_files_are_private_under_every_umask(mask: int, tmp_path: Pa
 def test_a_user_without_a_home_gets_a_warning_and_a_result(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os.path, "expanduser", lambda path: path)
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    object_cache._said.clear()
+    object_cache._shown.clear()
     with (
         config.override(cache_dir=""),
         pytest.warns(RuntimeWarning, match="home folder of this user is unknown") as seen,
@@ -152,7 +152,7 @@ def test_a_user_without_a_home_gets_a_warning_and_a_result(monkeypatch: pytest.M
         assert result(Executable(adding(8.0)), np.zeros(SIZE, np.float32))[0] == 8.0
         assert result(Executable(adding(9.0)), np.zeros(SIZE, np.float32))[0] == 9.0
     assert len(seen) == 1
-    object_cache._said.clear()
+    object_cache._shown.clear()
 
 
 def test_a_full_disk_is_one_warning_and_leaves_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@ recordings."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -12,7 +11,9 @@ from typing import Any, TypeVar
 from tracecomp import compiled
 from tracecomp._dynamo import config, eval_frame, exc
 from tracecomp._dynamo.counting import reason, with_parts
+from tracecomp.base.capture_guide import Section
 from tracecomp.base.errors import at_user_line
+from tracecomp.base.user_warnings import silenced
 from tracecomp.compiled.named_options import NAMED_BACKENDS, REGISTERED
 from tracecomp.compiler import (
     allow_in_graph,
@@ -85,7 +86,9 @@ def graph_break(msg: str = "") -> None:
     """Break the graph of the calling compiled function here; nothing elsewhere. CaptureError with
     ``fullgraph=True``."""
     if modes.recorder is not None:
-        modes.recorder.refuse_here(f"calls graph_break(){f' ({msg})' if msg else ''}")
+        modes.recorder.refuse_here(
+            f"calls graph_break(){f' ({msg})' if msg else ''}", Section.EXCLUDE, "Remove the call"
+        )
 
 
 @dataclass(frozen=True)
@@ -188,8 +191,7 @@ def explain(f: Callable[..., object], *extra_args: Any, **extra_kwargs: Any) -> 
 
     def tell(*args: Any, **kwargs: Any) -> ExplainOutput:
         made = compiled.compile(f)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the result contains them
+        with silenced():  # the result has what they say
             made(*args, **kwargs)
             made(*args, **kwargs)
         found = list(with_parts(made))

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import copy
 import functools
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 from tracecomp.base.interrupts import before_of
+from tracecomp.base.user_warnings import warn_as_pytorch
 from tracecomp.eager.modes import leave_modes, modes
 from tracecomp.eager.tensor import Tensor
 from tracecomp.ir.types import DType, bfloat16, float16
@@ -28,17 +28,14 @@ class autocast:
         if device_type not in _DEVICES:
             raise RuntimeError(f"User specified an unsupported autocast device_type '{device_type}'")
         if device_type != "cpu" and enabled:
-            warnings.warn(
-                f"User provided device_type of '{device_type}', but there is no such device. Disabling", stacklevel=2
-            )
+            warn_as_pytorch(f"User provided device_type of '{device_type}', but there is no such device. Disabling")
             enabled = False
         self.device = device_type
         self.fast_dtype = dtype or bfloat16
         if enabled and self.fast_dtype not in (bfloat16, float16):
-            warnings.warn(
+            warn_as_pytorch(
                 "In CPU autocast, but the target dtype is not supported. Disabling autocast. CPU Autocast only "
                 "supports dtype of bfloat16, float16 currently.",
-                stacklevel=2,
             )
             enabled = False
         self._enabled = enabled

@@ -3,9 +3,9 @@ overflow."""
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
+from tracecomp.base.user_warnings import warn_as_pytorch
 from tracecomp.eager.device import device as Device
 from tracecomp.eager.modes import no_grad
 from tracecomp.eager.tensor import Tensor
@@ -28,9 +28,7 @@ class GradScaler:
     ) -> None:  # fmt: skip
         self._device = Device(device).type
         if self._device != "cpu" and enabled:
-            warnings.warn(
-                f"torch.{self._device}.amp.GradScaler is enabled, but there is no such device. Disabling.", stacklevel=2
-            )
+            warn_as_pytorch(f"torch.{self._device}.amp.GradScaler is enabled, but there is no such device. Disabling.")
             enabled = False
         if enabled and growth_factor <= 1.0:
             raise AssertionError("The growth factor must be > 1.0.")

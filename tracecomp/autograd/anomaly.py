@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 
 import numpy as np
 
 from tracecomp.base.interrupts import before_of
+from tracecomp.base.user_warnings import warn_as_pytorch
 from tracecomp.eager.modes import leave_modes, modes
 from tracecomp.eager.tensor import Tensor
 from tracecomp.eager.tensor_base import Node
@@ -46,14 +46,14 @@ def is_anomaly_enabled() -> bool:
 def explain(node: Node) -> None:
     """Warn with the forward line of ``node`` before its error propagates."""
     if modes.anomaly:
-        warnings.warn(_where(node, f"Error detected in {node.name()}"), UserWarning, stacklevel=2)
+        warn_as_pytorch(_where(node, f"Error detected in {node.name()}"))
 
 
 def check_nan(node: Node, grads: Sequence[Tensor | None]) -> None:
     """RuntimeError when a gradient that ``node`` returned has a NaN."""
     for k, grad in enumerate(grads):
         if grad is not None and np.isnan(grad._data).any():
-            warnings.warn(_where(node, f"Error detected in {node.name()}"), UserWarning, stacklevel=2)
+            warn_as_pytorch(_where(node, f"Error detected in {node.name()}"))
             raise RuntimeError(f"Function '{node.name()}' returned nan values in its {k}th output.")
 
 

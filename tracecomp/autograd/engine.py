@@ -9,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 
 from tracecomp.autograd.anomaly import check_nan, explain
+from tracecomp.base.capture_guide import Section
 from tracecomp.eager.aliasing import check_write
 from tracecomp.eager.device import use
 from tracecomp.eager.grad_fn import AccumulateGrad
@@ -179,7 +180,7 @@ class _Run:
             modes.recorder.backward_done(node, grads, found, node.edges)
         if modes.anomaly:
             if modes.recorder is not None:
-                modes.recorder.refuse_here("looks for anomalies of a backward pass")
+                modes.recorder.refuse_here("detects anomalies in a backward pass", Section.EXCLUDE)
             check_nan(node, found)
         if node.post_hooks:
             for hook in list(node.post_hooks.values()):
@@ -210,7 +211,7 @@ def accumulate(variable: TensorBase, grad: TensorBase) -> None:
         pass
     elif _consists_of_others(grad) or (have is not None and _consists_of_others(have)):
         if modes.recorder is not None:
-            modes.recorder.refuse_here("gives a parameter a sparse gradient")
+            modes.recorder.refuse_here("gives a parameter a sparse gradient", Section.EXCLUDE, "Use sparse=False")
         set_grad(variable, cast("Tensor", grad).detach() if have is None else add(have, grad))
     elif have is None:
         fresh = own(grad)

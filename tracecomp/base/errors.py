@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import sys
-import warnings
+import sysconfig
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -16,6 +16,13 @@ from pathlib import Path
 from types import FrameType
 
 _PACKAGE = str(Path(__file__).parents[1])
+_STANDARD = tuple(str(Path(sysconfig.get_path(name)).resolve()) for name in ("stdlib", "platstdlib"))
+_INSTALLED = frozenset({"site-packages", "dist-packages"})
+_AROUND = frozenset({
+    "numpy", "scipy", "llvmlite", "networkx", "_distutils_hack", "setuptools", "pkg_resources", "_pytest", "pytest",
+    "pluggy", "hypothesis", "IPython", "coverage",
+})  # fmt: skip
+"""Libraries that are no part of programs: what they do depends on what they are given, or they run programs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,22 +150,53 @@ def is_user_file(name: str) -> bool:
     return not name.startswith((_PACKAGE, "<frozen"))
 
 
-def user_source() -> Source | None:
-    """File, line and function of the innermost frame outside this package."""
+@cache
+def is_program_file(name: str) -> bool:
+    """Whether code in the file ``name`` is the program's: not this package's, Python's own, or what runs programs.
+
+    Other libraries are part of the program: they keep counters and settings as programs do.
+    """
+    if not is_user_file(name) or name.endswith((".so", ".pyd")):
+        return False
+    parts = Path(name).parts
+    places = [n for n, part in enumerate(parts) if part in _INSTALLED]
+    if places:
+        return not _AROUND & {Path(part).stem for part in parts[places[-1] + 1 : places[-1] + 2]}
+    return not name.startswith(_STANDARD)
+
+
+def is_installed(name: str) -> bool:
+    """Whether the file ``name`` lies where libraries are installed."""
+    return bool(_INSTALLED & set(Path(name).parts))
+
+
+def user_frame() -> FrameType | None:
+    """Return the innermost frame of the program on this thread; None if all frames are of libraries around it."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and not _is_program_frame(frame):
+        frame = frame.f_back
+    return frame
+
+
+def _is_program_frame(frame: FrameType) -> bool:
+    name = frame.f_code.co_filename
+    if name == "<string>":  # methods of dataclasses and named tuples belong to the module of their class
+        name = str(frame.f_globals.get("__file__", name))
+    return is_program_file(name)
+
+
+def outside_frame() -> FrameType | None:
+    """Return the innermost frame outside this package."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and not is_user_file(frame.f_code.co_filename):
         frame = frame.f_back
-    if frame is None:
-        return None
-    return Source(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+    return frame
 
 
-def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn with the innermost line outside this package."""
-    level, frame = 1, sys._getframe()
-    while frame.f_back is not None and not is_user_file(frame.f_code.co_filename):
-        level, frame = level + 1, frame.f_back
-    warnings.warn(message, category, stacklevel=level)
+def user_source() -> Source | None:
+    """Return the innermost line of the program, or else of a library outside this package."""
+    frame = user_frame() or outside_frame()
+    return None if frame is None else Source(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
 
 
 def note_place(error: Exception, what: str, sources: Iterable[Source | None]) -> None:

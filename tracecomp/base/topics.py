@@ -4,13 +4,13 @@ from __future__ import annotations
 
 TOPICS = {
     "graphs": "each recorded graph, as text",
-    "recompiles": "why a call was recorded again: the guard, its old and its new value",
+    "recompiles": "why a call was recorded again: the guard, its old and new value",
     "breaks": "why a function does not run as one graph",
     "passes": "each step of a compilation: its time and the program's size after it",
     "fusion": "the kernels, and why others were not fused",
-    "schedule": "how each kernel's loops run",
+    "schedule": "the loops of each kernel, in order",
     "memory": "the arena and the other memory of a call",
-    "code": "the machine code's size, and whether it came from the cache",
+    "code": "whether machine code was compiled or came from the cache",
     "all": "all of these",
 }
 

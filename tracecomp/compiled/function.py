@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import inspect
 import os
-import warnings
 from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import replace
 from functools import partial, update_wrapper
 from importlib import import_module
 from itertools import takewhile
@@ -15,13 +15,15 @@ from weakref import WeakSet
 
 from tracecomp.autograd import profiler
 from tracecomp.base import logs
+from tracecomp.base.capture_guide import BreakReason, Section
 from tracecomp.base.errors import CaptureError
 from tracecomp.base.locks import Lock
+from tracecomp.base.user_warnings import warn_user
 from tracecomp.compiled import stance
 from tracecomp.compiled.backends import BACKENDS, Make, with_settings
 from tracecomp.compiled.entry import Entry
 from tracecomp.compiled.kernel_profile import Profile
-from tracecomp.compiled.learned import MAX_NEEDED, NEEDED, Learned
+from tracecomp.compiled.learned import MAX_NEEDED, Learned, needed
 from tracecomp.compiled.native_call import call_code, fast_record
 from tracecomp.compiled.parts import Parts
 from tracecomp.compiled.replay import Arguments, Plan
@@ -33,7 +35,7 @@ from tracecomp.record.capture import Refusal, record
 from tracecomp.record.dynamic_shapes.generalize import sized
 from tracecomp.record.dynamic_shapes.padding import NotSized
 from tracecomp.record.pytree import Leaves, flatten_call
-from tracecomp.record.recording import Recording
+from tracecomp.record.recording import Recording, SeenValue
 from tracecomp.runtime.malloc import return_unused
 
 MAX_RECORDINGS = 64
@@ -130,8 +132,7 @@ class Compiled:
             new = (recording.predicates[held], found)
             self._learned.another_path(*new)
             reason = f"the value at {new[0].source} was {found}, a path not seen before"
-        needed = None if new is None else self._learned.line_in_need(self._name, *new, self.fullgraph)
-        return self._record(args, kwargs, entries, reason, needed)
+        return self._record(args, kwargs, entries, reason, new)
 
     def _run(self, plan: Plan, leaves: Leaves, given: Arguments) -> tuple[int, Any]:
         """Run ``plan``, as one event if a profile is active."""
@@ -287,10 +288,12 @@ class Compiled:
 
     def _record(
         self, args: tuple[Any, ...], kwargs: dict[str, object], tried: list[Entry], reason: str | None,
-        needed: int | None,
+        seen: tuple[SeenValue, Any] | None,
     ) -> Any:  # fmt: skip
-        """Make the call that none of ``tried`` fits, and keep its recording; or run it as Python if more recordings are
-        of no use."""
+        """Make the call that none of ``tried`` fits, and keep its recording; or run as Python where more are no use.
+
+        ``seen``: this call had another value at a place where Python needs one.
+        """
         with self._lock:
             if len(self.entries) > len(tried):  # another thread has recorded meanwhile
                 return self(*args, **kwargs)
@@ -302,12 +305,14 @@ class Compiled:
                 self.misses = [*self.misses[-MAX_MISSES:], reason]
                 if logs.wanted("recompiles"):
                     logs.log("recompiles", f"{self._name}: {reason}")
-            most = self._most if needed is None else MAX_NEEDED
-            if not self._make_room(most):
-                message = f"{most} consecutive recordings matched no later call: {reason}. {NEEDED}"
-                self._break(f"{self._name}: {message}", self._learned.lines(most) if needed is None else {needed} - {0})
-                return self(*args, **kwargs)
             learned = self._learned
+            line = None if seen is None else learned.line_in_need(self._name, *seen, self.fullgraph, self.fn)
+            most = self._most if line is None else MAX_NEEDED
+            if not self._make_room(most):
+                cause = f"{most} consecutive recordings of {self._name} matched no later call: {reason}"
+                why = BreakReason(cause, Section.FIND) if seen is None else needed(cause)
+                self._break(why, learned.lines(most) if line is None else {line} - {0})
+                return self(*args, **kwargs)
             self.entries = [e for e in self.entries if not learned.moved(e.recording)]
             numbers = learned.numbers.of_call([e.recording.guards for e in self.entries], args, kwargs)
             follow = learned.follow and not any(e.recording.guards.reads.asks_types for e in self.entries)
@@ -347,7 +352,8 @@ class Compiled:
         else:
             learned.unsettled += 1
             if learned.unsettled >= MAX_UNSETTLED:
-                return Refusal(f"every call of {self._name} {recording.unsettled}{self._place}", recording.blamed)
+                cause = f"every call of {self._name} {recording.unsettled.cause}{self._place}"
+                return Refusal(replace(recording.unsettled, cause=cause), recording.blamed)
         return None
 
     def _for_every_size(self, new: Entry) -> list[Entry]:
@@ -388,41 +394,44 @@ class Compiled:
         limit = stance.current.limit
         if limit is None or len(self.entries) < limit:
             return False
-        message = f"{self._name}: torch._dynamo hit config.recompile_limit ({limit}). Last reason: {reason}"
+        cause = f"{self._name}: torch._dynamo hit config.recompile_limit ({limit}). Last reason: {reason}"
+        why = BreakReason(cause, Section.FIND)
         if self.fullgraph:
-            raise CaptureError(message)
+            raise CaptureError(str(why))
         if not self._limited:
             self._limited = True
-            warnings.warn(f"{message}. Calls that no recording fits run eagerly", UserWarning, stacklevel=4)
+            cost = "Calls that no recording matches run eagerly"
+            warn_user(cause, cost, why.advice, about=("limit", self._name), fn=self.fn)
         return True
 
     @property
     def _place(self) -> str:
-        """The location of the compiled function, for messages."""
+        """Where the compiled function is defined, for messages."""
         code = getattr(inspect.unwrap(getattr(self.fn, "forward", self.fn)), "__code__", None)
-        return "" if code is None else f" ({self._name} stands at {code.co_filename}:{code.co_firstlineno})"
+        return "" if code is None else f" (defined at {code.co_filename}:{code.co_firstlineno})"
 
     @property
     def _most(self) -> int:
         """How many recordings in a row may serve no later call."""
         return MAX_RECORDINGS if self.fullgraph else MAX_PARTIAL_RECORDINGS
 
-    def _break(self, reason: str, lines: Set[int]) -> None:
+    def _break(self, reason: BreakReason, lines: Set[int]) -> None:
         """Run as Python with compiled parts from now on, cut at ``lines``; as Python alone if there are none."""
         if self.fullgraph:
-            raise CaptureError(reason)
+            raise CaptureError(str(reason))
         if logs.wanted("breaks"):
             logs.log("breaks", f"{self._name}: {reason}")
-        parts = Parts(self.fn, lines, reason, self._alike())
+        parts = Parts(self.fn, lines, str(reason), self._alike())
         if parts.found:
             self.parts = parts
         else:
-            self.eager_because = reason
+            self.eager_because = str(reason)
         self._chain.clear()
         self.entries = []
         if not self.quiet:
-            how = "in parts" if parts.found else "eagerly"
-            warnings.warn(f"{self._name} runs {how} from now on: {reason}", UserWarning, stacklevel=5)
+            how = "as Python between compiled parts" if parts.found else "eagerly, without compiled code"
+            cause = f"graph break in {self._name}: {reason.cause}"
+            warn_user(cause, f"Its calls now run {how}, which is slower", reason.advice, fn=self.fn)
 
 
 def _is_eager_now() -> bool:

@@ -6,11 +6,12 @@ that they change. Then they become inputs, so that one recording serves later ca
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 
+from tracecomp.base.capture_guide import BreakReason, Section
 from tracecomp.base.errors import Source
+from tracecomp.base.user_warnings import warn_user
 from tracecomp.compiled.entry import Entry
 from tracecomp.record.binding import Binding
 from tracecomp.record.guards.slots import StateSlot
@@ -26,10 +27,13 @@ MAX_VALUES = 8
 """Recordings for the values of one number, before it is said what needs them."""
 MAX_NEEDED = 3
 """Recordings that serve no call, where Python has needed as many values of one number: each call may have another."""
-NEEDED = (
-    "Python needs the value there, as if, float(), round(), an index, math.isnan(), and print() or an f-string of a "
-    "number do. Return the tensor and do that outside, or use tensor operations (isnan, where, cond, while_loop)."
-)
+
+
+def needed(cause: str) -> BreakReason:
+    """Return ``cause``, which Python's need of a number has, as a reason for a graph break."""
+    what = "`if`, float(), round(), an index, print() or an f-string needs a concrete value there"
+    remedy = "Return the tensor and do this outside, or use tensor operators (isnan, where, cond, while_loop)"
+    return BreakReason(f"{cause}: {what}", Section.NUMBERS, remedy)
 
 
 class Learned:
@@ -64,17 +68,16 @@ class Learned:
         """The lines of the function whose reads differ from call to call, of ``most`` recordings."""
         return {line for line, count in self._lines.items() if line and 2 * count >= most}
 
-    def line_in_need(self, name: str, predicate: SeenValue, value: object, fullgraph: bool) -> int | None:
+    def line_in_need(self, name: str, predicate: SeenValue, value: object, fullgraph: bool, fn: object) -> int | None:
         """The line to cut at if it asks for ever new numbers, each of which takes a recording; warns once."""
         if not followed(value):
             return None
         source = predicate.source
         self._values[source] += 1
         if self._values[source] == MAX_VALUES:
-            warnings.warn(
-                f"{name} was recorded {MAX_VALUES} times for the number at {source}, now {value}. {NEEDED}",
-                UserWarning, stacklevel=4,
-            )  # fmt: skip
+            reason = needed(f"{name} was recorded {MAX_VALUES} times for the number at {source}, now {value}")
+            cost = "Each new value compiles another program"
+            warn_user(reason.cause, cost, reason.advice, about=(name, source), fn=fn)
         return predicate.line if self._values[source] >= MAX_NEEDED and not fullgraph else None
 
     def varying_sizes(

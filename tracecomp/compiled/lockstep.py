@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tracecomp.autograd.api import grad
+from tracecomp.base.user_warnings import silenced
 from tracecomp.compiled.differences import TOLERANCE, Difference, changed_in_the_last_place, difference
 from tracecomp.compiled.program_state import BASE, PLAIN, Opaque, ProgramState, TensorState
 from tracecomp.eager.grad_fn import FREED
@@ -62,8 +62,7 @@ def outcome(fn: Callable[..., object], call: Call, roots: Mapping[str, object], 
     """Call ``fn``; return the state reachable from the result and from ``roots``, and the result's gradients."""
     args, kwargs = call
     try:
-        with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with contextlib.redirect_stdout(io.StringIO()), silenced():
             result = fn(*args, **kwargs)
             found = gradients(result, roots) if differentiate else []
     except Exception as error:  # of the program: an outcome like any other, which both ways must have

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 
 from tracecomp.base import config
+from tracecomp.base.capture_guide import BreakReason, Section
 from tracecomp.base.errors import CaptureError
 from tracecomp.compiled.function import MAX_UNSETTLED, Compiled
 from tracecomp.compiled.open_sizes import OpenSizes, add_marked, argument_names, asked_for, bounded
@@ -47,7 +48,8 @@ def _cases(compiled: Compiled, args: tuple[object, ...]) -> list[Case]:
     why = compiled.parts.reason if compiled.parts is not None else compiled.eager_because
     if why is not None:
         raise CaptureError(f"{compiled._name} cannot be saved: it is not a single graph: {why}")
-    raise CaptureError(f"{compiled._name} needs a new recording for every call: {', '.join(compiled.misses[-1:])}")
+    cause = f"{compiled._name} needs a new recording for every call: {', '.join(compiled.misses[-1:])}"
+    raise CaptureError(str(BreakReason(cause, Section.FIND)))
 
 
 def _open_cases(compiled: Compiled, args: tuple[object, ...], asked: OpenSizes) -> list[Case]:

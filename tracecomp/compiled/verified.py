@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from tracecomp.base.errors import WrongResult
+from tracecomp.base.user_warnings import warn_user
 from tracecomp.compiled.lockstep import Lockstep
 
 MISMATCHES = ("raise", "warn")
@@ -56,12 +56,13 @@ class Verifier:
         if found:
             name = getattr(compiled.fn, "__name__", type(compiled.fn).__name__)
             lines = "\n  ".join(map(str, found[:5]))
-            text = f"call {self.calls} of {name} differs from the eager one:\n  {lines}\n"
-            text += f"tracecomp.compare({name}, ...) with these arguments locates the difference"
+            cause = f"call {self.calls} of {name} differs from the eager call:\n  {lines}\n"
+            remedy = f"Call tracecomp.compare({name}, ...) with these arguments to locate the difference"
             if self.mismatch == "raise":
                 before.restore()
-                raise WrongResult(text)
-            warnings.warn(text, UserWarning, stacklevel=3)
+                raise WrongResult(f"{cause}{remedy}.")
+            cost = "The call's result may be wrong"
+            warn_user(cause.rstrip(), cost, remedy, about=("verify", name), fn=compiled.fn)
         if self.every is None and compiled.recordings == recordings:
             compiled.__call__ = compiled._general  # no comparisons from now on
         latest = lockstep.latest

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.base.capture_guide import Section
 from tracecomp.base.errors import at_user_line
 from tracecomp.communication.combine import ReduceOp
 from tracecomp.communication.group import Group
@@ -221,7 +222,7 @@ def _host(
 ) -> Work | None:  # fmt: skip
     """Run ``task`` in the group's queue and write the arrays that it returns to ``outputs``."""
     if modes.recorder is not None:
-        modes.recorder.refuse_here("a collective whose arguments differ between ranks")
+        modes.recorder.refuse_here("calls a collective whose arguments differ between ranks", Section.EXCLUDE)
 
     def write(arrays: object) -> Any:
         listed = arrays if isinstance(arrays, list | tuple) else [arrays]

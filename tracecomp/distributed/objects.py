@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.base.capture_guide import Section
 from tracecomp.communication.group import Group
 from tracecomp.distributed.collectives import place
 from tracecomp.distributed.point_to_point import recv, send
@@ -29,7 +30,7 @@ def _unpacked(body: Array) -> Any:
 
 def _host_group(group: object, what: str) -> Group | None:
     if modes.recorder is not None:
-        modes.recorder.refuse_here(f"{what}() of Python objects")
+        modes.recorder.refuse_here(f"calls {what}() with Python objects", Section.EXCLUDE)
     return member_of(group, what)
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from tracecomp.base.errors import at_user_line
+from tracecomp.base.user_warnings import warn_as_pytorch
 from tracecomp.communication.group import Group
 from tracecomp.distributed.algorithms.model_averaging.averagers import ModelAverager
 from tracecomp.distributed.collectives import broadcast
@@ -180,7 +180,9 @@ class PostLocalSGDOptimizer(Optimizer):
         self.optim.load_state_dict({k: v for k, v in state_dict.items() if k != "step"})
         self._show()
         if "step" not in state_dict:
-            warnings.warn("the state_dict lacks the averager's step, which starts at 0", stacklevel=2)
+            warn_as_pytorch(
+                "Loaded state dict does not contain a step counter for an averager. Setting step counter to 0."
+            )
         self.averager.step = int(state_dict.get("step", 0))
 
     def step(self, closure: Callable[[], float | Tensor] | None = None) -> Any:

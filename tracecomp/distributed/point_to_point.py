@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+from tracecomp.base.capture_guide import Section
 from tracecomp.base.errors import at_user_line
 from tracecomp.communication.errors import DistBackendError
 from tracecomp.communication.group import Group
@@ -49,7 +50,7 @@ class _Started(Work):
 def _prepared(tensor: Tensor, group: object, what: str) -> Group | None:
     check_tensor(tensor, "tensor")
     if modes.recorder is not None:
-        modes.recorder.refuse_here(f"{what}() of a tensor")
+        modes.recorder.refuse_here(f"calls {what}()", Section.EXCLUDE)
     return member_of(group, what)
 
 

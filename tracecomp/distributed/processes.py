@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import logging
 import os
-import warnings
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tracecomp.base.errors import at_user_line
+from tracecomp.base.user_warnings import warn_as_pytorch, warn_user
 from tracecomp.communication import groups, mpi
 from tracecomp.communication.errors import DistBackendError
 from tracecomp.communication.group import Group
@@ -128,7 +128,11 @@ def init_process_group(
     made = groups.begin(transport, seconds, name, group_name or "0", met_in)
     _log.info("%r", made)
     if "nccl" in name and made.place == 0:
-        warnings.warn(f"the backend 'nccl' needs GPUs: here it runs on CPUs over {transport.name}", stacklevel=2)
+        warn_user(
+            "init_process_group(): the backend 'nccl' needs GPUs, and this machine's tensors are on CPUs",
+            f"Collectives run on CPUs over {transport.name}",
+            "Pass backend='gloo'",
+        )
 
 
 def _members(ranks: Iterable[int] | None, size: int) -> list[int]:
@@ -232,9 +236,7 @@ def member_of(group: object, what: str) -> Group | None:
     """Like ``group_of``, with PyTorch's warning if this process is not in the group."""
     found = group_of(group)
     if found is None:
-        warnings.warn(
-            f"Running {what} on global rank {get_rank()} which does not belong to the given group.", stacklevel=3
-        )
+        warn_as_pytorch(f"Running {what} on global rank {get_rank()} which does not belong to the given group.")
     return found
 
 

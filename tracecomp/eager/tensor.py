@@ -6,13 +6,14 @@ with torch names are attached by ``tracecomp.functional`` and ``tracecomp.autogr
 
 from __future__ import annotations
 
-import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, SupportsIndex, cast
 
 import numpy as np
 
+from tracecomp.base.capture_guide import Section
+from tracecomp.base.user_warnings import warn_as_pytorch
 from tracecomp.eager import dispatch, meta, overrides
 from tracecomp.eager.aliasing import (
     alias,
@@ -246,12 +247,10 @@ class Tensor(TensorMethods):
     def grad(self) -> Tensor | None:
         """The accumulated gradient of a leaf (or of a tensor with ``retain_grad``), or None."""
         if self._grad_fn is not None and self._grad is None and not self.retains_grad:
-            warnings.warn(
+            warn_as_pytorch(
                 "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute "
                 "won't be populated during autograd.backward(). If you indeed want the .grad field to be populated for "
                 "a non-leaf Tensor, use .retain_grad() on the non-leaf Tensor.",
-                UserWarning,
-                stacklevel=2,
             )
         return get_grad(self)
 
@@ -570,7 +569,9 @@ def _without_memory(
 ) -> Any:
     """A primitive whose results have no memory."""
     if modes.recorder is not None:
-        modes.recorder.refuse_here(f"computes {op.name} on tensors of device {place}, which have no data")
+        modes.recorder.refuse_here(
+            f"computes {op.name} on tensors of device {place}, which have no data", Section.EXCLUDE
+        )
     result = meta.apply(op, arrays, attrs, place)
     outs = [_new(r) for r in (result if type(result) is tuple else (result,))]
     if op.kind == "view":
@@ -591,7 +592,7 @@ def to_place(t: Tensor, place: device | None) -> Tensor:
     if place is None:
         raise NotImplementedError(meta.NO_DATA)
     if modes.recorder is not None:
-        modes.recorder.refuse_here(f"makes a tensor on device {place}, which has no data")
+        modes.recorder.refuse_here(f"makes a tensor on device {place}, which has no data", Section.EXCLUDE)
     found = _new(meta.like(array, place))
     if modes.grad and t.requires_grad:
         track(OPS["cast"], (t,), {"dtype": t.dtype}, [array], [found])

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import TypeAlias
 
+from tracecomp.base.user_warnings import from_here
 from tracecomp.runtime.library import keep_loaded
 
 Work: TypeAlias = Callable[[], None]
@@ -38,7 +39,7 @@ class _Background:
         """Queue ``work``; False if too much is queued already."""
         if self.waiting.qsize() >= MOST_WAITING or self._ending:
             return False
-        self.waiting.put((name, work))
+        self.waiting.put((name, from_here(work)))
         if self._thread is None or not self._thread.is_alive():
             self._thread = threading.Thread(target=self._work, name="tracecomp background", daemon=True)
             try:

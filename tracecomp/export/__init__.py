@@ -6,11 +6,11 @@ The program is captured by running it, like compiled functions (``docs/export.md
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Mapping
 from typing import Any, BinaryIO
 
 from tracecomp._dynamo.exc import UserError, UserErrorType
+from tracecomp.base.user_warnings import warn_user
 from tracecomp.export import files
 from tracecomp.export.dynamic_shapes import AdditionalInputs, Constraint, Dim, ShapesCollection, dims
 from tracecomp.export.exported_program import (
@@ -83,7 +83,11 @@ def draft_export(
     except UserError as error:
         if error.error_type is not UserErrorType.CONSTRAINT_VIOLATION:
             raise
-        warnings.warn(f"draft_export: {error}", stacklevel=2)
+        warn_user(
+            f"draft_export(): {str(error).rstrip('.')}",
+            "The exported program serves the example's size only",
+            "Leave this size out of dynamic_shapes, or change the program as the message says",
+        )
         return export(mod, args, kwargs, dynamic_shapes=_left_to_program(dynamic_shapes))
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tracecomp.base.user_warnings import warn_as_pytorch
 from tracecomp.eager.tensor import Tensor
 from tracecomp.func import modules
 
@@ -15,10 +15,10 @@ def functional_call(
     kwargs: dict[str, object] | None = None, *, tie_weights: bool = True, strict: bool = False,
 ) -> Any:  # fmt: skip
     """``torch.func.functional_call``, with a FutureWarning that says so."""
-    warnings.warn(
+    warn_as_pytorch(
         "This API is deprecated as of PyTorch 2.0 and will be removed in a future version of PyTorch. Please use "
         "torch.func.functional_call instead which is a drop-in replacement for this API.",
-        FutureWarning, stacklevel=2,
+        FutureWarning,
     )  # fmt: skip
     return _functional_call(module, parameters_and_buffers, args, kwargs, tie_weights=tie_weights, strict=strict)
 

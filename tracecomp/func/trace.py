@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.base.capture_guide import BreakReason, Section
 from tracecomp.base.errors import CaptureError, user_source
 from tracecomp.eager.modes import host, modes, module_changes
 from tracecomp.eager.rng import default_generator
@@ -68,10 +69,8 @@ class Trace(Recorder):
 
     def leave(self, t: Tensor, how: str) -> None:
         """Refuse that an example leaves the graph."""
-        raise CaptureError(
-            f"{how} at {user_source()}: the function runs once for all values, as {self.graph.name}, so they cannot "
-            "leave for numpy. Use tensor operations."
-        )
+        cause = f"the function of {self.graph.name} calls {how}, at {user_source()}, but runs once for all values"
+        raise CaptureError(str(BreakReason(cause, Section.NUMBERS, "Use tensor operators")))
 
     def written(self) -> list[Tensor]:
         """Tensors that existed before and were written."""

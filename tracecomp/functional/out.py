@@ -6,12 +6,12 @@ which the result can be cast without losing its category. Otherwise it has the t
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from tracecomp.base.user_warnings import warn_as_pytorch
 from tracecomp.eager.memory_formats import preserved
 from tracecomp.eager.meta import in_order
 from tracecomp.eager.modes import grad_enabled, no_grad
@@ -182,10 +182,11 @@ def _write(out: Tensor, result: Tensor, warn: bool = True) -> Tensor:
     with no_grad():
         if out.shape != result.shape:
             if warn and out.numel():
-                warnings.warn(
-                    f"out of shape {list(out.shape)} was resized to {list(result.shape)}, which PyTorch deprecates for "
-                    "tensors that have elements. out.resize_(0) before the call has it resized silently.",
-                    stacklevel=2,
+                warn_as_pytorch(
+                    f"An output with one or more elements was resized since it had shape {list(out.shape)}, which does "
+                    f"not match the required output shape {list(result.shape)}. This behavior is deprecated, and in a "
+                    "future PyTorch release outputs will not be resized unless they have zero elements. You can "
+                    "explicitly reuse an out tensor t by resizing it, inplace, to zero elements with t.resize_(0).",
                 )
             out.resize_(result.shape)
             out._data = in_order(out._data, preserved(result._data.shape, [result._data]))

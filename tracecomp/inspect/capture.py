@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.base.capture_guide import BreakReason, Section
 from tracecomp.base.errors import CaptureError
 from tracecomp.eager.tensor import Tensor
 from tracecomp.ir.graph import Graph
@@ -97,9 +98,10 @@ def settled(
     for _ in range(SETTLING):
         _, recording = record(fn, args, kwargs, name)
         if isinstance(recording, Refusal):
-            raise CaptureError(recording.reason)
+            raise CaptureError(str(recording.reason))
         leaves: list[Any] = []
         structure = flatten((args, kwargs), leaves)
         if recording.unsettled is None and recording.guards.miss(structure, leaves) is None:
             return recording, leaves
-    raise CaptureError(f"{name} differs at every call: none of {SETTLING} recordings fitted the next call")
+    cause = f"{name} differs at every call: none of {SETTLING} recordings matched the next call"
+    raise CaptureError(str(BreakReason(cause, Section.FIND)))

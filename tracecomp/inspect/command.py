@@ -80,9 +80,11 @@ def subcommands(commands: Any) -> None:
             parser.add_argument("--quiet", action="store_true", help="no progress on standard error")
             parser.add_argument("--loops", action="store_true", help="also interpret the loop program")
             parser.add_argument("--same", action="store_true", help="skip the calls with changed arguments and state")
-            parser.add_argument("--check-finite", action="store_true", help="report NaN and infinity that arise")
+            parser.add_argument(
+                "--check-finite", action="store_true", help="report operators that make NaN or infinity"
+            )
             parser.add_argument("--save", metavar="FILE.zip", help="write an archive that reproduces the difference")
-            parser.add_argument("--save-inputs", action="store_true", help="add the arrays, weights included, to it")
+            parser.add_argument("--save-inputs", action="store_true", help="add the arrays and weights to the archive")
 
 
 def run_trace(options: argparse.Namespace) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tracecomp.base import config
+from tracecomp.base.capture_guide import BreakReason, Section
 from tracecomp.base.errors import CaptureError
 from tracecomp.compiled.function import Compiled
 from tracecomp.compiled.lockstep import Call, Lockstep, outcome
@@ -185,7 +186,8 @@ class _Comparing:
 
 def _never_settled(noted: Noted, name: str) -> str:
     why = f": {noted.misses[-1]}" if noted.misses else ""
-    return f"{name} differs at every call: no recording matched the next call{why}"
+    cause = f"{name} differs at every call: no recording matched the next call{why}"
+    return str(BreakReason(cause, Section.FIND))
 
 
 def _finite(x: object) -> bool:

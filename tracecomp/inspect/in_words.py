@@ -162,12 +162,12 @@ def _costs(costs: Costs) -> Iterator[str]:
 
 
 def _border(recording: RecordingFacts) -> Iterator[str]:
-    """Inputs, outputs and dependences of a recording."""
-    yield f"captured {recording.name}: calls since {recording.calls}"
+    """What a recording reads and gives, what it depends on."""
+    yield f"captured {recording.name}: {recording.calls} calls"
     for title, items in (*recording.inputs.items(), *recording.outputs.items()):
         yield from _listed(title, items)
-    yield from _listed("runs this way as long as these values stay", recording.predicates)
-    yield from _listed("used again while", recording.guards)
+    yield from _listed("valid while these values stay the same", recording.predicates)
+    yield from _listed("reused while these guards hold", recording.guards)
     yield "  operators: " + ", ".join(f"{n} {name}" for name, n in recording.operators.items())
 
 

@@ -257,7 +257,8 @@ def observe(fn: Callable[..., object], call: Call, roots: Mapping[str, object]) 
         recorder.seen.raised = _raised_at(error)
     finally:
         modes.recorder = None
-        recorder.seen.refused = recorder.seen.refused or recorder.refusals.reason
+        if recorder.refusals.reason is not None and not recorder.seen.refused:
+            recorder.seen.refused = str(recorder.refusals.reason)
         recorder.forget()
         before.restore()
     return recorder.seen

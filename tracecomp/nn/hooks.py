@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from tracecomp.autograd import Function, grad_enabled
+from tracecomp.base.user_warnings import warn_as_pytorch
 from tracecomp.eager.modes import module_changes
 from tracecomp.eager.tensor import Tensor
 from tracecomp.utils.hooks import RemovableHandle, register
@@ -178,10 +178,9 @@ class _BackwardHooks:
     def outputs(self, output: object) -> Any:
         """Pass ``output`` through a boundary that runs the pre hooks and keeps the output gradient."""
         if not isinstance(output, Tensor | tuple):
-            warnings.warn(
+            warn_as_pytorch(
                 "For backward hooks to be called, module output should be a Tensor or a tuple of Tensors but received "
                 f"{type(output)}",
-                stacklevel=5,
             )
             return output
 
@@ -240,10 +239,9 @@ def _attach_older(module: ModuleHooks, hooks: list[Hook], args: object, result: 
         node.register_hook(_OlderBackwardHook(module, hook))
     trouble = _what_is_missed(args, result, node)
     if trouble:
-        warnings.warn(
+        warn_as_pytorch(
             f"Using {trouble}. Please use register_full_backward_hook to get the documented behavior.",
             FutureWarning,
-            stacklevel=6,
         )
 
 
@@ -389,10 +387,9 @@ class ModuleHooks:
                 output = output if replaced is None else replaced
             except Exception as error:  # the caller sees the first one
                 which = "global module" if key in global_forward.hooks else "module"
-                warnings.warn(
+                warn_as_pytorch(
                     f"{which} forward hook with ``always_call=True`` raised an exception that was silenced as another "
                     f"error was raised in forward: {error}",
-                    stacklevel=5,
                 )
 
     @property

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 import math
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 from tracecomp.base.reference import document as _document
+from tracecomp.base.user_warnings import warn_as_pytorch
 from tracecomp.eager.modes import no_grad
 from tracecomp.eager.rng import Generator
 from tracecomp.eager.tensor import Tensor
@@ -93,10 +93,9 @@ def trunc_normal_(
 ) -> None:  # fmt: skip
     """Normal, truncated to [a, b]: the inverse of the distribution function at uniform values."""
     if mean < a - 2 * std or mean > b + 2 * std:
-        warnings.warn(
+        warn_as_pytorch(
             "mean is more than 2 std from [a, b] in nn.init.trunc_normal_. The distribution of values may be "
             "incorrect.",
-            stacklevel=3,
         )
     low, high = ((1.0 + math.erf((edge - mean) / std / math.sqrt(2.0))) / 2.0 for edge in (a, b))
     tensor.uniform_(2 * low - 1, 2 * high - 1, generator=generator)
@@ -164,7 +163,7 @@ def kaiming_uniform_(
 ) -> None:  # fmt: skip
     """Uniform with variance ``gain^2 / fan`` (He et al. 2015)."""
     if 0 in tensor.shape:
-        warnings.warn("Initializing zero-element tensors is a no-op", stacklevel=3)
+        warn_as_pytorch("Initializing zero-element tensors is a no-op")
         return
     bound = calculate_gain(nonlinearity, a) * math.sqrt(3.0 / _fan(tensor, mode))
     tensor.uniform_(-bound, bound, generator=generator)
@@ -177,7 +176,7 @@ def kaiming_normal_(
 ) -> None:  # fmt: skip
     """Normal with variance ``gain^2 / fan`` (He et al. 2015)."""
     if 0 in tensor.shape:
-        warnings.warn("Initializing zero-element tensors is a no-op", stacklevel=3)
+        warn_as_pytorch("Initializing zero-element tensors is a no-op")
         return
     tensor.normal_(0.0, calculate_gain(nonlinearity, a) / math.sqrt(_fan(tensor, mode)), generator=generator)
 
@@ -213,9 +212,7 @@ def _older(fn: Callable[..., Tensor]) -> Callable[..., Tensor]:
     new = fn.__name__
 
     def run(*args: Any, **kwargs: Any) -> Tensor:
-        warnings.warn(
-            f"`nn.init.{new[:-1]}` is now deprecated in favor of `nn.init.{new}`.", FutureWarning, stacklevel=2
-        )
+        warn_as_pytorch(f"`nn.init.{new[:-1]}` is now deprecated in favor of `nn.init.{new}`.", FutureWarning)
         return fn(*args, **kwargs)
 
     run.__name__ = run.__qualname__ = new[:-1]

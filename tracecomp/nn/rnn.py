@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
+from tracecomp.base.user_warnings import warn_as_pytorch
 from tracecomp.eager.device import Device
 from tracecomp.eager.modes import modes, scope
 from tracecomp.eager.overrides import NOT_OVERRIDDEN, override
@@ -124,11 +124,10 @@ class RNNBase(Module):
                 "dropout should be a number in range [0, 1] representing the probability of an element being zeroed"
             )
         if dropout > 0 and num_layers == 1:
-            warnings.warn(
+            warn_as_pytorch(
                 "dropout option adds dropout after all but last recurrent layer, so non-zero dropout expects "
                 "num_layers "
                 f"greater than 1, but got dropout={dropout} and num_layers={num_layers}",
-                stacklevel=5,
             )
         if not isinstance(hidden_size, int):
             raise TypeError(f"hidden_size should be of type int, got: {type(hidden_size).__name__}")

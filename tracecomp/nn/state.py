@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from tracecomp.autograd import no_grad
+from tracecomp.base.user_warnings import warn_as_pytorch
 from tracecomp.eager.tensor import Tensor
 from tracecomp.nn.parameter import Parameter, is_lazy
 from tracecomp.nn.sharding import of_whole, remade
@@ -173,11 +173,10 @@ class ModuleState:
             setattr(self, name, given)
             return
         if own.is_meta and not given.is_meta:
-            warnings.warn(
+            warn_as_pytorch(
                 f"for {key}: copying from a non-meta parameter in the checkpoint to a meta parameter in the current "
                 "model, which is a no-op. (Did you mean to pass `assign=True` to assign items in the state dictionary "
                 "to their corresponding key in the module instead of copying them in place?)",
-                stacklevel=2,
             )
         try:
             with no_grad():

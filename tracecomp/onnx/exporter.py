@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, BinaryIO
 
 import numpy as np
 import onnx
 
+from tracecomp.base.user_warnings import warn_user
 from tracecomp.compiled.open_sizes import asked_for
 from tracecomp.eager.tensor import Tensor
 from tracecomp.ir.graph import Graph, Value
@@ -66,7 +66,8 @@ def export(
     if custom_translation_table:
         raise UnsupportedError("onnx.export(): custom_translation_table is not supported")
     if training is not TrainingMode.EVAL and getattr(model, "training", False):
-        warnings.warn(f"onnx.export(): models are exported in evaluation mode, not with {training}", stacklevel=2)
+        cause, cost = f"onnx.export(): {training} is not supported", "The model is exported in evaluation mode"
+        warn_user(cause, cost, "Call model.eval() first, or leave out the argument training")
     version = OPSET if opset_version is None else opset_version
     if version not in OPSETS:
         raise ValueError(f"onnx.export(): opset_version must be {OPSETS.start} to {OPSETS[-1]}, got {version}")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any
 
+from tracecomp.base.user_warnings import silenced
 from tracecomp.optim.optimizer import Optimizer, State
 from tracecomp.optim.schedule import LRScheduler, host_step, set_lr
 
@@ -52,8 +52,7 @@ class SequentialLR(LRScheduler):
         turn = bisect_right(self._milestones, self.last_epoch)
         scheduler = self._schedulers[turn]
         if turn > 0 and self._milestones[turn - 1] == self.last_epoch:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UserWarning)
+            with silenced(UserWarning):
                 scheduler.step(0)
         else:
             scheduler.step()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tracecomp.base.errors import user_source
+from tracecomp.base.capture_guide import Section
 from tracecomp.eager.modes import enable_grad, modes, no_grad
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
@@ -187,10 +187,10 @@ class LBFGS(Optimizer):
         if closure is None:
             raise TypeError("LBFGS.step() missing 1 required positional argument: 'closure'")
         if modes.recorder is not None:
-            modes.recorder.refuse(
-                f"LBFGS.step at {user_source()} depends on values at every turn: how often it calls the closure, how "
-                "far it moves. Compile the closure, and make the step outside."
-            )
+            modes.recorder.refuse_here(
+                "calls LBFGS.step, whose number of closure calls depends on values", Section.STEP,
+                "Compile the closure, and make the step outside",
+            )  # fmt: skip
         with no_grad():
             return self._minimize(closure)
 

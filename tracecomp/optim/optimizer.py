@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import copy
 import functools
-import warnings
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from tracecomp.base.errors import at_user_line
 from tracecomp.base.interrupts import uninterrupted
+from tracecomp.base.user_warnings import warn_as_pytorch
 from tracecomp.eager.device import strided
 from tracecomp.eager.modes import enable_grad, modes, module_changes, no_grad, scope, set_grad_enabled
 from tracecomp.eager.tensor import Tensor, clear_grad
@@ -210,7 +210,7 @@ class Optimizer:
                 raise ValueError(f"parameter group didn't specify a value of required optimization parameter {name}")
             param_group.setdefault(name, default)
         if len({id(p) for p in listed}) != len(listed):
-            warnings.warn("optimizer contains a parameter group with duplicate parameters", stacklevel=3)
+            warn_as_pytorch("optimizer contains a parameter group with duplicate parameters")
         for group in self.param_groups:
             if ("param_names" in param_group) != ("param_names" in group):
                 kind = "with names" if "param_names" in param_group else "without names"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable
 from typing import Any
 
+from tracecomp.base.user_warnings import warn_as_pytorch
 from tracecomp.eager.modes import modes, no_grad
 from tracecomp.eager.tensor import Tensor
 from tracecomp.optim.optimizer import Optimizer, Scalar, State
@@ -106,18 +106,16 @@ class LRScheduler:
     def step(self, epoch: int | None = None) -> None:
         """Go to the next epoch. UserWarning when no optimizer step precedes the second call."""
         if self._step_count == 1 and self.optimizer._step_count < 1:
-            warnings.warn(
+            warn_as_pytorch(
                 "Detected call of `lr_scheduler.step()` before `optimizer.step()`: call them in the opposite order, "
                 "or the first value of the learning rate schedule is skipped. See "
                 "https://pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate",
-                UserWarning,
-                stacklevel=3,
             )
         self._step_count += 1
         if epoch is None:
             self.last_epoch += 1
             self._apply(self.get_lr())
         else:
-            warnings.warn("The epoch parameter in `scheduler.step()` is deprecated.", UserWarning, stacklevel=3)
+            warn_as_pytorch("The epoch parameter in `scheduler.step()` is deprecated.")
             self.last_epoch = epoch
             self._apply(self._closed_form())

@@ -20,6 +20,7 @@ from types import (
 )
 from typing import Any
 
+from tracecomp.base.capture_guide import Section
 from tracecomp.eager.modes import unrecorded
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record.effects import written_in_c
@@ -110,12 +111,12 @@ def _opaque(
         return
     name = outside(callee, owner)
     if name is not None:
-        observer.recorder.refuse_here(f"calls {name}, whose result differs between calls")
+        observer.recorder.refuse_here(f"calls {name}, whose result differs between calls", Section.IMPURE)
         return
     if isinstance(callee, type) and is_program_class(callee):
         return
     if is_foreign_function(callee):
-        observer.recorder.refuse_here(f"calls {callee.__module__}.{callee.__name__}, a C function")
+        observer.recorder.refuse_here(f"calls {callee.__module__}.{callee.__name__}, a C function", Section.EXCLUDE)
         return
     if hasattr(callee, "is_unwatched"):
         return  # its reads do not matter, or every call repeats them
@@ -160,7 +161,7 @@ def _cached(observer: Watching, callee: Any, args: Sequence[object], kwargs: Map
         args, callee = [callee.__self__, *args], callee.__func__
     given = [*args, *kwargs.values()]
     if any(map(_holds_tensor, given)):
-        observer.recorder.refuse_here(f"looks up a tensor in the cache of {callee.__name__}")
+        observer.recorder.refuse_here(f"looks up a tensor in the cache of {callee.__name__}", Section.STATE)
     elif all(is_plain(x) or id(x) in observer.known for x in given) and all(map(is_key, given)):
         step = Cached((tuple(args), tuple(kwargs.items())))
         before = callee.cache_info().misses
@@ -170,7 +171,9 @@ def _cached(observer: Watching, callee: Any, args: Sequence[object], kwargs: Map
         except Exception:  # any exception of the program; the call itself raises it again
             return
         if callee.cache_info().misses > before and isinstance(found, Tensor) and found.grad_fn is not None:
-            observer.recorder.refuse_here(f"fills the cache of {callee.__name__} with a tensor that has a history")
+            observer.recorder.refuse_here(
+                f"fills the cache of {callee.__name__} with a tensor that has a history", Section.STATE
+            )
         _stands_for(observer, callee, step)
 
 
@@ -222,7 +225,11 @@ def _handed_on(observer: Watching, value: object) -> None:
     elif isinstance(value, BuiltinFunctionType | MethodWrapperType) and is_container(value.__self__):
         _know_owner(observer, value, value.__self__)
         if value.__name__ in _CHANGES and id(value.__self__) in observer.known:
-            observer.recorder.refuse_here(f"passes {value.__name__} of a {type(value.__self__).__name__} as a callback")
+            observer.recorder.refuse_here(
+                f"passes {value.__name__} of a {type(value.__self__).__name__} as a callback",
+                Section.STATE,
+                "Pass a Python function",
+            )
         observer.consume(value.__self__)
 
 
@@ -230,7 +237,7 @@ def called_by_library(observer: Watching, callee: object, owner: object) -> None
     """Code of a library calls an object."""
     name = outside(callee, owner)
     if name is not None:
-        observer.recorder.refuse_here(f"calls {name}, whose result differs between calls")
+        observer.recorder.refuse_here(f"calls {name}, whose result differs between calls", Section.IMPURE)
 
 
 def _method(callee: object, args: list[object]) -> tuple[str | None, Any, list[Any]]:
@@ -292,7 +299,7 @@ def _environment(observer: Watching, name: str, args: Sequence[object]) -> None:
     if name in ("get", "__getitem__", "__contains__") and args:
         observer.item(os.environ, args[0])
     else:
-        observer.recorder.refuse_here(f"calls os.environ.{name}")
+        observer.recorder.refuse_here(f"calls os.environ.{name}", Section.IMPURE)
 
 
 def member(observer: Watching, owner: object, key: object) -> None:
@@ -338,7 +345,7 @@ def iterated(observer: Watching, value: object) -> None:
 def stream(observer: Watching, value: object) -> None:
     """Refuse to take from an iterator that was there before the call."""
     if isinstance(value, Iterator) and id(value) in observer.known:
-        observer.recorder.refuse_here(f"takes from a {type(value).__name__} from outside of the call")
+        observer.recorder.refuse_here(f"takes from a {type(value).__name__} from outside of the call", Section.IMPURE)
 
 
 def set_attribute(observer: Watching, owner: object, name: str, value: object) -> None:
@@ -348,7 +355,7 @@ def set_attribute(observer: Watching, owner: object, name: str, value: object) -
         return
     if id(owner) not in observer.known:
         if isinstance(owner, ModuleType) and id(owner) not in observer.made:
-            observer.recorder.refuse_here(f"sets {name} of the module {owner.__name__}")
+            observer.recorder.refuse_here(f"sets {name} of the module {owner.__name__}", Section.STATE)
         return
     kind = type(owner)
     setter = inherited(kind, "__setattr__")

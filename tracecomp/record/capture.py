@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.base.capture_guide import BreakReason, Section
 from tracecomp.base.errors import CaptureError
 from tracecomp.base.gc_pause import without_collecting
 from tracecomp.eager.modes import modes
@@ -33,7 +34,7 @@ from tracecomp.record.symbolic.sym_scalar import replace_left
 class Refusal:
     """Why there is no recording, and the lines of the compiled function where that shows."""
 
-    reason: str
+    reason: BreakReason
     lines: Set[int]
 
 
@@ -115,7 +116,7 @@ def _finished(recorder: Recorder, strict: bool, derive: bool, finish: Callable[[
     """The recording of a call that has returned, or why there is none; CaptureError then, if ``strict``."""
     if recorder.refusals.reason is not None:
         if strict:  # the program has caught the refusal
-            raise CaptureError(recorder.refusals.reason)
+            raise CaptureError(str(recorder.refusals.reason))
         return Refusal(recorder.refusals.reason, recorder.refusals.lines)
     recorder.refusals.strict = True  # later refusals are caught below
     try:
@@ -123,10 +124,11 @@ def _finished(recorder: Recorder, strict: bool, derive: bool, finish: Callable[[
     except CaptureError as refused:
         if strict:
             raise
-        return Refusal(str(refused), recorder.refusals.lines)
+        reason = recorder.refusals.reason or BreakReason(str(refused), Section.FIND)
+        return Refusal(reason, recorder.refusals.lines)
 
 
-def _fill_in(recorder: Recorder, places: Sequence[StateSlot]) -> str | None:
+def _fill_in(recorder: Recorder, places: Sequence[StateSlot]) -> BreakReason | None:
     """Put plain numbers for followed ones into ``places``; says so when followed numbers live on elsewhere."""
     if not recorder.numbers:
         return None

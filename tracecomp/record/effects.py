@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import gc
 import sys
-import warnings
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from types import CellType, FrameType, MemberDescriptorType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any
 
 from tracecomp.base.errors import is_user_file
+from tracecomp.base.user_warnings import place_of
 from tracecomp.record.guards.ownership import is_program_class
 from tracecomp.record.guards.reads import Read
 from tracecomp.record.guards.snapshots import plain_value
@@ -38,14 +37,7 @@ def warning(message: object, category: type[Warning], level: int) -> Effect:
             found, level = frame, level - 1
         frame = frame.f_back
     assert found is not None
-    space = found.f_globals
-    registry = space.setdefault("__warningregistry__", {})
-    warn = warnings.warn_explicit
-    repeat = partial(
-        warn, category=category, filename=found.f_code.co_filename, lineno=found.f_lineno,
-        module=space.get("__name__"), registry=registry,
-    )  # fmt: skip
-    return Effect(repeat, None, (message,))
+    return Effect(place_of(found).show, None, (message, category))
 
 
 def put_plain(effects: list[Effect], given: Given) -> None:

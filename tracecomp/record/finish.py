@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.base.capture_guide import BreakReason, Section
 from tracecomp.eager.aliasing import history_if_allowed
 from tracecomp.eager.tensor import Tensor
 from tracecomp.ir.graph import Graph, Output, Value
@@ -47,6 +48,10 @@ def plain(result: object) -> Any:
     if not any(type(x) in (SymScalar, SymInt) for x in leaves):
         return result
     return unflatten(structure, [x.value if type(x) in (SymScalar, SymInt) else x for x in leaves])
+
+
+def _leaves_history(where: str) -> BreakReason:
+    return BreakReason(f"leaves gradient history in {where}", Section.STEP, "Detach the written values")
 
 
 class Finish:
@@ -147,9 +152,8 @@ class Finish:
             if value.node not in needed:
                 self._add(value, f"told{number}", "result")
 
-    def _unsettled(self, left: Sequence[Any], shared: Sequence[Binding]) -> str | None:
-        """The reason why the recording is not valid for later calls, if any; ``left`` are values that the call leaves
-        behind."""
+    def _unsettled(self, left: Sequence[Any], shared: Sequence[Binding]) -> BreakReason | None:
+        """Why the recording cannot stand for later calls, if it cannot; ``left`` is what the call leaves behind."""
         return (
             self.recorder.python.kept or self._changed_values() or self._made_objects(left) or self.found.moved
             or self._told(shared) or self.recorder.changes.unrepeated() or self._history_outside()
@@ -256,15 +260,18 @@ class Finish:
         kept: list[Any] = []
         return effect, flatten(effect.args, kept, self._is_one_object, every=True), kept
 
-    def _made_objects(self, leaves: Leaves) -> str | None:
-        """The reason if the call leaves behind a Python object that every call would have to create."""
+    def _made_objects(self, leaves: Leaves) -> BreakReason | None:
+        """Says so when the call leaves an object behind that every call would have to make anew."""
         for x in leaves:
             if isinstance(x, (Tensor, *PLAIN, type, FunctionType, tuple, np.ndarray, SymScalar, SymInt)):
                 continue
             if self._is_one_object(x) or id(x) in self.observer.known or id(x) in self.numbers:
                 continue
             if type(x).__hash__ is None or attributes_of(x) or isinstance(x, Iterator):
-                return f"returns an object of class {type(x).__name__} that is made in the call."
+                return BreakReason(
+                    f"returns an object of class {type(x).__name__} that is made in the call", Section.STATE,
+                    "Return tensors, lists, dicts, tuples or dataclasses",
+                )  # fmt: skip
         return None
 
     def _find_repeated(self) -> None:
@@ -384,7 +391,7 @@ class Finish:
             if t._grad_fn is None and t._requires_grad is not before
         ]  # fmt: skip
 
-    def _changed_values(self) -> str | None:
+    def _changed_values(self) -> BreakReason | None:
         """Says so when the call changed Python values that it also read: a graph cannot repeat that."""
         change = self.observer.changes.unrepeated() or self.guards.modules.change()
         change = change or next((c for held in self.guards.places if (c := held.change()) is not None), None)
@@ -396,45 +403,49 @@ class Finish:
                 change = f"{key} changed from {before} to {now}"
         if change is None:
             return None
-        return f"changes Python values that it reads ({change}), which a graph cannot repeat. Do that outside of it."
+        return BreakReason(f"changes Python values that it reads ({change})", Section.STATE, "Change them outside")
 
     def _shared_memory(self, updates: Sequence[tuple[Binding, int]]) -> list[Binding]:
         initial, outside = self.recorder.inputs.initial.items(), self.recorder.values.outside
         arrays = [(outside[key]._data, self.sources[v]) for key, v in initial if v in self.sources]
         return inputs_that_share(arrays, [b for b, _ in updates])
 
-    def _told(self, shared: Sequence[Binding]) -> str | None:
+    def _told(self, shared: Sequence[Binding]) -> BreakReason | None:
         """Says so when the call writes memory that inputs share."""
         names = {b: self.recorder.graph.inputs[v.index].name for v, b in self.sources.items()}
         where = " and that of ".join(dict.fromkeys(names[b] for b in shared[:2]))
-        return f"writes memory that is both that of {where}. Pass a clone." if shared else None
+        cause = f"writes memory that is both that of {where}"
+        return BreakReason(cause, Section.MEMORY, "Pass a clone") if shared else None
 
-    def _history_outside(self) -> str | None:
+    def _history_outside(self) -> BreakReason | None:
         """Says so when gradient history crosses the border of the call, which a recording cannot repeat."""
         recorder, met = self.recorder, self.recorder.inputs
         if recorder.backward.foreign is not None:
             where = recorder.backward.foreign
-            return f"runs backward, at {where}, through operations made before the call. Detach their results."
+            cause = f"runs backward, at {where}, through operations made before the call"
+            return BreakReason(cause, Section.STEP, "Detach their results")
         for key, initial in met.initial.items():
             t = recorder.values.outside[key]
             if t._data.shape != initial.shape:
                 name = recorder.graph.inputs[initial.index].name
-                return f"changes the shape of {name} from {initial.shape} to {tuple(t._data.shape)}."
+                cause = f"changes the shape of {name} from {initial.shape} to {tuple(t._data.shape)}"
+                return BreakReason(cause, Section.MEMORY)
             fn = history_if_allowed(t)
             if key in met.arguments and not t._linked:
                 continue
             if fn is not None and fn.number >= recorder.values.started and recorder.value(t) is not initial:
                 name = recorder.graph.inputs[initial.index].name
-                return f"leaves gradient history in {name}, a tensor from outside. Detach the written values."
+                return _leaves_history(f"{name}, a tensor from outside")
         for t in recorder.values.shared():
             if history_if_allowed(t) is not None:
-                return "leaves gradient history in memory that several inputs share. Detach the written values."
-        for key, t in recorder.values.outside.items():  # views and aliases of inputs
+                return _leaves_history("memory that several inputs share")
+        for key, t in recorder.values.outside.items():  # views and aliases of what is an input
             fn = None if key in met.initial else history_if_allowed(t)
             if fn is not None and fn.number >= recorder.values.started:
-                return "leaves gradient history in a view of a tensor from outside. Detach the written values."
+                return _leaves_history("a view of a tensor from outside")
         for ref, source in recorder.changes.retained:  # no line to cut at: parts would see less of its gradient
             made = ref()
             if made is not None and not was_spent(made):
-                return f"retains the gradient of a tensor, at {source}, for a backward pass outside of the call."
+                cause = f"retains the gradient of a tensor, at {source}, for a backward pass outside of the call"
+                return BreakReason(cause, Section.STEP)
         return None

@@ -8,12 +8,13 @@ from __future__ import annotations
 import gc
 import sys
 import traceback
-import warnings
 from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any, TypeVar
 
+from tracecomp.base.capture_guide import Section
 from tracecomp.base.errors import CaptureError, is_user_file
+from tracecomp.base.user_warnings import warn_user
 from tracecomp.record.frames import Stack, stack_is_known, watch_instructions
 from tracecomp.record.guards.ownership import is_program_code
 from tracecomp.record.instructions import LIBRARY, PROGRAM, Handlers
@@ -63,7 +64,11 @@ class InstructionTrace:
     def run(self, run: Callable[[], T]) -> T:
         """Run ``run()`` with every instruction reported."""
         if not stack_is_known():
-            self._recorder.refuse_here(f"runs on {sys.version.split()[0]}, whose bytecode is unsupported")
+            self._recorder.refuse_here(
+                f"runs on {sys.version.split()[0]}, whose bytecode is unsupported",
+                Section.EXCLUDE,
+                "Use CPython 3.11 to 3.14",
+            )
             return run()
         self._before = sys.gettrace()
         _leave_collections_out()
@@ -125,11 +130,12 @@ class InstructionTrace:
         except Exception as error:  # such as a class of the program that cannot say how long it is
             file, line = _raised_at(error)
             if not is_user_file(file):
-                warnings.warn(
-                    f"internal error of tracecomp: the recorder cannot track this line ({error!r} at {file}:{line}); "
-                    "the call runs as Python. Please report it.", RuntimeWarning, stacklevel=3,
+                warn_user(
+                    f"internal error of tracecomp: the recorder cannot track this line ({error!r} at {file}:{line})",
+                    "This call runs as Python", "Report it, with this line", RuntimeWarning,
                 )  # fmt: skip
-            self._recorder.refuse_here(f"reads an object that cannot be inspected ({type(error).__name__}: {error})")
+            what = f"reads an object that cannot be inspected ({type(error).__name__}: {error})"
+            self._recorder.refuse_here(what, Section.STATE)
 
 
 def _raised_at(error: Exception) -> tuple[str, int]:

@@ -9,10 +9,10 @@ from types import CellType, FunctionType
 from typing import Any
 
 from tracecomp.base import switches
-from tracecomp.base.errors import user_source
+from tracecomp.base.capture_guide import BreakReason, Section
+from tracecomp.base.errors import is_installed, user_source
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record.effects import Effect, warning
-from tracecomp.record.guards.ownership import is_installed
 from tracecomp.record.guards.reads import Attribute, Held, Read, Reads, SomeStep, everything, inherited
 from tracecomp.record.guards.snapshots import MISSING, plain_value
 from tracecomp.record.guards.visibility import is_container
@@ -61,7 +61,7 @@ class ObjectChanges:
     def _refuse_later(self, what: str) -> None:
         """Refuse an effect of a hook that runs outside of calls, before it happens: no call would repeat it."""
         if self.later:
-            self._recorder.refuse_here(f"{what} in a backward pass outside of the call")
+            self._recorder.refuse_here(f"{what} in a backward pass outside of the call", Section.STEP)
 
     def set_on_tensor(self, t: Tensor, name: str, value: object) -> None:
         """The program puts something on a tensor, the call's own or another, or takes it away (``MISSING``)."""
@@ -87,7 +87,7 @@ class ObjectChanges:
         """The program prints; so does every call. ``consume`` notes that all of a value is read."""
         self._refuse_later("prints")
         if not self._settings.is_current():  # effects set them after the others
-            self._recorder.refuse_here("prints after a setting was changed, which may be one of how tensors print")
+            self._recorder.refuse_here("prints after it changed a setting", Section.IMPURE, "Print outside")
         for value in (*args, *kwargs.values()):
             consume(value)
             if value is not kwargs.get("file"):
@@ -100,11 +100,13 @@ class ObjectChanges:
         """The program warns; so does every call."""
         self._refuse_later("warns")
         if warnings.filters is not self._filters:
-            self._recorder.refuse_here("warns while it has changed the warning filters")
+            self._recorder.refuse_here(
+                "warns while it has changed the warning filters", Section.IMPURE, "Set filters outside"
+            )
         elif isinstance(message, str):
             self._recorder.python.effects.append(warning(message, category, level))
         else:
-            self._recorder.refuse_here("warns with an object made in the call")
+            self._recorder.refuse_here("warns with an object made in the call", Section.IMPURE, "Warn with a text")
 
     def after_call(self) -> None:
         """A call has returned."""
@@ -144,10 +146,11 @@ class ObjectChanges:
         what = f"keeps an object of class {type(value).__name__} that is made in the call"
         source = user_source()
         if source is not None and is_installed(source.file):  # most often a cache, which the next call finds filled
-            self._recorder.python.kept = self._recorder.python.kept or f"{what}, at {source}"
+            kept = BreakReason(f"{what}, at {source}", Section.STATE)
+            self._recorder.python.kept = self._recorder.python.kept or kept
             self._recorder.refusals.blame(self._recorder.refusals.line())
         else:
-            self._recorder.refuse_here(what)
+            self._recorder.refuse_here(what, Section.STATE)
 
 
 def _set_cell(cell: CellType, value: object) -> None:

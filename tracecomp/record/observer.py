@@ -28,7 +28,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from tracecomp.base.errors import CaptureError
+from tracecomp.base.capture_guide import BreakReason, Section
+from tracecomp.base.errors import CaptureError, is_program_file
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record import calls
 from tracecomp.record.frames import function_of
@@ -37,7 +38,6 @@ from tracecomp.record.guards.ownership import (
     is_module,
     is_opened,
     is_program_class,
-    is_program_file,
     of_package,
 )
 from tracecomp.record.guards.reads import (
@@ -101,7 +101,7 @@ class Observer:
         self.changes.later = True
         found = self._watch(run)
         if self.recorder.refusals.reason is not None:  # a hook has caught the refusal
-            raise CaptureError(self.recorder.refusals.reason)
+            raise CaptureError(str(self.recorder.refusals.reason))
         return found
 
     def _watch(self, run: Callable[[], T]) -> T:
@@ -190,7 +190,7 @@ class Observer:
             self._of_given(owner, step)
             return
         if value is not MISSING and id(owner.value) in self.recorder.python.stepped:
-            self.recorder.refuse_here(f"reads {where} after a schedule's step")
+            self.recorder.refuse_here(f"reads {where} after a schedule's step", Section.STEP, "Step the schedule last")
             return
         place = step.place(owner.value, where)
         if place is not None and place.id in self.reads.places:
@@ -209,11 +209,13 @@ class Observer:
         if (id(owner.value), step.same()) in self.written or (id(owner.value), Attribute(name).same()) in self.written:
             return
         if name == "__dict__":
-            self.recorder.refuse_here(f"reads all attributes of a {kind.__name__}")
+            self.recorder.refuse_here(
+                f"reads all attributes of a {kind.__name__}", Section.STATE, "Read single attributes"
+            )
             return
         is_method = name not in attributes_of(owner.value) and callable(inherited(kind, name))
         if not is_method and note_attribute(kind, name):
-            self.recorder.python.kept = f"reads the attribute {name} of a {kind.__name__}"
+            self.recorder.python.kept = BreakReason(f"reads the attribute {name} of a {kind.__name__}", Section.STATE)
 
     def reach(self, value: Any, read: Read) -> None:
         """Know an object that was there before the call, found by ``read``."""
@@ -327,7 +329,7 @@ class Observer:
             self.recorder.ask(t, name)
             return
         if name == "__dict__":
-            self.recorder.refuse_here("reads all attributes of a tensor")
+            self.recorder.refuse_here("reads all attributes of a tensor", Section.STATE, "Read single attributes")
             return
         stored = self._inherited(type(t), name)
         if name in attributes_of(t) or not (callable(stored) or hasattr(type(stored), "__get__")):
@@ -465,7 +467,9 @@ class Observer:
         else:
             items = ()
             if is_hidden(value):
-                self.recorder.refuse_here(f"uses a {type(value).__name__}, whose state cannot be inspected")
+                self.recorder.refuse_here(
+                    f"uses a {type(value).__name__}, whose state cannot be inspected", Section.STATE
+                )
         for item in items:
             if not isinstance(item, (*PLAIN, Tensor)):
                 self.consume(item, depth - 1)

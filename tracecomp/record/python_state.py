@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from tracecomp.base.errors import user_source
+from tracecomp.base.capture_guide import BreakReason, Section
 from tracecomp.eager.modes import unrecorded
 from tracecomp.record.context import OptimizerLike, RecordingContext
 from tracecomp.record.effects import Effect
@@ -30,8 +30,8 @@ class PythonState:
         self._refusals = refusals
         self.effects: list[Effect] = []
         self.stepped: set[int] = set()  # schedules that have made a step, and the groups of numbers they may change
-        self.set_by_call: set[tuple[int, Any]] = set()  # written by the call itself: objects and steps
-        self.kept: str | None = None  # kept by a library, so that every call would have to create it
+        self.set_by_call: set[tuple[int, Any]] = set()  # what the call has written itself: objects and steps
+        self.kept: BreakReason | None = None  # what a library has kept that every call would have to make anew
         self.watched: dict[tuple[int, str], tuple[Any, str]] = {}
         self.modules: dict[int, Any] = {}
         self.on_module: Callable[[Any], None] = lambda module: None
@@ -40,10 +40,9 @@ class PythonState:
     def host(self, owner: object, key: str, value: object) -> Any:
         """A number that every call reads again from ``owner``, followed as a float; other values are guarded."""
         if id(getattr(owner, "group", owner)) in self.stepped:
-            self._refusals.refuse(
-                f"reads {key}, at {user_source()}, after a schedule's step in the same call. Step the schedule last."
-            )
-            return value  # the earlier binding represents the number before the step
+            what = f"reads {key} after a schedule's step in the same call"
+            self._refusals.refuse_here(what, Section.STEP, "Step the schedule last")
+            return value  # what was bound before stands for the number before the step
         if (id(getattr(owner, "group", owner)), Entry(key).same()) in self.set_by_call:
             return value  # set by the call itself: its operands are guarded
         if type(value) is SymScalar:  # of a place, which is read again itself; the call may have set it
@@ -53,7 +52,7 @@ class PythonState:
             return value
         found = self._inputs.bind_host(owner, key, value)
         if found.value != value == value:  # not NaN, which differs from itself
-            self._refusals.refuse_here(f"reads {key}, which something unseen has changed in the same call")
+            self._refusals.refuse_here(f"reads {key}, which untracked code changed in the same call", Section.STATE)
             return value
         return SymScalar(self._recorder, found.tensor, float(value))
 
@@ -71,10 +70,8 @@ class PythonState:
     ) -> Any:
         """Run ``step`` aside; later calls run it again after the graph. It may change the numbers in ``groups``."""
         if any(type(x) not in (int, float, type(None)) for x in (*args, *kwargs.values())):
-            self._refusals.refuse(
-                f"{type(owner).__name__}.step at {user_source()} depends on a value of the compiled call. Return the "
-                "value and make this step outside."
-            )
+            what = f"calls {type(owner).__name__}.step with a value of the compiled call"
+            self._refusals.refuse_here(what, Section.STEP, "Return the value and make this step outside")
         self.effects.append(Effect(partial(step, owner, *args, **kwargs), None, ()))
         self.stepped.update(map(id, (owner, *groups)))
         watch = sys.gettrace()

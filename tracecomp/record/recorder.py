@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from tracecomp.base.capture_guide import BreakReason, Section
 from tracecomp.base.errors import Source, user_source
 from tracecomp.eager.modes import modes, no_grad
 from tracecomp.eager.tensor import Size, Tensor
@@ -106,7 +107,7 @@ class Recorder:
     def reshape(self, target: Tensor, former: Tensor) -> None:
         """Note that the shape of ``target``, which was ``former``, was changed in place."""
         if not self.is_made(former):
-            self.changes.refused = "changes the shape of a tensor from outside. Make a new tensor instead."
+            self.changes.refused = BreakReason("changes the shape of a tensor from outside", Section.MEMORY)
         self.values.become(target, target._look, former, user_source(), self.refusals.line())
 
     def replace(self, target: Tensor, value: Tensor, former: Tensor) -> None:
@@ -125,10 +126,7 @@ class Recorder:
 
     def resize(self, target: Tensor) -> None:
         """Refuse that ``target`` gets more memory than it has."""
-        self.refuse(
-            f"a tensor was resized in place at {user_source()}, beyond its memory: a graph cannot hold "
-            "that. Make a new tensor of that size instead."
-        )
+        self.refuse_here("resizes a tensor in place beyond its memory", Section.MEMORY)
 
     def constant(self, t: Tensor) -> None:
         """Note data that Python brought in."""
@@ -158,7 +156,7 @@ class Recorder:
     def _once(self) -> None:
         """Refuse a collective together with predicates: if one fails, the call would repeat it on one rank."""
         if self.told and self.predicates:
-            self.refuse_here("a collective in a call whose path depends on a tensor's value")
+            self.refuse_here("calls a collective on a path that depends on a tensor's value", Section.SELECT)
 
     def item(self, t: Tensor, value: Any) -> Any:
         """``value``, which Python gets of ``t``: followed in the graph, or else observed."""
@@ -180,24 +178,16 @@ class Recorder:
 
     def leave(self, t: Tensor, how: str) -> None:
         """Refuse that a recorded value leaves the graph."""
-        self.refuse(
-            f"{how} at {user_source()}: inside a compiled function a tensor's values cannot be converted to numpy, "
-            "because later calls would not repeat it. Return the tensor, use tensor operations, "
-            "or compile with fullgraph=False."
-        )
+        self.refuse_here(f"calls {how}, which a graph cannot repeat", Section.NUMBERS)
 
     def shown(self) -> None:
         """Refuse to format a tensor: later calls would use this call's text."""
         if not self.quiet:
-            self.refuse_here("formats a tensor as text")
+            self.refuse_here("formats a tensor as text", Section.NUMBERS)
 
-    def refuse(self, message: str) -> None:
-        """CaptureError; or, when not strict, the rest of the call runs without being recorded."""
-        self.refusals.refuse(message)
-
-    def refuse_here(self, what: str) -> None:
-        """Refuse an action of the program at the line that runs."""
-        self.refusals.refuse_here(what)
+    def refuse_here(self, what: str, section: Section, remedy: str = "") -> None:
+        """Refuse something that the program does at the line that runs; CaptureError if recording is strict."""
+        self.refusals.refuse_here(what, section, remedy)
 
     def backward_from(self, roots: Sequence[tuple[Node, int]], grads: Sequence[Tensor]) -> None:
         """Called when a backward pass begins."""
@@ -272,11 +262,9 @@ class Recorder:
         return None  # the base has got other memory since (``.data = other``); its views keep the old one
 
     def resized(self, t: Tensor, before: tuple[int, ...]) -> Value:
-        """Refuse a shape of ``t`` that differs from that of its graph value; return a substitute value."""
-        self.refuse(
-            f"a tensor was resized in place before {user_source()}, from {before} to "
-            f"{tuple(t._data.shape)}: a graph cannot hold that. Make a new tensor of that size instead."
-        )
+        """Refuse that the shape of ``t`` is another than what it is worth has; what stands for it all the same."""
+        after = tuple(t._data.shape)
+        self.refuse_here(f"uses a tensor that was resized in place from {before} to {after}", Section.MEMORY)
         return self.graph.add_input(TensorType(t.dtype, t._data.shape), "resized", "argument")
 
     def forget(self) -> None:

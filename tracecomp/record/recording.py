@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from tracecomp.base.capture_guide import BreakReason
 from tracecomp.base.errors import Source
 from tracecomp.ir.graph import Graph, Value
 from tracecomp.ir.graph import Node as GraphNode
@@ -92,7 +93,7 @@ class Recording:
     rebound: list[Rebound]
     effects: list[Repeated]
     sizes: Sizes | None
-    unsettled: str | None = None
+    unsettled: BreakReason | None = None
     blamed: Set[int] = frozenset()
     shared: Sequence[Binding] = ()
     calls: int = 0

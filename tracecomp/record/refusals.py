@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import FrameType
 
+from tracecomp.base.capture_guide import BreakReason, Section
 from tracecomp.base.errors import CaptureError, user_source
 from tracecomp.eager.modes import modes
 
@@ -13,21 +14,20 @@ class Refusals:
 
     def __init__(self, strict: bool) -> None:
         self.strict = strict
-        self.reason: str | None = None
+        self.reason: BreakReason | None = None
         self.lines: set[int] = set()  # of the compiled function, that a recording cannot hold
         self.running: FrameType | None = None  # that of the compiled function
 
-    def refuse(self, message: str) -> None:
-        """CaptureError; or, when not ``strict``, the rest of the call runs without being recorded."""
-        self.reason = message
+    def refuse_here(self, what: str, section: Section, remedy: str = "") -> None:
+        """Refuse what the program does at the line that runs; ``what`` begins with a verb.
+
+        CaptureError; or, when not ``strict``, the rest of the call runs without being recorded.
+        """
+        self.reason = BreakReason(f"the program {what}, at {user_source()}", section, remedy)
         self.blame(self.line())
         if self.strict:
-            raise CaptureError(message)
+            raise CaptureError(str(self.reason))
         modes.recorder = None
-
-    def refuse_here(self, what: str) -> None:
-        """Refuse an action of the program at the line that runs."""
-        self.refuse(f"{what}, at {user_source()}: it cannot be recorded")
 
     def blame(self, line: int) -> None:
         """Note a line because of which there is no recording."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+from tracecomp.base.capture_guide import BreakReason, Section
 from tracecomp.eager.aliasing import history_if_allowed, is_refused
 from tracecomp.eager.grad_fn import OpNode
 from tracecomp.eager.tensor import Tensor, gradient_edge
@@ -24,7 +25,7 @@ from tracecomp.record.binding import Array, Binding
 from tracecomp.record.guards.reads import Read
 from tracecomp.record.recorder import Recorder
 
-_MOVED = "changes the shape or memory of a tensor that a result is a view of. Make a new tensor instead."
+_MOVED = BreakReason("changes the shape or memory of a tensor that a result is a view of", Section.MEMORY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +163,7 @@ class Results:
     ) -> None:
         self.roots: list[Tensor] = []
         self.made: dict[int, int] = {}
-        self.moved: str | None = None
+        self.moved: BreakReason | None = None
         self._recorder = recorder
         self._origin = origin
         self._output = output

@@ -8,6 +8,7 @@ from __future__ import annotations
 import weakref
 from typing import NamedTuple
 
+from tracecomp.base.capture_guide import BreakReason, Section
 from tracecomp.base.errors import Source, user_source
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record.inputs import Inputs
@@ -15,7 +16,7 @@ from tracecomp.record.refusals import Refusals
 from tracecomp.record.traced_value import GradSlot, TracedValue
 from tracecomp.record.value_table import ValueTable
 
-_REPLACED = "replaces memory of a tensor from outside that has views. Use copy_() instead."
+_REPLACED = BreakReason("replaces memory of a tensor from outside that has views", Section.MEMORY, "Use copy_()")
 
 
 class Replaced(NamedTuple):
@@ -44,7 +45,7 @@ class TensorChanges:
         self.grads: dict[int, GradSlot] = {}
         self.flags: dict[int, tuple[Tensor, bool]] = {}  # ``requires_grad`` before the call
         self.replaced: dict[int, Replaced] = {}
-        self.refused: str | None = None  # why no recording can repeat a change of an outside tensor
+        self.refused: BreakReason | None = None  # why no recording can repeat what was done to a tensor from outside
         self.retained: list[tuple[weakref.ref[Tensor], Source | None]] = []
 
     def forget(self) -> None:
@@ -71,7 +72,7 @@ class TensorChanges:
             # The write of ``t`` that follows counts, too.
             self.replaced[id(t)] = Replaced(weakref.ref(root), *cells, cells[0].version + 1, cells[1].version)
 
-    def unrepeated(self) -> str | None:
+    def unrepeated(self) -> BreakReason | None:
         """Why a recording cannot repeat what the call did to tensors from outside, if it cannot."""
         return self.refused or (_REPLACED if any(r.is_seen() for r in self.replaced.values()) else None)
 
@@ -102,7 +103,7 @@ class TensorChanges:
     def _check_whole(self, grad: Tensor | None) -> None:
         """Refuse a gradient that consists of other tensors: a slot holds one array."""
         if grad is not None and hasattr(type(grad), "__tensor_flatten__"):
-            self._refusals.refuse_here("reads or sets a sparse gradient")
+            self._refusals.refuse_here("reads or sets a sparse gradient", Section.EXCLUDE)
 
     def _slot(self, t: Tensor) -> GradSlot:
         slot = self.grads.get(id(t))

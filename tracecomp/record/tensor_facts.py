@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from tracecomp.base.capture_guide import Section
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record.guards.facts import FACTS, OF_MEMORY, WRITTEN
 from tracecomp.record.inputs import Inputs
@@ -40,7 +41,9 @@ class TensorFacts:
                 return
             t = look.of
         if what in WRITTEN and id(t) in self._changes.writes:
-            self._refusals.refuse_here(f"reads {what} of a tensor that it has written")
+            self._refusals.refuse_here(
+                f"reads {what} of a tensor that it has written", Section.MEMORY, "Read it before the write"
+            )
             return
         key = (id(t), what, more if isinstance(more, int | str) else id(more))
         if key not in self.asked:

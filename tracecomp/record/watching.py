@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from types import CellType, FrameType, ModuleType
 from typing import Any, Protocol
 
+from tracecomp.base.capture_guide import Section
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record.guards.reads import Read, Reads, SomeStep
 
@@ -13,7 +14,7 @@ from tracecomp.record.guards.reads import Read, Reads, SomeStep
 class Refusing(Protocol):
     """The recorder's interface for refusals."""
 
-    def refuse_here(self, what: str) -> None: ...
+    def refuse_here(self, what: str, section: Section, remedy: str = "") -> None: ...
 
 
 class Changing(Protocol):

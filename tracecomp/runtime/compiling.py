@@ -11,6 +11,7 @@ from contextvars import copy_context
 from queue import SimpleQueue
 from threading import Thread
 
+from tracecomp.base.user_warnings import from_here
 from tracecomp.codegen.text.modules import ModuleText
 from tracecomp.codegen.text.target import Target
 from tracecomp.runtime import compiler, threads
@@ -53,8 +54,8 @@ class Compiling:
         return tuple(self._objects)
 
     def _started(self) -> Thread | None:
-        """Start the thread; None if the system provides none, or at interpreter shutdown."""
-        thread = Thread(target=copy_context().run, args=(self._work,), name="tracecomp compiling")
+        """The thread; None where the system gives none, or the interpreter is ending."""
+        thread = Thread(target=copy_context().run, args=(from_here(self._work),), name="tracecomp compiling")
         try:
             thread.start()
         except RuntimeError:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-import warnings
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from tracecomp.base import config
+from tracecomp.base.user_warnings import warn_user
 from tracecomp.runtime.private_files import make_folder, open_file
 
 try:
@@ -33,7 +33,7 @@ _MAGIC = b"tracecomp object 1\n"
 _DIGEST_BYTES = 32
 """SHA-256."""
 _UNFINISHED = ".new-"
-_said: set[str] = set()
+_shown: set[str] = set()
 
 
 def _folder() -> Path | None:
@@ -41,14 +41,19 @@ def _folder() -> Path | None:
     try:
         return make_folder(config.cache_directory())
     except OSError as error:
-        _say(f"compiled code cannot be cached: {error}; set TRACECOMP_CACHE_DIR to a private folder")
+        _warn_once(
+            f"compiled code cannot be cached: {error}",
+            "Each process compiles it again",
+            "Set TRACECOMP_CACHE_DIR to a folder that only you can write",
+        )
         return None
 
 
-def _say(message: str) -> None:
-    if message not in _said:
-        _said.add(message)
-        warnings.warn(message, RuntimeWarning, stacklevel=2)
+def _warn_once(cause: str, cost: str, remedy: str) -> None:
+    """Warn once in a process: the folder is the same for every line that compiles something."""
+    if cause not in _shown:
+        _shown.add(cause)
+        warn_user(cause, cost, remedy, RuntimeWarning)
 
 
 def read(key: str) -> bytes | None:
@@ -61,7 +66,11 @@ def read(key: str) -> bytes | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        _say(f"cached code is ignored: {error}")
+        _warn_once(
+            f"cached code is ignored: {error}",
+            "This program is compiled again",
+            "Delete the file, or set TRACECOMP_CACHE_DIR to another folder",
+        )
         return None
     with os.fdopen(descriptor, "rb") as file, suppress(OSError, MemoryError):
         return _sealed(key, file)
@@ -97,7 +106,11 @@ def write(key: str, code: bytes) -> None:
         if int(key[:8], 16) % WRITES_PER_TRIM == 0:  # scan the folder sometimes; digests serve as random numbers
             _trim(folder)
     except OSError as error:
-        _say(f"compiled code cannot be cached: {error}")
+        _warn_once(
+            f"compiled code cannot be cached: {error}",
+            "Each process compiles it again",
+            "Free disk space, or set TRACECOMP_CACHE_DIR to another folder",
+        )
 
 
 def _write(folder: Path, key: str, code: bytes) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tracecomp.autograd.function import Function
+from tracecomp.base.capture_guide import Section
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor
 from tracecomp.ir.types import int64
@@ -27,6 +28,6 @@ class _Rows(Function):
 def rows_with_sparse_gradient(weight: Tensor, index: Tensor) -> Tensor:
     """``weight[index]`` for a vector ``index``; the gradient of ``weight`` is a COO tensor, not coalesced."""
     if modes.recorder is not None and modes.grad and weight.requires_grad:
-        modes.recorder.refuse_here("reads rows whose gradient is sparse")
+        modes.recorder.refuse_here("reads rows whose gradient is sparse", Section.EXCLUDE, "Use sparse=False")
     found: Tensor = _Rows.apply(weight, index)
     return found

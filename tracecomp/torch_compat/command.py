@@ -23,9 +23,9 @@ def subcommands(commands: Any) -> None:
         "run", help="run a program written for PyTorch, with its arguments; or a dump, file.ir"
     )
     program.add_argument("-m", action="store_true", help="the program is a module")
-    program.add_argument("program")
+    program.add_argument("program", help="a script, a dump file.ir, or with -m a module; its arguments follow")
     torch = commands.add_parser("torch", help="make 'import torch' import tracecomp in this environment, or undo it")
-    torch.add_argument("action", choices=_ACTIONS)
+    torch.add_argument("action", choices=_ACTIONS, help="install or uninstall the replacement, or print its status")
     torch.add_argument("--folder", type=Path, help="the environment's site-packages (default: this one's)")
     torch.set_defaults(run=_torch)
 

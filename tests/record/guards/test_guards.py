@@ -270,7 +270,7 @@ def test_numpy_is_refused_with_the_line() -> None:
     def step(x: Any) -> Any:
         return float(x.numpy().sum())
 
-    with pytest.raises(CaptureError, match=r"test_guards.py:\d+.*fullgraph=False"):
+    with pytest.raises(CaptureError, match=r"calls numpy\(\), .*test_guards.py:\d+. Return the tensor"):
         compiled(step, fullgraph=True)(torch.ones(3))
 
 
@@ -303,7 +303,7 @@ def test_a_view_of_the_same_type_is_a_view() -> None:
 
 def test_numpy_runs_eagerly_without_fullgraph() -> None:
     c = compiled(lambda x: torch.from_numpy(x.numpy() * 2), fullgraph=False)
-    with pytest.warns(UserWarning, match="runs in parts from now on"):
+    with pytest.warns(UserWarning, match="graph break in"):
         assert c(torch.ones(2)).tolist() == [2, 2]
     assert c(torch.ones(2) * 3).tolist() == [6, 6]
 
@@ -381,10 +381,10 @@ def test_growing_in_place_is_refused() -> None:
         y.resize_(2, 4)
         return y[0] + 1
 
-    with pytest.raises(CaptureError, match="a tensor was resized in place"):
+    with pytest.raises(CaptureError, match="resizes a tensor in place beyond its memory"):
         compiled(step, fullgraph=True)(torch.ones(4))
     c = compiled(step)
-    with pytest.warns(UserWarning, match="runs in parts from now on"):
+    with pytest.warns(UserWarning, match="graph break in"):
         assert c(torch.ones(4)).tolist() == [2] * 4
     assert c(torch.ones(4) * 2).tolist() == [3] * 4
 
@@ -393,7 +393,7 @@ def test_too_many_paths_are_refused() -> None:
     c = compiled(lambda x: x * round(x.sum().item(), 3), fullgraph=True)
     with (
         pytest.raises(
-            CaptureError, match=r"64 consecutive recordings matched no later call: .*Python needs the value there"
+            CaptureError, match=r"64 consecutive recordings of .* matched no later call: .*needs a concrete value there"
         ),
         pytest.warns(UserWarning, match=r"recorded 8 times for the number at .*test_guards.py:\d+, now 18.0"),
     ):
@@ -426,7 +426,7 @@ def test_text_of_tensors_is_made_in_python(capsys: pytest.CaptureFixture[str]) -
     with pytest.raises(CaptureError, match=r"formats a tensor as text, at .*test_guards.py:\d+"):
         compiled(step, fullgraph=True)(torch.ones(2))
     c = compiled(step)
-    with pytest.warns(UserWarning, match="runs in parts from now on: formats a tensor as text"):
+    with pytest.warns(UserWarning, match="graph break in step: the program formats a tensor as text"):
         c(torch.ones(2))
     capsys.readouterr()
     for n in range(3):
@@ -541,7 +541,7 @@ def _raised_where_masked(x: Any, mask: Any) -> Any:
         lambda x, m: m.nonzero() + 1, lambda x, m: x.flatten()[: m.sum().item()] * 2,
     ],
 )  # fmt: skip
-@pytest.mark.filterwarnings("ignore:.*from now on")
+@pytest.mark.filterwarnings("ignore:graph break in")
 def test_a_number_of_the_graph_that_is_new_at_every_call_takes_few_recordings(use: Callable[..., Any]) -> None:
     c = torch.compile(use)
     x = torch.arange(24.0).reshape(4, 6)

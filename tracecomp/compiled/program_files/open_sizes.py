@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
+from tracecomp.base.capture_guide import BreakReason, Section
 from tracecomp.base.errors import CaptureError
 from tracecomp.compiled.open_sizes import OpenSizes, probes
 from tracecomp.ir.graph import Graph
@@ -114,11 +115,13 @@ def served(
             if best := fitting(given):
                 break
         else:
-            raise CaptureError(f"{name} cannot be saved for all sizes: every call needs a new recording")
+            cause = f"{name} cannot be saved for all sizes: every call needs a new recording"
+            raise CaptureError(str(BreakReason(cause, Section.FIND)))
         made.append(Served(*best, sizes, given))
         made = [one for one in made if one.sized or not any(o.sized and o.serves(one.at, left_open) for o in made)]
         if len(made) > MOST_PATHS:
-            raise CaptureError(f"{name} cannot be saved for all sizes: the graph's structure depends on an input size")
+            cause = f"{name} cannot be saved for all sizes: the graph's structure depends on an input size"
+            raise CaptureError(str(BreakReason(cause, Section.SIZES)))
     return made
 
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.base.errors import warn_user
+from tracecomp.base.capture_guide import Section
+from tracecomp.base.user_warnings import warn_as_pytorch
 from tracecomp.eager.device import (
     Device,
     Layout,
@@ -257,7 +258,7 @@ def tensor(
 ) -> Tensor:
     """A new tensor that copies ``data`` (nested sequences, scalars, arrays, tensors)."""
     if isinstance(data, Tensor):
-        warn_user(
+        warn_as_pytorch(
             "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
             "sourceTensor.detach().clone().requires_grad_(True), rather than torch.tensor(sourceTensor)."
         )
@@ -409,7 +410,7 @@ def empty_strided(
     kind = (dtype or default_dtype()).numpy
     if modes.place is not None:
         if modes.recorder is not None:
-            modes.recorder.refuse_here(f"makes a tensor on device {modes.place}, which has no data")
+            modes.recorder.refuse_here(f"makes a tensor on device {modes.place}, which has no data", Section.EXCLUDE)
         array = new_meta_array(size, kind, [s * kind.itemsize for s in stride], modes.place)
         return finish(wrap(array), requires_grad, device)
     if any(s < 0 for s in stride):

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
 
-from tracecomp.base.errors import warn_user
+from tracecomp.base.user_warnings import warn_as_pytorch
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor, wrap
 from tracecomp.eager.tensor_base import View
@@ -47,7 +47,7 @@ def normal_index(index: Tensor, size: int, axis: int) -> Tensor:
 
 
 def byte_mask(mask: Tensor) -> Tensor:
-    warn_user("indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead.")
+    warn_as_pytorch("indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead.")
     return cast(mask, bool_)
 
 
@@ -102,7 +102,7 @@ def _is_tuple(key: object) -> TypeGuard[Sequence[Any]]:
         return True
     if not isinstance(key, list) or len(key) >= _LONG or not any(_indexes_alone(part) for part in key):
         return False
-    warn_user(
+    warn_as_pytorch(
         "Using a non-tuple sequence for multidimensional indexing is deprecated: it is taken as x[tuple(seq)]; write "
         "that, or x[torch.tensor(seq)] for positions of the first dimension"
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.base.errors import warn_user
+from tracecomp.base.user_warnings import warn_as_pytorch
 from tracecomp.eager.device import MemoryFormat
 from tracecomp.eager.meta import contiguous
 from tracecomp.eager.modes import modes
@@ -201,7 +201,7 @@ def matrix_transpose(x: Tensor, name: str = "tensor.mT") -> Tensor:
 
 def _reversed(x: Tensor) -> Tensor:
     if x.ndim not in (0, 2):
-        warn_user(
+        warn_as_pytorch(
             "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated and it will "
             "throw an error in a future release. Consider `x.mT` to transpose batches of matrices or "
             "`x.permute(*torch.arange(x.ndim - 1, -1, -1))` to reverse the dimensions of a tensor."

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from tracecomp.base.capture_guide import Section
 from tracecomp.eager.aliasing import alias, check_history, former_of, reshape_
 from tracecomp.eager.device import MemoryFormat, contiguous_format, preserve_format
 from tracecomp.eager.memory_formats import lies_in, order_of
@@ -104,7 +105,11 @@ def _memory_for(x: Tensor, offset: int, extent: int) -> tuple[Tensor, int]:
         if dense and start >= 0 and start + extent <= base.numel():
             return base, start
         if recorder is not None and x._base is not None and recorder.above(x) is None:
-            recorder.refuse_here("reaches memory beyond an argument by as_strided()")
+            recorder.refuse_here(
+                "reaches memory beyond an argument by as_strided()",
+                Section.MEMORY,
+                "Pass the whole tensor as an argument",
+            )
     raise RuntimeError(
         f"as_strided: {extent} elements from offset {offset} on are not in dense memory of a tensor of shape "
         f"{list(owner(x)[0].shape)}"

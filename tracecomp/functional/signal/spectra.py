@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
-
-from tracecomp.base.errors import warn_user
+from tracecomp.base.user_warnings import warn_as_pytorch
 from tracecomp.eager.tensor import Tensor, create
 from tracecomp.functional.dtype_support import ALL
 from tracecomp.functional.primitives import prim
@@ -75,17 +73,11 @@ def _promoted(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     return a, b
 
 
-_warned: set[str] = set()
-
-
-def _warn_once(why: str) -> None:
-    """PyTorch's warning about a transform without a window, once per process."""
-    if why not in _warned:
-        _warned.add(why)
-        warn_user(
-            f"A window was not provided. A rectangular window will be applied{why}explicitly set "
-            "`window=torch.ones(n_fft, device=<device>)`."
-        )
+def _warn_without_window(why: str) -> None:
+    warn_as_pytorch(
+        f"A window was not provided. A rectangular window will be applied{why}explicitly set "
+        "`window=torch.ones(n_fft, device=<device>)`."
+    )
 
 
 def _check_complex_result(input: Tensor, window: Tensor | None, return_complex: bool | None) -> bool:
@@ -97,11 +89,9 @@ def _check_complex_result(input: Tensor, window: Tensor | None, return_complex: 
             )
         return True
     if not return_complex:
-        warnings.warn(
+        warn_as_pytorch(
             "stft with return_complex=False is deprecated. In a future pytorch release, stft will return complex "
             "tensors for all inputs, and return_complex=False will raise an error.",
-            UserWarning,
-            stacklevel=4,
         )
     return return_complex
 
@@ -124,7 +114,7 @@ def stft(
         raise RuntimeError(f"stft: expected 0 < n_fft < {x.shape[1]}, but got n_fft={n_fft}")
     hop, length = _lengths("stft", n_fft, hop_length, win_length)
     if window is None:
-        _warn_once(
+        _warn_without_window(
             ",which is known to cause spectral leakage. Other windows such as torch.hann_window or "
             "torch.hamming_window are recommended to reduce spectral leakage.To suppress this warning and use a "
             "rectangular window, "
@@ -166,7 +156,7 @@ def istft(
     else:
         frames = prim.fft_c2r(sized(frames, 2, n_fft // 2 + 1), axes=(2,), size=n_fft, norm=norm)
     if window is None:
-        _warn_once(
+        _warn_without_window(
             ".Please provide the same window used by stft to make the inversion lossless."
             "To suppress this warning and use a rectangular window, "
         )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 
+from tracecomp.base.user_warnings import warn_as_pytorch
 from tracecomp.eager.modes import scope
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
@@ -40,19 +40,16 @@ def legacy_reduction(size_average: bool | None, reduce: bool | None, reduction: 
     if size_average is None and reduce is None:
         return reduction
     chosen = "none" if reduce is False else "sum" if size_average is False else "mean"
-    warnings.warn(
-        f"size_average and reduce args will be deprecated, please use reduction='{chosen}' instead.", stacklevel=3
-    )
+    warn_as_pytorch(f"size_average and reduce args will be deprecated, please use reduction='{chosen}' instead.")
     return chosen
 
 
 def _same_size(name: str, input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     if input.shape != target.shape:
-        warnings.warn(
+        warn_as_pytorch(
             f"Using a target size ({_size(target)}) that is different to the input size ({_size(input)}) in {name}. "
             f"This "
             "will likely lead to incorrect results due to broadcasting. Please ensure they have the same size.",
-            stacklevel=4,
         )
         input, target = T.broadcast_tensors(input, target)
     return input, target

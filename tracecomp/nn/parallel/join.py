@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from tracecomp.base.capture_guide import Section
 from tracecomp.base.errors import at_user_line
 from tracecomp.communication.group import Group
 from tracecomp.communication.work import Work
@@ -111,7 +112,7 @@ class Join:
         if joinable is not self._joinables[0]:
             return False
         if modes.recorder is not None:
-            modes.recorder.refuse_here("a step inside of join(), whose part differs from rank to rank")
+            modes.recorder.refuse_here("makes a step inside of join(), which differs between ranks", Section.EXCLUDE)
         self._announce(1 + synchronised)
         return True
 

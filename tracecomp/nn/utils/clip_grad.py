@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
 from typing import Any
 
+from tracecomp.base.user_warnings import warn_as_pytorch
 from tracecomp.eager.modes import no_grad
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
@@ -76,9 +76,8 @@ def clip_grad_value_(parameters: Tensors, clip_value: float, foreach: bool | Non
 
 def clip_grad_norm(*args: Any, **kwargs: Any) -> Tensor:
     """The older name of ``clip_grad_norm_``."""
-    warnings.warn(
+    warn_as_pytorch(
         "torch.nn.utils.clip_grad_norm is now deprecated in favor of torch.nn.utils.clip_grad_norm_.",
         FutureWarning,
-        stacklevel=2,
     )
     return clip_grad_norm_(*args, **kwargs)

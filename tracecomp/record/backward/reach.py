@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tracecomp.autograd.function import tensors_within
+from tracecomp.base.capture_guide import BreakReason, Section
 from tracecomp.base.errors import Source
 from tracecomp.base.gc_pause import collected
 from tracecomp.eager.aliasing import history_if_allowed
@@ -53,7 +54,7 @@ def history_of(roots: Sequence[TensorBase]) -> set[Node]:
     return found
 
 
-def new_state(recorder: Recorder, kept: Sequence[Tensor]) -> str | None:
+def new_state(recorder: Recorder, kept: Sequence[Tensor]) -> BreakReason | None:
     """Says so when tensors live on outside the call, other than what ``kept`` leads to."""
     recorder.forget()
     keep = reachable(kept)
@@ -66,7 +67,7 @@ def new_state(recorder: Recorder, kept: Sequence[Tensor]) -> str | None:
     for _, line in alive():
         recorder.refusals.blame(line)
     lines = sorted({"a line of the library" if s is None else str(s) for s, _ in alive()})
-    return (
-        f"stores new tensors outside of the call, made at {', '.join(lines)}; a recording cannot hold them. "
-        "Return them, or write into existing tensors in place (copy_, add_)."
-    )
+    return BreakReason(
+        f"stores new tensors outside of the call, made at {', '.join(lines)}", Section.STATE,
+        "Return them, or write into existing tensors in place (copy_, add_)",
+    )  # fmt: skip

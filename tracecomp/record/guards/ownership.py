@@ -5,44 +5,14 @@ from __future__ import annotations
 import argparse
 import enum
 import sys
-import sysconfig
 from collections.abc import Mapping
-from functools import cache
-from pathlib import Path
 from types import CodeType, SimpleNamespace
 from typing import Any
 
-from tracecomp.base.errors import is_user_file
+from tracecomp.base.errors import is_program_file
 
-_STANDARD = tuple(str(Path(sysconfig.get_path(name)).resolve()) for name in ("stdlib", "platstdlib"))
-_INSTALLED = frozenset({"site-packages", "dist-packages"})
-_AROUND = frozenset({
-    "numpy", "scipy", "llvmlite", "networkx", "_distutils_hack", "setuptools", "pkg_resources", "_pytest", "pytest",
-    "pluggy", "hypothesis", "IPython", "coverage",
-})  # fmt: skip
-"""Libraries that are not part of programs: their behaviour depends on their arguments, or they run programs."""
 _NAMESPACES = (argparse.Namespace, SimpleNamespace)  # of the standard library, but for values of the program
 _BUILTIN = (type, BaseException, enum.Enum)
-
-
-@cache
-def is_program_file(name: str) -> bool:
-    """Whether code in the file ``name`` is the program's: not this package's, Python's own, or what runs programs.
-
-    Other libraries are part of the program: they keep counters and settings as programs do.
-    """
-    if not is_user_file(name) or name.endswith((".so", ".pyd")):
-        return False
-    parts = Path(name).parts
-    places = [n for n, part in enumerate(parts) if part in _INSTALLED]
-    if places:
-        return not _AROUND & {Path(part).stem for part in parts[places[-1] + 1 : places[-1] + 2]}
-    return not name.startswith(_STANDARD)
-
-
-def is_installed(name: str) -> bool:
-    """Whether the file ``name`` is in a folder of installed libraries."""
-    return bool(_INSTALLED & set(Path(name).parts))
 
 
 def is_program_code(code: CodeType, space: Mapping[str, object]) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tracecomp.base.capture_guide import BreakReason, Section
 from tracecomp.base.errors import CaptureError
 from tracecomp.eager.tensor import Tensor
 from tracecomp.eager.vjp_program import ArrayType
@@ -131,11 +132,12 @@ class Varying:
         for same, held in zip(sources, conditions.ranges, strict=True):
             strict = [source for source in same if source in self.strict]
             if strict and held.fixed:
-                raise CaptureError(
+                cause = (
                     f"mark_dynamic: dimension {strict[0].axis} of argument {strict[0].holder[1]} was marked as "
-                    f"dynamic, but the program needs its size, {held.value}, at {held.fixed_at}. Use "
-                    "maybe_mark_dynamic if that is intended."
+                    f"dynamic, but the program needs its size, {held.value}, at {held.fixed_at}"
                 )
+                remedy = "Use maybe_mark_dynamic if a recording for each size is intended"
+                raise CaptureError(str(BreakReason(cause, Section.SIZES, remedy)))
 
 
 class Sizes:

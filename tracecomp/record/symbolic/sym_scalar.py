@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.base.capture_guide import BreakReason, Section
 from tracecomp.base.errors import user_source
 from tracecomp.base.gc_pause import collected
 from tracecomp.eager.modes import modes, no_grad
@@ -193,7 +194,7 @@ def _divided(op: Callable[..., object], a: object, b: object) -> Any:
     return arithmetic(op, a, b)
 
 
-def replace_left(numbers: list[SymScalar]) -> str | None:
+def replace_left(numbers: list[SymScalar]) -> BreakReason | None:
     """Says so when followed ``numbers`` live on; in lists and dicts that hold them, plain ones replace them."""
     refs = [weakref.ref(n) for n in numbers]
     numbers.clear()
@@ -207,10 +208,10 @@ def replace_left(numbers: list[SymScalar]) -> str | None:
                     if value is n:
                         owner[key] = n.value
     lines = sorted({"a line of the library" if n.source is None else str(n.source) for n in left})
-    return (
-        f"keeps numbers that it has read, at {', '.join(lines)} outside of the call; a recording cannot repeat that. "
-        "Return them, or keep them in an attribute."
-    )
+    return BreakReason(
+        f"keeps numbers outside of the call that it has read at {', '.join(lines)}", Section.STATE,
+        "Return them, or keep them in an attribute",
+    )  # fmt: skip
 
 
 def _define() -> None:

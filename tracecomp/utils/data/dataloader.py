@@ -12,7 +12,7 @@ from multiprocessing.context import BaseContext
 from typing import Any, Generic
 
 from tracecomp._utils import ExceptionWrapper
-from tracecomp.base.errors import warn_user
+from tracecomp.base.user_warnings import warn_as_pytorch
 from tracecomp.functional import names as T
 from tracecomp.utils.data import worker
 from tracecomp.utils.data.collate import default_collate, default_convert
@@ -81,7 +81,7 @@ def _check_workers(count: int, context: object) -> None:
         raise TypeError(f"multiprocessing_context option should be a valid context object or string, not {context}")
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if count > cores:
-        warn_user(
+        warn_as_pytorch(
             f"This DataLoader will create {count} worker processes, more than the {cores} processors there are: "
             "excessive worker creation might get DataLoader running slow or even freeze"
         )

@@ -5,10 +5,10 @@ from __future__ import annotations
 import bisect
 import itertools
 import math
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
+from tracecomp.base.user_warnings import warn_as_pytorch
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 
@@ -170,9 +170,7 @@ def random_split(dataset: Any, lengths: Sequence[int | float], generator: Any = 
             sizes[i % len(sizes)] += 1
         for i, size in enumerate(sizes):
             if size == 0:
-                warnings.warn(
-                    f"Length of split at index {i} is 0. This might result in an empty dataset.", stacklevel=2
-                )
+                warn_as_pytorch(f"Length of split at index {i} is 0. This might result in an empty dataset.")
     if sum(sizes) != total:
         raise ValueError("Sum of input lengths does not equal the length of the input dataset!")
     order = T.randperm(total, generator=generator).tolist()

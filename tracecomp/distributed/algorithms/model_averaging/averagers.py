@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 
+from tracecomp.base.user_warnings import warn_as_pytorch
 from tracecomp.communication.group import Group
 from tracecomp.distributed.algorithms.model_averaging import utils
 from tracecomp.eager.tensor import Tensor
@@ -36,9 +36,10 @@ class PeriodicModelAverager(ModelAverager):
         if period < 1:
             raise ValueError("Arg ``period`` must be a positive value.")
         if period == 1:
-            warnings.warn(
-                "period=1 averages after every step, like DistributedDataParallel at the same cost. Increase period",
-                stacklevel=2,
+            warn_as_pytorch(
+                "When period is 1, no need to use model averaging because the communication cost of all-reducing "
+                "parameters will be no less than the cost of all-reducing gradients by DistributedDataParallel in the "
+                "backward pass. Therefore, only DistributedDataParallel should be used for this case.",
             )
         self.warmup_steps, self.period = warmup_steps, period
 
