@@ -245,7 +245,7 @@ class BatchSampler(Sampler[list[int]]):
         return n // self.batch_size if self.drop_last else -(-n // self.batch_size)
 
 
-class Endless(Sampler[None]):
+class _InfiniteConstantSampler(Sampler[None]):
     """Nothing, again and again: what stands for the indices of an iterable dataset."""
 
     def __iter__(self) -> Iterator[None]:
