@@ -32,7 +32,8 @@ PRIVATE = """
     distributed.elastic distributed.elastic.multiprocessing distributed.elastic.multiprocessing.errors
     distributed.tensor._utils distributed.tensor.experimental._attention export._trace fx._pytree fx._symbolic_trace
     fx.experimental fx.experimental.proxy_tensor fx.experimental.symbolic_shapes fx.passes fx.passes.graph_drawer
-    fx.passes.infra fx.passes.infra.pass_base fx.passes.shape_prop fx.passes.split_module jit._recursive jit._script jit._trace nested._internal
+    fx.passes.infra fx.passes.infra.pass_base fx.passes.shape_prop fx.passes.split_module
+    jit._recursive jit._script jit._trace nested._internal
     nested._internal.nested_tensor nested._internal.ops nn.modules._functions nn.utils._named_member_accessor
     onnx._internal onnx._internal.exporter optim._functional testing._internal testing._internal.common_utils
     utils._contextlib utils._device utils._foreach_utils utils._mode_utils utils._python_dispatch utils._pytree

@@ -56,7 +56,7 @@ def collate_int_fn(batch: Sequence[int], *, collate_fn_map: Rules | None = None)
     return T.tensor(batch)
 
 
-def collate_str_fn(batch: Any, *, collate_fn_map: Rules | None = None) -> Any:
+def collate_str_fn(batch: object, *, collate_fn_map: Rules | None = None) -> Any:
     """Return texts as they are."""
     return batch
 
@@ -72,11 +72,11 @@ default_collate_fn_map: dict[Any, Callable[..., Any]] = {
 }
 
 
-def _mapping_like(like: Any, values: dict[Any, Any]) -> Any:
+def _mapping_like(like: Mapping[object, object], values: dict[object, object]) -> Any:
     """``values`` in a mapping of the type of ``like``, with its other attributes; a dict if it cannot be made."""
     try:
         if not isinstance(like, MutableMapping):
-            return type(like)(values)
+            return type(like)(values)  # type: ignore[call-arg]
         result: Any = copy.copy(like)
         result.update(values)
         return result
@@ -84,11 +84,11 @@ def _mapping_like(like: Any, values: dict[Any, Any]) -> Any:
         return values
 
 
-def _sequence_like(like: Any, values: list[Any]) -> Any:
+def _sequence_like(like: Sequence[object], values: list[object]) -> Any:
     """``values`` in a sequence of the type of ``like``, with its other attributes; a list if it cannot be made."""
     try:
         if not isinstance(like, MutableSequence):
-            return type(like)(values)
+            return type(like)(values)  # type: ignore[call-arg]
         result: Any = copy.copy(like)
         for i, value in enumerate(values):
             result[i] = value
@@ -125,7 +125,7 @@ def default_collate(batch: Sequence[object]) -> Any:
     return collate(batch, collate_fn_map=default_collate_fn_map)
 
 
-def default_convert(data: Any) -> Any:
+def default_convert(data: object) -> Any:
     """One item with its arrays as tensors: what a loader without batches gives."""
     if isinstance(data, Tensor):
         return data

@@ -12,6 +12,8 @@ import numpy as np
 from tracecomp._utils import ExceptionWrapper
 from tracecomp.eager.rng import manual_seed
 
+Init = Callable[[int], None] | None
+
 
 @dataclass(frozen=True)
 class WorkerInfo:
@@ -51,7 +53,7 @@ class _ResumeIteration:
     seed: int | None = None
 
 
-def run(info: WorkerInfo, start: Callable[[], Any], tasks: Any, results: Any, init: Any, seed: int) -> None:
+def run(info: WorkerInfo, start: Callable[[], Any], tasks: Any, results: Any, init: Init, seed: int) -> None:
     """Serve tasks until None arrives.
 
     Args:
@@ -85,7 +87,7 @@ def run(info: WorkerInfo, start: Callable[[], Any], tasks: Any, results: Any, in
         results.put((tag, answer))
 
 
-def _begun(start: Callable[[], Any], init: Any, number: int) -> tuple[Any, ExceptionWrapper | None]:
+def _begun(start: Callable[[], Any], init: Init, number: int) -> tuple[Any, ExceptionWrapper | None]:
     """A fetcher, or the exception with which the program failed to begin. The loading process raises it."""
     try:
         if init is not None:
