@@ -47,7 +47,7 @@ from tracecomp.eager.modes import (
 )
 from tracecomp.eager.size import Size
 from tracecomp.eager.storage import Storage
-from tracecomp.eager.tensor_base import Handle, Node, TensorBase, View, add_hook, base_of, blank, owner
+from tracecomp.eager.tensor_base import INNER, Handle, Node, TensorBase, View, add_hook, base_of, blank, owner
 from tracecomp.ir.arrays import row_major
 from tracecomp.ir.op import OPS, Attrs, Op
 from tracecomp.ir.types import DType, float32, from_numpy_dtype
@@ -59,6 +59,7 @@ __all__ = [
 ]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
+_attributes: Callable[[TensorBase], dict[str, Any]] = vars(TensorBase)["__dict__"].__get__
 
 
 class Tensor(TensorMethods):
@@ -501,6 +502,22 @@ class Tensor(TensorMethods):
 
     def __hash__(self) -> int:
         return id(self)
+
+    @property
+    def __dict__(self) -> dict[str, Any]:
+        """The attributes of this tensor. What is set replaces the program's; those of the package stay its own."""
+        return _attributes(self)
+
+    @__dict__.setter
+    def __dict__(self, value: dict[str, Any]) -> None:
+        if not isinstance(value, dict):
+            raise TypeError(f"__dict__ must be set to a dictionary, not a '{type(value).__name__}'")
+        own = _attributes(self)
+        # A program that copies ``__dict__`` of a view must not make this tensor a view of the same memory.
+        kept = {name: own[name] for name in INNER & own.keys()}
+        taken = {name: x for name, x in value.items() if name not in INNER}
+        own.clear()
+        own.update(taken | kept)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         if not self.is_leaf:
