@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any
 
 import pytest
@@ -56,3 +58,13 @@ def test_attributes_of_subclasses() -> None:
         y = (x * 2)[1:]
         y.__dict__ = x.__dict__
         assert y.tag == 1 and y.tolist() == [2.0, 2.0] and type(y.view(-1)) is kind
+
+
+def test_copies_keep_attributes_with_an_underscore() -> None:
+    for t in packages():
+        x = t.arange(4.0)[1:]
+        x._meta, x.tags = {"a": [1]}, [2]
+        for made in (copy.deepcopy(x), pickle.loads(pickle.dumps(x))):
+            assert (made._meta, made.tags) == ({"a": [1]}, [2]) and made.tolist() == [1, 2, 3]
+            made._meta["a"].append(3)
+        assert x._meta == {"a": [1]}

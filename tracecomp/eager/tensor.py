@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
 from typing import Any, SupportsIndex, cast
 
 import numpy as np
@@ -528,7 +529,7 @@ class Tensor(TensorMethods):
         with no_grad():
             copy = own(self)
         result = blank(type(self))
-        result.__dict__.update({k: v for k, v in self.__dict__.items() if not k.startswith("_")})
+        result.__dict__.update(deepcopy(_of_program(self), memo))
         result._data, result._value, result._requires_grad = copy._data, copy._value, self._requires_grad
         memo[id(self)] = result
         if self._grad is not None:
@@ -536,11 +537,16 @@ class Tensor(TensorMethods):
         return result
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
-        extra = {k: v for k, v in self.__dict__.items() if not k.startswith("_")}
+        extra = _of_program(self)
         if type(self._data) is meta.MetaArray:
             shown = (self._data.shape, self.dtype.numpy, self._data.strides, self._data.place)
             return _rebuild_without_memory, (type(self), shown, self._requires_grad, extra)
         return _rebuild, (type(self), self._read("pickle"), self._requires_grad, extra)
+
+
+def _of_program(x: Tensor) -> dict[str, Any]:
+    """The attributes that the program has set, those with an underscore too."""
+    return {name: value for name, value in _attributes(x).items() if name not in INNER}
 
 
 def _real(value: object) -> Any:
