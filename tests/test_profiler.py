@@ -102,3 +102,18 @@ def test_tables_look_as_pytorchs_do() -> None:
     columns = [[len(part) for part in t[0].split()][1:] for t in tables]
     assert columns[0] == columns[1] and tables[0][0].endswith("  ") == tables[1][0].endswith("  ")
     assert [t[-1].partition(":")[0] for t in tables] == ["Self CPU time total"] * 2
+
+
+def test_profiles_are_ended_from_outside() -> None:
+    prof = tracecomp.autograd.profiler.profile()
+    assert not tracecomp.autograd._profiler_enabled()
+    prof.__enter__()
+    tracecomp.ones(3).add(1)
+    assert tracecomp.autograd._profiler_enabled()
+    tracecomp.autograd._disable_profiler()
+    assert not tracecomp.autograd._profiler_enabled()
+    tracecomp.ones(3).exp()
+    prof.__exit__(None, None, None)
+    names = {event.key for event in prof.function_events.key_averages(group_by_input_shapes=False)}
+    assert "add" in names and "exp" not in names
+    assert "add" in prof.function_events.table(sort_by="cpu_time_total", row_limit=5)

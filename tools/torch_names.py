@@ -20,7 +20,7 @@ TABLE = Path(__file__).parents[1] / "tracecomp" / "torch_compat" / "torch_names.
 PRIVATE = """
     _C _C._distributed_rpc _C._functorch _classes _compile _custom_ops _dynamo _dynamo._trace_wrapped_higher_order_op
     _dynamo.backends _dynamo.backends.registry _dynamo.comptime _dynamo.config _dynamo.eval_frame _dynamo.exc
-    _dynamo.utils _export _functorch _functorch.config _functorch.vmap _guards _higher_order_ops
+    _dynamo.utils _export _functorch _functorch.aot_autograd _functorch.config _functorch.vmap _guards _higher_order_ops
     _higher_order_ops.associative_scan _higher_order_ops.flex_attention _inductor _inductor.codecache _inductor.config
     _inductor.cpp_builder _inductor.cpu_vec_isa _inductor.runtime _inductor.runtime.cache_dir_utils _inductor.utils
     _jit_internal _lazy _library _linalg_utils _logging _lowrank _namedtensor_internals _ops _prims_common _six
@@ -32,7 +32,8 @@ PRIVATE = """
     distributed.elastic distributed.elastic.multiprocessing distributed.elastic.multiprocessing.errors
     distributed.tensor._utils distributed.tensor.experimental._attention export._trace fx._pytree fx._symbolic_trace
     fx.experimental fx.experimental.proxy_tensor fx.experimental.symbolic_shapes fx.passes fx.passes.graph_drawer
-    fx.passes.infra fx.passes.infra.pass_base fx.passes.shape_prop fx.passes.split_module nested._internal
+    fx.passes.infra fx.passes.infra.pass_base fx.passes.shape_prop fx.passes.split_module
+    jit._recursive jit._script jit._trace nested._internal
     nested._internal.nested_tensor nested._internal.ops nn.modules._functions nn.utils._named_member_accessor
     onnx._internal onnx._internal.exporter optim._functional testing._internal testing._internal.common_utils
     utils._contextlib utils._device utils._foreach_utils utils._mode_utils utils._python_dispatch utils._pytree
@@ -77,8 +78,9 @@ def names_of(module: types.ModuleType) -> list[str]:
         if name.startswith("__") or isinstance(value, types.ModuleType) or hidden:
             continue
         gathered = not exported and hasattr(module, "__path__") and str(home).startswith(module.__name__ + ".")
+        moved = str(home).startswith("torch.ao.") and not module.__name__.startswith("torch.ao.")
         if (
-            name in exported or gathered or home in (module.__name__, None)
+            name in exported or gathered or moved or home in (module.__name__, None)
             or (private and str(home).startswith("torch"))
         ):  # fmt: skip
             names.append(name)

@@ -8,7 +8,11 @@ from tracecomp.autograd.variable import Variable
 from tracecomp.base.lazy_names import later as _later
 from tracecomp.eager.modes import enable_grad, grad_enabled, inference_mode, no_grad, set_grad_enabled
 
-__getattr__ = _later(__name__, {name: name for name in ("forward_ad", "functional", "graph", "profiler")})
+__getattr__ = _later(
+    __name__,
+    {name: name for name in ("forward_ad", "functional", "graph", "profiler")}
+    | dict.fromkeys(("_profiler_enabled", "_disable_profiler"), "profiler"),
+)
 
 __all__ = [
     "Function", "FunctionCtx", "GradcheckError", "Variable", "backward", "detect_anomaly", "enable_grad",

@@ -67,6 +67,21 @@ class EventList(list[EventAvg]):
         return self.table()
 
 
+class CallList(list[Event]):
+    """Calls, in the order in which they ended, with what they add up to by operator."""
+
+    def __init__(self, calls: Sequence[Event], averages: EventList) -> None:
+        super().__init__(calls)
+        self._averages = averages
+
+    def key_averages(self, **options: object) -> EventList:
+        """One entry per operator."""
+        return self._averages
+
+    def table(self, sort_by: str | None = None, row_limit: int = 100, **options: object) -> str:
+        return self._averages.table(sort_by, row_limit)
+
+
 _HEAD = ["Self CPU %", "Self CPU", "CPU total %", "CPU total", "CPU time avg", "# of Calls"]
 _WIDTH = 12
 """Characters of a column: a time with its unit, as in PyTorch's table."""
@@ -93,6 +108,17 @@ watchers: list[Callable[[], None]] = []
 def watching() -> bool:
     """Whether a profile is active."""
     return bool(_entered)
+
+
+def _profiler_enabled() -> bool:
+    """Whether a profile is entered."""
+    return watching()
+
+
+def _disable_profiler() -> None:
+    """End the profiles that are entered, the last one first."""
+    while _entered:
+        _entered[-1].__exit__()
 
 
 def kernels_ran(seconds: Sequence[tuple[str, float]]) -> None:
@@ -138,7 +164,7 @@ class profile:
                 tell()
 
     def __exit__(self, *error: object) -> None:
-        if self.enabled:
+        if self in _entered:
             unwatch_calls()
             _entered.remove(self)
             self._tell()
@@ -165,9 +191,13 @@ class profile:
         """One entry per operator."""
         return EventList(sorted(self._events.values(), key=lambda e: -e.self_cpu_time_total))
 
-    def events(self) -> list[Event]:
+    def events(self) -> CallList:
         """Every call, in the order in which they ended."""
-        return list(self._calls)
+        return CallList(self._calls, self.key_averages())
+
+    @property
+    def function_events(self) -> CallList:
+        return self.events()
 
     def export_chrome_trace(self, path: str) -> None:
         """Write every call to ``path``, in the format of Chrome's trace viewer."""

@@ -1,5 +1,8 @@
 """The settings of ``torch.backends``, accepted without effect."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from tracecomp.backends import cpu, cuda, cudnn, mkl, mkldnn, mps, nnpack, openmp, opt_einsum, quantized
 
 __all__ = ["cpu", "cuda", "cudnn", "mkl", "mkldnn", "mps", "nnpack", "openmp", "opt_einsum", "quantized"]
@@ -13,3 +16,9 @@ def disable_global_flags() -> None:
 def flags_frozen() -> bool:
     """Return False: settings can always be assigned."""
     return False
+
+
+@contextmanager
+def __allow_nonbracketed_mutation() -> Iterator[None]:
+    """Nothing: see ``disable_global_flags``."""
+    yield

@@ -203,7 +203,7 @@ def _asking_property(base: property) -> property:
 _KEPT = (
     "as_subclass", "requires_grad_", "__init__", "__new__", "__hash__", "__init_subclass__", "__torch_function__",
     "__tracecomp_apply__", "__reduce_ex__", "__reduce__", "__getattr__", "__setattr__", "__getattribute__",
-    "__array_wrap__",
+    "__array_wrap__", "__dict__",
 )  # fmt: skip
 """Members without an override: construction, storage, and methods that return the object itself."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
 from typing import Any, SupportsIndex, cast
 
 import numpy as np
@@ -48,7 +49,7 @@ from tracecomp.eager.modes import (
 )
 from tracecomp.eager.size import Size
 from tracecomp.eager.storage import Storage
-from tracecomp.eager.tensor_base import Handle, Node, TensorBase, View, add_hook, base_of, blank, owner
+from tracecomp.eager.tensor_base import INNER, Handle, Node, TensorBase, View, add_hook, base_of, blank, owner
 from tracecomp.ir.arrays import row_major
 from tracecomp.ir.op import OPS, Attrs, Op
 from tracecomp.ir.types import DType, float32, from_numpy_dtype
@@ -60,6 +61,7 @@ __all__ = [
 ]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
+_attributes: Callable[[TensorBase], dict[str, Any]] = vars(TensorBase)["__dict__"].__get__
 
 
 class Tensor(TensorMethods):
@@ -500,6 +502,22 @@ class Tensor(TensorMethods):
     def __hash__(self) -> int:
         return id(self)
 
+    @property
+    def __dict__(self) -> dict[str, Any]:
+        """The attributes of this tensor. What is set replaces the program's; those of the package stay its own."""
+        return _attributes(self)
+
+    @__dict__.setter
+    def __dict__(self, value: dict[str, Any]) -> None:
+        if not isinstance(value, dict):
+            raise TypeError(f"__dict__ must be set to a dictionary, not a '{type(value).__name__}'")
+        own = _attributes(self)
+        # A program that copies ``__dict__`` of a view must not make this tensor a view of the same memory.
+        kept = {name: own[name] for name in INNER & own.keys()}
+        taken = {name: x for name, x in value.items() if name not in INNER}
+        own.clear()
+        own.update(taken | kept)
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         if not self.is_leaf:
             raise RuntimeError(
@@ -509,7 +527,7 @@ class Tensor(TensorMethods):
         with no_grad():
             copy = own(self)
         result = blank(type(self))
-        result.__dict__.update({k: v for k, v in self.__dict__.items() if not k.startswith("_")})
+        result.__dict__.update(deepcopy(_of_program(self), memo))
         result._data, result._value, result._requires_grad = copy._data, copy._value, self._requires_grad
         memo[id(self)] = result
         if self._grad is not None:
@@ -517,11 +535,16 @@ class Tensor(TensorMethods):
         return result
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
-        extra = {k: v for k, v in self.__dict__.items() if not k.startswith("_")}
+        extra = _of_program(self)
         if type(self._data) is meta.MetaArray:
             shown = (self._data.shape, self.dtype.numpy, self._data.strides, self._data.place)
             return _rebuild_without_memory, (type(self), shown, self._requires_grad, extra)
         return _rebuild, (type(self), self._read("pickle"), self._requires_grad, extra)
+
+
+def _of_program(x: Tensor) -> dict[str, Any]:
+    """The attributes that the program has set, those with an underscore too."""
+    return {name: value for name, value in _attributes(x).items() if name not in INNER}
 
 
 def _real(value: object) -> Any:

@@ -236,6 +236,8 @@ class TensorBase:
         raise NotImplementedError
 
 
+INNER = frozenset(TensorBase.__annotations__) - frozenset(FIELDS) | {"_kept"}
+"""The package's names among the attributes of a tensor, which are not a program's to read or to set."""
 _T = TypeVar("_T", bound=TensorBase)
 _new_object = object.__new__
 

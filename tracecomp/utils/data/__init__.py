@@ -57,4 +57,5 @@ __all__ = [
 ]  # fmt: skip
 
 sys.modules[f"{__name__}._utils.collate"] = _utils.collate
+sys.modules[f"{__name__}._utils.fetch"] = _utils.fetch
 sys.modules[f"{__name__}._utils.worker"] = _utils.worker

@@ -2,71 +2,28 @@
 
 from __future__ import annotations
 
-import itertools
 import multiprocessing
 import os
-import queue
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from multiprocessing.context import BaseContext
-from typing import Any, Generic
+from typing import Any, Generic, cast
 
-from tracecomp._utils import ExceptionWrapper
 from tracecomp.base.user_warnings import warn_as_pytorch
-from tracecomp.functional import names as T
-from tracecomp.utils.data import worker
+from tracecomp.utils.data import _utils as _utils
 from tracecomp.utils.data.collate import default_collate, default_convert
 from tracecomp.utils.data.dataset import Dataset, Item, IterableDataset
-from tracecomp.utils.data.sampler import BatchSampler, Endless, RandomSampler, SequentialSampler
-
-_POLL_SECONDS = 2.0
-"""Between two looks whether workers still live."""
-
-
-def _drawn(items: Iterator[object]) -> Iterator[Any]:
-    """Yield ``items`` without restarting: a dataset may be its own iterator."""
-    while True:
-        try:
-            item = next(items)
-        except StopIteration:
-            return
-        yield item
-
-
-class Fetcher:
-    """How items become a batch; ``start(dataset)`` gives the function from indices to a batch."""
-
-    def __init__(self, iterable: bool, batched: bool, drop_last: bool, collate: Callable[[Any], object]) -> None:
-        self.iterable, self.batched, self.drop_last, self.collate = iterable, batched, drop_last, collate
-
-    def start(self, dataset: Any) -> Callable[[Any], Any]:
-        """The function that reads; StopIteration when an iterable dataset has no more."""
-        if not self.iterable:
-            return lambda indices: self._by_key(dataset, indices)
-        items = _drawn(iter(dataset))
-        return lambda indices: self._next(items, indices)
-
-    def _by_key(self, dataset: Any, indices: Any) -> Any:
-        if not self.batched:
-            return self.collate(dataset[indices])
-        if hasattr(dataset, "__getitems__"):
-            return self.collate(dataset.__getitems__(indices))
-        return self.collate([dataset[i] for i in indices])
-
-    def _next(self, items: Iterator[Any], indices: Any) -> Any:
-        if not self.batched:
-            return self.collate(next(items))
-        batch = list(itertools.islice(items, len(indices)))
-        if not batch or (self.drop_last and len(batch) < len(indices)):
-            raise StopIteration
-        return self.collate(batch)
-
+from tracecomp.utils.data.fetch import _DatasetKind
+from tracecomp.utils.data.iterators import _BaseDataLoaderIter as _BaseDataLoaderIter
+from tracecomp.utils.data.iterators import _MultiProcessingDataLoaderIter, _SingleProcessDataLoaderIter
+from tracecomp.utils.data.iterators import _share_dist_seed as _share_dist_seed
+from tracecomp.utils.data.sampler import BatchSampler, RandomSampler, SequentialSampler, _InfiniteConstantSampler
+from tracecomp.utils.data.worker import get_worker_info as get_worker_info
 
 _FIXED = frozenset({"batch_size", "batch_sampler", "dataset", "drop_last", "persistent_workers", "sampler"})
 
 
-def _check_workers(count: int, context: object) -> None:
-    """ValueError or TypeError for a ``multiprocessing_context`` that is none, a warning for more workers than cores."""
+def _checked_context(count: int, context: Any) -> Any:
+    """The ``multiprocessing_context``, which may be the name of one. ValueError or TypeError for anything else."""
     if context is not None and not count:
         raise ValueError(
             "multiprocessing_context can only be used with multi-process loading (num_workers > 0), but got "
@@ -79,6 +36,11 @@ def _check_workers(count: int, context: object) -> None:
         )
     if not isinstance(context, str | BaseContext | None):
         raise TypeError(f"multiprocessing_context option should be a valid context object or string, not {context}")
+    return multiprocessing.get_context(context) if isinstance(context, str) else context
+
+
+def _warn_of_many(count: int) -> None:
+    """Warn for more workers than processors."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if count > cores:
         warn_as_pytorch(
@@ -121,15 +83,17 @@ class DataLoader(Generic[Item]):
         self.pin_memory_device = pin_memory_device
         self.timeout = timeout
         self.worker_init_fn = worker_init_fn
-        self.multiprocessing_context = multiprocessing_context
+        self.multiprocessing_context = _checked_context(num_workers, multiprocessing_context)
         self.generator = generator
         self.persistent_workers = persistent_workers
         self.in_order = in_order
         self._iterable = isinstance(dataset, IterableDataset)
+        self._dataset_kind = _DatasetKind.Iterable if self._iterable else _DatasetKind.Map
+        self._IterableDataset_len_called: int | None = None
         self._choose_samplers(batch_size, shuffle, sampler, batch_sampler, drop_last)
         self.collate_fn = collate_fn or (default_collate if self._auto_collation else default_convert)
-        self._pool: WorkerPool | None = None
-        _check_workers(num_workers, multiprocessing_context)
+        self._iterator: Any = None
+        _warn_of_many(num_workers)
         self.__initialized = True
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -161,7 +125,7 @@ class DataLoader(Generic[Item]):
             raise ValueError("batch_size=None option disables auto-batching and is mutually exclusive with drop_last")
         if sampler is None:
             if self._iterable:
-                sampler = Endless()
+                sampler = _InfiniteConstantSampler()
             elif shuffle:
                 sampler = RandomSampler(self.dataset, generator=self.generator)
             else:
@@ -182,161 +146,24 @@ class DataLoader(Generic[Item]):
     def _index_sampler(self) -> Iterable[Any]:
         return self.sampler if self.batch_sampler is None else self.batch_sampler
 
-    @property
-    def _fetcher(self) -> Fetcher:
-        return Fetcher(self._iterable, self._auto_collation, self.drop_last, self.collate_fn)
-
     def __len__(self) -> int:
         if not self._iterable:
             indices: Any = self._index_sampler  # TypeError from a sampler that does not know its length
             return len(indices)
-        n = len(self.dataset)
+        n = self._IterableDataset_len_called = len(self.dataset)
         if self.batch_size is None:
             return n
         return n // self.batch_size if self.drop_last else -(-n // self.batch_size)
 
     def __iter__(self) -> Iterator[Any]:
-        return self._get_iterator()
+        if not (self.persistent_workers and self.num_workers):
+            return self._get_iterator()
+        if self._iterator is None or self._iterator._shutdown:
+            self._iterator = self._get_iterator()
+        else:
+            self._iterator._reset(self)
+        return cast("Iterator[Any]", self._iterator)
 
     def _get_iterator(self) -> Iterator[Any]:
-        """A new iterator; subclasses of other libraries keep one, and ask for it here."""
-        if self.num_workers == 0:
-            return self._read_here()
-        if not self.persistent_workers:
-            return self._read_with(WorkerPool(self))
-        if self._pool is None or not self._pool.alive:
-            self._pool = WorkerPool(self)
-        return self._read_with(self._pool)
-
-    def _read_here(self) -> Iterator[Any]:
-        fetch = self._fetcher.start(self.dataset)
-        for indices in self._index_sampler:
-            try:
-                batch = fetch(indices)
-            except StopIteration:
-                return
-            yield batch
-
-    def _read_with(self, pool: WorkerPool) -> Iterator[Any]:
-        try:
-            yield from pool.batches(iter(self._index_sampler))
-        finally:
-            if not self.persistent_workers:
-                pool.close()
-
-
-class WorkerPool:
-    """The worker processes of a loader, and the order of what they send."""
-
-    def __init__(self, loader: DataLoader[Any]) -> None:
-        context = loader.multiprocessing_context
-        if context is None or isinstance(context, str):
-            context = multiprocessing.get_context(context)
-        self.loader = loader
-        self.alive = True
-        self._results = context.Queue()
-        self._tasks = [context.Queue() for _ in range(loader.num_workers)]
-        seed = int(T.randint(0, 2**31 - 1, (1,), generator=loader.generator).item())
-        self._processes = []
-        for i, tasks in enumerate(self._tasks):
-            arguments = (
-                i, loader.num_workers, seed + i, loader.dataset, loader._fetcher, tasks, self._results,
-                loader.worker_init_fn,
-            )  # fmt: skip
-            process = context.Process(target=worker.run, args=arguments, daemon=True)
-            process.start()
-            self._processes.append(process)
-
-    def batches(self, indices: Iterator[object]) -> Iterator[Any]:
-        """Batches in the order of ``indices`` (or, if the loader says so, as they arrive)."""
-        numbers = itertools.count()
-        active = set(range(len(self._tasks)))
-        turn = itertools.cycle(range(len(self._tasks)))
-        waiting: dict[int, int] = {}
-        arrived: dict[int, Any] = {}
-        expected = 0
-
-        def send() -> None:
-            if not active:
-                return
-            task = next(indices, self)
-            if task is self:
-                return
-            target = next(i for i in turn if i in active)
-            number = next(numbers)
-            waiting[number] = target
-            self._tasks[target].put((number, task))
-
-        for _ in range((self.loader.prefetch_factor or 1) * len(self._tasks)):
-            send()
-        while waiting or arrived:
-            if expected in arrived:
-                answer = arrived.pop(expected)
-                expected += 1
-                if isinstance(answer, worker.Exhausted):
-                    continue
-                if isinstance(answer, ExceptionWrapper):
-                    self.close()
-                    answer.reraise()
-                yield answer
-                continue
-            number, source, answer = self._receive()
-            del waiting[number]
-            if isinstance(answer, worker.Exhausted):
-                active.discard(source)
-            arrived[number if self.loader.in_order else expected + len(arrived)] = answer
-            send()
-
-    def _receive(self) -> Any:
-        """The next answer. RuntimeError when time is up or a worker died."""
-        limit = self.loader.timeout
-        start = time.monotonic()
-        while True:
-            left = limit - (time.monotonic() - start) if limit else _POLL_SECONDS
-            try:
-                return self._results.get(timeout=max(min(left, _POLL_SECONDS), 0.001))
-            except queue.Empty:
-                dead = [str(p.pid) for p in self._processes if not p.is_alive()]
-                if dead:
-                    self.close()
-                    raise RuntimeError(f"DataLoader worker (pid(s) {', '.join(dead)}) exited unexpectedly") from None
-                if limit and time.monotonic() - start >= limit:
-                    self.close()
-                    raise RuntimeError(f"DataLoader timed out after {limit} seconds") from None
-
-    def close(self) -> None:
-        """End the workers."""
-        if not self.alive:
-            return
-        self.alive = False
-        for tasks in self._tasks:
-            tasks.put(None)
-        for process in self._processes:
-            process.join(timeout=1.0)
-            if process.is_alive():
-                process.terminate()
-                process.join()
-        for channel in (*self._tasks, self._results):
-            channel.cancel_join_thread()
-            channel.close()
-
-    def __del__(self) -> None:
-        self.close()
-
-
-class _DatasetKind:
-    """How a dataset is read: by key, or in its own order."""
-
-    Map, Iterable = 0, 1
-
-
-class _BaseDataLoaderIter:
-    """Base of PyTorch's iterators over a loader; here they are generators, so nothing is one."""
-
-
-class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
-    """The one that reads in this process."""
-
-
-class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
-    """The one that reads in workers."""
+        """A new iterator. Loaders of other libraries keep one, and get it here."""
+        return _SingleProcessDataLoaderIter(self) if not self.num_workers else _MultiProcessingDataLoaderIter(self)

@@ -245,8 +245,8 @@ class BatchSampler(Sampler[list[int]]):
         return n // self.batch_size if self.drop_last else -(-n // self.batch_size)
 
 
-class Endless(Sampler[None]):
-    """Endless None values: the indices of an iterable dataset."""
+class _InfiniteConstantSampler(Sampler[None]):
+    """Nothing, again and again: what stands for the indices of an iterable dataset."""
 
     def __iter__(self) -> Iterator[None]:
         while True:

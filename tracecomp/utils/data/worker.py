@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,8 @@ import numpy as np
 
 from tracecomp._utils import ExceptionWrapper
 from tracecomp.eager.rng import manual_seed
+
+Init = Callable[[int], None] | None
 
 
 @dataclass(frozen=True)
@@ -22,43 +25,76 @@ class WorkerInfo:
     dataset: Any
 
 
-_info: WorkerInfo | None = None
+_worker_info: WorkerInfo | None = None
+_shared: int | None = None
 
 
 def get_worker_info() -> WorkerInfo | None:
     """About this worker process; None outside of one."""
-    return _info
+    return _worker_info
 
 
-class Exhausted:
-    """Tells that an iterable dataset has no more items in this worker."""
+def shared_seed() -> int | None:
+    """The seed that all workers of a loader share in one pass over it; None outside of a worker."""
+    return _shared
 
 
-def run(worker: int, count: int, seed: int, dataset: Any, fetcher: Any, tasks: Any, results: Any, init: Any) -> None:
-    """Serve tasks (number, indices) until None arrives; every answer is (number, worker, batch or ExceptionWrapper)."""
-    global _info
-    failure = None
-    try:
-        random.seed(seed)
-        np.random.seed(seed % 2**32)
-        manual_seed(seed)
-        _info = WorkerInfo(worker, count, seed, dataset)
-        if init is not None:
-            init(worker)
-        fetch = fetcher.start(dataset)
-    except Exception:  # of the program: sent to who loads, and raised there
-        failure = ExceptionWrapper(where=f"in DataLoader worker process {worker}")
+@dataclass(frozen=True)
+class _IterableDatasetStopIteration:
+    """The answer of a worker whose iterable dataset has no more items."""
+
+    worker_id: int
+
+
+@dataclass(frozen=True)
+class _ResumeIteration:
+    """The task to begin the next pass, with another shared seed."""
+
+    seed: int | None = None
+
+
+def run(info: WorkerInfo, start: Callable[[], Any], tasks: Any, results: Any, init: Init, seed: int) -> None:
+    """Serve tasks until None arrives.
+
+    Args:
+        info: this worker.
+        start: returns the fetcher for one pass over the dataset.
+        tasks: a queue of pairs (tag, indices), and of ``_ResumeIteration``.
+        results: a queue of pairs (tag, batch or ExceptionWrapper or ``_IterableDatasetStopIteration``).
+        init: None, or a function of the worker's number, called first.
+        seed: shared by the workers in the first pass.
+    """
+    global _worker_info, _shared
+    random.seed(info.seed)
+    np.random.seed(info.seed % 2**32)
+    manual_seed(info.seed)
+    _worker_info, _shared = info, seed
+    fetcher, failure = _begun(start, init, info.id)
     while (task := tasks.get()) is not None:
-        number, indices = task
+        if isinstance(task, _ResumeIteration):
+            _shared = task.seed
+            fetcher, failure = _begun(start, None, info.id)
+            continue
+        tag, indices = task
         answer: Any = failure
         if failure is None:
             try:
-                answer = fetch(indices)
+                answer = fetcher.fetch(indices)
             except StopIteration:
-                answer = Exhausted()
+                answer = _IterableDatasetStopIteration(info.id)
             except Exception:  # of the data set: sent to who loads, and raised there
-                answer = ExceptionWrapper(where=f"in DataLoader worker process {worker}")
-        results.put((number, worker, answer))
+                answer = ExceptionWrapper(where=f"in DataLoader worker process {info.id}")
+        results.put((tag, answer))
+
+
+def _begun(start: Callable[[], Any], init: Init, number: int) -> tuple[Any, ExceptionWrapper | None]:
+    """A fetcher, or the exception with which the program failed to begin. The loading process raises it."""
+    try:
+        if init is not None:
+            init(number)
+        return start(), None
+    except Exception:
+        return None, ExceptionWrapper(where=f"in DataLoader worker process {number}")
 
 
 def _generate_state(base_seed: int, worker_id: int) -> list[int]:

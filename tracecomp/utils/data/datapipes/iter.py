@@ -11,7 +11,7 @@ from tracecomp.functional import names as T
 from tracecomp.ir.types import int64
 from tracecomp.utils.data.collate import default_collate
 from tracecomp.utils.data.datapipes.base import IterDataPipe, functional_datapipe
-from tracecomp.utils.data.worker import get_worker_info
+from tracecomp.utils.data.worker import get_worker_info, shared_seed
 
 __all__ = [
     "Batcher", "Collator", "Concater", "Filter", "IterableWrapper", "Mapper", "Multiplexer", "ShardingFilter",
@@ -178,12 +178,12 @@ class Shuffler(IterDataPipe):
         return self
 
     def _drawn(self) -> int:
-        worker = get_worker_info()
         if self._seed is not None:
             seed, self._seed = self._seed, None
             return seed
-        if worker is not None:
-            return worker.seed - worker.id
+        shared = shared_seed()
+        if shared is not None:
+            return shared
         return int(T.empty((), dtype=int64).random_())
 
     def __iter__(self) -> Iterator[Any]:
