@@ -57,13 +57,29 @@ def unpacked(
         leaves, structure = tree_flatten((tuple(given), dict(kwargs)))
         model, given = _Packed(model, structure), leaves
     given = _apart(given)
-    told = iter(names or ())
-    found = argument_names(model, given) if not isinstance(model, _Packed) else [f"input{k}" for k in range(len(given))]
-    return (
-        model,
-        tuple(given),
-        [next(told, own) if isinstance(a, Tensor) else own for a, own in zip(given, found, strict=True)],
-    )
+    own = argument_names(model, given) if not isinstance(model, _Packed) else [f"input{k}" for k in range(len(given))]
+    places = [k for k, a in enumerate(given) if isinstance(a, Tensor)]
+    named = named_in_order("input", names, [own[k] for k in places])
+    for k, name in zip(places, named, strict=True):
+        own[k] = name
+    return model, tuple(given), own
+
+
+def named_in_order(kind: str, names: Sequence[str] | None, own: Sequence[str]) -> list[str]:
+    """Names of inputs or outputs: ``names`` as far as they go, then ``own``.
+
+    Raises RuntimeError, as PyTorch does, if ``names`` are more than there are, and ValueError for a name given twice,
+    which ONNX does not allow.
+    """
+    told = [*(names or ())]
+    if len(told) > len(own):
+        raise RuntimeError(
+            f"onnx.export(): number of {kind} names provided ({len(told)}) exceeded number of {kind}s ({len(own)})"
+        )
+    found = [*told, *own[len(told) :]]
+    if twice := sorted({name for name in found if found.count(name) > 1}):
+        raise ValueError(f"onnx.export(): {kind}_names must differ, got {', '.join(twice)} more than once")
+    return found
 
 
 def _apart(args: Sequence[object]) -> list[object]:
