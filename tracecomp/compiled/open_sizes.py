@@ -42,6 +42,13 @@ class OpenSizes:
         """The open sizes of these arguments."""
         return {name: args[k].shape[axis] for (k, axis), name in self.names.items()}
 
+    def elements(self, args: Sequence[Any], sizes: Mapping[str, int]) -> int:
+        """How many elements the arguments with open sizes have, with ``sizes``."""
+        shapes = {k: [*args[k].shape] for k, _ in self.names}
+        for (k, axis), name in self.names.items():
+            shapes[k][axis] = sizes[name]
+        return sum(map(prod, shapes.values()))
+
     def resized(self, args: Sequence[Any], sizes: Mapping[str, int]) -> tuple[Any, ...]:
         """``args`` with other sizes, their elements again and again."""
         found = [*args]

@@ -14,13 +14,13 @@ from tracecomp.compiled.open_sizes import asked_for
 from tracecomp.eager.tensor import Tensor
 from tracecomp.ir.graph import Graph, Value
 from tracecomp.nn.module import Module
-from tracecomp.onnx.check_export import check_results
+from tracecomp.onnx.check_export import check_path, check_results
 from tracecomp.onnx.errors import UnsupportedError
 from tracecomp.onnx.export_marks import OperatorExportTypes, TrainingMode
 from tracecomp.onnx.export_rules import Emitter, missing, number_of, shown
 from tracecomp.onnx.program import ONNXProgram, is_large
 from tracecomp.onnx.protos import ModelProto, NodeProto
-from tracecomp.onnx.recorded import named_in_order, recorded, recorded_open, unpacked
+from tracecomp.onnx.recorded import named_in_order, other_paths, recorded, recorded_open, unpacked
 from tracecomp.record.recording import Recording
 from tracecomp.record.results import Made
 from tracecomp.version import __version__
@@ -104,6 +104,9 @@ def _written(
         _check_types(proto, version)
         for arguments, results, one in samples:
             check_results(proto, one.graph, arguments, results, writer.written)
+    if left_open.names and not is_large(proto):
+        for sizes, arguments, results in other_paths(model, samples[0][0], left_open):
+            check_path(proto, recording.graph, sizes, arguments, results)
     return proto
 
 
