@@ -45,6 +45,7 @@ from tracecomp.eager.modes import (
     scope,
     set_grad_enabled,
 )
+from tracecomp.eager.process_memory import Elements, block_of
 from tracecomp.eager.size import Size
 from tracecomp.eager.storage import Storage
 from tracecomp.eager.tensor_base import Handle, Node, TensorBase, View, add_hook, base_of, blank, owner
@@ -523,7 +524,9 @@ class Tensor(TensorMethods):
         if type(self._data) is meta.MetaArray:
             shown = (self._data.shape, self.dtype.numpy, self._data.strides, self._data.place)
             return _rebuild_without_memory, (type(self), shown, self._requires_grad, extra)
-        return _rebuild, (type(self), self._read("pickle"), self._requires_grad, extra)
+        array = self._read("pickle")
+        elements = array if block_of(array) is None else Elements(array)
+        return _rebuild, (type(self), elements, self._requires_grad, extra)
 
 
 def _real(value: object) -> Any:
@@ -731,7 +734,10 @@ def shared(array: Array) -> Tensor:
 
 def _rebuild(cls: type[Tensor], array: Array, requires_grad: bool, extra: Mapping[str, object]) -> Tensor:
     t = blank(cls)
-    t._data = array if array.flags.owndata else array.copy()  # others may write what was pickled out of band
+    shared = block_of(array) is not None
+    t._data = array if shared or array.flags.owndata else array.copy()  # others may write what was pickled out of band
+    if shared:
+        t._shared_storage().share()
     t._requires_grad = requires_grad
     t.__dict__.update(extra)
     return t

@@ -10,6 +10,7 @@ from tracecomp.base import switches
 from tracecomp.eager import device as devices
 from tracecomp.eager.device import Device
 from tracecomp.eager.modes import modes
+from tracecomp.eager.process_memory import block_of, share
 from tracecomp.eager.tensor import Tensor, wrap_shared
 from tracecomp.functional.dtype_support import ALL
 from tracecomp.functional.publish import function, publish
@@ -154,14 +155,19 @@ def is_nonzero(input: Tensor) -> bool:
 
 @function(to="Tensor", takes=ALL)
 def share_memory__(input: Tensor) -> Tensor:
-    """``input`` itself."""
+    """Move the memory of ``input`` and its views to where other processes can read and write it.
+
+    Forked processes, and tensors sent through ``multiprocessing``, then refer to the same elements. Arrays of
+    ``numpy()`` keep the former memory.
+    """
+    share([input])
     return input
 
 
 @function(to="Tensor", takes=ALL)
 def is_shared(input: Tensor) -> bool:
-    """False: memory is private to the process."""
-    return False
+    """Whether other processes can refer to the memory: after ``share_memory_``."""
+    return block_of(input._data) is not None
 
 
 @function(to="Tensor", takes=ALL)
