@@ -387,8 +387,24 @@ class Tensor(TensorMethods):
             modes.recorder.leave(self, how)
         return self._data
 
-    def __dlpack__(self, **options: Any) -> Any:
-        return self.numpy().__dlpack__(**options)
+    def __dlpack__(
+        self, *, stream: int | None = None, max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None, copy: bool | None = None,
+    ) -> Any:  # fmt: skip
+        """A DLPack capsule of the memory, or of a copy if ``copy`` is true; ``stream`` means nothing on the CPU.
+
+        BufferError for tensors that require gradients, for element types and devices that DLPack does not have here.
+        """
+        if stream is not None and type(stream) is not int:
+            raise TypeError("stream must be int or none")
+        if self.requires_grad:
+            raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
+        if dl_device is not None and (int(dl_device[0]), int(dl_device[1])) != self.__dlpack_device__():
+            raise BufferError(f"__dlpack__(): dl_device must be {self.__dlpack_device__()}, got {dl_device}")
+        array = self.numpy()
+        # Not all supported versions of numpy know ``copy`` and ``max_version``: without them it exports the memory.
+        options: dict[str, Any] = {} if max_version is None or not _EXPORTS_VERSIONS else {"max_version": max_version}
+        return (array.copy() if copy else array).__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return (1, 0)
@@ -527,6 +543,10 @@ class Tensor(TensorMethods):
         array = self._read("pickle")
         elements = array if block_of(array) is None else Elements(array)
         return _rebuild, (type(self), elements, self._requires_grad, extra)
+
+
+_EXPORTS_VERSIONS = np.lib.NumpyVersion(np.__version__) >= "2.1.0"
+"""Whether numpy exports capsules of DLPack 1.0, which say whether memory is read-only."""
 
 
 def _real(value: object) -> Any:
