@@ -158,8 +158,8 @@ class Tensor(TensorMethods):
             laid = arrays if row_major or op.kind != "elementwise" else meta.laid_alike(arrays)
             result = evaluate(op, laid, given)
         # numpy's message says nothing of tensors: ``check_types`` raises PyTorch's, if types or shapes are wrong.
-        except Exception:  # numpy's, of any kind: a clear one is raised if types are the reason, else it itself
-            check_types(op, operands, attrs)
+        except Exception as error:  # of any kind: a clear one is raised if types or sizes are the reason
+            _explain(error, op, operands, attrs)
             raise
         if not row_major and op.kind == "elementwise":
             result = meta.in_order_of(arrays, result)
@@ -543,6 +543,15 @@ class Tensor(TensorMethods):
         array = self._read("pickle")
         elements = array if block_of(array) is None else Elements(array)
         return _rebuild, (type(self), elements, self._requires_grad, extra)
+
+
+def _explain(error: Exception, op: Op, operands: tuple[Any, ...], attrs: Attrs) -> None:
+    """Raise PyTorch's error for what numpy could not compute, if types, shapes or sizes are the reason."""
+    check_types(op, operands, attrs)
+    text = str(error)
+    too_large = isinstance(error, ValueError) and ("too big" in text or "Maximum allowed" in text)
+    if too_large or isinstance(error, MemoryError):
+        raise RuntimeError(f"{op.name}(): can't allocate memory for the result: {error}") from error
 
 
 _EXPORTS_VERSIONS = np.lib.NumpyVersion(np.__version__) >= "2.1.0"
