@@ -1,4 +1,4 @@
-"""Sizes of arguments that are left open when a program leaves its process: how they are asked for, and examples."""
+"""Dynamic sizes of arguments in saved programs: requests, and examples."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tracecomp.record.symbolic.sizes import marks_of
 
 Range = tuple[int | None, int | None]
 MOST_PROBES = 4096
-"""Choices of sizes that are looked at to see whether recordings serve them."""
+"""Most choices of sizes that are tested for valid recordings."""
 
 
 @dataclass
@@ -157,7 +157,7 @@ def _listed(option: str, sizes: Sequence[Any], name: str) -> list[tuple[int, Any
 
 
 def add_marked(found: OpenSizes, args: Sequence[object], names: Sequence[str]) -> None:
-    """Leave open what ``mark_dynamic`` has marked, too."""
+    """Make sizes dynamic that ``mark_dynamic`` has marked, too."""
     for k, x in enumerate(args):
         if isinstance(x, Tensor) and "_size_marks" in x.__dict__:
             for axis, (low, high) in marks_of(x).follow.items():
@@ -192,12 +192,12 @@ def probes(ranges: Mapping[str, tuple[int, int]]) -> Iterator[dict[str, int]]:
 
 
 def _unlike(k: int, count: int, low: int, high: int) -> list[int]:
-    """Sizes that are not likely to be those of something else: primes that are not the other sizes'."""
+    """Sizes that other values are unlikely to have: primes that are not the other sizes'."""
     primes = [n for n in range(max(low, 5), min(high, 400) + 1) if all(n % d for d in range(2, int(n**0.5) + 1))]
     return primes[k::count][:3] or [*range(max(low, 2), high + 1)][k::count][:3] or [high]
 
 
 def _ends(low: int, high: int) -> list[int]:
-    """The ends of a range, the powers of two, and what lies beside them."""
+    """The ends of a range, the powers of two, and their neighbours."""
     powers = {(1 << k) + d for k in range(high.bit_length()) for d in (-1, 0, 1)}
     return sorted({low, low + 1, high} | {n for n in powers if low <= n <= high})
