@@ -131,6 +131,11 @@ def _more() -> dict[str, Any]:
 __getattr__ = _later(__name__, _LATER, _more)
 
 
+def __dir__() -> list[str]:
+    """The names that are there, and those that are loaded when they are asked for."""
+    return sorted({*globals(), *_LATER})
+
+
 def _consider(warm: object, args: tuple[object, ...]) -> bool:
     """Pass frequent calls to ``compiled.hot_calls``, which is loaded for the first of them."""
     considered: bool = _import_module("tracecomp.compiled.hot_calls").consider(warm, args)

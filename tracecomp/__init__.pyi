@@ -488,6 +488,8 @@ from tracecomp.functional.names import index_select as index_select
 from tracecomp.functional.names import inner as inner
 from tracecomp.nn.aten import instance_norm as instance_norm
 from tracecomp.functional.names import inverse as inverse
+from tracecomp.functional.names import is_anomaly_check_nan_enabled as is_anomaly_check_nan_enabled
+from tracecomp.functional.names import is_anomaly_enabled as is_anomaly_enabled
 from tracecomp.functional.names import is_complex as is_complex
 from tracecomp.functional.names import is_conj as is_conj
 from tracecomp.functional.names import is_deterministic_algorithms_warn_only_enabled as is_deterministic_algorithms_warn_only_enabled

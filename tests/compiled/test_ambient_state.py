@@ -11,7 +11,6 @@ import pytest
 
 import tracecomp as torch
 from tracecomp import _tensor_str as printing
-from tracecomp.autograd import anomaly
 from tracecomp.distributions import Distribution
 from tracecomp.utils._python_dispatch import TorchDispatchMode
 from tracecomp.utils.flop_counter import FlopCounterMode
@@ -60,7 +59,7 @@ SETTINGS: dict[str, Setting] = {
         future.set_swap_module_params_on_conversion, future.get_swap_module_params_on_conversion, False, True,
     ),
     "validation": (Distribution.set_default_validate_args, lambda: Distribution._validate_args, True, False),
-    "anomaly": (torch.autograd.set_detect_anomaly, anomaly.is_anomaly_enabled, False, True),
+    "anomaly": (torch.autograd.set_detect_anomaly, torch.is_anomaly_enabled, False, True),
     "seed": (torch.manual_seed, lambda: torch.get_rng_state().tolist(), 1, 7),
     "numpy's seed": (np.random.seed, lambda: int(np.random.get_state(legacy=False)["state"]["key"][0]), 1, 7),
     "numpy's printing": (_numpy_precision, lambda: np.get_printoptions()["precision"], 8, 3),

@@ -17,8 +17,8 @@ class set_detect_anomaly:
     """Turn anomaly detection on or off, now and (as a context manager) until the end of the block."""
 
     def __init__(self, mode: bool, check_nan: bool = True) -> None:
-        before_of(self)["anomaly"] = modes.anomaly
-        modes.anomaly = bool(mode)
+        before_of(self).update(anomaly=modes.anomaly, check_nan=modes.check_nan)
+        modes.anomaly, modes.check_nan = bool(mode), bool(check_nan)
 
     def __enter__(self) -> None:
         pass
@@ -30,17 +30,13 @@ class detect_anomaly:
     """A context in which backward steps that fail or return NaN name the forward line that created them."""
 
     def __init__(self, check_nan: bool = True) -> None:
-        pass
+        self._check_nan = bool(check_nan)
 
     def __enter__(self) -> None:
-        before_of(self)["anomaly"] = modes.anomaly
-        modes.anomaly = True
+        before_of(self).update(anomaly=modes.anomaly, check_nan=modes.check_nan)
+        modes.anomaly, modes.check_nan = True, self._check_nan
 
     __exit__ = leave_modes()
-
-
-def is_anomaly_enabled() -> bool:
-    return modes.anomaly
 
 
 def explain(node: Node) -> None:

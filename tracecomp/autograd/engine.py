@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -43,13 +43,14 @@ def run_backward(
     With ``inside``, the pass ends at the targets: it skips their hooks and paths from one to another. This form is for
     recording, so no tensor retains its gradients.
     """
-    before = modes.grad
+    before, outer = modes.grad, modes.backward_pass
     modes.grad = create_graph
     try:
         with np.errstate(all="ignore"):
-            return _Run(keep_graph, targets, accumulate, inside).run(roots, grads)
+            modes.backward_pass = current = _Run(keep_graph, targets, accumulate, inside)
+            return current.run(roots, grads)
     finally:
-        modes.grad = before
+        modes.grad, modes.backward_pass = before, outer
         if modes.recorder is not None:
             modes.recorder.backward.origin = None
 
@@ -66,6 +67,12 @@ class _Run:
         self.ends: set[Node] = set()
         self.captured: dict[Target, Tensor | None] = {}
         self.buffers: Buffers = {}
+        self._reached: Collection[Node] = ()
+        self._needed: set[Node] | None = None
+
+    def executes(self, node: Node) -> bool:
+        """Whether ``node`` is part of this pass: reached from its roots, and needed where targets are given."""
+        return node in self._reached and (self._needed is None or node in self._needed)
 
     def run(self, roots: Sequence[Target], grads: Sequence[Tensor]) -> dict[Target, Tensor | None]:
         if modes.recorder is not None:
@@ -76,10 +83,10 @@ class _Run:
             self._announce(roots)
         # The number of gradients each node waits for: it runs after the last has arrived, so every node runs once.
         waiting, order = _dependencies([node for node, _ in roots], self.borders)
-        needed = None
+        needed, self._reached = None, order
         if self.wanted is not None:
-            needed = _leading_to({n for n, _ in self.wanted}, order)
-            # The borders of the pass: nothing is computed beyond them.
+            self._needed = needed = _leading_to({n for n, _ in self.wanted}, order)
+            # The ends of what is wanted: behind them nothing is computed.
             self.ends = self.borders or {
                 n for n, _ in self.wanted if not any(e is not None and e[0] in needed for e in n.edges)
             }
@@ -178,7 +185,7 @@ class _Run:
             raise
         if modes.recorder is not None:
             modes.recorder.backward_done(node, grads, found, node.edges)
-        if modes.anomaly:
+        if modes.anomaly and modes.check_nan:
             if modes.recorder is not None:
                 modes.recorder.refuse_here("detects anomalies in a backward pass", Section.EXCLUDE)
             check_nan(node, found)

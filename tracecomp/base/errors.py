@@ -144,6 +144,12 @@ def native_failure(word: int, labels: Sequence[str]) -> Exception:
     return failure(kind, labels[(word & 0xFFFFFFFF) - 1], word >> 40)
 
 
+def type_name(value: object) -> str:
+    """The name of a value's type in messages, which tells PyTorch's types from those of the same name here."""
+    kind = type(value)
+    return f"PyTorch's {kind.__qualname__}" if kind.__module__.partition(".")[0] == "torch" else kind.__name__
+
+
 @cache
 def is_user_file(name: str) -> bool:
     """Whether code from the file ``name`` is neither this package's nor frozen into Python."""

@@ -25,11 +25,10 @@ class OpenSizes:
     names: dict[tuple[int, int], str] = field(default_factory=dict)
     ranges: dict[str, Range] = field(default_factory=dict)
 
-    def add(self, argument: int, axis: int, symbol: object) -> None:
-        """Leave a size open: ``symbol`` is a ``Dim``, which may have a range, or a name."""
-        name = str(getattr(symbol, "__name__", symbol))
+    def add(self, argument: int, axis: int, name: str, low: Any = None, high: Any = None) -> None:
+        """Leave a size open under this name."""
         self.names[argument, axis] = name
-        self.limit(name, getattr(symbol, "min", None), getattr(symbol, "max", None))
+        self.limit(name, low, high)
 
     def limit(self, name: str, low: Any, high: Any) -> None:
         """Narrow the range of a size."""
@@ -43,6 +42,13 @@ class OpenSizes:
         """The open sizes of these arguments."""
         return {name: args[k].shape[axis] for (k, axis), name in self.names.items()}
 
+    def elements(self, args: Sequence[Any], sizes: Mapping[str, int]) -> int:
+        """How many elements the arguments with open sizes have, with ``sizes``."""
+        shapes = {k: [*args[k].shape] for k, _ in self.names}
+        for (k, axis), name in self.names.items():
+            shapes[k][axis] = sizes[name]
+        return sum(map(prod, shapes.values()))
+
     def resized(self, args: Sequence[Any], sizes: Mapping[str, int]) -> tuple[Any, ...]:
         """``args`` with other sizes, their elements again and again."""
         found = [*args]
@@ -54,31 +60,74 @@ class OpenSizes:
 
 
 def asked_for(caller: str, args: Sequence[Any], names: Sequence[str], axes: Any, shapes: Any) -> OpenSizes:
-    """The requests of ``dynamic_axes`` and ``dynamic_shapes``; ValueError, in the name of ``caller``, for invalid ones.
+    """Return the sizes that ``dynamic_axes`` and ``dynamic_shapes`` leave open.
 
-    Both are by name or in the order of the arguments; a size is a ``Dim``, or its name.
+    Both are by name or in the order of the arguments. A size is a ``Dim`` or its name. Of ``axes`` the names that no
+    argument has are left to the caller: they may be those of outputs, which have no sizes to open.
+
+    Raises ValueError, in the name of ``caller``, for entries that leave nothing open or contradict the arguments.
     """
-    asked: dict[int, Any] = {}
-    for told in (axes or {}, shapes or {}):
-        by_name = told if isinstance(told, Mapping) else dict(zip(names, told, strict=False))
-        for name, sizes in by_name.items():
+    asked: dict[int, tuple[str, Any]] = {}
+    for option, told in (("dynamic_axes", axes), ("dynamic_shapes", shapes)):
+        for name, sizes in _by_name(caller, option, names, told).items():
             if name in names and sizes:
-                asked[names.index(name)] = sizes
-            # In ``dynamic_axes`` PyTorch accepts names of outputs, which have no dynamic sizes.
-            elif name not in names and told is shapes:
+                asked[names.index(name)] = option, sizes
+            elif name not in names and option == "dynamic_shapes":
                 raise ValueError(f"{caller}: dynamic_shapes has {name!r}; the inputs are {', '.join(names)}")
     found = OpenSizes()
-    for k, sizes in asked.items():
+    for k, (option, sizes) in asked.items():
         if not isinstance(args[k], Tensor):
             raise ValueError(f"{caller}: input {names[k]!r} is not a tensor; only tensors have dynamic sizes")
-        for axis, symbol in sizes.items() if isinstance(sizes, Mapping) else _listed(sizes, names[k]):
-            if symbol is not None and not isinstance(symbol, int):
-                rank = args[k].ndim
-                if not -rank <= axis < rank:
-                    raise ValueError(f"{caller}: input {names[k]!r} has no dimension {axis}")
-                found.add(k, axis % rank, symbol)
+        for axis, name, low, high in _of_input(caller, option, names[k], args[k].shape, sizes):
+            if found.names.setdefault((k, axis), name) != name:
+                raise ValueError(
+                    f"{caller}: {option} has two names for dimension {axis} of input {names[k]!r}: "
+                    f"{found.names[k, axis]!r} and {name!r}"
+                )
+            found.add(k, axis, name, low, high)
     _check_alike(caller, args, found)
     return found
+
+
+def _by_name(caller: str, option: str, names: Sequence[str], told: Any) -> Mapping[str, Any]:
+    """An option of open sizes by the names of the arguments."""
+    if told is None or isinstance(told, Mapping):
+        return told or {}
+    if not isinstance(told, tuple | list):
+        raise ValueError(f"{caller}: {option} must be a dict, tuple or list, got {type(told).__name__}")
+    if len(told) != len(names):
+        raise ValueError(
+            f"{caller}: {option} has {len(told)} entries for {len(names)} inputs ({', '.join(names)}). "
+            "Give None for an input without dynamic sizes"
+        )
+    return dict(zip(names, told, strict=True))
+
+
+def _of_input(
+    caller: str, option: str, name: str, shape: Sequence[int], sizes: Any
+) -> Iterator[tuple[int, str, Any, Any]]:
+    """The open axes of an argument, each with the name of its size and the ends of its range."""
+    if not isinstance(sizes, Mapping | tuple | list):
+        raise ValueError(
+            f"{caller}: {option} of input {name!r} must be a dict or list, as {{0: 'batch'}}, got {sizes!r}"
+        )
+    for axis, symbol in sizes.items() if isinstance(sizes, Mapping) else _listed(option, sizes, name):
+        if type(axis) is not int:
+            raise ValueError(f"{caller}: dimensions of input {name!r} must be integers, got {axis!r}")
+        if not -len(shape) <= axis < len(shape):
+            raise ValueError(f"{caller}: input {name!r} has no dimension {axis}")
+        at = axis % len(shape)
+        if isinstance(symbol, int) and symbol != shape[at]:
+            raise ValueError(
+                f"{caller}: {option} says that dimension {axis} of input {name!r} is {symbol}; it is {shape[at]}"
+            )
+        kind = getattr(symbol, "kind", None)  # of Dim.AUTO, Dim.DYNAMIC and Dim.STATIC, which have no name
+        if symbol is None or isinstance(symbol, int) or kind == "static":
+            continue
+        told = symbol if isinstance(symbol, str) else getattr(symbol, "__name__", kind and f"{name}_{at}")
+        if not told:
+            raise ValueError(f"{caller}: dimension {axis} of input {name!r} must be a Dim or a name, got {symbol!r}")
+        yield at, told, getattr(symbol, "min", None), getattr(symbol, "max", None)
 
 
 def argument_names(fn: Any, args: Sequence[object], names: Sequence[str] | None = None) -> list[str]:
@@ -100,9 +149,9 @@ def _check_alike(caller: str, args: Sequence[Any], found: OpenSizes) -> None:
             raise ValueError(f"{caller}: size {name!r} is both {seen[name]} and {n}")
 
 
-def _listed(sizes: Sequence[Any], name: str) -> list[tuple[int, Any]]:
+def _listed(option: str, sizes: Sequence[Any], name: str) -> list[tuple[int, Any]]:
     """Dimensions as ``dynamic_axes`` lists them ([0, 2]), or one entry for each as ``dynamic_shapes`` has them."""
-    if all(isinstance(x, int) for x in sizes):
+    if option == "dynamic_axes" and all(isinstance(x, int) for x in sizes):
         return [(axis, f"{name}_{axis}") for axis in sizes]
     return [*enumerate(sizes)]
 

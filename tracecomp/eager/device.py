@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
+from tracecomp.base.errors import type_name
 from tracecomp.eager.modes import modes
 
 
@@ -48,12 +49,16 @@ class device:
             self.type, self.index = "cuda", type
             return
         if not isinstance(type, str):
-            raise TypeError(f"device(): argument 'type' must be str, not {type.__class__.__name__}")
-        name, _, number = type.partition(":")
-        if name not in self._TYPES or (number and not number.isdigit()):
+            raise TypeError(f"device(): argument 'type' must be str, not {type_name(type)}")
+        name, colon, number = type.partition(":")
+        if name not in self._TYPES:
             raise RuntimeError(
                 f"Expected one of {', '.join(self._TYPES)} device type at start of device string: {type}"
             )
+        if colon and (not (number.isascii() and number.isdigit()) or (number[0] == "0" and number != "0")):
+            raise RuntimeError(f"Invalid device string: '{type}'")
+        if colon and index is not None:
+            raise RuntimeError(f"type (string) must not include an index because index was passed explicitly: {type}")
         if index is not None and index < 0:
             raise RuntimeError(f"Device index must not be negative, got {index}")
         self.type = name
@@ -91,13 +96,18 @@ CPU = device("cpu")
 META = device("meta")
 
 
+def sole(where: device) -> device:
+    """The device that tensors made on ``where`` say they are on: there is one CPU and one place without memory."""
+    return CPU if where.type == "cpu" else META if where.type == "meta" else where
+
+
 def check_device(where: Device) -> device:
     """``where`` as a device, the CPU if it says nothing; AssertionError for an accelerator."""
     if where is None:
         return CPU
     found: device = where if isinstance(where, device) else device(where)
     if found.type in ("cpu", "meta"):
-        return found
+        return sole(found)
     raise AssertionError(f"tracecomp runs on the CPU: there is no {found.type.upper()} device (asked for {found})")
 
 

@@ -16,7 +16,7 @@ from typing import Any, NoReturn, TypeAlias
 import numpy as np
 
 from tracecomp.eager import dispatch
-from tracecomp.eager.device import META, check_device, device, use
+from tracecomp.eager.device import META, check_device, device, sole, use
 from tracecomp.eager.memory_formats import Order, preserved, result_strides, strides_in
 from tracecomp.eager.modes import modes
 from tracecomp.ir import arrays as memory
@@ -105,7 +105,7 @@ def new_array(
     found = np.ndarray.__new__(
         MetaArray, tuple(shape), kind, region, start, None if strides is None else tuple(strides)
     )
-    found.place = place
+    found.place = sole(place)
     return found
 
 
@@ -256,7 +256,7 @@ class placed:
 
 def memory_or(where: device) -> device | None:
     """``where`` as a place: None for the CPU, where tensors have memory."""
-    return None if where.type == "cpu" and not modes.without_memory else where
+    return None if where.type == "cpu" and not modes.without_memory else sole(where)
 
 
 _MIXING = frozenset(("copy_", "where", "set_", "tensor", "as_tensor", "to", "type_as", "is_same_size"))

@@ -735,7 +735,7 @@ class TensorMethods(TensorBase):
     def is_set_to(self, tensor: Tensor) -> _bool:
         """Whether both are the same view of the same memory."""
     def is_shared(self) -> _bool:
-        """Return False: memory is private to the process."""
+        """Whether other processes can refer to the memory: after ``share_memory_``."""
     def is_signed(self) -> _bool:
         """Whether the dtype has negative numbers."""
     @property
@@ -1148,7 +1148,11 @@ class TensorMethods(TensorBase):
     def sgn_(self) -> Tensor:
         """:func:`sign`; of complex numbers the number of size 1 in their direction, 0 for 0."""
     def share_memory_(self) -> Tensor:
-        """Return ``input``."""
+        """Move the memory of ``input`` and its views to where other processes can read and write it.
+
+        Forked processes, and tensors sent through ``multiprocessing``, then refer to the same elements. Arrays of
+        ``numpy()`` keep the former memory.
+        """
     def short(self, memory_format: MemoryFormat = None) -> Tensor:
         """``input`` as int16; itself when it is already."""
     def sigmoid(self) -> Tensor:

@@ -18,6 +18,8 @@ class Modes(threading.local):
     grad: bool = True
     inference: bool = False
     anomaly: bool = False
+    check_nan: bool = True  # whether anomaly mode looks for NaN in gradients
+    backward_pass: Any = None  # the pass that runs: hooks ask which nodes it has
     recorder: Any = None
     autocast: Any = None  # the low precision that autocast casts to, while it is on
     scopes: tuple[str, ...] = ()

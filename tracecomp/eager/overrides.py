@@ -10,10 +10,11 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from types import TracebackType
+from types import FunctionType, TracebackType
 from typing import Any
 
 from tracecomp.eager import dispatch
+from tracecomp.eager.foreign import check_takes, is_foreign
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor_base import TensorBase
 
@@ -76,6 +77,12 @@ def override(
         _asked((*args, *kwargs.values()) if asked is None else asked, found)
     if not modes.function_modes and not found:
         return NOT_OVERRIDDEN
+    kinds = [*map(type, found)]
+    if any(map(is_foreign, kinds)):
+        check_takes(fn.__name__, kinds)
+        found = [x for x in found if not is_foreign(type(x))]
+        if not modes.function_modes and not found:
+            return NOT_OVERRIDDEN
     return dispatch.first_answer("__torch_function__", fn.__name__, fn, found, args, kwargs)
 
 
@@ -170,11 +177,24 @@ def default(cls: type, func: Fn, types: Any, args: tuple[object, ...], kwargs: M
     """The default override of Tensor's subclasses: results have the subclass too."""
     if not all(issubclass(cls, kind) for kind in types):
         return NotImplemented
+    if _is_pytorchs(func):
+        raise TypeError(
+            f"{func.__name__}(): a function of PyTorch is given a tensor of tracecomp. Use torch.from_dlpack(x)"
+        )
     with DisableTorchFunctionSubclass():
         result = func(*args, **(kwargs or {}))
     if func in NOT_WRAPPED or any(result is x for x in args):
         return result
     return as_class(result, cls)
+
+
+def _is_pytorchs(func: Any) -> bool:
+    """Whether ``func`` is a function or method of PyTorch, written in C or Python."""
+    if isinstance(func, FunctionType):
+        space = func.__globals__.get("__name__")
+    else:
+        space = getattr(func, "__module__", None) or getattr(getattr(func, "__objclass__", None), "__module__", None)
+    return isinstance(space, str) and space.partition(".")[0] == "torch"
 
 
 NOT_WRAPPED: set[Any] = set()

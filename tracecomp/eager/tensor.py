@@ -47,6 +47,7 @@ from tracecomp.eager.modes import (
     scope,
     set_grad_enabled,
 )
+from tracecomp.eager.process_memory import Elements, block_of
 from tracecomp.eager.size import Size
 from tracecomp.eager.storage import Storage
 from tracecomp.eager.tensor_base import INNER, Handle, Node, TensorBase, View, add_hook, base_of, blank, owner
@@ -159,8 +160,8 @@ class Tensor(TensorMethods):
             laid = arrays if row_major or op.kind != "elementwise" else meta.laid_alike(arrays)
             result = evaluate(op, laid, given)
         # numpy's message says nothing of tensors: ``check_types`` raises PyTorch's, if types or shapes are wrong.
-        except Exception:  # numpy's, of any kind: a clear one is raised if types are the reason, else it itself
-            check_types(op, operands, attrs)
+        except Exception as error:  # of any kind: a clear one is raised if types or sizes are the reason
+            _explain(error, op, operands, attrs)
             raise
         if not row_major and op.kind == "elementwise":
             result = meta.in_order_of(arrays, result)
@@ -386,8 +387,24 @@ class Tensor(TensorMethods):
             modes.recorder.leave(self, how)
         return self._data
 
-    def __dlpack__(self, **options: Any) -> Any:
-        return self.numpy().__dlpack__(**options)
+    def __dlpack__(
+        self, *, stream: int | None = None, max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None, copy: bool | None = None,
+    ) -> Any:  # fmt: skip
+        """A DLPack capsule of the memory, or of a copy if ``copy`` is true; ``stream`` means nothing on the CPU.
+
+        BufferError for tensors that require gradients, for element types and devices that DLPack does not have here.
+        """
+        if stream is not None and type(stream) is not int:
+            raise TypeError("stream must be int or none")
+        if self.requires_grad:
+            raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
+        if dl_device is not None and (int(dl_device[0]), int(dl_device[1])) != self.__dlpack_device__():
+            raise BufferError(f"__dlpack__(): dl_device must be {self.__dlpack_device__()}, got {dl_device}")
+        array = self.numpy()
+        # Not all supported versions of numpy know ``copy`` and ``max_version``: without them it exports the memory.
+        options: dict[str, Any] = {} if max_version is None or not _EXPORTS_VERSIONS else {"max_version": max_version}
+        return (array.copy() if copy else array).__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return (1, 0)
@@ -539,7 +556,22 @@ class Tensor(TensorMethods):
         if type(self._data) is meta.MetaArray:
             shown = (self._data.shape, self.dtype.numpy, self._data.strides, self._data.place)
             return _rebuild_without_memory, (type(self), shown, self._requires_grad, extra)
-        return _rebuild, (type(self), self._read("pickle"), self._requires_grad, extra)
+        array = self._read("pickle")
+        elements = array if block_of(array) is None else Elements(array)
+        return _rebuild, (type(self), elements, self._requires_grad, extra)
+
+
+def _explain(error: Exception, op: Op, operands: tuple[Any, ...], attrs: Attrs) -> None:
+    """Raise PyTorch's error for what numpy could not compute, if types, shapes or sizes are the reason."""
+    check_types(op, operands, attrs)
+    text = str(error)
+    too_large = isinstance(error, ValueError) and ("too big" in text or "Maximum allowed" in text)
+    if too_large or isinstance(error, MemoryError):
+        raise RuntimeError(f"{op.name}(): can't allocate memory for the result: {error}") from error
+
+
+_EXPORTS_VERSIONS = np.lib.NumpyVersion(np.__version__) >= "2.1.0"
+"""Whether numpy exports capsules of DLPack 1.0, which say whether memory is read-only."""
 
 
 def _of_program(x: Tensor) -> dict[str, Any]:
@@ -754,7 +786,10 @@ def shared(array: Array) -> Tensor:
 
 def _rebuild(cls: type[Tensor], array: Array, requires_grad: bool, extra: Mapping[str, object]) -> Tensor:
     t = blank(cls)
-    t._data = array if array.flags.owndata else array.copy()  # other code may write out-of-band pickled data
+    shared = block_of(array) is not None
+    t._data = array if shared or array.flags.owndata else array.copy()  # others may write what was pickled out of band
+    if shared:
+        t._shared_storage().share()
     t._requires_grad = requires_grad
     t.__dict__.update(extra)
     return t

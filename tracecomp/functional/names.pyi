@@ -700,8 +700,11 @@ def frac_(input: Tensor) -> Tensor:
     """The part after the point, with the sign of ``input``."""
 def frexp(input: Tensor) -> MantissaExponent:
     """(mantissa in [0.5, 1), exponent) with input = mantissa * 2**exponent."""
-def from_dlpack(ext_tensor: _HasDLPack) -> Tensor:
-    """A tensor that shares the memory of an object with ``__dlpack__``."""
+def from_dlpack(ext_tensor: _HasDLPack, *, device: Device = None, copy: bool | None = None) -> Tensor:
+    """A tensor over the memory of any object with ``__dlpack__``, or over a copy if ``copy`` is true.
+
+    BufferError for tensors that require gradients, and for a ``device`` other than the CPU.
+    """
 def from_file(filename: str, shared: bool | None = False, size: int | None = 0, *, dtype: DType = ..., **options: Any) -> Tensor:
     """``size`` numbers of a file, mapped into memory: writes go to the file if ``shared``.
 
@@ -842,6 +845,21 @@ def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Sum of products over the last dimension of both."""
 def inverse(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """:func:`linalg.inv`."""
+def is_anomaly_check_nan_enabled() -> bool:
+    """Whether anomaly mode, while it is on, also looks for NaN in gradients.
+
+    Example:
+        >>> torch.is_anomaly_check_nan_enabled()
+        True
+    """
+def is_anomaly_enabled() -> bool:
+    """Whether backward passes look for the forward line of what fails.
+
+    Example:
+        >>> with torch.autograd.set_detect_anomaly(True):
+        ...     torch.is_anomaly_enabled()
+        True
+    """
 def is_complex(input: Tensor) -> bool:
     """Whether the dtype is complex."""
 def is_conj(input: Tensor) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache, cached_property
 from typing import get_overloads
 
+from tracecomp.base.errors import type_name
 from tracecomp.eager.tensor import Tensor
 
 Test = Callable[[object], bool]
@@ -110,4 +111,4 @@ class PlainArguments:
 
     def _error(self, which: str, kind: str, value: object) -> TypeError:
         wanted = kind.removesuffix(" | None").replace(" | ", " or ").replace("Dim", "tuple of ints")
-        return TypeError(f"{self.name}(): argument {which} must be {wanted}, not {type(value).__name__}")
+        return TypeError(f"{self.name}(): argument {which} must be {wanted}, not {type_name(value)}")

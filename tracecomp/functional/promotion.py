@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from tracecomp.base.errors import type_name
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor, create
 from tracecomp.functional.default_dtype import default_dtype
@@ -50,9 +51,9 @@ def operand(value: object, name: str, argument: str = "other") -> Operand:
     if isinstance(value, np.generic):
         number: Operand = value.item()
         return number
-    if hasattr(value, "__index__"):
+    if hasattr(value, "__index__") and not (isinstance(value, np.ndarray) and value.ndim):
         return int(value)
-    raise TypeError(f"{name}(): argument '{argument}' must be Tensor or Number, not {type(value).__name__}")
+    raise TypeError(f"{name}(): argument '{argument}' must be Tensor or Number, not {type_name(value)}")
 
 
 _PYTHON_TYPES = {bool: bool_, int: int64, float: float64, complex: complex128}
@@ -64,7 +65,7 @@ def dtype_argument(value: object, name: str) -> DType:
         return value
     if isinstance(value, type) and value in _PYTHON_TYPES:
         return _PYTHON_TYPES[value]
-    raise TypeError(f"{name}(): argument 'dtype' must be torch.dtype, not {type(value).__name__}")
+    raise TypeError(f"{name}(): argument 'dtype' must be torch.dtype, not {type_name(value)}")
 
 
 def scalar_dtype(value: Number | complex) -> DType:

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias, TypeVar, cast, get_overloads
 
 import numpy as np
 
+from tracecomp.base.errors import type_name
 from tracecomp.base.reference import examples, reference
 from tracecomp.eager.device import use
 from tracecomp.eager.meta import place_of_call, placed
@@ -387,9 +388,7 @@ def _scoped(fn: Callable[..., object], name: str) -> Callable[..., Any]:
 
 
 def _refuse(name: str, argument: str, place: int, value: object) -> None:
-    raise TypeError(
-        f"{name}(): argument '{argument}' (position {place + 1}) must be Tensor, not {type(value).__name__}"
-    )
+    raise TypeError(f"{name}(): argument '{argument}' (position {place + 1}) must be Tensor, not {type_name(value)}")
 
 
 def _with_keywords(

@@ -7,9 +7,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from tracecomp.base import switches
+from tracecomp.base.errors import type_name
 from tracecomp.eager import device as devices
 from tracecomp.eager.device import Device
+from tracecomp.eager.foreign import array_over, is_foreign
 from tracecomp.eager.modes import modes
+from tracecomp.eager.process_memory import block_of, share
 from tracecomp.eager.tensor import Tensor, wrap_shared
 from tracecomp.functional.dtype_support import ALL
 from tracecomp.functional.publish import function, publish
@@ -87,6 +90,16 @@ def get_default_device() -> devices.device:
     return modes.default_places[-1] if modes.default_places else devices.CPU
 
 
+def is_anomaly_enabled() -> bool:
+    """Whether backward passes look for the forward line of what fails."""
+    return modes.anomaly
+
+
+def is_anomaly_check_nan_enabled() -> bool:
+    """Whether anomaly mode, while it is on, also looks for NaN in gradients."""
+    return modes.check_nan
+
+
 def set_default_device(device: Device) -> None:
     """Set the device of factories without an explicit one, outside of ``with torch.device(...)``; None: the CPU."""
     where = devices.check_device(device)
@@ -107,7 +120,7 @@ for _setting in (
     use_deterministic_algorithms, are_deterministic_algorithms_enabled, is_deterministic_algorithms_warn_only_enabled,
     set_float32_matmul_precision, get_float32_matmul_precision, set_flush_denormal, set_warn_always,
     is_warn_always_enabled, set_deterministic_debug_mode, get_deterministic_debug_mode, get_default_device,
-    set_default_device, typename,
+    set_default_device, typename, is_anomaly_enabled, is_anomaly_check_nan_enabled,
 ):  # fmt: skip
     publish(_setting, f"torch.{_setting.__name__}")
 
@@ -117,9 +130,19 @@ class _HasDLPack(Protocol):
 
 
 @function(to="torch")
-def from_dlpack(ext_tensor: _HasDLPack) -> Tensor:
-    """A tensor that shares the memory of an object with ``__dlpack__``."""
-    return wrap_shared(np.from_dlpack(ext_tensor))
+def from_dlpack(ext_tensor: _HasDLPack, *, device: Device = None, copy: bool | None = None) -> Tensor:
+    """A tensor over the memory of any object with ``__dlpack__``, or over a copy if ``copy`` is true.
+
+    BufferError for tensors that require gradients, and for a ``device`` other than the CPU.
+    """
+    if devices.check_device(device).type != "cpu":
+        raise BufferError(f"from_dlpack(): device must be cpu, got {device}")
+    if getattr(ext_tensor, "requires_grad", False) is True:
+        raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
+    if not hasattr(type(ext_tensor), "__dlpack__"):
+        raise TypeError(f"from_dlpack(): argument 'ext_tensor' must have __dlpack__, got {type_name(ext_tensor)}")
+    array = array_over(ext_tensor) if is_foreign(type(ext_tensor)) else np.from_dlpack(ext_tensor)
+    return wrap_shared(array.copy() if copy else array)
 
 
 @function(to="torch")
@@ -154,14 +177,19 @@ def is_nonzero(input: Tensor) -> bool:
 
 @function(to="Tensor", takes=ALL)
 def share_memory__(input: Tensor) -> Tensor:
-    """Return ``input``."""
+    """Move the memory of ``input`` and its views to where other processes can read and write it.
+
+    Forked processes, and tensors sent through ``multiprocessing``, then refer to the same elements. Arrays of
+    ``numpy()`` keep the former memory.
+    """
+    share([input])
     return input
 
 
 @function(to="Tensor", takes=ALL)
 def is_shared(input: Tensor) -> bool:
-    """Return False: memory is private to the process."""
-    return False
+    """Whether other processes can refer to the memory: after ``share_memory_``."""
+    return block_of(input._data) is not None
 
 
 @function(to="Tensor", takes=ALL)

@@ -10,6 +10,7 @@ import numpy as np
 from tracecomp.eager.device import CPU, check_device
 from tracecomp.eager.device import device as Device
 from tracecomp.eager.meta import MetaArray, new_array
+from tracecomp.eager.process_memory import block_of, share
 from tracecomp.eager.tensor import Tensor, wrap
 from tracecomp.eager.tensor_base import owner
 from tracecomp.functional.publish import publish
@@ -31,6 +32,7 @@ class TypedStorage:
     """The memory as a sequence of elements."""
 
     def __init__(self, x: Tensor) -> None:
+        self._source = x
         self._array = _memory(x)
         self.dtype: DType = x.dtype
         self.device = x.device
@@ -51,6 +53,15 @@ class TypedStorage:
 
     def tolist(self) -> list[Any]:
         return list(self._array.tolist())
+
+    def is_shared(self) -> bool:
+        return block_of(self._array) is not None
+
+    def share_memory_(self) -> TypedStorage:
+        """Move the elements, and the tensor that they are of, to memory that other processes can refer to."""
+        share([self._source])
+        self._array = _memory(self._source)
+        return self
 
     def __getitem__(self, index: Any) -> Any:
         found = self._array[index]
@@ -78,6 +89,7 @@ class UntypedStorage:
 
     def __init__(self, source: Any = 0, *, device: Any = None) -> None:
         self._array: Array
+        self._source: Tensor | None = source if isinstance(source, Tensor) else None
         if device is not None and check_device(device).type == "meta" and isinstance(source, int):
             self._array = new_array((source,), np.uint8)
         elif isinstance(source, Tensor):
@@ -147,7 +159,14 @@ class UntypedStorage:
         return self
 
     def is_shared(self) -> bool:
-        return False
+        return block_of(self._array) is not None
+
+    def share_memory_(self) -> UntypedStorage:
+        """Move the bytes, and the tensor that they are of, to memory that other processes can refer to."""
+        source = wrap(self._array) if self._source is None else self._source
+        share([source])
+        self._array = _memory(source).view(np.uint8)
+        return self
 
     def is_pinned(self, device: Device | None = None) -> bool:
         return False

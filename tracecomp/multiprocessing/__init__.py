@@ -1,6 +1,7 @@
 """Python's ``multiprocessing`` and ``spawn`` under the names of ``torch.multiprocessing``.
 
-Tensors travel by pickling: each process gets its own copy, save those in memory that ``share_memory_`` made common.
+Tensors travel by pickling. Those that ``share_memory_`` has moved to shared memory arrive as that memory; the process
+that sends one has to run until it has arrived. Others arrive as copies.
 """
 
 from __future__ import annotations
@@ -25,18 +26,20 @@ __all__ = [
 
 
 def get_all_sharing_strategies() -> set[str]:
-    """The ways of sharing memory; here memory is shared by ``share_memory_`` alone."""
-    return {"file_system"}
+    """The ways of sharing memory: by descriptors of files, which leave nothing behind."""
+    return {"file_descriptor"}
 
 
 def get_sharing_strategy() -> str:
-    return "file_system"
+    return "file_descriptor"
 
 
 def set_sharing_strategy(new_strategy: str) -> None:
-    """ValueError for a way that does not exist."""
+    """Accept PyTorch's strategies, both of which share by descriptors here. AssertionError for other names."""
     if new_strategy not in ("file_system", "file_descriptor"):
-        raise ValueError(f"unknown sharing strategy {new_strategy!r}")
+        raise AssertionError(
+            f"invalid sharing strategy {new_strategy!r}, expected one of {get_all_sharing_strategies()}"
+        )
 
 
 class ProcessException(Exception):

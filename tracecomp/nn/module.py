@@ -12,6 +12,7 @@ from tracecomp.compiled.on_demand import compile
 from tracecomp.eager.device import Device, check_device
 from tracecomp.eager.meta import NO_DATA
 from tracecomp.eager.modes import modes, module_changes, no_grad, scope
+from tracecomp.eager.process_memory import share
 from tracecomp.eager.tensor import Tensor, clear_grad
 from tracecomp.functional import names as T
 from tracecomp.nn.hooks import (
@@ -338,7 +339,12 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
         return self._apply(lambda t: t.cuda(device))
 
     def share_memory(self: Self) -> Self:
-        return self._apply(lambda t: t.share_memory_())
+        """Move parameters, their gradients and buffers to memory that other processes can refer to."""
+        tensors = [t for kept in (*self.parameters(), *self.buffers()) for t in (kept, kept.grad) if t is not None]
+        for t in filter(is_lazy, tensors):
+            t.share_memory_()  # it says why that is not possible
+        share(tensors)
+        return self
 
     def to_empty(self: Self, *, device: Device, recurse: bool = True) -> Self:
         return self._apply(lambda t: T.empty_like(t, device=device), recurse)

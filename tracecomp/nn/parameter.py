@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tracecomp.base.errors import type_name
 from tracecomp.eager import dispatch
 from tracecomp.eager.device import Device
 from tracecomp.eager.modes import no_grad
@@ -145,7 +146,7 @@ def is_lazy(value: object) -> bool:
 def as_kind(cls: type[Any], data: Tensor, requires_grad: bool) -> Any:
     """A leaf of class ``cls`` that shares the memory of ``data``."""
     if not isinstance(data, Tensor):
-        raise TypeError(f"{cls.__name__}(): argument 'data' must be Tensor, not {type(data).__name__}")
+        raise TypeError(f"{cls.__name__}(): argument 'data' must be Tensor, not {type_name(data)}")
     result = data.detach()
     result.__class__ = cls
     return result.requires_grad_(requires_grad)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -16,7 +16,7 @@ from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.ir.graph import Graph
 from tracecomp.ir.values import Value
-from tracecomp.onnx.errors import OnnxExporterError
+from tracecomp.onnx.errors import OnnxExporterError, UnsupportedError
 from tracecomp.onnx.module import load
 from tracecomp.utils._pytree import tree_leaves
 
@@ -37,12 +37,41 @@ def check_results(proto: Any, graph: Graph, args: Sequence[object], results: Any
         return  # numpy has no bfloat16, and onnxruntime few operators for it
     with no_grad():
         found = _run(proto, [o.name for o in proto.graph.output], given)
-    random = any(n.op.name == "random_bits" for n in graph.live_nodes())
-    if all(map(_alike if random else _close, found, wanted)):
+    if all(map(_comparison(graph), found, wanted)):
         return
     raise OnnxExporterError(
         f"onnx.export(): the results of onnxruntime differ, first at {_first(proto, graph, given, written)}"
     )
+
+
+def check_path(proto: Any, graph: Graph, sizes: Mapping[str, int], args: Sequence[object], results: object) -> None:
+    """UnsupportedError unless the model gives ``results`` for ``args``, whose open sizes are ``sizes``.
+
+    The program may decide by its sizes: ``graph`` is one of its paths.
+    """
+    given = [a._data for a in args if isinstance(a, Tensor)]
+    wanted = [r._data for r in tree_leaves(results) if isinstance(r, Tensor)]
+    if any(a.dtype.kind == "V" for a in [*given, *wanted]):
+        return
+    try:
+        with no_grad():
+            found = _run(proto, [o.name for o in proto.graph.output], given)
+    except Exception as error:  # onnxruntime's errors have no common type
+        why = f"the graph fails there: {str(error).strip().splitlines()[-1][:200]}"
+    else:
+        if all(map(_comparison(graph), found, wanted)):
+            return
+        why = "its results differ there"
+    raise UnsupportedError(
+        f"onnx.export(): the program takes another path at {', '.join(f'{k}={n}' for k, n in sizes.items())} than the "
+        f"recorded one ({why}): it depends on an input size. Exclude these sizes by the range of a Dim, as in "
+        f"Dim({next(iter(sizes))!r}, min=2), or use torch.cond"
+    )
+
+
+def _comparison(graph: Graph) -> Callable[[Array, Array], bool]:
+    """What compares results of ``graph``: of random ones only the form."""
+    return _alike if any(n.op.name == "random_bits" for n in graph.live_nodes()) else _close
 
 
 def _run(proto: Any, names: Sequence[str], given: Sequence[Array]) -> list[Array]:

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any, BinaryIO
 
 import numpy as np
 import onnx
 
-from tracecomp.base.user_warnings import warn_user
+from tracecomp.base.user_warnings import warn_as_pytorch, warn_user
 from tracecomp.compiled.open_sizes import asked_for
 from tracecomp.eager.tensor import Tensor
 from tracecomp.ir.graph import Graph, Value
 from tracecomp.nn.module import Module
-from tracecomp.onnx.check_export import check_results
+from tracecomp.onnx.check_export import check_path, check_results
 from tracecomp.onnx.errors import UnsupportedError
 from tracecomp.onnx.export_marks import OperatorExportTypes, TrainingMode
 from tracecomp.onnx.export_rules import Emitter, missing, number_of, shown
 from tracecomp.onnx.program import ONNXProgram, is_large
 from tracecomp.onnx.protos import ModelProto, NodeProto
-from tracecomp.onnx.recorded import recorded, recorded_open, unpacked
+from tracecomp.onnx.recorded import named_in_order, other_paths, recorded, recorded_open, unpacked
 from tracecomp.record.recording import Recording
 from tracecomp.record.results import Made
 from tracecomp.version import __version__
@@ -95,13 +95,30 @@ def _written(
     else:
         samples = [(given, *recorded(model, given, version))]
         recording = samples[0][2]
-    writer = _Writer(recording, version, given, names, output_names, left_open.names)
+    given_names = named_in_order("output", output_names, [f"output{k}" for k in range(len(recording.results))])
+    if twice := sorted({*names} & {*given_names}):
+        raise ValueError(f"onnx.export(): an input and an output are both called {twice[0]!r}")
+    _warn_of_unknown(dynamic[0], {*names, *given_names})
+    writer = _Writer(recording, version, given, names, given_names, left_open.names)
     proto = writer.model()
     if check and not is_large(proto):
         _check_types(proto, version)
         for arguments, results, one in samples:
             check_results(proto, one.graph, arguments, results, writer.written)
+    if left_open.names and not is_large(proto):
+        for sizes, arguments, results in other_paths(model, samples[0][0], left_open):
+            check_path(proto, recording.graph, sizes, arguments, results)
     return proto
+
+
+def _warn_of_unknown(dynamic_axes: object, names: Set[str]) -> None:
+    """Warn, as PyTorch does, of names in ``dynamic_axes`` that neither an input nor an output has."""
+    for key in dynamic_axes if isinstance(dynamic_axes, Mapping) else ():
+        if key not in names:
+            warn_as_pytorch(
+                f"onnx.export(): Provided key {key} for dynamic axes is not a valid input/output name; "
+                f"the names are {', '.join(sorted(names))}"
+            )
 
 
 def _check_types(proto: ModelProto, version: int) -> None:
@@ -120,7 +137,7 @@ def _check_types(proto: ModelProto, version: int) -> None:
 class _Writer:
     def __init__(
         self, recording: Recording, version: int, args: Sequence[object], input_names: Sequence[str],
-        output_names: Sequence[str] | None, left_open: Open,
+        output_names: Sequence[str], left_open: Open,
     ) -> None:  # fmt: skip
         self.recording = recording
         self._args = args
@@ -129,7 +146,7 @@ class _Writer:
         self._open = left_open
         self._results: dict[str, str] = {}
         """Names of results that are outputs, and what those are called."""
-        self.emitter = Emitter(version)
+        self.emitter = Emitter(version, [*input_names, *output_names])
         self.input_names = input_names
         self.output_names = output_names
         if absent := missing(recording.graph):
@@ -186,7 +203,7 @@ class _Writer:
         if not isinstance(result, Made):
             raise UnsupportedError("every output must be a newly computed tensor: return x.clone()")
         value = self.recording.graph.outputs[result.number].value
-        name = self.output_names[number] if self.output_names else f"output{number}"
+        name = self.output_names[number]
         found = self.emitter.names[value]
         shape = value.shape
         if result.order is not None:  # the graph has it in the order of memory

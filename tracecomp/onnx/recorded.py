@@ -9,21 +9,26 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.base.errors import CaptureError
+from tracecomp.base.errors import CaptureError, Source
+from tracecomp.base.user_warnings import warn_user
 from tracecomp.compiled.open_sizes import OpenSizes, argument_names
-from tracecomp.eager.modes import no_grad
+from tracecomp.eager.modes import modes, no_grad
 from tracecomp.eager.rng import default_generator
 from tracecomp.eager.tensor import Tensor
+from tracecomp.functional import names as T
 from tracecomp.ir.graph import Graph, Origin, Value
 from tracecomp.nn.module import Module
+from tracecomp.onnx.decisions import Path, elsewhere
 from tracecomp.onnx.errors import RecordingError, UnsupportedError
 from tracecomp.onnx.export_marks import exporting
 from tracecomp.onnx.sizes import Fit, generalize, grids
 from tracecomp.onnx.whole import RecordWhole
 from tracecomp.onnx.whole_calls import spellings
 from tracecomp.record.capture import Refusal, record
+from tracecomp.record.pytree import flatten_call
 from tracecomp.record.recording import Recording
 from tracecomp.record.results import Made, Plain
+from tracecomp.record.symbolic.sizes import Named, SizeSource, Varying
 from tracecomp.utils._pytree import TreeSpec, tree_flatten, tree_map, tree_unflatten
 
 
@@ -57,13 +62,29 @@ def unpacked(
         leaves, structure = tree_flatten((tuple(given), dict(kwargs)))
         model, given = _Packed(model, structure), leaves
     given = _apart(given)
-    told = iter(names or ())
-    found = argument_names(model, given) if not isinstance(model, _Packed) else [f"input{k}" for k in range(len(given))]
-    return (
-        model,
-        tuple(given),
-        [next(told, own) if isinstance(a, Tensor) else own for a, own in zip(given, found, strict=True)],
-    )
+    own = argument_names(model, given) if not isinstance(model, _Packed) else [f"input{k}" for k in range(len(given))]
+    places = [k for k, a in enumerate(given) if isinstance(a, Tensor)]
+    named = named_in_order("input", names, [own[k] for k in places])
+    for k, name in zip(places, named, strict=True):
+        own[k] = name
+    return model, tuple(given), own
+
+
+def named_in_order(kind: str, names: Sequence[str] | None, own: Sequence[str]) -> list[str]:
+    """Names of inputs or outputs: ``names`` as far as they go, then ``own``.
+
+    Raises RuntimeError, as PyTorch does, if ``names`` are more than there are, and ValueError for a name given twice,
+    which ONNX does not allow.
+    """
+    told = [*(names or ())]
+    if len(told) > len(own):
+        raise RuntimeError(
+            f"onnx.export(): number of {kind} names provided ({len(told)}) exceeded number of {kind}s ({len(own)})"
+        )
+    found = [*told, *own[len(told) :]]
+    if twice := sorted({name for name in found if found.count(name) > 1}):
+        raise ValueError(f"onnx.export(): {kind}_names must differ, got {', '.join(twice)} more than once")
+    return found
 
 
 def _apart(args: Sequence[object]) -> list[object]:
@@ -124,29 +145,103 @@ def recorded(model: Module, args: tuple[object, ...], version: int) -> tuple[Any
     The random state is restored. RecordingError for features that ONNX models lack: written state, control flow that
     depends on values, effects in Python.
     """
-    training = [m for m in model.modules() if m.training] if isinstance(model, Module) else []
     name = getattr(model, "__name__", type(model).__name__)
-    random = default_generator.get_state()
     try:
-        for module in training:
-            module.training = False
-        with no_grad(), exporting(), RecordWhole(version, spellings()):
+        with _evaluated(model), RecordWhole(version, spellings()):
             results, recording = record(model, args, {}, name, derive=False)
             if isinstance(recording, Recording) and not all(isinstance(r, Made) for r in recording.results):
                 with _owned(model) as owned:
                     results, recording = record(owned, args, {}, name, derive=False)
     except CaptureError as error:
         raise RecordingError(f"{name} cannot be exported: {error}") from error
-    finally:
-        for module in training:
-            module.training = True
-        default_generator.set_state(random)
     if isinstance(recording, Refusal):
         raise RecordingError(f"{name} cannot be exported: {recording.reason}")
     recording.graph = without_random_state(recording.graph)
     if why := _more_than_a_function(recording):
         raise RecordingError(f"{name} cannot be exported: {why}")
     return results, recording
+
+
+@contextmanager
+def _evaluated(model: Any) -> Iterator[None]:
+    """Inside, ``model`` runs as it is exported: in evaluation mode. Random numbers are left as they were."""
+    training = [m for m in model.modules() if m.training] if isinstance(model, Module) else []
+    random = default_generator.get_state()
+    try:
+        for module in training:
+            module.training = False
+        with no_grad(), exporting():
+            yield
+    finally:
+        for module in training:
+            module.training = True
+        default_generator.set_state(random)
+
+
+def other_paths(model: Any, args: tuple[object, ...], left_open: OpenSizes) -> list[tuple[dict[str, int], Any, Any]]:
+    """Sizes at which ``model`` may be another program than at those of ``args``, with arguments and results there.
+
+    Sizes that the model itself refuses are left out.
+    """
+    plainly: dict[str, Source] = {}
+
+    def run(sizes: Mapping[str, int]) -> Path | None:
+        path = _path(model, args, left_open, sizes)
+        for name, held in zip(path.names, path.conditions.ranges, strict=True) if path else ():
+            if held.read_at is not None:
+                plainly[name] = held.read_at
+        return path
+
+    others, found = elsewhere(left_open.of(args), left_open.ranges, run), []
+    for name, line in plainly.items():
+        warn_user(
+            f"onnx.export(): the program reads size {name!r} as a plain number ({line})",
+            "The file is compared with the program at some sizes only, up to 1,025",
+            f"Compute with the size as a tensor dimension, or give its range: Dim({name!r}, min=..., max=...)",
+        )
+    for sizes in others:
+        if left_open.elements(args, sizes) > _MOST_ELEMENTS:
+            continue
+        given = tuple(map(_varied, left_open.resized(args, sizes)))
+        try:
+            with _evaluated(model):
+                found.append((sizes, given, model(*given)))
+        except _OF_THE_MODEL:
+            continue
+    return found
+
+
+def _path(model: Any, args: tuple[object, ...], left_open: OpenSizes, sizes: Mapping[str, int]) -> Path | None:
+    """The conditions of a run at ``sizes``; None where the model does not run."""
+    if left_open.elements(args, sizes) > _MOST_ELEMENTS:
+        raise UnsupportedError(f"the program decides at the sizes {sizes}, which are too large to try: give Dim a max")
+    varying, seen = Varying(), []
+    for (k, axis), name in left_open.names.items():
+        varying.named[SizeSource(("argument", len(flatten_call(args[:k], {})[1])), axis)] = Named(name)
+
+    def noted(*given: Any) -> Any:
+        seen.append(modes.recorder)
+        return model(*given)
+
+    try:
+        with _evaluated(model):
+            record(noted, left_open.resized(args, sizes), {}, "model", strict=False, derive=False, varying=varying)
+    except _OF_THE_MODEL:
+        return None
+    return Path([*seen[0].sizes.named], sizes, seen[0].conditions)
+
+
+_MOST_ELEMENTS = 2**26
+"""Elements of the arguments that the model is run with to see what it decides."""
+_OF_THE_MODEL = (ArithmeticError, AttributeError, IndexError, RuntimeError, TypeError, ValueError)
+"""What models raise for arguments that they are not made for."""
+
+
+def _varied(x: object) -> object:
+    """``x`` with other elements, if they are floats: those of examples are often all the same."""
+    if not isinstance(x, Tensor) or not x.is_floating_point():
+        return x
+    return x + (T.arange(x.numel()) * 0.618 % 1.0).reshape(x.shape).to(x.dtype) * 0.25
 
 
 @contextmanager

@@ -44,7 +44,7 @@ def target_of(fn: Any) -> tuple[FunctionType, tuple[Any, ...]] | None:
         return (fn.__func__, (fn.__self__,)) if isinstance(fn.__func__, FunctionType) else None
     if isinstance(fn, FunctionType):
         return fn, ()
-    if is_module(fn):
+    if is_module(fn) and hasattr(type(fn), "_has_hooks"):  # a module of PyTorch is called as other objects are
         forward = vars(fn).get("forward", getattr(type(fn), "forward", None))
         return (forward, (fn,)) if isinstance(forward, FunctionType) and not fn._has_hooks else None
     run = getattr(type(fn), "__call__", None)  # noqa: B004  the function itself is wanted

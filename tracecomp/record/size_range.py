@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from types import CodeType
 
-from tracecomp.base.errors import Source, user_source
+from tracecomp.base.errors import Source, is_user_file, user_source
 from tracecomp.record.size_forms import Form
 
 
@@ -18,11 +19,18 @@ class SizeRange:
         self.high: int | None = None
         self.without: set[int] = set()
         self.fixed_at: Source | None = None
+        self.read_at: Source | None = None
+        """Where the program itself reads the size as a plain number, as by ``len`` and ``int``."""
 
     def fix(self) -> None:
         """Hold only for the current value."""
         self.low = self.high = self.value
         self.fixed_at = self.fixed_at or user_source()
+
+    def note_reader(self, code: CodeType) -> None:
+        """Note that ``code`` has read the size as a plain number."""
+        if self.read_at is None and is_user_file(code.co_filename):
+            self.read_at = user_source()
 
     @property
     def fixed(self) -> bool:

@@ -22,6 +22,7 @@ from tracecomp.eager.device import (
     use,
 )
 from tracecomp.eager.evaluate import quietly
+from tracecomp.eager.foreign import taken
 from tracecomp.eager.memory_formats import order_of
 from tracecomp.eager.meta import memory_or
 from tracecomp.eager.meta import new_array as new_meta_array
@@ -257,6 +258,7 @@ def tensor(
     pin_memory: bool = False,
 ) -> Tensor:
     """A new tensor that copies ``data`` (nested sequences, scalars, arrays, tensors)."""
+    data = taken(data)
     if isinstance(data, Tensor):
         warn_as_pytorch(
             "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
@@ -297,6 +299,7 @@ def as_tensor(
 ) -> Tensor:
     """``data`` as a tensor, sharing memory with arrays and tensors where the dtype allows."""
     result: Tensor
+    data = taken(data)
     if not isinstance(data, Tensor | np.ndarray | np.generic) and hasattr(data, "__array_interface__"):
         data = np.asarray(data)  # a storage, or another library's array
     if isinstance(data, Tensor):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -75,9 +75,12 @@ def shown(shape: Sequence[Any]) -> list[int | str]:
 
 
 class Emitter:
-    """Collects nodes and weights. ``names`` are those of values that are written already."""
+    """Collects nodes and weights. ``names`` are those of values that are written already.
 
-    def __init__(self, version: int) -> None:
+    ``reserved`` are the names of the model's inputs and outputs, which nothing else may have.
+    """
+
+    def __init__(self, version: int, reserved: Iterable[str] = ()) -> None:
         self.version = version
         self.nodes: list[Any] = []
         self.fixed: list[Any] = []
@@ -94,7 +97,7 @@ class Emitter:
         """Sources of dynamic sizes: the name of an input, and its dimension."""
         self._sizes: dict[Any, str] = {}
         self._count = 0
-        self._taken: set[str] = set()
+        self._taken = {*reserved}
         self._constants: dict[tuple[Any, ...], str] = {}
         self.held: dict[str, Array] = {}
         """Constants by name."""
@@ -121,7 +124,7 @@ class Emitter:
         if spelling and self.version < since:
             op, inputs, attrs = spelling(self, op, inputs, attrs)
         number, self._count = self._count, self._count + 1
-        outputs = [f"v{number}" if count == 1 else f"v{number}.{k}" for k in range(count)]
+        outputs = [self._free(f"v{number}" if count == 1 else f"v{number}.{k}") for k in range(count)]
         name = f"{self.scope}/{op}.{number}" if self.scope else f"{op}.{number}"
         self.nodes.append(onnx.helper.make_node(op, [*inputs], outputs, name, **attrs))
         return outputs
@@ -129,7 +132,14 @@ class Emitter:
     def fresh(self) -> str:
         """A name for an operand of a body."""
         self._count += 1
-        return f"a{self._count - 1}"
+        return self._free(f"a{self._count - 1}")
+
+    def _free(self, name: str) -> str:
+        """``name``, or one like it that nothing has."""
+        while name in self._taken:
+            name += "_"
+        self._taken.add(name)
+        return name
 
     def write(self, graph: Graph, node: Node) -> None:
         """Write a node of ``graph``, whose operands are written already."""
@@ -195,9 +205,7 @@ class Emitter:
 
     def weight(self, name: str, array: Array, trained: bool) -> str:
         """The name of an initializer. One that is not trained is marked, for ``load`` to know."""
-        while name in self._taken:
-            name += "_"
-        self._taken.add(name)
+        name = self._free(name)
         self.arrays[name] = array
         self.weights.append(_tensor(array, name))
         if not trained:
@@ -217,7 +225,7 @@ class Emitter:
         array = np.asarray(array, dtype, order="C")
         key = (array.dtype.str, array.shape, array.tobytes())
         if key not in self._constants:
-            name = self._constants[key] = f"constant{len(self._constants)}"
+            name = self._constants[key] = self._free(f"constant{len(self._constants)}")
             self.held[name] = array
             self.fixed.append(onnx.helper.make_node("Constant", [], [name], name, value=_tensor(array, name)))
         return self._constants[key]

@@ -11,6 +11,7 @@ import operator
 import sys
 import weakref
 from collections.abc import Sequence
+from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,7 @@ class SymInt:
         if self.live and not self.recorder.quiet:
             for number in self.form.sizes():
                 self.recorder.conditions.ranges[number].fix()
+                self.recorder.conditions.ranges[number].note_reader(_reader())
         return self.value
 
     def number(self) -> Any:
@@ -173,6 +175,14 @@ class SymInt:
 
     def __format__(self, spec: str) -> str:
         return format(self._told(), spec)
+
+
+def _reader() -> CodeType:
+    """The code that has asked for a size as a plain number: the caller of this module, and of ``Tensor.__len__``."""
+    frame = sys._getframe(2)
+    while frame.f_back is not None and (frame.f_code.co_filename == __file__ or frame.f_code.co_name == "__len__"):
+        frame = frame.f_back
+    return frame.f_code
 
 
 def _is_size(x: object) -> bool:
