@@ -90,3 +90,64 @@ def test_a_step_never_sees_what_lies_behind_the_end() -> None:
         for found, wanted in zip(compiled(x), run(x), strict=True):
             np.testing.assert_array_equal(found.numpy(), wanted.numpy())
     assert compiled.recordings <= 3, compiled.misses
+
+
+def packed_step(model: Any, ordered: bool) -> Callable[..., Any]:
+    rnn = nn.utils.rnn
+
+    def step(x: Any, lengths: Any) -> Any:
+        model.zero_grad()
+        packed = rnn.pack_padded_sequence(x, lengths, enforce_sorted=ordered)
+        out, final = model(packed)
+        y, sizes = rnn.pad_packed_sequence(out, padding_value=-1.0)
+        loss = y.square().mean() + sum(s.sum() for s in (final if isinstance(final, tuple) else (final,)))
+        loss.backward()
+        return y.detach(), sizes, loss.detach(), *(p.grad.clone() for p in model.parameters())
+
+    return step
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("name", ["lstm, both ways", "gru", "lstm, two layers"])
+@pytest.mark.parametrize("ordered", [False, True])
+def test_packed_sequences_of_any_lengths_take_two_recordings(name: str, ordered: bool) -> None:
+    torch.manual_seed(0)
+    model = MODELS[name]()
+    eager, reference = packed_step(copy.deepcopy(model), ordered), packed_step(copy.deepcopy(model), ordered)
+    compiled = torch.compile(packed_step(model, ordered))
+    generator = np.random.default_rng(0)
+    for n in (7, 5, 6, 8, 11, 9):
+        sizes = generator.integers(1, n + 1, 4)
+        sizes[0] = n
+        lengths = torch.tensor(np.sort(sizes)[::-1].copy() if ordered else sizes[::-1].copy())
+        x = torch.tensor(generator.standard_normal((n, 4, 4)).astype(np.float32))
+        found, wanted = compiled(x, lengths), eager(x, lengths)
+        for f, w, near in zip(found, wanted, by_numpy(reference)(x, lengths), strict=True):
+            np.testing.assert_array_equal(f.numpy(), w.numpy())
+            np.testing.assert_allclose(f.numpy(), near.numpy(), rtol=1e-4, atol=1e-4)
+    assert compiled.recordings == 2, compiled.misses
+
+
+def test_a_packed_argument_is_read_at_every_call() -> None:
+    """What an argument was packed from is unknown to a recording; its elements are not."""
+    rnn, model = nn.utils.rnn, nn.GRU(2, 3)
+    compiled = torch.compile(lambda packed: rnn.pad_packed_sequence(model(packed)[0])[0])
+    for n in range(6):
+        x, lengths = torch.full((4, 3, 2), float(n)), torch.tensor([4, 2, 2] if n % 2 else [4, 3, 1])
+        wanted = rnn.pad_packed_sequence(model(rnn.pack_padded_sequence(x, lengths))[0])[0]
+        np.testing.assert_array_equal(
+            compiled(rnn.pack_padded_sequence(x, lengths)).detach().numpy(), wanted.detach().numpy()
+        )
+
+
+def test_a_packed_result_is_made_anew_by_every_call() -> None:
+    rnn = nn.utils.rnn
+    compiled = torch.compile(lambda x, lengths: rnn.pack_padded_sequence(x * 2, lengths))
+    for n in range(5):
+        x, lengths = torch.full((4, 3, 2), float(n)), torch.tensor([4, 2, 2])
+        found, wanted = compiled(x, lengths), rnn.pack_padded_sequence(x * 2, lengths)
+        assert type(found) is rnn.PackedSequence
+        for f, w in zip(found[:2], wanted[:2], strict=True):
+            np.testing.assert_array_equal(f.numpy(), w.numpy())
+        padded, wanted_padded = (rnn.pad_packed_sequence(p)[0].numpy() for p in (found, wanted))
+        np.testing.assert_array_equal(padded, wanted_padded)
