@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -54,3 +55,27 @@ def check(program: Callable[[Any], Any], most: int) -> None:
 def test_one_recording_serves_images_of_all_sizes(name: str) -> None:
     # At the first size, at those in which the second image differs, and once more where the batch differs too.
     check(with_gradient(PROGRAMS[name]), 4)
+
+
+COMPUTED: dict[str, Callable[[Any], Any]] = {
+    "int of a half": lambda x: F.interpolate(x, size=(int(x.shape[2] * 0.5), int(0.5 * x.shape[3])), mode="bilinear"),
+    "int of a quotient": lambda x: x[:, :, : int(x.shape[2] / 3), int(x.shape[3] / 2) :],
+    "int of more": lambda x: F.pad(x, (0, int(x.shape[3] * 1.25), 0, 1)),
+    "int of an int": lambda x: x[:, :, : int(x.shape[2]) - 3] * int(x.shape[3] // 2),
+    "floor": lambda x: x[:, :, : math.floor(x.shape[2] * 0.25)],
+    "ceil": lambda x: x[:, :, : math.ceil(x.shape[2] / 7)] * math.ceil(x.shape[3] * 0.75),
+}
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("name", COMPUTED)
+def test_sizes_through_floats_are_sizes(name: str) -> None:
+    check(with_gradient(COMPUTED[name]), 4)
+
+
+def test_a_factor_that_rounds_takes_a_recording_for_each_value() -> None:
+    """10 * 0.3 is 3.0, but 0.3 is less than three tenths: no quotient of whole numbers says what int() gives."""
+    program = lambda x: x[: int(x.shape[0] * 0.3)]  # noqa: E731
+    compiled = torch.compile(program)
+    for n in (7, 9, 10, 19, 20, 30, 10, 11):
+        assert compiled(torch.arange(float(n))).shape == program(torch.arange(float(n))).shape
