@@ -249,7 +249,7 @@ def _quotient(a: object, b: object) -> Any:
 def _scaled(x: SymInt, factor: Any) -> Any:
     """A size times a float."""
     found = x.number() * factor
-    if type(factor) is float and type(found) is SymScalar and 0 < factor < _EXACT and x > 0:
+    if type(factor) is float and type(found) is SymScalar and 0 < factor < _EXACT and _compare("gt", x, 0):
         over, by = factor.as_integer_ratio()
         if over < _EXACT and by < _EXACT:  # the product is exact
             found.ratio = (x * over, by)
