@@ -82,7 +82,7 @@ def test_code_that_is_made_while_a_process_ends_leaves_it_quietly() -> None:
 
 def test_a_program_is_asked_for_again_when_there_was_too_much_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    monkeypatch.setattr(programs.background, "begin", lambda name, work: asked.append(name))
+    monkeypatch.setattr(background, "begin", lambda name, work: asked.append(name))
     monkeypatch.setattr(programs, "_programs", {})
     x = np.ones((2, 2), np.float32)
     for _ in range(3 * programs.AFTER):
