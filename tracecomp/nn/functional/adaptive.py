@@ -226,7 +226,7 @@ def fractional_max_pool(
     n: int, input: Tensor, kernel_size: Sizes, output_size: Target, output_ratio: float | Sequence[float] | None,
     return_indices: bool, samples: Any,
 ) -> Any:  # fmt: skip
-    """Maximum over pseudo-random regions; ``samples`` (N, C, n) in [0, 1) places them."""
+    """Maximum over pseudo-random regions; ``samples`` (N, C, n) in [0, 1) determines their places."""
     name = f"fractional_max_pool{n}d"
     if output_size is None and output_ratio is None:
         raise ValueError(f"{name} requires specifying either an output_size or an output_ratio")
@@ -255,7 +255,7 @@ def _fractional_planes(x: Tensor, samples: Tensor, kernel: Ints, size: Ints) -> 
     tops, places = [], []
     for batch, sample in zip(x.unbind(0), samples[: x.shape[0]].tolist(), strict=True):
         for plane, point in zip(batch.unbind(0), sample, strict=True):
-            # The last axis of samples goes with the first spatial one in PyTorch: (..., W, H) for planes.
+            # PyTorch pairs the last axis of samples with the first spatial one: (..., W, H) for planes.
             at = [
                 _fractional_starts(p, have, w, k)
                 for p, have, w, k in zip(reversed(point), plane.shape, size, kernel, strict=True)
@@ -295,7 +295,7 @@ def max_unpool(
     padding: Sizes,
     output_size: Sequence[int] | None,
 ) -> Tensor:
-    """Values put back to the positions they were the maximum of, zeros elsewhere."""
+    """Write values to the positions of their maxima, zeros elsewhere."""
     name = f"max_unpool{n}d"
     x, single = batched(input, n, name)
     if indices.dtype.name != "int64":
