@@ -236,6 +236,15 @@ def test_arguments_must_keep_the_size_they_share() -> None:
     assert compiled.recordings == 3
 
 
+@pytest.mark.parametrize("fn", [lambda x: x - x.sum(0) / x.shape[0], lambda x: F.linear(x, torch.ones(8, 8))])
+def test_a_size_may_be_that_of_another_axis(fn: Program) -> None:
+    compiled = torch.compile(fn)
+    for n in (5, 9, 8, 7, 8):
+        x = torch.arange(8.0 * n).reshape(n, 8)
+        np.testing.assert_array_equal(compiled(x).numpy(), fn(x).numpy())
+    assert compiled.recordings == 2, compiled.misses
+
+
 def test_an_index_beyond_the_size_of_the_call_is_an_error() -> None:
     compiled = torch.compile(lambda x, i: x[i], dynamic=True)
     for n in (5, 6, 7):

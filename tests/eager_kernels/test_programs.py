@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 
 import tracecomp as tc
 from tests.eager_kernels.test_bits import same_bits
@@ -77,3 +78,13 @@ def test_code_that_is_made_while_a_process_ends_leaves_it_quietly() -> None:
     ended = subprocess.run([sys.executable, "-c", LATE], capture_output=True, text=True, timeout=600)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout == f"{[3.0] * 3} {[3.0] * 3}\n"
+
+
+def test_a_program_is_asked_for_again_when_there_was_too_much_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(background, "begin", lambda name, work: asked.append(name))
+    monkeypatch.setattr(programs, "_programs", {})
+    x = np.ones((2, 2), np.float32)
+    for _ in range(3 * programs.AFTER):
+        assert programs.served(OPS["neg"], [x], {}, lambda arrays: (-arrays[0],)) is None
+    assert asked == ["neg"] * 3

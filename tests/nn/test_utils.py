@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -102,6 +103,27 @@ def test_packed_sequences(kind: str, ordered: bool) -> None:
         return [out.data, out.batch_sizes, padded, sizes, x.grad, *states, *parts]
 
     both(run, rtol=1e-4)
+
+
+def test_packed_elements_are_made_when_asked_for_and_may_be_written() -> None:
+    lengths, rnn = tracecomp.tensor([2, 4, 1]), nn.utils.rnn
+    x = tracecomp.arange(24.0).reshape(4, 3, 2).requires_grad_()
+    packed = rnn.pack_padded_sequence(x, lengths, enforce_sorted=False)
+    with tracecomp.no_grad():
+        assert packed.data.requires_grad and next(iter(packed)) is packed[0] is packed.data
+    data, sizes, order, back = packed
+    assert data.shape == (7, 2) and sizes.tolist() == [3, 2, 1, 1]
+    assert order.tolist() == [1, 0, 2] and back.tolist() == [1, 0, 2]
+    again = pickle.loads(pickle.dumps(packed._replace(data=data.detach())))
+    assert isinstance(again, rnn.PackedSequence) and tracecomp.equal(again.data, data)
+    assert repr(again).startswith("PackedSequence(data=tensor(")
+    m = nn.GRU(2, 3)
+    before = m(rnn.pack_padded_sequence(x, lengths, enforce_sorted=False))[1]
+    assert tracecomp.equal(m(packed)[1], before)
+    with tracecomp.no_grad():
+        packed.data.mul_(2)
+    wanted = m(rnn.pack_padded_sequence(x * 2, lengths, enforce_sorted=False))[1]
+    assert tracecomp.equal(m(packed)[1], wanted) and not tracecomp.equal(wanted, before)
 
 
 def test_padding_sequences() -> None:

@@ -24,8 +24,6 @@ from tracecomp.record.symbolic.sym_int import evaluated
 from tracecomp_runtime.open_sizes import block_length
 
 Array = np.ndarray[Any, Any]
-MOST_EXACT = 16
-"""Programs for one choice of sizes; further sizes that only such a program could serve run in the interpreter."""
 MOST_BOXES = 64
 """Programs of one recording altogether."""
 
@@ -72,6 +70,10 @@ class SizedBackend:
         self.reasons: dict[str, None] = {}
         self._lock = Lock()
 
+    def has(self, sizes: Sequence[int]) -> bool:
+        """Whether a program for these sizes was made."""
+        return any(m.serves(sizes) for m in self.made)
+
     def at(self, sizes: Sequence[int]) -> SizedRun:
         """The runner of calls with these sizes."""
         found = next((m for m in self.made if m.serves(sizes)), None)
@@ -97,10 +99,7 @@ class SizedBackend:
                     raise
                 self.reasons[str(reason)] = None
                 box = _smaller(box, sizes, reason.only)
-        exact = sum(m.exact for m in self.made)
-        too_many = all(low == high for low, high in box) and exact >= MOST_EXACT
-        make = Interpreted if too_many else self._make
-        made = Made(box, make(found.graph, self._aliases, self._threads, self._frozen), found.blocks)
+        made = Made(box, self._make(found.graph, self._aliases, self._threads, self._frozen), found.blocks)
         self.made = [made, *self.made[: MOST_BOXES - 1]]
         return made
 

@@ -12,19 +12,27 @@ from tracecomp.runtime.call import take_calls
 
 @dataclass
 class Entry:
-    """A recording in use. ``follows``: numbers that Python read were followed where possible."""
+    """A recording in use. ``follows``: numbers that Python read were followed where possible.
+    ``told``: the served calls that were told last."""
 
     recording: Recording
     follows: bool
     plan: Plan | None = None
     fast: tuple[Any, ...] | None = None
     slow_calls: int = 0
+    told: int = 0
 
     def calls(self) -> int:
         """How many calls the recording has served."""
         if self.fast is not None:
             self.recording.calls += take_calls(self.fast[0])
         return self.recording.calls
+
+    def newly_served(self) -> int:
+        """How many calls it has served since this was asked last."""
+        calls = self.calls()
+        new, self.told = calls - self.told, calls
+        return new
 
     def is_sized(self) -> bool:
         """Whether it serves more sizes than those it was recorded with."""

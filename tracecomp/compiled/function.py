@@ -21,6 +21,7 @@ from tracecomp.base.locks import Lock
 from tracecomp.base.user_warnings import warn_user
 from tracecomp.compiled import stance
 from tracecomp.compiled.backends import BACKENDS, Make, with_settings
+from tracecomp.compiled.budget import Budget
 from tracecomp.compiled.entry import Entry
 from tracecomp.compiled.kernel_profile import Profile
 from tracecomp.compiled.learned import MAX_NEEDED, Learned, needed
@@ -43,7 +44,7 @@ MAX_RECORDINGS = 64
 MAX_MISSES = 256
 """Reasons for new recordings that are kept for ``explain``."""
 MAX_PARTIAL_RECORDINGS = 16
-"""The same for a function that may run in parts instead."""
+"""Calls in a row that no recording may serve, of a function that may run in parts or eagerly instead."""
 MAX_UNSETTLED = 4
 """Recordings in a row whose state was not settled, as optimizers' is before their first step."""
 
@@ -75,7 +76,8 @@ class Compiled:
         self._limited = False  # it was said that further calls run eagerly
         self.quiet = False  # a part of another compiled function, which has warned
         self.recordings = 0
-        self._served = self._unserved = 0
+        self._unserved = 0
+        self._budget = Budget()
         self._learned = Learned(dynamic)
         self._lock = Lock()
         self._chain: list[Any] = []
@@ -113,14 +115,14 @@ class Compiled:
                 and stance.current.name == "default"
             ):
                 # Floats that a step changes (a learning rate) would make each call record: they become inputs first.
-                self._learned.follow = (
-                    True  # they are as good as certain to differ, and compiling takes longer than recording
-                )
+                # They are as good as certain to differ, and compiling takes longer than recording.
+                self._learned.follow = True
                 reason = reason or "numbers it reads become inputs"
                 continue
-            held, found = self._run(entry.plan or self._plan(entry), leaves, (args, kwargs))
-            # All predicates were as recorded: the call is done.
-            if held == len(recording.predicates):
+            if not self._is_ready(entry, leaves) and not self._allows():
+                return self._decline(args, kwargs, "these sizes need another program")
+            held, found = self._run(entry, leaves, (args, kwargs))
+            if held == len(recording.predicates):  # the call is done
                 self._fitted(entry, leaves)
                 return found
             # Nothing was changed yet, so that another recording may be tried.
@@ -134,8 +136,17 @@ class Compiled:
             reason = f"the value at {new[0].source} was {found}, a path not seen before"
         return self._record(args, kwargs, entries, reason, new)
 
-    def _run(self, plan: Plan, leaves: Leaves, given: Arguments) -> tuple[int, Any]:
-        """Run ``plan``, as one event if a profile is active."""
+    @staticmethod
+    def _is_ready(entry: Entry, leaves: Leaves) -> bool:
+        """Whether a call that ``entry`` fits needs nothing compiled."""
+        return entry.plan is not None and entry.plan.is_ready(leaves)
+
+    def _run(self, entry: Entry, leaves: Leaves, given: Arguments) -> tuple[int, Any]:
+        """Call the plan of ``entry``, as one event if a profile is active."""
+        if not self._is_ready(entry, leaves):
+            with self._budget.spending():
+                self._plan(entry).prepare(leaves)
+        plan = self._plan(entry)
         if not profiler.watching():
             return plan.call(leaves, given)
         plan.prepare_timing()
@@ -238,6 +249,10 @@ class Compiled:
         self.entries = []
         self.parts = None
         self._learned = Learned(self.dynamic)
+        if self._budget.closed and self.eager_because is not None:
+            self.eager_because = None
+            self.__call__ = self._general
+        self._budget = Budget()
         self._relink()
 
     @property
@@ -301,6 +316,8 @@ class Compiled:
                 return self.fn(*args, **kwargs)  # there is nothing to compute
             if not stance.current.records(self._name) or self._at_limit(reason):
                 return self.fn(*args, **kwargs)
+            if not self.fullgraph and not self._allows():
+                return self._decline(args, kwargs, reason or "")
             if reason is not None:
                 self.misses = [*self.misses[-MAX_MISSES:], reason]
                 if logs.wanted("recompiles"):
@@ -316,10 +333,11 @@ class Compiled:
             self.entries = [e for e in self.entries if not learned.moved(e.recording)]
             numbers = learned.numbers.of_call([e.recording.guards for e in self.entries], args, kwargs)
             follow = learned.follow and not any(e.recording.guards.reads.asks_types for e in self.entries)
-            result, recording = record(
-                self.fn, args, kwargs, self._name, self.fullgraph, places=learned.places(), follow=follow,
-                varying=learned.varying_sizes(self.entries, args, kwargs), numbers=numbers, shared=learned.shared,
-            )  # fmt: skip
+            with self._budget.spending():
+                result, recording = record(
+                    self.fn, args, kwargs, self._name, self.fullgraph, places=learned.places(), follow=follow,
+                    varying=learned.varying_sizes(self.entries, args, kwargs), numbers=numbers, shared=learned.shared,
+                )  # fmt: skip
             self.recordings += 1
             hopeless = self._keep(recording)
             if hopeless is not None:
@@ -380,14 +398,45 @@ class Compiled:
 
         If there are too many, the least recently used one is dropped.
         """
-        served = sum(e.calls() for e in self.entries)
-        self._unserved = self._unserved + 1 if served == self._served else 0
-        if self._unserved >= most and len(self.entries) >= most:
+        if self._count_unserved() >= most and len(self.entries) >= most:
             return False
         if len(self.entries) >= MAX_RECORDINGS:
-            served -= self.entries.pop().calls()
-        self._served = served
+            self.entries.pop()
         return True
+
+    def _count_unserved(self) -> int:
+        """How many calls in a row no recording has served, with the present one."""
+        self._allows()
+        self._unserved += 1
+        return self._unserved
+
+    def _allows(self) -> bool:
+        """Whether the calls served so far have paid for another recording or program."""
+        served = sum(e.newly_served() for e in self.entries)
+        self._budget.served += served
+        self._unserved = 0 if served else self._unserved
+        return self._budget.allows()
+
+    def _decline(self, args: tuple[Any, ...], kwargs: dict[str, object], reason: str) -> Any:
+        """Make a call eagerly that is not worth a recording or program; after many in a row no more are made."""
+        with self._lock:
+            if not self._budget.closed and self._count_unserved() >= self._most and not self.fullgraph:
+                self._stop(reason)
+        return self._budget.eagerly(self.fn, args, kwargs)
+
+    def _stop(self, reason: str) -> None:
+        """Record and compile no more. Recordings that have served calls stay."""
+        self._budget.closed = True
+        cause, remedy = self._learned.cause(self._name, self.entries, reason)
+        self.entries = [e for e in self.entries if e.calls()]
+        self._relink()
+        spent = f"spent {self._budget.says()}, and none of them fitted the last {self._unserved} calls: {cause}"
+        if not self.entries:
+            self.eager_because = f"it {spent}"
+            self.__call__ = self.fn
+        if not self.quiet:
+            which = "Calls that no recording matches" if self.entries else "Its calls"
+            warn_user(f"{self._name} {spent}", f"{which} now run eagerly", remedy, about=self._name, fn=self.fn)
 
     def _at_limit(self, reason: str | None) -> bool:
         """Whether the limit of recordings is reached; CaptureError if all calls must be graphs."""

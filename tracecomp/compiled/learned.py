@@ -68,6 +68,20 @@ class Learned:
         """The lines of the function whose reads differ from call to call, of ``most`` recordings."""
         return {line for line, count in self._lines.items() if line and 2 * count >= most}
 
+    def cause(self, name: str, entries: Sequence[Entry], reason: str) -> tuple[str, str]:
+        """Why calls do not fit ``entries``, and what to change. ``reason`` is why the last call did not."""
+        seen: dict[Source, set[str]] = {}
+        for p in (p for e in entries for p in e.recording.predicates):
+            if p.source is not None:
+                seen.setdefault(p.source, set()).add(repr(p.seen))
+        source = max(seen, key=lambda s: len(seen[s]), default=None)
+        if source is not None and len(seen[source]) > 1:
+            remedy = f"Compute with tensors at that line, or move it out of {name}"
+            return f"the value at {source} differs from call to call", remedy
+        if self.sizes.axes:
+            return reason, "Pad the arguments to a few fixed sizes"
+        return reason, "Pass numbers that differ as tensors, or compile one function for each kind of call"
+
     def line_in_need(self, name: str, predicate: SeenValue, value: object, fullgraph: bool, fn: object) -> int | None:
         """The line to cut at if it asks for ever new numbers, each of which takes a recording; warns once."""
         if not followed(value):

@@ -117,6 +117,15 @@ class Plan:
         reasons = dict.fromkeys(r for b in self.backends if isinstance(b, SizedBackend) for r in b.reasons)
         return "; ".join([f"runs for any size {self.sized.says}", *(f"static sizes: {r}" for r in reasons)])
 
+    def is_ready(self, leaves: Leaves) -> bool:
+        """Whether there is a program for the sizes of a call."""
+        return self.sized is None or self.forward.has(self.sized.guard.sizes(leaves))  # type: ignore[union-attr]
+
+    def prepare(self, leaves: Leaves) -> None:
+        """Make the program for the sizes of a call."""
+        if self.sized is not None:
+            self.program(self.sized.guard.sizes(leaves))
+
     def program(self, sizes: Sequence[int] | None = None) -> Runner:
         """The backend of the forward graph for the ``sizes`` of a call."""
         return _at(self.forward, sizes)

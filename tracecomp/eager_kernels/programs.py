@@ -94,5 +94,6 @@ def served(op: Op, arrays: Sequence[Array], attrs: Attrs, eager: Run) -> tuple[A
     found.calls += 1
     if found.calls == AFTER and sum(x.nbytes for x in arrays) <= MOST_BYTES:
         copies = [np.array(x, order="C") for x in arrays]
-        background.begin(op.name, partial(found.make, op, copies, attrs, eager))
+        if not background.begin(op.name, partial(found.make, op, copies, attrs, eager)):
+            found.calls = 0  # there is too much to do already: ask again as many calls later
     return None

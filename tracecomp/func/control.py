@@ -226,6 +226,6 @@ def _captured(*traces: _Traced) -> list[Tensor]:
 
 def _apply(name: str, operands: tuple[Tensor, ...], attrs: Attrs) -> Sequence[Tensor]:
     """The results of a control operator, its types checked before it runs."""
-    check_types(OPS[name], operands, attrs)
+    check_types(OPS[name], operands, attrs if modes.recorder is None else modes.recorder.sizes.without_sizes(attrs))
     found = getattr(prim, name)(*operands, **attrs)
     return found if isinstance(found, tuple) else (found,)

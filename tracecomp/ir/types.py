@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, TypeAlias
 
@@ -225,9 +226,17 @@ class TensorType:
         return f"{self.dtype.short}[{','.join(map(str, self.shape))}]"
 
 
+def same_shape(a: Sequence[int], b: Sequence[int]) -> bool:
+    """Whether two shapes are equal.
+
+    Tuples compare elements before lengths. A variable size learns from each comparison, so lengths are compared first.
+    """
+    return len(a) == len(b) and tuple(a) == tuple(b)
+
+
 def broadcast_shapes(*shapes: Shape) -> Shape:
     """NumPy broadcasting of shapes; RuntimeError with PyTorch's wording on mismatch."""
-    if shapes and all(s == shapes[0] for s in shapes):
+    if shapes and all(same_shape(s, shapes[0]) for s in shapes):
         return shapes[0]
     ndim = max((len(s) for s in shapes), default=0)
     result = [1] * ndim

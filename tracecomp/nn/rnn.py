@@ -19,7 +19,7 @@ from tracecomp.nn import init
 from tracecomp.nn.module import Module
 from tracecomp.nn.parameter import Parameter
 from tracecomp.nn.recurrence import scan, step
-from tracecomp.nn.utils.rnn import PackedSequence, pack_padded_sequence, unpack
+from tracecomp.nn.utils.rnn import PackedSequence
 
 State = tuple[Tensor, ...]
 Weights = Sequence[Any]
@@ -245,15 +245,13 @@ class RNNBase(Module):
         return out, (finals if self.mode == "LSTM" else finals[0])
 
     def _forward_packed(self, packed: PackedSequence, hx: object) -> Any:
-        x = unpack(packed)
-        lengths = packed.lengths
-        mask = T.arange(x.shape[0]).unsqueeze(1) < T.tensor(lengths)
+        x, lengths = packed.padded()
+        mask = T.arange(x.shape[0]).unsqueeze(1) < lengths
         states = self._initial(hx, x.shape[1], False, packed.sorted_indices)
         out, finals = self._layers(x, states, mask.unsqueeze(-1))
-        data = pack_padded_sequence(out, lengths).data
         if packed.unsorted_indices is not None:
             finals = tuple(s.index_select(1, packed.unsorted_indices) for s in finals)
-        return PackedSequence(data, *packed[1:]), (finals if self.mode == "LSTM" else finals[0])
+        return packed.with_padded(out, lengths), (finals if self.mode == "LSTM" else finals[0])
 
 
 class RNN(RNNBase):

@@ -7,7 +7,7 @@ from typing import Any
 
 from tracecomp.ir.graph import Graph, Node, Value
 from tracecomp.ir.op import Attrs, Number, Op, Operand
-from tracecomp.ir.types import DType, TensorType
+from tracecomp.ir.types import DType, TensorType, same_shape
 from tracecomp.ops.prim import prim
 
 
@@ -55,7 +55,7 @@ def scalar_of(value: bool | int | float | complex, dtype: DType | None) -> bool 
 
 def sum_to(x: Operand, shape: tuple[int, ...]) -> Any:
     """``x``, of a shape to which ``shape`` broadcasts, summed to ``shape``: the adjoint of broadcasting."""
-    if tuple(x.shape) == tuple(shape):
+    if same_shape(x.shape, shape):
         return x
     extra = x.ndim - len(shape)
     axes = tuple(range(extra)) + tuple(
@@ -63,7 +63,7 @@ def sum_to(x: Operand, shape: tuple[int, ...]) -> Any:
     )
     if axes:
         x = prim.sum(x, axes=axes)
-    return x if tuple(x.shape) == tuple(shape) else prim.reshape(x, shape=tuple(shape))
+    return x if same_shape(x.shape, shape) else prim.reshape(x, shape=tuple(shape))
 
 
 def zeros_like(x: Operand) -> Any:

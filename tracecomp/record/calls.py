@@ -38,7 +38,7 @@ from tracecomp.record.guards.reads import (
     inherited,
 )
 from tracecomp.record.guards.snapshots import MISSING, plain_value, short
-from tracecomp.record.guards.visibility import is_container, is_foreign_function
+from tracecomp.record.guards.visibility import held_by, is_container, is_foreign_function
 from tracecomp.record.outside import OWNERS, outside
 from tracecomp.record.plain_numbers import is_cached
 from tracecomp.record.same_values import PLAIN, is_plain
@@ -220,7 +220,7 @@ def _handed_on(observer: Watching, value: object) -> None:
         for part in (value.func, *value.args):
             _handed_on(observer, part)
     elif isinstance(value, list | tuple) and id(value) not in observer.known:
-        for part in value:
+        for part in held_by(value):
             _handed_on(observer, part)
     elif isinstance(value, BuiltinFunctionType | MethodWrapperType) and is_container(value.__self__):
         _know_owner(observer, value, value.__self__)

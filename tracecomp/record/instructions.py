@@ -7,6 +7,7 @@ versions with other operands.
 from __future__ import annotations
 
 import dis
+import math
 import operator
 import sys
 from collections.abc import Callable, Mapping
@@ -21,7 +22,8 @@ from tracecomp.record.guards.reads import Element, Entry
 from tracecomp.record.guards.snapshots import plain_value
 from tracecomp.record.plain_numbers import plain_numbers, wants_plain
 from tracecomp.record.stack_depths import stack_depths
-from tracecomp.record.symbolic.sym_int import shown
+from tracecomp.record.symbolic.sym_int import SymInt, shown
+from tracecomp.record.symbolic.sym_scalar import SymScalar
 from tracecomp.record.watching import Watching
 
 Handler = Callable[[Any, Stack, Any], None]
@@ -269,6 +271,9 @@ def _call_with(observer: Watching, stack: Stack, count: int, above: int, keyword
     if callee is type and len(given) == 1:
         given = [shown(given[0])]  # the type is that of the number shown to Python
         stack.put(1 + above, given[0])
+    elif callee is int and len(given) == 1 and type(given[0]) in (SymInt, SymScalar):
+        callee = math.trunc  # the same, but the result may follow sizes too
+        stack.put(count + above + 1 + _CALLEE_FIRST, callee)
     elif wants_plain(callee) or (callee is pow and len(given) == 3):
         given = list(map(plain_numbers, given))
         for depth in range(count, 0, -1):

@@ -60,7 +60,7 @@ from tracecomp.record.guards.reads import (
     inherited,
 )
 from tracecomp.record.guards.snapshots import MISSING, plain_value, short
-from tracecomp.record.guards.visibility import is_container, is_hidden, keeps_state
+from tracecomp.record.guards.visibility import held_by, is_container, is_hidden, keeps_state
 from tracecomp.record.instruction_trace import InstructionTrace
 from tracecomp.record.object_changes import ObjectChanges
 from tracecomp.record.pytree import added_to, note_attribute, opened, parts_of
@@ -448,7 +448,7 @@ class Observer:
         read = self.known.get(id(value))
         if read is None or depth == 0 or isinstance(value, type | FunctionType | ModuleType) or is_module(value):
             if isinstance(value, tuple | list | dict) and depth and read is None:  # made in the call, of older things
-                for item in list(value.values()) if isinstance(value, dict) else value:
+                for item in list(value.values()) if isinstance(value, dict) else held_by(value):
                     if not isinstance(item, (*PLAIN, Tensor)):
                         self.consume(item, depth - 1)
             return

@@ -24,7 +24,7 @@ from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import cast
 from tracecomp.functional.shape.shaping import to_shape
 from tracecomp.ir.op import OPS
-from tracecomp.ir.types import bool_, int8, int16, int32, int64, uint8
+from tracecomp.ir.types import bool_, int8, int16, int32, int64, same_shape, uint8
 
 Part: TypeAlias = int | tuple[int | None, int | None, int | None] | EllipsisType | None
 Advanced = list[tuple[int, Tensor]]
@@ -173,7 +173,7 @@ def resolve(x: Tensor, key: object) -> tuple[Tensor, Advanced]:
     whole = all(_same_size(a, 0) for a in starts) and all(map(_same_size, stops, x.shape))
     if not whole or any(s != 1 for s in steps):
         view = prim.slice(x, starts=tuple(starts), stops=tuple(stops), steps=tuple(steps))
-    elif tuple(shape) == tuple(x.shape):
+    elif same_shape(shape, x.shape):
         view = prim.reshape(x, shape=tuple(shape)) if not advanced else x
     return to_shape(view, shape), advanced
 

@@ -20,12 +20,12 @@ from tracecomp.functional.memory_formats import copied
 from tracecomp.functional.primitives import prim
 from tracecomp.functional.publish import PLAIN_TENSORS, function, publish
 from tracecomp.functional.viewed import Viewed
-from tracecomp.ir.types import DType, broadcast_shapes, int64
+from tracecomp.ir.types import DType, broadcast_shapes, int64, same_shape
 
 
 def to_shape(x: Tensor, shape: Sequence[int]) -> Tensor:
     """``x`` reshaped, or itself when it has the shape."""
-    return x if tuple(x.shape) == tuple(shape) else prim.reshape(x, shape=tuple(shape))
+    return x if same_shape(x.shape, shape) else prim.reshape(x, shape=tuple(shape))
 
 
 @function(takes=ALL, views=True)

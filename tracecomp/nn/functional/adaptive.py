@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from tracecomp.eager.modes import scope
@@ -14,6 +15,7 @@ from tracecomp.functional.dtype_support import FLOATS
 from tracecomp.functional.memory_formats import following
 from tracecomp.functional.primitives import prim
 from tracecomp.functional.publish import function
+from tracecomp.ir.sum_order import COLUMN_LONG
 from tracecomp.ir.types import int64
 from tracecomp.nn.functional.conv import batched, ntuple
 from tracecomp.nn.functional.pooling import avg_pool, divisor, lowest, max_pool, pick_max
@@ -32,30 +34,57 @@ def _target(output_size: Target, length: Ints) -> Ints:
     return tuple(have if want is None else int(want) for want, have in zip(wanted, length, strict=True))
 
 
-def _regions(size: int, length: int) -> tuple[list[int], list[int]]:
-    """Start and end of the ``size`` regions that cover ``length`` elements."""
-    starts = [i * length // size for i in range(size)]
-    ends = [-(-(i + 1) * length // size) for i in range(size)]
-    return starts, ends
+@dataclass(frozen=True, slots=True)
+class _Regions:
+    """The ``size`` regions that cover ``length`` elements, from ``first`` to before ``last``, and the widest's extent.
+
+    For a variable length they are tensors that depend on it, and ``width`` has room for every region.
+    """
+
+    first: Any
+    last: Any
+    width: int
+
+    @classmethod
+    def of(cls, size: int, length: int) -> _Regions:
+        # Sums over more rows go in blocks of as many as there are, so regions that wide keep their very extent.
+        if type(length) is int or length // size + 2 > COLUMN_LONG:
+            n = int(length)
+            return cls.between([i * n // size for i in range(size)], [-(-(i + 1) * n // size) for i in range(size)])
+        ends = T.arange(size + 1) * length
+        width = length if size == 1 else length // size + 2
+        return cls(T.floor_divide(ends[:-1], size), -T.floor_divide(-ends[1:], size), width)
+
+    @classmethod
+    def between(cls, first: list[int], last: list[int]) -> _Regions:
+        """Regions that are known."""
+        return cls(first, last, max(b - a for a, b in zip(first, last, strict=True)))
+
+    def places(self) -> tuple[Tensor, Tensor]:
+        """(places, positions): where the elements of the regions are, and which of them exist."""
+        if isinstance(self.first, Tensor):
+            at = self.first + T.arange(self.width).unsqueeze(1)
+            return T.minimum(at, self.last - 1), at < self.last
+        pairs = list(zip(self.first, self.last, strict=True))
+        index = [[min(a + j, b - 1) for a, b in pairs] for j in range(self.width)]
+        return T.tensor(index), T.tensor([[a + j < b for a, b in pairs] for j in range(self.width)])
+
+    def counts(self) -> Any:
+        """How many elements each region has."""
+        if isinstance(self.first, Tensor):
+            return self.last - self.first
+        return [b - a for a, b in zip(self.first, self.last, strict=True)]
 
 
-def _places(first: list[int], last: list[int]) -> tuple[Tensor, Tensor]:
-    """Regions from ``first`` to ``last`` as (places, positions): the positions of their elements, and which of them
-    exist."""
-    width = range(max(b - a for a, b in zip(first, last, strict=True)))
-    index = [[min(a + j, b - 1) for a, b in zip(first, last, strict=True)] for j in width]
-    return T.tensor(index), T.tensor([[a + j < b for a, b in zip(first, last, strict=True)] for j in width])
-
-
-def _gather_regions(x: Tensor, starts: list[list[int]], ends: list[list[int]]) -> tuple[Tensor, Any, Tensor]:
-    """Elements of regions of unequal extent: (..., places, positions), a mask of existing places, their flat source."""
-    n = len(starts)
+def _gather_regions(x: Tensor, regions: list[_Regions]) -> tuple[Tensor, Any, Tensor]:
+    """Elements of regions of unequal extent: (..., places, positions), which places count, their flat source."""
+    n = len(regions)
     lead = x.ndim - n
     lengths = x.shape[lead:]
     inside: Any = True
     source: Any = 0
-    for axis, (first, last) in enumerate(zip(starts, ends, strict=True)):
-        index, valid = _places(first, last)
+    for axis, along in enumerate(regions):
+        index, valid = along.places()
         view = [1] * (2 * n)
         view[axis], view[n + axis] = index.shape
         inside = valid.reshape(view) & inside
@@ -65,9 +94,9 @@ def _gather_regions(x: Tensor, starts: list[list[int]], ends: list[list[int]]) -
     return x.permute(*order), inside, source
 
 
-def _sum_of_regions(x: Tensor, axis: int, first: list[int], last: list[int]) -> Tensor:
+def _sum_of_regions(x: Tensor, axis: int, regions: _Regions) -> Tensor:
     """Sums over the regions along one axis."""
-    index, valid = _places(first, last)
+    index, valid = regions.places()
     there = valid.reshape(*valid.shape, *[1] * (x.ndim - 1 - axis))
     return prim.sum(T.where(there, prim.take(x, index, axis=axis), 0), axes=(axis,))
 
@@ -102,11 +131,11 @@ def adaptive_avg_pool(n: int, input: Tensor, output_size: Target) -> Tensor:
         elif 0 in target:
             result = x.new_zeros((*x.shape[:2], *target))
         else:
-            regions = [_regions(want, have) for want, have in zip(target, length, strict=True)]
+            regions = list(map(_Regions.of, target, length))
             result = x
-            for axis, (first, last) in enumerate(regions):  # the first axis first, so that rows stay whole
-                result = _sum_of_regions(result, 2 + axis, first, last)
-            result = result / divisor([[b - a for a, b in zip(*r, strict=True)] for r in regions], x)
+            for axis, along in enumerate(regions):  # the first axis first, along which rows stay whole
+                result = _sum_of_regions(result, 2 + axis, along)
+            result = result / divisor([r.counts() for r in regions], x)
     result = following(result, x) if n == 2 else result.contiguous()
     return result.squeeze(0) if single else result
 
@@ -124,18 +153,17 @@ def adaptive_max_pool(n: int, input: Tensor, output_size: Target, return_indices
             empty = (*x.shape[:2], *target)
             results = x.new_zeros(empty), T.zeros(empty, dtype=int64)
         else:
-            regions = [_regions(want, have) for want, have in zip(target, length, strict=True)]
-            results = _max_of_regions(x, [r[0] for r in regions], [r[1] for r in regions])
+            results = _max_of_regions(x, list(map(_Regions.of, target, length)))
     values, index = (
         r.squeeze(0) if single else r for r in (following(r, x) if n == 2 else r.contiguous() for r in results)
     )
     return (values, index) if return_indices else values
 
 
-def _max_of_regions(x: Tensor, starts: list[list[int]], ends: list[list[int]]) -> tuple[Tensor, Tensor]:
-    n = len(starts)
+def _max_of_regions(x: Tensor, regions: list[_Regions]) -> tuple[Tensor, Tensor]:
+    n = len(regions)
     lead = x.ndim - n
-    values, inside, source = _gather_regions(x, starts, ends)
+    values, inside, source = _gather_regions(x, regions)
     positions = values.shape[lead + n :]
     flat = T.where(inside, values, lowest(x.dtype)).reshape(*x.shape[:lead], -1, *positions)
     top, place = pick_max(flat, lead)
@@ -233,7 +261,7 @@ def _fractional_planes(x: Tensor, samples: Tensor, kernel: Ints, size: Ints) -> 
                 for p, have, w, k in zip(reversed(point), plane.shape, size, kernel, strict=True)
             ]
             ends = [[a + k for a in row] for row, k in zip(at, kernel, strict=True)]
-            top, place = _max_of_regions(plane, at, ends)
+            top, place = _max_of_regions(plane, list(map(_Regions.between, at, ends)))
             tops.append(top)
             places.append(place)
     shape = (*x.shape[:2], *size)

@@ -230,14 +230,15 @@ def avg_pool(
     return result.squeeze(0) if single else result
 
 
-def divisor(axes: list[list[int]], like: Tensor) -> Any:
+def divisor(axes: Sequence[list[int] | Tensor], like: Tensor) -> Any:
     """The product of per-axis counts: a number if they are all equal, else a tensor over the positions."""
     result: Any = 1
     for axis, counts in enumerate(axes):
-        if len(set(counts)) == 1:
+        if isinstance(counts, list) and len(set(counts)) == 1:
             result = result * counts[0]
         else:
-            result = result * T.tensor(counts, dtype=like.dtype).reshape(-1, *[1] * (len(axes) - 1 - axis))
+            row = T.tensor(counts, dtype=like.dtype) if isinstance(counts, list) else counts.to(like.dtype)
+            result = result * row.reshape(-1, *[1] * (len(axes) - 1 - axis))
     return result
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
+from weakref import ref
 
+from tracecomp.eager.modes import enable_grad, modes
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.ir.types import int64
@@ -16,6 +17,41 @@ class _Packed(NamedTuple):
     batch_sizes: Tensor
     sorted_indices: Tensor | None
     unsorted_indices: Tensor | None
+
+
+class _Padded:
+    """The elements of a packed sequence before packing: ``x`` (T, N, *), zeros behind the ``lengths`` of the N.
+
+    Recurrent layers read them padded. Packing them needs the lengths as numbers, so ``packed`` does it when asked.
+    A recording knows the tensors of its arguments but not how they were made, so it reads ``x`` only where it made it;
+    and the packed elements may have been written to since they were first asked for.
+    """
+
+    def __init__(self, x: Tensor, lengths: Tensor) -> None:
+        self.x = x
+        self.lengths = lengths
+        self._recorder = None if modes.recorder is None else ref(modes.recorder)
+        self._packed: Tensor | None = None
+
+    @property
+    def is_current(self) -> bool:
+        """Whether ``x`` can stand for the packed elements."""
+        return self._is_here and self._packed is None
+
+    @property
+    def _is_here(self) -> bool:
+        return modes.recorder is (None if self._recorder is None else self._recorder())
+
+    def packed(self, batch_sizes: Tensor) -> Tensor:
+        """The elements step by step, with the gradient history of ``x`` whatever mode asks for them first."""
+        if self._packed is not None:
+            return self._packed
+        with enable_grad():
+            made = T.cat([self.x[t, :count] for t, count in enumerate(_as_list(batch_sizes))])
+        if self._is_here:
+            self._packed = made
+            del self.x, self.lengths  # a call that returns packed elements leaves no other tensors behind
+        return made
 
 
 class PackedSequence(_Packed):
@@ -30,6 +66,36 @@ class PackedSequence(_Packed):
         if unsorted_indices is None and sorted_indices is not None:
             unsorted_indices = invert_permutation(sorted_indices)
         return super().__new__(cls, data, batch_sizes, sorted_indices, unsorted_indices)
+
+    @property
+    def data(self) -> Tensor:
+        """The elements of all sequences, step by step."""
+        data: Any = tuple.__getitem__(self, 0)
+        return data.packed(self.batch_sizes) if isinstance(data, _Padded) else data
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.data, *tuple.__getitem__(self, slice(1, None))))
+
+    def __getitem__(self, index: Any) -> Any:
+        return tuple(self)[index]
+
+    def __reduce__(self) -> Any:
+        return PackedSequence, tuple(self)
+
+    def __repr__(self) -> str:
+        return repr(_Packed(*self)).replace(_Packed.__name__, type(self).__name__, 1)
+
+    def padded(self) -> tuple[Tensor, Tensor]:
+        """The elements (T, N, *) with zeros behind each sequence, and the lengths of the N."""
+        data: Any = tuple.__getitem__(self, 0)
+        if isinstance(data, _Padded) and data.is_current:
+            return data.x, data.lengths
+        return _unpacked(self.data, _as_list(self.batch_sizes)), T.tensor(self.lengths, dtype=int64)
+
+    def with_padded(self, x: Tensor, lengths: Tensor) -> PackedSequence:
+        """The same steps of the same sequences, with the elements of ``x`` (T, N, *)."""
+        rest = tuple.__getitem__(self, slice(1, None))
+        return PackedSequence(_Padded(_zeros_behind(x, lengths), lengths), *rest)  # type: ignore[arg-type]
 
     def to(self, *args: Any, **kwargs: Any) -> PackedSequence:
         """The same with converted data."""
@@ -53,6 +119,16 @@ def _as_list(lengths: Any) -> list[int]:
     return [int(n) for n in (lengths.tolist() if isinstance(lengths, Tensor) else lengths)]
 
 
+def _steps(x: Tensor, lengths: Tensor) -> Tensor:
+    """Which elements of ``x`` (T, N, *) lie within the sequences: (T, N, 1, ...)."""
+    within = T.arange(x.shape[0]).unsqueeze(1) < lengths
+    return within.reshape(*within.shape, *[1] * (x.ndim - 2))
+
+
+def _zeros_behind(x: Tensor, lengths: Tensor, value: float = 0.0) -> Tensor:
+    return T.where(_steps(x, lengths), x, T.full((), value, dtype=x.dtype))
+
+
 def pack_padded_sequence(
     input: Tensor, lengths: object, batch_first: bool = False, enforce_sorted: bool = True
 ) -> PackedSequence:
@@ -60,51 +136,47 @@ def pack_padded_sequence(
 
     RuntimeError when a length is not positive, or, with ``enforce_sorted``, when they are not decreasing.
     """
-    sizes = _as_list(lengths)
-    order = list(range(len(sizes)))
+    # Lengths stay a tensor, so that a recording holds for any of them.
+    sizes = lengths.to(int64) if isinstance(lengths, Tensor) else T.tensor(_as_list(lengths), dtype=int64)
     sorted_indices = None
     if not enforce_sorted:
-        order.sort(key=lambda i: -sizes[i])
-        sorted_indices = T.tensor(order, dtype=int64)
+        sorted_indices = T.argsort(sizes, descending=True, stable=True)
         input = input.index_select(0 if batch_first else 1, sorted_indices)
-        sizes = [sizes[i] for i in order]
+        sizes = sizes.index_select(0, sorted_indices)
     x = input.transpose(0, 1) if batch_first else input
-    if len(sizes) != x.shape[1]:
+    if sizes.shape[0] != x.shape[1]:
         raise RuntimeError(
-            f"Expected `len(lengths)` to be equal to batch_size, but got {len(sizes)} (batch_size={x.shape[1]})"
+            f"Expected `len(lengths)` to be equal to batch_size, but got {sizes.shape[0]} (batch_size={x.shape[1]})"
         )
-    if any(n <= 0 for n in sizes):
+    if bool((sizes <= 0).any()):
         raise RuntimeError(
             "Length of all samples has to be greater than 0, but found an element in 'lengths' that is <= 0"
         )
-    if any(a < b for a, b in itertools.pairwise(sizes)):
+    if enforce_sorted and bool((sizes[:-1] < sizes[1:]).any()):
         raise RuntimeError(
             "`lengths` array must be sorted in decreasing order when `enforce_sorted` is True. You can pass "
             "`enforce_sorted=False` to pack_padded_sequence and/or pack_sequence to sidestep this requirement."
         )
-    if sizes[0] > x.shape[0]:
-        raise RuntimeError(f"Expected lengths of at most {x.shape[0]} steps, but got {sizes[0]}")
-    counts = [sum(n > t for n in sizes) for t in range(sizes[0])]
-    data = T.cat([x[t, :count] for t, count in enumerate(counts)])
-    return PackedSequence(data, T.tensor(counts, dtype=int64), sorted_indices)
+    if bool(sizes[0] != x.shape[0]):
+        longest = int(sizes[0])
+        if longest > x.shape[0]:
+            raise RuntimeError(f"Expected lengths of at most {x.shape[0]} steps, but got {longest}")
+        x = x[:longest]
+    batch_sizes = (T.arange(x.shape[0]).unsqueeze(1) < sizes).sum(1)
+    return PackedSequence(_Padded(_zeros_behind(x, sizes), sizes), batch_sizes, sorted_indices)  # type: ignore[arg-type]
 
 
-def unpack(sequence: PackedSequence, padding_value: float = 0.0, total_length: int | None = None) -> Tensor:
-    """(T, N, *) in the packed order of sequences."""
-    counts = _as_list(sequence.batch_sizes)
+def _unpacked(data: Tensor, counts: list[int]) -> Tensor:
+    """(T, N, *), zeros behind each sequence, from the elements step by step, of which step t has ``counts[t]``."""
     rows, start = [], 0
-    rest = tuple(sequence.data.shape[1:])
+    rest = tuple(data.shape[1:])
     for count in counts:
-        row = sequence.data[start : start + count]
+        row = data[start : start + count]
         if count < counts[0]:
-            row = T.cat([row, T.full((counts[0] - count, *rest), padding_value, dtype=row.dtype)])
+            row = T.cat([row, T.zeros(counts[0] - count, *rest, dtype=row.dtype)])
         rows.append(row)
         start += count
-    x = T.stack(rows)
-    if total_length is not None and total_length > len(counts):
-        more = (total_length - len(counts), counts[0], *rest)
-        x = T.cat([x, T.full(more, padding_value, dtype=x.dtype)])
-    return x
+    return T.stack(rows)
 
 
 def pad_packed_sequence(
@@ -120,8 +192,12 @@ def pad_packed_sequence(
             f"Expected total_length to be at least the length of the longest sequence in input, but got "
             f"total_length={total_length} and max sequence length being {longest}"
         )
-    x = unpack(sequence, padding_value, total_length)
-    lengths = T.tensor(sequence.lengths, dtype=int64)
+    x, lengths = sequence.padded()
+    if padding_value != 0:
+        x = _zeros_behind(x, lengths, padding_value)
+    if total_length is not None and total_length > longest:
+        more = (total_length - longest, *x.shape[1:])
+        x = T.cat([x, T.full(more, padding_value, dtype=x.dtype)])
     if sequence.unsorted_indices is not None:
         x = x.index_select(1, sequence.unsorted_indices)
         lengths = lengths.index_select(0, sequence.unsorted_indices)

@@ -13,7 +13,7 @@ from math import prod
 
 from tracecomp.ir.graph import Graph, Node, Origin, Output, Value
 from tracecomp.passes.graph.contractions import Spec
-from tracecomp.passes.graph.rewrite import Rewriter, has_node, made_by
+from tracecomp.passes.graph.rewrite import Rewriter, Rules, has_node, made_by
 from tracecomp.passes.graph.rule_sets import CANONICAL
 from tracecomp.passes.graph.subgraph import subgraph
 from tracecomp.passes.steps import Log
@@ -22,11 +22,11 @@ SHORT = 256
 """Largest number of terms per step for which stacking pays."""
 
 
-def sum_after_scans(graph: Graph, log: Log) -> Graph:
-    """``graph`` with sums over the steps of its scans computed after them."""
+def sum_after_scans(graph: Graph, log: Log, rules: Rules = CANONICAL) -> Graph:
+    """``graph`` with sums over the steps of its scans computed after them, rewritten by ``rules``."""
     if not has_node(graph, lambda n: n.op.name == "scan"):
         return graph
-    g = Rewriter(graph.name, CANONICAL, log, "scan_accumulators", partial(sum_after_scans, log=log))
+    g = Rewriter(graph.name, rules, log, "scan_accumulators", partial(sum_after_scans, log=log, rules=rules))
     values = {i.value: g.graph.add_input(i.value.type, i.name, i.role, i.data) for i in graph.inputs}
     for node in graph.live_nodes():
         origin = graph.origin.get(node, Origin())

@@ -12,7 +12,8 @@ from tracecomp.ir.types import float32, float64
 from tracecomp.ops.autodiff import Sym
 from tracecomp.ops.contraction import parse_spec
 from tracecomp.ops.prim import prim
-from tracecomp.record.dynamic_shapes import order
+from tracecomp.ops.regions import inputs_of
+from tracecomp.record.dynamic_shapes import loops, order
 from tracecomp.record.dynamic_shapes.padding import Extent, Meant, NotSized, Origin, Padding
 from tracecomp.record.size_forms import Form
 
@@ -335,6 +336,38 @@ def _searchsorted(p: Padding, op: Op, xs: Operands, attrs: Attrs, meant: Meant) 
     return _as_is(p, op, xs, attrs, meant)
 
 
+def _scan(p: Padding, op: Op, xs: Operands, attrs: Attrs, meant: Meant) -> Applied:
+    """Steps behind the last meant one change no carry; what steps add up is summed after the scan, as passes do it."""
+    first, end = attrs["carries"], attrs["carries"] + attrs["xs"]
+    for k, x in enumerate(xs):
+        order.fix(p, p.meant(x)[int(first <= k < end) :], "a step of the loop has shapes that vary")
+    if isinstance(attrs["length"], int):
+        return _as_is(p, op, xs, attrs, meant)
+    padded = {**attrs, "length": p.length(attrs["length"])}
+    graph = loops.sums_apart(tuple(x.type for x in xs), **padded)
+    made = dict(zip(inputs_of(graph), xs, strict=True))
+    for node in graph.live_nodes():
+        operands = [made[v] for v in node.inputs]
+        if node.op.name not in ("scan", "contract", "sum", "add"):
+            raise NotSized("what the steps of a loop add up is computed in another way")
+        if node.op is op:
+            results = _masked_scan(p, op, operands, {**node.attrs, "length": attrs["length"]})
+        else:
+            results = apply(p, node.op, operands, dict(node.attrs), node.outputs[0].shape)
+        made.update(zip(node.outputs, results, strict=True))
+    return tuple(made[o.value] for o in graph.outputs)
+
+
+def _masked_scan(p: Padding, op: Op, xs: Operands, attrs: Attrs) -> Applied:
+    carries, count, length = attrs["carries"], attrs["xs"], attrs["length"]
+    room = p.length(length)
+    body = loops.masked_body(attrs["body"], carries, count)
+    operands = [*xs[: carries + count], p.mask(room, length), *xs[carries + count :]]
+    attrs = {**attrs, "body": body, "xs": count + 1, "length": room}
+    found = [Sym(p.graph, v) for v in p.graph.add(op, [x.value for x in operands], attrs)]
+    return (*found[:carries], *(p.note(y, (length, *y.shape[1:])) for y in found[carries:]))
+
+
 def _random(p: Padding, op: Op, xs: Operands, attrs: Attrs, meant: Meant) -> Applied:
     """The bits for the valid number of elements, which determines the block of each element."""
     (state,) = xs
@@ -353,7 +386,7 @@ def _random(p: Padding, op: Op, xs: Operands, attrs: Attrs, meant: Meant) -> App
 RULES: dict[str, Rule] = {
     "contract": _contract, "reshape": _reshape, "permute": _permute, "expand": _as_is, "slice": _slice, "flip": _flip,
     "windows": _windows, "slice_update": _slice_update, "take": _take, "gather": _gather, "put": _put,
-    "scatter": _scatter, "searchsorted": _searchsorted,
+    "scatter": _scatter, "searchsorted": _searchsorted, "scan": _scan,
     **dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin", "recurrence"), _as_is),
 }  # fmt: skip
 KINDS: dict[str, Rule] = {

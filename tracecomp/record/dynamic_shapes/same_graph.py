@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tracecomp.ir.graph import Graph, Node, Value, attrs_key
+from tracecomp.ir.printer import print_graph
 from tracecomp.record.dynamic_shapes.padding import NotSized
 from tracecomp.record.recording import Sizes
 from tracecomp.record.symbolic.sym_int import evaluated
@@ -91,8 +92,13 @@ class _Comparison:
         if m.op is not n.op or len(m.inputs) != len(n.inputs):
             raise NotSized(OPERATIONS)
         for name, attr in self._sizes.attrs.get(n, n.attrs).items():
-            if attrs_key({name: m.attrs[name]}) != attrs_key({name: evaluated(attr, self._values)}):
+            if _key(m.attrs[name]) != _key(evaluated(attr, self._values)):
                 raise NotSized(
                     f"{name} of {m.op.name}, at {self._origin[n].source}, is {m.attrs[name]} at one size and "
                     f"{n.attrs[name]} at another, which does not follow from the size"
                 )
+
+
+def _key(attr: object) -> Any:
+    """What tells an attribute from others. The bodies of loops and branches are traced again in every recording."""
+    return print_graph(attr) if isinstance(attr, Graph) else attrs_key({"": attr})

@@ -28,7 +28,7 @@ from types import (
     UnionType,
     WrapperDescriptorType,
 )
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -49,6 +49,11 @@ _UNCHANGING: tuple[type, ...] = (
     type(functools.lru_cache(len)),
 )  # fmt: skip
 """Classes written in C whose objects are what they were made as, or which are followed or refused elsewhere."""
+
+
+def held_by(value: tuple[Any, ...] | list[Any]) -> Iterator[Any]:
+    """The items of a tuple or list themselves, whatever the ``__iter__`` of its class gives."""
+    return tuple.__iter__(value) if isinstance(value, tuple) else list.__iter__(value)
 
 
 def is_container(value: object) -> TypeGuard[Collection[object]]:

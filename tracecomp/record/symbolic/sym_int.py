@@ -111,7 +111,7 @@ class SymInt:
 
     def __mul__(self, other: object) -> Any:
         if _is_number(other) and self.live:
-            return self.number() * other
+            return _scaled(self, other)
         if isinstance(other, KNOWS_PLAIN):
             return self.fix() * other
         found = self.form.times(form_of(other, self.recorder)) if isinstance(other, int) and self.live else None
@@ -248,7 +248,25 @@ def _quotient(a: object, b: object) -> Any:
         raise ZeroDivisionError("division by zero")
     if isinstance(a, KNOWS_PLAIN) or isinstance(b, KNOWS_PLAIN):
         return plain(a) / plain(b)
-    return arithmetic(operator.truediv, a, b)
+    found = arithmetic(operator.truediv, a, b)
+    if _is_size(a) and type(b) is int and type(found) is SymScalar and a > 0 and b > 0:  # type: ignore[operator]
+        # Quotients of integers below 2**53 round to whole numbers only where they are whole.
+        found.ratio = (a, b)
+    return found
+
+
+def _scaled(x: SymInt, factor: Any) -> Any:
+    """A size times a float."""
+    found = x.number() * factor
+    if type(factor) is float and type(found) is SymScalar and 0 < factor < _EXACT and _compare("gt", x, 0):
+        over, by = factor.as_integer_ratio()
+        if over < _EXACT and by < _EXACT:  # the product is exact
+            found.ratio = (x * over, by)
+    return found
+
+
+_EXACT = 2**16
+"""Numerators and denominators of factors below this leave products with sizes below 2**37 exact."""
 
 
 def _divided(x: SymInt, other: object) -> Any:

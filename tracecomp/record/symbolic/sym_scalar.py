@@ -8,6 +8,7 @@ predicate.
 from __future__ import annotations
 
 import gc
+import math
 import operator
 import weakref
 from collections.abc import Callable
@@ -31,14 +32,18 @@ _LARGEST = 2**62  # integers beyond are not followed: the graph has 64 bits
 
 
 class SymScalar:
-    """A Python int or float whose value is that of a 0-d int64 or float64 tensor of a recording."""
+    """A Python int or float whose value is that of a 0-d int64 or float64 tensor of a recording.
 
-    __slots__ = ("__weakref__", "recorder", "source", "tensor", "value")
+    ``ratio`` is a positive size and a number: the whole numbers next to the value are those next to their quotient.
+    """
+
+    __slots__ = ("__weakref__", "ratio", "recorder", "source", "tensor", "value")
 
     def __init__(self, recorder: RecordingContext, tensor: Tensor, value: int | float) -> None:
         self.recorder = recorder
         self.tensor = tensor
         self.value = value
+        self.ratio: tuple[Any, int] | None = None
         self.source = user_source()
         recorder.note_number(self)
 
@@ -95,8 +100,14 @@ class SymScalar:
     def __round__(self, digits: int | None = None) -> Any:
         return round(self.seen(), digits)
 
-    def __trunc__(self) -> int:
-        return int(self.seen())
+    def __floor__(self) -> Any:
+        return math.floor(self.seen()) if self.ratio is None else self.ratio[0] // self.ratio[1]
+
+    def __ceil__(self) -> Any:
+        return math.ceil(self.seen()) if self.ratio is None else -(-self.ratio[0] // self.ratio[1])
+
+    def __trunc__(self) -> Any:
+        return int(self.seen()) if self.ratio is None else self.__floor__()
 
     def __divmod__(self, other: Any) -> tuple[Any, Any]:
         return self // other, self % other

@@ -1,0 +1,58 @@
+"""What recording and compiling one function may cost: no more than its calls can have won."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+FREE = 8
+"""Recordings and programs of a function before their cost matters: few can tell how often each will be used."""
+clock = time.perf_counter
+"""Gives the seconds. Results are the same whatever it says."""
+
+
+class Budget:
+    """Seconds ``spent`` on recording and compiling, and calls ``served`` by what was made.
+
+    A served call saves at most the time of an eager one. So more is made only while
+    ``spent <= served * eager``: then the total is at most twice that of eager calls, beyond the first ``FREE``.
+    ``closed``: nothing more is made.
+    This is the rent-or-buy rule (Karlin et al. 1988, "Competitive snoopy caching").
+    """
+
+    def __init__(self) -> None:
+        self.spent = 0.0
+        self.made = 0
+        self.served = 0
+        self.declined = 0
+        self.closed = False
+        self._eager = 0.0
+
+    @contextmanager
+    def spending(self) -> Iterator[None]:
+        """Count what is done inside as the cost of one recording or program."""
+        start = clock()
+        try:
+            yield
+        finally:
+            self.spent += clock() - start
+            self.made += 1
+
+    def allows(self) -> bool:
+        """Whether another recording or program may be made. The first refusal measures an eager call."""
+        won = self.served * self._eager / max(self.declined, 1)
+        return not self.closed and (self.made < FREE or self.spent <= won)
+
+    def eagerly(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Make a call that is not recorded or compiled, and note how long it takes."""
+        start = clock()
+        result = fn(*args, **kwargs)
+        self._eager += clock() - start
+        self.declined += 1
+        return result
+
+    def says(self) -> str:
+        """What was spent on how much, in words."""
+        return f"{self.spent:.1f} s on {self.made} recordings and programs"
