@@ -53,6 +53,7 @@ class Recorder:
         self.numbers: list[SymScalar] = []
         self.sized_ints: list[Any] = []
         self.predicates: list[Predicate] = []
+        self.catches = False  # a function of the program has an ``except`` clause
         self.told: list[Value] = []  # a result of each operator that other processes took part in
         self.leaves: Leaves = ()
         self.quiet = False  # what asks for values now does so only to print them, which every call repeats
@@ -225,6 +226,13 @@ class Recorder:
     def note_number(self, number: SymScalar) -> None:
         """Note a number that is followed."""
         self.numbers.append(number)
+
+    def fix_numbers(self) -> None:
+        """Hold the recording to the numbers and sizes of this call."""
+        for number in list(self.numbers):
+            number.seen()
+        for size in self.conditions.ranges:
+            size.fix()
 
     @property
     def conditions(self) -> Conditions:
