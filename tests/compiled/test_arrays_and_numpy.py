@@ -59,3 +59,17 @@ def test_an_array_that_only_tensors_use_is_an_input(text: str) -> None:
     for last in range(4):
         compiled(np.array([5.0, 3.0, last]), torch.full((3,), 2.0, dtype=torch.float64))
     assert compiled.recordings == 1
+
+
+@pytest.mark.filterwarnings("ignore:.*runs (in parts|as Python|eagerly)")
+@pytest.mark.parametrize("write", ["a[0] = 9", "a += 1", "a[1:][0] = n", "np.add(a, 1, out=a)", "a.fill(n)"])
+@pytest.mark.parametrize("make", ["from_numpy(a)", "as_tensor(a)", "from_numpy(a[1:])", "tensor(a)"])
+def test_an_array_made_in_the_call_is_changed_after_its_tensor(make: str, write: str) -> None:
+    space: dict[str, Any] = {"np": np, "torch": torch}
+    lines = ("a = np.arange(4.0)", f"t = torch.{make}", "y = t * x", write, "return y, t * n")
+    exec("def program(x, n):\n    " + "\n    ".join(lines), space)
+    compiled = torch.compile(space["program"])
+    for n in (1, 2, 2, 3, 1):
+        x = torch.full((1,), n + 0.5, dtype=torch.float64)
+        assert str(compiled(x, n)) == str(space["program"](x, n))
+    assert make != "tensor(a)" or compiled.recordings > 1

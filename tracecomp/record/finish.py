@@ -70,6 +70,7 @@ class Finish:
         self.derivation = Derivation(recorder, observer, self.outputs, self.sources, self._holder, self._add)
 
     def recording(self, derive: bool) -> Recording:
+        self.recorder.check_constants()
         values: list[Any] = []
         self._find_repeated()
         structure = flatten(self.result, values, self._is_one_object, every=True)
