@@ -1,8 +1,8 @@
-"""Forward derivatives: dual tensors of ``torch.autograd.forward_ad``, and the products that ``func.jvp`` is made of.
+"""Forward derivatives: dual tensors of ``torch.autograd.forward_ad``, and the products behind ``func.jvp``.
 
-A Jacobian-vector product is the derivative of the vector-Jacobian product in its vector, so no operator needs a rule
-of its own. A dual tensor is a leaf that requires grad, and its tangent waits in the level until results are unpacked:
-what runs in ``no_grad`` in between has no tangent.
+A Jacobian-vector product is the derivative of the vector-Jacobian product in its vector, so operators need no forward
+rule. A dual tensor is a leaf that requires grad, and the level keeps its tangent until results are unpacked:
+computations in ``no_grad`` in between have no tangent.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _levels: list[dual_level] = []
 
 
 class UnpackedDualTensor(NamedTuple):
-    """What :func:`unpack_dual` gives."""
+    """The result of :func:`unpack_dual`."""
 
     primal: Tensor
     tangent: Tensor | None
 
 
 class dual_level:
-    """Within it tensors can be dual; they lose their tangents when it ends. RuntimeError for a level in a level."""
+    """A context in which tensors can be dual; they lose their tangents when it ends. RuntimeError for nested levels."""
 
     def __init__(self) -> None:
         self.duals: list[Tensor] = []
@@ -46,7 +46,7 @@ class dual_level:
 
 
 def enter_dual_level() -> int:
-    """Begin a level that :func:`exit_dual_level` ends; its number."""
+    """Begin a level that :func:`exit_dual_level` ends; return its number."""
     dual_level().__enter__()
     return 0
 
@@ -61,7 +61,7 @@ def exit_dual_level(*, level: int | None = None) -> None:
 def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> Tensor:
     """A tensor of the same elements whose derivative in the level is ``tangent``, of the same shape and dtype.
 
-    RuntimeError outside a level or when the two do not agree, ValueError for integers.
+    RuntimeError outside a level or when the two do not match, ValueError for integers.
     """
     if not _levels:
         raise RuntimeError(
@@ -89,7 +89,8 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
 
 
 def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTensor:
-    """The tensor without its derivative in the level, and this; None when it does not depend on a dual tensor."""
+    """Return the tensor without its derivative in the level, and the derivative; None when it does not depend on a dual
+    tensor."""
     if not _levels:
         return UnpackedDualTensor(tensor, None)
     current = _levels[-1]
@@ -102,7 +103,7 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
 
 
 def gradients(outs: Sequence[Tensor], inputs: Sequence[Tensor], cotangents: Sequence[Any]) -> list[Tensor | None]:
-    """Vector-Jacobian products that can be differentiated; None where an input is not used."""
+    """Vector-Jacobian products that can be differentiated; None for unused inputs."""
     used = [(o, c) for o, c in zip(outs, cotangents, strict=True) if o.requires_grad]
     if not used:
         return [None] * len(inputs)
@@ -115,7 +116,7 @@ def gradients(outs: Sequence[Tensor], inputs: Sequence[Tensor], cotangents: Sequ
 def push_forward(
     outs: Sequence[Tensor], inputs: Sequence[Tensor], tangents: Sequence[object]
 ) -> tuple[list[Tensor | None], list[Tensor]]:
-    """Jacobian-vector products (None for outputs that use no input), and the leaves made to find them."""
+    """Jacobian-vector products (None for outputs that use no input), and the leaves created for them."""
     vectors = [T.zeros_like(o).requires_grad_() for o in outs]
     back = gradients(outs, inputs, vectors)
     pairs = [(g, t) for g, t in zip(back, tangents, strict=True) if g is not None]
@@ -123,7 +124,8 @@ def push_forward(
 
 
 def without(t: object, fresh: set[Tensor]) -> Any:
-    """``t`` detached, unless its history leads to a leaf that is not ``fresh``: someone else differentiates it."""
+    """``t`` detached, unless its history leads to a leaf that is not ``fresh``: an outer transform differentiates
+    it."""
     return t if not isinstance(t, Tensor) or _leads_elsewhere(t, fresh) else t.detach()
 
 

@@ -33,10 +33,10 @@ class Freed(Node):
 class CompiledNode(Node):
     """``grad_fn`` of the results of a compiled call.
 
-    ``derivative`` gives the compiled backward graph; ``again`` gives the backward pass as a compiled function, for when
-    it is to be differentiated itself. Results behind others have nodes of their own, ``inner``, which lead here until
-    somebody looks at what comes to one, now or by a pass that will be differentiated: then this is taken apart into the
-    eager nodes, and they stand among those.
+    ``derivative`` returns the compiled backward graph; ``again`` returns the backward pass as a compiled function, to
+    differentiate it itself. Results that are ancestors of others have separate nodes, ``inner``, with edges to this
+    one. If a gradient at one of them is observed, now or by a differentiable pass, this node is replaced by the eager
+    nodes.
     """
 
     __slots__ = ("again", "apart", "derivative", "history", "inner", "refused", "saved", "split")
@@ -70,13 +70,13 @@ class CompiledNode(Node):
         return node, 0
 
     def take_apart(self) -> None:
-        """Lead to the nodes of the eager call, made again, from now on. Where that cannot be, backward raises."""
+        """Replace this node by rebuilt nodes of the eager call. If that is impossible, backward raises."""
         if self.apart is not None or self.saved is None:
             return
         inner = {k: node for k, ref in self.inner.items() if (node := ref()) is not None}
         try:
             roots = self.split.history.nodes(self.edges, [s.tensor() for s in self.history], self.number, inner)
-        except RuntimeError as e:  # what backward reads was written to since, or a hook keeps tensors of another call
+        except RuntimeError as e:  # saved values were written to, or a hook keeps tensors of another call
             self.refused = str(e)
             return
         for k, node in inner.items():
@@ -116,7 +116,7 @@ class CompiledNode(Node):
 
 
 class InnerResult(Node):
-    """``grad_fn`` of a result that lies behind others of the same call: gradients pass on to the call's node."""
+    """``grad_fn`` of a result that is an ancestor of others of the same call: gradients pass on to the call's node."""
 
     __slots__ = ()
 
@@ -130,9 +130,9 @@ class InnerResult(Node):
 
 
 def differentiable(split: Split, name: str) -> Callable[..., Grads]:
-    """The backward pass as a function of tensors that stand for the ends, of what it reads, and of result gradients.
+    """The backward pass as a function of tensors for the ends, of its saved values, and of result gradients.
 
-    ``results`` stand for the results of the call: what comes to one that backward reads goes there.
+    ``results`` represent the results of the call: gradients of one that backward reads go there.
     """
 
     def backward(
@@ -154,7 +154,7 @@ def _end(edge: tuple[Node, int]) -> Tensor:
 
 
 class Kept:
-    """The arrays of one call, for what backward will read."""
+    """The arrays of one call that backward will read."""
 
     __slots__ = ("before", "outputs", "values")
 
@@ -178,7 +178,7 @@ class Kept:
 
 
 class _Kept:
-    """What backward reads; the memory of ``tensor``, if one is given, unchanged since the call."""
+    """Saved values of backward; the memory of ``tensor``, if given, unchanged since the call."""
 
     __slots__ = ("_array", "_tensor", "_version")
 

@@ -13,7 +13,7 @@ from tracecomp.runtime.threadstate import know_thread
 
 
 class Modes(threading.local):
-    """What changes how a primitive behaves, per thread."""
+    """Modes that affect primitives, per thread."""
 
     grad: bool = True
     inference: bool = False
@@ -21,17 +21,17 @@ class Modes(threading.local):
     recorder: Any = None
     autocast: Any = None  # the low precision that autocast casts to, while it is on
     scopes: tuple[str, ...] = ()
-    watch: Any = None  # is told of every primitive that runs; needs ``device.use.begun``
+    watch: Any = None  # called for every primitive that runs; needs ``device.use.begun``
     place: Any = None  # the device of what functions make; None: memory
     default_places: tuple[Any, ...] = ()  # devices of factories that name none, the innermost last
-    without_memory: bool = False  # the CPU, too, stands for tensors without elements
+    without_memory: bool = False  # the CPU, too, has tensors without elements
     function_modes: tuple[Any, ...] = ()  # those that see every call of a function, the innermost last
     dispatch_modes: tuple[Any, ...] = ()  # those that see every operator, the innermost last; needs ``use.begun``
-    undispatched: bool = False  # nobody is asked about operators
-    grad_above: bool = True  # whether the primitive that somebody is asked about is recorded for backward
-    plain_subclasses: bool = False  # __torch_function__ of subclasses is not asked
-    rehearsal: bool = False  # what runs is what a program has done before, on copies: it must leave no trace
-    untold: bool = False  # what runs is recorded for later calls: other processes do not take part in it
+    undispatched: bool = False  # dispatch handlers are disabled
+    grad_above: bool = True  # whether the primitive that a handler receives is recorded for backward
+    plain_subclasses: bool = False  # __torch_function__ of subclasses is not called
+    rehearsal: bool = False  # repeats the program's operations on copies: must have no side effects
+    untold: bool = False  # recorded for later calls: other processes do not take part in it
     save_hooks: tuple[tuple[Callable[..., Any], Callable[..., Any]], ...] = ()
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ EAGER = (
     "place", "without_memory", "function_modes", "dispatch_modes", "undispatched", "plain_subclasses", "save_hooks",
     "anomaly", "watch",
 )  # fmt: skip
-"""Modes under which compiled functions run eagerly: somebody wants to see each operator, or what it saves."""
+"""Modes under which compiled functions run eagerly: they observe each operator, or its saved values."""
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -130,7 +130,7 @@ class enable_grad(_GradMode):
 
 
 class unrecorded(ContextDecorator):
-    """What is computed inside is not recorded: tensors made here were there before, as far as a recording knows."""
+    """A context that is not recorded: recordings treat its tensors as outside ones."""
 
     def __enter__(self) -> None:
         before_of(self)["recorder"] = modes.recorder
@@ -193,7 +193,7 @@ def is_inference_mode_enabled() -> bool:
 
 
 class scope:
-    """Names what is recorded inside: ``with scope("softmax"): ...``. Costs nothing when nothing records."""
+    """Name the scope of recorded nodes: ``with scope("softmax"): ...``. No cost without a recorder."""
 
     __slots__ = ("_before", "_name")
 

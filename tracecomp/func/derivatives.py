@@ -19,7 +19,7 @@ Argnums = int | tuple[int, ...]
 
 
 class _Level:
-    """The inputs of one derivative: fresh tensors that stand for ``values``, whose own history stays reachable."""
+    """The inputs of one derivative: fresh tensors in the place of ``values``, whose history stays reachable."""
 
     def __init__(self, value: object) -> None:
         self.given: list[Any] = []
@@ -40,7 +40,7 @@ class _Level:
         return unflatten(self.structure, self.inputs)
 
     def results(self, what: str, func: Func, has_aux: bool) -> tuple[list[Any], Any, Any]:
-        """What ``func`` makes of the fresh inputs: its tensors, their structure, and what it gives beside them."""
+        """Run ``func`` on the fresh inputs; return its tensors, their structure, and its aux value."""
         output = func(*self.value)
         output, aux = output if has_aux else (output, None)
         outs: list[Any] = []

@@ -1,4 +1,4 @@
-"""What a recording notes of the backward passes that run within the call."""
+"""State of a recording about backward passes within the call."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class BackwardPasses:
     def __init__(self, started: int, refusals: Refusals) -> None:
         self._started = started
         self._refusals = refusals
-        self.origin: Origin | None = None  # of what is recorded now, while a pass runs
-        self.foreign: str | None = None  # the line of a pass that has met what was made before the call
+        self.origin: Origin | None = None  # of the node being recorded, during a pass
+        self.foreign: str | None = None  # the line of a pass that met nodes from before the call
         self.contributions: dict[Edge, list[Tensor]] | None = None  # to each gradient, as they come, where asked for
 
     def step(self, node: Node) -> None:
-        """Note that a pass runs ``node``: what it records belongs to the line that made ``node``."""
+        """Record that a pass runs ``node``: its recorded nodes belong to the line that created ``node``."""
         made = node.origin
         self.origin = None if made is None else Origin(made.source, (*made.scope, "backward"))
         if node.number < self._started and self.foreign is None:
