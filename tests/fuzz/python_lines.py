@@ -188,6 +188,19 @@ class Strict:
         LOG.append(name)
         object.__setattr__(self, name, value + 1)
 
+class Tripled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, t):
+        ctx.save_for_backward(t)
+        return t * 3
+    @staticmethod
+    def backward(ctx, g):
+        return g * 3 + ctx.saved_tensors[0] * 0
+
+LINEAR = nn.Linear(4, 2)
+with torch.no_grad():
+    LINEAR.weight.copy_(torch.arange(8.0).reshape(2, 4) / 5), LINEAR.bias.fill_(0.5)
+ARRAY = np.zeros(3)
 LOG = []
 BACK = [LOG.append]
 NOTING, TRIPLE, STRICT = Noting(), Triple(), Strict()
@@ -357,6 +370,58 @@ LINES = (
     "copy_of = copy.deepcopy({'a': x.detach(), 'b': [n]}); out.append(copy_of)",
     "z = x; z = z + 1; z += y.sum(); out.append(z)",
     "x = x.clone(); z = x; z += 1; out.append(z is x)",
+    # transforms inside, and what they leave to others
+    "out.append(torch.func.grad(lambda t: (t * t.sum()).sum())(x))",
+    "out.append(torch.func.grad_and_value(lambda t: F.softplus(t * n).sum())(x))",
+    "out.append(torch.func.vmap(lambda a, b: a @ b, in_dims=(1, 1))(x, y) if len(x) == len(y) else n)",
+    "v, back = torch.func.vjp(lambda t: t.sin() * n, x); out.append(back(v)[0])",
+    "out.append(torch.func.jacrev(lambda t: t.sum(0) * t[0] if len(t) else t.sum(0))(x).shape)",
+    "out.append(torch.func.functional_call(LINEAR, {'weight': LINEAR.weight * n}, (x,)))",
+    "h = x.detach().clone().requires_grad_(); z = h * n; z.register_hook(lambda g: g * 3); z.sum().backward(); out.append(h.grad)",
+    "h = x.detach().clone().requires_grad_(); z = h * 2; z.retain_grad(); z.square().sum().backward(); out.append(z.grad)",
+    "out.append(Tripled.apply(x.detach().requires_grad_()).requires_grad)",
+    # settings and modes, seen and set
+    "out.append((torch.is_grad_enabled(), torch.get_default_dtype())); out.append(torch.ones(2) * n)",
+    "torch.set_default_dtype(torch.float64); out.append(torch.ones(1) + 0.5); torch.set_default_dtype(torch.float32)",
+    "with torch.set_grad_enabled(flag): z = WEIGHT.clone().requires_grad_() * 2\nout.append(z.requires_grad)",
+    "with torch.autocast('cpu', dtype=torch.bfloat16, enabled=flag): out.append((x @ x.t()).dtype)",
+    "with torch.inference_mode(): z = x * 2\nout.append((z.is_inference(), z.sum()))",
+    "LINEAR.train(flag); out.append(LINEAR.training); out.append(F.dropout(x, 0.0, LINEAR.training))",
+    # shapes changed in place, sizes in data
+    "z = x.clone(); v = z[:, 0]; z.t_(); z.mul_(2); out.append((v.sum(), z.shape))",
+    "z = x * 1; v = z[0:1]; z.unsqueeze_(0); z.add_(1); out.append(v); z.squeeze_(0); x = z",
+    "z = x * 1; z.resize_(len(x), 2); out.append(z)",
+    "z = x * 1; z.data = y.detach() + 1; out.append(z); x = x + z.sum()",
+    "z = x.clone(); z.detach_(); out.append(z.requires_grad); z.transpose_(0, 1); out.append(z)",
+    "out.append(torch.tensor([len(x), x.shape[1], n])); x = x / torch.tensor(x.shape).prod()",
+    "out.append(x.new_tensor(list(x.shape)).sum()); out.append(x.new(x.shape).shape); out.append(torch.full(x.shape, len(x) / 2))",
+    "x = torch.arange(len(x))[:, None] * x; out.append(torch.eye(len(x)).sum())",
+    # attributes of what is given
+    "x.tag = [n]; x.tag.append(len(x)); out.append(getattr(y, 'tag', None))",
+    "y.scale = n + 1; x = x * y.scale; out.append(hasattr(x, 'scale'))",
+    # errors that depend on numbers, sizes and elements
+    "try: x = torch.stack([x[n], x[0]])\nexcept IndexError: out.append('number')",
+    "try: x = x + torch.arange(float(n))\nexcept RuntimeError: out.append('size')",
+    "try: out.append(WEIGHT[(x[0] * 4).long()])\nexcept IndexError: out.append('element')",
+    "try: out.append(torch.linalg.cholesky(x[:2, :2]))\nexcept RuntimeError: out.append('matrix')",
+    "try: out.append(7 // (x * 2).long())\nexcept RuntimeError: out.append('zero')",
+    "with contextlib.suppress(IndexError): out.append(F.embedding((x[0] * 3).long(), WEIGHT[:, None]))",
+    "try: out.append(int(1 / (n - 2)))\nexcept ZeroDivisionError as e: out.append(type(e).__name__)",
+    # what iterates, given away while it is read
+    "todo = [x]; [todo.append(t * 2) for t in todo if len(todo) < 3]; x = sum(todo)",
+    "it = iter([1, n, 3]); next(it); out.append((iter(it) is it, list(it), list(it)))",
+    "r = reversed([x, y]); out.append(next(r).sum()); out.append(len(list(r)))",
+    "class Inner:\n    def touch(self, t): LOG.append(n); TABLE['a'] += 1.0; return t * TABLE['a']\nx = Inner().touch(x)",
+    # other dtypes
+    "i = (x * 100).to(torch.int8); out.append((i * i, i << 1, i.sum(), i.cumsum(0), i.argmax(), -i, i // 3))",
+    "out.append(torch.ldexp(x.half(), torch.tensor(n))); out.append(F.huber_loss(x.half(), y.half()[: len(x)]) if len(x) == len(y) else n)",
+    "b = x > 0; out.append((b.max(0).values, b.cumsum(0), b.argsort(1, stable=True), b.float().mean(), b ^ (n > 2)))",
+    "out.append((x.to(torch.uint8) + 250, x.double().to(torch.float16), (x * 1e4).half(), x.bfloat16() * n))",
+    "c = torch.complex(x, x * n); out.append((c.conj().imag, (c * c).real, torch.view_as_real(c).sum(), c.abs().argmax()))",
+    "s = F.threshold((x * 5).long(), 1, n); out.append(s); out.append(F.hardtanh((x * 5).int(), -1, 2))",
+    # arrays of numpy
+    "a = np.arange(4.0, dtype=np.float32) + n; a[0] = 9; t = torch.from_numpy(a); out.append((t * 2, float(a.sum())))",
+    "ARRAY[n % 3] += 1; x = x + float(ARRAY.sum()); out.append(torch.tensor(ARRAY))",
     "y.add_(0.5)",
     "y[0] = 9.0",
     "yv = y.view(-1)[1:3]; yv.copy_(torch.tensor([1.0, 2.0])); out.append(yv)",

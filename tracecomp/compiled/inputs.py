@@ -7,7 +7,7 @@ from tracecomp.record.recording import Recording
 
 def aliases_of(recording: Recording) -> dict[int, int]:
     """Outputs that are written over inputs: not where a path may turn out to be another call's."""
-    if recording.predicates:
+    if recording.may_be_left:
         return {}
     position = {id(b): i for i, b in enumerate(recording.inputs)}
     pairs = [(out, position.get(id(b))) for b, out in recording.updates]

@@ -95,7 +95,7 @@ def _fits(plan: Plan, leaves: Leaves) -> bool:
         isinstance(plan.forward, Native)
         and (config.thread_overrides == 0 or not plan.forward.executable.image.parallel)
         and guards.structure == flat_call(len(leaves))
-        and not (recording.predicates or recording.split or recording.rebased or guards.takes_arrays)
+        and not (recording.may_be_left or recording.split or recording.rebased or guards.takes_arrays)
         and not recording.effects
         and all(b.kind not in ("memory", "size", "number", "place") for b in recording.inputs)
         and not recording.rebound

@@ -92,7 +92,7 @@ class Plan:
         Their memory may be reused if it is unreferenced.
         """
         recording = self.recording
-        if recording.predicates:
+        if recording.may_be_left:
             return []
         shown = {r.number for r in bottoms(recording.results)}
         updated = [b for b, _ in recording.updates]  # also of a gradient that is overwritten, and no input therefore
@@ -171,7 +171,7 @@ class Plan:
             frozen = self.frozen if sizes is None else self._frozen(runner)
             runner.run(arrays, outputs, self._seen(frozen) if frozen else None)
         except (IndexError, RuntimeError) as error:
-            if recording.predicates:
+            if recording.may_be_left:
                 return -1, error
             raise
         for k, (out, seen, *_) in enumerate(recording.predicates):

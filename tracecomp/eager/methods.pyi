@@ -781,9 +781,17 @@ class TensorMethods(TensorBase):
     def lcm_(self, other: Tensor) -> Tensor:
         """Least common multiple of integers."""
     def ldexp(self, other: Tensor) -> Tensor:
-        """input * 2**other."""
+        """input * 2**other; floating numbers with integer exponents keep their dtype and are scaled exactly.
+
+        Such an exponent may be out of the range of ``exp2``, and so is split in three: the first step of a very negative
+        one stops where no number becomes subnormal that does not vanish in the next, so that the result is rounded once.
+        """
     def ldexp_(self, other: Tensor) -> Tensor:
-        """input * 2**other."""
+        """input * 2**other; floating numbers with integer exponents keep their dtype and are scaled exactly.
+
+        Such an exponent may be out of the range of ``exp2``, and so is split in three: the first step of a very negative
+        one stops where no number becomes subnormal that does not vanish in the next, so that the result is rounded once.
+        """
     def le(self, other: Operand) -> Tensor:
         """Elementwise comparison le, as bools."""
     def le_(self, other: Operand) -> Tensor:
@@ -980,7 +988,7 @@ class TensorMethods(TensorBase):
     def negative_(self) -> Tensor:
         """Return -input; RuntimeError on bools."""
     def new(self, *args: Any) -> Tensor:
-        """A tensor of ``input``'s dtype from sizes or data."""
+        """A tensor of ``input``'s dtype: of a shape (integers or a ``torch.Size``), or of data."""
     def new_empty(self, *size: Sizes, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: _bool = False, pin_memory: _bool = False) -> Tensor:
         """A tensor of empty."""
     def new_empty_strided(self, size: Sequence[_int], stride: Sequence[_int], *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: _bool = False, pin_memory: _bool = False) -> Tensor:

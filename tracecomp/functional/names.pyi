@@ -919,9 +919,17 @@ def lcm(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
 def lcm_(input: Tensor, other: Tensor) -> Tensor:
     """Least common multiple of integers."""
 def ldexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """input * 2**other."""
+    """input * 2**other; floating numbers with integer exponents keep their dtype and are scaled exactly.
+
+    Such an exponent may be out of the range of ``exp2``, and so is split in three: the first step of a very negative
+    one stops where no number becomes subnormal that does not vanish in the next, so that the result is rounded once.
+    """
 def ldexp_(input: Tensor, other: Tensor) -> Tensor:
-    """input * 2**other."""
+    """input * 2**other; floating numbers with integer exponents keep their dtype and are scaled exactly.
+
+    Such an exponent may be out of the range of ``exp2``, and so is split in three: the first step of a very negative
+    one stops where no number becomes subnormal that does not vanish in the next, so that the result is rounded once.
+    """
 def le(input: Tensor, other: Operand, *, out: Tensor | None = None) -> Tensor:
     """Elementwise comparison le, as bools."""
 def lerp(input: Tensor, end: Tensor, weight: Tensor | Number, *, out: Tensor | None = None) -> Tensor:

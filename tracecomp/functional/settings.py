@@ -13,6 +13,7 @@ from tracecomp.eager.device import Device
 from tracecomp.eager.foreign import array_over, is_foreign
 from tracecomp.eager.modes import modes
 from tracecomp.eager.process_memory import block_of, share
+from tracecomp.eager.size import Size
 from tracecomp.eager.tensor import Tensor, wrap_shared
 from tracecomp.functional.dtype_support import ALL
 from tracecomp.functional.publish import function, publish
@@ -200,8 +201,9 @@ def to_dense(input: Tensor, dtype: DType | None = None) -> Tensor:
 
 @function(to="Tensor", takes=ALL)
 def new(input: Tensor, *args: Any) -> Tensor:
-    """A tensor of ``input``'s dtype from sizes or data."""
-    return input.new_empty(*args) if args and isinstance(args[0], int) else input.new_tensor(*(args or ([],)))
+    """A tensor of ``input``'s dtype: of a shape (integers or a ``torch.Size``), or of data."""
+    sized = bool(args) and isinstance(args[0], int | Size)
+    return input.new_empty(*args) if sized else input.new_tensor(*(args or ([],)))
 
 
 def _contains(self: Tensor, element: object) -> bool:

@@ -129,8 +129,14 @@ def _opaque(
     for value in (*args, *kwargs.values()):
         if not isinstance(value, (*PLAIN, Tensor)):
             _handed_on(observer, value)
-            observer.consume(value)
+            observer.consume(value, own=_is_own(callee))
             stream(observer, value)
+
+
+def _is_own(callee: object) -> bool:
+    """Whether a function is of this package, which makes an array into a tensor and reads it no further."""
+    module = getattr(callee, "__module__", None) or ""
+    return module.partition(".")[0] == _PACKAGE
 
 
 def _what_is_called(observer: Watching, callee: object, owner: object) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from types import FunctionType
 from typing import Any
 
@@ -18,6 +18,7 @@ from tracecomp.record.binding import Binding, tensor_of
 from tracecomp.record.derivation import Derivation, sizes_of
 from tracecomp.record.effects import Effect
 from tracecomp.record.guards.facts import FactGuard
+from tracecomp.record.guards.guard import ArrayGuard
 from tracecomp.record.guards.guards import Guards
 from tracecomp.record.guards.memory import MemoryGuard
 from tracecomp.record.guards.reads import attributes_of
@@ -74,6 +75,7 @@ class Finish:
         self.derivation = Derivation(recorder, observer, self.outputs, self.sources, self._holder, self._add)
 
     def recording(self, derive: bool) -> Recording:
+        self.recorder.check_constants()
         values: list[Any] = []
         self._find_repeated()
         structure = flatten(self.result, values, self._is_one_object, every=True)
@@ -118,6 +120,7 @@ class Finish:
             writes=self._writes(updates), grads=grads, requires_grad=self._flags(), predicates=predicates, split=split,
             rebased=[Rebased(self._origin(t), self.found.place(t)) for t in rebased],
             rebound=rebound, effects=repeated, sizes=sizes_of(self.recorder, mapping), shared=shared,
+            catches=self.recorder.catches,
             unsettled=self._unsettled(left, shared) or new_state(self.recorder, kept_tensors),
         )  # fmt: skip
 
@@ -217,7 +220,6 @@ class Finish:
         return {v for n in nodes for v in n.inputs if v.node is None or v in cut} | set(values)
 
     def _close_guards(self, inputs: Sequence[Binding], updates: Sequence[tuple[Binding, int]]) -> None:
-        self.observer.forget()  # nothing of the program runs from here on
         chosen = set(inputs)
         live = {v for v, s in self.sources.items() if s in chosen}
         names = {i.value: i.name for i in self.recorder.graph.inputs}
@@ -225,10 +227,30 @@ class Finish:
         grads = [(self._holder(s.tensor), s) for s in self.recorder.changes.grads.values()]
         met = self.recorder.inputs
         arrays = {i for i, t in met.arrays.items() if met.initial.get(id(t)) in (None, *live)}
+        updated = {b.ref for b, _ in updates if b.kind == "argument"}
+        arrays = {g.leaf for g in self.guards.arrays() if self._is_input(g, g.leaf in arrays, updated)}
+        self.observer.forget()  # nothing of the program runs from here on
         memory = MemoryGuard(self._memory(), [b for b, _ in updates], self.leaves)
         self.guards.close(
             self.recorder, used, arrays, grads, memory, list(map(self._fact, self.recorder.facts.asked.values()))
         )
+
+    def _is_input(self, guard: ArrayGuard, in_graph: bool, updated: Set[int]) -> bool:
+        """Whether the graph alone reads an array among the arguments; what numpy reads is guarded instead.
+
+        CaptureError where numpy and the graph would have to take turns, or numpy changes what no effect tells of: later
+        calls run the graph, then the effects.
+        """
+        array = self.leaves[guard.leaf]
+        written = guard.leaf in updated or any(
+            np.may_share_memory(t._data, array) for t, _ in self.recorder.changes.writes.values()
+        )
+        seen, by_effect = id(array) in self.guards.reads.seen_arrays, id(array) in self.observer.changed
+        changed = written or guard.check(self.leaves) is not None
+        if (changed and seen) or (by_effect and in_graph) or (changed and not written and not by_effect):
+            self.recorder.refusals.lines |= self.guards.reads.array_lines
+            self.recorder.refuse(f"the array {guard.path} is changed, and read or changed by numpy in the same call")
+        return in_graph and not seen
 
     def _fact(self, asked: Asked) -> FactGuard:
         t = asked.t

@@ -90,6 +90,7 @@ class InstructionTrace:
         if handlers is None or self._recorder.refusals.reason is not None:
             return before
         if handlers.of_program:
+            self._recorder.catches |= handlers.catches
             self._entered(frame)
         elif frame.f_back is None or not frame.f_back.f_trace_opcodes:
             return before  # a library's code in the service of this package

@@ -17,6 +17,7 @@ from typing import Any
 
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record import calls
+from tracecomp.record.caught_errors import catches, ends_handling
 from tracecomp.record.frames import Stack
 from tracecomp.record.guards.reads import Element, Entry
 from tracecomp.record.guards.snapshots import plain_value
@@ -40,6 +41,7 @@ class Handlers:
 
     def __init__(self, code: CodeType, table: Mapping[str, Handler]) -> None:
         self.of_program = table is PROGRAM
+        self.catches = self.of_program and catches(code)
         self.at: dict[int, tuple[int, list[tuple[Handler, Any]]]] = {}
         depths = stack_depths(code)
         keywords: tuple[str, ...] = ()
@@ -148,6 +150,19 @@ def _slice(observer: Watching, stack: Stack, _: object) -> None:
 def _contains(observer: Watching, stack: Stack, _: object) -> None:
     owner, key = stack.peek(1), plain_value(stack.peek(2))
     calls.member(observer, owner, key)
+
+
+def _handled(observer: Watching, stack: Stack, _: object) -> None:
+    if ends_handling(stack.frame):
+        observer.error_caught(sys.exc_info()[1])
+
+
+PROGRAM["POP_EXCEPT"] = LIBRARY["POP_EXCEPT"] = _handled
+
+
+@_program("BEFORE_WITH")
+def _with(observer: Watching, stack: Stack, _: object) -> None:
+    observer.block_entered(stack.peek(1))
 
 
 @_program("IS_OP")

@@ -32,6 +32,7 @@ from tracecomp.base.capture_guide import BreakReason, Section
 from tracecomp.base.errors import CaptureError, is_program_file
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record import calls
+from tracecomp.record.caught_errors import may_suppress, own_errors
 from tracecomp.record.frames import function_of
 from tracecomp.record.guards.facts import FACTS
 from tracecomp.record.guards.ownership import (
@@ -290,6 +291,9 @@ class Observer:
             return
         if is_value(owner):
             return
+        if isinstance(owner, np.ndarray) and name in _VIEWS_OF_ARRAYS:
+            self.contents(owner)
+            return
         if type(owner) is super:
             parts: Any = owner
             self.attribute_of_base(parts.__thisclass__, parts.__self__, name)
@@ -426,13 +430,15 @@ class Observer:
         if id(owner) in self.known and keeps_state(owner):
             self.consume(owner)
 
-    def contents(self, value: object) -> None:
-        """The program read all elements of a container."""
+    def contents(self, value: object, own: bool = False) -> None:
+        """The program read all elements of a container, or this package's ``own`` code did for it."""
         read = self.known.get(id(value))
         if read is None or not is_container(value):
             return
         if read.is_given and isinstance(value, np.ndarray):
             self.reads.array_lines.add(self.recorder.refusals.line())
+            if not own:
+                self.reads.seen_arrays.add(id(value))
         before = self.changed.get(id(value), MISSING)
         self.step(read, All(None), everything(value) if before is MISSING else before, read.where)
         if read.is_given:
@@ -443,16 +449,16 @@ class Observer:
             if not isinstance(item, PLAIN):
                 self.step(read, step, item, item_of(read, step.key))
 
-    def consume(self, value: object, depth: int = 8) -> None:
-        """The program passed ``value`` to code that may read all of it."""
+    def consume(self, value: object, depth: int = 8, own: bool = False) -> None:
+        """The program handed ``value`` to code that may look at all of it; ``own``: of this package."""
         read = self.known.get(id(value))
         if read is None or depth == 0 or isinstance(value, type | FunctionType | ModuleType) or is_module(value):
             if isinstance(value, tuple | list | dict) and depth and read is None:  # made in the call, of older things
                 for item in list(value.values()) if isinstance(value, dict) else held_by(value):
                     if not isinstance(item, (*PLAIN, Tensor)):
-                        self.consume(item, depth - 1)
+                        self.consume(item, depth - 1, own)
             return
-        self.contents(value)
+        self.contents(value, own)
         if is_container(value):
             parts: Any = () if isinstance(value, np.ndarray) else value  # of no dimension, too
             items: Sequence[Any] = list(parts.values()) if isinstance(parts, Mapping) else list(parts)
@@ -472,13 +478,29 @@ class Observer:
                 )
         for item in items:
             if not isinstance(item, (*PLAIN, Tensor)):
-                self.consume(item, depth - 1)
+                self.consume(item, depth - 1, own)
 
     def pin(self, value: object) -> None:
         """The program used the identity of ``value``."""
         read = self.known.get(id(value))
         if read is not None:
             read.pin()
+
+    def block_entered(self, manager: object) -> None:
+        """A ``with`` block of ``manager`` begins."""
+        self.recorder.catches |= may_suppress(manager)
+
+    def error_caught(self, error: BaseException | None) -> None:
+        """The program is done with handling ``error``."""
+        for own, of_elements in own_errors(error):
+            if of_elements:
+                self.recorder.refuse_here(f"catches {type(own).__name__}, which may depend on elements of a tensor")
+                return
+            self.recorder.fix_numbers()
+
+
+_VIEWS_OF_ARRAYS = {"T", "mT", "flat", "real", "imag", "data", "base", "ctypes", "__array_interface__"}
+"""Attributes by which the elements of an array are read or changed."""
 
 
 def _is_library(module: ModuleType) -> bool:

@@ -54,6 +54,8 @@ class Recorder:
         self.numbers: list[SymScalar] = []
         self.sized_ints: list[Any] = []
         self.predicates: list[Predicate] = []
+        self.brought: list[tuple[Tensor, Array, Array]] = []  # tensors of data from Python, and what that was
+        self.catches = False  # a function of the program has an ``except`` clause
         self.told: list[Value] = []  # a result of each operator that other processes took part in
         self.leaves: Leaves = ()
         self.quiet = False  # current reads of values are for printing only, which every call repeats
@@ -135,12 +137,20 @@ class Recorder:
         if argument is not None:
             self._made(t, self.value(argument), self.values.look_of(argument, None), user_source())
             return
+        self.brought.append((t, array, array.copy()))
         if array.ndim == 0:
             value = self.graph.scalar(array.item(), t.dtype)
         else:
             kind = TensorType(t.dtype, array.shape)
             value = self.graph.add_input(kind, f"c{len(self.graph.inputs)}", "constant", array.copy())
         self._made(t, value, None, user_source())
+
+    def check_constants(self) -> None:
+        """Refuse that numpy has changed data after a tensor was made of it, which only the tensor's operations may."""
+        for t, array, before in self.brought:
+            shared = t._shared_storage().memory.writes is None
+            if shared and array.tobytes() != before.tobytes() and not self.values.root_cell(t).version:
+                self.refuse("an array was changed by numpy after a tensor was made of it")
 
     def observe(self, t: Tensor, seen: object) -> None:
         """Note that Python saw the value of ``t``: nested lists, or its one element."""
@@ -216,6 +226,13 @@ class Recorder:
         """Note a number that is followed."""
         self.numbers.append(number)
 
+    def fix_numbers(self) -> None:
+        """Hold the recording to the numbers and sizes of this call."""
+        for number in list(self.numbers):
+            number.seen()
+        for size in self.conditions.ranges:
+            size.fix()
+
     @property
     def conditions(self) -> Conditions:
         """The sizes for which the recording holds."""
@@ -272,6 +289,7 @@ class Recorder:
         self.open = False
         self.leaves = ()  # symbolic sizes keep the recorder
         self.inputs.forget()
+        self.brought.clear()
         self.changes.forget()
         self.facts.asked.clear()
         self.python.on_module = _pass_by  # it holds the observer

@@ -75,7 +75,7 @@ class Recording:
 
     ``updates`` are inputs with the outputs that they become; ``writes`` are tensors from outside whose memory is
     written, with how often autograd has counted that. ``unsettled`` says why it serves no later call; ``shared`` are
-    inputs that share memory of which some is written.
+    inputs that share memory of which some is written. ``catches``: the program has handlers of errors.
     """
 
     graph: Graph
@@ -96,7 +96,13 @@ class Recording:
     unsettled: BreakReason | None = None
     blamed: Set[int] = frozenset()
     shared: Sequence[Binding] = ()
+    catches: bool = False
     calls: int = 0
+
+    @property
+    def may_be_left(self) -> bool:
+        """Whether a call may turn out to need another recording while it runs: nothing is written before its end."""
+        return bool(self.predicates) or self.catches
 
     def observed_at(self) -> set[Source | None]:
         """The lines whose numbers the recording depends on."""

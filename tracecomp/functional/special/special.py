@@ -27,7 +27,7 @@ from tracecomp.functional.promotion import (
 from tracecomp.functional.publish import function
 from tracecomp.functional.special.series import polynomial
 from tracecomp.functional.special.tables import ERFCX, NDTRI
-from tracecomp.ir.types import int32
+from tracecomp.ir.types import float64, int32
 
 
 @function(takes=FLOATS + COMPLEX, composite=True)
@@ -181,8 +181,18 @@ def heaviside(input: Tensor, values: Tensor) -> Tensor:
 
 @function(takes=ALL, inplace=True, composite=True)
 def ldexp(input: Tensor, other: Tensor) -> Tensor:
-    """input * 2**other."""
-    return prim.mul(*common_float(input, of_number("exp2", as_float(other))))
+    """input * 2**other; floating numbers with integer exponents keep their dtype and are scaled exactly.
+
+    Such an exponent may be out of the range of ``exp2``, and so is split in three: the first step of a very negative
+    one stops where no number becomes subnormal that does not vanish in the next, so that the result is rounded once.
+    """
+    if not input.dtype.is_floating_point or other.dtype.is_floating_point or other.dtype.is_complex:
+        return prim.mul(*common_float(input, of_number("exp2", as_float(other))))
+    x, left = cast(input, float64), prim.cast(other, dtype=float64)
+    for _ in range(3):
+        step = prim.where(prim.lt(left, -1022.0), -969.0, prim.minimum(left, 1023.0))
+        x, left = prim.mul(x, prim.exp2(step)), prim.sub(left, step)
+    return cast(x, input.dtype)
 
 
 @function(composite=True)

@@ -156,7 +156,7 @@ def hardtanh_(input: Tensor, min_val: float = ..., max_val: float = ..., inplace
 def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = ..., size_average: bool | None = None, reduce: bool | None = None, reduction: str = 'mean') -> Tensor:
     """``x`` where the target is 1, ``max(0, margin - x)`` where it is -1."""
 def huber_loss(input: Tensor, target: Tensor, reduction: str = 'mean', delta: float = ..., weight: Tensor | None = None) -> Tensor:
-    """``0.5 d^2`` where ``|d| < delta``, else ``delta (|d| - delta / 2)``."""
+    """``0.5 d^2`` where ``|d| < delta``, else ``delta (|d| - delta / 2)``, in the dtype of ``input``."""
 def instance_norm(input: Tensor, running_mean: Tensor | None = None, running_var: Tensor | None = None, weight: Tensor | None = None, bias: Tensor | None = None, use_input_stats: bool = True, momentum: float = ..., eps: float = ...) -> Tensor:
     """Normalise each channel of each sample over the spatial axes (Ulyanov et al. 2016)."""
 def interpolate(input: Tensor, size: Sizes | None = None, scale_factor: float | Sequence[float] | None = None, mode: str = 'nearest', align_corners: bool | None = None, recompute_scale_factor: bool | None = None, antialias: bool = False) -> Tensor:
@@ -314,9 +314,9 @@ def tanh(input: Tensor) -> Tensor:
 def tanhshrink(input: Tensor) -> Tensor:
     """``x - tanh(x)``."""
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
-    """``x`` where it is greater than ``threshold``, else ``value``."""
+    """``x`` where it is greater than ``threshold``, else ``value``; of integers both numbers are truncated."""
 def threshold_(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
-    """``x`` where it is greater than ``threshold``, else ``value``."""
+    """``x`` where it is greater than ``threshold``, else ``value``; of integers both numbers are truncated."""
 def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = ..., p: float = 2, eps: float = ..., swap: bool = False, size_average: bool | None = None, reduce: bool | None = None, reduction: str = 'mean') -> Tensor:
     """``max(0, d(anchor, positive) - d(anchor, negative) + margin)``."""
 def triplet_margin_with_distance_loss(anchor: Tensor, positive: Tensor, negative: Tensor, *, distance_function: Callable[[Tensor, Tensor], Tensor] | None = None, margin: float = ..., swap: bool = False, reduction: str = 'mean') -> Tensor:

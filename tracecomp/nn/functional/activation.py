@@ -72,7 +72,9 @@ def relu6(input: Tensor, inplace: bool = False) -> Tensor:
 
 @function(to="nn.functional torch", takes=NUMBERS)
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
-    """``x`` where it is greater than ``threshold``, else ``value``."""
+    """``x`` where it is greater than ``threshold``, else ``value``; of integers both numbers are truncated."""
+    if not input.is_floating_point():
+        threshold, value = int(threshold), int(value)
     return finish(input, T.where(input <= threshold, value, input), inplace)
 
 

@@ -11,7 +11,7 @@ from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.functional.dtype_support import ALL, FLOATS
 from tracecomp.functional.elementwise.pointwise import magnitude
-from tracecomp.functional.promotion import rounded, wide
+from tracecomp.functional.promotion import can_cast, cast, common, rounded, wide
 from tracecomp.functional.publish import function
 from tracecomp.ir.types import type_word
 from tracecomp.nn.functional.activation import logsigmoid
@@ -75,7 +75,8 @@ def mse_loss(
     reduction = legacy_reduction(size_average, reduce, reduction)
     with scope("mse_loss"):
         input, target = _same_size("mse_loss", input, target)
-        difference = input - target
+        a, b = common(input, target)
+        difference = a - b
         return _weighted(difference * difference, weight, reduction)
 
 
@@ -104,22 +105,26 @@ def smooth_l1_loss(
         return l1_loss(input, target, reduction=reduction)
     with scope("smooth_l1_loss"):
         input, target = _same_size("smooth_l1_loss", input, target)
-        d = magnitude(wide(input) - wide(target))
-        return _reduced(rounded(T.where(d < beta, d * d * 0.5 / beta, d - 0.5 * beta), input), reduction)
+        a, b = common(input, target)
+        d = magnitude(wide(a) - wide(b))
+        return _reduced(rounded(T.where(d < beta, d * d * 0.5 / beta, d - 0.5 * beta), a), reduction)
 
 
 @function(to="nn.functional", takes=FLOATS)
 def huber_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None
 ) -> Tensor:
-    """``0.5 d^2`` where ``|d| < delta``, else ``delta (|d| - delta / 2)``."""
+    """``0.5 d^2`` where ``|d| < delta``, else ``delta (|d| - delta / 2)``, in the dtype of ``input``."""
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
     with scope("huber_loss"):
         input, target = _same_size("huber_loss", input, target)
-        d = magnitude(wide(input) - wide(target))
+        a, b = common(input, target)
+        if not can_cast(a.dtype, input.dtype):
+            raise RuntimeError(f"result type {a.dtype} can't be cast to the desired output type {input.dtype}")
+        d = magnitude(wide(a) - wide(b))
         found = T.where(d < delta, d * d * 0.5, (d - 0.5 * delta) * delta)
-        return _weighted(rounded(found, input), weight, reduction)
+        return _weighted(cast(found, input.dtype), weight, reduction)
 
 
 def _log(x: Tensor, inside: Tensor, logarithm: Callable[[Tensor], Tensor]) -> Tensor:

@@ -224,11 +224,15 @@ class Guards:
         if found is not None:
             raise CheckError(f"guards missed a change: {found}")
 
+    def arrays(self) -> list[ArrayGuard]:
+        """The guards of arrays among the arguments."""
+        return [g for g in self.arguments if isinstance(g, ArrayGuard)]
+
     def lines(self, leaves: Leaves) -> Set[int]:
         """The lines of the compiled function that read the values that do not fit."""
         if self.reads.check(leaves) is not None:
             return self.reads.missed
-        arrays = [g for g in self.arguments if isinstance(g, ArrayGuard) and g.leaf < len(leaves)]
+        arrays = [g for g in self.arrays() if g.leaf < len(leaves)]
         found = {line for g in arrays if g.check(leaves) is not None for line in self.reads.array_lines}
         if len(leaves) == len(self.arguments):
             found |= {g.line for g in self.list if isinstance(g, FactGuard) and g.check(leaves) is not None} - {0}

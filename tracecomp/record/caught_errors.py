@@ -1,0 +1,65 @@
+"""Errors that a recorded program catches: what later calls must have in common with this one to raise them too.
+
+An error of this package may depend on sizes and numbers, which are then no longer variable, and on elements of tensors,
+which no guard compares. A program that catches one of the second kind is not recorded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import traceback
+from collections.abc import Iterator
+from opcode import opname
+from pathlib import Path
+from types import CodeType, FrameType
+
+from tracecomp.base.errors import is_user_file
+
+_STRUCTURE = tuple(str(Path(__file__).parents[1] / name) for name in (
+    "ops/define.py", "ir", "functional/shape", "functional/dims.py", "functional/dtype_support.py",
+    "functional/promotion.py", "functional/linalg/matmul.py", "nn/functional/conv.py",
+))  # fmt: skip
+"""Files whose errors are about shapes, dtypes and options alone, except those of ``require``, which anyone may call."""
+_NAMES = {"_integer", "entries", "linear"}
+"""Functions elsewhere of which the same is true."""
+
+
+def catches(code: CodeType) -> bool:
+    """Whether a function has an ``except`` clause."""
+    return any(opname[op] == "CHECK_EXC_MATCH" for op in code.co_code[::2])
+
+
+def ends_handling(frame: FrameType) -> bool:
+    """Whether the instruction at hand ends a handler that does not raise the error again."""
+    return opname[frame.f_code.co_code[frame.f_lasti + 2]] != "RERAISE"
+
+
+def may_suppress(manager: object) -> bool:
+    """Whether the end of a ``with`` block may handle an error."""
+    return not isinstance(manager, contextlib.nullcontext) and is_user_file(
+        _file_of(getattr(type(manager), "__exit__", None))
+    )
+
+
+def _file_of(function: object) -> str:
+    code = getattr(inspect.unwrap(function) if callable(function) else None, "__code__", None)
+    return "" if code is None else code.co_filename
+
+
+def own_errors(error: BaseException | None) -> Iterator[tuple[BaseException, bool]]:
+    """The errors of this package that led to ``error``, each with whether it may depend on elements of tensors.
+
+    Those that this package has caught itself are left out.
+    """
+    for _ in range(8):
+        if error is None:
+            return
+        frames = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
+        if frames and is_user_file(frames[0].co_filename) and not is_user_file(frames[-1].co_filename):
+            code = frames[-1]
+            structure = code.co_name in _NAMES or (
+                code.co_filename.startswith(_STRUCTURE) and code.co_name != "require"
+            )
+            yield error, not (structure or isinstance(error, TypeError | AttributeError | StopIteration))
+        error = error.__cause__ or error.__context__
