@@ -178,6 +178,8 @@ def _connect(
     node = type(f"{cls.__name__}Backward", (FunctionNode,), {"__slots__": ()})(cls, ctx, edges, len(args), outs)
     if modes.recorder is not None:
         modes.recorder.function_ran(node, args)
+        if modes.recorder.sized:
+            modes.recorder.sizes.note_results(node, outs)
     results = []
     for i, out in enumerate(outs):
         if not isinstance(out, Tensor) or any(out is t for t in ctx._constant) or out._data.dtype.kind in "biu":

@@ -137,6 +137,21 @@ class unrecorded(ContextDecorator):
         modes.recorder = None
 
 
+_UNSEEN: dict[str, Any] = {
+    "grad": False, "inference": False, "anomaly": False, "recorder": None, "watch": None, "place": None,
+    "function_modes": (), "undispatched": True, "save_hooks": (),
+}  # fmt: skip
+
+
+class unseen(ContextDecorator):
+    """No mode acts on what is computed inside, and it has no history: a past call is repeated, unobserved."""
+
+    def __enter__(self) -> None:
+        before_of(self).update({name: getattr(modes, name) for name in _UNSEEN})
+        for name, value in _UNSEEN.items():
+            setattr(modes, name, value)
+
+
 class set_grad_enabled(ContextDecorator):
     """Set the gradient mode now; as a context manager, restore it at the end."""
 

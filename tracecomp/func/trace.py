@@ -33,6 +33,7 @@ class Trace(Recorder):
         self.outer = outer
         if outer is not None:
             self.numbers = outer.numbers
+            self.backward.outer = outer.backward
 
     def node(self, op: Op, operands: tuple[object, ...], attrs: Attrs, outs: list[Tensor]) -> None:
         super().node(op, operands, attrs, outs)
