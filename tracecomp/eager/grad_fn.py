@@ -49,11 +49,12 @@ class AccumulateGrad(Node):
 class SavedOut:
     """A result kept for backward: not the tensor itself, whose ``grad_fn`` would point back here."""
 
-    __slots__ = ("array", "make", "storage", "value", "version")
+    __slots__ = ("array", "make", "storage", "tangents", "value", "version")
 
     def __init__(self, tensor: TensorBase) -> None:
         self.rebind(tensor)
         self.value = tensor._value
+        self.tangents = tensor._tangents
         self.make = tensor._wrap
         if type(tensor) in dispatch.CLASSES:
             bare = dispatch.without_history(tensor)
@@ -72,6 +73,8 @@ class SavedOut:
         result = self.make(self.array)
         result._storage = self.storage
         result._value = self.value
+        if self.tangents is not None:
+            result._tangents = self.tangents
         return result
 
     def restored(self, node: Node, number: int) -> TensorBase:
@@ -157,6 +160,11 @@ class OpNode(Node):
         """What ``saved_tensors_hooks`` keep for this node."""
         return [x for x in (*(self.ins or ()), *self.outs) if isinstance(x, Packed)]
 
+    def note_tangents(self, result: TensorBase) -> None:
+        """The tangents of ``result``, one of this node's, are known now."""
+        if self.outs and isinstance(saved := self.outs[result._output_nr], SavedOut):
+            saved.tangents = result._tangents
+
     def result_moved(self, new: TensorBase) -> None:
         """This node's result was written into ``new``, which saved results now share."""
         for saved in self.outs:
@@ -174,7 +182,7 @@ class OpNode(Node):
             return self._derived(program, grads, like)
 
     def _derived(self, program: Derivative, grads: Grads, like: TensorBase) -> Grads:
-        if modes.grad or modes.recorder is not None or (use.begun and self._asks(grads)):
+        if modes.grad or modes.recorder is not None or modes.levels or (use.begun and self._asks(grads)):
             slots: list[Any] = [self._saved(i, like) if i in program.reads else None for i in range(self._count)]
             return program.run([*slots, *grads], type(like).__tracecomp_apply__)
         slots = [self._saved(i, like)._data if i in program.reads else None for i in range(self._count)]
