@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from tracecomp.eager import dispatch
+from tracecomp.eager import dispatch, tangents
 from tracecomp.eager.device import use
 from tracecomp.eager.grad_fn import NUMBERS, AccumulateGrad, CopySlices, OpNode, op_node
 from tracecomp.eager.modes import modes, module_changes
@@ -121,6 +121,8 @@ def assign_(target: TensorBase, value: TensorBase) -> None:
     if modes.recorder is not None:
         modes.recorder.write(target, value)  # it asks for histories as they were: what is counted below is not yet seen
     target._shared_storage().wrote()
+    if use.begun and modes.levels:
+        tangents.written(target, value)
     if history:
         _rebase(target, value, before, edge)
 

@@ -28,6 +28,7 @@ class Modes(threading.local):
     function_modes: tuple[Any, ...] = ()  # those that see every call of a function, the innermost last
     dispatch_modes: tuple[Any, ...] = ()  # those that see every operator, the innermost last; needs ``use.begun``
     undispatched: bool = False  # nobody is asked about operators
+    levels: tuple[Any, ...] = ()  # forward derivatives being taken, the innermost last; needs ``use.begun``
     grad_above: bool = True  # whether the primitive that somebody is asked about is recorded for backward
     plain_subclasses: bool = False  # __torch_function__ of subclasses is not asked
     rehearsal: bool = False  # what runs is what a program has done before, on copies: it must leave no trace
@@ -41,7 +42,7 @@ class Modes(threading.local):
 modes = Modes()
 EAGER = (
     "place", "without_memory", "function_modes", "dispatch_modes", "undispatched", "plain_subclasses", "save_hooks",
-    "anomaly", "watch",
+    "anomaly", "watch", "levels",
 )  # fmt: skip
 """Modes under which compiled functions run eagerly: somebody wants to see each operator, or what it saves."""
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -139,7 +140,7 @@ class unrecorded(ContextDecorator):
 
 _UNSEEN: dict[str, Any] = {
     "grad": False, "inference": False, "anomaly": False, "recorder": None, "watch": None, "place": None,
-    "function_modes": (), "undispatched": True, "save_hooks": (),
+    "function_modes": (), "undispatched": True, "save_hooks": (), "levels": (),
 }  # fmt: skip
 
 

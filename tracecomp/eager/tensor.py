@@ -13,7 +13,7 @@ from typing import Any, SupportsIndex, cast
 
 import numpy as np
 
-from tracecomp.eager import dispatch, meta, overrides
+from tracecomp.eager import dispatch, meta, overrides, tangents
 from tracecomp.eager.aliasing import (
     alias,
     ask_as,
@@ -558,6 +558,8 @@ def _dispatched(op: Op, operands: tuple[Any, ...], arrays: list[Any], attrs: Att
 
 def _elsewhere(op: Op, operands: tuple[Any, ...], arrays: list[Any], attrs: Attrs) -> Any:
     """What a dispatcher of the program makes of an application, or what has no memory; else NotImplemented."""
+    if modes.levels and tangents.has_tangent(operands):
+        return tangents.push(op, operands, attrs, Tensor)
     if modes.watch is not None:
         modes.watch(op, arrays, attrs)
     if dispatch.asked(operands):

@@ -108,6 +108,10 @@ class BackwardHookFunction(Function):
         replaced = ctx.seen(grads)
         return (None, *(grads if replaced is None else replaced))
 
+    @staticmethod
+    def jvp(ctx: Any, seen: None, *tangents: Tensor | None) -> Any:
+        return tangents
+
 
 def _as_tuple(value: object) -> tuple[Any, ...]:
     return value if isinstance(value, tuple) else (value,)
