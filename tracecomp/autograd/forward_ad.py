@@ -64,7 +64,8 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
             f"this is not supported. Tensor is of {tensor.dtype} and size {list(tensor.shape)} while the given "
             f"forward gradient is of {tangent.dtype} and size {list(tangent.shape)}."
         )
-    return dual(tensor, tangent, _levels[-1])
+    found: Tensor = dual(tensor, tangent, _levels[-1])
+    return found
 
 
 def dual(tensor: Tensor, tangent: object, level: Level) -> Any:

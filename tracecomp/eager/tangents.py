@@ -188,7 +188,7 @@ def _pushed(
     return [_zeros(t) if v is None and t.dtype.differentiable else v for t, v in zip(outs, values, strict=True)]
 
 
-def _shape_of(t: TensorBase) -> tuple[int, ...]:
+def _shape_of(t: TensorBase) -> Any:
     return t._data.shape
 
 
