@@ -56,7 +56,7 @@ class StandardGamma(Function):
         return (-slope / density).to(grad.dtype) * grad
 
     @staticmethod
-    def jvp(ctx: Any, tangent: Any) -> Tensor:
+    def jvp(ctx: object, tangent: Tensor) -> Tensor:
         return StandardGamma.backward(ctx, tangent)  # element by element, so that it is its own transpose
 
 

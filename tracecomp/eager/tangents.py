@@ -140,7 +140,7 @@ def apart(t: TensorBase, history: bool) -> Any:
     return found
 
 
-def push(op: Op, operands: tuple[Any, ...], attrs: Attrs, like: type[TensorBase]) -> Any:
+def push(op: Op, operands: tuple[object, ...], attrs: Attrs, like: type[TensorBase]) -> Any:
     """The results of ``op``, with tangents."""
     with without_levels():
         result = like.__tracecomp_apply__(op, operands, attrs)
@@ -166,7 +166,7 @@ def push(op: Op, operands: tuple[Any, ...], attrs: Attrs, like: type[TensorBase]
 
 
 def _pushed(
-    op: Op, operands: tuple[Any, ...], attrs: Attrs, outs: Sequence[TensorBase], given: Sequence[Any]
+    op: Op, operands: tuple[object, ...], attrs: Attrs, outs: Sequence[TensorBase], given: Sequence[object]
 ) -> list[Any]:
     """Tangents of the results of ``op``, from those of its operands; zeros where none of these reaches a result."""
     last = next(x._data.dtype for x in reversed(operands) if isinstance(x, TensorBase))
@@ -192,7 +192,7 @@ def _shape_of(t: TensorBase) -> Any:
     return t._data.shape
 
 
-def _read(x: Any, dtype: Any, like: TensorBase) -> Any:
+def _read(x: object, dtype: Any, like: TensorBase) -> Any:
     """An operand as a tensor."""
     if isinstance(x, NUMBERS):
         return like._create("full", value=x, shape=(), dtype=from_numpy_dtype(dtype))

@@ -109,7 +109,7 @@ class BackwardHookFunction(Function):
         return (None, *(grads if replaced is None else replaced))
 
     @staticmethod
-    def jvp(ctx: Any, seen: None, *tangents: Tensor | None) -> Any:
+    def jvp(ctx: object, seen: None, *tangents: Tensor | None) -> Any:
         return tangents
 
 

@@ -221,7 +221,7 @@ class Sizes:
         types = [(dtype, shape) for (dtype, _), shape in zip(node.types, shapes, strict=True)]
         self.sized_nodes[node] = (attrs, types, self._types(outs))
 
-    def note_results(self, node: Any, outs: Sequence[object]) -> None:
+    def note_results(self, node: object, outs: Sequence[object]) -> None:
         """Note how the results of ``node``, which is no operator's, depend on sizes."""
         self.sized_nodes[node] = ({}, [], self._types(outs))
 
