@@ -2,8 +2,8 @@
 
     python tools/fit_special.py > tracecomp/functional/special/tables.py
 
-Each approximates a smooth function on [-1, 1] of a mapped argument: its Chebyshev series, whose terms below 1e-17 of
-the largest are dropped, written in powers. Where powers would cancel 3 digits more it stays a Chebyshev series.
+Each approximates a smooth function on [-1, 1] of a mapped argument. It is the function's Chebyshev series, without
+terms below 1e-17 of the largest, written in powers. If powers would cancel 3 digits more, it stays a Chebyshev series.
 """
 
 from __future__ import annotations

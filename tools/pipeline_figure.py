@@ -14,7 +14,7 @@ from tracecomp.passes.pipeline import LOWERING, PIPELINE
 ROOT = Path(__file__).parents[1]
 PATH = ROOT / "docs" / "figures" / "pipeline.svg"
 ROW, WIDTH = 46, 560
-"""Height of a row and width of the picture, in pixels of its own scale."""
+"""Height of a row and width of the picture, in the SVG's pixels."""
 
 
 def training_step() -> Any:
@@ -34,7 +34,7 @@ def training_step() -> Any:
 
 
 def rows(explanation: Any) -> list[tuple[str, str, str]]:
-    """Stage, what it does, and the size of its result."""
+    """Each stage with its action and the size of its result."""
     graph = explanation.graphs[0]
     sizes = {stage.name: stage.size for stage in graph.stages}
     return [
@@ -48,7 +48,7 @@ def rows(explanation: Any) -> list[tuple[str, str, str]]:
 
 
 def svg(stages: Sequence[tuple[str, str, str]]) -> str:
-    """The picture: one row for each stage, joined by arrows."""
+    """Draw the picture: one row for each stage, joined by arrows."""
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {ROW * len(stages)}" font-family="sans-serif">',
         f'<rect width="{WIDTH}" height="{ROW * len(stages)}" rx="8" fill="#ffffff"/>',

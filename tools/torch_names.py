@@ -67,7 +67,7 @@ def leads_to_listed(module: str) -> bool:
 
 
 def names_of(module: types.ModuleType) -> list[str]:
-    """What ``module`` exports, or defines where it does not say."""
+    """Return the names that ``module`` exports or, if it does not declare them, defines."""
     private = module.__name__ in WITH_PRIVATE_NAMES.split() or module.__name__ == "torch._C"
     exported = set(getattr(module, "__all__", ()))
     names = []
@@ -91,11 +91,11 @@ def modules(name: str) -> Iterator[tuple[str, list[str]]]:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             module = importlib.import_module(name)
     except (ImportError, AttributeError, RuntimeError, OSError, AssertionError):
-        return  # for another system, or needs what is not installed
+        return  # for another system, or needs an absent package
     if listed(name):
         yield name, names_of(module)
     children = {f"{name}.{child.name}" for child in pkgutil.iter_modules(getattr(module, "__path__", ()))}
-    if name == "torch._C":  # no package, and has modules below it
+    if name == "torch._C":  # not a package, although it has modules below it
         children |= {other for other in sys.modules if other.rpartition(".")[0] == name}
     for child in sorted(children):
         if not child.endswith(".__main__") and leads_to_listed(child):

@@ -1,4 +1,4 @@
-"""The names of ``torch.__config__``: what the library is made of."""
+"""The names of ``torch.__config__``: facts about the build."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from tracecomp.version import __version__
 
 
 def show() -> str:
-    """A few lines about the libraries at work."""
+    """Return a few lines about the libraries in use."""
     return f"tracecomp, compatible with PyTorch {__version__}\n  - numpy {np.__version__}\n  - the CPU only\n"
 
 
 def parallel_info() -> str:
-    """How many threads compiled programs use."""
+    """Return the number of threads of compiled programs."""
     return f"compiled programs: {get_num_threads()} threads\n"

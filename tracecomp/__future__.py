@@ -1,4 +1,4 @@
-"""The names of ``torch.__future__``: choices between the present and a coming behaviour of modules."""
+"""The names of ``torch.__future__``: choices between the current and a future behaviour of modules."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _settings = switches.register(
 
 
 def set_overwrite_module_params_on_conversion(value: bool) -> None:
-    """Noted; conversion changes the data of parameters in place, which keeps them the same objects."""
+    """Accepted; conversion changes the data of parameters in place, which keeps them the same objects."""
     _settings["overwrite_module_params_on_conversion"] = value
 
 
@@ -19,7 +19,7 @@ def get_overwrite_module_params_on_conversion() -> bool:
 
 
 def set_swap_module_params_on_conversion(value: bool) -> None:
-    """Noted; conversion changes the data of parameters in place, which keeps them the same objects."""
+    """Accepted; conversion changes the data of parameters in place, which keeps them the same objects."""
     _settings["swap_module_params_on_conversion"] = value
 
 

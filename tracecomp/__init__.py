@@ -9,7 +9,7 @@ from typing import Any
 
 from tracecomp.base.gc_pause import without_collecting as _without_collecting
 
-# What modules define lives as long as they do: the collector would look through all of it several times.
+# Objects of modules live as long as these: the collector would traverse all of them several times.
 _without_collecting(lambda: [_import_module(f"{__name__}.{_room}") for _room in ("ops", "autograd", "functional")])
 
 import tracecomp.ops
@@ -86,7 +86,7 @@ from tracecomp.ir.types import (
 from tracecomp.ir.types import bool_ as bool
 from tracecomp.runtime.malloc import keep_freed
 
-# Pickles made by version 0.1.0 name these modules, which stand in ``eager`` now.
+# Pickles of version 0.1.0 name these modules, which are now in ``eager``.
 _require_main_interpreter()
 for _old in ("device", "size", "tensor"):
     _sys.modules[f"{__name__}.{_old}"] = _sys.modules[f"{__name__}.eager.{_old}"]
@@ -123,7 +123,7 @@ _LATER |= {
 
 
 def _more() -> dict[str, Any]:
-    """What ``torch`` has of the functions that ``nn`` publishes."""
+    """The names of ``torch`` among the functions that ``nn`` publishes."""
     _import_module("tracecomp.nn.aten")
     return _TORCH
 
@@ -132,7 +132,7 @@ __getattr__ = _later(__name__, _LATER, _more)
 
 
 def _consider(warm: object, args: tuple[object, ...]) -> bool:
-    """Calls that are made often are for ``compiled.hot_calls``, which is loaded for the first of them."""
+    """Pass frequent calls to ``compiled.hot_calls``, which is loaded for the first of them."""
     considered: bool = _import_module("tracecomp.compiled.hot_calls").consider(warm, args)
     return considered
 
@@ -141,7 +141,7 @@ _set_consider(_consider)
 
 
 def _assert(condition: object, message: str) -> None:
-    """AssertionError with ``message`` unless ``condition`` holds."""
+    """Raise AssertionError with ``message`` unless ``condition`` is true."""
     if _override(_assert, (condition, message), {}) is _NOT_OVERRIDDEN:
         assert condition, message
 

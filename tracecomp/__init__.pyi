@@ -891,7 +891,7 @@ from tracecomp.func.vmap import vmap as vmap
 from tracecomp.func.control import while_loop as while_loop
 from tracecomp import xpu as xpu
 def _assert(condition: object, message: str) -> None:
-    """AssertionError with ``message`` unless ``condition`` holds."""
+    """Raise AssertionError with ``message`` unless ``condition`` is true."""
     ...
 def trace(first: object, *args: Any, **kwargs: Any) -> Any:
     """The trace of a matrix; of a function, the graph of ``first(*args, **kwargs)`` (see ``compiled.trace``)."""

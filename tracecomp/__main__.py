@@ -1,5 +1,5 @@
 # PYTHON_ARGCOMPLETE_OK
-"""``tracecomp`` and ``python -m tracecomp``: run, look into, measure and compare programs."""
+"""``tracecomp`` and ``python -m tracecomp``: run, inspect, measure and compare programs."""
 
 from __future__ import annotations
 
@@ -54,17 +54,17 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code is 0 when all is well, 1 when something differs, 2 for wrong usage."""
+    """Run one command; the exit code is 0 for success, 1 when something differs, 2 for wrong usage."""
     commands = parser()
     with suppress(ImportError):
-        import argcomplete  # an extra, which answers a shell that completes words, and does nothing else
+        import argcomplete  # an optional package for completion in shells
 
         argcomplete.autocomplete(commands)
     given = sys.argv[1:] if argv is None else argv
     if given[:1] == ["run"] and given[1:] not in (["-h"], ["--help"]):
         if given[1:] and given[1].endswith(".ir"):
             return _done(lambda: dump_commands.run_file(given[1:]))
-        return torch_compat.run(list(given[1:]))  # all that follows is the program's
+        return torch_compat.run(list(given[1:]))  # all further arguments are the program's
     options, rest = commands.parse_known_args(argv)
     if "run" not in options:
         return demo(rest)
@@ -74,16 +74,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _done(run: Callable[[], int]) -> int:
-    """What a command gives, or 2 and one line for a user's mistake."""
+    """Run a command; return its exit code, or 2 with one line for a user's mistake."""
     try:
         return run()
     except (UsageError, TracecompError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    except BrokenPipeError:  # whoever reads has seen enough
+    except BrokenPipeError:  # the reader closed the pipe
         sys.stderr.close()
         return 0
-    except Exception as error:  # of the user's file: its own lines are shown, not ours
+    except Exception as error:  # in the user's file: show its lines, not ours
         frames = [f for f in traceback.extract_tb(error.__traceback__) if is_user_file(f.filename)]
         print("".join(traceback.format_list(frames)), end="", file=sys.stderr)
         print(f"{type(error).__name__}: {error}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""``torch.classes``: classes that native libraries register; there are none, and asking for one says so."""
+"""``torch.classes``: classes that native libraries register; there are none, and access raises."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class _Namespace:
 
 
 class _Classes:
-    """Namespaces by name, which all exist."""
+    """Namespaces by name; each name exists."""
 
     def __init__(self) -> None:
         self.__path__: list[str] = []
@@ -34,7 +34,7 @@ class _Classes:
         return namespace
 
     def load_library(self, path: str) -> NoReturn:
-        """OSError: native libraries are written for PyTorch's own memory."""
+        """Raise OSError: native libraries are written for PyTorch's own memory."""
         raise OSError(f"torch.classes.load_library({path!r}): native class libraries need PyTorch itself")
 
 

@@ -1,4 +1,4 @@
-"""What libraries take from ``torch._jit_internal``: marks for TorchScript, of which Python needs none."""
+"""Names that libraries import from ``torch._jit_internal``: marks for TorchScript, which have no effect in Python."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ F = TypeVar("F")
 
 
 def _copy_to_script_wrapper(fn: F) -> F:
-    """``fn``."""
+    """Return ``fn``."""
     return fn
 
 
 def _overload(fn: F) -> F:
-    """``fn``: a signature without a body, replaced by the function that follows it."""
+    """Return ``fn``: a signature without a body, which the following function replaces."""
     return fn
 
 
 def boolean_dispatch(
     arg_name: str, arg_index: int, default: bool, if_true: Any, if_false: Any, module_name: str, func_name: str
 ) -> Any:
-    """A function that calls ``if_true`` or ``if_false``, by one of its arguments."""
+    """Return a function that calls ``if_true`` or ``if_false``, by one of its arguments."""
 
     def run(*args: Any, **kwargs: Any) -> Any:
         chosen = args[arg_index] if arg_index < len(args) else kwargs.get(arg_name, default)

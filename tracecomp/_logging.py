@@ -1,4 +1,4 @@
-"""PyTorch's switches for the logs of its compiler, which has parts that are not here."""
+"""PyTorch's switches for logs of its compiler, whose parts do not exist here."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ ARTIFACTS = frozenset({
     "post_grad_graphs", "inductor_metrics", "benchmarking", "cache", "async_compile", "ir_pre_fusion",
     "ir_post_fusion", "onnx_diagnostics", "autotuning", "graph_region_expansion", "hierarchical_compile",
 })  # fmt: skip
-"""What can be switched on."""
+"""The known switches."""
 
 __all__ = ["set_logs"]
 
 
 def set_logs(**logs: object) -> None:
-    """Warns that such logs are not here, and what says the same. ValueError for a name that PyTorch does not have.
+    """Warn that such logs do not exist here, and name the alternative. ValueError for a name that PyTorch does not
+    have.
 
-    Graph breaks are a warning anyway; recordings and why there were more, guards, graphs, kernels and what was not
-    fused are in ``compiled.explain()``.
+    Graph breaks are a warning anyway. ``compiled.explain()`` shows recordings and the reasons for more, guards, graphs,
+    kernels and unfused operators.
     """
     unknown = logs.keys() - ARTIFACTS
     if unknown:

@@ -1,4 +1,4 @@
-"""Classes of operators, where PyTorch keeps them."""
+"""Classes of operators, in PyTorch's location."""
 
 from __future__ import annotations
 

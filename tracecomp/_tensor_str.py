@@ -1,4 +1,4 @@
-"""What libraries take from ``torch._tensor_str``: the parts of how tensors print."""
+"""Names that libraries import from ``torch._tensor_str``: parts of tensor printing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["PRINT_OPTS", "_add_suffixes", "_tensor_str", "printoptions", "set_pr
 
 @contextmanager
 def printoptions(**kwargs: Any) -> Iterator[None]:
-    """``set_printoptions`` until the context ends."""
+    """A context with temporary ``set_printoptions``."""
     before = replace(PRINT_OPTS)
     set_printoptions(**kwargs)
     try:
@@ -28,5 +28,5 @@ def printoptions(**kwargs: Any) -> Iterator[None]:
 
 
 def _str_intern(inp: Tensor, *, tensor_contents: str | None = None) -> str:
-    """What ``repr`` gives; ``tensor_contents`` in the place of the numbers."""
+    """The text of ``repr``; ``tensor_contents`` replaces the numbers."""
     return tensor_text(inp, tensor_contents)

@@ -1,4 +1,4 @@
-"""What libraries take from ``torch._utils``."""
+"""Names that libraries import from ``torch._utils``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["ExceptionWrapper"]
 
 
 def _get_device_index(device: object, optional: bool = False, allow_cpu: bool = False) -> int:
-    """The number of a device; -1 for the CPU where that is allowed. ValueError where none is named."""
+    """The number of a device; -1 for the CPU if that is allowed. ValueError if it has no number."""
     if isinstance(device, int):
         return device
     found = _device(device) if isinstance(device, str) else device
@@ -32,7 +32,7 @@ def _get_device_index(device: object, optional: bool = False, allow_cpu: bool = 
 
 
 def _get_available_device_type() -> None:
-    """None: there is no accelerator."""
+    """Return None: there is no accelerator."""
 
 
 def _element_size(dtype: DType) -> int:
@@ -41,7 +41,7 @@ def _element_size(dtype: DType) -> int:
 
 
 def _flatten_dense_tensors(tensors: Sequence[Tensor]) -> Tensor:
-    """All elements in one row."""
+    """Concatenate all elements."""
     return T.cat([t.contiguous().view(-1) for t in tensors])
 
 
@@ -52,7 +52,7 @@ def _unflatten_dense_tensors(flat: Tensor, tensors: Sequence[Tensor]) -> tuple[T
 
 
 class ExceptionWrapper:
-    """An exception and its traceback as text, to be raised again in another thread or process."""
+    """An exception and its traceback as text, for re-raising in another thread or process."""
 
     def __init__(self, exc_info: Any = None, where: str = "in background") -> None:
         kind, value, trace = sys.exc_info() if exc_info is None else exc_info
@@ -61,10 +61,10 @@ class ExceptionWrapper:
         self.where = where
 
     def reraise(self) -> None:
-        """Raise it; RuntimeError where its class cannot be made of a message."""
+        """Raise it; RuntimeError if its class cannot be constructed from a message."""
         message = f"Caught {self.exc_type.__name__} {self.where}.\nOriginal {self.exc_msg}"
         try:
             error = self.exc_type(message)
-        except Exception:  # classes of errors take what they please; the text is what matters
+        except Exception:  # constructors of exceptions may have any arguments; only the text matters
             raise RuntimeError(message) from None
         raise error

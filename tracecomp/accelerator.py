@@ -1,4 +1,4 @@
-"""The names of ``torch.accelerator`` on a machine without one: queries answer so, requests raise RuntimeError."""
+"""The names of ``torch.accelerator`` on a machine without one: queries report that, requests raise RuntimeError."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tracecomp.base.errors import at_user_line
 
 
 def is_available() -> bool:
-    """False: tensors live on the CPU."""
+    """Return False: tensors are on the CPU."""
     return False
 
 
@@ -18,7 +18,7 @@ def device_count() -> int:
 
 
 def current_accelerator(check_available: bool = False) -> None:
-    """None: there is none."""
+    """Return None: there is none."""
 
 
 def _refuse() -> NoReturn:
@@ -38,9 +38,9 @@ def synchronize(device: object = None, /) -> None:
 
 
 def get_device_module(device: object = None) -> Any:
-    """The module for devices of a kind (a ``device`` or its name): ``cpu`` where none is named.
+    """The module for devices of a kind (a ``device`` or its name): ``cpu`` by default.
 
-    RuntimeError for kinds that have none.
+    RuntimeError for kinds without a module.
     """
     kind = "cpu" if device is None else str(getattr(device, "type", device)).partition(":")[0]
     if kind not in ("cpu", "cuda", "mps", "mtia", "xpu"):

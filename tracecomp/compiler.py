@@ -1,7 +1,7 @@
-"""The names of ``torch.compiler``: ``compile`` for functions and modules, and what programs ask or tell a compiler.
+"""The names of ``torch.compiler``: ``compile`` for functions and modules, and queries and hints for the compiler.
 
-A call is captured by running it, so the marks that tell PyTorch's capture what it may take in (``allow_in_graph``,
-``assume_constant_result``) change nothing: the function runs, and what it computes is recorded.
+A call is captured by running it. Marks that tell PyTorch's capture what to include (``allow_in_graph``,
+``assume_constant_result``) therefore have no effect: the function runs and its computation is recorded.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ R = TypeVar("R")
 
 @runtime_checkable
 class Counter(Protocol):
-    """A backend by another name that counts what functions record."""
+    """A backend under another name that counts recordings."""
 
     backend: str
 
@@ -46,15 +46,14 @@ def compile(
     backend: str | Counter = "inductor", mode: str | None = None, options: dict[str, Any] | None = None,
     disable: bool = False, **ours: Any,
 ) -> Any:  # fmt: skip
-    """``model`` recorded at its first call and run natively when a call fits; also a decorator.
+    """Record ``model`` in its first call and run it natively when a call fits; also a decorator.
 
-    A module gives an ``OptimizedModule``, which has its parameters and state, and itself with ``disable``; a function
-    gives a function. ``backend``
-    is ``"inductor"`` or ``"native"`` (machine code), ``"eager"`` or ``"interpret"`` (the recorded graph in numpy), or
-    counts what is recorded (``torch._dynamo.testing``).
-    ``mode`` and ``options`` are PyTorch's and change nothing here; RuntimeError for a mode that does not exist or for
-    both. What else is accepted (``threads``, ``fast_math``, ``verify``), and ``fullgraph`` and ``dynamic``, see
-    ``tracecomp.compiled.compile``.
+    A module is compiled to an ``OptimizedModule``, which shares its parameters and state, or returned unchanged with
+    ``disable``. A function is compiled to a function. ``backend`` is ``"inductor"`` or ``"native"`` (machine code),
+    ``"eager"`` or ``"interpret"`` (the recorded graph in numpy), or a counter of recordings
+    (``torch._dynamo.testing``). ``mode`` and ``options`` are PyTorch's and have no effect; RuntimeError for an unknown
+    mode or for both. For the other arguments (``threads``, ``fast_math``, ``verify``), and ``fullgraph`` and
+    ``dynamic``, see ``tracecomp.compiled.compile``.
     """
     if model is None:
         return partial(
@@ -66,7 +65,7 @@ def compile(
     way = backend_of(backend.backend if isinstance(backend, Counter) else backend, mode, options)
     if fullgraph is not None:
         ours["fullgraph"] = fullgraph
-    module = sys.modules.get("tracecomp.nn.module")  # without it there is no module that could be compiled
+    module = sys.modules.get("tracecomp.nn.module")  # if it is not imported, there are no modules
     is_module = module is not None and isinstance(model, module.Module)
     if is_module and disable:
         return model
@@ -75,40 +74,39 @@ def compile(
         backend.watch(made)
     if not is_module:
         return made
-    # Layers stand beside this, and a program without any does not load them.
+    # Layers are in another package, which programs without modules do not load.
     return import_module("tracecomp.nn.optimized_module").OptimizedModule(model, made)
 
 
 def is_compiling() -> bool:
-    """Whether the call that asks is being recorded."""
+    """Whether the current call is being recorded."""
     return modes.recorder is not None
 
 
 def is_dynamo_compiling() -> bool:
-    """Whether the call that asks is being recorded."""
+    """Whether the current call is being recorded."""
     return modes.recorder is not None
 
 
 def is_exporting() -> bool:
-    """Whether ``torch.export`` asks; it does not exist here."""
+    """Return False: ``torch.export`` captures by recording."""
     return False
 
 
 def reset() -> None:
-    """Every compiled function forgets what it has recorded."""
+    """Drop the recordings of every compiled function."""
     for found in gc.get_objects():
         if type(found) is compiled.Compiled:
             found.reset()
 
 
 class set_stance:
-    """What all compiled functions do from now on; also for a block (``with``) or, as a decorator, for a function.
+    """Set the behaviour of all compiled functions; also for a block (``with``) or, as a decorator, for a function.
 
     ``"default"`` records calls that no recording fits, ``"eager_on_recompile"`` runs them eagerly,
     ``"fail_on_recompile"`` raises RuntimeError; ``"force_eager"`` runs all calls eagerly. ``"eager_then_compile"`` and
-    ``"aot_eager_then_compile"`` are as the default: a first call runs eagerly anyway. ``skip_guard_eval_unsafe``
-    changes nothing, guards are compared. RuntimeError for another name, for a ``force_backend``, and in a compiled
-    function.
+    ``"aot_eager_then_compile"`` equal the default: a first call runs eagerly anyway. ``skip_guard_eval_unsafe`` has no
+    effect: guards are compared. RuntimeError for another name, for a ``force_backend``, and in a compiled function.
 
     >>> import tracecomp as torch
     >>> f = torch.compile(lambda x: x + 1)
@@ -157,10 +155,11 @@ def _set(name: str) -> None:
 
 
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
-    """``fn`` kept out of graphs: a compiled function that calls it is cut there, and runs it as Python; a decorator.
+    """Keep ``fn`` out of graphs: a compiled function that calls it has a graph break there and runs it as Python; a
+    decorator.
 
-    With ``fullgraph=True`` such a call is a CaptureError, which says ``reason``. Modules and classes stay as they are;
-    disable their ``forward``.
+    With ``fullgraph=True`` such a call is a CaptureError, which includes ``reason``. Modules and classes are returned
+    unchanged; disable their ``forward``.
 
     >>> import tracecomp as torch
     >>> calls = []
@@ -190,17 +189,17 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
 
 
 def allow_in_graph(fn: F) -> F:
-    """``fn``."""
+    """Return ``fn``."""
     return fn
 
 
 def assume_constant_result(fn: F) -> F:
-    """``fn``."""
+    """Return ``fn``."""
     return fn
 
 
 def substitute_in_graph(original_fn: object, **options: Any) -> Callable[[F], F]:
-    """The function decorated; ``original_fn`` itself is what runs and is recorded."""
+    """Return the decorated function; ``original_fn`` itself runs and is recorded."""
     return _same
 
 
@@ -209,25 +208,26 @@ def _same(fn: F) -> F:
 
 
 def cudagraph_mark_step_begin() -> None:
-    """Nothing: results of compiled calls are not overwritten by the next call."""
+    """Do nothing: results of compiled calls are not overwritten by the next call."""
 
 
 def list_backends(exclude_tags: object = ()) -> list[str]:
-    """The backends that ``compile`` takes."""
+    """Return the backends of ``compile``."""
     return sorted(NAMED_BACKENDS)
 
 
 def nested_compile_region(fn: Any = None, **options: Any) -> Any:
-    """``fn``, also as a decorator: layers that compute the same share their machine code anyway."""
+    """Return ``fn``, also as a decorator: layers with the same computation share their machine code anyway."""
     return _same if fn is None else fn
 
 
 def save_cache_artifacts() -> None:
-    """None, as in PyTorch where there is nothing to save: machine code is kept in ``TRACECOMP_CACHE_DIR`` at once."""
+    """Return None, as PyTorch does if there is nothing to save: machine code is stored in ``TRACECOMP_CACHE_DIR`` at
+    once."""
 
 
 def load_cache_artifacts(serialized_artifacts: bytes) -> None:
-    """RuntimeError: nothing here has made such bytes. Copy the folder ``TRACECOMP_CACHE_DIR`` instead."""
+    """Raise RuntimeError: such bytes are never created here. Copy the folder ``TRACECOMP_CACHE_DIR`` instead."""
     raise RuntimeError(
         at_user_line("cache artifacts of PyTorch cannot be loaded. Copy the folder TRACECOMP_CACHE_DIR instead")
     )

@@ -1,4 +1,4 @@
-"""The names of ``torch.cpu``: the device that is always there, in the words of the others."""
+"""The names of ``torch.cpu``: the device that is always available, with the interface of other devices."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ def current_device() -> str:
 
 
 def set_device(device: object) -> None:
-    """Nothing: there is one."""
+    """Do nothing: there is one device."""
 
 
 def synchronize(device: object = None) -> None:
-    """Nothing: what was called is done."""
+    """Do nothing: calls are synchronous."""
 
 
 class Stream:
-    """The one order in which things happen."""
+    """The single stream of execution."""
 
     def __init__(self, priority: int = -1) -> None: ...
 

@@ -16,7 +16,7 @@ def fftfreq(n: int, d: float = ..., *, dtype: DType | None = None, requires_grad
 def fftn(input: Tensor, s: Sequence[int] | None = None, dim: Sequence[int] | None = None, norm: str | None = None, *, out: Tensor | None = None) -> Tensor:
     """Discrete Fourier transform, in several dimensions."""
 def fftshift(input: Tensor, dim: Dim = None) -> Tensor:
-    """The zero frequency moved to the middle."""
+    """Move the zero frequency to the middle."""
 def hfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Tensor | None = None) -> Tensor:
     """The real transform of a signal of which ``input`` is one half, in one dimension."""
 def hfft2(input: Tensor, s: Sequence[int] | None = None, dim: Sequence[int] = ..., norm: str | None = None, *, out: Tensor | None = None) -> Tensor:

@@ -25,7 +25,7 @@ __all__ = ["download_url_to_file", "get_dir", "help", "list", "load", "load_stat
 
 HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")
 _CHUNK = 1 << 16
-"""Bytes between two looks at a download, for its hash and its progress bar."""
+"""Bytes between two updates of a download's hash and progress bar."""
 _folder: str | None = None
 
 
@@ -90,13 +90,13 @@ def load_state_dict_from_url(
 
 
 _TRUSTED_OWNERS = ("facebookresearch", "facebookincubator", "pytorch", "fairinternal")
-"""Whose repositories nobody is asked about, as in PyTorch."""
+"""Owners whose repositories need no confirmation, as in PyTorch."""
 
 
 def _check_trust(owner: str, name: str, there: bool, trust: bool | str | None) -> None:
-    """RuntimeError unless the user trusts a repository, whose code is about to run; who is asked and says so, does.
+    """RuntimeError unless the user trusts a repository, whose code will run; the user may confirm.
 
-    ``trust``: True without asking, False asks, "check" asks unless it was trusted before or is ``there`` already.
+    ``trust``: True without a question, False asks, "check" asks unless it was trusted earlier or is ``there`` already.
     """
     told = Path(get_dir()) / "trusted_list"
     known = told.read_text().split() if told.exists() else []
@@ -105,7 +105,7 @@ def _check_trust(owner: str, name: str, there: bool, trust: bool | str | None) -
         question = f"The repository {owner}/{name} is not trusted. Download it and run its code? (y/N) "
         try:
             answer = input(question).strip().lower()
-        except EOFError:  # nobody is there
+        except EOFError:  # not interactive
             answer = "n"
         if answer not in ("y", "yes"):
             raise RuntimeError(
@@ -167,10 +167,10 @@ def load(
     repo_or_dir: str, model: str, *args: Any, source: str = "github", trust_repo: bool | str | None = "check",
     force_reload: bool = False, verbose: bool = True, skip_validation: bool = False, **kwargs: Any,
 ) -> Any:  # fmt: skip
-    """What the entry point ``model`` of a repository returns for the other arguments.
+    """Return the result of the entry point ``model`` of a repository for the other arguments.
 
-    A repository from GitHub is code of somebody else's: the user is asked whether to trust one that is new here, unless
-    ``trust_repo`` is True. RuntimeError when not.
+    A repository on GitHub contains foreign code: the user has to confirm a new one, unless ``trust_repo`` is True.
+    RuntimeError without confirmation.
     """
     with _hubconf(repo_or_dir, source, force_reload, trust_repo) as module:
         return _entry(module, model)(*args, **kwargs)

@@ -1,9 +1,9 @@
 """Custom operators: ``torch.library`` and the namespace ``torch.ops``.
 
-An operator has a name (``"space::name"``), and implementations in Python. Its call runs the implementation for the
-CPU without gradients, and the formula of ``register_autograd`` says how gradients pass; an implementation that is
-registered as composite is run with gradients. Recordings record what the implementation computes.
-``ops.aten.name`` is tracecomp's own function of that name.
+An operator has a name (``"space::name"``), and implementations in Python. Its call runs the implementation for the CPU
+without gradients. The formula of ``register_autograd`` computes gradients. An implementation that is registered as
+composite is run with gradients. Recordings record what the implementation computes. ``ops.aten.name`` is tracecomp's
+own function of that name.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ class OpOverloadPacket(Operator):
 
 
 class Schema(NamedTuple):
-    """What is known of an overload's signature: that its name says whether it writes."""
+    """The known part of an overload's schema: its name shows whether it writes."""
 
     name: str
     overload_name: str
@@ -227,7 +227,7 @@ def _own(name: str) -> Operator | None:
     """The operator for tracecomp's function ``name``; one that only PyTorch has says so when it is called."""
     if name.startswith("__"):
         return None
-    import_module("tracecomp.aten")  # registers operators here, so it stands above
+    import_module("tracecomp.aten")  # imported late, as it registers operators here
     known = _OPERATORS.get(f"aten::{name}")
     if known is not None:
         return known
@@ -254,7 +254,7 @@ def _primitive(name: str) -> Operator | None:
     operator = known_operator(f"prims::{name}")
 
     def run(*operands: Any, **attrs: Any) -> Any:
-        # Functions give primitives what they have checked; here the caller, or a file, says what is applied to what.
+        # Functions pass checked operands to primitives; here the caller, or a file, passes arbitrary ones.
         plain = attrs if modes.recorder is None else modes.recorder.sizes.without_sizes(attrs)
         check_types(op, operands, plain)
         return Tensor.__tracecomp_apply__(op, operands, attrs)
@@ -285,14 +285,14 @@ class _Ops:
         return space
 
     def load_library(self, path: Any) -> None:
-        """Note ``path``: what is compiled for PyTorch cannot be loaded, and its operators say so when they are called.
+        """Record ``path``: libraries compiled for PyTorch cannot be loaded, and their operators raise when called.
 
-        Those of torchvision are provided (``interop/torchvision.py``). OSError when there is no such file.
+        Those of torchvision are provided (``interop/torchvision.py``). OSError if the file does not exist.
         """
         if not Path(path).exists():
             raise OSError(f"{path}: no such library")
         if Path(path).parent.name == "torchvision":
-            import_module("tracecomp.interop.torchvision")  # registers its operators here, so it stands above
+            import_module("tracecomp.interop.torchvision")  # imported late, as it registers its operators here
         self.loaded_libraries.add(str(path))
 
 
@@ -322,7 +322,7 @@ _MADE: dict[str, Callable[[str], Operator | None]] = {"aten": _own, "prims": _pr
 
 
 class CustomOpDef:
-    """What ``custom_op`` makes of a function: called as the function, with gradients by the registered formula."""
+    """The result of ``custom_op``: called like the function, with gradients by the registered formula."""
 
     def __init__(self, operator: Operator, fn: Fn) -> None:
         self._operator = operator

@@ -26,8 +26,8 @@ def cholesky(A: Tensor, *, upper: bool = False, out: Tensor | None = None) -> Te
 def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -> CholeskyInfo:
     """(factor, info): the order of the first leading minor that is not positive-definite, 0 if all are.
 
-    Where there is such a minor, the factor is that of the minors before it; the rest is as LAPACK leaves it: the pivot
-    that is not positive, and the triangle of ``A`` that was not yet reached.
+    If there is such a minor, the factor is that of the previous minors. The rest equals LAPACK's: the non-positive
+    pivot, and the triangle of ``A`` that was not reached.
     """
 def cond(A: Tensor, p: int | float | str | None = None, *, out: Tensor | None = None) -> Tensor:
     """Condition number in the norm ``p`` (2 by default)."""
@@ -40,8 +40,8 @@ def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> T
 def eig(A: Tensor) -> Eigen:
     """Eigenvalues, in no order, and eigenvectors of length 1, both complex, of general matrices.
 
-    Eigenvectors are determined up to a factor of absolute value 1. Gradients of what depends on it, or by vectors of
-    equal eigenvalues, do not exist: RuntimeError for the former, infinite or NaN for the latter.
+    Eigenvectors are determined up to a factor of absolute value 1. Results that depend on that factor have no gradient:
+    RuntimeError. Gradients by vectors of equal eigenvalues are infinite or NaN.
     """
 def eigh(A: Tensor, UPLO: str = 'L') -> Eigen:
     """Eigenvalues, ascending, and eigenvectors of symmetric (Hermitian) matrices, read from one triangle."""
@@ -54,16 +54,15 @@ def householder_product(A: Tensor, tau: Tensor, *, out: Tensor | None = None) ->
 def inv(A: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Inverse of square matrices; LinAlgError for singular ones."""
 def inv_ex(A: Tensor, *, check_errors: bool = False) -> InverseInfo:
-    """(inverse, info): for a singular matrix the place of the first zero pivot, from 1, and an inverse of NaN.
+    """(inverse, info): for a singular matrix the index of the first zero pivot, from 1, and an inverse of NaN.
 
     LinAlgError if ``check_errors``.
     """
 def ldl_factor(A: Tensor, *, hermitian: bool = False) -> LDLFactor:
     """(L and D in one matrix, LAPACK's row swaps) of symmetric or ``hermitian`` matrices, read from the lower triangle.
 
-    A = P L D L' P', of ``hermitian`` ones P L D L* P', with unit lower triangular L and blocks of one or two rows in D.
-    RuntimeError for singular ones.
-    Not differentiable.
+    A = P L D L' P', for ``hermitian`` ones P L D L* P'. L is unit lower triangular, and D has blocks of one or two
+    rows. RuntimeError for singular ones. Not differentiable.
     """
 def ldl_factor_ex(A: Tensor, *, hermitian: bool = False, check_errors: bool = False) -> LDLFactorInfo:
     """(LD, pivots, info) of :func:`ldl_factor`; info is the first block of D, from 1, that is zero, or 0."""
@@ -82,13 +81,13 @@ def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoin
 def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """:func:`torch.matmul`."""
 def matrix_exp(input: Tensor) -> Tensor:
-    """Exponential of square matrices: a Taylor polynomial of a halved matrix, squared back."""
+    """Exponential of square matrices: a Taylor polynomial of a scaled matrix, squared back."""
 def matrix_norm(A: Tensor, ord: float | str = 'fro', dim: Sequence[int] = ..., keepdim: bool = False, *, dtype: DType | None = None, out: Tensor | None = None) -> Tensor:
     """Matrix norms: "fro", "nuc", inf, -inf, 1, -1, 2, -2 over two dimensions."""
 def matrix_power(input: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
     """``input`` multiplied ``n`` times with itself (n >= 0), by squaring."""
 def matrix_rank(A: Tensor, tol: float | Tensor | None = None, hermitian: bool = False, *, atol: float | Tensor | None = None, rtol: float | Tensor | None = None, out: Tensor | None = None) -> Tensor:
-    """How many singular values (absolute eigenvalues if ``hermitian``) count as not zero."""
+    """The number of nonzero singular values (absolute eigenvalues if ``hermitian``)."""
 def multi_dot(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Product of several matrices, the first and last possibly vectors, in the cheapest order."""
 def norm(A: Tensor, ord: int | float | str | None = None, dim: Dim = None, keepdim: bool = False, *, dtype: DType | None = None, out: Tensor | None = None) -> Tensor:
@@ -102,7 +101,7 @@ def slogdet(A: Tensor) -> SignLogabsdet:
 def solve(A: Tensor, B: Tensor, *, left: bool = True, out: Tensor | None = None) -> Tensor:
     """X with A X = B (or X A = B); ``B`` may be vectors. LinAlgError for singular matrices."""
 def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False, out: tuple[Tensor, ...] | None = None) -> ResultInfo:
-    """(solution, info): for a singular matrix the place of the first zero pivot, from 1, and a solution of NaN.
+    """(solution, info): for a singular matrix the index of the first zero pivot, from 1, and a solution of NaN.
 
     LinAlgError if ``check_errors``.
     """

@@ -24,7 +24,7 @@ F = TypeVar("F", bound=Fn)
 
 
 class BaseTorchFunctionMode(TorchFunctionMode):
-    """A mode that goes on with every call."""
+    """A mode that passes every call on unchanged."""
 
     def __torch_function__(
         self, func: Fn, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -33,7 +33,7 @@ class BaseTorchFunctionMode(TorchFunctionMode):
 
 
 def has_torch_function(relevant_args: Iterable[object]) -> bool:
-    """Whether a mode is active or one of the arguments has a ``__torch_function__`` that would be asked."""
+    """Whether a mode is active or one of the arguments overrides ``__torch_function__``."""
     if modes.function_modes:
         return True
     return not modes.plain_subclasses and any(mechanism.overrides(type(x)) for x in relevant_args)
@@ -48,7 +48,7 @@ def has_torch_function_variadic(*args: Any) -> bool:
 
 
 def handle_torch_function(public_api: Fn, relevant_args: Iterable[object], *args: Any, **kwargs: Any) -> Any:
-    """What a mode or one of the arguments makes of ``public_api(*args, **kwargs)``; TypeError when none has a say."""
+    """Dispatch ``public_api(*args, **kwargs)`` to a mode or an argument; TypeError if none handles it."""
     found = mechanism.override(public_api, args, kwargs, tuple(relevant_args))
     if found is mechanism.NOT_OVERRIDDEN:
         raise TypeError(f"no implementation found for '{public_api.__module__}.{public_api.__name__}'")
@@ -82,7 +82,7 @@ def is_tensor_method_or_property(func: Fn) -> bool:
 
 
 def get_default_nowrap_functions() -> set[Fn]:
-    """What results of are not made into the subclass."""
+    """Functions whose results are not converted to the subclass."""
     return set(mechanism.NOT_WRAPPED)
 
 
@@ -97,7 +97,7 @@ def get_overridable_functions() -> dict[Any, list[Fn]]:
 
 
 def resolve_name(f: Fn) -> str | None:
-    """``torch.add`` for the function itself; None for what is no public function."""
+    """Return ``torch.add`` for that function; None unless it is public."""
     for space, names in NAMESPACES.items():
         for name, value in names.items():
             if value is f:

@@ -20,7 +20,7 @@ def kineto_available() -> bool:
 
 
 class ProfilerActivity(Enum):
-    """What is watched; here that is the CPU always."""
+    """Profiled activities; here that is always the CPU."""
 
     CPU = 0
     XPU = 1
@@ -28,7 +28,7 @@ class ProfilerActivity(Enum):
 
 
 class ProfilerAction(Enum):
-    """What to do in a step."""
+    """The action of a step."""
 
     NONE = 0
     WARMUP = 1
@@ -110,7 +110,7 @@ class profile(profiler.profile):
         self._follow()
 
     def stop(self) -> None:
-        """End, and hand over what is recorded."""
+        """Stop, and pass the results to the handler."""
         self._end()
 
     def _action(self) -> ProfilerAction:

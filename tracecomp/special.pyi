@@ -68,7 +68,7 @@ def legendre_polynomial_p(input: Operand, n: Operand, *, out: Tensor | None = No
 def log1p(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elementwise log1p; integers and bools become the default float dtype."""
 def log_ndtr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """log of the distribution function of the standard normal, also far in the lower tail."""
+    """log of the distribution function of the standard normal, accurate far in the lower tail."""
 def log_softmax(input: Tensor, dim: int, dtype: DType | None = None, *, out: Tensor | None = None) -> Tensor:
     """log(softmax(x)) along ``dim``, computed without the quotient."""
 def logit(input: Tensor, eps: float | None = None, *, out: Tensor | None = None) -> Tensor:

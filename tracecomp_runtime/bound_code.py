@@ -27,8 +27,8 @@ _FASTCALL = 0x80
 _DATA, _ND, _DIMS, _DESCR, _FLAGS, _TYPE = 16, 24, 32, 56, 64, 8
 """Offsets in numpy's array objects, which the code of a call reads; tried on probes before it is used."""
 _ELEMENT_BITS = 10
-"""Of the detail of a failure in a batch of matrices, those of the element, below the matrix: as files are written
-(``tracecomp/base/errors.py``)."""
+"""Bits of the detail of a failure in a batch of matrices that number the element; higher bits number the matrix, as in
+``tracecomp/base/errors.py``."""
 
 
 class _MethodDef(ctypes.Structure):
@@ -63,7 +63,7 @@ class Kind:
 
 
 class Surroundings(Protocol):
-    """What lasts from call to call."""
+    """State that lasts between calls."""
 
     name: str
     state: Mapping[str, Array]
@@ -72,9 +72,9 @@ class Surroundings(Protocol):
 
 
 class BoundCode:
-    """Code as the file tells of it (``told``), in memory, with the arrays that stay in the places of its table.
+    """Code described by the file (``told``), in memory, with the permanent arrays of its table.
 
-    ``path`` is what the file tells of the path that it is for; ``stay`` are outputs that have memory of their own.
+    ``path`` is the file's description of its path; ``stay`` are outputs with separate memory.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class BoundCode:
     # ---- a call from Python
 
     def run(self, given: Sequence[Array], sizes: Sequence[int]) -> list[Array]:
-        """The outputs for arguments that lie in order; the program's error where it fails."""
+        """The outputs for dense arguments; raises the program's error if it fails."""
         outputs = self._outputs(given)
         slots = len(self.told["inputs"])
         table = (ctypes.c_void_p * (slots + len(outputs)))()
@@ -141,7 +141,7 @@ class BoundCode:
             idle = [tensors.zeros(self.told["memory_bytes"] + self.told["thread_bytes"])]
         self._entry(ctypes.addressof(table), idle[0].ctypes.data, None, ctypes.addressof(failed))
         if prepared is not None and not failed.value:
-            idle[0][prepared] = 1  # what depends on weights alone is made ready once: they cannot change
+            idle[0][prepared] = 1  # values that depend on weights alone are prepared once
         self._idle.append(idle)
         if failed.value:
             self.fail(failed.value)
@@ -187,9 +187,9 @@ class BoundCode:
     def native(
         self, arguments: Sequence[Kind], outputs: Sequence[Kind], sizes: Sequence[int], general: Callable[..., Any]
     ) -> NativeCall | None:
-        """What takes arrays and gives new ones, as native code does all of it, for one choice of sizes.
+        """A native function from arrays to new arrays, for one choice of sizes.
 
-        None where it cannot: numpy is not known, or arguments have to be copied first.
+        None if it is impossible: numpy has an unknown layout, or arguments have to be copied first.
         """
         if "room" in self.told or not _arrays_are_known():
             return None
@@ -273,7 +273,7 @@ class NativeCall:
             rows[k * len(names) : (k + 1) * len(names)] = [row[name] for name in names]
 
     def _first(self, *args: Any) -> Any:
-        """The first native call. What depends on weights alone is made ready in it, once: they cannot change."""
+        """The first native call. Values that depend on weights alone are prepared in it, once: weights are constant."""
         record, kinds = self._record, self._arguments
         count, general = self._word("count"), self._word("general")
         fits = len(args) == len(kinds) and all(isinstance(a, np.ndarray) for a in args)

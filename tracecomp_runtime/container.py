@@ -1,9 +1,9 @@
-"""Program files: a header that says what is in them, and sections of bytes, each at a multiple of 64.
+"""Program files: a header that describes the contents, and sections of bytes, each at a multiple of 64.
 
 A file begins with ``MAGIC``, the format's version (4 bytes), the header's length (4 bytes) and the header's SHA-256,
-all integers little-endian. The header is JSON; its ``sections`` give offset, size and SHA-256 of each section. So the
-digest of the header, ``Container.digest``, stands for the whole file. Formats get a new number when an old reader would
-misunderstand them; every reader keeps reading the numbers before its own. Since format 2 paths may have open sizes.
+all integers little-endian. The header is JSON; its ``sections`` have offset, size and SHA-256 of each section. The
+digest of the header, ``Container.digest``, therefore identifies the whole file. A format gets a new number when an old
+reader would misunderstand it; every reader supports all lower numbers. Since format 2 paths may have open sizes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ProgramError(ValueError):
 
 
 class Container:
-    """A program file that is open for reading; its sections are looked at where the file is mapped into memory."""
+    """A program file that is open for reading; its sections are memory-mapped."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.fspath(path)
@@ -51,13 +51,13 @@ class Container:
         self.header = self._parsed(text)
         self._start = first(length)
         self.held: dict[str, bytes] = {}
-        """Sections that are not from the file: what was made of it since."""
+        """Sections that were computed later instead of read from the file."""
         self.arrays: dict[str, Any] = {}
-        """The arrays of the file, once they were looked at."""
+        """The arrays of the file, once parsed."""
 
     @property
     def digest(self) -> str:
-        """Stands for the whole file: ``sha256:...``."""
+        """Identifies the whole file: ``sha256:...``."""
         return f"sha256:{self._digest.hex()}"
 
     def section(self, name: str, check: bool = True) -> memoryview:
@@ -76,7 +76,7 @@ class Container:
         return data
 
     def code(self, told: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What is known of a piece of code that the file tells of; a file with graphs makes it then."""
+        """The description of a piece of code in the file; a file with graphs compiles it on demand."""
         return told
 
     def error(self, text: str) -> ProgramError:
@@ -123,5 +123,5 @@ def aligned(size: int) -> int:
 
 
 def first(header: int) -> int:
-    """Where sections begin behind a header of so many bytes."""
+    """The offset of sections after a header of that many bytes."""
     return aligned(FIXED.size + header)

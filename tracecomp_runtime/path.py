@@ -1,4 +1,4 @@
-"""One recorded way through a saved function: for which calls it is, and what it gives and leaves behind."""
+"""One recorded path through a saved function: its calls, results and side effects."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ VIEWS: Mapping[str, Callable[..., Any]] = {
     "slice": lambda x, starts, stops, steps: x[(*map(slice, starts, stops, steps), ...)],
     "flip": lambda x, axes: np.flip(x, axes),
 }
-"""How results of open sizes look at their arrays, step by step."""
+"""Steps that turn arrays into results of open sizes."""
 
 FIELDS = (
     "arguments", "places", "plain", "flat", "outputs", "copies", "overwrites", "new_gradients", "predicates", "results",
     "structure", "failures",
 )  # fmt: skip
-"""What a file tells of a path, besides its open sizes."""
+"""The fields of a path in a file, in addition to its open sizes."""
 MOST_NATIVE = 32
 """Choices of sizes that have a native call, the latest ones."""
 
@@ -48,11 +48,12 @@ class Owner(Protocol):
 
 
 class Path:
-    """``told`` is what the file tells of the path, ``codes`` of its code: one piece, or one for each box of sizes."""
+    """``told`` is the file's description of the path, ``codes`` that of its code: one piece, or one for each box of
+    sizes."""
 
     def __init__(self, owner: Owner, file: Container, told: Mapping[str, Any], codes: Any) -> None:
         self.owner = owner
-        self.told = {name: told[name] for name in FIELDS}  # what is missing is missed here, not in a call
+        self.told = {name: told[name] for name in FIELDS}  # a missing field raises here, not in a call
         self.sizes = OpenSizes(told["sizes"]) if told.get("sizes") else None
         names: Sequence[str] = self.sizes.names if self.sizes else ()
         self.arguments = [Kind(dtype, shape, names) for dtype, shape in told["arguments"]]
@@ -170,7 +171,7 @@ class Path:
 
     @staticmethod
     def _meant(array: Array, kind: Kind, sizes: Sequence[int]) -> Array:
-        """The elements of ``array`` that are meant for these sizes: the first ones."""
+        """The valid elements of ``array`` for these sizes: the first ones."""
         if not kind.open:
             return array
         shape = numbers(kind.shape, sizes)
@@ -207,7 +208,7 @@ def _at(kind: Kind, sizes: Sequence[int]) -> Kind:
 
 
 def _looked(array: Array, shape: Sequence[int], strides: Sequence[int], offset: int) -> Array:
-    """A view of ``array``, which lies in order; ValueError when it would leave its memory."""
+    """A view of ``array``, which is dense; ValueError if it would leave its memory."""
     spans = [s * (n - 1) for s, n in zip(strides, shape, strict=True)]
     low, high = (offset * array.itemsize + sum(f(span, 0) for span in spans) for f in (min, max))
     if min(shape, default=0) < 0 or (0 not in shape and (low < 0 or high + array.itemsize > array.nbytes)):

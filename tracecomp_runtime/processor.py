@@ -1,4 +1,4 @@
-"""What the processor can do, asked of itself: systems and emulators do not always tell the truth about it."""
+"""Features of the processor, from ``cpuid``: systems and emulators do not always report them correctly."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ def _has(features: dict[str, tuple[int, int, int]]) -> bool:
 
 _ASKED = ((0, 0), (1, 0), (7, 0), (7, 1), (0xD, 1), (0x14, 0), (0x19, 0), (0x1E, 1), (0x24, 0), (0x80000001, 0),
           (0x80000008, 0))  # fmt: skip
-"""Leaves, and their parts, in which features and models are told."""
+"""Leaves, and their parts, that describe features and models."""
 _OF_THIS_CORE = {(1, 0): 1, (0xD, 1): 1}
-"""Registers in them that differ from core to core, or with what is in use."""
+"""Registers in them that differ between cores, or by current use."""
 
 
 def identity() -> tuple[int, ...] | None:
-    """What tells processors apart whose code may differ; None where ``cpuid`` is no instruction."""
+    """A key of processors whose code may differ; None without ``cpuid``."""
     if platform.machine().lower() not in ("x86_64", "amd64"):
         return None
     answers = [v for key in _ASKED for n, v in enumerate(_registers(*key)) if _OF_THIS_CORE.get(key) != n]
@@ -74,7 +74,7 @@ def identity() -> tuple[int, ...] | None:
 
 @cache
 def _registers(leaf: int, part: int = 0) -> tuple[int, ...]:
-    """What ``cpuid`` answers; zeros for leaves beyond the last."""
+    """The result of ``cpuid``; zeros for leaves beyond the last."""
     code = executable(_CPUID)
     found = (ctypes.c_uint32 * 4)()
     ask = ctypes.CFUNCTYPE(None, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_void_p)(code.address)

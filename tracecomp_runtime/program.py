@@ -19,11 +19,12 @@ Array = np.ndarray[Any, Any]
 
 
 class Program:
-    """A program from a file. Call it with numpy arrays, as the function that was saved was called with tensors.
+    """A program from a file. Call it with numpy arrays, like the saved function with tensors. Call it with numpy
+    arrays, like the saved function with tensors.
 
-    ``state`` are the arrays that it reads and writes besides its arguments, by name; those that it only reads cannot be
-    written. ``numbers`` are settings that it reads at every call, such as a learning rate, as arrays without
-    dimensions. ``gradients`` are those that the last call left.
+    ``state`` are the arrays that it reads and writes in addition to its arguments, by name; those that it only reads
+    are read-only. ``numbers`` are settings that it reads in every call, such as a learning rate, as 0-d arrays.
+    ``gradients`` are those of the last call.
     """
 
     def __init__(self, file: Container, threads: int | None, check: bool) -> None:
@@ -82,11 +83,11 @@ def _level(file: Container) -> str:
 def load_program(
     path: str | os.PathLike[str], *, digest: str | None = None, threads: int | None = None, check: bool = True
 ) -> Program:
-    """The program that was saved as machine code at ``path``.
+    """Load the program that was saved as machine code at ``path``.
 
-    A file with machine code can do anything that this process can: it is loaded only when its ``digest``, which saving
-    it returned, is given and right. ``threads`` it may use (default: the cores of this process). ``check`` compares
-    weights, too, with their digests. ProgramError says what is wrong with a file.
+    A file with machine code can do anything that this process can: it is loaded only with the correct ``digest``, which
+    saving it returned. ``threads`` is its number of threads (default: the cores of this process). ``check`` also
+    compares weights with their digests. ProgramError describes an invalid file.
     """
     file = Container(path)
     if file.header.get("kind") != "code":
@@ -99,7 +100,7 @@ def load_program(
 
 
 def from_container(file: Container, threads: int | None, check: bool = True) -> Program:
-    """The program in a file whose code is to be trusted."""
+    """Load the program in a file whose code is trusted."""
     try:
         return Program(file, threads, check)
     except (KeyError, TypeError, AttributeError, ValueError) as error:

@@ -69,7 +69,7 @@ def arrays(data: memoryview, file: Container) -> Mapping[str, Array]:
 
 
 def to_bytes(named: Mapping[str, Array]) -> bytes:
-    """A section of arrays. The widest elements come first, so that all lie at multiples of their size."""
+    """Serialize a section of arrays. The widest elements come first, so that all are at multiples of their size."""
     short = {name: key for key, name in NAMES.items()}
     header: dict[str, Any] = {}
     parts, offset = [], 0

@@ -85,7 +85,7 @@ def _layout() -> list[Fault]:
                "convolution_derivatives", "d convolution"),
         layout("relayout:_windowed", 'f"{group}oc{places}" if is_conv',
                'f"{group}oc{places[::-1]}" if is_conv', "convolutions", "first convolution", "second convolution"),
-        layout("relayout:_turned", 'order.index(attrs["axis"])', 'attrs["axis"]', "laid_out", "channels joined", "third convolution"),
+        layout("relayout:_transposed", 'order.index(attrs["axis"])', 'attrs["axis"]', "laid_out", "channels joined", "third convolution"),
         layout("convolutions:pad_spatial", "*low)", "*low[::-1])", "laid_out", "padded unevenly"),
     ]  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""What libraries take from ``torch._C``, PyTorch's compiled part; here it is Python as everything else."""
+"""Names that libraries import from ``torch._C``, PyTorch's compiled part; here it is Python."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _GLIBCXX_USE_CXX11_ABI = True
 
 
 class DispatchKey(Enum):
-    """For what an implementation of an operator is registered."""
+    """Keys for which implementations of operators are registered."""
 
     CPU, CUDA, Meta, Autograd, AutogradCPU, AutogradCUDA = range(16, 22)
     CompositeImplicitAutograd, CompositeExplicitAutograd = range(22, 24)
@@ -33,7 +33,7 @@ class DispatchKey(Enum):
 
 
 class DispatchKeySet:
-    """Several of them."""
+    """A set of keys."""
 
     def __init__(self, *keys: DispatchKey) -> None:
         self.keys = frozenset(keys)
@@ -46,7 +46,7 @@ class DispatchKeySet:
 
 
 class _ExcludeDispatchKeyGuard:
-    """Inside, autocast is off if its key for the CPU is excluded."""
+    """A context in which autocast is off if its key for the CPU is excluded."""
 
     def __init__(self, keys: DispatchKeySet) -> None:
         self._off = keys.has(DispatchKey.AutocastCPU)
@@ -60,11 +60,11 @@ class _ExcludeDispatchKeyGuard:
 
 
 class _nn:
-    """Functions that only the compiled part has."""
+    """Functions that exist only in the compiled part."""
 
     @staticmethod
     def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
-        """Device, dtype, ``non_blocking`` and memory format that arguments of ``Tensor.to`` name."""
+        """Device, dtype, ``non_blocking`` and memory format from arguments of ``Tensor.to``."""
         names = ["device", "dtype", "non_blocking", "copy"]
         options: dict[str, Any] = {"non_blocking": False, "memory_format": None} | kwargs
         if args and isinstance(args[0], Tensor):
@@ -80,11 +80,11 @@ class _nn:
 
 
 def _log_api_usage_once(event: str) -> None:
-    """Nothing: no usage is logged."""
+    """Do nothing: usage is not logged."""
 
 
 def _get_tracing_state() -> None:
-    """None: recording is not ``jit.trace``."""
+    """Return None: recording is not ``jit.trace``."""
 
 
 def _is_torch_function_mode_enabled() -> bool:
@@ -100,7 +100,7 @@ def _len_torch_function_stack() -> int:
 
 
 def _get_accelerator(check: bool = False) -> Any:
-    """The CPU, as there is no accelerator."""
+    """Return the CPU, as there is no accelerator."""
     return _device("cpu")
 
 
@@ -113,7 +113,7 @@ def _get_privateuse1_backend_name() -> str:
 
 
 def _jit_set_profiling_mode(mode: bool) -> bool:
-    """Noted by nobody: there is no TorchScript."""
+    """Accept without effect: there is no TorchScript."""
     return False
 
 

@@ -1,4 +1,5 @@
-"""What libraries ask of ``torch._C._functorch``: transformations are recorded here, so no tensor is ever wrapped."""
+"""Names that libraries import from ``torch._C._functorch``: transformations are recorded here, so tensors are never
+wrapped."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from tracecomp.eager.tensor import Tensor
 
 
 def is_batchedtensor(tensor: Tensor) -> bool:
-    """Whether ``tensor`` stands for many within ``vmap``: it does not show here."""
+    """Whether ``tensor`` is a batch within ``vmap``: never visible here."""
     return False
 
 
@@ -18,7 +19,7 @@ def get_unwrapped(tensor: Tensor) -> Tensor:
 
 
 def maybe_get_bdim(tensor: Tensor) -> int:
-    """-1: ``tensor`` has no hidden axis."""
+    """Return -1: ``tensor`` has no hidden axis."""
     return -1
 
 
@@ -26,10 +27,10 @@ maybe_get_level = maybe_get_bdim
 
 
 def _add_batch_dim(tensor: Tensor, dim: int, level: int) -> Tensor:
-    """NotImplementedError: no tensor hides an axis here."""
+    """Raise NotImplementedError: tensors have no hidden axes here."""
     raise NotImplementedError("torch._C._functorch._add_batch_dim: vmap records functions here; call torch.vmap")
 
 
 def _remove_batch_dim(tensor: Tensor, level: int, batch_size: int, dim: int) -> Tensor:
-    """NotImplementedError: no tensor hides an axis here."""
+    """Raise NotImplementedError: tensors have no hidden axes here."""
     raise NotImplementedError("torch._C._functorch._remove_batch_dim: vmap records functions here; call torch.vmap")

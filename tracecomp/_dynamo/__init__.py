@@ -1,4 +1,5 @@
-"""The public parts of ``torch._dynamo``: there they belong to the capture of Python byte code, here to recordings."""
+"""The public parts of ``torch._dynamo``: in PyTorch they belong to the capture of Python byte code, here to
+recordings."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ __all__ = [
 
 
 def is_dynamo_supported() -> bool:
-    """True: ``compile`` is there wherever the package is."""
+    """Return True: ``compile`` is always available."""
     return True
 
 
@@ -49,16 +50,16 @@ def disallow_in_graph(fn: object) -> Any:
 
 
 def nonstrict_trace(traceable_fn: F) -> F:
-    """``traceable_fn``: what it computes is recorded, whatever its Python does."""
+    """Return ``traceable_fn``: its computation is recorded for any Python inside."""
     return traceable_fn
 
 
 def register_backend(
     compiler_fn: Callable[..., object] | None = None, name: str | None = None, tags: Sequence[str] = ()
 ) -> Any:
-    """Register ``compiler_fn`` under a name; also a decorator. ``compile`` refuses it: it takes PyTorch's graphs.
+    """Register ``compiler_fn`` under a name; also a decorator. ``compile`` rejects it: it takes PyTorch's graphs.
 
-    AssertionError for a name that is there.
+    AssertionError for an existing name.
     """
     if compiler_fn is None:
         return partial(register_backend, name=name, tags=tags)
@@ -70,7 +71,8 @@ def register_backend(
 
 
 def lookup_backend(compiler_fn: str | Callable[..., object]) -> Callable[..., object]:
-    """The registered function of that name. RuntimeError for another name; those of this package take no graphs."""
+    """Return the registered function of that name. RuntimeError for another name; this package's backends take no
+    graphs."""
     if not isinstance(compiler_fn, str):
         return compiler_fn
     if compiler_fn not in REGISTERED:
@@ -80,14 +82,15 @@ def lookup_backend(compiler_fn: str | Callable[..., object]) -> Callable[..., ob
 
 
 def graph_break(msg: str = "") -> None:
-    """Cut the compiled function that calls this here; nothing elsewhere. CaptureError with ``fullgraph=True``."""
+    """Break the graph of the calling compiled function here; nothing elsewhere. CaptureError with
+    ``fullgraph=True``."""
     if modes.recorder is not None:
         modes.recorder.refuse_here(f"calls graph_break(){f' ({msg})' if msg else ''}")
 
 
 @dataclass(frozen=True)
 class GraphCompileReason:
-    """Why a function is no one graph."""
+    """The reason of a graph break."""
 
     reason: str
     user_stack: tuple[object, ...] = ()
@@ -96,7 +99,7 @@ class GraphCompileReason:
 
 @dataclass(frozen=True)
 class ExplainOutput:
-    """What ``explain`` has found, under PyTorch's names; ``str`` of it says more."""
+    """The result of ``explain``, under PyTorch's names; ``str`` of it has more."""
 
     graphs: list[Graph]
     graph_count: int
@@ -117,10 +120,11 @@ Axes = int | list[int] | tuple[int, ...]
 
 
 def mark_dynamic(t: Tensor, index: Axes, *, min: int | None = None, max: int | None = None, **options: Any) -> None:
-    """Follow the sizes of ``t`` along these dimensions, as an argument, from the first recording on.
+    """Make the sizes of ``t`` along these dimensions dynamic, as an argument, from the first recording on.
 
-    ``min`` and ``max`` bound the sizes that the recording serves; ValueError at the call when ``t`` is beyond them.
-    CaptureError at the call when the program needs to know such a size. ``options`` are PyTorch's and change nothing.
+    ``min`` and ``max`` bound the sizes for which the recording is valid; ValueError at the call when ``t`` is beyond
+    them. CaptureError at the call when the program needs to know such a size. ``options`` are PyTorch's and have no
+    effect.
 
     >>> import tracecomp as torch
     >>> f = torch.compile(lambda x: x.sum(0))
@@ -138,14 +142,14 @@ def mark_dynamic(t: Tensor, index: Axes, *, min: int | None = None, max: int | N
 
 
 def maybe_mark_dynamic(t: Tensor, index: Axes) -> None:
-    """``mark_dynamic`` for programs that may need to know the sizes: these are recorded one by one then."""
+    """Like ``mark_dynamic``, for programs that may need concrete sizes: these are then recorded separately."""
     for axis in _axes(t, index):
         marks_of(t).follow[axis] = (None, None)
         marks_of(t).fixed.discard(axis)
 
 
 def mark_static(t: object, index: Axes | None = None) -> None:
-    """Never follow the sizes of ``t`` along these dimensions, or along any: each size is recorded by itself."""
+    """Never make the sizes of ``t`` along these dimensions, or any, dynamic: each size has a separate recording."""
     if isinstance(t, Tensor):
         axes = _axes(t, tuple(range(t.ndim)) if index is None else index)
         marks_of(t).fixed.update(axes)
@@ -155,16 +159,16 @@ def mark_static(t: object, index: Axes | None = None) -> None:
 
 
 def _axes(t: Tensor, index: Axes) -> list[int]:
-    """The dimensions that are meant. IndexError for one that ``t`` does not have."""
+    """The selected dimensions. IndexError for one that ``t`` does not have."""
     return [wrap_dim(axis, t.ndim) for axis in ([index] if isinstance(index, int) else index)]
 
 
 def mark_static_address(t: Tensor, guard: bool = False) -> None:
-    """Nothing: the memory of captured state does not move."""
+    """Do nothing: the memory of captured state does not move."""
 
 
 def run(fn: object = None) -> Any:
-    """``fn``."""
+    """Return ``fn``."""
     return run if fn is None else fn
 
 
@@ -174,7 +178,7 @@ def optimize(backend: str = "inductor", *, nopython: bool = False, disable: bool
 
 
 def explain(f: Callable[..., object], *extra_args: Any, **extra_kwargs: Any) -> Callable[..., ExplainOutput]:
-    """A function that compiles ``f`` for the arguments it is given, and says what was recorded and what fused.
+    """Return a function that compiles ``f`` for its arguments, and reports recordings and fusion.
 
     >>> import tracecomp as torch
     >>> found = torch._dynamo.explain(lambda x: (x * 2).sum())(torch.ones(3))
@@ -185,7 +189,7 @@ def explain(f: Callable[..., object], *extra_args: Any, **extra_kwargs: Any) -> 
     def tell(*args: Any, **kwargs: Any) -> ExplainOutput:
         made = compiled.compile(f)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what they say is in the result
+            warnings.simplefilter("ignore")  # the result contains them
             made(*args, **kwargs)
             made(*args, **kwargs)
         found = list(with_parts(made))

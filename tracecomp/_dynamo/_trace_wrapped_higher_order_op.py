@@ -1,10 +1,10 @@
-"""What libraries take from this module of PyTorch."""
+"""Names that libraries import from this module of PyTorch."""
 
 from __future__ import annotations
 
 
 class TransformGetItemToIndex:
-    """Inside, ``x[i]`` with a tensor ``i`` is an indexing operation and not a read of its value: here it always is."""
+    """A context in which ``x[i]`` with a tensor ``i`` indexes without reading its value: always so here."""
 
     def __enter__(self) -> None:
         return None

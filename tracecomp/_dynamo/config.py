@@ -1,4 +1,5 @@
-"""Settings of PyTorch's capture: ``recompile_limit`` is followed once it is set, others are there to be set."""
+"""Settings of PyTorch's capture: ``recompile_limit`` takes effect once it is set, others are accepted without
+effect."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ skip_fwd_side_effects_in_bwd_under_checkpoint = False
 
 
 class _Settings(ModuleType):
-    """A module one of whose names is another's alias, as in PyTorch."""
+    """A module in which one name is an alias of another, as in PyTorch."""
 
     @property
     def cache_size_limit(self) -> int:

@@ -1,4 +1,4 @@
-"""How much compiled functions have recorded, under the names of PyTorch's counters."""
+"""Counts of recordings of compiled functions, under the names of PyTorch's counters."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from tracecomp import compiled
 
 
 def with_parts(made: compiled.Compiled) -> Iterator[compiled.Compiled]:
-    """A compiled function and the compiled parts that it was cut into."""
+    """A compiled function and its compiled parts between graph breaks."""
     yield made
     for part in made.parts.used() if made.parts is not None else ():
         yield from with_parts(part)
 
 
 def everything() -> Iterator[compiled.Compiled]:
-    """All compiled functions that there are."""
+    """All existing compiled functions."""
     return (found for found in gc.get_objects() if type(found) is compiled.Compiled)
 
 
 def reason(made: compiled.Compiled) -> str | None:
-    """Why a function is no one graph, if it is none."""
+    """The reason of a function's first graph break, if it has one."""
     return made.eager_because or (made.parts.reason if made.parts is not None else None)
 
 

@@ -1,4 +1,4 @@
-"""What libraries take from ``torch._dynamo.eval_frame``."""
+"""Names that libraries import from ``torch._dynamo.eval_frame``."""
 
 from tracecomp.nn.optimized_module import OptimizedModule
 
@@ -6,5 +6,5 @@ __all__ = ["OptimizedModule", "is_dynamo_supported"]
 
 
 def is_dynamo_supported() -> bool:
-    """True: every system that tracecomp runs on has ``compile``."""
+    """Return True: every supported system has ``compile``."""
     return True

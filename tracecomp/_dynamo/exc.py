@@ -8,15 +8,15 @@ from tracecomp.base.errors import CaptureError
 
 __all__ = ["TorchDynamoException", "Unsupported", "UserError", "UserErrorType"]
 
-Unsupported = CaptureError  # what ``fullgraph=True`` raises
+Unsupported = CaptureError  # raised with ``fullgraph=True``
 
 
 class TorchDynamoException(RuntimeError):
-    """Base of what capture raises."""
+    """Base class of errors of capture."""
 
 
 class UserErrorType(Enum):
-    """What a program or its caller has asked for that cannot be."""
+    """Kinds of impossible requests by a program or its caller."""
 
     DYNAMIC_CONTROL_FLOW = auto()
     ANTI_PATTERN = auto()
@@ -29,7 +29,7 @@ class UserErrorType(Enum):
 
 
 class UserError(TorchDynamoException):
-    """A program that runs, and cannot be captured as it was asked for; ``error_type`` says of which kind."""
+    """Raised for a program that runs, but cannot be captured as requested; ``error_type`` is its kind."""
 
     def __init__(self, error_type: UserErrorType, msg: str, case_name: str | None = None) -> None:
         super().__init__(msg)

@@ -1,4 +1,4 @@
-"""The public part of ``torch._dynamo.testing``: backends that count, and comparing results."""
+"""The public part of ``torch._dynamo.testing``: backends that count, and comparison of results."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tracecomp.ir.graph import Graph
 class CompileCounterWithBackend:
     """``backend=`` that counts: ``frame_count`` recordings, with those of parts, and ``op_count`` operators in them.
 
-    A call with other shapes, types or values that the program reads makes a recording, as it makes a frame of
-    PyTorch's; sizes that vary are followed from the second one on. Operators are those of the graph.
+    A call with other shapes, types or values that the program reads makes a recording, like a frame of PyTorch's.
+    Varying sizes are dynamic from the second one on. Operators are those of the graph.
 
     >>> import tracecomp as torch
     >>> from tracecomp._dynamo.testing import CompileCounterWithBackend
@@ -34,7 +34,7 @@ class CompileCounterWithBackend:
         self.clear()
 
     def watch(self, made: compiled.Compiled) -> None:
-        """Count what ``made`` records."""
+        """Count the recordings of ``made``."""
         self._functions.append(made)
 
     @property
@@ -59,7 +59,7 @@ class CompileCounterWithBackend:
         return [g for f in self._functions for c in with_parts(f) for g in c.graphs]
 
     def clear(self) -> None:
-        """Count from here on."""
+        """Reset the counts."""
         self.frame_count = self.op_count = 0
 
     def _count(self, name: str) -> int:
@@ -77,15 +77,16 @@ def same(
     ref: Any, res: Any, fp64_ref: object = None, cos_similarity: bool = False, tol: float = 1e-4,
     equal_nan: bool = False, exact_dtype: bool = True, **options: object,
 ) -> bool:  # fmt: skip
-    """Whether two results, nested alike, are equal up to ``tol``; with ``cos_similarity``, whether directions are.
+    """Whether two results, with equal nesting, are equal up to ``tol``; with ``cos_similarity``, whether directions
+    are.
 
-    ``fp64_ref`` and ``options`` loosen the comparison of low precision in PyTorch, and change nothing here.
+    ``fp64_ref`` and ``options`` loosen the comparison of low precision in PyTorch, and have no effect here.
     """
 
     def go(a: Any, b: Any) -> bool:
         return same(a, b, None, cos_similarity, tol, equal_nan, exact_dtype)
 
-    # Containers must be alike to their ends; only numbers are compared with a tolerance.
+    # Containers must match fully; only numbers are compared with a tolerance.
     if isinstance(ref, Tensor):
         if not isinstance(res, Tensor) or ref.shape != res.shape or (exact_dtype and ref.dtype is not res.dtype):
             return False
@@ -106,6 +107,6 @@ def same(
 
 
 def _numbers(t: Tensor) -> np.ndarray[Any, Any]:
-    """The values as float64 or complex128, a row."""
+    """The values as float64 or complex128, flattened."""
     array = t.detach().numpy() if t.is_complex() else t.detach().double().numpy()
     return array.reshape(-1)

@@ -11,10 +11,10 @@ from tracecomp._dynamo.counting import counted, everything
 
 
 class _Counters(Mapping[str, Counter[str]]):
-    """Counts of all compiled functions that there are, since ``clear()``; names that nobody counts are empty."""
+    """Counts of all existing compiled functions since ``clear()``; unknown names are empty."""
 
     def __init__(self) -> None:
-        # By function: what has been counted of one that is gone is not to be taken from others.
+        # By function: counts of a deleted function must not be subtracted from others.
         self._before: WeakKeyDictionary[compiled.Compiled, dict[str, Counter[str]]] = WeakKeyDictionary()
 
     def __getitem__(self, name: str) -> Counter[str]:
@@ -30,7 +30,7 @@ class _Counters(Mapping[str, Counter[str]]):
         return len(counted(()))
 
     def clear(self) -> None:
-        """Count from here on."""
+        """Reset the counts."""
         self._before = WeakKeyDictionary((each, counted([each])) for each in everything())
 
 

@@ -1,1 +1,1 @@
-"""What PyTorch has beneath ``functorch`` and ``torch.func``, as far as libraries import it."""
+"""PyTorch's implementation names of ``functorch`` and ``torch.func`` that libraries import."""

@@ -1,4 +1,4 @@
-"""Modules without their state, the way before ``torch.func.functional_call``."""
+"""Modules without their state, the predecessor of ``torch.func.functional_call``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ State = tuple[Tensor, ...]
 
 
 class FunctionalModule(Module):
-    """``f(params, *args)`` is the module with these parameters, in the order of ``named_parameters``."""
+    """``f(params, *args)`` calls the module with these parameters, in the order of ``named_parameters``."""
 
     def __init__(self, stateless_model: Module, names: Sequence[str]) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class FunctionalModule(Module):
 
 
 class FunctionalModuleWithBuffers(Module):
-    """``f(params, buffers, *args)`` is the module with these parameters and buffers."""
+    """``f(params, buffers, *args)`` calls the module with these parameters and buffers."""
 
     def __init__(self, stateless_model: Module, param_names: Sequence[str], buffer_names: Sequence[str]) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ def _taken(model: Module, disable_autograd_tracking: bool) -> tuple[Module, dict
 
 
 def make_functional(model: Module, disable_autograd_tracking: bool = False) -> tuple[FunctionalModule, State]:
-    """``model`` as a function, and its parameters. RuntimeError when it has buffers."""
+    """Return ``model`` as a function, and its parameters. RuntimeError when it has buffers."""
     stateless, params, buffers = _taken(model, disable_autograd_tracking)
     if buffers:
         raise RuntimeError(
@@ -60,7 +60,7 @@ def make_functional(model: Module, disable_autograd_tracking: bool = False) -> t
 def make_functional_with_buffers(
     model: Module, disable_autograd_tracking: bool = False
 ) -> tuple[FunctionalModuleWithBuffers, State, State]:
-    """``model`` as a function, its parameters, and its buffers."""
+    """Return ``model`` as a function, its parameters, and its buffers."""
     stateless, params, buffers = _taken(model, disable_autograd_tracking)
     function = FunctionalModuleWithBuffers(stateless, tuple(params), tuple(buffers))
     return function, tuple(params.values()), tuple(buffers.values())

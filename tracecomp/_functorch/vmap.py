@@ -18,7 +18,7 @@ __all__ = [
 
 
 def _get_name(func: Callable[..., object]) -> str:
-    """What ``func`` is called in messages."""
+    """The name of ``func`` in messages."""
     if isinstance(func, partial):
         return f"functools.partial({_get_name(func.func)}, ...)"
     return getattr(func, "__name__", repr(func))

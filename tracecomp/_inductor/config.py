@@ -1,4 +1,4 @@
-"""Settings of PyTorch's code generator. They may be set, under any name; nothing follows, as another compiler runs."""
+"""Settings of PyTorch's code generator. Any name may be set, without effect: another compiler runs."""
 
 from __future__ import annotations
 

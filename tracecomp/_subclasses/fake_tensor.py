@@ -1,6 +1,6 @@
 """Fake tensors: shapes, types and strides of tensors on a device, without elements.
 
-They are what tensors of the device ``meta`` are (``eager/meta.py``), but say that they are on the CPU.
+They are tensors of the device ``meta`` (``eager/meta.py``) that report the CPU as their device.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class FakeTensor(metaclass=_FakeMeta):
 
 
 class FakeTensorMode:
-    """``with FakeTensorMode():`` what functions make has no elements; operators give shapes and types.
+    """A context in which new tensors have no elements; operators compute shapes and types.
 
-    Memory of real tensors among the operands is not read. Asking for an element raises.
+    Memory of real tensors among the operands is not read. Reading an element raises.
 
     Example:
         >>> from torch._subclasses import FakeTensorMode
@@ -67,14 +67,14 @@ class FakeTensorMode:
 
 
 class FakeTensorConverter:
-    """Makes fake tensors of real ones, one of each."""
+    """Converter from real to fake tensors, one for each."""
 
     def __init__(self, mode: FakeTensorMode) -> None:
         self._mode = mode
         self._known: dict[int, tuple[Tensor, Any]] = {}
 
     def from_real_tensor(self, fake_mode: FakeTensorMode, t: Tensor, **options: Any) -> Any:
-        """That of ``t``: the same object each time."""
+        """Return the fake tensor of ``t``: the same object each time."""
         if id(t) not in self._known:
             self._known[id(t)] = t, fake_mode.from_tensor(t)
         return self._known[id(t)][1]

@@ -1,4 +1,5 @@
-"""``autocast``: products in a low precision inside, losses in float32 (the lists are in ``functional.autocast``)."""
+"""``autocast``: a context with products in low precision and losses in float32 (the lists are in
+``functional.autocast``)."""
 
 from __future__ import annotations
 
@@ -88,7 +89,7 @@ def get_autocast_gpu_dtype() -> DType:
 def custom_fwd(
     fwd: Callable[..., object] | None = None, *, device_type: str = "cpu", cast_inputs: DType | None = None
 ) -> Callable[..., Any]:
-    """Mark of an ``autograd.Function``'s ``forward``: with ``cast_inputs``, its floats are cast and autocast is off.
+    """Decorate an ``autograd.Function``'s ``forward``: with ``cast_inputs``, its floats are cast and autocast is off.
 
     ``backward``, marked by ``custom_bwd``, runs with the autocast that ``forward`` had.
     """
@@ -112,7 +113,7 @@ def custom_fwd(
 
 
 def custom_bwd(bwd: Callable[..., object] | None = None, *, device_type: str = "cpu") -> Callable[..., Any]:
-    """Mark of an ``autograd.Function``'s ``backward``: it runs with the autocast that ``forward`` had."""
+    """Decorate an ``autograd.Function``'s ``backward``: it runs with the autocast that ``forward`` had."""
     if bwd is None:
         return functools.partial(custom_bwd, device_type=device_type)
 

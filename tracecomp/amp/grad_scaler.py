@@ -1,4 +1,5 @@
-"""``GradScaler``: losses scaled up so that small gradients survive float16, and steps left out when they overflow."""
+"""``GradScaler``: losses scaled up so that small gradients survive float16, and steps are skipped when they
+overflow."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ READY, UNSCALED, STEPPED = "ready", "unscaled", "stepped"
 class GradScaler:
     """``scale(loss).backward()``, then ``step(optimizer)``, then ``update()``.
 
-    The scale grows by ``growth_factor`` after ``growth_interval`` steps in a row without infinities, and is cut by
-    ``backoff_factor`` after one with. On a device that is not there the scaler is disabled and changes nothing.
+    The scale grows by ``growth_factor`` after ``growth_interval`` steps in a row without infinities, and shrinks by
+    ``backoff_factor`` after one with infinities. On an unavailable device the scaler is disabled and changes nothing.
     """
 
     def __init__(
@@ -44,7 +45,7 @@ class GradScaler:
         self._stage: dict[Any, str] = {}
 
     def scale(self, outputs: object) -> Any:
-        """A tensor, or nested tensors, times the scale."""
+        """Multiply a tensor, or nested tensors, by the scale."""
         if not self._enabled:
             return outputs
         if isinstance(outputs, Tensor):
@@ -54,7 +55,7 @@ class GradScaler:
         raise ValueError("outputs must be a Tensor or an iterable of Tensors")
 
     def unscale_(self, optimizer: Any) -> None:
-        """Divide the gradients of ``optimizer`` by the scale; RuntimeError when that was done since ``update``."""
+        """Divide the gradients of ``optimizer`` by the scale; RuntimeError if that has been done since ``update``."""
         if not self._enabled:
             return
         stage = self._stage.get(optimizer, READY)
@@ -74,7 +75,7 @@ class GradScaler:
         self._stage[optimizer] = UNSCALED
 
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-        """``optimizer.step()``, unless a gradient is infinite or NaN."""
+        """Call ``optimizer.step()``, unless a gradient is infinite or NaN."""
         if not self._enabled:
             return optimizer.step(*args, **kwargs)
         if "closure" in kwargs:
@@ -88,7 +89,7 @@ class GradScaler:
         return None if bool(self._found[optimizer]) else optimizer.step(*args, **kwargs)
 
     def update(self, new_scale: float | Tensor | None = None) -> None:
-        """The scale for the next step: ``new_scale``, or what the found infinities ask for."""
+        """Set the scale for the next step: ``new_scale``, or the result of the detected infinities."""
         if not self._enabled:
             return
         with no_grad():

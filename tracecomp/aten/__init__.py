@@ -1,4 +1,4 @@
-"""``torch.ops.aten``: what primitives are called there, and the operators that no function of tracecomp is."""
+"""``torch.ops.aten``: the primitives' names there, and operators without a function in tracecomp."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Primitives as the operators of ``torch.ops`` that ``__torch_dispatch__`` is told of.
+"""Primitives as the operators of ``torch.ops`` that ``__torch_dispatch__`` receives.
 
-A primitive is one call of an operator of ``aten``, or a few; one that PyTorch has not arrives as ``prims.name``. A
-function that is made of several primitives arrives as these: ``softmax`` as ``amax``, ``sub``, ``exp``, ``sum``, ...
+A primitive is one or a few calls of operators of ``aten``; one without a counterpart in PyTorch arrives as
+``prims.name``. A function that is composed of several primitives arrives as these: ``softmax`` as ``amax``, ``sub``,
+``exp``, ``sum``, ...
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ Operands = tuple[Any, ...]
 
 
 def call(name: str, *args: Any, **kwargs: Any) -> Any:
-    """Call the operator ``name`` (``"add.Tensor"``) of ``aten`` for those who are asked."""
+    """Call the operator ``name`` (``"add.Tensor"``) of ``aten`` with dispatch to modes and subclasses."""
     packet, _, overload = name.partition(".")
     return through(getattr(getattr(ops.aten, packet), overload or "default"), args, kwargs)
 
 
 def through(func: Any, args: Operands, kwargs: dict[str, Any]) -> Any:
-    """What the innermost mode, or the classes of the arguments, make of ``func(*args, **kwargs)``.
+    """Dispatch ``func(*args, **kwargs)`` to the innermost mode, or to the classes of the arguments.
 
     TypeError when all of them return NotImplemented.
     """
@@ -39,7 +40,7 @@ def through(func: Any, args: Operands, kwargs: dict[str, Any]) -> Any:
 
 
 def _to_ask(values: list[object]) -> list[Any]:
-    """One object of each class that is asked, subclasses before their bases."""
+    """One object of each class with ``__torch_dispatch__``, subclasses before their bases."""
     found: list[Any] = []
     waiting = list(values)
     while waiting:
@@ -54,7 +55,7 @@ def _to_ask(values: list[object]) -> list[Any]:
 
 
 def answer(op: Op, operands: Operands, attrs: Attrs) -> Any:
-    """The results of a primitive, by calls of operators."""
+    """Compute the results of a primitive by calls of operators."""
     rule = _RULES.get(op.name)
     found = NotImplemented if rule is None else rule(operands, attrs)
     return _as_primitive(op, operands, attrs) if found is NotImplemented else found
@@ -68,7 +69,7 @@ Rule = Callable[[Operands, Attrs], Any]
 
 
 def _same(a: Sequence[Any], b: Sequence[Any]) -> bool:
-    """Whether two shapes are the same for all sizes that they may follow from; nothing is learned of these."""
+    """Whether two shapes are equal for all dynamic sizes; no constraint on these is recorded."""
     return bool(forms(tuple(a)) == forms(tuple(b)))
 
 
@@ -138,7 +139,7 @@ def _reshape(operands: Operands, attrs: Attrs) -> Any:
     if _same(shape, x.shape):
         return call("alias", x)
     if modes.recorder is not None and modes.recorder.sized:
-        return call("reshape", x, shape)  # whether elements lie in order may differ between sizes
+        return call("reshape", x, shape)  # contiguity may depend on sizes
     kept = [n for n in x.shape if not _same((n,), (1,))]
     fits = x.is_contiguous() or _same(kept, [n for n in shape if not _same((n,), (1,))])
     return call("view", x, shape) if fits else call("_unsafe_view", call("clone", x), shape)
@@ -165,7 +166,7 @@ def _slice(operands: Operands, attrs: Attrs) -> Any:
 def _contract(operands: Operands, attrs: Attrs) -> Any:
     x, y = operands
     a, b, out = parse_spec(attrs["spec"])
-    # ATen has no contraction: one product of matrices, of axes merged by what they are for.
+    # ATen has no contraction: one matrix product, with axes merged by their roles.
     if (a, b) == (b, a) and not out:
         return call("dot", x, y) if len(a) == 1 else NotImplemented
     batch = [c for c in out if c in a and c in b]

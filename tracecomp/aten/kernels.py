@@ -1,4 +1,4 @@
-"""Operators of ``torch.ops.aten`` that no function of tracecomp has the name or the arguments of."""
+"""Operators of ``torch.ops.aten`` without a function in tracecomp of that name and arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Anomaly detection: where in the forward pass a failing or NaN-making backward step was created."""
+"""Anomaly detection: the forward line that created a backward step that fails or returns NaN."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class set_detect_anomaly:
 
 
 class detect_anomaly:
-    """Within the block, backward steps that fail or make NaN name the forward line that created them."""
+    """A context in which backward steps that fail or return NaN name the forward line that created them."""
 
     def __init__(self, check_nan: bool = True) -> None:
         pass
@@ -44,7 +44,7 @@ def is_anomaly_enabled() -> bool:
 
 
 def explain(node: Node) -> None:
-    """Warn, before an error of ``node`` goes on, with its forward line."""
+    """Warn with the forward line of ``node`` before its error propagates."""
     if modes.anomaly:
         warnings.warn(_where(node, f"Error detected in {node.name()}"), UserWarning, stacklevel=2)
 

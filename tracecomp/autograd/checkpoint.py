@@ -1,4 +1,4 @@
-"""Activation checkpointing: what a function saves for backward is forgotten, and made again when it is needed."""
+"""Activation checkpointing: saved tensors of a function are dropped, and recomputed when needed."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ Contexts = Callable[[], tuple[AbstractContextManager[Any], AbstractContextManage
 
 
 class CheckpointError(RuntimeError):
-    """A checkpointed function did something else when it ran again."""
+    """Raised when a checkpointed function behaves differently on recomputation."""
 
 
 def noop_context_fn() -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
-    """Two contexts that do nothing."""
+    """Return two contexts without effect."""
     return nullcontext(), nullcontext()
 
 
@@ -34,9 +34,10 @@ def checkpoint(
     early_stop: bool = True,
     **kwargs: Any,
 ) -> Any:
-    """``function(*args, **kwargs)``, recomputed in backward instead of keeping its intermediate results.
+    """Run ``function(*args, **kwargs)``; backward recomputes its intermediate results instead of keeping them.
 
-    ``context_fn()`` gives the contexts in which it runs now and again. ValueError for one with ``use_reentrant=True``.
+    ``context_fn()`` returns the contexts of the first and of the repeated run. ValueError together with
+    ``use_reentrant=True``.
     """
     if use_reentrant and context_fn is not noop_context_fn:
         raise ValueError("Passing `context_fn` or `debug` is only supported when use_reentrant=False.")
@@ -74,7 +75,7 @@ class _Chain:
 
 
 class _Frame:
-    """One checkpointed call: numbers stand for saved tensors until one of them is asked for."""
+    """One checkpointed call: numbers replace saved tensors until the first is needed."""
 
     def __init__(
         self, function: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, Any], rng: Tensor | None,
@@ -131,7 +132,7 @@ def _type(tensor: Tensor) -> tuple[Any, ...]:
 
 @contextmanager
 def _autocast(dtype: object) -> Iterator[None]:
-    """Autocast as it was when the function ran first: backward is usually called outside of it."""
+    """Autocast as in the function's first run: backward is usually called outside of it."""
     before, modes.autocast = modes.autocast, dtype
     try:
         yield

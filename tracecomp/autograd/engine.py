@@ -1,4 +1,4 @@
-"""The backward pass: runs nodes in reverse order of creation, adds up gradients, calls hooks."""
+"""The backward pass: it runs nodes in reverse order of creation, accumulates gradients and calls hooks."""
 
 from __future__ import annotations
 
@@ -36,10 +36,11 @@ def run_backward(
     accumulate: bool = True,
     inside: bool = False,
 ) -> dict[Target, Tensor | None]:
-    """Send ``grads`` from ``roots`` backwards. With ``targets``, only what leads to them runs, and theirs are returned.
+    """Send ``grads`` from ``roots`` backwards. With ``targets``, only nodes on paths to them run, and their gradients
+    are returned.
 
-    With ``inside``, the pass ends at the targets: their hooks and what leads on from one to another are left out. It is
-    made to be recorded, so no tensor retains a gradient of it.
+    With ``inside``, the pass ends at the targets: it skips their hooks and paths from one to another. This form is for
+    recording, so no tensor retains its gradients.
     """
     before = modes.grad
     modes.grad = create_graph
@@ -72,17 +73,16 @@ class _Run:
             self._arrive(node, number, grad)
         if not self.inside:
             self._announce(roots)
-        # How many gradients each node waits for: it runs when the last has come, so every node runs once.
+        # The number of gradients each node waits for: it runs after the last has arrived, so every node runs once.
         waiting, order = _dependencies([node for node, _ in roots], self.borders)
         needed = None
         if self.wanted is not None:
             needed = _leading_to({n for n, _ in self.wanted}, order)
-            # The ends of what is wanted: behind them nothing is computed.
+            # The borders of the pass: nothing is computed beyond them.
             self.ends = self.borders or {
                 n for n, _ in self.wanted if not any(e is not None and e[0] in needed for e in n.edges)
             }
-        # Newest first: of nodes that are ready, the one that was made last.
-        # That is PyTorch's order, which hooks can see.
+        # Newest first: of the ready nodes, run the last one created. That is PyTorch's order, which hooks can observe.
         ready = [(-node.number, node) for node in self.buffers if not waiting.get(node)]
         heapq.heapify(ready)
         while ready:
@@ -104,7 +104,7 @@ class _Run:
         return self.captured
 
     def _announce(self, roots: Sequence[Target]) -> None:
-        """Tell nodes that somebody looks at what comes to them: of a pass to be differentiated, that may be any."""
+        """Mark nodes whose gradients are observed: in a differentiable pass, all of them."""
         nodes = [n for n, _ in self.wanted or ()]
         if modes.grad:
             nodes += _dependencies([node for node, _ in roots], set())[1]
@@ -114,7 +114,7 @@ class _Run:
     def _taken_apart(
         self, node: Node, before: Sequence[Edge], waiting: dict[Node, int], needed: set[Node] | None
     ) -> None:
-        """Wait for what ``node`` has just put in its own place: other nodes, which lead where its edges led."""
+        """Wait for the nodes that have just replaced ``node``: they lead to the same places as its edges."""
         for edge in before:
             if edge is not None:
                 waiting[edge[0]] -= 1
@@ -134,13 +134,13 @@ class _Run:
             slots = self.buffers[node] = [None] * len(node.out_types)
         if grad is not None:
             if type(grad) is not Tensor and _consists_of_others(grad) and not isinstance(node, AccumulateGrad):
-                grad = grad.to_dense()  # derivatives of operators are of dense tensors
+                grad = grad.to_dense()  # derivatives of operators are defined for dense tensors
             have = slots[number]
             slots[number] = grad if have is None else add(have, grad)
 
     def _step(self, node: Node) -> Sequence[Tensor | None]:
-        """The gradients of a node's operands; hooks, captures and checks in the order that PyTorch's hooks can see."""
-        # The gradient is complete: all that lead here have arrived (``run``).
+        """The gradients of a node's operands; hooks, captures and checks run in PyTorch's order, visible to hooks."""
+        # The gradient is complete: all contributions have arrived (``run``).
         grads = self.buffers.pop(node)
         leaf = isinstance(node, AccumulateGrad)
         if node not in self.borders:
@@ -156,7 +156,7 @@ class _Run:
             for number, grad in enumerate(grads):
                 if (node, number) in self.wanted:
                     self.captured[node, number] = grad
-        # Leaves: the gradient stays here.
+        # Leaves: the gradient is stored here.
         if leaf:
             if self.accumulate and grads[0] is not None:
                 accumulate(cast("AccumulateGrad", node).variable, grads[0])
@@ -165,14 +165,14 @@ class _Run:
             return ()
         if node in self.ends:
             return ()
-        # Nothing arrives where no result was used; a node written by the user is called all the same, as in PyTorch.
+        # A node without used results receives no gradient; a user's node is called in any case, as in PyTorch.
         if not node.takes_nothing and all(g is None for g in grads):
             return ()
         if modes.recorder is not None:
             modes.recorder.backward.step(node)
         try:
             found = _validated(node, cast("Sequence[Tensor | None]", node.backward(grads)))
-        except Exception:  # of any derivative; it is raised again
+        except Exception:  # in any derivative; re-raised
             explain(node)
             raise
         if modes.recorder is not None:
@@ -184,14 +184,14 @@ class _Run:
         if node.post_hooks:
             for hook in list(node.post_hooks.values()):
                 found = _replaced(hook(tuple(found), tuple(grads)), found)
-        # Only now, as hooks and anomaly mode may still look at what was saved.
+        # Only now, as hooks and anomaly mode may still read the saved tensors.
         if not self.keep_graph:
             node.release()
         return found
 
 
 def _consists_of_others(x: TensorBase) -> bool:
-    """Whether ``x`` has no memory of its own to add to, as a sparse tensor."""
+    """Whether ``x`` has no memory to accumulate into, like a sparse tensor."""
     return hasattr(type(x), "__tensor_flatten__")
 
 
@@ -204,7 +204,7 @@ def add(a: TensorBase, b: TensorBase) -> Tensor:
 
 
 def accumulate(variable: TensorBase, grad: TensorBase) -> None:
-    """Add ``grad`` to ``variable.grad``: in place, unless the gradient itself is differentiated."""
+    """Add ``grad`` to ``variable.grad``: in place, unless the gradient is differentiated."""
     have = get_grad(variable)
     if _added_at_once(variable, have, grad):
         pass
@@ -228,7 +228,7 @@ def accumulate(variable: TensorBase, grad: TensorBase) -> None:
 
 
 def _added_at_once(variable: TensorBase, have: Tensor | None, grad: TensorBase) -> bool:
-    """Whether ``accumulate`` is done: on arrays, where nobody looks on and the order in memory is plain."""
+    """Accumulate on arrays, if nothing observes it and the memory order is plain; return whether it was done."""
     if modes.grad or modes.recorder is not None or use.begun or type(grad) is not Tensor:
         return False
     array = grad._data
@@ -248,7 +248,7 @@ def _added_at_once(variable: TensorBase, have: Tensor | None, grad: TensorBase) 
 
 
 def _tensor_hooks(node: Node, grads: list[Tensor | None]) -> None:
-    """Hooks of the tensors that the node made (or is the accumulator of)."""
+    """Run hooks of the tensors that the node computed (or whose accumulator it is)."""
     if isinstance(node, AccumulateGrad) and node.variable._hooks:
         _run_hooks(node.variable._hooks, grads, 0)
     if node.tensor_hooks:
@@ -257,7 +257,7 @@ def _tensor_hooks(node: Node, grads: list[Tensor | None]) -> None:
 
 
 def _retain(node: Node, grads: Sequence[Tensor | None]) -> None:
-    """``retain_grad`` of the tensors that the node made."""
+    """Set ``grad`` of the node's tensors with ``retain_grad``."""
     for number, ref in cast("dict[int, Any]", node.retained).items():
         tensor, grad = ref(), grads[number]
         if tensor is not None and grad is not None:
@@ -294,7 +294,7 @@ def _replaced(result: Any, old: Sequence[Tensor | None]) -> list[Tensor | None]:
 
 
 def _validated(node: Node, grads: Sequence[Tensor | None]) -> list[Tensor | None]:
-    """Gradients in the shape and dtype of the operands they belong to."""
+    """Cast and expand gradients to the dtype and shape of their operands."""
     found: list[Tensor | None] = list(grads)
     for k, edge in enumerate(node.edges[: len(found)]):
         grad = found[k]
@@ -318,7 +318,7 @@ def _validated(node: Node, grads: Sequence[Tensor | None]) -> list[Tensor | None
 
 
 def _dependencies(roots: Sequence[Node], borders: set[Node]) -> tuple[dict[Node, int], list[Node]]:
-    """How many gradients each node waits for, and every node reached; ``borders`` lead nowhere."""
+    """The number of gradients each node waits for, and every reachable node; the pass stops at ``borders``."""
     waiting: dict[Node, int] = {}
     seen = set(roots)
     stack = list(seen)
@@ -337,7 +337,7 @@ def _dependencies(roots: Sequence[Node], borders: set[Node]) -> tuple[dict[Node,
 
 
 def _leading_to(targets: set[Node], nodes: list[Node]) -> set[Node]:
-    """The nodes from which a target is reached."""
+    """The nodes on a path to a target."""
     found = set(targets)
     for node in sorted(nodes, key=lambda n: n.number):
         if any(e is not None and e[0] in found for e in node.edges):

@@ -12,14 +12,14 @@ _levels: list[Level] = []
 
 
 class UnpackedDualTensor(NamedTuple):
-    """What :func:`unpack_dual` gives."""
+    """The result of :func:`unpack_dual`."""
 
     primal: Tensor
     tangent: Tensor | None
 
 
 class dual_level:
-    """Within it tensors can be dual; they lose their tangents when it ends. RuntimeError for a level in a level."""
+    """A context in which tensors can be dual; they lose their tangents when it ends. RuntimeError for nested levels."""
 
     def __enter__(self) -> dual_level:
         if _levels:
@@ -34,7 +34,7 @@ class dual_level:
 
 
 def enter_dual_level() -> int:
-    """Begin a level that :func:`exit_dual_level` ends; its number."""
+    """Begin a level that :func:`exit_dual_level` ends; return its number."""
     dual_level().__enter__()
     return 0
 
@@ -49,7 +49,7 @@ def exit_dual_level(*, level: int | None = None) -> None:
 def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> Tensor:
     """A tensor of the same elements whose derivative in the level is ``tangent``, of the same shape and dtype.
 
-    RuntimeError outside a level or when the two do not agree, ValueError for integers.
+    RuntimeError outside a level or when the two do not match, ValueError for integers.
     """
     if not _levels:
         raise RuntimeError(

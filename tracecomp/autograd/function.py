@@ -19,11 +19,11 @@ from tracecomp.eager.tensor_base import Edge, Grads, Node, TensorBase
 from tracecomp.ir.types import from_numpy_dtype
 
 _HELD_LIMIT = 10_000
-"""Objects looked at for tensors: a closure may lead to the whole program."""
+"""Most objects searched for tensors: a closure may lead to the whole program."""
 
 
 class FunctionCtx:
-    """What ``forward`` leaves for ``backward``."""
+    """Data that ``forward`` stores for ``backward``."""
 
     def __init__(self) -> None:
         self._to_save: tuple[Any, ...] = ()
@@ -35,7 +35,7 @@ class FunctionCtx:
         self.needs_input_grad: tuple[bool, ...] = ()
 
     def save_for_backward(self, *tensors: Any) -> None:
-        """Keep ``tensors`` for backward; they come back as ``saved_tensors``."""
+        """Save ``tensors`` for backward, which reads them from ``saved_tensors``."""
         self._to_save = tensors
 
     def save_for_forward(self, *tensors: Any) -> None:
@@ -51,15 +51,15 @@ class FunctionCtx:
         return tuple(_unpack(s) for s in self._saved)
 
     def mark_dirty(self, *tensors: Tensor) -> None:
-        """Say which inputs ``forward`` wrote to; they must be returned."""
+        """Declare the inputs that ``forward`` wrote to; they must be returned."""
         self._dirty = tensors
 
     def mark_non_differentiable(self, *tensors: Tensor) -> None:
-        """Say which outputs have no gradient."""
+        """Declare the outputs without gradients."""
         self._constant = tensors
 
     def set_materialize_grads(self, value: bool) -> None:
-        """Whether missing gradients reach ``backward`` as zeros (the default) or as None."""
+        """Set whether missing gradients reach ``backward`` as zeros (the default) or as None."""
         self._materialize = value
 
 
@@ -118,7 +118,7 @@ class FunctionNode(Node):
 
 
 def tensors_within(start: object) -> list[Tensor]:
-    """Tensors that ``start`` leads to through containers, closures and attributes of objects that are no modules."""
+    """Tensors reachable from ``start`` through containers, closures and attributes of objects other than modules."""
     found: list[Tensor] = []
     seen: set[int] = set()
     stack = [start]
@@ -137,7 +137,8 @@ def tensors_within(start: object) -> list[Tensor]:
 
 
 class Function:
-    """Subclass with static methods ``forward(ctx, ...)`` (or ``forward(...)``, ``setup_context``) and ``backward``."""
+    """Base class of differentiable functions: define static methods ``forward(ctx, ...)`` (or ``forward(...)``,
+    ``setup_context``) and ``backward``."""
 
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
@@ -311,7 +312,7 @@ def _zeros(pair: tuple[Any, tuple[int, ...]]) -> Tensor:
 
 
 def once_differentiable(fn: Callable[..., object]) -> Callable[..., Any]:
-    """For ``backward``: its result cannot be differentiated again, and says so when that is tried."""
+    """Decorate ``backward``: differentiating its result again raises an error."""
 
     @functools.wraps(fn)
     def run(ctx: Any, *grads: Any) -> Any:

@@ -54,7 +54,7 @@ def hessian(
 def vjp(
     func: Func, inputs: Inputs, v: object = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
-    """``(outputs, v^T J)``; ``v`` may be left out for a scalar output."""
+    """``(outputs, v^T J)``; ``v`` is optional for a scalar output."""
     with enable_grad():
         ins = _prepared(inputs, create_graph)
         outs, many = _listed(func(*ins))
@@ -102,7 +102,7 @@ def hvp(
 
 
 def _prepared(inputs: Inputs, create_graph: bool) -> list[Tensor]:
-    """Inputs that require grad and whose history is their own."""
+    """Return inputs that require grad, with separate histories."""
     found = []
     for x in _listed(inputs)[0]:
         if create_graph and x.requires_grad:

@@ -1,4 +1,4 @@
-"""Derivatives against finite differences."""
+"""Comparison of derivatives with finite differences."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tracecomp.ir.types import complex128, float64
 
 Array = np.ndarray[Any, Any]
 Side: TypeAlias = Callable[[Callable[..., object], tuple[object, ...], Tensor, int, Tensor], Array]
-"""How a Jacobian is found: from the function, its inputs, which of them moves, the output's number, the output."""
+"""A method for Jacobians: takes the function, its inputs, the varied one, the output's number, and the output."""
 
 
 class GradcheckError(RuntimeError):
@@ -42,7 +42,7 @@ def gradcheck(
 ) -> bool:
     """Compare the Jacobians of ``func`` at float64 or complex128 ``inputs`` with central differences of step ``eps``.
 
-    Real and imaginary parts count as variables of their own.
+    Real and imaginary parts count as separate variables.
     """
     try:
         given = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
@@ -73,7 +73,7 @@ def gradgradcheck(
     fast_mode: bool = False,
     masked: bool = False,
 ) -> bool:
-    """``gradcheck`` of the gradient of ``func``, with random gradients of its outputs unless they are given."""
+    """Run ``gradcheck`` on the gradient of ``func``, with random gradients of its outputs by default."""
     ins = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
     outs = _outputs(func(*ins))
     if grad_outputs is None:
@@ -137,7 +137,7 @@ def _numerical(func: Callable[..., object], inputs: tuple[object, ...], x: Tenso
         return _reals(_outputs(func(*inputs))[k]._data)
 
     rows = []
-    x._shared_storage().share()  # not counted as a write: what the analytical side has saved stays valid
+    x._shared_storage().share()  # not counted as a write: saved tensors of the analytical side stay valid
     for position in np.ndindex(x._data.shape):
         before = x._data[position]
         for unit in _units(x):
@@ -156,7 +156,7 @@ def _units(x: Tensor) -> tuple[complex, ...]:
 
 
 def _reals(array: Array) -> Array:
-    """The elements in a row; real and imaginary parts after each other."""
+    """The elements, flattened; real and imaginary parts alternate."""
     if array.dtype.kind != "c":
         return array.astype(np.float64).ravel()
     return array.astype(np.complex128).ravel().view(np.float64)

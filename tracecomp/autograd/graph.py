@@ -1,4 +1,4 @@
-"""Looking at and steering the autograd graph."""
+"""Inspection and control of the autograd graph."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Node", "disable_saved_tensors_hooks", "save_on_cpu", "saved_tensors_
 
 
 class saved_tensors_hooks:
-    """Inside, what operations save for backward goes through ``pack``, and comes back through ``unpack``."""
+    """A context in which tensors saved for backward pass through ``pack``, and through ``unpack`` on use."""
 
     def __init__(self, pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[[Any], Tensor]) -> None:
         self._hooks = (pack_hook, unpack_hook)
@@ -27,14 +27,14 @@ class saved_tensors_hooks:
 
 
 class save_on_cpu(saved_tensors_hooks):
-    """Saved tensors are kept on the CPU, where they are anyway."""
+    """Keep saved tensors on the CPU, where they are anyway."""
 
     def __init__(self, pin_memory: bool = False, device_type: str = "cpu") -> None:
         super().__init__(lambda x: x, lambda x: x)
 
 
 class disable_saved_tensors_hooks:
-    """Inside, ``saved_tensors_hooks`` are not in force."""
+    """A context without ``saved_tensors_hooks``."""
 
     def __init__(self, error_message: str = "") -> None:
         self._message = error_message

@@ -48,7 +48,7 @@ class EventList(list[EventAvg]):
     """Events, most expensive first; ``table()`` shows them."""
 
     def table(self, sort_by: str | None = None, row_limit: int = 100, **options: Any) -> str:
-        """The ``row_limit`` first events as PyTorch lays them out; ``sort_by`` is a field, such as "cpu_time_total"."""
+        """The first ``row_limit`` events in PyTorch's layout; ``sort_by`` is a field, such as "cpu_time_total"."""
         if not self:
             return ""
         rows = sorted(self, key=lambda e: getattr(e, sort_by), reverse=True) if sort_by else self
@@ -69,9 +69,9 @@ class EventList(list[EventAvg]):
 
 _HEAD = ["Self CPU %", "Self CPU", "CPU total %", "CPU total", "CPU time avg", "# of Calls"]
 _WIDTH = 12
-"""Characters of a column: a time with its unit, as PyTorch's table has it."""
+"""Characters of a column: a time with its unit, as in PyTorch's table."""
 _NAME_WIDTH = 55
-"""Characters of a name before it is cut, PyTorch's default."""
+"""Characters of a name before it is truncated, PyTorch's default."""
 
 
 def _row(name: str, cells: list[str], width: int) -> str:
@@ -87,16 +87,16 @@ def _shown(microseconds: float) -> str:
 
 _entered: list[profile] = []
 watchers: list[Callable[[], None]] = []
-"""What is told when the first profile is entered, and when the last one has ended: compiled functions watch."""
+"""Callbacks for the first entered profile, and for the end of the last: compiled functions register them."""
 
 
 def watching() -> bool:
-    """Whether a profile is entered."""
+    """Whether a profile is active."""
     return bool(_entered)
 
 
 def kernels_ran(seconds: Sequence[tuple[str, float]]) -> None:
-    """Give the profiles that are entered the kernels of a compiled program that has just ended, and their times."""
+    """Record the kernels of a compiled program that has just ended, and their times, in the active profiles."""
     for owner in _entered:
         at = time.perf_counter() - sum(s for _, s in seconds)
         for name, spent in seconds:
@@ -106,10 +106,10 @@ def kernels_ran(seconds: Sequence[tuple[str, float]]) -> None:
 
 
 class profile:
-    """Measures every primitive and every backward step while entered; ``enabled=False`` measures nothing.
+    """Measure every primitive and every backward step while active; ``enabled=False`` disables it.
 
     A compiled call is an entry ``compiled NAME``, and its kernels are entries under their names. While a profile is
-    entered, compiled calls go through Python.
+    active, compiled calls run through Python.
     """
 
     def __init__(self, enabled: bool = True, **options: Any) -> None:
@@ -153,7 +153,8 @@ class profile:
         return run
 
     def _add(self, key: str, start: float, spent: float, own: float) -> None:
-        """Count a call that began at ``start`` (seconds) and took ``spent`` microseconds, ``own`` of them itself."""
+        """Count a call that began at ``start`` (seconds) and took ``spent`` microseconds, ``own`` of them excluding
+        nested calls."""
         self._calls.append(Event(key, start * 1e6, spent))
         event = self._events.setdefault(key, EventAvg(key))
         event.count += 1
@@ -169,7 +170,7 @@ class profile:
         return list(self._calls)
 
     def export_chrome_trace(self, path: str) -> None:
-        """Write every call to ``path``, as Chrome's trace viewer reads it."""
+        """Write every call to ``path``, in the format of Chrome's trace viewer."""
         calls = [
             {"name": e.name, "ph": "X", "pid": 0, "tid": 0, "ts": e.start, "dur": e.cpu_time_total} for e in self._calls
         ]
@@ -183,14 +184,14 @@ class profile:
         return sum(e.self_cpu_time_total for e in self._events.values())
 
     def step(self) -> None:
-        """Accepted between the steps of a loop."""
+        """Accepted between the steps of a loop, without effect."""
 
     def __str__(self) -> str:
         return self.table()
 
 
 class _Span:
-    """The time between entering and leaving, without that of spans inside."""
+    """The time between entering and leaving, without that of nested spans."""
 
     def __init__(self, owner: profile, key: str) -> None:
         self.owner, self.key = owner, key
@@ -202,14 +203,14 @@ class _Span:
 
     def __exit__(self, *error: object) -> None:
         if self.owner._inner is not self.inner:
-            return  # the owner has begun anew
+            return  # the owner has restarted
         spent = (time.perf_counter() - self.start) * 1e6
         self.owner._add(self.key, self.start, spent, spent - self.inner.pop())
         self.inner[-1] += spent
 
 
 class record_function:
-    """Context and decorator: what runs inside is an entry ``name`` of the profiles that are entered."""
+    """Context and decorator: the code inside is an entry ``name`` of the active profiles."""
 
     def __init__(self, name: str, args: str | None = None) -> None:
         self.name = name

@@ -1,4 +1,4 @@
-"""``Variable``: the name under which tensors once had to be wrapped to be differentiable."""
+"""``Variable``: PyTorch's former wrapper of differentiable tensors."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ class _VariableMeta(type):
         return isinstance(x, Tensor)
 
     def __call__(cls, data: Tensor, requires_grad: bool = False, volatile: bool | None = None) -> Tensor:
-        """A tensor over the memory of ``data``; TypeError for anything else than a tensor."""
+        """Return a tensor that shares the memory of ``data``; TypeError unless it is a tensor."""
         if not isinstance(data, Tensor):
             raise TypeError(f"Variable data has to be a tensor, but got {type(data).__name__}")
         return data.detach().requires_grad_(requires_grad)
 
 
 class Variable(metaclass=_VariableMeta):
-    """``Variable(t, requires_grad)`` is a tensor over ``t``'s memory; every tensor is an instance."""
+    """``Variable(t, requires_grad)`` is a tensor that shares ``t``'s memory; every tensor is an instance."""

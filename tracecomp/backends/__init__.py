@@ -1,4 +1,4 @@
-"""The settings of ``torch.backends`` that programs assign: accepted, without effect here."""
+"""The settings of ``torch.backends``, accepted without effect."""
 
 from tracecomp.backends import cpu, cuda, cudnn, mkl, mkldnn, mps, nnpack, openmp, opt_einsum, quantized
 
@@ -7,9 +7,9 @@ fp32_precision = "none"
 
 
 def disable_global_flags() -> None:
-    """Nothing: settings may be made at any time, as they have no effect here."""
+    """Do nothing: settings have no effect here."""
 
 
 def flags_frozen() -> bool:
-    """Whether settings are closed to assignments: never."""
+    """Return False: settings can always be assigned."""
     return False

@@ -1,4 +1,4 @@
-"""The names of ``torch.backends.cuda``, which is not there; which attention is computed how is not chosen by these."""
+"""The names of ``torch.backends.cuda``, which is not available; they do not select an attention algorithm."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _pair(kind: str) -> tuple[Any, Any]:
         return bool(_attention[kind])
 
     def enable(enabled: bool) -> None:
-        """Noted: the CPU has one way of computing attention."""
+        """Accepted: the CPU has one attention algorithm."""
         _attention[kind] = enabled
 
     return is_enabled, enable
@@ -36,5 +36,5 @@ cudnn_sdp_enabled, enable_cudnn_sdp = _pair("cudnn")
 
 @contextmanager
 def sdp_kernel(**kinds: bool) -> Iterator[None]:
-    """Nothing: the CPU has one way of computing attention."""
+    """Do nothing: the CPU has one attention algorithm."""
     yield

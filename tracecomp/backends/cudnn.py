@@ -1,4 +1,4 @@
-"""The names of ``torch.backends.cudnn``, which is not there."""
+"""The names of ``torch.backends.cudnn``, which is not available."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ def version() -> int | None:
 
 
 def is_acceptable(tensor: object) -> bool:
-    """False: tensors live on the CPU."""
+    """Return False: tensors are on the CPU."""
     return False

@@ -1,4 +1,4 @@
-"""The names of ``torch.backends.mkldnn``, which is not there."""
+"""The names of ``torch.backends.mkldnn``, which is not available."""
 
 from tracecomp.backends.settings import flags_of, no
 

@@ -1,4 +1,4 @@
-"""The names of ``torch.backends.mps``, which is not there."""
+"""The names of ``torch.backends.mps``, which is not available."""
 
 from tracecomp.backends.settings import no
 
@@ -6,5 +6,5 @@ is_available = is_built = no
 
 
 def is_macos_or_newer(major: int, minor: int) -> bool:
-    """False: this is asked for a device that is not there."""
+    """Return False: the device is not available."""
     return False

@@ -1,4 +1,4 @@
-"""The names of ``torch.backends.nnpack``, which is not there."""
+"""The names of ``torch.backends.nnpack``, which is not available."""
 
 from tracecomp.backends.settings import flags_of, no
 
@@ -7,5 +7,5 @@ flags = flags_of(globals())
 
 
 def set_flags(_enabled: bool) -> tuple[bool]:
-    """Noted; returns what was set before."""
+    """Store the flag; return the old one."""
     return (False,)

@@ -1,4 +1,4 @@
-"""What the modules of ``torch.backends`` have in common: flags that may be set, and set for a block."""
+"""Common part of the modules of ``torch.backends``: flags that may be set, also for a block."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tracecomp.base import switches
 
 
 class Settings:
-    """A bag of flags that may be read and set."""
+    """Flags that may be read and set."""
 
     def __init__(self, **flags: Any) -> None:
         self.__dict__.update(flags)
@@ -18,7 +18,7 @@ class Settings:
 
 
 def flags_of(module: dict[str, object]) -> Callable[..., AbstractContextManager[None]]:
-    """``flags(enabled=False)`` for a module: its settings in a block."""
+    """Return ``flags(enabled=False)`` for a module: a context with other settings."""
 
     @contextmanager
     def flags(**settings: Any) -> Iterator[None]:
@@ -33,5 +33,5 @@ def flags_of(module: dict[str, object]) -> Callable[..., AbstractContextManager[
 
 
 def no() -> bool:
-    """False: there is no such backend."""
+    """Return False: the backend is not available."""
     return False

@@ -1,1 +1,1 @@
-"""What everything stands on: settings, errors, locks, dumps."""
+"""The lowest layer: settings, errors, locks, dumps."""

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Atomic writes of files."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import BinaryIO
 
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 _OPEN_ALREADY = ("/dev/stdout", "/dev/stderr", "/dev/fd/", "/proc/")
-"""Links to what a process has open: replacing the file that one leads to would write where nobody reads."""
+"""Links to open files of a process: replacing their targets would write to an unread file."""
 
 
 def write_file(path: str | os.PathLike[str], write: Callable[[BinaryIO], object]) -> None:
-    """Let ``write`` fill the file at ``path``, which changes at once when that is done, and not at all if it fails.
+    """Let ``write`` fill the file at ``path``, which is replaced atomically on success, and unchanged on failure.
 
-    A file that was there keeps its mode and owner; where ``path`` is a link, the file it leads to is written. Devices
-    and pipes are written directly, and so is a file in a folder where none can be made.
+    An existing file keeps its mode and owner; if ``path`` is a link, its target is written. Devices and pipes are
+    written directly, and so is a file in a folder where none can be created.
     """
     name = os.fspath(path)
     try:
@@ -37,7 +37,7 @@ def write_file(path: str | os.PathLike[str], write: Callable[[BinaryIO], object]
         raise RuntimeError(f"Parent directory {folder} does not exist.")
     temporary = os.path.join(folder, f".{secrets.token_hex(8)}.tmp")
     try:
-        handle = os.open(temporary, _CREATE, 0o666 if old is None else 0o600)  # a private file is never a public one
+        handle = os.open(temporary, _CREATE, 0o666 if old is None else 0o600)  # a private file is never public
     except PermissionError:
         if old is None:
             raise
@@ -54,7 +54,7 @@ def write_file(path: str | os.PathLike[str], write: Callable[[BinaryIO], object]
 
 
 def _fill(handle: int, write: Callable[[BinaryIO], object], old: os.stat_result | None) -> None:
-    """Write a new file, down to the disk, and make it look like the ``old`` one."""
+    """Write a new file, down to the disk, with the attributes of the ``old`` one."""
     with os.fdopen(handle, "wb") as file:
         write(file)
         file.flush()
@@ -69,7 +69,7 @@ def _write_directly(name: str, write: Callable[[BinaryIO], object]) -> None:
 
 
 def _take_over(handle: int, old: os.stat_result) -> None:
-    """Owner, group and mode as before; where the group cannot be kept, the new one may do no more than everybody."""
+    """Copy owner, group and mode; if the group cannot be kept, the group gets only the permissions of others."""
     mode = stat.S_IMODE(old.st_mode)
     for owner in (old.st_uid, -1):
         with suppress(PermissionError):
@@ -77,11 +77,11 @@ def _take_over(handle: int, old: os.stat_result) -> None:
             break
     else:
         mode = mode & ~stat.S_IRWXG | (mode & stat.S_IRWXO) << 3
-    os.fchmod(handle, mode)  # after the owner: giving a file away clears bits
+    os.fchmod(handle, mode)  # after the owner: changing the owner clears bits
 
 
 def _sync_folder(folder: str) -> None:
-    """Let the new name survive a power cut, where a folder can be asked for that."""
+    """Sync the folder, if supported, so that the new name survives a power cut."""
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

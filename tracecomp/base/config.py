@@ -1,7 +1,7 @@
 """Every setting of tracecomp: one typed record, its environment variables, and a scoped override.
 
-``current()`` is what holds now; ``with override(verify=True): ...`` changes it for the block (and for this thread
-only). Settings marked ``code`` change what is compiled, so they belong to the key of every compiled object.
+``current()`` has the current values; ``with override(verify=True): ...`` changes it for the block (and for this thread
+only). Settings marked ``code`` change compiled code, so they belong to the key of every compiled object.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _cpu(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """One value per knob; ``describe()`` prints them all."""
+    """One value per setting; ``describe()`` prints them all."""
 
     dump: str = _knob("", "TRACECOMP_DUMP", str, "Folder that receives every stage of every compiled graph as text.")
     verify: bool = _knob(False, "TRACECOMP_VERIFY", _flag, "Verify the graph after every pass.")
@@ -87,7 +87,7 @@ class Settings:
 
 
 def from_environment(environ: Mapping[str, str]) -> Settings:
-    """The settings that ``environ`` asks for; ValueError names the variable that cannot be read."""
+    """The settings in ``environ``; ValueError names an invalid variable."""
     found: dict[str, Any] = {}
     for knob in fields(Settings):
         text = environ.get(knob.metadata["env"])
@@ -103,18 +103,18 @@ _process = from_environment(os.environ)
 _override: ContextVar[Settings | None] = ContextVar("tracecomp_settings", default=None)
 _counting = Lock()
 thread_overrides = 0
-"""How many blocks are running, in any thread, that override the number of threads."""
+"""Number of running blocks, in any thread, that override the number of threads."""
 
 
 def current() -> Settings:
-    """The settings that hold in this thread now."""
+    """The current settings of this thread."""
     return _override.get() or _process
 
 
 @contextmanager
 def override(**changes: Any) -> Iterator[Settings]:
-    """``current()`` with ``changes`` while the block runs; TypeError for an unknown name and for ``cpu``."""
-    if "cpu" in changes:  # loaded programs and kernels are for the processor that the process started with
+    """Apply ``changes`` to ``current()`` while the block runs; TypeError for an unknown name and for ``cpu``."""
+    if "cpu" in changes:  # loaded code is for the processor chosen at the process's start
         raise TypeError("override(): cpu cannot change while the process runs. Set TRACECOMP_CPU before it starts.")
     settings = replace(current(), **changes)
     token = _override.set(settings)
@@ -127,12 +127,12 @@ def override(**changes: Any) -> Iterator[Settings]:
 
 
 def overridden() -> Settings | None:
-    """The settings of the innermost block of this thread that overrides some."""
+    """The settings of the innermost ``override`` block of this thread."""
     return _override.get()
 
 
 def under(settings: Settings, work: Callable[[], Any]) -> Any:
-    """``work()`` under what ``overridden`` gave, in another context."""
+    """Run ``work()`` with the result of ``overridden``, in another context."""
     token = _override.set(settings)
     try:
         return work()
@@ -147,15 +147,15 @@ def _count_threads_override(change: int) -> None:
 
 
 def cache_directory() -> Path:
-    """The folder of compiled code and of what was measured on this machine.
+    """The folder of compiled code and of this machine's measurements.
 
-    FileNotFoundError for a user without a home who has chosen none.
+    FileNotFoundError for a user without a home directory and without the setting.
     """
     chosen = current().cache_dir
     if chosen:
         return Path(chosen)
     base = os.environ.get("XDG_CACHE_HOME", "")
-    if not os.path.isabs(base):  # to be ignored then, says the standard of these names
+    if not os.path.isabs(base):  # the XDG standard ignores relative paths
         base = os.path.join(os.path.expanduser("~"), ".cache")
     if not os.path.isabs(base):
         raise FileNotFoundError("the home folder of this user is unknown")
@@ -163,7 +163,7 @@ def cache_directory() -> Path:
 
 
 def code_key() -> tuple[tuple[str, Any], ...]:
-    """The settings that change what is compiled, for the key of a compiled object."""
+    """The settings that change compiled code, for the key of a compiled object."""
     settings = current()
     return tuple((k.name, getattr(settings, k.name)) for k in fields(Settings) if k.metadata["code"])
 

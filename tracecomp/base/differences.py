@@ -1,4 +1,4 @@
-"""What differs from PyTorch under the same name, for docs/reports/surface.md and ``tracecomp doctor``."""
+"""Differences from PyTorch under the same name, for docs/reports/surface.md and ``tracecomp doctor``."""
 
 from __future__ import annotations
 

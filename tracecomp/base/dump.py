@@ -1,4 +1,4 @@
-"""Writing the stages of a compilation into a folder, under stable names.
+"""Dumps of the stages of a compilation in a folder, under stable names.
 
 A program called ``step`` dumps into ``<folder>/step``, the next one of that name into ``<folder>/step.2``. Files are
 numbered in the order of the stages: ``01_recorded.ir``, ``02_simplify.ir``, ..., ``21_program.ir``.
@@ -35,12 +35,12 @@ class Dump:
             self.folder.mkdir(parents=True, exist_ok=True)
 
     def write(self, stage: str, text: Callable[[], str], suffix: str = "ir") -> None:
-        """Add the next stage; ``text`` is asked for only when there is a folder."""
+        """Add the next stage; ``text`` is called only if there is a folder."""
         self._count += 1
         if self.folder is not None:
             (self.folder / f"{self._count:02d}_{stage}.{suffix}").write_text(text(), encoding="utf-8")
 
     def write_arrays(self, name: str, arrays: Callable[[], Mapping[str, Any]]) -> None:
-        """Add a file ``name`` of arrays; ``arrays`` is asked for only when there is a folder."""
+        """Add a file ``name`` of arrays; ``arrays`` is called only if there is a folder."""
         if self.folder is not None:
             np.savez(self.folder / name, **arrays())

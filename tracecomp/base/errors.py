@@ -1,7 +1,7 @@
 """Exceptions and the user's line.
 
-User mistakes raise the exception type that PyTorch raises (``TypeError``, ``ValueError``, ``IndexError``,
-``RuntimeError``); the classes here are for faults of the compiler itself and for refusals to capture.
+User mistakes raise PyTorch's exception types (``TypeError``, ``ValueError``, ``IndexError``, ``RuntimeError``). The
+classes here are for errors of the compiler and for programs that cannot be captured.
 """
 
 from __future__ import annotations
@@ -31,19 +31,20 @@ class Source:
 
 
 class TracecompError(RuntimeError):
-    """Base of every error that is not the user's mistake in a tensor operation."""
+    """Base of every error other than a user's mistake in a tensor operation."""
 
 
 class VerifyError(TracecompError):
-    """An IR breaks one of its rules; names the pass after which it was found."""
+    """An IR breaks one of its rules; names the pass after which verification failed."""
 
 
 class CaptureError(TracecompError):
-    """A program cannot be captured; says which line, why, and what to write instead."""
+    """Raised if a program cannot be captured; gives the line, the reason, and an alternative."""
 
 
 class CompileError(TracecompError):
-    """A pass or codegen failed on a valid graph: a fault of the compiler. ``step`` is the pass or lowering step."""
+    """Raised if a pass or codegen fails on a valid graph: an error of the compiler. ``step`` is the pass or lowering
+    step."""
 
     def __init__(self, message: str, step: str = "") -> None:
         super().__init__(message)
@@ -51,19 +52,21 @@ class CompileError(TracecompError):
 
 
 class WrongResult(TracecompError):
-    """A compiled call has another result than the eager one, by more than rounding."""
+    """Raised if a compiled result differs from the eager one by more than rounding."""
 
 
 class CheckError(TracecompError):
-    """Checked mode has found a fault of the compiler: an access outside its buffer, stale memory, a wrong result."""
+    """Raised if checked mode detects an error of the compiler: an access outside its buffer, stale memory, a wrong
+    result."""
 
 
 class OutOfRange(IndexError, RuntimeError):
-    """An index at run time is out of range: PyTorch raises the one for ``x[i]``, the other for ``x.gather(0, i)``."""
+    """Raised for a run-time index out of range: PyTorch raises the former for ``x[i]``, the latter for ``x.gather(0,
+    i)``."""
 
 
 class LinAlgError(RuntimeError):
-    """A matrix has no such decomposition: singular, or not positive-definite."""
+    """Raised if a matrix has no such decomposition: singular, or not positive-definite."""
 
 
 FAILURES: dict[str, tuple[type[Exception], str]] = {
@@ -89,11 +92,11 @@ FAILURES: dict[str, tuple[type[Exception], str]] = {
     "outside": (CheckError, "access out of bounds, buffer {detail} of {step}"),
     "stale": (CheckError, "read of stale memory, buffer {detail} of {step}"),
 }
-"""What a check of native code can find, and the exception for it."""
+"""Failures that native code can report, with their exceptions."""
 
 _ELEMENT_BITS, _DETAIL_BITS = 10, 23
-"""Of the detail of a matrix in a batch: below the number of the matrix, from 0, that of an element, from 1. Files of
-programs are read by ``tracecomp_runtime/bound_code.py``, which knows the first one too."""
+"""Bits of the detail of a matrix in a batch: the lower ones number the element, from 1, the higher ones the matrix,
+from 0. ``tracecomp_runtime/bound_code.py``, which reads program files, also defines the first one."""
 
 for _kind in ("definite", "singular", "inverse", "pivot"):
     _error, _text = FAILURES[_kind]
@@ -102,13 +105,13 @@ for _kind in ("definite", "singular", "inverse", "pivot"):
 
 
 def in_batch(kind: str, lead: tuple[int, ...], size: int) -> str:
-    """The failure of a matrix of so many elements on its diagonal: of one in a batch where both numbers can be told."""
+    """The failure of a matrix with that many diagonal elements: one in a batch if both numbers fit."""
     told = lead and math.prod(lead) <= 1 << _DETAIL_BITS - _ELEMENT_BITS and size < 1 << _ELEMENT_BITS
     return f"{kind} in batch" if told else kind
 
 
 def matrix_weight(kind: str) -> int:
-    """What the number of a matrix counts in a detail."""
+    """The unit of the matrix's number in a detail."""
     return 1 << _ELEMENT_BITS if kind.endswith(" in batch") else 0
 
 
@@ -118,18 +121,18 @@ def failure(kind: str, step: str = "", detail: int = 0) -> Exception:
 
 
 def failure_text(text: str, step: str, detail: int) -> str:
-    """With what was found in it."""
+    """Return the failure's text with its detail."""
     element, batch = detail & (1 << _ELEMENT_BITS) - 1, detail >> _ELEMENT_BITS
     return text.format(step=step, detail=detail, element=element, batch=batch)
 
 
 def failure_word(kind: str) -> int:
-    """What is added to the number of a failed step, below 2**32; a detail is added times 2**40."""
+    """The number added to that of a failed step, which is below 2**32; a detail is added times 2**40."""
     return [*FAILURES].index(kind) << 32
 
 
 def native_failure(word: int, labels: Sequence[str]) -> Exception:
-    """The exception for what native code has reported."""
+    """The exception for a failure word of native code."""
     kind = [*FAILURES][word >> 32 & 0xFF]
     return failure(kind, labels[(word & 0xFFFFFFFF) - 1], word >> 40)
 
@@ -151,7 +154,7 @@ def user_source() -> Source | None:
 
 
 def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn about the innermost line outside this package."""
+    """Warn with the innermost line outside this package."""
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and not is_user_file(frame.f_code.co_filename):
         level, frame = level + 1, frame.f_back
@@ -159,13 +162,13 @@ def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
 
 
 def note_place(error: Exception, what: str, sources: Iterable[Source | None]) -> None:
-    """Note on ``error``, once, what failed, and the user's lines that it stands for."""
+    """Add a note to ``error``, once, with the failed part and its user lines."""
     if not getattr(error, "__notes__", None):
         lines = ", ".join(dict.fromkeys(str(s) for s in sources if s is not None))
         error.add_note(f"{what} (at {lines})" if lines else what)
 
 
 def at_user_line(message: str) -> str:
-    """``message`` with the user's file and line appended, when there is one."""
+    """``message`` with the user's file and line appended, if there is one."""
     source = user_source()
     return f"{message} (at {source})" if source else message

@@ -1,4 +1,4 @@
-"""The collector of cycles: waiting for it at no more cost than needed, and doing without it for a while."""
+"""The cycle collector: waiting for it cheaply, and pausing it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TypeVar
 
 
 def collected(gone: Callable[[], bool]) -> bool:
-    """Whether what is looked for is gone, once cycles are collected: young ones first, for all objects may be many."""
+    """Whether the object is gone after collection: young generations first, as a full collection may be slow."""
     for generation in range(3):
         if gone():
             return True
@@ -19,16 +19,16 @@ def collected(gone: Callable[[], bool]) -> bool:
 
 
 _inside: list[int] = []
-"""Threads that do without the collector, once for each time."""
+"""Threads in blocks without the collector, once per block."""
 
 _Result = TypeVar("_Result")
 
 
 def without_collecting(work: Callable[[], _Result]) -> _Result:
-    """``work()``, during which cycles are not collected.
+    """Run ``work()`` without collection of cycles.
 
-    For work that makes many objects which live until it ends: looking through all of them again finds nothing. Who
-    finds the collector running, or stopped by another thread in here, keeps it stopped; the last one starts it again.
+    This is for work that creates many long-lived objects, among which a collection would find no garbage. A thread that
+    finds the collector running, or paused by another thread here, keeps it paused; the last one resumes it.
     """
     was, thread = gc.isenabled() or bool(_inside), threading.get_ident()
     try:
@@ -39,16 +39,16 @@ def without_collecting(work: Callable[[], _Result]) -> _Result:
     finally:
         if was:
             if len(_inside) == 1:
-                gc.enable()  # before anything that Ctrl-C could interrupt
+                gc.enable()  # before Ctrl-C can interrupt
             _inside.remove(thread)
             if not _inside:
-                gc.enable()  # of two that leave at once, either may be the last
+                gc.enable()  # of two threads that leave together, either may be the last
             else:
-                gc.disable()  # another may have come while this one took itself for the last
+                gc.disable()  # another thread may have entered in between
 
 
 def _after_fork() -> None:
-    """In a child, the threads that were inside do not exist."""
+    """In a forked child, the other threads inside do not exist."""
     if _inside:
         _inside.clear()
         gc.enable()

@@ -7,7 +7,7 @@ from html import escape
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: int = 0) -> str:
-    """A table of texts; the first ``numbers`` columns stand flush right."""
+    """A table of texts; the first ``numbers`` columns are right-aligned."""
 
     def cells(row: Sequence[str], tag: str) -> str:
         sides = ["right" if n < numbers else "left" for n in range(len(row))]
@@ -20,5 +20,5 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: int = 0) 
 
 
 def preformatted(text: str) -> str:
-    """Text as it stands, that scrolls where it is wider than the page."""
+    """Preformatted text that scrolls if it is wider than the page."""
     return f'<pre style="overflow-x:auto">{escape(text)}</pre>'

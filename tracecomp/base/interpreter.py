@@ -1,4 +1,4 @@
-"""The one interpreter of a process that may import this package: native code keeps addresses of its objects."""
+"""The single interpreter of a process that may import this package: native code keeps addresses of its objects."""
 
 from __future__ import annotations
 

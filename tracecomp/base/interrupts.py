@@ -1,7 +1,7 @@
-"""Ctrl-C at any moment: blocks that always restore what they have changed, and blocks that are not interrupted.
+"""Ctrl-C at any moment: blocks that always restore their changes, and blocks that are not interrupted.
 
-Python raises KeyboardInterrupt where a function written in Python begins, too: in the first instant of ``__exit__``,
-which then has restored nothing. Leaving a block by a C function has no such instant.
+Python may raise KeyboardInterrupt at the start of any Python function. An interrupt at the start of ``__exit__`` would
+prevent its restoration. A C function that ends the block has no such moment.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any
 
 
 def _deaf_call() -> Any:
-    """A C function that calls its first argument and looks at no other: those that ``__exit__`` is given.
+    """A C function that calls its first argument and ignores the others: the arguments of ``__exit__``.
 
     It is a method of ``partial`` whose code is ``PyObject_CallNoArgs``. Methods are called with the object and a tuple
-    of the other arguments, and C functions leave alone what they have no parameter for.
+    of the other arguments, and C functions ignore arguments without a parameter.
     """
 
     class Definition(ctypes.Structure):
@@ -38,17 +38,17 @@ def _deaf_call() -> Any:
 
 
 _METH_VARARGS = 1
-"""Of CPython's ``methodobject.h``."""
+"""A flag of CPython's ``methodobject.h``."""
 _alive: list[ctypes.Structure] = []
-"""What methods point to."""
+"""Structures to which methods point."""
 _call = _deaf_call()
 
 
 class Leave:
     """``__exit__`` of a block that restores entries of a dictionary, without running Python.
 
-    ``__enter__`` notes the entries in ``before_of(block)``, and changes them after that, without a call in between.
-    ``where`` gives the dictionary.
+    ``__enter__`` stores the entries in ``before_of(block)``, and then changes them, without a call in between.
+    ``where`` returns the dictionary.
     """
 
     def __init__(self, where: Callable[[], dict[str, Any]]) -> None:
@@ -58,12 +58,12 @@ class Leave:
         return self if block is None else partial(_call, partial(self._where().update, before_of(block)))
 
     def __call__(self, block: object, *error: object) -> Any:
-        """As called by ``contextlib.ExitStack``, which takes it from the class."""
+        """Called by ``contextlib.ExitStack``, which reads it from the class."""
         return self.__get__(block)(*error)
 
 
 def before_of(block: object) -> dict[str, Any]:
-    """What leaving ``block`` restores."""
+    """The entries that the end of ``block`` restores."""
     found: dict[str, Any] = block.__dict__.setdefault("_before", {})
     return found
 
@@ -73,10 +73,10 @@ _SIGNALS = tuple(getattr(signal, name) for name in _NAMES if hasattr(signal, nam
 
 
 class _Uninterrupted:
-    """A block in which signals wait for its end, so that what it changes is changed whole: for short blocks.
+    """A block in which signals wait for its end, so that its changes are atomic: for short blocks.
 
-    Handlers run in the main thread only, so in other threads there is nothing to do. While a handler of ours stands
-    in for another outside of a block, it just calls that, so an interrupt between any two steps here does no harm.
+    Handlers run in the main thread only, so other threads need no protection. If our handler replaces another outside
+    of a block, it calls that one, so an interrupt between any two steps here is harmless.
     """
 
     def __init__(self) -> None:
@@ -102,7 +102,7 @@ class _Uninterrupted:
         if self._depth:
             return
         for number, handler in self._handlers.items():
-            if signal.getsignal(number) == self._note:  # else the block has set another one, which stays
+            if signal.getsignal(number) == self._note:  # otherwise the block has set another handler, which stays
                 signal.signal(number, handler)
         while self._late:
             number = self._late.pop(0)

@@ -20,7 +20,7 @@ def later(
 ) -> Callable[[str], Any]:
     """A module's ``__getattr__``: ``where[name]`` is the module below ``package`` that has, or is, ``name``.
 
-    Public names that are not in ``where`` are looked up in what ``more`` loads.
+    Public names that are not in ``where`` are looked up in the result of ``more``.
     """
 
     def get(name: str) -> Any:

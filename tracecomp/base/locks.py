@@ -1,4 +1,4 @@
-"""Locks that a fork leaves usable: in the child, the thread that held one may not exist any more."""
+"""Locks that a fork leaves usable: in the child, the owning thread may no longer exist."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Callable
 from weakref import ref
 
 _all: list[ref[Lock]] = []
-"""All locks, and some that are gone: to be told of each end would be a function in which Ctrl-C gets lost."""
+"""All locks, and some deleted ones: a callback for each deletion could lose a Ctrl-C."""
 
 _SOME = 64
-"""New locks after which those that are gone are forgotten: looking at all of them for each would be quadratic."""
+"""New locks between two clean-ups of deleted ones: a scan for each would be quadratic."""
 
 
 class Lock:
-    """A reentrant lock. A forked child finds it free, or held by its only thread if that held it at the fork."""
+    """A reentrant lock. In a forked child it is free, or owned by its only thread if that owned it at the fork."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -29,11 +29,11 @@ class Lock:
 
     @property
     def __exit__(self) -> Callable[..., None]:
-        """What releases the lock: a function in C, because Ctrl-C could come before one in Python has done so."""
+        """The function that releases the lock: in C, because Ctrl-C could interrupt a Python one before the release."""
         return self._lock.__exit__
 
     def renew(self) -> None:
-        """In a child: forget a holder who does not exist there."""
+        """In a child: clear an owner that does not exist there."""
         if self._lock.acquire(blocking=False):
             self._lock.release()
         else:

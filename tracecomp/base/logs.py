@@ -1,7 +1,7 @@
-"""Logging by topic: ``TRACECOMP_LOG=graphs,recompiles`` prints to standard error; without it all is quiet.
+"""Logging by topic: ``TRACECOMP_LOG=graphs,recompiles`` prints to standard error; by default nothing is logged.
 
-Each topic is a logger of the standard library, ``tracecomp.graphs`` and so on, so that programs may handle it in their
-own way. Whoever logs asks ``wanted(topic)`` first, so that a topic that nobody reads costs a look-up.
+Each topic is a logger of the standard library, such as ``tracecomp.graphs``, so that programs may add handlers. Check
+``wanted(topic)`` before building a message, so that a disabled topic costs only a look-up.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _heard: set[str] = set()
 
 
 def wanted(topic: str) -> bool:
-    """Return whether somebody reads a topic."""
+    """Return whether a topic is enabled."""
     chosen = config.current().log
-    # ``logging`` takes its lock before the block that releases it: Ctrl-C in between would stop every other thread.
+    # ``logging`` acquires its lock before the block that releases it: Ctrl-C in between would block all other threads.
     with uninterrupted:
         if (topic in chosen or "all" in chosen) and topic not in _heard:
             _hear(topic)
@@ -34,7 +34,7 @@ def log(topic: str, text: str) -> None:
 
 
 def _hear(topic: str) -> None:
-    """Send a topic to standard error, whatever that is when something is written."""
+    """Send a topic to the current standard error."""
     _heard.add(topic)
     logger = logging.getLogger(f"tracecomp.{topic}")
     logger.setLevel(logging.INFO)

@@ -1,4 +1,4 @@
-"""Modules whose names are settings: some of them set for a block."""
+"""Modules whose names are settings, with overrides for a block."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _NONE = object()
 
 @contextmanager
 def patched(module: ModuleType, *settings: Any, **more: Any) -> Iterator[None]:
-    """Settings of ``module`` for a block: ``"name", value``, ``{"name": value}`` or ``name=value``.
+    """Override settings of ``module`` for a block: ``"name", value``, ``{"name": value}`` or ``name=value``.
 
-    A name with dots (``"cpp.threads"``) is one of an object in the module.
+    A name with dots (``"cpp.threads"``) is an attribute of an object in the module.
     """
     new = dict(settings[0]) if settings and isinstance(settings[0], dict) else dict([settings] if settings else [])
     new.update(more)

@@ -1,4 +1,4 @@
-"""Progress of what takes long, on a terminal: a bar of tqdm's, where that is installed, after two seconds."""
+"""Progress of long operations on a terminal: a bar of tqdm, if installed, after two seconds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from typing import Any
 
 PATIENCE = 2.0
-"""Seconds without a word."""
+"""Seconds before a bar appears."""
 
 
 class _Progress:
@@ -38,7 +38,7 @@ _running: ContextVar[_Progress | None] = ContextVar("tracecomp_progress", defaul
 
 @contextmanager
 def shown(title: str) -> Iterator[None]:
-    """Let ``advance`` in this block, which is for one piece of work, show on a terminal."""
+    """Show the calls of ``advance`` in this block, for one piece of work, on a terminal."""
     if not sys.stderr.isatty() or _running.get() is not None:
         yield
         return
@@ -53,14 +53,14 @@ def shown(title: str) -> Iterator[None]:
 
 
 def expect(steps: int) -> None:
-    """So many steps more are to come."""
+    """Add a number of expected steps."""
     progress = _running.get()
     if progress is not None:
         progress.total += steps
 
 
 def advance(what: str) -> None:
-    """A step is done."""
+    """Complete a step."""
     progress = _running.get()
     if progress is not None:
         progress.advance(what)

@@ -1,8 +1,8 @@
-"""What ``help`` shows of a public name: composed of its docstring, its signature, and tables of text in ``examples``.
+"""Documentation of public names: composed of docstring, signature, and tables of text in ``examples``.
 
-``arguments.txt`` says once what an argument of some name means wherever it occurs. The other files hold an example for
-every name of a namespace; tests run them. All this is done while the package is imported, so it is done in a hurry:
-lines that occur again are made once, and everything is indented as docstrings are, which ``help`` undoes.
+``arguments.txt`` describes an argument name once for all occurrences. The other files have an example for every name of
+a namespace; tests run them. All this happens during the import of the package, so it is optimized: repeated lines are
+built once, and everything is indented like docstrings, which ``help`` undoes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _FOLDER = Path(__file__).parent / "examples"
 
 @cache
 def arguments() -> dict[str, str]:
-    """What an argument of a name means."""
+    """Descriptions of arguments by name."""
     lines = (_FOLDER / "arguments.txt").read_text(encoding="utf-8").splitlines()
     return dict([line.split(": ", 1) for line in lines])
 
@@ -36,7 +36,7 @@ def examples(space: str) -> dict[str, str]:
 def reference(
     doc: str | None, forms: Iterable[Callable[..., object]], sections: Iterable[tuple[str, str]], example: str
 ) -> str:
-    """The whole text: what it is, arguments of all ``forms``, other sections, example."""
+    """The whole text: description, arguments of all ``forms``, other sections, example."""
     text = (doc or "").rstrip()
     lines: dict[str, str] = {}
     for form in forms:

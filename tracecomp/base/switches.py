@@ -1,7 +1,7 @@
 """Settings of the process that programs change by PyTorch's functions, such as ``set_printoptions``.
 
 They live in dictionaries that are registered here. A recording guards all of them, so a program may read them, and
-sets those that a call leaves changed. Settings of one thread are in ``eager/modes.py``.
+replays the changes of a call. Settings of one thread are in ``eager/modes.py``.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ def register(table: Table) -> Table:
 
 
 class Snapshot:
-    """The values of all registered dictionaries at one moment."""
+    """A snapshot of all registered dictionaries."""
 
     def __init__(self) -> None:
         self._seen = [dict(table) for table, _ in tables]
 
     def changed(self) -> list[tuple[str, Any, Any]]:
-        """The settings that have other values now: name, value then, value now."""
+        """The changed settings: name, old value, new value."""
         return [
             (key, seen.get(key), table.get(key))
             for table, seen in self._pairs()
@@ -38,14 +38,14 @@ class Snapshot:
         ]
 
     def is_current(self) -> bool:
-        """Whether all settings have the values that they had."""
+        """Whether all settings are unchanged."""
         return all(table == seen for table, seen in self._pairs())
 
     def left(self) -> list[Callable[[], None]]:
-        """Functions that set what has changed since, as it is now."""
+        """Functions that repeat the changes since the snapshot."""
         return [partial(table.update, dict(table)) for table, seen in self._pairs() if table != seen]
 
     def _pairs(self) -> list[tuple[Table, Table]]:
-        # A module imported later may have registered more: until then these had their initial values.
+        # A module imported later may have registered more: those had their initial values before.
         later = [initial for _, initial in tables[len(self._seen) :]]
         return [(table, seen) for (table, _), seen in zip(tables, [*self._seen, *later], strict=True)]

@@ -1,7 +1,6 @@
-"""Loop IR to LLVM text and machine code. Spelling only: every decision was taken before.
+"""Emit LLVM text and machine code from loop IR. Every decision was made in earlier stages.
 
-Who runs machine code that is there names what makes some here, as ``codegen.emit_program``: it is loaded when it is
-first asked for.
+Attributes such as ``codegen.emit_program`` are loaded on first use, as existing machine code runs without them.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Processes that work together, on arrays: transports, messages, groups, stores, and sums in one fixed order."""
+"""Communication of arrays between processes: transports, messages, groups, stores, and sums in one fixed order."""

@@ -1,4 +1,4 @@
-"""One collective under way in this process: its messages, or the memory by which it goes."""
+"""One running collective of this process: its messages, or its shared memory."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tracecomp.communication.shared_memory import SharedMemory
 
 
 class Call:
-    """One collective under way.
+    """One running collective.
 
-    Its messages carry its number and a digest of what is called: those of a process that calls something else are never
-    taken for this one's, whenever it turns out that processes disagree.
+    Its messages carry its number and a digest of the call. Those of a different call are never mistaken for its own,
+    even if the disagreement is detected late.
     """
 
     def __init__(self, messenger: Messenger, row: int, at: Place) -> None:
@@ -23,18 +23,18 @@ class Call:
         self._number = row | (crc32(at.what.encode()) >> 1) << 32
         self._sent: list[Sending] = []
         self.shared: SharedMemory | None = None
-        """Memory by which it goes, where there is one."""
+        """Its shared memory, if there is one."""
 
     def compare(self) -> None:
-        """Say what is called here, and hear from others that call something else."""
+        """Announce this call, and detect other processes in another call."""
         if not self._compared:
             self._compared = True
             self.messenger.call(self._row, self.at)
 
     def publish(self, arrays: Sequence[Array]) -> None:
-        """Show the bytes of ``arrays`` in a row to all processes, and wait until all have shown theirs.
+        """Show the concatenated bytes of ``arrays`` to all processes, and wait until all have shown theirs.
 
-        DistBackendError when they do not come, or call something else.
+        DistBackendError if they do not arrive, or make another call.
         """
         shared, messenger = self.shared, self.messenger
         assert shared is not None
@@ -52,12 +52,12 @@ class Call:
         messenger.passed(self.at.group, self._row)
 
     def _obstacle(self, late: int) -> str | None:
-        """Why the process ``late``, which others wait for, will not come."""
+        """The reason why the process ``late``, which others wait for, will not arrive."""
         self.compare()
         return self.messenger.obstacle((self.at.members[late],), self.at)
 
     def published(self, rank: int, nbytes: int) -> Array:
-        """The memory in which a process showed so many bytes, until the next but one is shown."""
+        """The memory in which a process showed its bytes, valid until the publication after the next."""
         assert self.shared is not None
         return self.shared.read(rank, nbytes)
 
@@ -69,7 +69,7 @@ class Call:
         return self.messenger.receive(self.at.members[source], Kind.DATA, self._number, self.at)
 
     def exchange(self, arrays: Sequence[Array], end: bool = True) -> list[Array]:
-        """Send ``arrays[r]`` to every process; the bytes that each of them sent."""
+        """Send ``arrays[r]`` to every process; return the bytes of each."""
         size = len(self.at.members)
         place = self.at.members.index(self.messenger.rank)
         for step in range(size):
@@ -80,5 +80,5 @@ class Call:
         return found
 
     def end(self) -> None:
-        """Wait until all is sent."""
+        """Wait until all messages are sent."""
         self.messenger.flush(self._sent, self.at)

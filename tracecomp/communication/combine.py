@@ -1,7 +1,7 @@
-"""How two arrays become one in a reduction, and the order in which many do.
+"""Combination of two arrays in a reduction, and the order for many.
 
-Floats are added along one binary tree over the *leaves* of a reduction: its left part has the largest power of two of
-leaves that leaves something to the right. Who adds does not matter, so neither does how many processes there are.
+Floats are added along one binary tree over the *leaves* of a reduction. Its left part has the largest power of two of
+leaves that leaves some for the right. The tree is the same for any number of processes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Node = tuple[int, int]
 
 
 class ReduceOp(Enum):
-    """How a reduction over processes combines values. Members behave as ``torch.distributed.ReduceOp``."""
+    """How a reduction over processes combines values. Members behave like ``torch.distributed.ReduceOp``."""
 
     SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR, BXOR, PREMUL_SUM = range(9)
 
@@ -39,7 +39,7 @@ _BITS = (ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR)
 
 
 def check(op: ReduceOp, dtype: np.dtype[Any]) -> None:
-    """RuntimeError when values of ``dtype`` cannot be combined so."""
+    """RuntimeError when the reduction does not support ``dtype``."""
     if op not in _ARITHMETIC:
         raise RuntimeError(f"ReduceOp.{op.name} is not supported. Multiply before the reduction")
     if op in _BITS and dtype.kind not in "biu":
@@ -58,7 +58,7 @@ def combined(op: ReduceOp, a: Array, b: Array) -> Array:
 
 
 def finished(op: ReduceOp, array: Array, leaves: int) -> Array:
-    """What is left to do after the tree: the division of a mean."""
+    """The final operation after the tree: the division of a mean."""
     if op is not ReduceOp.AVG or leaves == 1:
         return array
     with np.errstate(all="ignore"):
@@ -74,7 +74,7 @@ def children(node: Node) -> tuple[Node, Node]:
 
 
 def parts(leaves: int, own: Node) -> list[Node]:
-    """The largest nodes of the tree over ``range(leaves)`` that lie in ``own``, from left to right."""
+    """The largest nodes of the tree over ``range(leaves)`` within ``own``, from left to right."""
     found: list[Node] = []
     stack: list[Node] = [(0, leaves)]
     while stack:
@@ -108,5 +108,5 @@ def alone(op: ReduceOp, leaves: Sequence[Array]) -> Array:
 
 
 def share(leaves: int, rank: int, size: int) -> Node:
-    """The leaves of one of ``size`` processes: neighbours, and as many as others have, or one more."""
+    """The leaves of one of ``size`` processes: contiguous, and equal in number up to one."""
     return rank * leaves // size, (rank + 1) * leaves // size

@@ -1,4 +1,4 @@
-"""What goes wrong between processes, under the names of ``torch.distributed``."""
+"""Errors of communication between processes, under the names of ``torch.distributed``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ class DistError(RuntimeError):
 
 
 class DistBackendError(DistError):
-    """A communication failed: a process died, left or disagreed, or too much time passed."""
+    """A communication failed: a process died, left or disagreed, or a timeout expired."""
 
 
 class DistNetworkError(DistError):

@@ -19,14 +19,14 @@ from tracecomp.communication.shared_memory import LARGEST, SharedMemory, meet
 from tracecomp.communication.work import Worker
 
 _SMALL = 1 << 13
-"""Bytes up to which every process gets everything and computes a reduction by itself."""
+"""Most bytes for which every process receives everything and computes a reduction alone."""
 
 
 class Group:
     """The processes ``ranks``, in this order. All of them call the same collectives in the same order.
 
-    Ranks in arguments of methods are places within the group. Collectives run at once, in the calling thread;
-    ``worker`` puts them in a row with those that do not; ``sender`` ends sends that nobody waits for.
+    Ranks in arguments of methods are group ranks. Collectives run at once, in the calling thread; ``worker`` serializes
+    them with asynchronous ones; ``sender`` completes sends that are never waited for.
     """
 
     def __init__(
@@ -38,34 +38,34 @@ class Group:
         self.worker, self.sender = Worker(f"tracecomp group {name}"), Worker(f"tracecomp sends of {name}")
         self._count = 0
         self._shared: SharedMemory | None = None
-        self._on_one_machine = len(self.ranks) > 1  # as far as is known
+        self._on_one_machine = len(self.ranks) > 1  # as far as known
 
     def __repr__(self) -> str:
         how = self.messenger.transport.name
         return f"ProcessGroup({self.group_name!r}, rank {self.place} of {len(self.ranks)}, {self.backend} over {how})"
 
     def rank(self) -> int:
-        """This process's place in the group."""
+        """This process's group rank."""
         return self.place
 
     def size(self) -> int:
-        """How many processes the group has."""
+        """The number of processes of the group."""
         return len(self.ranks)
 
     def name(self) -> str:
-        """The backend that was asked for."""
+        """The requested backend."""
         return self.backend
 
     def set_timeout(self, timeout: timedelta) -> None:
-        """How long an operation may take from now on."""
+        """Set the time limit of later operations."""
         self.seconds = timeout.total_seconds()
 
     # ---- one collective
 
     def _enter(self, what: str, nbytes: int | None = None) -> Call:
-        """The next collective; ``what`` must be the same text in all processes.
+        """Start the next collective; ``what`` must be the same text in all processes.
 
-        It goes by memory that all see if no process publishes more than ``nbytes`` at once, the same number everywhere.
+        It uses shared memory if no process publishes more than ``nbytes`` at once, the same number everywhere.
         """
         self._count += 1
         call = Call(self.messenger, self._count, self.at(what))
@@ -75,14 +75,14 @@ class Group:
             call.compare()
         elif self._shared is not None and nbytes <= self._shared.capacity:
             call.shared = self._shared
-        else:  # the first one, or one that is larger than all before
+        else:  # the first one, or a larger one than all earlier
             call.compare()
             call.shared = self._shared = meet(self.place, nbytes, lambda a: call.exchange([a] * self.size()))
             self._on_one_machine = self._shared is not None
         return call
 
     def barrier(self, what: str = "barrier()") -> None:
-        """Come back when all processes have called it, with the same ``what``."""
+        """Return when all processes have called it, with the same ``what``."""
         call, empty, step = self._enter(what, 0), np.empty(0, np.uint8), 1
         if call.shared is not None:
             call.publish([])
@@ -94,7 +94,7 @@ class Group:
         call.end()
 
     def broadcast(self, array: Array, root: int) -> Array:
-        """The array of ``root``, along a binary tree; the others' say shape and dtype."""
+        """Return the array of ``root``, along a binary tree; other arrays give shape and dtype."""
         call = self._enter(f"broadcast(from {self.ranks[root]}, {_type(array)})", array.nbytes)
         if call.shared is not None:
             call.publish([array] if self.place == root else [])
@@ -111,7 +111,7 @@ class Group:
         return array
 
     def all_gather(self, array: Array) -> list[Array]:
-        """The arrays of all processes, which have one shape and dtype."""
+        """Return the arrays of all processes, which have one shape and dtype."""
         call = self._enter(f"all_gather({_type(array)})", array.nbytes)
         if call.shared is not None:
             call.publish([array])
@@ -119,15 +119,15 @@ class Group:
         return [_like(array, body) for body in call.exchange([array] * self.size())]
 
     def gather_bytes(self, array: Array, what: str) -> list[Array]:
-        """The bytes of all processes, of any number each."""
+        """Return the bytes of all processes, of any number each."""
         return self._enter(what).exchange([array] * self.size())
 
     def all_to_all(self, arrays: Sequence[Array], what: str) -> list[Array]:
-        """The bytes that every process has for this one; ``arrays`` are those for every process."""
+        """Return the bytes that every process has for this one; ``arrays`` are those for every process."""
         return self._enter(what).exchange(arrays)
 
     def swap(self, arrays: Sequence[Array], likes: Sequence[Array]) -> list[Array]:
-        """The array that every process has for this one; ``likes`` say shapes and dtypes.
+        """Return the array that every process has for this one; ``likes`` have shapes and dtypes.
 
         DistBackendError in all processes when one has another number of bytes for this one.
         """
@@ -155,7 +155,7 @@ class Group:
         return found
 
     def scatter(self, arrays: Sequence[Array], like: Array, root: int) -> Array:
-        """The array that ``root`` has for this process; ``like`` says shape and dtype."""
+        """Return the array that ``root`` has for this process; ``like`` has shape and dtype."""
         call = self._enter(f"scatter(from {self.ranks[root]}, {_type(like)})")
         if self.place != root:
             found = _like(like, call.receive(root))
@@ -194,7 +194,7 @@ class Group:
         return result.copy() if result is first else result
 
     def _by_memory(self, call: Call, op: ReduceOp, known: Mapping[Node, Array], like: Array, total: int) -> Array:
-        """Every process reads what others have, and combines a piece of it; all of it if that is little."""
+        """Every process reads what others have, and combines a piece of it; all of it if it is small."""
         call.publish([*known.values()])
         small = like.nbytes <= _SMALL
         cuts = self._cuts(like.size)
@@ -213,11 +213,11 @@ class Group:
         return np.concatenate(found).view(like.dtype).reshape(like.shape)
 
     def _cuts(self, size: int) -> list[int]:
-        """Where the pieces begin and end that processes combine."""
+        """The boundaries of the pieces that processes combine."""
         return [size * r // self.size() for r in range(self.size() + 1)]
 
     def _most_nodes(self, total: int) -> int:
-        """How many nodes of the tree over leaves a process has at most."""
+        """Most nodes of the tree over leaves that a process has."""
         if total == self.size():
             return 1
         shares = (combine.share(total, r, self.size()) for r in range(self.size()))
@@ -233,7 +233,7 @@ class Group:
         return np.concatenate([p.view(like.dtype) for p in pieces]).reshape(like.shape)
 
     def _evaluated(self, op: ReduceOp, bodies: Sequence[Array], dtype: np.dtype[Any], total: int) -> Array:
-        """The root of the tree from the subtrees that each process has sent in a row."""
+        """The root of the tree from the subtrees that each process has sent concatenated."""
         known: dict[Node, Array] = {}
         for rank, body in enumerate(bodies):
             nodes = combine.parts(total, combine.share(total, rank, self.size()))
@@ -255,7 +255,7 @@ class Group:
     def reduce_scatter(self, arrays: Sequence[Array], op: ReduceOp, total: int | None = None) -> Array:
         """The arrays that all processes have for this one combined, along the tree over all ``total`` leaves.
 
-        ``arrays`` has, leaf by leaf, one array for every process. Leaves are shared out as in ``all_reduce``.
+        ``arrays`` has, leaf by leaf, one array for every process. Leaves are distributed as in ``all_reduce``.
         """
         total = self.size() if total is None else total
         like = arrays[self.place]
@@ -276,7 +276,7 @@ class Group:
         return combine.finished(op, result, total)
 
     def _scattered(self, call: Call, nbytes: Sequence[int], rank: int, total: int) -> Array:
-        """What a process has published for this one, behind what is for those before."""
+        """The part that a process has published for this one, after the parts for earlier ranks."""
         count = len(combine.parts(total, combine.share(total, rank, self.size())))
         begin = sum(nbytes[: self.place]) * count
         return call.published(rank, sum(nbytes) * count)[begin : begin + nbytes[self.place] * count]
@@ -295,20 +295,20 @@ class Group:
         return self.messenger.send(self.ranks[to], Kind.POINT, self.number, tag, array)
 
     def ask(self, sources: Sequence[int], tag: int) -> Receiving:
-        """Ask for the next message with ``tag`` that one of ``sources`` sends."""
+        """Request the next message with ``tag`` of one of ``sources``."""
         return self.messenger.ask([self.ranks[s] for s in sources], Kind.POINT, self.number, tag)
 
     def received(self, asked: Receiving, tag: int, what: str, seconds: float | None = None) -> tuple[int, Array]:
-        """The message that was asked for, once it has come: its place and bytes."""
+        """Wait for the requested message: its sender and bytes."""
         message = self.messenger.received(asked, Kind.POINT, tag, self.at(what, seconds))
         return self.ranks.index(message.source), message.body
 
     def receive_within(self, sources: Sequence[int], tag: int, what: str, seconds: float, fatal: bool = True) -> None:
-        """Wait for a message without content; what goes wrong ends the group only if it is ``fatal``."""
+        """Wait for an empty message; an error ends the group only if it is ``fatal``."""
         self.messenger.receive_any([self.ranks[s] for s in sources], Kind.POINT, tag, self.at(what, seconds), fatal)
 
     def at(self, what: str, seconds: float | None = None) -> Place:
-        """Where a wait of this group belongs."""
+        """The context of a wait of this group, for errors."""
         limit = self.seconds if seconds is None else seconds
         return Place(self.number, self.ranks, what, time.monotonic() + limit, limit)
 
@@ -322,7 +322,7 @@ def _like(array: Array, body: Array) -> Array:
 
 
 def _subtrees(op: ReduceOp, leaves: Sequence[Array], own: Node, total: int) -> dict[Node, Array]:
-    """What one process can combine by itself: the largest nodes over its leaves."""
+    """The values that one process can combine alone: the largest nodes over its leaves."""
     if len(leaves) != own[1] - own[0]:
         raise ValueError(f"expected {own[1] - own[0]} leaves, those of {list(range(*own))}, got {len(leaves)}")
     known = combine.of_leaves(op, leaves, own[0])
@@ -330,6 +330,6 @@ def _subtrees(op: ReduceOp, leaves: Sequence[Array], own: Node, total: int) -> d
 
 
 def _joined(known: Mapping[Node, Array]) -> Array:
-    """Values of nodes in a row."""
+    """Concatenate values of nodes."""
     values = [v.reshape(-1) for v in known.values()]
     return values[0] if len(values) == 1 else np.concatenate(values)

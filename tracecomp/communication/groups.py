@@ -1,4 +1,4 @@
-"""Making groups and giving them up."""
+"""Creation and destruction of groups."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from tracecomp.communication.stores import Store
 from tracecomp.communication.world import world
 
 _TURN = 5e-4
-"""Seconds after which Python lets another thread run (its own: 5 ms): so long communication waits for other code."""
+"""Seconds after which Python lets another thread run (default: 5 ms): the time that communication waits for other
+code."""
 _turn_before = sys.getswitchinterval()
 
 
 def begin(transport: Transport, seconds: float, backend: str, name: str, store: Store | None) -> Group:
-    """Make the default group of all processes of ``transport``."""
+    """Create the default group of all processes of ``transport``."""
     global _turn_before
     world.messenger, world.store = Messenger(transport), store
     if transport.size > 1:
@@ -29,7 +30,7 @@ def begin(transport: Transport, seconds: float, backend: str, name: str, store: 
 
 
 def add(ranks: Sequence[int], seconds: float, backend: str, name: str) -> Group | None:
-    """Make a group; None when this process is not in it. All processes make the same groups in the same order."""
+    """Create a group; None if this process is not in it. All processes create the same groups in the same order."""
     if world.messenger is None or world.messenger.rank not in ranks:
         world.made += 1
         return None
@@ -44,7 +45,7 @@ def _made(messenger: Messenger, ranks: Sequence[int], seconds: float, backend: s
 
 
 def drop(group: Group) -> None:
-    """Forget one group."""
+    """Drop one group."""
     group.worker.stop()
     group.sender.stop()
     group.messenger.forget(group.number)
@@ -52,7 +53,7 @@ def drop(group: Group) -> None:
 
 
 def end(how: str = "left: it destroyed its process group") -> None:
-    """Forget all groups and tell the other processes."""
+    """Drop all groups and notify the other processes."""
     for group in [*world.groups.values()]:
         drop(group)
     if world.messenger is not None:
@@ -65,7 +66,7 @@ def end(how: str = "left: it destroyed its process group") -> None:
 
 @atexit.register
 def _at_exit() -> None:
-    """A process that ends without having destroyed its groups tells the others why it ends."""
+    """Notify the others when a process ends without having destroyed its groups."""
     if world.default is not None:
         error = getattr(sys, "last_value", None)
         end(f"died of {type(error).__name__}: {error}" if error is not None else "has ended")

@@ -1,8 +1,8 @@
-"""How processes that no MPI has started connect to each other.
+"""Bootstrap of connections between processes that MPI did not start.
 
-Every process listens, tells its address on a board (the store of the rendezvous), and connects to those of lower rank.
-A process that dies before it is connected to all is told from one that is late by its address, at which nobody listens
-any more.
+Every process listens, publishes its address on a board (the store of the rendezvous), and connects to those of lower
+rank. A process that dies before it is connected to all is distinguished from a late one by its address: its port no
+longer accepts connections.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from tracecomp.communication.errors import DistError, DistNetworkError, DistStor
 _HELLO = 4
 """Bytes of the rank that opens a connection."""
 _LOOK = 0.2
-"""Seconds after which who waits for a process looks whether it has died."""
+"""Seconds between checks whether a process has died."""
 _STAY = 1.0
-"""Seconds that rank 0, which may serve the board, stays after a failure, so that others can read why."""
+"""Seconds that rank 0, which may serve the board, stays after a failure, so that others can read the reason."""
 
 
 class Board(Protocol):
-    """Where processes tell each other their addresses: a store."""
+    """The place where processes publish their addresses: a store."""
 
     def set(self, key: str, value: object) -> None: ...
 
@@ -40,10 +40,10 @@ class Board(Protocol):
 
 
 def links_to_all(rank: int, size: int, board: Board, host: str, seconds: float) -> dict[int, socket.socket]:
-    """A connection to every other process.
+    """Return a connection to every other process.
 
-    DistNetworkError, which names the rank, when a process dies meanwhile or does not come within ``seconds``; all
-    processes that wait then raise it.
+    DistNetworkError, which names the rank, when a process dies or does not connect within ``seconds``; all waiting
+    processes then raise it.
     """
     meeting = _Meeting(rank, size, board, seconds)
     with socket.create_server((host if ":" not in host else "", 0), backlog=size) as listener:
@@ -59,7 +59,7 @@ def links_to_all(rank: int, size: int, board: Board, host: str, seconds: float) 
 
 
 class _Meeting:
-    """The connections that this process has so far."""
+    """The connections of this process so far."""
 
     def __init__(self, rank: int, size: int, board: Board, seconds: float) -> None:
         self.rank, self.size, self.board, self.seconds = rank, size, board, seconds
@@ -68,7 +68,7 @@ class _Meeting:
         self.token = b""
 
     def connect(self) -> None:
-        """Connect to all of lower rank, with the token that rank 0 gives out."""
+        """Connect to all of lower rank, with the token that rank 0 publishes."""
         if self.rank == 0:
             self.board.set("token", secrets.token_hex(16))
         self.token = self._said("token", 0)
@@ -78,7 +78,7 @@ class _Meeting:
             self.links[lower] = link
 
     def accept(self, listener: socket.socket) -> None:
-        """Wait for connections by all of higher rank."""
+        """Wait for connections of all of higher rank."""
         while missing := [r for r in range(self.rank + 1, self.size) if r not in self.links]:
             listener.settimeout(_LOOK)
             try:
@@ -95,7 +95,7 @@ class _Meeting:
     def agree(self) -> None:
         """Wait until all others are connected to all too.
 
-        So nobody goes on, and ends because somebody died, while others still need it to come together.
+        No process continues and then ends while others still need it for their connections.
         """
         for rank, link in self.links.items():
             self._sent(rank, link, b"\1")
@@ -114,7 +114,7 @@ class _Meeting:
             raise self._death(rank) from error
 
     def _heard(self, link: socket.socket) -> bytes | None:
-        """The next byte, nothing from a process that is gone, None if there is none yet."""
+        """The next byte, empty from a process that is gone, None if none has arrived."""
         try:
             return link.recv(1)
         except TimeoutError:
@@ -123,19 +123,19 @@ class _Meeting:
             return b""
 
     def _introduced(self, link: socket.socket) -> int | None:
-        """The rank that opened a connection; None for one that does not know the token."""
+        """The rank that opened a connection; None without the right token."""
         link.settimeout(max(self.deadline - time.monotonic(), 0.001))
         hello, whole = b"", _HELLO + len(self.token)
         try:
             while len(hello) < whole and (more := link.recv(whole - len(hello))):
                 hello += more
-        except OSError:  # it died, or does not speak this protocol
+        except OSError:  # died, or speaks another protocol
             return None
         known = len(hello) == whole and hmac.compare_digest(hello[_HELLO:], self.token)
         return int.from_bytes(hello[:_HELLO], "little") if known else None
 
     def _said(self, key: str, by: int) -> bytes:
-        """What the rank ``by`` has written on the board, once it has."""
+        """Wait for the entry of rank ``by`` on the board."""
         while True:
             try:
                 self.board.wait([key], timedelta(seconds=_LOOK))
@@ -153,7 +153,7 @@ class _Meeting:
             raise DistNetworkError(f"no connection to rank {rank} at {where}:{port}: {error}") from error
 
     def _look(self, missing: Sequence[int]) -> None:
-        """Raise when one of ``missing`` will not come, another process has found such a one, or time is over."""
+        """Raise if one of ``missing`` is gone, another process has reported that, or the time is over."""
         note = self._note()
         if note is not None:
             raise DistNetworkError(note)
@@ -165,29 +165,29 @@ class _Meeting:
             raise DistNetworkError(f"{named} did not come within {self.seconds:g} s, while rank {self.rank} waited")
 
     def _listens(self, rank: int) -> bool:
-        """Whether the process is still there: it listens until it is connected to this one."""
+        """Whether the process is alive: it listens until it is connected to this one."""
         where, port, _ = self.board.get(f"address/{rank}").decode().split()
         try:
             socket.create_connection((where, int(port)), timeout=1.0).close()
         except ConnectionError:
             return False
-        except OSError:  # no answer is no proof
+        except OSError:  # a timeout proves nothing
             pass
         return True
 
     def _note(self) -> str | None:
-        """Why another process has given up, as far as one has."""
+        """The reason why another process has given up, if any."""
         return self.board.get("failed").decode() if self.board.check(["failed"]) else None
 
     def _death(self, rank: int) -> DistNetworkError:
-        """The error for a process that is gone: why it gave up, if it could say so and that can still be read."""
+        """The error for a process that is gone, with the reason if it could publish one."""
         note = None
         with suppress(DistNetworkError):  # the store is gone too
             note = self._note()
         return DistNetworkError(note or f"rank {rank} died while processes connected to each other")
 
     def fail(self, error: DistError) -> None:
-        """Tell others that wait, if the board is still there, and close what is open."""
+        """Publish the error for waiting processes, if the board still exists, and close connections."""
         try:
             self.board.set("failed", str(error))
             if self.rank == 0:

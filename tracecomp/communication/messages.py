@@ -1,4 +1,4 @@
-"""What travels between two processes: a header of fixed size, then bytes."""
+"""Format of messages between two processes: a header of fixed size, then bytes."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ HEADER = struct.Struct("<BIqQ")
 
 
 class Kind(IntEnum):
-    """What a message is for. ``number`` of its header is that of the collective, or the tag of a point to point one."""
+    """Purpose of a message. ``number`` in its header is that of the collective, or the tag of a point-to-point one."""
 
     DATA, POINT, CHECK, ABORT, LEAVE, LOST = range(6)
 
 
 @dataclass(slots=True)
 class Message:
-    """One message as it arrived from process ``source``; ``body`` are its bytes."""
+    """A received message of process ``source``; ``body`` are its bytes."""
 
     source: int
     kind: Kind
@@ -36,7 +36,7 @@ class Message:
 
 
 class Sending:
-    """Bytes on their way out; their memory must not change before ``done``."""
+    """Bytes that are being sent; their memory must not change before ``done``."""
 
     __slots__ = ("done",)
 
@@ -49,17 +49,18 @@ def header(kind: Kind, group: int, number: int, size: int) -> bytes:
 
 
 def as_bytes(array: Array) -> Array:
-    """The memory of a contiguous array as bytes; a copy of one that is not."""
+    """The memory of a contiguous array as bytes; a copy if it is not contiguous."""
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
 def contiguous(array: Array) -> Array:
-    """The array in one piece, in its shape: numpy's function makes one axis of none."""
+    """Make the array contiguous in its shape: numpy's function turns 0-d arrays into 1-d ones."""
     return np.ascontiguousarray(array).reshape(array.shape)
 
 
 class Transport(Protocol):
-    """Moves bytes between the processes of one program. ``pump`` is called by one thread at a time, ``send`` by any.
+    """Transport of bytes between the processes of one program. ``pump`` is called by one thread at a time, ``send`` by
+    any.
 
     Messages from one process to another arrive in the order in which they were sent.
     """
@@ -74,18 +75,18 @@ class Transport(Protocol):
     def pump(self, seconds: float) -> list[Message]:
         """Move bytes until a message has arrived or a sending is done, for at most ``seconds``.
 
-        A process that ended is told once as a message of kind LOST.
+        A process that ended is reported once by a message of kind LOST.
         """
 
     def wake(self) -> None:
-        """End a ``pump`` that is waiting in another thread."""
+        """Interrupt a ``pump`` that waits in another thread."""
 
     def close(self) -> None:
-        """Give back connections; nothing is sent any more."""
+        """Close connections; nothing is sent afterwards."""
 
 
 class Alone:
-    """The transport of a program of one process."""
+    """The transport of a single process."""
 
     rank, size, name = 0, 1, "one process"
 
@@ -96,7 +97,7 @@ class Alone:
         return []
 
     def wake(self) -> None:
-        """Nobody waits."""
+        """Do nothing: there are no waiting threads."""
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: there are no connections."""

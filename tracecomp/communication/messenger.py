@@ -1,6 +1,6 @@
-"""Letter boxes over a transport: waiting for messages, noticing who died, left or disagrees.
+"""Mailboxes over a transport: wait for messages, and detect processes that died, left or disagree.
 
-Whichever thread waits moves the bytes of all; others wait until it has found something.
+A single waiting thread moves the bytes of all; others wait for its notifications.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from tracecomp.communication.messages import Array, Kind, Message, Sending, Tran
 _Box = tuple[int, Kind, int, int]
 _NOTHING = np.empty(0, np.uint8)
 _TURN = 0.5
-"""Seconds after which who waits looks whether it has waited too long."""
+"""Seconds between checks of a wait's time limit."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a wait belongs, for its error: the group with its members, the operation, and until when it may take."""
+    """Context of a wait, for its error: the group with its members, the operation, and the deadline."""
 
     group: int
     members: Sequence[int]
@@ -35,7 +35,7 @@ class Place:
 
 
 class Receiving:
-    """A message that is asked for, from one of ``sources``. Who asks first gets the first that comes."""
+    """A request for a message of one of ``sources``. Requests are served in order."""
 
     __slots__ = ("message", "sources")
 
@@ -52,13 +52,13 @@ class Messenger:
         self.rank, self.size = transport.rank, transport.size
         self._changed = threading.Condition()
         self._pumping = False
-        self._boxes: dict[_Box, deque[Message]] = {}  # what nobody has asked for yet
-        self._asked: dict[tuple[Kind, int, int], list[Receiving]] = {}  # what has not come yet, in order
-        self._gone: dict[int, str] = {}  # processes that ended, and how
-        self._broken: dict[int, str] = {}  # groups in which an operation failed, and why
-        self._called: dict[tuple[int, int], tuple[str, Sequence[int]]] = {}  # not yet compared with the neighbour's
+        self._boxes: dict[_Box, deque[Message]] = {}  # messages that are not requested yet
+        self._asked: dict[tuple[Kind, int, int], list[Receiving]] = {}  # requests for messages, in order
+        self._gone: dict[int, str] = {}  # ended processes, with the reason
+        self._broken: dict[int, str] = {}  # groups with a failed operation, with the reason
+        self._called: dict[tuple[int, int], tuple[str, Sequence[int]]] = {}  # calls to compare with the neighbour's
         self._heard: dict[tuple[int, int], tuple[int, str]] = {}  # neighbours' calls that are not made here yet
-        self._passed: dict[int, int] = {}  # the last collective of a group in which all were seen to be together
+        self._passed: dict[int, int] = {}  # a group's last collective that all have reached
         self._closed = False
 
     # ---- sending and receiving
@@ -76,11 +76,11 @@ class Messenger:
         return self.receive_any((source,), kind, number, place).body
 
     def receive_any(self, sources: Sequence[int], kind: Kind, number: int, place: Place, fatal: bool = True) -> Message:
-        """The next message that one of ``sources`` has sent. What goes wrong ends the group, unless not ``fatal``."""
+        """Return the next message of one of ``sources``. An error ends the group, unless ``fatal`` is False."""
         return self.received(self.ask(sources, kind, place.group, number), kind, number, place, fatal)
 
     def ask(self, sources: Sequence[int], kind: Kind, group: int, number: int) -> Receiving:
-        """Ask for the next message that one of ``sources`` has sent, or will send."""
+        """Request the next message of one of ``sources``."""
         asked = Receiving(sources)
         with self._changed:
             asked.message = self._next(sources, kind, group, number)
@@ -89,7 +89,7 @@ class Messenger:
         return asked
 
     def received(self, asked: Receiving, kind: Kind, number: int, place: Place, fatal: bool = True) -> Message:
-        """What was asked for, once it has come. What goes wrong ends the group, unless not ``fatal``."""
+        """Wait for the requested message. An error ends the group, unless ``fatal`` is False."""
         try:
             self._wait(lambda: asked.message is not None, asked.sources, place, fatal)
         except BaseException:
@@ -100,13 +100,13 @@ class Messenger:
         return asked.message
 
     def has_come(self, asked: Receiving) -> bool:
-        """Whether what was asked for is there."""
+        """Whether the requested message has arrived."""
         if asked.message is None:
             self._step(0.0)
         return asked.message is not None
 
     def _forgotten(self, asked: Receiving, box: tuple[Kind, int, int]) -> None:
-        """Nothing more is to come for what was asked. The lock is held."""
+        """Remove a request. The lock is held."""
         row = self._asked.get(box, [])
         if asked in row:
             row.remove(asked)
@@ -114,7 +114,7 @@ class Messenger:
             self._asked.pop(box, None)
 
     def _taken(self, message: Message) -> bool:
-        """Whether a message was asked for: who asked first has it now. The lock is held."""
+        """Whether a message was requested: the first request receives it. The lock is held."""
         box = message.kind, message.group, message.number
         for asked in self._asked.get(box, ()):
             if message.source in asked.sources:
@@ -170,10 +170,10 @@ class Messenger:
                 self._changed.notify_all()
 
     def _obstacle(self, sources: Sequence[int], place: Place) -> str | None:
-        """Why what is waited for cannot come. The lock is held."""
+        """The reason why the awaited message cannot arrive. The lock is held."""
         if place.group in self._broken:
             return self._broken[place.group]
-        nobody = all(rank in self._gone for rank in sources)  # of several that may send, one has to be left
+        nobody = all(rank in self._gone for rank in sources)  # at least one possible sender must be alive
         for rank in (*sources, *place.members):
             how = self._gone.get(rank)
             if how is not None and ((nobody and rank in sources) or how.startswith("died")):
@@ -186,7 +186,7 @@ class Messenger:
     # ---- failures
 
     def break_off(self, place: Place, why: str) -> None:
-        """Tell the members of a group that an operation failed: theirs do too."""
+        """Notify the members of a group that an operation failed: theirs fail too."""
         with self._changed:
             if place.group in self._broken:
                 return
@@ -198,7 +198,7 @@ class Messenger:
         self.transport.wake()
 
     def call(self, number: int, place: Place) -> None:
-        """Say that the members' collective ``number`` is ``place.what`` here; compare with what a neighbour says."""
+        """Announce that the members' collective ``number`` is ``place.what`` here; compare with the neighbour's."""
         members = place.members
         at = members.index(self.rank)
         key = place.group, number
@@ -213,7 +213,8 @@ class Messenger:
         self.send(members[(at + 1) % len(members)], Kind.CHECK, place.group, number, text)
 
     def passed(self, group: int, number: int) -> None:
-        """All were in the collective ``number`` of a group: what is heard of it, or of earlier ones, is no news."""
+        """Record that all reached the collective ``number`` of a group: messages about it, or earlier ones, are
+        obsolete."""
         self._passed[group] = number
         if self._heard or self._called:
             with self._changed:
@@ -222,7 +223,7 @@ class Messenger:
                         del table[key]
 
     def obstacle(self, sources: Sequence[int], place: Place) -> str | None:
-        """Take in what has arrived; why what is waited for cannot come from ``sources``."""
+        """Process arrived messages; return the reason why ``sources`` cannot send, if any."""
         self._step(0.0)
         with self._changed:
             return self._obstacle(sources, place)
@@ -233,11 +234,11 @@ class Messenger:
         raise DistBackendError(why)
 
     def fail(self, place: Place) -> None:
-        """Wait for the word that ends an operation in which processes disagree, and raise it."""
+        """Wait for the message that ends an operation in which processes disagree, and raise its error."""
         self._wait(lambda: False, (), place)
 
     def _compare(self, key: tuple[int, int], source: int, theirs: str) -> None:
-        """Nothing, or the end of the group. The lock is held."""
+        """Compare calls; end the group if they differ. The lock is held."""
         mine, members = self._called.pop(key)
         if mine == theirs or key[0] in self._broken:
             return
@@ -247,7 +248,7 @@ class Messenger:
             if rank not in self._gone and rank != self.rank:
                 self.send(rank, Kind.ABORT, key[0], 0, np.frombuffer(why.encode(), np.uint8))
 
-    # ---- arriving
+    # ---- receiving
 
     def _deliver(self, messages: Sequence[Message]) -> None:
         with self._changed:
@@ -272,10 +273,10 @@ class Messenger:
         else:
             self._heard[key] = message.source, message.text
 
-    # ---- the end
+    # ---- shutdown
 
     def forget(self, group: int) -> None:
-        """Nothing more is sent or received in a group."""
+        """End all sends and receives of a group."""
         with self._changed:
             self._passed.pop(group, None)
             for table in (self._called, self._heard):
@@ -287,7 +288,7 @@ class Messenger:
                 del self._asked[row]
 
     def leave(self, how: str) -> None:
-        """Tell all others that this process takes no further part, and why; close the transport."""
+        """Notify all others that this process leaves, and why; close the transport."""
         if self._closed:
             return
         self._closed = True

@@ -1,6 +1,7 @@
-"""Bytes over MPI (mpi4py), for processes that ``mpiexec`` or ``srun`` has started.
+"""Transport of bytes over MPI (mpi4py), for processes started by ``mpiexec`` or ``srun``.
 
-MPI moves nothing while nobody calls it, and its own waiting spins; here who waits asks, then sleeps, longer each time.
+MPI moves bytes only inside its calls, and its own waiting spins. Here a waiting thread polls, then sleeps, longer each
+time.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 from tracecomp.communication.messages import HEADER, Array, Kind, Message, Sending
 
 _SMALL = 1 << 14
-"""Bytes of a body that travels in the message of its head: copying it costs less than a second message."""
+"""Bytes of a body that is part of the message of its head: copying it costs less than a second message."""
 _LARGEST = 1 << 30
 """Bytes of one MPI message: its count is an int of 32 bits."""
 _HEAD, _BODY = 1, 2
@@ -28,7 +29,7 @@ MARKS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "PMI_RANK", "MPI_LOCAL
 
 
 def started_by_mpi() -> bool:
-    """Whether an MPI launcher has started this process, and mpi4py is there to talk to the others."""
+    """Whether an MPI launcher has started this process, and mpi4py is installed."""
     return any(mark in os.environ for mark in MARKS) and available()
 
 
@@ -38,7 +39,7 @@ def available() -> bool:
 
 
 class _Arriving:
-    """A message whose body comes in messages of its own."""
+    """A message whose body comes in separate messages."""
 
     def __init__(self, message: Message, requests: Sequence[Any]) -> None:
         self.message, self.requests = message, requests
@@ -87,12 +88,12 @@ class MpiTransport:
             if self._sent() or found or time.monotonic() >= end:
                 return found
             rounds += 1
-            if rounds > 100:  # some ten microseconds in which nothing came
+            if rounds > 100:  # some ten microseconds without a message
                 pause = min(pause + 5e-6, 1e-3)
             time.sleep(pause)
 
     def _sent(self) -> bool:
-        """Whether a sending came to its end."""
+        """Whether a sending is complete."""
         if not self._out:
             return False
         with self._lock:
@@ -120,7 +121,7 @@ class MpiTransport:
         return found
 
     def _received(self, waiting: Any, source: int, count: int) -> list[Message]:
-        """The message whose first part waits, unless it or one before it is still under way."""
+        """The message whose first part has arrived, unless it or an earlier one is incomplete."""
         raw = np.empty(count, np.uint8)
         waiting.Recv([raw, self._mpi.BYTE])
         kind, group, number, size = HEADER.unpack_from(raw.data)
@@ -138,10 +139,10 @@ class MpiTransport:
         return []
 
     def wake(self) -> None:
-        """Nothing to do: who waits asks again soon."""
+        """Do nothing: waiting threads poll."""
 
     def close(self) -> None:
-        """Everything has been sent and received; MPI is left when the process ends."""
+        """Do nothing: everything has been sent and received, and MPI is finalized at exit."""
 
 
 def _parts(body: Array) -> list[Array]:

@@ -1,4 +1,4 @@
-"""How processes find each other: from an address or the environment to a transport."""
+"""Rendezvous of processes: from an address or the environment to a transport."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tracecomp.communication.tcp_store import TCPStore
 
 
 class Meeting(NamedTuple):
-    """What a rendezvous gives."""
+    """The result of a rendezvous."""
 
     store: Store | None
     rank: int
@@ -27,10 +27,10 @@ class Meeting(NamedTuple):
 def meet(backend: str, url: str | None, rank: int, size: int, seconds: float, store: Store | None) -> tuple[
     Transport, Store | None
 ]:  # fmt: skip
-    """The transport to all processes, and the store in which they met.
+    """Return the transport to all processes, and the store of the rendezvous.
 
-    Processes that MPI has started talk through it; others over TCP. ``rank`` and ``size`` are -1 where the address or
-    the environment says them.
+    Processes started by MPI use it; others TCP. ``rank`` and ``size`` are -1 if the address or the environment has
+    them.
     """
     if store is None and url in (None, "env://") and _by_mpi(backend, rank, size):
         transport = MpiTransport()
@@ -56,7 +56,7 @@ def _by_mpi(backend: str, rank: int, size: int) -> bool:
 
 
 def _mpi_size() -> int:
-    """How many processes MPI's launcher has started, where it says so; -1 elsewhere."""
+    """The number of processes that MPI's launcher has started, if it is known; else -1."""
     return int(os.environ.get("OMPI_COMM_WORLD_SIZE") or os.environ.get("PMI_SIZE") or -1)
 
 
@@ -66,7 +66,7 @@ def _agree(name: str, given: int, found: int) -> None:
 
 
 def _round(found: Meeting) -> int:
-    """How often these processes have met in this store before: they may end their groups and begin again."""
+    """The number of earlier rendezvous of these processes in this store: groups may be destroyed and created again."""
     assert found.store is not None
     return (found.store.add("transports", 1) - 1) // found.size
 
@@ -81,7 +81,7 @@ def _host(store: Store) -> str:
 
 
 def by_url(url: str, rank: int, size: int, seconds: float) -> Meeting:
-    """The store, rank and number of processes that ``url`` (env://, file://, tcp://) says."""
+    """The store, rank and number of processes of ``url`` (env://, file://, tcp://)."""
     parts = urlsplit(url)
     asked = {key: values[-1] for key, values in parse_qs(parts.query).items()}
     rank, size = int(asked.get("rank", rank)), int(asked.get("world_size", size))

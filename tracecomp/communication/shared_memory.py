@@ -1,8 +1,8 @@
-"""Memory that all processes of a group on one machine see: collectives read each other's arrays where they lie.
+"""Shared memory of the processes of a group on one machine: collectives read each other's arrays in place.
 
-Every process has a segment that it alone writes: a word that counts what it has published, digests of the two last
-calls, and room for what it published in them. Who has published two things more than another process has read would
-overwrite them, so every publication waits for that of all others before.
+Every process has a segment that it alone writes: a counter of publications, digests of the two last calls, and memory
+for two publications. A process that is two publications ahead of a reader would overwrite its data, so every
+publication waits for the previous one of all others.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from tracecomp.communication.messages import Array
 LARGEST = 1 << 25
 """Bytes that one process may publish at once."""
 _LEAST = 1 << 16
-"""Bytes of room that there are from the beginning, enough for most things that are not gradients."""
+"""Bytes of the initial segment, enough for most arrays except gradients."""
 _HEAD = 4096
-"""Bytes before the data: a page, so that these begin at one."""
+"""Bytes before the data: one page, for alignment."""
 _DIGEST = 64
-"""Where the digest of the first of two calls stands: in another cache line than the counter."""
+"""Offset of the digest of the first of two calls: in another cache line than the counter."""
 _NAP = 0.01
-"""Seconds after which who waits looks at messages: they tell who died or disagrees."""
+"""Seconds between checks of messages during a wait: they report processes that died or disagree."""
 _FUTEX = {"x86_64": 202, "aarch64": 98}.get(platform.machine())
 """Linux's number of the system call by which processes wait for a word of memory to change."""
 _WAIT, _WAKE, _ALL = 0, 1, (1 << 31) - 1
-"""Linux's ``FUTEX_WAIT`` and ``FUTEX_WAKE``, and how many are woken: everybody."""
+"""Linux's ``FUTEX_WAIT`` and ``FUTEX_WAKE``, and the number of woken threads: all."""
 _PLACE = struct.Struct("<qqQ16s")
 
 
@@ -45,7 +45,7 @@ _nap = _Time(0, int(_NAP * 1e9))
 
 
 def available() -> bool:
-    """Whether this system has what is needed, and ``TRACECOMP_SHARED_MEMORY=0`` does not say to do without."""
+    """Whether the system supports this, and ``TRACECOMP_SHARED_MEMORY=0`` does not disable it."""
     if os.environ.get("TRACECOMP_SHARED_MEMORY") == "0":
         return False
     return sys.platform == "linux" and _FUTEX is not None and hasattr(os, "memfd_create")
@@ -64,38 +64,38 @@ class _Segment:
         self._address = ctypes.c_void_p(everything.ctypes.data)
 
     def count(self) -> int:
-        """How many things have been published, modulo 2**32."""
+        """The number of publications, modulo 2**32."""
         return int(self._words[0])
 
     def digest(self, number: int) -> int:
         return int(self._digests[number % 2])
 
     def tell(self, number: int, digest: int) -> None:
-        """Publish what lies in the half of ``number``, and wake who waits for it."""
+        """Publish the data in the half of ``number``, and wake waiting processes."""
         self._digests[number % 2] = digest
         self._words[0] = number & 0xFFFFFFFF  # x86 keeps this order; elsewhere the system call is a barrier
         _libc.syscall(_FUTEX, self._address, _WAKE, _ALL, None, None, 0)
 
     def sleep(self, seen: int) -> None:
-        """Wait until the count is not ``seen``, for a short while at most."""
+        """Wait until the count is not ``seen``, for a short time at most."""
         _libc.syscall(_FUTEX, self._address, _WAIT, ctypes.c_uint32(seen), ctypes.byref(_nap), None, 0)
 
 
 class SharedMemory:
-    """The segments of all processes of a group; ``place`` is that of this process."""
+    """The segments of all processes of a group; ``place`` is the index of this process."""
 
     def __init__(self, place: int, segments: Sequence[_Segment], capacity: int) -> None:
         self._place, self._segments, self.capacity = place, segments, capacity
         self._number = 0
 
     def room(self, nbytes: int) -> Array:
-        """Where this process writes the ``nbytes`` that it publishes next."""
+        """The memory for the ``nbytes`` of the next publication of this process."""
         return self._segments[self._place].halves[(self._number + 1) % 2][:nbytes]
 
     def publish(self, digest: int, obstacle: Callable[[int], str | None]) -> str | None:
-        """Publish what was written, and wait until all have published; why that will not be, if it is so.
+        """Publish the written data, and wait until all have published; return the reason if that cannot happen.
 
-        ``obstacle`` is asked now and then while a process is late: why it will not come.
+        ``obstacle`` is called repeatedly while a process is late: it returns why that process cannot arrive.
         """
         self._number += 1
         self._segments[self._place].tell(self._number, digest)
@@ -104,7 +104,7 @@ class SharedMemory:
                 segment.sleep(seen)
                 if segment.count() == seen:
                     why = obstacle(place)
-                    if why is not None and self._late(segment.count()):  # it may have published, and then left
+                    if why is not None and self._late(segment.count()):  # it may have published before it left
                         return why
         return None
 
@@ -112,18 +112,18 @@ class SharedMemory:
         return 0 < ((self._number - count) & 0xFFFFFFFF) < 1 << 31
 
     def together(self, digest: int) -> bool:
-        """Whether what all have published last belongs to the same call."""
+        """Whether the last publications of all processes belong to the same call."""
         return all(s.digest(self._number) == digest for s in self._segments)
 
     def read(self, place: int, nbytes: int) -> Array:
-        """What a process has published, until the publication after the next one."""
+        """The publication of a process, valid until the one after the next."""
         return self._segments[place].halves[self._number % 2][:nbytes]
 
 
 def meet(place: int, nbytes: int, exchange: Callable[[Array], Sequence[Array]]) -> SharedMemory | None:
-    """Segments with room for ``nbytes``; None in all processes when they are not on one machine.
+    """Create segments with room for ``nbytes``; None in all processes when they are not on one machine.
 
-    ``exchange`` gives the bytes of all processes.
+    ``exchange`` returns the bytes of all processes.
     """
     capacity = max(_LEAST, 1 << (nbytes - 1).bit_length())
     mine = _made(_HEAD + 2 * capacity)
@@ -136,19 +136,19 @@ def meet(place: int, nbytes: int, exchange: Callable[[Array], Sequence[Array]]) 
 
 
 def _made(size: int) -> int | None:
-    """A file without a name of so many bytes: it is gone when the last process that maps it ends."""
+    """Create an anonymous file: it is freed when the last process that maps it ends."""
     if not available():
         return None
     try:
         file = os.memfd_create("tracecomp", os.MFD_CLOEXEC)
         os.ftruncate(file, size)
-    except OSError:  # no memory, or not allowed here
+    except OSError:  # out of memory, or not permitted
         return None
     return file
 
 
 def _described(file: int | None) -> bytes:
-    """Where others find the file; they must see the same processes as this one."""
+    """Describe where others find the file; they must have the same process namespace."""
     if file is None:
         return _PLACE.pack(-1, -1, 0, b"")
     with open("/proc/sys/kernel/random/boot_id", "rb") as boot:
@@ -158,7 +158,7 @@ def _described(file: int | None) -> bytes:
 
 
 def _opened(mine: int | None, described: Sequence[bytes]) -> list[_Segment] | None:
-    """The segments of all; None when one cannot be reached."""
+    """The segments of all; None if one is not accessible."""
     places = [_PLACE.unpack(d) for d in described]
     if mine is None or any(p[0] < 0 or p[2:] != places[0][2:] for p in places):
         return None
@@ -168,6 +168,6 @@ def _opened(mine: int | None, described: Sequence[bytes]) -> list[_Segment] | No
             opened = os.open(f"/proc/{process}/fd/{file}", os.O_RDWR | os.O_CLOEXEC)
             found.append(_Segment(opened, os.fstat(opened).st_size))
             os.close(opened)
-        except (OSError, ValueError):  # another user's process, or one that is gone
+        except (OSError, ValueError):  # another user's process, or it is gone
             return None
     return found

@@ -1,4 +1,4 @@
-"""Bytes over TCP, for processes that no MPI has started; every one is connected to every other one."""
+"""Transport of bytes over TCP, for processes that MPI did not start; every pair is connected."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tracecomp.communication.meeting import Board, links_to_all
 from tracecomp.communication.messages import HEADER, Array, Kind, Message, Sending
 
 _STAGE = 1 << 16
-"""Bytes read at once for short messages, of which many arrive together; longer bodies are read where they belong."""
+"""Bytes read at once for short messages, many of which arrive together; longer bodies are read into place."""
 
 
 class _Peer:
-    """One connection: what is to be sent, and what has arrived of the next messages."""
+    """One connection: the data to send, and the received part of the next messages."""
 
     def __init__(self, rank: int, link: socket.socket) -> None:
         self.rank, self.link = rank, link
@@ -33,7 +33,7 @@ class _Peer:
         link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def write(self) -> bool:
-        """Send what the system takes now; whether something is left. The lock is held."""
+        """Send as much as the system accepts; return whether data is left. The lock is held."""
         while self.out:
             view, sending = self.out[0]
             if self.closed:
@@ -43,7 +43,7 @@ class _Peer:
                     count = self.link.send(view)
                 except BlockingIOError:
                     return True
-                except OSError:  # told by reading
+                except OSError:  # reading will report it
                     self.closed, count = True, len(view)
             if count < len(view):
                 self.out[0] = (view[count:], sending)
@@ -54,7 +54,7 @@ class _Peer:
         return False
 
     def read(self) -> Iterator[Message]:
-        """Messages that are complete; at the end of the connection one of kind LOST."""
+        """Yield complete messages; at the end of the connection one of kind LOST."""
         while True:
             message = self._message
             try:
@@ -83,7 +83,7 @@ class _Peer:
                 return
 
     def _parsed(self) -> Iterator[Message]:
-        """Messages in the stage; the body of one that does not end there is read to where it will lie."""
+        """Yield messages in the stage; the body of an incomplete one is read into place."""
         while self._end - self._start >= HEADER.size:
             kind, group, number, size = HEADER.unpack_from(self._stage.data, self._start)
             begin = self._start + HEADER.size
@@ -101,7 +101,7 @@ class _Peer:
 
 
 class SocketTransport:
-    """Every process connected to every other one."""
+    """A transport with a connection between every pair of processes."""
 
     name = "TCP"
 
@@ -181,7 +181,7 @@ class SocketTransport:
     def wake(self) -> None:
         try:
             self._waker.send(b"\0")
-        except OSError:  # full, or closed: nobody has to be woken
+        except OSError:  # full, or closed: a wake-up is pending or unnecessary
             return
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Key-value stores by which processes find each other."""
+"""Key-value stores for the rendezvous of processes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DEFAULT = timedelta(seconds=300)
 
 
 def as_value(value: object) -> bytes:
-    """What a store keeps for ``value``: bytes, or a text's UTF-8. TypeError for anything else."""
+    """Convert ``value`` to stored bytes: bytes, or a text's UTF-8. TypeError for anything else."""
     if isinstance(value, str):
         return value.encode()
     if isinstance(value, bytes | bytearray | memoryview):
@@ -28,10 +28,10 @@ def as_value(value: object) -> bytes:
 
 
 class Store(ABC):
-    """Keys with values of bytes that several processes see.
+    """Keys with values of bytes, shared by several processes.
 
-    Subclasses define ``_change`` (read and write under the store's lock) and ``_pause`` (wait until something may
-    have changed).
+    Subclasses define ``_change`` (read and write under the store's lock) and ``_pause`` (wait until something may have
+    changed).
     """
 
     def __init__(self, timeout: timedelta = _DEFAULT) -> None:
@@ -42,19 +42,19 @@ class Store(ABC):
         return self._timeout
 
     def set_timeout(self, timeout: timedelta) -> None:
-        """How long ``get`` and ``wait`` wait."""
+        """Set the time limit of ``get`` and ``wait``."""
         self._timeout = timeout
 
     @abstractmethod
     def _change(self, change: Callable[[dict[str, bytes]], object]) -> Any:
-        """What ``change`` returns; it may read and write all keys and values."""
+        """Run ``change``, which may read and write all keys and values, and return its result."""
 
     @abstractmethod
     def _pause(self, seconds: float) -> None:
         """Wait until something may have changed."""
 
     def _read(self, look: Callable[[dict[str, bytes]], object]) -> Any:
-        """As ``_change``, for what only looks."""
+        """Like ``_change``, for a function that only reads."""
         return self._change(look)
 
     def set(self, key: str, value: object) -> None:
@@ -63,13 +63,13 @@ class Store(ABC):
         self._change(lambda table: table.__setitem__(key, data))
 
     def get(self, key: str) -> bytes:
-        """The value, once there is one; DistStoreError after the timeout."""
+        """Return the value, once it exists; DistStoreError after the timeout."""
         self.wait([key])
         found: bytes = self._read(lambda table: table[key])
         return found
 
     def add(self, key: str, amount: int) -> int:
-        """Add to a counter that begins at 0; its new value."""
+        """Add to a counter that begins at 0; return its new value."""
 
         def change(table: dict[str, bytes]) -> int:
             value = int(table.get(key, b"0")) + amount
@@ -80,12 +80,12 @@ class Store(ABC):
         return found
 
     def append(self, key: str, value: object) -> None:
-        """Write behind the value that is there."""
+        """Append to the existing value."""
         data = as_value(value)
         self._change(lambda table: table.__setitem__(key, table.get(key, b"") + data))
 
     def compare_set(self, key: str, expected_value: object, desired_value: object) -> bytes:
-        """Write if the value is ``expected_value`` (or empty and there is none); the value then."""
+        """Write if the value is ``expected_value`` (or empty and missing); return the current value."""
         old, new = as_value(expected_value), as_value(desired_value)
 
         def change(table: dict[str, bytes]) -> bytes:
@@ -102,7 +102,7 @@ class Store(ABC):
         return found
 
     def wait(self, keys: Sequence[str], timeout: timedelta | None = None) -> None:
-        """Come back when all keys have values; DistStoreError after the timeout."""
+        """Return when all keys have values; DistStoreError after the timeout."""
         seconds = (timeout or self._timeout).total_seconds()
         end = time.monotonic() + seconds
         while not self.check(keys):
@@ -112,7 +112,7 @@ class Store(ABC):
             self._pause(left)
 
     def delete_key(self, key: str) -> bool:
-        """Whether there was such a key."""
+        """Delete a key; return whether it existed."""
         found: bool = self._change(lambda table: table.pop(key, None) is not None)
         return found
 
@@ -130,7 +130,7 @@ class Store(ABC):
         self._change(lambda table: table.update(data))
 
     def multi_get(self, keys: Sequence[str]) -> list[bytes]:
-        """Several values, once there are all."""
+        """Return several values, once all exist."""
         return [self.get(key) for key in keys]
 
     def queue_push(self, key: str, value: object) -> None:
@@ -138,7 +138,7 @@ class Store(ABC):
         self.set(f"{key}/{self.add(f'{key}/end', 1)}", value)
 
     def queue_pop(self, key: str, block: bool = True) -> bytes:
-        """Take the first of a queue; without ``block`` DistQueueEmptyError when it is empty."""
+        """Remove and return the first element of a queue; without ``block`` DistQueueEmptyError when it is empty."""
         if not block and self.queue_len(key) <= 0:
             raise DistQueueEmptyError(f"queue {key!r} is empty")
         place = f"{key}/{self.add(f'{key}/begin', 1)}"
@@ -147,7 +147,7 @@ class Store(ABC):
         return found
 
     def queue_len(self, key: str) -> int:
-        """How many are in a queue."""
+        """Return the number of elements in a queue."""
         return self.add(f"{key}/end", 0) - self.add(f"{key}/begin", 0)
 
     def has_extended_api(self) -> bool:
@@ -179,7 +179,8 @@ class HashStore(Store):
 
 
 class FileStore(Store):
-    """A store in a file that all processes reach. The file is removed when ``world_size`` processes have closed it."""
+    """A store in a file that all processes can access. The file is removed when ``world_size`` processes have closed
+    it."""
 
     _LENGTHS = struct.Struct("<qq")
 
@@ -207,7 +208,7 @@ class FileStore(Store):
             return found
 
     def _table(self, file: Any) -> dict[str, bytes]:
-        """What all records of the file come to: a later one replaces an earlier one, length -1 removes."""
+        """Combine all records of the file: a later one replaces an earlier one, length -1 removes."""
         file.seek(0)
         table: dict[str, bytes] = {}
         data, at = file.read(), 0

@@ -1,4 +1,4 @@
-"""A store that one process serves and all reach over TCP.
+"""A store that one process serves over TCP to all.
 
 A request is a count of fields, then each field's length and bytes: the operation's name, the seconds that it may wait,
 its arguments. An answer has the same form; its first field is empty, or the error's text.
@@ -22,9 +22,10 @@ from tracecomp.communication.stores import HashStore, Store, as_value
 
 _NUMBER = struct.Struct("<I")
 _MOST = 1 << 28
-"""Bytes of one field, and fields of one request, beyond which a peer is no store."""
+"""Limits of bytes per field and fields per request; a peer that exceeds them is not a store."""
 _LAST_ANSWERS = 10.0
-"""Seconds in which an ending process answers. Clients that read need milliseconds, on a busy machine a second."""
+"""Seconds in which an ending process sends pending answers. Reading clients need milliseconds, on a busy machine a
+second."""
 
 
 def _write(link: socket.socket, fields: Sequence[bytes]) -> None:
@@ -111,7 +112,7 @@ class _Handler(socketserver.BaseRequestHandler):
 
 
 class StoreServer(socketserver.ThreadingTCPServer):
-    """Serves a store from threads of this process until ``close``."""
+    """Serve a store from threads of this process until ``close``."""
 
     daemon_threads = True
     allow_reuse_address = True
@@ -119,16 +120,16 @@ class StoreServer(socketserver.ThreadingTCPServer):
 
     def __init__(self, host: str, port: int) -> None:
         self.table = HashStore()
-        self.asked: dict[_Handler, Sequence[bytes]] = {}  # requests without an answer yet: the keys that each waits for
+        self.asked: dict[_Handler, Sequence[bytes]] = {}  # unanswered requests: the keys that each waits for
         super().__init__((host, port), _Handler)
         atexit.register(self._answer)
         threading.Thread(target=self.serve_forever, args=(0.1,), daemon=True, name="tracecomp store").start()
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A client that does not speak this protocol is left."""
+        """Drop a client that does not speak this protocol."""
 
     def _answer(self) -> None:
-        """Send what can be answered: a process that ends would else take answers with it, of which it has the keys."""
+        """Send pending answers whose keys exist: the end of the process would lose them."""
         deadline = time.monotonic() + _LAST_ANSWERS
         while time.monotonic() < deadline and any(self.table.check(_texts(k)) for k in list(self.asked.values())):
             time.sleep(0.005)
@@ -141,18 +142,18 @@ class StoreServer(socketserver.ThreadingTCPServer):
 
 
 def _interface(host: str) -> str:
-    """Where the store of ``host`` listens: where that reaches this machine alone, nobody else is let in.
+    """The interface on which the store of ``host`` listens: a loopback address excludes other machines.
 
-    A machine's own name may stand for the loopback there and for another address elsewhere, so it is not looked up.
+    A machine's own name may resolve to the loopback there and to another address elsewhere, so it is not resolved.
     """
     return "127.0.0.1" if host == "localhost" or host.startswith("127.") else ""
 
 
 class TCPStore(Store):
-    """The store at ``host_name:port``, which the process with ``is_master`` serves.
+    """A store at ``host_name:port``, which the process with ``is_master`` serves.
 
-    With ``world_size`` and ``wait_for_workers``, made once that many processes have come. ``port=0`` takes a free one.
-    DistNetworkError when nobody serves there within ``timeout``.
+    With ``world_size`` and ``wait_for_workers``, the constructor returns once that many processes have connected.
+    ``port=0`` chooses a free one. DistNetworkError if there is no server within ``timeout``.
     """
 
     def __init__(
@@ -162,7 +163,7 @@ class TCPStore(Store):
     ) -> None:  # fmt: skip
         super().__init__(timeout)
         self.host, self._lock = host_name, threading.Lock()
-        self.server = "a process"  # as errors call who serves it
+        self.server = "a process"  # the server's name in errors
         self._server: StoreServer | None = None
         if is_master:
             try:
@@ -176,7 +177,7 @@ class TCPStore(Store):
             self._meet(world_size)
 
     def clone(self) -> TCPStore:
-        """The same store through a connection of its own, for another thread."""
+        """Return the same store through a separate connection, for another thread."""
         return TCPStore(self.host, self.port, timeout=self.timeout, wait_for_workers=False)
 
     def _connected(self, deadline: float) -> socket.socket:
@@ -193,14 +194,14 @@ class TCPStore(Store):
                 time.sleep(0.05)
 
     def _meet(self, world_size: int) -> None:
-        """Wait for the last of ``world_size`` processes."""
+        """Wait until all ``world_size`` processes have connected."""
         if self.add("\0joined", 1) % world_size == 0:
             self.set("\0complete", b"1")
         self.wait(["\0complete"])
 
     @property
     def address(self) -> str:
-        """This machine's address on the way to the server."""
+        """This machine's address in connections to the server."""
         return str(self._link.getsockname()[0])
 
     def _ask(self, name: str, *fields: bytes, timeout: timedelta | None = None) -> list[bytes]:
@@ -260,7 +261,7 @@ class TCPStore(Store):
         return len(self.list_keys())
 
     def close(self) -> None:
-        """Leave the store; the one that serves it ends it."""
+        """Disconnect from the store; its server stops it."""
         self._link.close()
         if self._server is not None:
             self._server.close()

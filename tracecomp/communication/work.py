@@ -1,4 +1,4 @@
-"""Operations under way, and the thread of a group on which they run one after another."""
+"""Running operations, and the thread of a group that serializes them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Task = Callable[[], Any]
 
 
 class Work:
-    """An operation that may still run: what ``async_op=True`` returns.
+    """An operation that may still run: the result of ``async_op=True``.
 
-    ``then`` is done with its value by the thread that waits first, so that tensors are only changed by their owner.
+    The first waiting thread runs ``then`` with its value, so that only the owner changes tensors.
     """
 
     def __init__(self, value: Future[Any], then: Callable[[Any], Any] | None = None) -> None:
@@ -28,7 +28,7 @@ class Work:
 
     @classmethod
     def done(cls, value: object) -> Work:
-        """An operation that has ended."""
+        """Return a completed operation."""
         future: Future[Any] = Future()
         future.set_result(value)
         work = cls(future)
@@ -36,7 +36,7 @@ class Work:
         return work
 
     def is_completed(self) -> bool:
-        """Whether the operation has ended; its results are in place then."""
+        """Whether the operation is complete; its results are then in place."""
         return self._value.done() and (self._value.exception() is not None or self.wait())
 
     def is_success(self) -> bool:
@@ -46,7 +46,7 @@ class Work:
         return self._value.exception() if self._value.done() else None
 
     def wait(self, timeout: timedelta | float | None = None) -> bool:
-        """True once the operation has ended and its results are in place; raises what went wrong.
+        """Wait until the operation is complete and its results are in place; return True, or raise its error.
 
         DistBackendError when it takes longer than ``timeout`` (a ``timedelta``, or seconds).
         """
@@ -63,16 +63,16 @@ class Work:
     synchronize = wait
 
     def result(self) -> Any:
-        """What the operation gives."""
+        """The result of the operation."""
         self.wait()
         return self._result
 
     def source_rank(self) -> int:
-        """The process from which a receive without a source got its message."""
+        """The sender of the message of a receive without a source."""
         return int(self.result())
 
     def get_future(self) -> Any:
-        """A ``torch.futures.Future`` of the list of results, in place when it is done."""
+        """A ``torch.futures.Future`` of the list of results, which are in place when it is done."""
         found: futures.Future[Any] = futures.Future()
 
         def finish(value: Future[object]) -> None:
@@ -87,7 +87,7 @@ class Work:
 
 
 class Worker:
-    """Runs tasks of one group in their order: at once while none waits, else on a thread of its own."""
+    """Run tasks of one group in order: at once if none is pending, else on a separate thread."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -96,14 +96,14 @@ class Worker:
         self._last: Future[Any] | None = None
 
     def run(self, task: Task) -> Any:
-        """What ``task`` returns, run after everything submitted before."""
+        """Run ``task`` after everything submitted earlier, and return its result."""
         waiting = self._last is not None and not self._last.done()
         if waiting and threading.current_thread() is not self._thread:
             return self.submit(task).result()
         return task()
 
     def submit(self, task: Task) -> Future[Any]:
-        """The future value of ``task``, which the thread runs."""
+        """Submit ``task`` to the thread; return its future."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._serve, name=self._name, daemon=True)
             self._thread.start()
@@ -116,11 +116,11 @@ class Worker:
             future, task = entry
             try:
                 future.set_result(task())
-            except BaseException as error:  # it belongs to who waits
+            except BaseException as error:  # raised by the waiting thread
                 future.set_exception(error)
 
     def stop(self) -> None:
-        """End the thread after what was submitted."""
+        """End the thread after the submitted tasks."""
         if self._thread is not None:
             self._tasks.put(None)
             self._thread.join(timeout=5.0)

@@ -1,20 +1,20 @@
-"""The groups that this process is in, by name."""
+"""The groups of this process, by name."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # below this, and loaded with the first group: a program of one process needs none of it
+if TYPE_CHECKING:  # loaded with the first group: a single process does not need it
     from tracecomp.communication.group import Group
     from tracecomp.communication.messenger import Messenger
     from tracecomp.communication.stores import Store
 
 SELF = ""
-"""The name by which a process alone is a group; collectives of it change nothing."""
+"""The name of the group of a single process; its collectives change nothing."""
 
 
 class World:
-    """The default group, all groups, the messenger that they share, and the store by which processes met."""
+    """The default group, all groups, the messenger that they share, and the rendezvous store."""
 
     default: Group | None = None
     messenger: Messenger | None = None

@@ -1,6 +1,6 @@
-"""``compile`` and what a compiled function is: choosing a recording, replaying it, the native call.
+"""``compile`` and compiled functions: choice of a recording, replay, the native call.
 
-Loaded when it is first asked for: programs that use modules need not compile anything.
+The package is loaded on first use: programs that use modules need not compile anything.
 """
 
 from typing import TYPE_CHECKING

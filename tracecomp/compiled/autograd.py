@@ -75,7 +75,7 @@ class CompiledNode(Node):
 
     @unseen()
     def take_apart(self) -> None:
-        """Lead to the nodes of the eager call, made again, from now on. Where that cannot be, backward raises."""
+        """Replace this node by rebuilt nodes of the eager call. If that is impossible, backward raises."""
         if self.apart is not None or self.saved is None:
             return
         inner = {k: node for k, ref in self.inner.items() if (node := ref()) is not None}
@@ -125,7 +125,7 @@ class CompiledNode(Node):
 
 
 class InnerResult(Node):
-    """``grad_fn`` of a result that lies behind others of the same call: gradients pass on to the call's node."""
+    """``grad_fn`` of a result that is an ancestor of others of the same call: gradients pass on to the call's node."""
 
     __slots__ = ()
 
@@ -139,9 +139,9 @@ class InnerResult(Node):
 
 
 def differentiable(split: Split, name: str) -> Callable[..., Grads]:
-    """The backward pass as a function of tensors that stand for the ends, of what it reads, and of result gradients.
+    """The backward pass as a function of tensors for the ends, of its saved values, and of result gradients.
 
-    ``results`` stand for the results of the call: what comes to one that backward reads goes there.
+    ``results`` represent the results of the call: gradients of one that backward reads go there.
     """
 
     def backward(
@@ -168,7 +168,7 @@ def _end(edge: tuple[Node, int]) -> Tensor:
 
 
 class Kept:
-    """The arrays of one call, for what backward will read."""
+    """The arrays of one call that backward will read."""
 
     __slots__ = ("before", "outputs", "values")
 
@@ -192,7 +192,7 @@ class Kept:
 
 
 class _Kept:
-    """What backward reads; the memory of ``tensor``, if one is given, unchanged since the call."""
+    """Saved values of backward; the memory of ``tensor``, if given, unchanged since the call."""
 
     __slots__ = ("_array", "_tensor", "_version")
 

@@ -1,4 +1,4 @@
-"""What runs a graph: the numpy interpreter, machine code, or machine code around routines of the host."""
+"""Backends of graphs: the numpy interpreter, machine code, or machine code around routines of the host."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ Array = np.ndarray[Any, Any]
 
 
 def _write(outputs: Sequence[Array], found: Sequence[Array], arrays: Sequence[Array]) -> None:
-    """Copy results to outputs, some of which may be the memory of inputs that other results look at."""
+    """Copy results to outputs, some of which may be in the memory of inputs that other results are views of."""
     inputs = {id(a) for a in arrays}
 
     def is_inputs(result: Array) -> bool:
-        if result.base is None:  # memory of its own
+        if result.base is None:  # owned memory
             return id(result) in inputs
         return any(np.may_share_memory(result, a) for a in arrays)
 
@@ -66,10 +66,11 @@ class Interpreted:
 
 
 class Native:
-    """A graph compiled to machine code. ``aliases`` and ``frozen`` as in ``building.build``.
+    """A graph compiled to machine code. ``aliases`` and ``frozen`` as in ``building.build``. ``aliases`` and ``frozen``
+    as in ``building.build``.
 
-    ``frozen`` are the numbers of inputs that calls need not look at again while they are known to be as before;
-    ``loaded``: the code came from the disk.
+    ``frozen`` are the numbers of inputs that calls need not check while they are known to be unchanged; ``loaded``: the
+    code came from the disk.
     """
 
     def __init__(self, graph: Graph, aliases: Mapping[int, int], threads: int | None, frozen: Set[int]) -> None:
@@ -107,7 +108,7 @@ class Native:
             return without_collecting(lambda: Executable(self.built.program))
 
     def _log(self) -> None:
-        """Say what was decided, to those topics that somebody reads."""
+        """Log the decisions to enabled topics."""
         name = self.graph.name
         if logs.wanted("code"):
             how = "machine code from the cache" if self.loaded else "compiled"
@@ -168,9 +169,9 @@ def _at_once(run: Callable[[], object], attrs: Mapping[str, object]) -> Callable
 
 @dataclass
 class Span:
-    """When a part of a call ran, in seconds: code (``name`` is empty), or an operator that the host ran.
+    """Times of a part of a call, in seconds: code (``name`` is empty), or an operator that the host ran.
 
-    ``waited`` is how long the call stood still for it; ``reads`` are numbers of the parts whose results it read.
+    ``waited`` is how long the call waited for it; ``reads`` are numbers of the parts whose results it read.
     """
 
     name: str
@@ -182,7 +183,7 @@ class Span:
 
 
 class _Coming:
-    """A node that the host runs, at once or beside code, and its results."""
+    """A node that the host runs, at once or in parallel with code, and its results."""
 
     def __init__(self, node: Node, given: Sequence[Array], beside: bool, span: Span) -> None:
         self._node, self._span = node, span
@@ -229,7 +230,7 @@ class Hosted:
         self._reads = [tuple({made[v]: None for v in part.reads if v in made}) for part in parts]
         self.last: list[Span] = []
         self.seconds = 0.0
-        """The parts of the last call that has ended, and what it took."""
+        """The parts of the last completed call, and their times."""
 
     def run(self, arrays: Sequence[Array], outputs: Sequence[Array], seen: object = None) -> None:
         """Compute ``outputs`` from ``arrays``."""
@@ -266,7 +267,7 @@ class Hosted:
 
     @property
     def between_bytes(self) -> int:
-        """Bytes of what parts leave for later ones."""
+        """Bytes of values that parts leave for later ones."""
         return sum(v.type.nbytes for _, _, writes in self._parts for v in writes)
 
     @property
@@ -279,9 +280,9 @@ Backend = Interpreted | Native | Hosted | Checked
 
 
 def native(graph: Graph, aliases: Mapping[int, int], threads: int | None, frozen: Set[int]) -> Backend:
-    """The graph as machine code, around what only the host can run; with the interpreter beside it if asked.
+    """Compile the graph to machine code, around parts that only the host can run; with the interpreter on request.
 
-    Types to store and convert, such as uint16, have no machine code: graphs with them are interpreted.
+    Types without arithmetic, such as uint16, have no machine code: graphs with them are interpreted.
     """
     if _has_storage_types(graph):
         return Interpreted(graph, aliases, threads, frozen)
@@ -299,12 +300,12 @@ def with_settings(
     settings: Mapping[str, object], make: Make, graph: Graph, aliases: Mapping[int, int], threads: int | None,
     frozen: Set[int],
 ) -> Any:  # fmt: skip
-    """What ``make`` makes under ``settings``."""
+    """Return the result of ``make`` under ``settings``."""
     return _where(settings, lambda: make(graph, aliases, threads, frozen))
 
 
 def _where(settings: Mapping[str, object], work: Callable[[], object]) -> Any:
-    """``work()`` in a context of its own, whose settings end with it however Ctrl-C ends it."""
+    """Run ``work()`` in a separate context, whose settings end with it even after Ctrl-C."""
 
     def run() -> Any:
         with config.override(**settings):

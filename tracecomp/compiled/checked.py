@@ -1,7 +1,7 @@
 """Checked mode: every call of a compiled program is computed by the numpy interpreter too, and compared.
 
-The program itself was compiled with the setting ``check``: its accesses are held against bounds and lifetimes
-(``codegen/kernels/checked.py``), its memory lies between guard pages (``runtime/guarded.py``).
+The program itself was compiled with the setting ``check``: its accesses are checked against bounds and lifetimes
+(``codegen/kernels/checked.py``), and its memory is between guard pages (``runtime/guarded.py``).
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ CHANGES = 3
 
 
 class Runs(Protocol):
-    """What runs a graph as machine code."""
+    """A backend that runs a graph as machine code."""
 
     @property
     def frozen(self) -> Sequence[int]:
-        """The inputs that calls need not look at again."""
+        """The inputs that calls need not check again."""
 
     def run(self, arrays: Sequence[Array], outputs: Sequence[Array], seen: object = None) -> None:
         """Compute ``outputs`` from ``arrays``."""
@@ -76,7 +76,7 @@ class Checked:
         return f"{agreed}; first NaN: {self.first_nan}" if self.first_nan else agreed
 
     def _believe(self, arrays: Sequence[Array], seen: object) -> None:
-        """CheckError when an input that lasts is another one while what tells its states apart is the same."""
+        """CheckError if a frozen input has changed while its version has not."""
         if seen is None:
             return
         now = [arrays[n].tobytes() for n in self.frozen]

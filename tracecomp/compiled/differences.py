@@ -1,8 +1,8 @@
 """Differences of arrays: in units in the last place, absolute, and relative to the scale of their computation.
 
-The scale is the largest element, or what rounding makes of it: where a result is the small difference of large
-numbers (a gradient that is zero but for rounding), the interpreter is run again with its operands changed in their last
-place, and the change of the result is what one such place is worth.
+The scale is the largest element, or the effect of rounding. A result may be the small difference of large numbers, like
+a gradient that is zero but for rounding. The interpreter then runs again with operands changed in their last place. The
+change of the result is the scale of rounding.
 """
 
 from __future__ import annotations

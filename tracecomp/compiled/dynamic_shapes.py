@@ -73,7 +73,7 @@ class SizedBackend:
         self._lock = Lock()
 
     def at(self, sizes: Sequence[int]) -> SizedRun:
-        """What runs calls with these sizes."""
+        """The runner of calls with these sizes."""
         found = next((m for m in self.made if m.serves(sizes)), None)
         if found is None:
             with self._lock:

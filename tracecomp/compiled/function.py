@@ -49,7 +49,7 @@ MAX_UNSETTLED = 4
 class Compiled:
     """A function or module whose calls are recorded once per kind of call and then run from the recording."""
 
-    __slots__ = ("__call__", "__dict__", "__weakref__")  # what stands in a slot is called without Python
+    __slots__ = ("__call__", "__dict__", "__weakref__")  # a function in a slot is called without Python
     __call__: Callable[..., Any]
 
     def __init__(
@@ -90,8 +90,8 @@ class Compiled:
             return self.parts(*args, **kwargs)
         structure, leaves = flatten_call(args, kwargs)
         entries = self.entries
-        # The recordings in order of use. Each is asked for its guards; one whose guards hold may still meet another
-        # value on the way (``bool(t)``), and then what it has met is known when the next is asked.
+        # The recordings in order of use. Each checks its guards; one whose guards hold may still meet another value
+        # (``bool(t)``), and the next check then knows that value.
         known: dict[int, Any] = {}
         reason = new = None
         for entry in entries:
@@ -134,7 +134,7 @@ class Compiled:
         return self._record(args, kwargs, entries, reason, needed)
 
     def _run(self, plan: Plan, leaves: Leaves, given: Arguments) -> tuple[int, Any]:
-        """Call ``plan``, as one event where somebody profiles."""
+        """Run ``plan``, as one event if a profile is active."""
         if not profiler.watching():
             return plan.call(leaves, given)
         plan.prepare_timing()
@@ -145,21 +145,21 @@ class Compiled:
         self, path: str | os.PathLike[str], *args: Any, also: Sequence[tuple[object, ...]] = (),
         kind: str = "code", levels: Sequence[str] | None = None, dynamic_shapes: object = None,
     ) -> str:  # fmt: skip
-        """Write what calls with ``args`` run to a file, with the state that it has now; returns the file's digest.
+        """Write the programs of calls with ``args`` to a file, with the current state; return the file's digest.
 
-        ``kind`` "code" is machine code, which runs where numpy and ``tracecomp_runtime`` are, without llvmlite and
-        without this function's code, and which is loaded by its digest only. ``levels`` are the processors that it is
-        for (default: ``x86-64-v2``, ``-v3`` and ``-v4``; besides ``aarch64``). ``kind`` "graph" is text, checked and
-        compiled where it is loaded. ``also`` are further tuples of arguments that the program takes, of other shapes. A
-        call like these that was not recorded yet is made, until it settles.
+        ``kind`` "code" is machine code, which needs only numpy and ``tracecomp_runtime``, without llvmlite and without
+        this function's code. It is loaded by its digest only. ``levels`` are its processors (default: ``x86-64-v2``,
+        ``-v3`` and ``-v4``; also available: ``aarch64``). ``kind`` "graph" is text, checked and compiled by the loader.
+        ``also`` are further tuples of arguments, of other shapes. Calls that are not recorded yet are made, until they
+        settle.
 
-        ``dynamic_shapes`` leaves sizes open, by the arguments' names or in their order, as in
-        ``{"x": {0: Dim("batch", max=64)}}``; those that ``mark_dynamic`` has marked are open, too. Such a program takes
-        all sizes of the range (from 1 on, unless ``Dim`` has ``min``), and sizes of one name are equal. It is recorded
-        at some of them, on the elements of ``args`` again and again, and what these calls change is put back.
+        ``dynamic_shapes`` makes sizes dynamic, by the arguments' names or in their order, as in ``{"x": {0:
+        Dim("batch", max=64)}}``; those of ``mark_dynamic`` are dynamic, too. Such a program takes all sizes of the
+        range (from 1 on, unless ``Dim`` has ``min``), and sizes of one name are equal. It is recorded at some of them,
+        on repeated elements of ``args``, and the changes of these calls are reverted.
 
-        CaptureError says what cannot be saved; ValueError for a ``kind`` or level that does not exist, and for a size
-        without an end.
+        CaptureError names parts that cannot be saved; ValueError for a ``kind`` or level that does not exist, and for a
+        size without an end.
 
         >>> import tracecomp, tempfile, os
         >>> double = tracecomp.compile(lambda x: x * 2)
@@ -200,29 +200,29 @@ class Compiled:
         return [e.recording.graph for e in self.entries]
 
     def explain(self, *args: Any, **kwargs: Any) -> Any:
-        """What was recorded and why again, what fused and why the rest did not, memory: an ``inspect.Explanation``.
+        """Return recordings and their reasons, fusions and refusals, and memory: an ``inspect.Explanation``.
 
-        Given arguments, with the time of each kernel, what holds it back, and after how many calls compiling has paid;
-        that is measured on copies of all state. ``print`` shows it.
+        With arguments, also the time and bottleneck of each kernel, and the number of calls after which compiling has
+        paid. These are measured on copies of all state. ``print`` shows the result.
         """
         return _above("inspect.explain").explained(self, args, kwargs)
 
     def report(
         self, path: str | os.PathLike[str], *args: Any, against: object = None, errors: bool = False, **kwargs: Any
     ) -> Any:
-        """Write all that is known to one HTML file, which needs no network, and a JSON file beside it; its path.
+        """Write all facts to one self-contained HTML file, and a JSON file next to it; return its path.
 
-        Given arguments, kernels are measured as in ``explain``. ``against`` is the JSON file of an earlier report: then
-        the page begins with what has changed. With ``errors``, every node is computed again, in its own type and in
-        float64, which takes as long as the interpreter does: the page can colour nodes by how far the two are apart.
+        With arguments, kernels are measured as in ``explain``. ``against`` is the JSON file of an earlier report: the
+        page then begins with the changes. With ``errors``, every node is computed again, in its own type and in
+        float64, which takes as long as the interpreter: the page can colour nodes by the distance.
         """
         return _above("inspect.report").write_report(self, path, args, kwargs, against, errors)
 
     def profile(self, *args: Any, calls: int = 10, **kwargs: Any) -> Profile:
-        """Where the time of a call goes: time, bytes, operations and share of the machine's peak for each kernel.
+        """Profile a call: time, bytes, operations and share of the machine's peak for each kernel.
 
-        ``calls`` runs are timed, on copies of all state, so nothing changes; a call that is not compiled yet is made
-        first, as often as recording it takes. RuntimeError when it does not run as native kernels alone.
+        ``calls`` runs are timed, on copies of all state, so nothing changes; a call that is not compiled yet is first
+        made until it is. RuntimeError when it does not run as native kernels alone.
         """
         structure, leaves = flatten_call(args, kwargs)
         for _ in range(MAX_UNSETTLED):
@@ -244,7 +244,7 @@ class Compiled:
         return getattr(self.fn, "__name__", type(self.fn).__name__)
 
     def _how(self) -> tuple[Make, int | None, Callable[[Any], Compiled]]:
-        """What plans need beside recordings."""
+        """Further arguments of plans."""
         make = BACKENDS[self.backend]
         chosen = {k: True for k, asked in (("fast_math", self.fast_math), ("check", self.checked)) if asked}
         return partial(with_settings, chosen, make) if chosen else make, self.threads, self._alike()
@@ -279,7 +279,7 @@ class Compiled:
     def _relink(self) -> None:
         """Let native code try the records in the order of entries, up to the first entry that needs Python.
 
-        None while somebody profiles, who wants to see the kernels, or while all calls are to be eager.
+        None while a profile is active, which needs the kernels, or while all calls must be eager.
         """
         python = profiler.watching() or stance.current.name == "force_eager"
         entries = [] if python else self.entries
@@ -289,7 +289,8 @@ class Compiled:
         self, args: tuple[Any, ...], kwargs: dict[str, object], tried: list[Entry], reason: str | None,
         needed: int | None,
     ) -> Any:  # fmt: skip
-        """Make the call that none of ``tried`` fits, and keep its recording; or run as Python where more are no use."""
+        """Make the call that none of ``tried`` fits, and keep its recording; or run it as Python if more recordings are
+        of no use."""
         with self._lock:
             if len(self.entries) > len(tried):  # another thread has recorded meanwhile
                 return self(*args, **kwargs)
@@ -337,7 +338,7 @@ class Compiled:
             if recording.sizes is not None:
                 learned.sizes.check(recording.sizes.sources, recording.sizes.conditions)
             entry = Entry(recording, follows=learned.follow)
-            # Which of the others stay is asked last: those that a program for every size replaces are gone then.
+            # The check of the other recordings is last: those that a dynamic program replaces are then gone.
             every = self._for_every_size(entry)
             self.entries = [entry, *every, *learned.still_useful(self.entries, recording)]
             self._relink()
@@ -369,9 +370,9 @@ class Compiled:
         return []
 
     def _make_room(self, most: int) -> bool:
-        """Whether another recording is worthwhile after ``most`` in a row that served no call.
+        """Whether another recording is worthwhile after ``most`` consecutive ones that served no call.
 
-        Of too many, the one that fitted longest ago is dropped.
+        If there are too many, the least recently used one is dropped.
         """
         served = sum(e.calls() for e in self.entries)
         self._unserved = self._unserved + 1 if served == self._served else 0
@@ -383,7 +384,7 @@ class Compiled:
         return True
 
     def _at_limit(self, reason: str | None) -> bool:
-        """Whether there are as many recordings as the program allows; CaptureError if all calls were to be graphs."""
+        """Whether the limit of recordings is reached; CaptureError if all calls must be graphs."""
         limit = stance.current.limit
         if limit is None or len(self.entries) < limit:
             return False
@@ -397,7 +398,7 @@ class Compiled:
 
     @property
     def _place(self) -> str:
-        """Where the function that was compiled stands, for messages."""
+        """The location of the compiled function, for messages."""
         code = getattr(inspect.unwrap(getattr(self.fn, "forward", self.fn)), "__code__", None)
         return "" if code is None else f" ({self._name} stands at {code.co_filename}:{code.co_firstlineno})"
 
@@ -433,7 +434,7 @@ _all: WeakSet[Compiled] = WeakSet()
 
 
 def relink_all() -> None:
-    """Let native code serve what it may, in all compiled functions."""
+    """Update the native call paths of all compiled functions."""
     for compiled in list(_all):
         compiled._relink()
 
@@ -442,7 +443,7 @@ profiler.watchers.append(relink_all)
 
 
 def _above(module: str) -> Any:
-    """What looks at compiled functions, or saves them, stands above them, and is loaded when it is asked for."""
+    """Import a module of a higher layer, which inspects or saves compiled functions, on first use."""
     return import_module(f"tracecomp.{module}")
 
 
@@ -461,16 +462,15 @@ def compile(
     verify: str | int | None = None,
     mismatch: str = "raise",
 ) -> Any:
-    """``model`` (a function or module) recorded at its first call and run natively when a call fits; also a decorator.
+    """Record ``model`` (a function or module) in its first call and run it natively when a call fits; also a decorator.
 
-    With ``fullgraph=False``, what cannot be captured runs eagerly after a warning instead of raising CaptureError.
-    ``backend`` is ``"native"`` or ``"interpret"``. Sizes in which a call differs from an earlier one are followed from
-    then on, so that one recording serves all of them, where the program allows it; with ``dynamic=True`` all sizes are
-    from the first call on, with ``dynamic=False`` none (docs/capture.md).
-    ``fast_math=True`` allows other rounding: products and sums fused, sums regrouped, ``tanh`` and ``erf`` of floats to
-    5 ULP (docs/numerics.md). ``checked=True`` checks every access and result of compiled programs, which then are slow
-    (docs/testing.md): what it finds is raised as CheckError, state being as before the call. ``mode`` and ``options``
-    are PyTorch's and change nothing here.
+    With ``fullgraph=False``, parts that cannot be captured run eagerly after a warning instead of raising CaptureError.
+    ``backend`` is ``"native"`` or ``"interpret"``. Sizes in which a call differs from an earlier one become dynamic, so
+    that one recording serves all of them, if the program permits it. With ``dynamic=True`` all sizes are dynamic from
+    the first call on, with ``dynamic=False`` none (docs/capture.md). ``fast_math=True`` allows other rounding: products
+    and sums fused, sums regrouped, ``tanh`` and ``erf`` of floats to 5 ULP (docs/numerics.md). ``checked=True`` checks
+    every access and result of compiled programs, which then are slow (docs/testing.md): its findings raise CheckError,
+    state being as before the call. ``mode`` and ``options`` are PyTorch's and change nothing here.
 
     ``verify`` compares calls with eager ones, results and state: ``"first"`` the first that runs from a recording, a
     number every so many calls. WrongResult where they differ by more than rounding; with ``mismatch="warn"`` a warning.

@@ -1,8 +1,8 @@
-"""Programs that cannot be one graph, cut at the lines that cannot be captured.
+"""Graph breaks: functions that cannot be one graph are split at the lines that cannot be captured.
 
-A function is written anew from its source: statements at such lines stay Python, the runs of statements between them
-become functions of their own, which are compiled. Inside of ``if``, ``for``, ``while`` and ``with`` it goes on like
-that. What a Python statement calls is compiled too, when it is a module or a function of the program.
+A function is rewritten from its source. Statements at such lines stay Python. The runs of statements between them
+become separate functions, which are compiled, also inside ``if``, ``for``, ``while`` and ``with``. Modules and
+functions of the program that a Python statement calls are compiled too.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _SWALLOWS = ("suppress", "ExitStack", "AsyncExitStack")
 
 
 class Unbound:
-    """Stands for a variable that has no value yet."""
+    """Represents a variable without a value."""
 
     def __repr__(self) -> str:
         return "unbound"
@@ -61,7 +61,7 @@ def is_unset(value: object) -> bool:
     return value is UNBOUND
 
 
-# The one is handed all variables, and looks at few; the other asks nothing that a value decides.
+# One receives all variables and reads few; the other reads no values.
 pick.is_unwatched = is_unset.is_unwatched = True  # type: ignore[attr-defined]
 
 
@@ -91,7 +91,7 @@ def split(
 
 
 class _Splitter:
-    """Writes the statements of one function anew."""
+    """Rewrite the statements of one function."""
 
     def __init__(self, fn: FunctionType, tree: ast.FunctionDef, lines: Set[int]) -> None:
         self.pieces: list[ast.FunctionDef] = []
@@ -103,7 +103,7 @@ class _Splitter:
         self._used: set[str] = set()
         inner = [n for n in ast.walk(tree) if isinstance(n, SCOPES) and n is not tree]
         self._captured = {name for n in inner for name in loaded(n)}
-        # What inner functions set may change in the middle of a piece, which has its own copy.
+        # Inner functions may change variables in the middle of a piece, which has a separate copy.
         self._shared = declared([m for n in inner for m in ast.walk(n)], ast.Nonlocal)
         own = [n for s in tree.body for n in within(s)]
         self._declared = {kind: declared(own, kind) for kind in (ast.Global, ast.Nonlocal)}
@@ -133,7 +133,7 @@ class _Splitter:
         return found or [ast.Pass()]
 
     def _computed_first(self, run: list[ast.stmt], s: ast.Expr) -> tuple[list[ast.stmt], ast.stmt]:
-        """A list grows in Python; what it grows by is computed with the run before."""
+        """A list grows in Python; the appended values are computed with the previous run."""
         call = s.value
         if not isinstance(call, ast.Call) or len(call.args) != 1 or call.keywords or not self._can_move(s, False):
             return run, s
@@ -152,7 +152,7 @@ class _Splitter:
         return not self._lines or any(first <= line <= end for line in self._lines)
 
     def _can_move(self, s: ast.stmt, may_return: bool) -> bool:
-        """Whether a statement means the same in a function of its own."""
+        """Whether a statement has the same meaning in a separate function."""
         if isinstance(s, (*SCOPES, ast.Global, ast.Nonlocal, ast.Import, ast.ImportFrom, ast.Delete, ast.Try)):
             return False
         names = stored([s])
@@ -161,7 +161,7 @@ class _Splitter:
                 return False
             if isinstance(n, (ast.Global, ast.Nonlocal, *SCOPES)):
                 return False
-            # A piece has variables of its own: deleting one there leaves the function's.
+            # A piece has separate variables: deleting one there does not affect the function's.
             if isinstance(n, ast.Delete) and any(isinstance(t, ast.Name) for t in n.targets):
                 return False
             if isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id in ("super", *_SEES_LOCALS):
@@ -169,13 +169,13 @@ class _Splitter:
         return not leaves_loop(s) and not names & self._captured and not (names | loaded(s)) & self._shared
 
     def _outline(self, run: list[ast.stmt], is_tail: bool, in_loop: bool) -> list[ast.stmt]:
-        """A run of statements as a call of a function of its own, where there is something to compile."""
+        """Replace a run of statements by a call of a separate function, if they have code to compile."""
         # Statements that only move Python objects gain nothing from being compiled.
         if not any(isinstance(n, _WORK) for s in run for n in ast.walk(s)):
             return run
         reads, sets = self._live(run)
         outside = loaded(self._tree, set(map(id, run))) | self._used
-        # What later statements read; in a loop also what the piece itself reads in the next round.
+        # Variables that later statements read; in a loop also those that the piece itself reads in the next iteration.
         left = sorted(n for n in sets & self._locals if n in outside or (in_loop and n in reads))
         returns = [n for s in run for n in within(s) if isinstance(n, ast.Return)]
         name, names = f"__piece{len(self.pieces)}", sorted(reads)
@@ -199,7 +199,7 @@ class _Splitter:
         return at_line([ast.Assign([tuple_of(left, ast.Store())], call), *after], run[0])
 
     def _declarations(self, run: Sequence[ast.stmt]) -> list[ast.stmt]:
-        """What a piece says of names that are not its own, as the function does."""
+        """The function's declarations of nonlocal and global names, for a piece."""
         found = {kind: sorted(stored(run) & names) for kind, names in self._declared.items()}
         return [kind(names=names) for kind, names in found.items() if names]
 
@@ -214,7 +214,7 @@ class _Splitter:
         return ((needed | (sets - sure)) & self._locals), sets
 
     def _python(self, s: ast.stmt, is_tail: bool, in_loop: bool) -> list[ast.stmt]:
-        """A statement that stays Python; what it calls, and the blocks in it, are compiled."""
+        """A statement that stays Python; its callees, and its blocks, are compiled."""
         if isinstance(s, ast.If):
             new: ast.stmt = ast.If(self._calls(s.test), self.block(s.body, is_tail, in_loop),
                                    self.block(s.orelse, is_tail, in_loop) if s.orelse else [])  # fmt: skip
@@ -254,12 +254,12 @@ class _Splitter:
         return known and getattr(found, "__name__", None) not in _SWALLOWS
 
     def _calls(self, node: Any) -> Any:
-        """``node`` with what it calls compiled."""
+        """``node`` with its callees compiled."""
         return _Calls(self).visit(node)
 
 
 class _Calls(ast.NodeTransformer):
-    """Puts ``__part`` around what is called."""
+    """Wrap callees in ``__part``."""
 
     def __init__(self, splitter: _Splitter) -> None:
         self._splitter = splitter
@@ -273,5 +273,5 @@ class _Calls(ast.NodeTransformer):
         return ast.copy_location(ast.Call(func, node.args, node.keywords), node)
 
     def visit(self, node: ast.AST) -> Any:
-        """Functions and classes that are made stay as they are: what they call is compiled when they are."""
+        """Functions and classes that are made are unchanged: functions that they call is compiled when they are."""
         return node if isinstance(node, SCOPES) else super().visit(node)

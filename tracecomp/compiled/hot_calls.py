@@ -1,9 +1,9 @@
-"""Machine code for calls of functions that eager programs make often, made on a second thread.
+"""Machine code for frequent calls of functions in eager programs, compiled on a second thread.
 
-A call is recorded there on copies of its arguments, and compiled like any function. The program goes on eagerly until
-it is done, and is then served by native code alone. Both ways give the same bits, so results do not depend on when
-that is; it is made sure of: machine code is put to use only when it gives the bits of the eager call, on the arguments
-themselves and on random numbers. Where it does not (some sums over several axes, docs/eager.md), calls stay eager.
+A call is recorded there on copies of its arguments, and compiled like any function. The program continues eagerly until
+that is done; then native code alone serves the call. Both paths give the same bits, so results do not depend on the
+time of the switch. This is verified: machine code is used only if it gives the bits of the eager call, on the arguments
+themselves and on random numbers. Otherwise (some sums over several axes, docs/eager.md), calls stay eager.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from tracecomp.record.results import Given, Made, Plain
 from tracecomp.runtime.call import Code
 
 MOST_BYTES = 2**26
-"""Of all tensors of a call: copies are made of them."""
+"""Most bytes of all tensors of a call, as they are copied."""
 MOST_SCRATCH = 2**22
 """Bytes of scratch memory, which stays with the machine code."""
 MOST_KEPT = 2**16
-"""Bytes of results whose memory is used again once nobody holds them."""
+"""Most bytes of results whose memory is reused once they are unreferenced."""
 MOST_SHAPES = 64
 """Shapes of one function that native code tries in turn."""
 
@@ -97,7 +97,7 @@ def _code() -> Code:
 
 
 def _record(plan: Plan, eager: Run, tensors: list[Tensor], code: Code) -> Any:
-    """What native code needs for calls like this one, whose bits are compared."""
+    """The arguments of native code for calls like this one, whose bits are compared."""
     _compare(plan, eager, tensors)
     _compare(plan, eager, all_random(tensors))
     _keep_small(plan)
@@ -190,7 +190,7 @@ def _not_again(fn: object) -> Any:
 
 
 def _compare(plan: Plan, call: Callable[..., object], tensors: list[Tensor]) -> None:
-    """Unfit unless machine code gives the bits of the eager call, in its results and in what it writes to."""
+    """Unfit unless machine code gives the bits of the eager call, in its results and its writes."""
     ours, theirs = copies(tensors), copies(tensors)
     _, found = plan.call(ours)
     wanted = call(*theirs)

@@ -1,4 +1,4 @@
-"""Facts about a recording's inputs that whoever makes code of it asks for."""
+"""Facts about a recording's inputs for code generation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Time per kernel of a compiled call, with its work and its share of what the machine can do."""
+"""Time per kernel of a compiled call, with its work and its share of the machine's peak."""
 
 from __future__ import annotations
 
@@ -33,18 +33,19 @@ Array = np.ndarray[Any, Any]
 MANY = 5
 """How often cores may be taken away while a program is profiled until its times are doubted."""
 _TICKS = 64
-"""Steps of the program that measures what measuring a step takes."""
+"""Steps of the program that measures the time of measuring a step."""
 
 
 @dataclass(frozen=True)
 class KernelProfile:
     """One kernel of a call.
 
-    ``seconds`` is the mean over the faster half of the profiled calls (all rounds of a kernel in a loop); ``nbytes``
-    the size of the arrays that it reads or writes and ``operations`` its scalar operations (two for a multiply-add,
-    one for any function), both in one round. ``share`` is its part of the measured peak of float32 multiply-adds, or
-    of bytes per second, whichever is more (``binding`` says which): from the first cache where its arrays fit the
-    second, else from memory, where what the last cache holds can pass 1. ``source`` names the user's lines.
+    ``seconds`` is the mean over the faster half of the profiled calls (all iterations of a kernel in a loop).
+    ``nbytes`` is the size of the arrays that it reads or writes, and ``operations`` its scalar operations, both per
+    iteration. A multiply-add is two operations, any function one. ``share`` is its part of the measured peak of float32
+    multiply-adds, or of bytes per second, whichever is more (``binding`` says which). The bytes come from the first
+    cache if its arrays fit the second, else from memory; data in the last cache can then exceed 1. ``source`` names the
+    user's lines.
     """
 
     name: str
@@ -60,8 +61,8 @@ class KernelProfile:
 class Profile:
     """The kernels of a compiled call in the order they run; ``print`` shows the most expensive first.
 
-    ``wall`` is the time of the native call by the wall clock, measured apart, without the clocks between kernels.
-    ``taken_away`` is how often the system gave a core to somebody else meanwhile: times are too long then.
+    ``wall`` is the wall-clock time of the native call, measured separately, without clocks between kernels.
+    ``taken_away`` is the number of preemptions in that time: times may then be too long.
     """
 
     kernels: tuple[KernelProfile, ...]
@@ -129,11 +130,11 @@ def _event(name: str, start: float, seconds: float, args: Mapping[str, object]) 
 def profile_backend(
     given: Backend, arrays: Sequence[Array], outputs: Sequence[Array], calls: int, seen: object = None
 ) -> Profile:
-    """Run ``given`` ``calls`` times on the given memory; RuntimeError where it is not native code alone.
+    """Run the call ``calls`` times on the given memory; RuntimeError if it is not native code alone.
 
-    What calls with an equal ``seen`` need not prepare again has been prepared before. Calls that time their kernels and
-    calls that do not take turns, so that both find the machine in one state. Times are means over the faster half of
-    the calls: means add up as the times of kernels do, and slow calls are those that other programs disturbed.
+    Values that calls with an equal ``seen`` need not prepare again are prepared first. Calls with and without kernel
+    times alternate, so that both measure the machine in the same state. Times are means over the faster half of the
+    calls: means add up like the times of kernels, and slow calls were disturbed by other programs.
     """
     backend = given.native if isinstance(given, Checked) else given
     if not isinstance(backend, Native):
@@ -170,7 +171,7 @@ def _kernel(step: CallStep, measured: float, threads: int) -> KernelProfile:
 
 @cache
 def clock_seconds() -> float:
-    """What reading the clock adds to the time of each step: the least that a step takes which stores one number."""
+    """Overhead of reading the clock per step: the shortest time of a step that stores one number."""
     result = Buffer("y", float32, 1)
     place = Var("i", 1)
     store = Store(result, index(place), Const(1.0, float32))

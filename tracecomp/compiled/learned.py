@@ -1,7 +1,7 @@
-"""What the calls of a compiled function have shown to vary, which further recordings follow instead of holding fixed.
+"""Values that calls of a compiled function have shown to vary, which further recordings make dynamic.
 
-Numbers that Python reads, sizes, and state that the program replaces by other state are constants of a recording until
-a call shows that they are not. Then they become inputs, so that one recording serves the calls to come.
+Numbers that Python reads, sizes, and state that the program replaces are constants of a recording until a call shows
+that they change. Then they become inputs, so that one recording serves later calls.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ NEEDED = (
 
 
 class Learned:
-    """What varies. ``follow``: numbers that Python reads are inputs where possible; ``unsettled``: recordings in a row
-    whose state was not settled; ``shared``: inputs that are one memory."""
+    """Known variation. ``follow``: numbers that Python reads are inputs where possible; ``unsettled``: consecutive
+    recordings whose state was not settled; ``shared``: inputs that are one memory."""
 
     def __init__(self, dynamic: bool | None) -> None:
         self.follow = False
@@ -61,7 +61,7 @@ class Learned:
         self._lines[predicate.line] += 1
 
     def lines(self, most: int) -> Set[int]:
-        """The lines of the function that read what is another thing from call to call, of ``most`` recordings."""
+        """The lines of the function whose reads differ from call to call, of ``most`` recordings."""
         return {line for line, count in self._lines.items() if line and 2 * count >= most}
 
     def line_in_need(self, name: str, predicate: SeenValue, value: object, fullgraph: bool) -> int | None:
@@ -98,7 +98,8 @@ class Learned:
         return self.sizes if self.sizes.every or self.sizes.axes else None
 
     def moved(self, recording: Recording) -> bool:
-        """Take over what has moved since ``recording``: later ones read it from its place. Whether there was any."""
+        """Add places that have changed since ``recording``: later recordings read them. Return whether there are
+        any."""
         moved = [p for p in recording.guards.moved() if p.id not in self._places]
         self._places.update({p.id: p for p in moved[: MAX_PLACES - len(self._places)]})
         if recording.reads_floats() or any(followed(x) for p in moved for x in p.leaves()):

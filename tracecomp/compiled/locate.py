@@ -24,7 +24,7 @@ Evaluate = Callable[[Graph, list[Array]], list[Array]]
 
 
 def run_native(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
-    """The outputs of ``graph``, lowered as it stands and compiled; linear algebra routines run on the host."""
+    """The outputs of ``graph``, lowered without graph passes and compiled; linear algebra routines run on the host."""
     if not has_external(graph):
         return NativeProgram(graph).run(arrays)
     values = dict(zip((i.value for i in graph.inputs if i.role != "constant"), arrays, strict=True))
@@ -53,7 +53,7 @@ class NativeProgram:
         self.executable = Executable(self.lowered.program)
 
     def memory(self, arrays: Sequence[Array]) -> tuple[list[Array], list[Array]]:
-        """What the program is given: inputs, constants among them, and outputs."""
+        """The memory of the program: inputs, including constants, and outputs."""
         given = iter(arrays)
         inputs = [i.data if i.role == "constant" else next(given) for i in self.graph.inputs]
         written = set(self.aliases.values())
@@ -96,11 +96,11 @@ def every_value(graph: Graph, arrays: Sequence[Array]) -> dict[Value, Array]:
 def first_bad_node(
     graph: Graph, arrays: list[Array], evaluate: Evaluate, tolerance: float | None, exact: Evaluate | None = None
 ) -> Node | None:
-    """The first node, in order, with which the graph up to there goes wrong under ``evaluate``; None if none does.
+    """The first node, in order, whose prefix of the graph is wrong under ``evaluate``; None if none is.
 
     The graph is cut after a node, everything that the rest reads becomes an output, and the cut is moved by bisection.
-    With ``exact``, wrong is what has other bits than ``exact`` gives; else, what is further from the interpreter's
-    values than ``tolerance``.
+    With ``exact``, a value is wrong if its bits differ from those of ``exact``; else, if its distance from the
+    interpreter's exceeds ``tolerance``.
     """
     nodes = list(graph.live_nodes())
     values, moved = every_value(graph, arrays), every_value(graph, changed_in_the_last_place(arrays))
@@ -110,7 +110,7 @@ def first_bad_node(
         part = _up_to(graph, nodes, count)
         try:
             found = evaluate(part, given)
-        except Exception:  # whatever makes it fail, it is not right
+        except Exception:  # any exception counts as wrong
             return True
         if exact is not None:
             return not all(map(same_bits, found, exact(part, given)))

@@ -1,4 +1,4 @@
-"""The same call eagerly and compiled, from the same state: what each leaves behind, and where they differ."""
+"""The same call eagerly and compiled, from the same state: the resulting states, and their differences."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CHANGES = 3
 """How often operands are changed in their last place, before a difference is more than what rounding brings."""
 
 EARLIER = ", as it is held from call "
-"""In the place of a mismatch: a later call has changed what an earlier one gave."""
+"""In the place of a mismatch: a later call has changed the result of an earlier one."""
 
 RAISED = "the error raised"
 """The place of a mismatch of errors."""
@@ -36,7 +36,7 @@ _NUMBER_TOLERANCE = 1e-4
 
 @dataclass
 class Outcome:
-    """What a call left behind: what stands at every place, or the error that it raised."""
+    """The outcome of a call: the state at every place, or the exception."""
 
     values: dict[str, Any] = field(default_factory=dict)
     error: Exception | None = None
@@ -59,7 +59,7 @@ class Mismatch:
 
 
 def outcome(fn: Callable[..., object], call: Call, roots: Mapping[str, object], differentiate: bool = True) -> Outcome:
-    """Call ``fn``; what is then found from the result, from ``roots``, and the gradients that the result has."""
+    """Call ``fn``; return the state reachable from the result and from ``roots``, and the result's gradients."""
     args, kwargs = call
     try:
         with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
@@ -93,7 +93,8 @@ def gradients(result: object, roots: Mapping[str, object]) -> list[Any]:
 def mismatches(
     eager: Outcome, compiled: Outcome, tolerance: float | None = None, moved: Outcome | None = None
 ) -> list[Mismatch]:
-    """Where the outcomes differ by more than rounding; ``moved`` is the eager one of operands moved by a last place."""
+    """Differences of the outcomes beyond rounding; ``moved`` is the eager one of operands changed in their last
+    place."""
     if eager.error is not None or compiled.error is not None:
         if type(eager.error) is type(compiled.error) or _both_refuse(eager.error, compiled.error):
             return list(_differing(eager, compiled, tolerance, moved))
@@ -107,7 +108,7 @@ def _both_refuse(a: Exception | None, b: Exception | None) -> bool:
 
 def _differing(eager: Outcome, compiled: Outcome, tolerance: float | None, moved: Outcome | None) -> Iterator[Mismatch]:
     for place in {**eager.values, **compiled.values}:
-        if BASE in place:  # a view that eager mode makes may be a tensor of its own
+        if BASE in place:  # a view in eager mode may be a separate tensor
             continue
         a, b = eager.values.get(place, "nothing"), compiled.values.get(place, "nothing")
         if isinstance(a, TensorState) and isinstance(b, TensorState):
@@ -172,7 +173,8 @@ def _short(value: object) -> str:
 
 
 class Lockstep:
-    """``fn`` and ``compiled``, called alike: each call starts both from the same state, and goes on from compiled's.
+    """``fn`` and ``compiled``, with equal calls: each call starts both from the same state, and continues from that of
+    compiled.
 
     ``roots`` lead to all state. ``held`` are results that are kept, with the contents that they must keep.
     """
@@ -192,7 +194,7 @@ class Lockstep:
         self.error: Exception | None = None
 
     def state(self, call: Call) -> ProgramState:
-        """What is there now."""
+        """The current state."""
         return ProgramState(self.roots(call))
 
     def roots(self, call: Call) -> dict[str, Any]:
@@ -232,7 +234,7 @@ class Lockstep:
         for number, state in self.held:
             now = ProgramState({"result": state.objects.get("result")}).values
             for place, was in state.values.items():
-                # The random state is everybody's, and goes on.
+                # The random state is global and continues.
                 mine = isinstance(was, TensorState) and place.startswith("result")
                 if mine and not _unchanged(was, now.get(place)):
                     where = f"{place}{EARLIER}{number}, after call {self.calls}"

@@ -1,4 +1,4 @@
-"""Which recordings can be called without Python, and the records that native code follows to call them."""
+"""Calls of recordings without Python: the records that native code follows, and the recordings that can have one."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def call_code() -> Code | None:
 
 @cache
 def _fields() -> dict[str, int]:
-    """Where the slots of a tensor stand."""
+    """Offsets of a tensor's slots."""
     return field_offsets(blank(Tensor), FIELDS)
 
 
@@ -89,8 +89,8 @@ def _fits(plan: Plan, leaves: Leaves) -> bool:
     updated = {b for b, _ in recording.updates}
     asked = [g.holder for g in guards.list if isinstance(g, GradGuard)]
     holders = [b for b, *_ in recording.grads] + asked + [b.ref for b in recording.inputs if b.kind == "grad"]
-    # What the native entry has no word for is left to Python: each line names one such thing. A new kind of recording
-    # that is not named here must be left out too, so conditions say what may be, not what may not.
+    # Python handles features that the native entry does not support: each line names one. New kinds of recordings must
+    # be excluded too, so conditions list supported features.
     return (
         isinstance(plan.forward, Native)
         and (config.thread_overrides == 0 or not plan.forward.executable.image.parallel)
@@ -109,7 +109,7 @@ def _fits(plan: Plan, leaves: Leaves) -> bool:
 
 
 def _native(r: Result) -> bool:
-    """Whether ``r`` can be made from what native code has."""
+    """Whether ``r`` can be made from values that native code has."""
     if isinstance(r, Plain):
         return True
     while isinstance(r, Seen):
@@ -122,7 +122,7 @@ def _native(r: Result) -> bool:
 
 
 def _simple(r: Result) -> bool:
-    """Whether native code makes ``r`` by itself."""
+    """Whether native code can build ``r``."""
     if isinstance(r, Made):
         return r == Made(r.number, history=History(freed=r.history.freed))
     return isinstance(r, Plain) or (isinstance(r, Given) and r.source.kind in ("argument", "state"))
@@ -171,7 +171,7 @@ class _Writer:
         values = [i.value for i in recording.graph.inputs] + [o.value for o in recording.graph.outputs]
         held = sum(v.type.nbytes for v in values)
         loops = any(n.op.kind == "control" for n in recording.graph.nodes)
-        self.executable.free_idle()  # the record has memory of its own
+        self.executable.free_idle()  # the record has separate memory
         memory, kept = self.r.finish(
             count=len(self.leaves), entry=self.executable.entry, numbers=numbers, finish=finish,
             unlocked=int(loops or self.parallel or held + self.arena_bytes > SMALL),
@@ -193,7 +193,7 @@ class _Writer:
     # ---- inputs
 
     def _slots(self) -> None:
-        """Where in the call table each input that the call looks at has its address."""
+        """The slot in the call table of each input whose address the call reads."""
         slots = {a: p for p, a in enumerate(self.places) if isinstance(a, int)}
         self.used: dict[tuple[int, int], int | None] = {}
         self.others: list[tuple[Any, Any, int | None]] = []
@@ -223,7 +223,7 @@ class _Writer:
         self, kind: int, ref: Any, requires_grad: int, dtype: np.dtype[np.generic], shape: tuple[int, ...],
         slot: int | None, exclusive: bool = False,
     ) -> int:  # fmt: skip
-        """A tensor that the call looks at: its number."""
+        """The number of a tensor that the call reads."""
         key = (kind, ref if kind == ARGUMENT else id(ref))
         if key not in self.sources:
             reference = 8 * ref if kind == ARGUMENT else Held(ref)
@@ -236,7 +236,7 @@ class _Writer:
         return self.sources[key]
 
     def known_source(self, kind: int, ref: Any) -> int:
-        """The number of a tensor that the call looks at, which the recording reads or writes."""
+        """The number of a tensor that the recording reads or writes."""
         t = self.leaves[ref] if kind == ARGUMENT else ref
         slot = self.used.get((kind, ref if kind == ARGUMENT else id(ref)))
         return self.source(kind, ref, 2, t._data.dtype, t._data.shape, slot)
@@ -283,7 +283,7 @@ class _Writer:
                 self.fresh[n] = self.r.add("fresh", *row)
 
     def _results(self) -> tuple[int, Held | int]:
-        """Rows for what is returned; how many, and what makes the return value of their tuple."""
+        """Rows for the return values; their number, and the function that builds the return value from their tuple."""
         structure = self.recording.structure
         results: Sequence[Result] = self.recording.results
         finish: Callable[[tuple[Tensor, ...]], object] | None = self._finish
@@ -310,7 +310,7 @@ class _Writer:
 
 
 class _Rows:
-    """Where the guards of a recording write what native code is to compare, as it is in the call that fits."""
+    """Collects the words that native code compares, from the state of the fitting call."""
 
     def __init__(self, writer: _Writer) -> None:
         self.writer = writer
@@ -421,7 +421,7 @@ class _Rows:
 
 
 def _place(kind: int, ref: Tensor) -> int:
-    """Where the memory of a tensor, or of its gradient, is: the guard on memory has looked at it there."""
+    """The address of a tensor's memory, or its gradient's: the guard on memory has checked it."""
     t = ref if kind == OBJECT else ref._grad
     return int(t._data.ctypes.data) if t is not None and t._data.size else 0
 

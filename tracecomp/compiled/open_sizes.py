@@ -1,4 +1,4 @@
-"""Sizes of arguments that are left open when a program leaves its process: how they are asked for, and examples."""
+"""Dynamic sizes of arguments in saved programs: requests, and examples."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tracecomp.record.symbolic.sizes import marks_of
 
 Range = tuple[int | None, int | None]
 MOST_PROBES = 4096
-"""Choices of sizes that are looked at to see whether recordings serve them."""
+"""Most choices of sizes that are tested for valid recordings."""
 
 
 @dataclass
@@ -54,7 +54,7 @@ class OpenSizes:
 
 
 def asked_for(caller: str, args: Sequence[Any], names: Sequence[str], axes: Any, shapes: Any) -> OpenSizes:
-    """What ``dynamic_axes`` and ``dynamic_shapes`` leave open; ValueError, in the name of ``caller``, for what is not.
+    """The requests of ``dynamic_axes`` and ``dynamic_shapes``; ValueError, in the name of ``caller``, for invalid ones.
 
     Both are by name or in the order of the arguments; a size is a ``Dim``, or its name.
     """
@@ -64,7 +64,7 @@ def asked_for(caller: str, args: Sequence[Any], names: Sequence[str], axes: Any,
         for name, sizes in by_name.items():
             if name in names and sizes:
                 asked[names.index(name)] = sizes
-            # Of ``dynamic_axes`` PyTorch lets names of outputs pass, which have no sizes to open.
+            # In ``dynamic_axes`` PyTorch accepts names of outputs, which have no dynamic sizes.
             elif name not in names and told is shapes:
                 raise ValueError(f"{caller}: dynamic_shapes has {name!r}; the inputs are {', '.join(names)}")
     found = OpenSizes()
@@ -108,7 +108,7 @@ def _listed(sizes: Sequence[Any], name: str) -> list[tuple[int, Any]]:
 
 
 def add_marked(found: OpenSizes, args: Sequence[object], names: Sequence[str]) -> None:
-    """Leave open what ``mark_dynamic`` has marked, too."""
+    """Make sizes dynamic that ``mark_dynamic`` has marked, too."""
     for k, x in enumerate(args):
         if isinstance(x, Tensor) and "_size_marks" in x.__dict__:
             for axis, (low, high) in marks_of(x).follow.items():
@@ -143,12 +143,12 @@ def probes(ranges: Mapping[str, tuple[int, int]]) -> Iterator[dict[str, int]]:
 
 
 def _unlike(k: int, count: int, low: int, high: int) -> list[int]:
-    """Sizes that are not likely to be those of something else: primes that are not the other sizes'."""
+    """Sizes that other values are unlikely to have: primes that are not the other sizes'."""
     primes = [n for n in range(max(low, 5), min(high, 400) + 1) if all(n % d for d in range(2, int(n**0.5) + 1))]
     return primes[k::count][:3] or [*range(max(low, 2), high + 1)][k::count][:3] or [high]
 
 
 def _ends(low: int, high: int) -> list[int]:
-    """The ends of a range, the powers of two, and what lies beside them."""
+    """The ends of a range, the powers of two, and their neighbours."""
     powers = {(1 << k) + d for k in range(high.bit_length()) for d in (-1, 0, 1)}
     return sorted({low, low + 1, high} | {n for n in powers if low <= n <= high})

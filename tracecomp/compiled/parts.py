@@ -1,4 +1,4 @@
-"""A compiled function that is no one graph: Python with compiled parts in it."""
+"""Compiled functions with graph breaks: Python with compiled parts."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Parts:
         return made
 
     def _part(self, called: Any) -> Any:
-        """What Python calls in place of ``called``: a module or a function of the program is compiled."""
+        """The replacement of ``called``: a module or a function of the program is compiled."""
         if isinstance(called, MethodType):
             key: Any = (id(called.__self__), called.__func__)
             fn: Any = called.__func__

@@ -1,7 +1,7 @@
-"""What calls of a program can be seen to change: tensors, containers, attributes, variables, random numbers.
+"""The observable state of a program: tensors, containers, attributes, variables, random numbers.
 
-A ``ProgramState`` is found by walking from the program and its arguments through closures, globals that its functions
-name, attributes and containers. It can be put back, and compared with another, place by place.
+A ``ProgramState`` is collected by a walk from the program and its arguments through closures, globals that its
+functions name, attributes and containers. It can be restored, and compared with another, place by place.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ Array = np.ndarray[Any, Any]
 Found = Iterator[tuple[str, Any]]
 
 PLAIN = (bool, int, float, complex, str, bytes, type(None), DType, type(Ellipsis), slice, range, np.generic)
-_OF_RECORDINGS = ("_value", "_look")  # what tensors carry of a recording in progress
+_OF_RECORDINGS = ("_value", "_look")  # attributes of tensors in a recording in progress
 _TABLES = ("_parameters", "_buffers", "_modules")  # of modules: their entries are called as attributes are
 _LIBRARY_STATE = ("tracecomp.nn", "tracecomp.optim", "tracecomp.amp", "tracecomp.distributions", "tracecomp.eager.rng")
 _CELL = "variable "
 BASE = "._base"
-"""What stands behind a place is the tensor that the one there is a view of."""
+"""Suffix of the place of a view's base."""
 _MOST = 200_000
-"""How many places are looked at: what leads to more is a table of data, and looking would take seconds."""
+"""Most places visited: larger structures are tables of data, which would take seconds."""
 
 
 @dataclass(frozen=True)
@@ -62,11 +62,11 @@ class Opaque:
 
 
 class ProgramState:
-    """What is found from ``roots`` (objects by name), as it is now.
+    """The current state reachable from ``roots`` (objects by name).
 
-    ``values`` has what stands at every place: a ``TensorState``, a plain value, ``Same``, ``Opaque``, or the type of a
-    container. ``tensors`` are the tensors by place, ``objects`` everything that is no plain value; ``variables`` are
-    the global variables, by name, with the modules that they stand in.
+    ``values`` has the value of every place: a ``TensorState``, a plain value, ``Same``, ``Opaque``, or the type of a
+    container. ``tensors`` are the tensors by place, ``objects`` everything except plain values; ``variables`` are the
+    global variables, by name, with their modules.
     """
 
     def __init__(self, roots: Mapping[str, Any]) -> None:
@@ -94,7 +94,7 @@ class ProgramState:
         self._restores.append(lambda: put(state))
 
     def _visit(self, place: str, value: object) -> Found:
-        """Note what stands at ``place``; what it leads to."""
+        """Record the value at ``place``; return the values below it."""
         if isinstance(value, PLAIN):
             self.values[place] = value
             return
@@ -201,7 +201,7 @@ class ProgramState:
             return
         kind = type(value)
         self.values[place] = Opaque(kind.__name__)
-        if hasattr(value, "_alike") and hasattr(value, "entries"):  # a compiled function: what it holds is its own
+        if hasattr(value, "_alike") and hasattr(value, "entries"):  # a compiled function: its contents are internal
             yield place, value.fn
             return
         if not _is_looked_into(value):
@@ -229,7 +229,7 @@ class ProgramState:
             yield f"{place}.{name}", value
 
     def _class(self, place: str, kind: type) -> Found:
-        """A class of the program: its own variables, and what its functions read."""
+        """A class of the program: its own variables, and those that its functions read."""
         self.values[place] = Opaque(kind.__name__)
         for k in kind.__mro__:
             if not is_program_class(k) or (k is not kind and id(k) in self._seen):
@@ -269,7 +269,7 @@ def _slots(kind: type) -> Iterator[str]:
 
 
 def _tensor_restore(t: Tensor) -> Callable[[], None]:
-    """What puts a tensor back: its memory and contents, gradient, history and count of writes."""
+    """A function that restores a tensor: its memory and contents, gradient, history and count of writes."""
     fields = {name: getattr(t, name) for name in FIELDS}
     others = dict(t.__dict__)
     storage = t._shared_storage()

@@ -1,4 +1,4 @@
-"""Calls that machine code is to serve, run on copies beforehand: what is common to those with and without gradients."""
+"""Trial runs of machine code on copies, for calls with and without gradients."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def of_tensors(warm: Warm, statics: Statics) -> Callable[..., Any]:
 
 
 def all_random(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """Random numbers for every tensor; one that is there twice stays one."""
+    """Random numbers for every tensor; a repeated tensor stays one."""
     of = {id(t): random_like(t) for t in tensors}
     return [of[id(t)] for t in tensors]
 
 
 def copies(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """Tensors with memory of their own, which lie as they do; one that is there twice stays one."""
+    """Copies of tensors with the same layouts; a repeated tensor stays one."""
     of = {id(t): like(t, _copy(t._data)) for t in tensors}
     return [of[id(t)] for t in tensors]
 

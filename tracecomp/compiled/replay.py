@@ -80,7 +80,7 @@ class Plan:
         return SizedBackend(self.sized.sizes_of(graph), self._make, graph, aliases, self._threads, frozen)
 
     def _maker(self, n: int) -> Callable[[], Array]:
-        """What gives memory for output ``n``."""
+        """The allocator of output ``n``."""
         shape, dtype = self.types[n]
         nbytes = dtype.itemsize * math.prod(shape)
         spare = nbytes > SMALL_BYTES and n in self.kept
@@ -89,7 +89,7 @@ class Plan:
     def _reusable_grads(self) -> list[tuple[Tensor, int]]:
         """Gradients of state that each call replaces and does not read.
 
-        Their memory may be written again if nobody holds it.
+        Their memory may be reused if it is unreferenced.
         """
         recording = self.recording
         if recording.predicates:
@@ -106,19 +106,19 @@ class Plan:
 
     @property
     def backends(self) -> list[Backend | SizedBackend]:
-        """What runs the forward graph and, once it was needed, the backward graph."""
+        """The backends of the forward graph and, once needed, of the backward graph."""
         return [self.forward] if self._backward is None else [self.forward, self._backward]
 
     @property
     def says(self) -> str:
-        """Which sizes are served, and why some are by programs of their own."""
+        """Describe the valid sizes, and why some have separate programs."""
         if self.sized is None:
             return ""
         reasons = dict.fromkeys(r for b in self.backends if isinstance(b, SizedBackend) for r in b.reasons)
         return "; ".join([f"runs for any size {self.sized.says}", *(f"static sizes: {r}" for r in reasons)])
 
     def program(self, sizes: Sequence[int] | None = None) -> Runner:
-        """What runs the forward graph for the ``sizes`` of a call."""
+        """The backend of the forward graph for the ``sizes`` of a call."""
         return _at(self.forward, sizes)
 
     def derivative(self, sizes: Sequence[int] | None = None) -> Runner:
@@ -174,7 +174,7 @@ class Plan:
         return len(recording.predicates), results
 
     def _arrays(self, leaves: Leaves) -> list[Array]:
-        """What the graph's inputs are now."""
+        """The current arrays of the graph's inputs."""
         if self._array_arguments:
             arrays = [leaves[i]._data if isinstance(leaves[i], Tensor) else leaves[i] for i in self._arguments]
         else:
@@ -186,11 +186,11 @@ class Plan:
         return arrays
 
     def _frozen(self, runner: Runner | SizedBackend) -> list[Tensor]:
-        """State that a program need not look at again while it is known to be as before."""
+        """State that a program need not check again while it is known to be unchanged."""
         return [self.recording.inputs[n].ref for n in runner.frozen]
 
     def _seen(self, frozen: Sequence[Tensor]) -> list[Any] | None:
-        """What tells states of the frozen inputs apart; None when they can change unnoticed."""
+        """The versions of the frozen inputs; None if they can change unnoticed."""
         memories = [(t._storage or t._shared_storage()).memory for t in frozen]
         counts = [m.writes for m in memories]
         return None if None in counts else [*memories, *counts]
@@ -218,11 +218,11 @@ class Plan:
         return partial(self.forward.run, arrays, outputs)
 
     def operands(self, leaves: Leaves) -> list[Array]:
-        """The forward graph's inputs as a call has them, in memory of their own."""
+        """The forward graph's inputs of a call, copied to new memory."""
         return [a.copy() for a in self._arrays(leaves)]
 
     def _copies(self, leaves: Leaves) -> tuple[list[Array], list[Array]]:
-        """Inputs and outputs as a call has them, in memory of their own."""
+        """Inputs and outputs of a call, copied to new memory."""
         arrays = self.operands(leaves)
         outputs = [np.empty(*t) for t in self.types]
         for n, i in self._aliases:
@@ -242,9 +242,9 @@ class Plan:
             (t._storage or t._shared_storage()).wrote(times)
 
     def _outputs(self, arrays: list[Array]) -> list[Any]:
-        """Memory for the outputs: the state's own where it is updated in place, old gradients', or new.
+        """Memory for the outputs: the state's own for in-place updates, old gradients', or new.
 
-        Of state that does not lie in order, a copy in ``arrays`` is updated.
+        For state that is not dense, a copy in ``arrays`` is updated.
         """
         outputs: list[Any] = [None] * len(self.types)
         for t, n in self.reusable:
@@ -259,7 +259,7 @@ class Plan:
         return outputs
 
     def _keep(self, leaves: Leaves, arrays: Sequence[Array]) -> Kept | None:
-        """What a backward pass from outside may need; copies of what this call is going to overwrite."""
+        """Values for a later backward pass; copies of those that this call overwrites."""
         split = self.recording.split
         if split is None:
             return None
@@ -303,7 +303,7 @@ class Plan:
 
 
 def _at(backend: Backend | SizedBackend, sizes: Sequence[int] | None) -> Runner:
-    """What runs a call with ``sizes``."""
+    """The runner of a call with ``sizes``."""
     return backend if sizes is None or not isinstance(backend, SizedBackend) else backend.at(sizes)  # type: ignore[return-value]
 
 

@@ -1,4 +1,5 @@
-"""The tensors that a call leaves behind, made anew from its outputs, with views and histories as eager ones have."""
+"""Construction of the tensors that a call leaves behind, from its outputs, with views and histories as in eager
+mode."""
 
 from __future__ import annotations
 
@@ -56,11 +57,11 @@ class Builder:
         self._containers: dict[int, Any] = {}
 
     def values(self, structure: object, results: Sequence[Result]) -> Any:
-        """What the call leaves for ``results``, in their structure."""
+        """Build the call's values for ``results``, in their structure."""
         return unflatten(structure, [self.value(r) for r in results])
 
     def value(self, r: Result) -> Any:
-        """What the call leaves for ``r``: one object for each tensor, and for each container."""
+        """Build the call's value for ``r``: one object for each tensor, and for each container."""
         if isinstance(r, Common):
             if id(r) not in self._containers:
                 self._containers[id(r)] = self.values(r.structure, r.results)
@@ -76,7 +77,7 @@ class Builder:
         return self.tensor(r)
 
     def tensor(self, r: Held) -> Tensor:
-        """The tensor that ``r`` stands for."""
+        """The tensor of ``r``."""
         path = [r]
         while isinstance(last := path[-1], Seen) and id(last) not in self._made:
             path.append(last.of)
@@ -86,7 +87,7 @@ class Builder:
         return self._made[id(r)]
 
     def keep(self, r: Held, t: Tensor) -> None:
-        """Let ``r`` stand for ``t``, which is there already."""
+        """Use ``t``, which exists already, for ``r``."""
         self._made[id(r)] = t
 
     def rebase(self, t: Tensor, root: int | None) -> None:
@@ -131,7 +132,7 @@ class Builder:
             # A view that cannot take its base's history gets none here: asking for it is an error.
             t = _view(of, steps, r.follows and not (r.history is not None and r.history.refused))
             t._quiet, t._unwritable = not r.follows, of._unwritable if r.follows else t._unwritable
-            if not r.follows:  # what it looked at may have got a history afterwards; that of the view says what it asks
+            if not r.follows:  # its base may have got a history later; the view's history determines requires_grad
                 t._requires_grad = False
         if r.unwritable is not None:
             t._unwritable = r.unwritable

@@ -1,4 +1,4 @@
-"""Which recordings of a compiled function a file takes: those of the given calls, or of all sizes left open."""
+"""The recordings of a compiled function that a file contains: those of the given calls, or of all dynamic sizes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def save(
     compiled: Compiled, path: str | os.PathLike[str], args: tuple[object, ...], also: Sequence[tuple[object, ...]],
     kind: str, levels: Sequence[str] | None, dynamic_shapes: object,
 ) -> str:  # fmt: skip
-    """What ``Compiled.save`` says."""
+    """Implementation of ``Compiled.save``."""
     names = argument_names(compiled.fn, args)
     asked = asked_for("save()", args, names, None, dynamic_shapes)
     add_marked(asked, args, names)
@@ -51,7 +51,8 @@ def _cases(compiled: Compiled, args: tuple[object, ...]) -> list[Case]:
 
 
 def _open_cases(compiled: Compiled, args: tuple[object, ...], asked: OpenSizes) -> list[Case]:
-    """The recordings that serve calls with ``args`` and other sizes, made by a function that is compiled alike."""
+    """The recordings that serve calls with ``args`` and other sizes, made by a function that is compiled with the same
+    settings."""
     fn, fast_math = compiled.fn, compiled.fast_math
     ranges = bounded("save()", asked)
     if not compiled.entries:

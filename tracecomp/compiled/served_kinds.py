@@ -1,4 +1,4 @@
-"""Which calls of a function are served otherwise than by its nodes, and by what."""
+"""Calls of a function that other code than its nodes serves: which ones, and by which code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Served = TypeVar("Served")
 
 
 def kind_of(statics: Statics, tensors: Sequence[Tensor]) -> tuple[Any, ...]:
-    """What tells calls apart: shapes, how operands lie, which require gradients, and which are one tensor."""
+    """The key of a call: shapes, layouts of operands, which require gradients, and which are one tensor."""
     count = len(tensors)
     if count == 1:  # as below: most calls are of one tensor or two
         (t,) = tensors
@@ -37,7 +37,7 @@ def _asks(t: Tensor) -> bool:
 
 
 class ServedKinds(Generic[Served]):
-    """What serves the calls of one function, by their kinds."""
+    """The compiled calls of one function, by their kinds."""
 
     def __init__(self, warm: Warm) -> None:
         self._warm = warm
@@ -50,7 +50,7 @@ class ServedKinds(Generic[Served]):
             self._served[kind_of(statics, tensors)] = served
 
     def find(self, args: tuple[Any, ...]) -> tuple[Served, Sequence[Tensor]] | None:
-        """What serves a call, and its tensors; None where nothing does."""
+        """The compiled call, and its tensors; None if there is none."""
         warm = self._warm
         alone = len(args) == len(warm.tensors)
         tensors = args if alone else [args[i] for i in warm.tensors]

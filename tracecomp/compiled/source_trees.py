@@ -1,4 +1,4 @@
-"""The syntax tree of a function, from its source, and functions made of trees."""
+"""The syntax tree of a function, from its source, and functions compiled from trees."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any
 
 _trees: dict[CodeType, ast.FunctionDef] = {}
 _BESIDE = ("COPY_FREE_VARS", "EXTENDED_ARG", "PUSH_NULL")
-"""Instructions that come and go with what is around a function: the last from CPython 3.13 on, where what is called is
-an attribute of a name that the file imports."""
+"""Instructions that depend on the surroundings of a function: the last from CPython 3.13 on, if the callee is an
+attribute of a name that the file imports."""
 
 
 def tree_of(fn: FunctionType) -> ast.FunctionDef | None:
@@ -53,7 +53,7 @@ def definition(name: str, args: ast.arguments, body: list[ast.stmt], at: ast.AST
 
 
 def _is_source_of(tree: ast.FunctionDef, fn: FunctionType) -> bool:
-    """Whether compiling ``tree`` gives the code of ``fn``, the names of what is around it aside."""
+    """Whether compiling ``tree`` gives the code of ``fn``, apart from outer names."""
     try:
         code = _code(_Mangled(fn.__qualname__).visit(copy.deepcopy(tree)), fn, fn.__code__.co_freevars)
     except (SyntaxError, ValueError):
@@ -62,7 +62,7 @@ def _is_source_of(tree: ast.FunctionDef, fn: FunctionType) -> bool:
 
 
 def _shape(code: CodeType) -> Any:
-    """What is alike in two compilations of one source: CPython calls what it knows to be imported in another way."""
+    """The invariant parts of two compilations of one source: CPython calls imported functions differently."""
     names = [i.opname for i in dis.get_instructions(code)]
     alike = ["LOAD_ATTR" if n == "LOAD_METHOD" else n for n in names if n not in _BESIDE]
     return code.co_varnames, sorted(code.co_names), [c for c in code.co_consts if not isinstance(c, CodeType)], alike
@@ -73,7 +73,7 @@ def _named(tree: ast.FunctionDef) -> ast.FunctionDef:
 
 
 def _code(tree: ast.FunctionDef, fn: FunctionType, around: Iterable[str]) -> CodeType:
-    """The code of a function that stands in one with the variables ``around``."""
+    """The code of a function inside one with the variables ``around``."""
     tree = _named(tree)
     arguments = [ast.arg(name) for name in dict.fromkeys(around)]
     empty = ast.arguments(posonlyargs=[], args=arguments, kwonlyargs=[], kw_defaults=[], defaults=[])
@@ -118,7 +118,7 @@ def function_of_tree(
 
 
 class _Mangled(ast.NodeTransformer):
-    """Writes out what the compiler does to private names within a class."""
+    """Apply the compiler's change of private names within a class."""
 
     def __init__(self, qualname: str) -> None:
         parts = qualname.split(".")

@@ -1,4 +1,4 @@
-"""What compiled functions do when a call needs a recording: one stance for the whole process, and a limit."""
+"""The behaviour of compiled functions when a call needs a recording: one stance per process, and a limit."""
 
 from __future__ import annotations
 

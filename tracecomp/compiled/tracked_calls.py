@@ -1,9 +1,9 @@
-"""Machine code for eager calls whose results have a history: one node stands for those that the call makes.
+"""Machine code for eager calls whose results have a history: one node replaces those of the call.
 
-It keeps what they keep: operands themselves, with the number of writes to them, and values made on the way. So it sees
-what they see, also in memory whose writes nobody counts (``.data``, arrays), and raises where they do. It has an edge
-for each of theirs that leads out of the call, in the order in which they would be followed: every contribution to a
-gradient is added by itself to what others have sent there.
+It saves the same values as they do: operands, with their numbers of writes, and intermediate values. It therefore
+detects the same changes, even in memory without write counts (``.data``, arrays), and raises in the same cases. It has
+an edge for each of theirs that leaves the call, in their order: every contribution to a gradient is added separately to
+the others.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def _all(call: Callable[..., Any], tensors: Sequence[Tensor]) -> list[Array]:
         [*edges, (result._grad_fn, 0)], [*others, seed], keep_graph=False, create_graph=False, targets=edges,
         accumulate=False,
     )  # fmt: skip
-    # Gradients lie as their parameters do once they get there, so in any order here.
+    # Gradients take the layout of their parameters on arrival, so any order is valid here.
     gradients = [np.ascontiguousarray(g._data) for e in edges if (g := found.get(e)) is not None]
     return [result._data, *gradients, *[t._data for t in tensors]]
 
@@ -193,7 +193,7 @@ class TrackedCall:
         # Views keep the memory that an operand has; a node that keeps the operand sees what memory it has later.
         self.viewed = [n for k, (operand, n) in enumerate(self.saved) if operand and k in self.split.views]
         self.wanted = [(b.ref, n) for b, n in self.split.wanted if n is not None]
-        # What backward reads, and what the eager nodes are made again from, is kept; nothing else.
+        # Only values that backward reads, or from which the eager nodes are rebuilt, are saved.
         again = [source for source, _ in self.split.history_inputs]
         self.operands = {n for operand, n in self.saved if operand} | {b.ref for b in again if isinstance(b, Binding)}
         self.results = {n for operand, n in self.saved if not operand} | {n for n in again if isinstance(n, int)}
@@ -209,7 +209,7 @@ class TrackedCall:
         return False, self.result if outputs[source] is outputs[self.result] else source
 
     def may_write(self, tensors: Sequence[Tensor]) -> bool:
-        """Whether what is written is no constant, and lies apart from all else."""
+        """Whether written tensors are not constants, and overlap with nothing else."""
         for i, _ in self.updates:
             array = tensors[i]._data
             if not array.flags.writeable or not array.flags.c_contiguous:
@@ -237,9 +237,10 @@ class TrackedCall:
         return found
 
     def for_native_code(self, tensors: Sequence[Tensor]) -> Callable[[tuple[Tensor, ...]], Tensor]:
-        """Make ``plan`` one that native code can run by itself; what makes the result of what it then returns.
+        """Make ``plan`` one that native code can run alone; return the function that builds the result from its return
+        value.
 
-        It returns the result, other values that backward reads, and the operands. Unfit where it writes.
+        It returns the result, other values that backward reads, and the operands. Unfit if it writes.
         """
         if self.updates:
             raise Unfit("it writes")
@@ -315,7 +316,7 @@ class _TrackedNode(Node):
         return False
 
     def _saved(self) -> list[Array]:
-        """What backward reads; RuntimeError where it was let go of, or written to since."""
+        """The saved values; RuntimeError if they were freed, or written to since."""
         if self._tensors is None:
             raise RuntimeError(FREED)
         arrays = []
@@ -349,9 +350,9 @@ class _TrackedNode(Node):
 
     @unseen()
     def _take_apart(self) -> None:
-        """Lead to the nodes of the eager call, made again, from now on.
+        """Replace this node by rebuilt nodes of the eager call.
 
-        A derivative that is to be differentiated has these nodes' history. They also take what comes to this one later.
+        A derivative that is differentiated has these nodes' history. They also receive later gradients of this node.
         """
         tensors, split = self._tensors, self._served.split
         assert tensors is not None

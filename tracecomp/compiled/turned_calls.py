@@ -1,7 +1,7 @@
-"""Machine code for eager calls whose operands are not row-major: it runs on copies of them that are.
+"""Machine code for eager calls whose operands are not row-major: it runs on row-major copies.
 
-What a function computes does not depend on how its operands lie; how its results lie does. They are laid out as eager
-ones are. Copies cost something: calls are served so where that was faster when it was tried.
+The values of a function do not depend on the layouts of its operands; the layouts of its results do, and match the
+eager ones. Copies cost time: this path is used only if a trial was faster.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from tracecomp.functional.warm import Run, Statics, Warm
 from tracecomp.ir.arrays import row_major_copy
 
 _TRIES = 5
-"""Calls of which the shortest counts: others are interrupted by what else the machine does."""
+"""Calls of which the shortest counts: others are interrupted by the machine's other work."""
 _new = Tensor._wrap
 
 
 def row_major(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """Row-major copies of those that are not; Unfit where one of them is there twice."""
+    """Row-major copies of those that are not; Unfit if one of them is repeated."""
     places = [id(t) for t in tensors if not t._data.flags.c_contiguous]
     if len({*places}) < len(places):
         raise Unfit("an operand that is not row-major is repeated")
@@ -37,7 +37,7 @@ def _copied(t: Tensor) -> Tensor:
 
 
 def add_turned(warm: Warm, statics: Statics, tensors: list[Tensor], builtin: Run, eager: Callable[..., Any]) -> None:
-    """Serve calls like this one by ``builtin``, which takes row-major operands; Unfit where that is no gain."""
+    """Serve calls like this one by ``builtin``, which takes row-major operands; Unfit if that is not faster."""
     served = _Served(builtin, [_order(t._data) for t in tensors_in(eager(*tensors))])
     for given in (tensors, all_random(tensors)):
         found, wanted = served.call(given), eager(*given)
@@ -62,7 +62,7 @@ def _seconds(call: Callable[[], Any]) -> float:
 
 
 def _order(array: Array) -> tuple[int, ...] | None:
-    """The axes of a result in the order in which they lie in memory; None: in that of their numbers."""
+    """The axes of a result in memory order; None: row-major."""
     if array.flags.c_contiguous:
         return None
     order = tuple(sorted(range(array.ndim), key=lambda axis: -array.strides[axis]))

@@ -1,4 +1,4 @@
-"""Which variables statements read and set, and small pieces of syntax."""
+"""The variables that statements read and set, and small pieces of syntax."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def leaves_loop(s: ast.AST, depth: int = 0) -> bool:
         return depth == 0
     if isinstance(s, SCOPES):
         return False
-    if isinstance(s, _LOOPS):  # what stands in its ``else`` belongs to the loop around it
+    if isinstance(s, _LOOPS):  # its ``else`` belongs to the enclosing loop
         return any(leaves_loop(n, depth + 1) for n in s.body) or any(leaves_loop(n, depth) for n in s.orelse)
     return any(leaves_loop(n, depth) for n in ast.iter_child_nodes(s))
 
@@ -93,7 +93,7 @@ def declared(nodes: Iterable[ast.AST], kind: type[ast.Global] | type[ast.Nonloca
 
 
 def without_conversion(value: ast.expr, name: ast.expr) -> tuple[ast.expr, ast.expr]:
-    """What ``float(value)`` converts, and the conversion of ``name`` in its place."""
+    """The operand of ``float(value)``, and the expression with ``name`` instead."""
     if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Name) or len(value.args) != 1:
         return value, name
     if value.func.id not in ("float", "int", "bool") or isinstance(value.args[0], ast.Starred):
@@ -134,7 +134,7 @@ def forget(name: str) -> ast.If:
 
 
 def at_line(made: list[ast.stmt], s: ast.stmt) -> list[ast.stmt]:
-    """Give what was made the line of a statement; what has one keeps it."""
+    """Give new statements the line of ``s``; statements with a line keep it."""
     for m in made:
         for n in ast.walk(m):
             if not hasattr(n, "lineno") and isinstance(n, ast.stmt | ast.expr | ast.arg):

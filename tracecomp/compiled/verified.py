@@ -13,7 +13,7 @@ MISMATCHES = ("raise", "warn")
 
 
 class Calls(Protocol):
-    """What a compiled function offers to whoever verifies it."""
+    """The interface of a compiled function for verification."""
 
     __call__: Callable[..., Any]
     fn: Callable[..., Any]
@@ -23,11 +23,11 @@ class Calls(Protocol):
 
 
 class Verifier:
-    """Stands in for the call of ``compiled``, and makes some of its calls eagerly too, from the same state.
+    """Replace the call of ``compiled``, and repeat some of its calls eagerly, from the same state.
 
-    ``verify`` is "first", for the first call that runs from a recording, or a number: then every so many calls.
-    Where the two differ by more than rounding, WrongResult is raised and the state is as before the call; or, where
-    ``mismatch`` is "warn", there is a warning, and the call is as if it had not been compared.
+    ``verify`` is "first", for the first call that runs from a recording, or the number of calls between two
+    comparisons. If the two differ by more than rounding, WrongResult is raised and the state is restored. If
+    ``mismatch`` is "warn", there is a warning instead, and the call has its normal effects.
     """
 
     def __init__(self, compiled: Calls, verify: str | int, mismatch: str) -> None:
@@ -63,7 +63,7 @@ class Verifier:
                 raise WrongResult(text)
             warnings.warn(text, UserWarning, stacklevel=3)
         if self.every is None and compiled.recordings == recordings:
-            compiled.__call__ = compiled._general  # from now on as if nothing had been asked for
+            compiled.__call__ = compiled._general  # no comparisons from now on
         latest = lockstep.latest
         if latest.error is not None:
             raise latest.error

@@ -1,4 +1,4 @@
-"""The names of ``torch.cuda`` on a machine without accelerators: queries answer so, requests are refused."""
+"""The names of ``torch.cuda`` on a machine without accelerators: queries report that, requests raise RuntimeError."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from tracecomp.utils.data import DataLoader, TensorDataset
 
 DIGITS = Path(__file__).parent / "data" / "digits.npz"
 WARM_UP = 3
-"""Steps that record, plan and compile; what comes after them is the speed."""
+"""Steps that record, plan and compile; later ones are timed."""
 
 
 def convnet() -> Module:
@@ -45,7 +45,7 @@ def mlp() -> Module:
 
 @dataclass
 class Run:
-    """What one training showed. Times are seconds, one per step."""
+    """The results of one training. Times are seconds, one per step."""
 
     losses: list[float] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
@@ -54,17 +54,17 @@ class Run:
 
     @property
     def step(self) -> float:
-        """The median step once everything is warm."""
+        """The median of the timed steps."""
         return statistics.median(self.times[WARM_UP:])
 
     @property
     def first(self) -> float:
-        """What the first calls cost together."""
+        """Total time of the first calls."""
         return sum(self.times[:WARM_UP])
 
 
 def digits() -> tuple[TensorDataset, TensorDataset]:
-    """1797 images of 8x8 grey values in [0, 1], four fifths to learn from and one fifth held out."""
+    """1797 images of 8x8 grey values in [0, 1], four fifths for training and one fifth held out."""
     with np.load(DIGITS) as file:
         images, labels = file["images"], file["labels"]
     order = np.random.default_rng(0).permutation(len(images))
@@ -75,7 +75,7 @@ def digits() -> tuple[TensorDataset, TensorDataset]:
 
 
 def progress(name: str, total: int) -> tuple[Callable[[str], None], Callable[[], None]]:
-    """A bar to advance and to close: tqdm's where it is installed, else a line for every tenth."""
+    """Return functions to advance and to close a bar: tqdm's if installed, else a line for every tenth."""
     try:
         from tqdm import tqdm
     except ImportError:
@@ -109,7 +109,7 @@ def batches(data: TensorDataset, size: int, epochs: int) -> Iterator[Sequence[Te
 
 
 def accuracy(model: Module, data: TensorDataset) -> float:
-    """The share of images that ``model`` names rightly."""
+    """The fraction of images that ``model`` classifies correctly."""
     model.eval()
     with no_grad():
         images, labels = data.tensors
@@ -117,7 +117,7 @@ def accuracy(model: Module, data: TensorDataset) -> float:
 
 
 def train(name: str, build: Callable[[], Module], compiled: bool, batch: int, epochs: int) -> Run:
-    """Train a fresh model on the digits; the same numbers every time."""
+    """Train a new model on the digits, with reproducible numbers."""
     manual_seed(0)
     learn, held_out = digits()
     model = build()

@@ -1,6 +1,6 @@
 """``torch.distributed``: several processes as one program, over MPI or TCP, with sums in one fixed order.
 
-``docs/distributed.md`` says how to start processes, what is promised, and what is not there.
+``docs/distributed.md`` describes how to start processes, the guarantees, and unsupported features.
 """
 
 from tracecomp.base.lazy_names import later

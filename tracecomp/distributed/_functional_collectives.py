@@ -1,7 +1,7 @@
 """``torch.distributed._functional_collectives``: collectives that return new tensors. Gradients pass through them.
 
 A group is a process group, its name, the list of its ranks, a ``DeviceMesh`` of one dimension, or a mesh and a
-dimension. Results are complete when they are returned: ``wait_tensor`` has nothing to wait for.
+dimension. Results are complete when they are returned: ``wait_tensor`` returns at once.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ __all__ = [
 
 
 class AsyncCollectiveTensor(Tensor):
-    """PyTorch's class of results that are still to come; no result here is one."""
+    """PyTorch's class of pending results; no result has this class here."""
 
 
 def _group(given: Any) -> Group:
-    """The group that an argument means. ValueError for ranks that no group has, and groups without this process."""
+    """Return the group of an argument. ValueError for ranks without a group, and groups without this process."""
     if isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], DeviceMesh):
         found: Group | None = given[0].get_group(given[1])
     elif isinstance(given, DeviceMesh):
@@ -54,7 +54,7 @@ def _group(given: Any) -> Group:
 
 
 def _op(name: str) -> ReduceOp:
-    """ValueError for the name of no reduction."""
+    """ValueError for an unknown reduction."""
     found = ReduceOp.__members__.get({"band": "BAND", "bor": "BOR", "bxor": "BXOR"}.get(name.lower(), name.upper()))
     if found is None:
         raise ValueError(at_user_line(f"unknown reduction {name!r}"))
@@ -62,7 +62,7 @@ def _op(name: str) -> ReduceOp:
 
 
 def wait_tensor(tensor: Tensor) -> Tensor:
-    """``tensor``: results are complete when they are returned."""
+    """Return ``tensor``: results are complete when they are returned."""
     return tensor
 
 
@@ -82,7 +82,7 @@ def all_reduce_coalesced(self: Sequence[Tensor], reduceOp: str, group: Any, tag:
 
 
 def all_gather_tensor(self: Tensor, gather_dim: int, group: Any, tag: str = "") -> Tensor:
-    """``self`` of all processes side by side along ``gather_dim``."""
+    """``self`` of all processes concatenated along ``gather_dim``."""
     return T.cat(list(functional.all_gather(self, _group(group))), dim=gather_dim)
 
 
@@ -123,7 +123,7 @@ def reduce_scatter_tensor_coalesced(
 def all_to_all_single(
     self: Tensor, output_split_sizes: list[int] | None, input_split_sizes: list[int] | None, group: Any, tag: str = ""
 ) -> Tensor:  # fmt: skip
-    """The rows that every process has for this one: equal parts, or as split sizes say, without gradient then."""
+    """Return the rows that every process has for this one: equal parts, or by split sizes, then without gradient."""
     found = _group(group)
     if output_split_sizes is None and input_split_sizes is None:
         return functional.all_to_all_single(self, self, group=found)
@@ -138,7 +138,7 @@ all_to_all_single_autograd = all_to_all_single
 
 
 def permute_tensor(self: Tensor, src_dst: list[int], group: Any, tag: str = "") -> Tensor:
-    """``self`` of the process r for which ``src_dst[r]`` is this one, which some r must be."""
+    """Return ``self`` of the process r for which ``src_dst[r]`` is this one; such an r must exist."""
     found = _group(group)
     size, me = found.size(), found.rank()
     if sorted(src_dst) != list(range(size)):

@@ -26,7 +26,7 @@ Array = np.ndarray[Any, Any]
 
 
 def check_tensor(value: object, name: str) -> None:
-    """TypeError in PyTorch's words for what is no tensor."""
+    """TypeError with PyTorch's message unless ``value`` is a tensor."""
     if not isinstance(value, Tensor):
         raise TypeError(
             at_user_line(
@@ -37,7 +37,7 @@ def check_tensor(value: object, name: str) -> None:
 
 
 def check_tensors(values: object, name: str) -> None:
-    """TypeError in PyTorch's words for what is no list of tensors."""
+    """TypeError with PyTorch's message unless ``values`` is a list of tensors."""
     if not isinstance(values, list | tuple) or not all(isinstance(v, Tensor) for v in values):
         raise TypeError(
             at_user_line(
@@ -48,19 +48,19 @@ def check_tensors(values: object, name: str) -> None:
 
 
 def check_op(op: object) -> ReduceOp:
-    """TypeError for what is no ReduceOp."""
+    """TypeError unless ``op`` is a ReduceOp."""
     if not isinstance(op, ReduceOp):
         raise TypeError(at_user_line(f"expected a ReduceOp, got {op!r}"))
     return op
 
 
 def supports_complex(reduceOp: ReduceOp) -> bool:
-    """Whether complex numbers can be combined so."""
+    """Whether the reduction supports complex numbers."""
     return reduceOp in (ReduceOp.SUM, ReduceOp.AVG, ReduceOp.PRODUCT, ReduceOp.PREMUL_SUM)
 
 
 def place(group: Group, rank: int | None, group_rank: int | None, name: str) -> int:
-    """The place in the group of a global rank or of a group rank, of which one is given."""
+    """Return the group rank of a global rank or of a group rank, exactly one of which is given."""
     if group_rank is not None:
         if rank is not None:
             raise ValueError(f"Can't specify both group_{name} and {name}")
@@ -100,7 +100,7 @@ def _count(name: str, tensors: Sequence[Tensor], group: Group) -> None:
 
 
 def _real(t: Tensor) -> Tensor:
-    """A complex tensor as pairs of real numbers, any other one as it is."""
+    """A complex tensor as pairs of real numbers, any other one unchanged."""
     return T.view_as_real(t) if t.dtype.is_complex else t
 
 
@@ -117,7 +117,7 @@ def _perform(
 ) -> Work | None:
     """Run the primitive ``node(*inputs)`` and write its results to ``outputs``, at once or when the Work is waited for.
 
-    While recording, the node is recorded, and a Work has ended.
+    During recording, the node is recorded, and the Work is complete.
     """
 
     def write(results: object) -> Any:
@@ -193,7 +193,7 @@ def all_reduce_coalesced(
 
 
 def after(work: Work, then: Callable[[Any], object]) -> Work:
-    """``work`` with something more to be done when it is waited for."""
+    """Return ``work`` with a follow-up that runs when it is waited for."""
     first = work._then
 
     def both(value: object) -> Any:
@@ -206,7 +206,7 @@ def reduce(
     tensor: Tensor, dst: int | None = None, op: ReduceOp = ReduceOp.SUM, group: Group | None = None,
     async_op: bool = False, group_dst: int | None = None,
 ) -> Work | None:  # fmt: skip
-    """``tensor`` of all processes combined, at rank ``dst`` in place; elsewhere it stays as it is."""
+    """``tensor`` of all processes combined, at rank ``dst`` in place; unchanged elsewhere."""
     check_tensor(tensor, "tensor")
     found = member_of(group, "reduce")
     if found is None:
@@ -219,7 +219,7 @@ def reduce(
 def _host(
     group: Group, async_op: bool, task: Callable[[], object], outputs: Sequence[Tensor], result: object = None
 ) -> Work | None:  # fmt: skip
-    """Run ``task`` in the group's row and write the arrays that it gives to ``outputs``."""
+    """Run ``task`` in the group's queue and write the arrays that it returns to ``outputs``."""
     if modes.recorder is not None:
         modes.recorder.refuse_here("a collective whose arguments differ between ranks")
 
@@ -407,7 +407,7 @@ def all_to_all(
     output_tensor_list: list[Tensor], input_tensor_list: list[Tensor], group: object = None,
     async_op: bool = False,
 ) -> Work | None:  # fmt: skip
-    """``output_tensor_list[r]`` becomes what rank r has for this one in its ``input_tensor_list``."""
+    """Set ``output_tensor_list[r]`` to the element for this process in rank r's ``input_tensor_list``."""
     check_tensors(output_tensor_list, "output_tensor_list")
     check_tensors(input_tensor_list, "input_tensor_list")
     found = member_of(group, "all_to_all")
@@ -428,7 +428,7 @@ def all_to_all_single(
     output: Tensor, input: Tensor, output_split_sizes: list[int] | None = None,
     input_split_sizes: list[int] | None = None, group: object = None, async_op: bool = False,
 ) -> Work | None:  # fmt: skip
-    """``all_to_all`` of rows: equal parts of axis 0, or those that the split sizes say."""
+    """``all_to_all`` of rows: equal parts of axis 0, or by split sizes."""
     check_tensor(output, "output")
     check_tensor(input, "input")
     found = member_of(group, "all_to_all_single")

@@ -26,8 +26,8 @@ __all__ = ["DeviceMesh", "init_device_mesh"]
 class DeviceMesh:
     """Ranks in an array of any number of dimensions, of which some may have names.
 
-    ``mesh`` is that array, a tensor or nested lists, the same in all processes, which all make it. RuntimeError when
-    it has more ranks than there are processes, or one of them twice.
+    ``mesh`` is that array, a tensor or nested lists, the same in all processes, which all create it. RuntimeError when
+    it has more ranks than there are processes, or repeats a rank.
     """
 
     def __init__(
@@ -54,19 +54,19 @@ class DeviceMesh:
         self._groups = [self._lines(dim) for dim in range(self.ndim)] if _groups is None else list(_groups)
 
     def _found(self, rank: int) -> list[int] | None:
-        """The coordinates of a rank; None for one that is not there."""
+        """The coordinates of a rank; None if it is not in the mesh."""
         places = (self.mesh == rank).nonzero().tolist()
         return [int(i) for i in places[0]] if places else None
 
     def _lines(self, dim: int) -> Any:
-        """Make the groups of all lines along ``dim``; this process's."""
+        """Create the groups of all lines along ``dim``; return this process's."""
         lines = self.mesh.transpose(dim, -1).reshape(-1, self.mesh.shape[dim]).tolist()
         if len(lines) == 1 and lines[0] == list(range(get_world_size())):
             return world.default
         made = [new_group([int(r) for r in line]) for line in lines]
         return next((g for g in made if isinstance(g, Group)), None)
 
-    # ---- asking
+    # ---- queries
 
     @property
     def ndim(self) -> int:
@@ -77,11 +77,11 @@ class DeviceMesh:
         return tuple(self.mesh.shape)
 
     def size(self, mesh_dim: int | None = None) -> int:
-        """How many ranks there are, in all or along one dimension."""
+        """The number of ranks, in all or along one dimension."""
         return int(self.mesh.numel()) if mesh_dim is None else int(self.mesh.shape[mesh_dim])
 
     def get_coordinate(self) -> tuple[int, ...] | None:
-        """Where this process is; None when it is not in the mesh."""
+        """The coordinates of this process; None if it is not in the mesh."""
         return tuple(self._place) if self._place is not None else None
 
     def get_rank(self) -> int:
@@ -89,11 +89,11 @@ class DeviceMesh:
         return get_rank()
 
     def get_local_rank(self, mesh_dim: int | str | None = None) -> int:
-        """This process's place along a dimension."""
+        """This process's coordinate along a dimension."""
         return get_rank(self.get_group(mesh_dim))
 
     def get_group(self, mesh_dim: int | str | None = None) -> Any:
-        """The group of this process's line along a dimension, which need not be given where there is one."""
+        """The group of this process's line along a dimension, which is optional if there is only one."""
         if mesh_dim is None and self.ndim > 1:
             raise RuntimeError(
                 at_user_line(
@@ -117,7 +117,7 @@ class DeviceMesh:
     # ---- parts
 
     def __getitem__(self, names: str | tuple[str, ...]) -> DeviceMesh:
-        """The mesh of this process along the named dimensions. KeyError for a name that there is not."""
+        """The mesh of this process along the named dimensions. KeyError for an unknown name."""
         if self.mesh_dim_names is None:
             raise RuntimeError("Cannot slice a DeviceMesh without mesh_dim_names!")
         listed = (names,) if isinstance(names, str) else tuple(names)
@@ -141,7 +141,7 @@ class DeviceMesh:
         return self._parents or self
 
     def _flatten(self, mesh_dim_name: str | None = None) -> DeviceMesh:
-        """All its ranks in a row."""
+        """Return the mesh of all its ranks in one dimension."""
         root = self._get_root_mesh()
         others = [d for d in range(root.ndim) if (root.mesh_dim_names or ())[d] not in (self.mesh_dim_names or ())]
         rows = [self._line_of(root, others, at) for at in itertools.product(*(range(root.shape[d]) for d in others))]
@@ -161,7 +161,7 @@ class DeviceMesh:
     def from_group(
         group: Any, device_type: str, mesh: Any = None, *, mesh_dim_names: Sequence[str] | None = None
     ) -> DeviceMesh:  # fmt: skip
-        """The mesh whose groups there are already: one for each dimension of ``mesh``, or a single one."""
+        """Return a mesh for existing groups: one for each dimension of ``mesh``, or a single one."""
         groups = list(group) if isinstance(group, list | tuple) else [group]
         ranks = get_process_group_ranks(groups[0]) if mesh is None else mesh
         return DeviceMesh(device_type, ranks, mesh_dim_names=mesh_dim_names, _groups=groups)
@@ -187,9 +187,10 @@ def init_device_mesh(
     device_type: str, mesh_shape: Sequence[int], *, mesh_dim_names: Sequence[str] | None = None,
     backend_override: object = None,
 ) -> DeviceMesh:  # fmt: skip
-    """The mesh of all ranks in their order, in the shape ``mesh_shape``.
+    """Create the mesh of all ranks in their order, in the shape ``mesh_shape``.
 
-    Makes the default group if there is none. RuntimeError when names are not unique or not as many as dimensions.
+    Creates the default group if there is none. RuntimeError if names are not unique or their number differs from that
+    of the dimensions.
     """
     if mesh_dim_names is not None:
         if len({*mesh_dim_names}) != len(mesh_dim_names):

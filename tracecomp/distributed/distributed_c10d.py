@@ -58,7 +58,7 @@ __all__ = [
 
 
 def _get_default_store() -> Store:
-    """The store in which the processes met. ValueError where MPI has started them, which needs none."""
+    """Return the rendezvous store. ValueError for processes started by MPI, which needs none."""
     _get_default_group()
     if world.store is None:
         raise ValueError("the default process group lacks a store, since MPI started the processes")

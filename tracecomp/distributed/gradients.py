@@ -1,4 +1,4 @@
-"""What a communication hook of ``DistributedDataParallel`` gets."""
+"""The argument of a communication hook of ``DistributedDataParallel``."""
 
 from tracecomp.nn.parallel.reducer import GradBucket
 

@@ -1,4 +1,4 @@
-"""The launcher under the name that older scripts call: ``python -m tracecomp.distributed.launch``."""
+"""The launcher under its older name: ``python -m tracecomp.distributed.launch``."""
 
 from __future__ import annotations
 

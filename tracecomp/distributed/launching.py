@@ -1,4 +1,4 @@
-"""Starting the processes of one program, watching them, and ending all when one has failed."""
+"""Start the processes of one program, watch them, and end all when one has failed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from typing import IO, TextIO
 from tracecomp.communication import mpi
 
 _GRACE = 8.0
-"""Seconds in which the other processes may say why they end, before they are ended."""
+"""Seconds that the other processes have to report why they end, before they are killed."""
 _SET_PARENT_DEATH_SIGNAL = 1
 """Linux's ``PR_SET_PDEATHSIG``."""
 _TAG = re.compile(rb"^\[(?:\d+,)?(\d+)\]<std\w+>:? ?")
@@ -33,10 +33,10 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True)
 class Plan:
-    """What to start: ``command`` in ``each`` processes on this machine, the ``node``-th of ``nodes``.
+    """The processes to start: ``command`` in ``each`` processes on this machine, the ``node``-th of ``nodes``.
 
-    Started again after a failure it has one process fewer each time, but not fewer than ``least``.
-    A Python program is the script and its arguments, or ``-m``, module and arguments; others begin with their path.
+    After a failure it restarts with one process fewer each time, but at least ``least``. A Python program is the script
+    and its arguments, or ``-m``, module and arguments; others begin with their path.
     """
 
     command: Sequence[str]
@@ -57,7 +57,7 @@ class Plan:
         return [*worker, *self.command]
 
     def variables(self, attempt: int, port: int) -> dict[str, str]:
-        """What torchrun sets, in all processes alike."""
+        """The variables that torchrun sets equally in all processes."""
         size = self.each * self.nodes
         found = {
             "MASTER_ADDR": self.address, "MASTER_PORT": port, "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": self.each,
@@ -72,12 +72,12 @@ class Plan:
 
 
 def of_rank(rank: int, local: int) -> Mapping[str, str]:
-    """What torchrun sets in one process."""
+    """The variables that torchrun sets per process."""
     return {"RANK": str(rank), "LOCAL_RANK": str(local), "ROLE_RANK": str(rank)}
 
 
 def find_mpiexec() -> str | None:
-    """The ``mpiexec`` to use: the one beside this Python, else the first in PATH; None without mpi4py."""
+    """The ``mpiexec`` to use: the one next to this Python, else the first in PATH; None without mpi4py."""
     if not mpi.available():
         return None
     beside = Path(sys.executable).with_name("mpiexec")
@@ -86,9 +86,9 @@ def find_mpiexec() -> str | None:
 
 @contextmanager
 def reserved_port() -> Iterator[int]:
-    """A free TCP port that the system gives to no other program meanwhile.
+    """A free TCP port that the system gives to no other program in the block.
 
-    A store can listen on it, because both sides set SO_REUSEADDR and the socket here does not listen.
+    A store can listen on it, because both sides set SO_REUSEADDR and this socket does not listen.
     """
     with socket.socket() as holder:
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -97,19 +97,19 @@ def reserved_port() -> Iterator[int]:
 
 
 def _die_with_parent() -> None:
-    """In the child: be killed when the launcher is."""
+    """In the child: request a kill when the launcher dies."""
     _libc.prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
 
 
 class Deaths:
-    """Notes which process of ``mpiexec`` ends first: that ends all others at once, and may name one of them.
+    """Record which process of ``mpiexec`` ends first: that ends all others at once, and may name one of them.
 
-    An ``mpiexec`` may also fail to end them: then who is left is ended from here.
+    An ``mpiexec`` may also fail to end them: then this process ends the remaining ones.
     """
 
     def __init__(self, notes: str, count: int) -> None:
         self._notes, self._count = Path(notes), count
-        self._files: dict[int, str] = {}  # of processes, and their ranks
+        self._files: dict[int, str] = {}  # of processes; values are ranks
         self._stopped = False
         self.first: str | None = None
         self.at = float("inf")
@@ -119,7 +119,7 @@ class Deaths:
             self._thread.start()
 
     def _watch(self) -> None:
-        with select.epoll() as poll:  # it tells what has happened in that order, also when this thread comes late
+        with select.epoll() as poll:  # reports events in order, even if this thread comes late
             while not self._stopped:
                 if len(self._files) < self._count:
                     self._open(poll)
@@ -134,7 +134,7 @@ class Deaths:
                 continue
             try:
                 file = os.pidfd_open(int(text))
-            except OSError:  # gone already
+            except OSError:  # already gone
                 self._ended(note.name)
                 continue
             self._files[file] = note.name
@@ -153,14 +153,14 @@ class Deaths:
         self._files.clear()
 
     def end_others(self) -> None:
-        """End those that are left."""
+        """End the remaining processes."""
         for file in self._files:
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(file, signal.SIGKILL)
 
 
 class _Process:
-    """One started process, whose lines are passed on with ``prefix``."""
+    """A started process, whose lines are forwarded with ``prefix``."""
 
     def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str], prefix: bytes) -> None:
         self.name, self.prefix = name, prefix
@@ -184,14 +184,14 @@ class _Process:
             to.flush()
 
     def signal(self, number: int) -> None:
-        """Send a signal to it and all that it has started."""
+        """Send a signal to it and its descendants."""
         try:
             os.killpg(self.running.pid, number)
         except ProcessLookupError:
             return
 
     def finish(self) -> None:
-        """Pass on the last lines."""
+        """Forward the last lines."""
         for reader, source in zip(self._readers, (self.running.stdout, self.running.stderr), strict=True):
             reader.join(timeout=2.0)
             if source is not None and not reader.is_alive():
@@ -199,7 +199,7 @@ class _Process:
 
 
 def _alone(plan: Plan, attempt: int, port: int, notes: str) -> list[_Process]:
-    """Processes without MPI; they talk over TCP."""
+    """Processes without MPI, which communicate over TCP."""
     common = {**plan.variables(attempt, port), "TRACECOMP_RUN_NOTES": notes}
     marks = {name for name in common if name in mpi.MARKS}
     common = {key: value for key, value in common.items() if key not in marks}
@@ -214,7 +214,7 @@ def _alone(plan: Plan, attempt: int, port: int, notes: str) -> list[_Process]:
 
 
 def _by_mpi(plan: Plan, attempt: int, port: int, notes: str) -> list[_Process]:
-    """``mpiexec``, which starts all; each of its processes goes through ``worker``."""
+    """``mpiexec``, which starts all processes; each runs ``worker``."""
     found = find_mpiexec()
     assert found is not None
     environment = {**plan.variables(attempt, port), "TRACECOMP_RUN_NOTES": notes}
@@ -266,7 +266,7 @@ def _attempt(plan: Plan, attempt: int) -> int:
 
 
 def _watched(started: Sequence[_Process], deaths: Deaths) -> _Process | None:
-    """The first process that failed, once all have ended; None when none did."""
+    """Return the first process that failed, once all have ended; None if none failed."""
     failed: _Process | None = None
     deadline = float("inf")
     while any(p.running.poll() is None for p in started):
@@ -276,7 +276,7 @@ def _watched(started: Sequence[_Process], deaths: Deaths) -> _Process | None:
             deadline = time.monotonic() + _GRACE
         if time.monotonic() > deadline:
             _end(started, signal.SIGTERM, 2.0)
-        elif time.monotonic() > deaths.at + _GRACE / 2:  # nobody says more: mpiexec would have ended them at once
+        elif time.monotonic() > deaths.at + _GRACE / 2:  # no more reports: mpiexec would have ended them
             deaths.outlived = True
             _end(started, signal.SIGTERM, 1.0)
             deaths.end_others()
@@ -286,7 +286,7 @@ def _watched(started: Sequence[_Process], deaths: Deaths) -> _Process | None:
 
 
 def _end(started: Sequence[_Process], number: int, seconds: float) -> None:
-    """Ask all to end, then end them."""
+    """Terminate all, then kill them."""
     for process in started:
         process.signal(number)
     deadline = time.monotonic() + seconds
@@ -298,7 +298,8 @@ def _end(started: Sequence[_Process], number: int, seconds: float) -> None:
 
 
 def _blame(failed: _Process, notes: str, first: str | None) -> tuple[str, int]:
-    """Who failed and how, and the program's status; ``first`` is the process of ``mpiexec`` that ended first."""
+    """Describe which process failed and how, with the program's status; ``first`` is the first process of ``mpiexec``
+    to end."""
     ranks = {p.read_text(): p.name for p in Path(notes).glob("rank*")}
     named, number = ranks.get(failed.killed.decode()), _signal(failed)
     ended = (first or named) if named else None
@@ -314,12 +315,12 @@ def _blame(failed: _Process, notes: str, first: str | None) -> tuple[str, int]:
 
 
 def _rank(note: str | None) -> str:
-    """A process by the name of its note."""
+    """Name a process by its note."""
     return f"rank {(note or '').removeprefix('rank')}"
 
 
 def _signal(failed: _Process) -> int:
-    """The signal that ended it, or one of those that ``mpiexec`` started; 0 for a status of its own."""
+    """The signal that ended it, or one that ``mpiexec`` started; 0 for a plain exit status."""
     code = failed.running.returncode
     number = -code if code < 0 else code - 128 if code > 128 else code if failed.killed else 0
     return number if number in {*signal.Signals} else 0

@@ -1,4 +1,4 @@
-"""Collectives on Python objects, which travel as pickles: only between processes that trust each other."""
+"""Collectives on Python objects, which are sent as pickles: only between processes that trust each other."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def recv_object_list(
     object_list: list[Any], src: int | None = None, group: Group | None = None, device: Device = None,
     group_src: int | None = None, use_batch: bool = False,
 ) -> int:  # fmt: skip
-    """Receive what ``send_object_list`` sent, in place; the rank that sent it."""
+    """Receive the objects of ``send_object_list``, in place; return the sending rank."""
     size = wrap(np.zeros(1, np.int64))
     source = recv(size, src, group, 0, group_src)
     if source < 0:

@@ -1,4 +1,4 @@
-"""``torch.distributed.optim``: optimizers whose state is shared out among processes."""
+"""``torch.distributed.optim``: optimizers whose state is sharded over processes."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ __all__ = ["PostLocalSGDOptimizer", "ZeroRedundancyOptimizer"]
 
 
 class ZeroRedundancyOptimizer(Optimizer, Joinable):
-    """``optimizer_class``, of which every process keeps the state of some parameters and steps those alone.
+    """``optimizer_class``, of which every process keeps the state of some parameters and updates only those.
 
-    After a step each parameter is sent by its process. Parameters are shared out by size, so processes keep about as
-    much. Gradients must be equal everywhere, as after ``DistributedDataParallel``. The bits are those of
+    After a step each process sends its parameters. Parameters are distributed by size, so processes keep about equal
+    amounts. Gradients must be equal everywhere, as after ``DistributedDataParallel``. The bits are those of
     ``optimizer_class`` without it. (Rajbhandari et al. 2020, stage 1)
     """
 
@@ -42,7 +42,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         self._share_out()
 
     def _share_out(self) -> None:
-        """Decide which process has which parameters; make the optimizer of this one's."""
+        """Assign parameters to processes; create the optimizer of this process."""
         group = self.process_group
         load = [0] * group.size()
         self._owner: dict[Tensor, int] = {}
@@ -59,7 +59,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
                 self.param_groups[place].update({k: v for k, v in own.items() if k not in ("params", "param_names")})
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add parameters with options of their own. RuntimeError once there is state."""
+        """Add parameters with separate options. RuntimeError once there is state."""
         if self.optim is not None and self.optim.state:
             raise RuntimeError(at_user_line("ZeroRedundancyOptimizer.add_param_group(): call it before the first step"))
         super().add_param_group(param_group)
@@ -67,7 +67,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
             self._share_out()
 
     def step(self, closure: Callable[[], object] | None = None, **options: Any) -> Any:
-        """Step this process's parameters, then send them; the loss that ``closure`` computes is returned."""
+        """Step this process's parameters, then send them; return the loss of ``closure``."""
         loss = None if closure is None else closure()
         Join.notify_join_context(self)
         self.step_and_send()
@@ -82,7 +82,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         self._send()
 
     def join_hook(self, **kwargs: Any) -> JoinHook:
-        """How this optimizer answers in a ``Join`` block: by a step with the gradients that there are."""
+        """This optimizer's part in a ``Join`` block: a step with the current gradients."""
         return _Steps(self)
 
     @property
@@ -92,11 +92,11 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
 
     @property
     def join_process_group(self) -> Group:
-        """The group that shares the states."""
+        """The group over which states are sharded."""
         return self.process_group
 
     def _send(self) -> None:
-        """Every parameter from its process to all, those of one process and dtype in a row."""
+        """Send every parameter from its process to all, those of one process and dtype concatenated."""
         group = self.process_group
         rows: dict[tuple[int, Any], list[Tensor]] = {}
         for g in self.param_groups:
@@ -112,7 +112,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
     # ---- saving
 
     def consolidate_state_dict(self, to: int = 0) -> None:
-        """Bring the states of all processes together, so that ``state_dict`` works at rank ``to``; all call it."""
+        """Gather the states of all processes, so that ``state_dict`` works at rank ``to``; all call it."""
         every: list[Any] = [None] * self.process_group.size()
         all_gather_object(every, self._numbered(), self.process_group)
         states = {number: state for part in every for number, state in part.items()}
@@ -127,7 +127,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         return {number: found[p] for number, p in self._numbers().items() if p in found}
 
     def state_dict(self) -> dict[str, Any]:
-        """The whole state, as ``optimizer_class`` would give it. RuntimeError before ``consolidate_state_dict``."""
+        """The whole state, in the form of ``optimizer_class``. RuntimeError before ``consolidate_state_dict``."""
         if getattr(self, "_consolidated", None) is None:
             raise RuntimeError(
                 at_user_line(
@@ -138,7 +138,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         return {**super().state_dict(), "state": self._consolidated}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Take what ``state_dict`` gave, from any number of processes: options, and this process's part of state."""
+        """Load a result of ``state_dict``, from any number of processes: options, and this process's part of state."""
         super().load_state_dict(dict(state_dict))
         if self.optim is not None:
             for p in self._numbers().values():
@@ -148,7 +148,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
 
 
 class _Steps(JoinHook):
-    """An optimizer's part in the steps of processes that have inputs left."""
+    """An optimizer's part in the steps of processes with inputs."""
 
     def __init__(self, optimizer: ZeroRedundancyOptimizer) -> None:
         self._optimizer = optimizer
@@ -158,25 +158,25 @@ class _Steps(JoinHook):
 
 
 class PostLocalSGDOptimizer(Optimizer):
-    """``optim``, after whose steps ``averager`` averages parameters over processes now and then."""
+    """``optim``, after whose steps ``averager`` averages parameters over processes in some calls."""
 
     def __init__(self, optim: Optimizer, averager: ModelAverager) -> None:
         self.optim, self.averager = optim, averager
         self._show()
 
     def _show(self) -> None:
-        """Show what ``optim`` has as this optimizer's."""
+        """Expose the attributes of ``optim`` as this optimizer's."""
         self.param_groups, self.defaults, self.state = self.optim.param_groups, self.optim.defaults, self.optim.state
 
     def __repr__(self) -> str:
         return repr(self.optim)
 
     def state_dict(self) -> dict[str, Any]:
-        """That of ``optim``, and how many calls the averager has seen as ``step``."""
+        """Return the state of ``optim``, and the averager's number of calls as ``step``."""
         return {**self.optim.state_dict(), "step": self.averager.step}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Take what ``state_dict`` gave; a warning when it has no ``step``, which is 0 then."""
+        """Load a result of ``state_dict``; a warning if it has no ``step``, which is then 0."""
         self.optim.load_state_dict({k: v for k, v in state_dict.items() if k != "step"})
         self._show()
         if "step" not in state_dict:
@@ -184,13 +184,13 @@ class PostLocalSGDOptimizer(Optimizer):
         self.averager.step = int(state_dict.get("step", 0))
 
     def step(self, closure: Callable[[], float | Tensor] | None = None) -> Any:
-        """A step of ``optim``, then the averager's turn."""
+        """Step ``optim``, then call the averager."""
         loss = self.optim.step() if closure is None else self.optim.step(closure)
         self.averager.average_parameters(self.param_groups)
         return loss
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget gradients."""
+        """Clear gradients."""
         self.optim.zero_grad(set_to_none=set_to_none)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:

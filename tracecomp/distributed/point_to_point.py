@@ -19,7 +19,7 @@ from tracecomp.eager.tensor import Tensor, assign_, wrap
 
 
 class _Started(Work):
-    """A send or a receive: its messages are moved by whoever waits."""
+    """A started send or receive: the waiting thread moves its messages."""
 
     def __init__(self, ready: Callable[[], bool], finish: Callable[[float | None], int]) -> None:
         self._ready, self._finish = ready, finish
@@ -56,7 +56,7 @@ def _prepared(tensor: Tensor, group: object, what: str) -> Group | None:
 def isend(
     tensor: Tensor, dst: int | None = None, group: Group | None = None, tag: int = 0, group_dst: int | None = None
 ) -> Work | None:  # fmt: skip
-    """Start to send to rank ``dst``; ``tensor`` must not change before the Work has ended."""
+    """Start to send to rank ``dst``; ``tensor`` must not change before the Work is complete."""
     found = _prepared(tensor, group, "isend")
     if found is None:
         return None
@@ -81,7 +81,7 @@ def _flushed(group: Group, sending: Sending, what: str, seconds: float | None) -
 def irecv(
     tensor: Tensor, src: int | None = None, group: Group | None = None, tag: int = 0, group_src: int | None = None
 ) -> Work | None:  # fmt: skip
-    """Start to receive from rank ``src``, any rank by default; ``tensor`` is filled when the Work has ended."""
+    """Start to receive from rank ``src``, any rank by default; ``tensor`` is filled when the Work is complete."""
     found = _prepared(tensor, group, "irecv")
     if found is None:
         return None
@@ -102,7 +102,7 @@ def irecv(
 def _received(
     group: Group, tensor: Tensor, asked: Receiving, tag: int, what: str, seconds: float | None
 ) -> int:  # fmt: skip
-    """Write the message that was asked for to ``tensor``; the rank that sent it."""
+    """Write the requested message to ``tensor``; return the sending rank."""
     source, body = group.received(asked, tag, what, seconds)
     if body.size != tensor.nbytes:
         raise DistBackendError(
@@ -126,7 +126,7 @@ def send(
 def recv(
     tensor: Tensor, src: int | None = None, group: Group | None = None, tag: int = 0, group_src: int | None = None
 ) -> int:  # fmt: skip
-    """Fill ``tensor`` with what rank ``src`` sends, any rank by default; the rank that sent it."""
+    """Fill ``tensor`` with a message of rank ``src``, any rank by default; return the sending rank."""
     work = irecv(tensor, src, group, tag, group_src)
     return -1 if work is None else work.source_rank()
 

@@ -1,4 +1,4 @@
-"""The groups of processes: beginning, asking, ending."""
+"""Process groups: creation, queries, destruction."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _log = logging.getLogger("tracecomp.distributed")
 
 
 class Backend(str):
-    """The name of a way for processes to talk, in lower case. ValueError for what is no text."""
+    """The name of a communication backend, in lower case. ValueError unless it is a string."""
 
     GLOO, NCCL, MPI, UCC, XCCL, UNDEFINED = "gloo", "nccl", "mpi", "ucc", "xccl", "undefined"
     backend_list: Sequence[str] = (UNDEFINED, GLOO, NCCL, XCCL, UCC, MPI)
@@ -38,7 +38,7 @@ class Backend(str):
 
 
 def _known(name: str) -> Backend:
-    """The backend that is asked for. AssertionError for one that PyTorch does not know either."""
+    """Return the requested backend. AssertionError for one that PyTorch does not know either."""
     found = Backend(name)
     for part in found.split(","):  # "cpu:gloo,cuda:nccl"
         kind = part.rpartition(":")[2]
@@ -48,7 +48,7 @@ def _known(name: str) -> Backend:
 
 
 class _World(type):
-    """The class of classes that know the default group."""
+    """The metaclass of classes that know the default group."""
 
     @property
     def WORLD(cls) -> Group | None:
@@ -57,7 +57,7 @@ class _World(type):
 
 
 class GroupMember(metaclass=_World):
-    """What stands for a group: of all processes, or one that this process is not in."""
+    """A placeholder of a group: that of all processes, or one without this process."""
 
     NON_GROUP_MEMBER = -100
 
@@ -67,7 +67,7 @@ class group(metaclass=_World):
 
 
 def is_available() -> bool:
-    """True: one process at least can always be a group."""
+    """Return True: a single process can always be a group."""
     return True
 
 
@@ -77,7 +77,7 @@ def is_initialized() -> bool:
 
 
 def is_gloo_available() -> bool:
-    """True: programs written for gloo run."""
+    """Return True: programs written for gloo run."""
     return True
 
 
@@ -87,7 +87,7 @@ def is_mpi_available() -> bool:
 
 
 def is_nccl_available() -> bool:
-    """False: there are no GPUs."""
+    """Return False: there are no GPUs."""
     return False
 
 
@@ -95,7 +95,7 @@ is_ucc_available = is_xccl_available = is_nccl_available
 
 
 def is_backend_available(backend: str) -> bool:
-    """Whether a program that asks for ``backend`` runs as it is meant."""
+    """Whether a program for ``backend`` runs as intended."""
     return {"gloo": True, "mpi": is_mpi_available()}.get(backend.lower(), False)
 
 
@@ -109,12 +109,12 @@ def init_process_group(
     world_size: int = -1, rank: int = -1, store: Store | None = None, group_name: str = "", pg_options: object = None,
     device_id: object = None,
 ) -> None:  # fmt: skip
-    """Make the default group: wait until all processes have come.
+    """Create the default group: wait until all processes have joined.
 
-    Processes that MPI has started talk through MPI, others over TCP, whatever ``backend`` says; ``"nccl"`` runs on
-    the CPU too and warns. ``init_method`` is ``"env://"`` (the variables that torchrun sets), ``"tcp://host:port"``
-    or ``"file:///path"``; or a ``store`` is given, with ``rank`` and ``world_size``. With ``"mpi"``, a process that
-    nobody has launched is a group of one. ValueError when it is called twice or a value is missing.
+    Processes started by MPI communicate through MPI, others over TCP, for any ``backend``; ``"nccl"`` runs on the CPU
+    too and warns. ``init_method`` is ``"env://"`` (the variables that torchrun sets), ``"tcp://host:port"`` or
+    ``"file:///path"``; or pass a ``store``, with ``rank`` and ``world_size``. With ``"mpi"``, a process without a
+    launcher is a group of one. ValueError when it is called twice or a value is missing.
     """
     if world.default is not None:
         raise ValueError(at_user_line("trying to initialize the default process group twice!"))
@@ -153,7 +153,7 @@ def new_group(
     pg_options: object = None, use_local_synchronization: bool = False, group_desc: str | None = None,
     device_id: object = None,
 ) -> Any:  # fmt: skip
-    """The group of ``ranks``; NON_GROUP_MEMBER in processes that are not in it. All processes call it alike."""
+    """Create the group of ``ranks``; NON_GROUP_MEMBER in processes outside it. All processes call it alike."""
     whole = default_group()
     seconds = whole.seconds if timeout is None else timeout.total_seconds()
     listed = _members(ranks, whole.size())
@@ -196,7 +196,7 @@ def new_subgroups_by_enumeration(
 
 
 def destroy_process_group(group: Group | None = None) -> None:
-    """Give up a group; without one, all groups. ValueError when there is none."""
+    """Destroy a group; without one, all groups. ValueError if there is none."""
     if group is None or group is world.default:
         default_group()
         groups.end()
@@ -216,7 +216,7 @@ def default_group() -> Group:
 
 
 def group_of(group: object) -> Group | None:
-    """The group that an argument means, the default one for None; None where this process is not in it."""
+    """Return the group of an argument, the default one for None; None if this process is not in it."""
     if group is None:
         return default_group()
     if group == GroupMember.NON_GROUP_MEMBER:
@@ -229,7 +229,7 @@ def group_of(group: object) -> Group | None:
 
 
 def member_of(group: object, what: str) -> Group | None:
-    """As ``group_of``, with PyTorch's warning where this process is not in the group."""
+    """Like ``group_of``, with PyTorch's warning if this process is not in the group."""
     found = group_of(group)
     if found is None:
         warnings.warn(
@@ -245,13 +245,13 @@ def get_rank(group: Group | None = None) -> int:
 
 
 def get_world_size(group: Group | None = None) -> int:
-    """How many processes there are; -1 for a group that this process is not in."""
+    """The number of processes; -1 for a group that this process is not in."""
     found = group_of(group)
     return -1 if found is None else found.size()
 
 
 def get_backend(group: Group | None = None) -> Backend:
-    """The backend that was asked for. ``repr(group)`` says what bytes travel by."""
+    """Return the requested backend. ``repr(group)`` shows the actual transport."""
     found = group_of(group)
     if found is None:
         raise ValueError("Invalid process group specified")
@@ -259,7 +259,7 @@ def get_backend(group: Group | None = None) -> Backend:
 
 
 def get_default_backend_for_device(device: object) -> str:
-    """``"gloo"``, whatever the device."""
+    """Return ``"gloo"`` for any device."""
     return "gloo"
 
 
@@ -279,7 +279,7 @@ def get_process_group_ranks(group: object) -> list[int]:
 
 
 def get_group_rank(group: object, global_rank: int) -> int:
-    """Place of a process in a group. ValueError when it is not in it."""
+    """Group rank of a process. ValueError if it is not in the group."""
     found = group_of(group)
     if found is None or global_rank not in found.ranks:
         raise ValueError(f"Global rank {global_rank} is not part of group {group}")
@@ -287,7 +287,7 @@ def get_group_rank(group: object, global_rank: int) -> int:
 
 
 def get_global_rank(group: object, group_rank: int) -> int:
-    """Global rank of a place in a group. ValueError when there is no such place."""
+    """Global rank of a group rank. ValueError if it does not exist."""
     found = group_of(group)
     if found is None or not 0 <= group_rank < found.size():
         raise ValueError(f"Group rank {group_rank} is not part of group {group}")
@@ -295,12 +295,12 @@ def get_global_rank(group: object, group_rank: int) -> int:
 
 
 def get_pg_count() -> int:
-    """How many groups this process is in."""
+    """The number of groups with this process."""
     return len(world.groups)
 
 
 def barrier(group: Group | None = None, async_op: bool = False, device_ids: object = None) -> Any:
-    """Come back when all processes of the group have called it; with ``async_op``, a Work that does."""
+    """Return when all processes of the group have called it; with ``async_op``, return a Work that waits for them."""
     found = member_of(group, "barrier")
     if found is None:
         return None
@@ -313,9 +313,9 @@ def barrier(group: Group | None = None, async_op: bool = False, device_ids: obje
 def monitored_barrier(
     group: Group | None = None, timeout: timedelta | None = None, wait_all_ranks: bool = False
 ) -> None:
-    """A barrier whose error names the rank that did not come; all that did not with ``wait_all_ranks``.
+    """A barrier whose error names a rank that did not arrive; all such ranks with ``wait_all_ranks``.
 
-    Rank 0 hears from every other rank, then answers all. RuntimeError after ``timeout``.
+    Rank 0 receives from every other rank, then answers all. RuntimeError after ``timeout``.
     """
     found = member_of(group, "monitored_barrier")
     if found is None or found.size() == 1:

@@ -1,7 +1,8 @@
 """The launcher: ``python -m tracecomp.distributed.run --nproc-per-node 2 train.py --epochs 3``.
 
-It takes torchrun's options, sets torchrun's variables, and starts the processes through the ``mpiexec`` that it finds,
-or without MPI. Lines are passed on as ``[rank] line``. When a process fails, all end, and its status is the launcher's.
+It takes torchrun's options, sets torchrun's variables, and starts the processes through an installed ``mpiexec``, or
+without MPI. It forwards lines as ``[rank] line``. When a process fails, all end, and the launcher exits with its
+status.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ _UNUSED = (
     "--rdzv-backend", "--rdzv-id", "--rdzv-conf", "--monitor-interval", "--start-method", "--role", "--log-dir",
     "--redirects", "--tee", "--local-addr", "--local-ranks-filter",
 )  # fmt: skip
-"""Options of torchrun that change nothing here."""
+"""Options of torchrun without effect here."""
 
 
 def parser() -> argparse.ArgumentParser:
-    """The options; underscores may stand for hyphens, as older scripts write them."""
+    """The options; underscores are equivalent to hyphens, for older scripts."""
     found = argparse.ArgumentParser(
         prog="python -m tracecomp.distributed.run", description="Run a program in several processes."
     )
@@ -56,7 +57,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _processes(told: str) -> tuple[int, int]:
-    """How many processes at least and at most ``--nproc-per-node`` asks for. SystemExit for what is no number."""
+    """Least and most processes of ``--nproc-per-node``. SystemExit unless they are numbers."""
     if told in ("cpu", "auto"):
         told = str(len(os.sched_getaffinity(0)))
     least, _, most = told.partition(":")
@@ -67,7 +68,7 @@ def _processes(told: str) -> tuple[int, int]:
 
 
 def plan_of(arguments: argparse.Namespace) -> Plan:
-    """What the options ask for. SystemExit with a sentence for what cannot be."""
+    """The plan for the options. SystemExit with an explanation for impossible ones."""
     nodes = int(str(arguments.nnodes).split(":")[-1])
     least, each = _processes(arguments.nproc_per_node)
     if not 1 <= least <= each or nodes < 1 or not 0 <= arguments.node_rank < nodes:
@@ -80,7 +81,7 @@ def plan_of(arguments: argparse.Namespace) -> Plan:
     address, number = host or arguments.master_addr, int(port or arguments.master_port)
     if nodes > 1 and not number:
         raise SystemExit("several machines need --master-addr and --master-port, the same on all of them")
-    # mpiexec starts the processes of one machine; on several ones it needs hosts, which only their users know.
+    # mpiexec starts the processes of one machine; for several ones it needs host names from the user.
     can = nodes == 1 and find_mpiexec() is not None and not arguments.no_python
     if arguments.launcher == "mpiexec" and not can:
         raise SystemExit("--launcher mpiexec needs one machine, a Python program, mpi4py and an MPI: "

@@ -1,13 +1,12 @@
-"""How long a recorded step would take in N processes: ``python -m tracecomp.distributed.simulate step.json``.
+"""Predict the time of a recorded step in N processes: ``python -m tracecomp.distributed.simulate step.json``.
 
-``step_of`` takes the parts of a compiled step from its last call, with their times; ``write`` keeps them as JSON. The
-simulation runs them for every rank, event by event: code takes its time on that rank, communication begins when all
-ranks have started it and those before it have ended, and goes on beside code that does not read its result. Stragglers
-are ranks whose code is slower, at random. What a communication takes says the ``Network``, by the way that messages
-take:
+``step_of`` extracts the parts of a compiled step from its last call, with their times; ``write`` stores them as JSON.
+The simulation runs them for every rank, event by event. Code takes its time on that rank. Communication begins when all
+ranks have started it and earlier ones have ended, and overlaps with code that does not read its result. Stragglers are
+ranks whose code is slower, at random. ``Network`` determines the time of a communication, by the algorithm:
 
-* ``pairs``, what the transports do now: every process sends to every other one; large arrays in two rounds by pieces.
-* ``halving``: pieces by recursive halving and doubling, whose messages grow with the logarithm of N.
+* ``pairs``, the current transports: every process sends to every other one; large arrays in two rounds by pieces.
+* ``halving``: pieces by recursive halving and doubling; the number of messages grows with the logarithm of N.
 * ``nodes``: halving within a machine, then among machines, each process for its piece.
 """
 
@@ -31,12 +30,12 @@ from tracecomp.compiled.function import Compiled
 Times = np.ndarray[Any, Any]
 WAYS = ("pairs", "halving", "nodes")
 _SMALL = 1 << 13
-"""Bytes up to which a reduction takes one round; as in ``communication/group.py``."""
+"""Most bytes for which a reduction takes one round; as in ``communication/group.py``."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """One part of a step: code that takes ``seconds``, or communication ``name`` of ``nbytes`` of each process.
+    """One part of a step: code of ``seconds``, or communication ``name`` of ``nbytes`` per process.
 
     ``reads`` are numbers of the parts whose results it reads.
     """
@@ -72,7 +71,7 @@ class Network:
 
 @dataclass(frozen=True)
 class Prediction:
-    """Seconds of a step, of its communication, and of the step if communication took no time; bytes in a process."""
+    """Seconds of a step, of its communication, and of the step if communication were free; bytes per process."""
 
     ranks: int
     seconds: float
@@ -82,15 +81,15 @@ class Prediction:
 
     @property
     def hidden(self) -> float:
-        """The share of communication that does not make the step longer."""
+        """The fraction of communication that overlaps with code."""
         longer = self.seconds - self.without
         return 1.0 - min(longer / self.communication, 1.0) if self.communication else 1.0
 
 
 def step_of(compiled: Compiled) -> Step:
-    """The step that ``compiled`` last ran, with the times of that call.
+    """Extract the step of ``compiled``'s last call, with its times.
 
-    ValueError for a function that has not run as code around communication.
+    ValueError if the function did not run as code around communication.
     """
     plan = compiled.entries[0].plan if compiled.entries else None
     hosted = None if plan is None else plan.forward
@@ -117,7 +116,7 @@ def write(step: Step, path: str | Path) -> None:
 
 
 def read(path: str | Path) -> Step:
-    """What ``write`` has kept."""
+    """Read a file of ``write``."""
     found = json.loads(Path(path).read_text())
     parts = tuple(Part(p["name"], p["nbytes"], tuple(p["reads"]), p["seconds"]) for p in found["parts"])
     return Step(parts, found["state_bytes"], found["between_bytes"])
@@ -127,13 +126,13 @@ def read(path: str | Path) -> Step:
 
 
 def _round(nbytes: float, peers: int, link: tuple[float, float, float]) -> float:
-    """Everybody sends ``nbytes`` in all to ``peers`` others, and hears from them."""
+    """Seconds for every process to send ``nbytes`` in total to ``peers`` others, and to receive from them."""
     latency, bandwidth, overhead = link
     return latency + peers * overhead + nbytes / bandwidth if peers else 0.0
 
 
 def _halving(nbytes: float, size: int, link: tuple[float, float, float]) -> float:
-    """One pass over pieces of ``nbytes`` with a partner at a time."""
+    """One pass over pieces of ``nbytes``, one partner at a time."""
     latency, bandwidth, overhead = link
     return (
         math.ceil(math.log2(size)) * (latency + overhead) + nbytes * (size - 1) / size / bandwidth if size > 1 else 0.0
@@ -141,7 +140,7 @@ def _halving(nbytes: float, size: int, link: tuple[float, float, float]) -> floa
 
 
 def _seconds(part: Part, size: int, network: Network, way: str) -> float:
-    """What a communication takes from when all have begun."""
+    """Seconds of a communication from the last start on."""
     far, near = (network.latency, network.bandwidth, network.overhead), network.near
     if part.name == "broadcast_from":
         return math.ceil(math.log2(max(size, 2))) * _round(part.nbytes, 1, far)
@@ -182,7 +181,7 @@ class _Run:
         return float(self.end.max())
 
     def _rank(self, now: float, rank: int, at: int) -> None:
-        """Run one rank from part ``at`` on, until it waits for what has not ended."""
+        """Run one rank from part ``at`` on, until it waits for an unfinished communication."""
         while at <= len(self.parts):
             reads = self.parts[at].reads if at < len(self.parts) else [*self.begun]
             for k in reads:
@@ -201,7 +200,7 @@ class _Run:
             at += 1
 
     def _begin(self, k: int, rank: int, now: float) -> None:
-        """A rank has started a communication; the last one to come decides when it ends."""
+        """A rank has started a communication; the last one determines its end."""
         before = [e for e in self.ended if e < k]
         self.begun[k][rank] = max(now, float(self.ended[max(before)][rank]) if before else 0.0)
         self.missing[k] -= 1
@@ -219,7 +218,7 @@ def simulate(
 ) -> Prediction:  # fmt: skip
     """A step in ``ranks`` processes. Code takes ``slower`` times its time, on each rank more by up to ``straggling``.
 
-    ValueError for a ``way`` that there is not.
+    ValueError for an unknown ``way``.
     """
     if way not in WAYS:
         raise ValueError(f"way must be one of {', '.join(WAYS)}, got {way!r}")

@@ -1,7 +1,6 @@
-"""One process of the launcher's: ``python -m tracecomp.distributed.worker script.py ...``, or ``-m module ...``.
+"""One process of the launcher: ``python -m tracecomp.distributed.worker script.py ...``, or ``-m module ...``.
 
-It sets the variables that belong to its rank, runs the program in itself, and tells the launcher and the other ranks
-when that fails.
+It sets the variables of its rank, runs the program in itself, and reports failures to the launcher and the other ranks.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from tracecomp.distributed.launching import of_rank
 
 
 def _first(*names: str) -> int:
-    """The first of these variables that is set."""
+    """The value of the first of these variables that is set."""
     return int(next(os.environ[name] for name in names if name in os.environ))
 
 
@@ -38,7 +37,7 @@ def _run(command: Sequence[str]) -> None:
 
 
 def main(command: Sequence[str]) -> None:
-    """Run ``command``; what it raises ends all ranks."""
+    """Run ``command``; its exceptions end all ranks."""
     rank = _first("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "RANK")
     local = _first("MPI_LOCALRANKID", "OMPI_COMM_WORLD_LOCAL_RANK", "LOCAL_RANK", "PMI_RANK", "PMIX_RANK")
     os.environ.update(of_rank(rank, local))
@@ -54,15 +53,15 @@ def main(command: Sequence[str]) -> None:
             (notes / f"done{rank}").touch()
             raise
         _fail(notes, rank, f"it ended with status {ending.code}", ending.code if isinstance(ending.code, int) else 1)
-    except BaseException as error:  # of the program, SystemExit too: the launcher is to know why it ended
+    except BaseException as error:  # of the program, including SystemExit: the launcher reports why it ended
         traceback.print_exc()
         _fail(notes, rank, f"{type(error).__name__}: {error}", 1)
 
 
 def _fail(notes: Path, rank: int, why: str, status: int) -> None:
-    """Tell launcher and ranks, and end without waiting for them.
+    """Report to launcher and ranks, and end without waiting for them.
 
-    An ``mpiexec`` ends the other ranks at once, so they get time to say what they were doing.
+    An ``mpiexec`` ends the other ranks at once, so they get time to report their state.
     """
     (notes / f"failure{rank}").write_text(f"{status} {why}")
     sys.stderr.flush()

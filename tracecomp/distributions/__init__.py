@@ -178,6 +178,6 @@ __all__ = [
     "utils",
 ]  # fmt: skip
 
-# Maps of vectors and matrices stand beside the others in torch's file.
+# Transforms of vectors and matrices are in the same file in torch.
 transforms.__all__ += [name for name in mappings.__all__ if name not in transforms.__all__]
 vars(transforms).update({name: getattr(mappings, name) for name in mappings.__all__})

@@ -21,7 +21,7 @@ from tracecomp.ir.types import bool_
 class ContinuousBernoulli(Distribution):
     """Density proportional to ``probs**x (1 - probs)**(1-x)`` on [0, 1] (Loaiza-Ganem and Cunningham 2019).
 
-    Given by ``probs`` or ``logits``. Between ``lims``, where the exact forms cancel, series are used.
+    Parametrized by ``probs`` or ``logits``. Between ``lims``, where the exact forms cancel, series are used.
     """
 
     arg_constraints: ClassVar[dict[str, Constraint]] = {
@@ -51,7 +51,7 @@ class ContinuousBernoulli(Distribution):
         return constraints.unit_interval
 
     def _apart(self) -> tuple[Any, Any]:
-        """Where the exact forms are used, and probabilities at which they have finite values everywhere."""
+        """A mask for the exact forms, and probabilities for which they are finite everywhere."""
         exact = (self.probs <= self._lims[0]) | (self.probs > self._lims[1])
         return exact, T.where(exact, self.probs, self._lims[0])
 

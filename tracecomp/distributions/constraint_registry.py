@@ -1,7 +1,7 @@
 """From constraints to maps onto them, under the names of ``torch.distributions.constraint_registry``.
 
-``biject_to(c)`` is one-to-one from unconstrained values onto the set, ``transform_to(c)`` need not be, and is then
-better to optimize through.
+``biject_to(c)`` is one-to-one from unconstrained values onto the set, ``transform_to(c)`` need not be, and is better
+for optimization.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Factory = Callable[[Any], Transform]
 
 
 class ConstraintRegistry:
-    """Constraint class -> how a map onto such a constraint is made."""
+    """A registry from a constraint class to the factory of a transform onto such a constraint."""
 
     def __init__(self) -> None:
         self._registry: dict[type, Factory] = {}
@@ -32,7 +32,7 @@ class ConstraintRegistry:
     def register(self, constraint: Constraint | type[Constraint], factory: Factory) -> Factory: ...
 
     def register(self, constraint: Constraint | type[Constraint], factory: Factory | None = None) -> Any:
-        """Use ``factory`` for constraints of a class, or of the class of one; also a decorator."""
+        """Use ``factory`` for constraints of a class, or of the class of an instance; also a decorator."""
         if factory is None:
             return lambda factory: self.register(constraint, factory)
         kind = type(constraint) if isinstance(constraint, Constraint) else constraint
@@ -42,7 +42,7 @@ class ConstraintRegistry:
         return factory
 
     def __call__(self, constraint: Constraint) -> Transform:
-        """A map onto ``constraint``; NotImplementedError when none is known."""
+        """Return a transform onto ``constraint``; NotImplementedError if there is none."""
         factory = self._registry.get(type(constraint))
         if factory is None:
             raise NotImplementedError(f"Cannot transform {type(constraint).__name__} constraints")

@@ -1,4 +1,4 @@
-"""Sets that parameters and values of distributions lie in, under the names of ``torch.distributions.constraints``."""
+"""Sets of valid parameters and values of distributions, under the names of ``torch.distributions.constraints``."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ __all__ = [
 
 
 class Constraint:
-    """A set; ``check(x)`` tells for every event of ``event_dim`` dimensions whether it lies inside."""
+    """A set; ``check(x)`` returns for every event of ``event_dim`` dimensions whether it is inside."""
 
     is_discrete = False
     event_dim = 0
 
     def check(self, value: Tensor) -> Tensor:
-        """For every event of ``value`` whether it lies in the set."""
+        """Return for every event of ``value`` whether it is in the set."""
         raise NotImplementedError
 
     def _bounds(self) -> dict[str, Any]:
-        """What the text shows."""
+        """The bounds shown in the text."""
         return {}
 
     def __repr__(self) -> str:
@@ -56,7 +56,7 @@ class _Dependent(Constraint):
         return self._event_dim
 
     def __call__(self, *, is_discrete: bool | None = None, event_dim: int | None = None) -> _Dependent:
-        """The same with more said about it."""
+        """Return the same constraint with more properties."""
         return _Dependent(
             is_discrete=self._is_discrete if is_discrete is None else is_discrete,
             event_dim=self._event_dim if event_dim is None else event_dim,
@@ -67,7 +67,7 @@ class _Dependent(Constraint):
 
 
 class _DependentProperty(property, _Dependent):
-    """A property that gives a constraint; of the class, it is a dependent constraint itself."""
+    """A property that returns a constraint; accessed on the class, it is a dependent constraint."""
 
     def __init__(
         self, fn: Callable[[Any], Any] | None = None, *, is_discrete: bool | None = None, event_dim: int | None = None
@@ -260,7 +260,7 @@ class _IndependentConstraint(Constraint):
 
 
 class MixtureSameFamilyConstraint(Constraint):
-    """What the values of a mixture satisfy: the constraint of its components, checked without their dimension."""
+    """Constraint of a mixture's values: that of its components, checked without their dimension."""
 
     def __init__(self, base_constraint: Constraint) -> None:
         self.base_constraint = base_constraint
@@ -306,12 +306,12 @@ class _Cat(_Joined):
 
 
 class _Stack(_Joined):
-    """One constraint for each place along a dimension."""
+    """One constraint for each index along a dimension."""
 
     @property
     def event_dim(self) -> int:  # type: ignore[override]
         inner = super().event_dim
-        return inner + 1 if self.dim + inner < 0 else inner  # a stacked dimension inside of the event counts to it
+        return inner + 1 if self.dim + inner < 0 else inner  # a stacked dimension inside the event is part of it
 
     def check(self, value: Tensor) -> Tensor:
         parts = [value.select(self.dim, i) for i in range(value.size(self.dim))]

@@ -1,4 +1,4 @@
-"""Distributions of real numbers given by location and scale, and the uniform and exponential ones."""
+"""Distributions of real numbers with location and scale, and the uniform and exponential ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EULER = 0.57721566490153286060
 
 
 class LocationScale(Distribution):
-    """``loc + scale * z`` for z of the standard form, which subclasses give."""
+    """``loc + scale * z`` for z of the standard form, which subclasses define."""
 
     arg_constraints: ClassVar[dict[str, Constraint]] = {"loc": constraints.real, "scale": constraints.positive}
     has_rsample = True
@@ -50,7 +50,7 @@ class LocationScale(Distribution):
         return (value - self.loc) / self.scale
 
     def _uniform(self, shape: tuple[int, ...]) -> Any:
-        """Numbers of the open interval (0, 1)."""
+        """Draw numbers from the open interval (0, 1)."""
         tiny = finfo(self.loc.dtype)
         return T.rand(shape, dtype=self.loc.dtype).clamp(tiny.tiny, 1 - tiny.eps / 2)
 

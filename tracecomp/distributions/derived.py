@@ -1,4 +1,4 @@
-"""Distributions that are transforms of simpler ones; where more is known of them than of any transform, they say it."""
+"""Distributions that are transforms of simpler ones, with closed forms where they exist."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tracecomp.functional import names as T
 
 
 class Half(TransformedDistribution):
-    """The absolute value of a number that ``base_dist`` describes, of which either sign is as likely."""
+    """The absolute value of a number from ``base_dist``, which is symmetric around 0."""
 
     arg_constraints: ClassVar[dict[str, Constraint]] = {"scale": constraints.positive}
     base_dist: Any
@@ -230,7 +230,7 @@ class Pareto(TransformedDistribution):
 
 
 class InverseGamma(TransformedDistribution):
-    """What ``1 / x`` is for x of a gamma distribution."""
+    """The distribution of ``1 / x`` for x of a gamma distribution."""
 
     arg_constraints: ClassVar[dict[str, Constraint]] = Gamma.arg_constraints
     concentration: Any

@@ -19,7 +19,7 @@ from tracecomp.ir.types import int64
 
 
 def clamp_probs(probs: Tensor) -> Any:
-    """Away from 0 and 1 by the precision of the dtype."""
+    """Clamp probabilities away from 0 and 1 by the precision of the dtype."""
     eps = finfo(probs.dtype).eps
     return probs.clamp(eps, 1 - eps)
 
@@ -34,7 +34,7 @@ def _one_of(name: str, probs: object, logits: object) -> None:
 
 
 class Binary(Distribution):
-    """A probability of success, given itself or as log odds."""
+    """A probability of success, or its log odds."""
 
     arg_constraints: ClassVar[dict[str, Constraint]] = {"probs": constraints.unit_interval, "logits": constraints.real}
     probs: Any
@@ -309,7 +309,7 @@ class Categorical(Distribution):
 
 
 class OfCategorical(Distribution):
-    """What is made of draws of a :class:`Categorical`, and has its parameters."""
+    """A distribution of draws of a :class:`Categorical`, with its parameters."""
 
     arg_constraints: ClassVar[dict[str, Constraint]] = Categorical.arg_constraints
     _categorical: Categorical

@@ -25,7 +25,7 @@ _defaults = switches.register({"validate_args": True})
 
 
 class _Default:
-    """The setting of the process, for distributions that were not told whether to validate."""
+    """The setting of the process, for distributions without an explicit ``validate_args``."""
 
     def __get__(self, owner: object, kind: type | None = None) -> bool:
         return bool(_defaults["validate_args"])
@@ -34,8 +34,8 @@ class _Default:
 class Distribution:
     """``batch_shape`` independent distributions over events of ``event_shape``.
 
-    ``arg_constraints`` holds the sets parameters must lie in. They are checked in eager calls and in the call that is
-    recorded, not in compiled ones (ValueError).
+    ``arg_constraints`` has the sets of valid parameters. They are checked in eager calls and in the recorded call, not
+    in compiled ones (ValueError).
     """
 
     has_rsample = False
@@ -78,7 +78,7 @@ class Distribution:
 
     @property
     def support(self) -> Constraint:
-        """The set that values lie in."""
+        """The set of possible values."""
         raise NotImplementedError
 
     @property
@@ -98,16 +98,16 @@ class Distribution:
         return T.sqrt(self.variance)
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        """Values of shape sample + batch + event, without gradient."""
+        """Draw values of shape sample + batch + event, without gradient."""
         with no_grad():
             return self.rsample(sample_shape)
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        """Values that are differentiable functions of the parameters."""
+        """Draw values that are differentiable functions of the parameters."""
         raise NotImplementedError
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """The logarithm of the density or probability at ``value``."""
+        """Return the logarithm of the density or probability at ``value``."""
         raise NotImplementedError
 
     def cdf(self, value: Tensor) -> Tensor:
@@ -120,16 +120,16 @@ class Distribution:
         raise NotImplementedError
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
-        """All values of a discrete distribution, along a new first dimension."""
+        """Return all values of a discrete distribution, along a new first dimension."""
         raise NotImplementedError
 
     def perplexity(self) -> Tensor:
         return T.exp(self.entropy())
 
     def expand(self, batch_shape: Sequence[int], _instance: Distribution | None = None) -> Distribution:
-        """The same distributions with every parameter expanded to ``batch_shape``.
+        """Return the same distributions with every parameter expanded to ``batch_shape``.
 
-        A subclass that makes the new object itself gives it as ``_instance``; what it has set stays.
+        A subclass that creates the new object itself passes it as ``_instance``; its attributes are kept.
         """
         new: Distribution = object.__new__(type(self)) if _instance is None else _instance
         old = len(self._batch_shape)
@@ -146,9 +146,9 @@ class Distribution:
         return new
 
     def _get_checked_instance(self, cls: type, _instance: Distribution | None = None) -> Any:
-        """What ``expand`` of ``cls`` fills: ``_instance``, or a new object without parameters.
+        """Return the object that ``expand`` of ``cls`` fills: ``_instance``, or a new one without parameters.
 
-        NotImplementedError where a subclass has an ``__init__`` of its own, which would not be run.
+        NotImplementedError if a subclass overrides ``__init__``, which would not run.
         """
         if _instance is None and type(self).__init__ is not cls.__init__:  # type: ignore[misc]
             raise NotImplementedError(
@@ -188,7 +188,7 @@ class Distribution:
 class ExponentialFamily(Distribution):
     """Distributions whose logarithm is linear in ``_natural_params``, up to ``_log_normalizer`` of these.
 
-    Subclasses that give both have the entropy by a derivative of the latter.
+    Subclasses that define both get the entropy from a derivative of the latter.
     """
 
     _mean_carrier_measure = 0.0
@@ -211,7 +211,7 @@ class ExponentialFamily(Distribution):
 
 
 def _holds(constraint: Constraint, value: Tensor) -> bool:
-    """Whether all of ``value`` lies in the set; asked outside of any recording."""
+    """Whether all of ``value`` is in the set; evaluated outside any recording."""
     recorder, modes.recorder = modes.recorder, None
     try:
         with no_grad():

@@ -1,4 +1,4 @@
-"""Gamma and what is made of it: Chi2, Beta, Dirichlet, StudentT."""
+"""The gamma distribution and its derived ones: Chi2, Beta, Dirichlet, StudentT."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tracecomp.functional import names as T
 from tracecomp.functional.elementwise.conversion import finfo
 from tracecomp.ir.types import float64
 
-# A proposal is accepted with probability above 0.95 for every shape from 1 on, so this many never all fail.
+# A proposal is accepted with probability above 0.95 for every shape from 1 on, so not all of that many fail.
 PROPOSALS = 10
 
 
 def draw_standard_gamma(alpha: Tensor) -> Tensor:
-    """Gamma numbers of shape ``alpha`` and rate 1 (Marsaglia and Tsang 2000), as many proposals as there are rounds."""
+    """Draw gamma numbers of shape ``alpha`` and rate 1 (Marsaglia and Tsang 2000), with a fixed number of proposals."""
     boosted = T.where(alpha < 1, alpha + 1, alpha).double()
     d = boosted - 1 / 3
     c = 1 / (3 * T.sqrt(d))

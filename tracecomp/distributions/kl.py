@@ -30,7 +30,7 @@ def register_kl(p: type, q: type) -> Callable[[Rule], Rule]:
 
 
 def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
-    """``KL(p || q)``; NotImplementedError when no rule is known for the pair."""
+    """``KL(p || q)``; NotImplementedError if there is no rule for the pair."""
     for one in type(p).__mro__:
         for other in type(q).__mro__:
             rule = _RULES.get((one, other))

@@ -1,7 +1,7 @@
-"""Kullback-Leibler divergences between distributions of two kinds, and between those that ``kl`` has no rule for.
+"""Kullback-Leibler divergences between distributions of two kinds, and fallbacks without a rule in ``kl``.
 
-Most are ``-H(p) - E_p[log q]``, where the logarithm of q's density asks for few expectations under p: its mean and
-variance, those of ``log(x)`` and ``log(1 - x)``, and that of ``exp(-x / s)``.
+Most are ``-H(p) - E_p[log q]``. The logarithm of q's density needs few expectations under p: its mean and variance,
+those of ``log(x)`` and ``log(1 - x)``, and that of ``exp(-x / s)``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Expectation = Callable[..., Any]
 
 
 def _infinite(p: Distribution, q: Distribution) -> Tensor:
-    """Where p has mass and q has none."""
+    """Infinity, for pairs in which p has mass outside the support of q."""
     found: Tensor = T.full(tuple(T.broadcast_shapes(tuple(p.batch_shape), tuple(q.batch_shape))), math.inf)
     return found
 
@@ -46,14 +46,14 @@ _WIDER: dict[type, tuple[type, ...]] = {
     Pareto: (Beta, ContinuousBernoulli, Uniform),
     Poisson: (Bernoulli, Binomial),
 }
-"""Distributions whose support is never within that of the others."""
+"""Distributions whose support is never a subset of the other's."""
 for _p, _others in _WIDER.items():
     for _q in _others:
         register_kl(_p, _q)(_infinite)
 
 
 def _from(limit: float | Tensor, p: Distribution, found: Tensor) -> Any:
-    """``found``; infinity where a uniform p goes below ``limit``."""
+    """Return ``found``; infinity if a uniform p extends below ``limit``."""
     return T.where(p.low < limit, math.inf, found) if isinstance(p, Uniform) else found
 
 
@@ -120,7 +120,7 @@ _OF_MANY: tuple[tuple[type, Expectation, tuple[type, ...]], ...] = (
     (Gumbel, _gumbel, tuple(_DECAY)),
     (Uniform, _uniform, (Beta, ContinuousBernoulli)),
 )
-"""q, the rule, and the p that it holds for."""
+"""q, the rule, and the p for which it is valid."""
 for _q, _rule, _those in _OF_MANY:
     for _p in _those:
         register_kl(_p, _q)(_rule)

@@ -1,4 +1,4 @@
-"""Normal vectors whose covariance is of low rank but for its diagonal."""
+"""Normal vectors whose covariance is of low rank plus a diagonal."""
 
 from __future__ import annotations
 

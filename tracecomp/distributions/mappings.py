@@ -1,4 +1,4 @@
-"""Invertible maps of vectors and matrices, and maps made of others."""
+"""Transforms of vectors and matrices, and compositions of transforms."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = [
 
 
 class _Alike(Transform):
-    """A map without settings: all its objects are equal."""
+    """A transform without settings: all its objects are equal."""
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self)
@@ -32,7 +32,7 @@ class _Alike(Transform):
 
 
 class IndependentTransform(Transform):
-    """``base_transform``, with more dimensions of the batch counted to the event."""
+    """``base_transform``, with more batch dimensions as part of the event."""
 
     def __init__(self, base_transform: Transform, reinterpreted_batch_ndims: int, cache_size: int = 0) -> None:
         super().__init__(cache_size)
@@ -80,7 +80,7 @@ class IndependentTransform(Transform):
 
 
 class ReshapeTransform(Transform):
-    """Events of ``in_shape`` as events of ``out_shape``; ValueError when they have not as many elements."""
+    """Events of ``in_shape`` as events of ``out_shape``; ValueError if the numbers of elements differ."""
 
     bijective = True
 
@@ -164,7 +164,7 @@ class SoftmaxTransform(_Alike):
 
 
 class StickBreakingTransform(_Alike):
-    """Vectors to the simplex with one more element: each takes a share of what those before it left.
+    """Vectors to the simplex with one more element: each takes a share of the rest.
 
     Source: https://mc-stan.org/docs/reference-manual/transforms.html#simplex-transform.section
     """
@@ -175,7 +175,7 @@ class StickBreakingTransform(_Alike):
 
     @staticmethod
     def _offset(count: int, like: Tensor) -> Any:
-        """Logarithms of how many elements are still to come, so that zeros give equal shares."""
+        """Logarithms of the number of remaining elements, so that zeros give equal shares."""
         return T.arange(count, 0, -1, dtype=like.dtype).log()
 
     def _call(self, x: Tensor) -> Any:
@@ -229,7 +229,7 @@ class PositiveDefiniteTransform(_Alike):
 
 
 class CorrCholeskyTransform(_Alike):
-    """Vectors to Cholesky factors of correlation matrices: rows of norm 1, filled by shares of what is left.
+    """Vectors to Cholesky factors of correlation matrices: rows of norm 1, filled by shares of the rest.
 
     Source: https://mc-stan.org/docs/reference-manual/transforms.html#cholesky-factors-of-correlation-matrices
     """
@@ -333,7 +333,7 @@ class CatTransform(_Joined):
 
 
 class StackTransform(_Joined):
-    """One map for each place along a dimension."""
+    """One map for each index along a dimension."""
 
     @property
     def domain(self) -> Constraint:  # type: ignore[override]

@@ -1,4 +1,4 @@
-"""Random matrices, and random points of the simplex made of normal ones."""
+"""Random matrices, and random points of the simplex from normal ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tracecomp.functional import names as T
 
 
 class LogisticNormal(TransformedDistribution):
-    """Normal numbers made into a point of the simplex by breaking a stick."""
+    """Points of the simplex from normal numbers by stick breaking."""
 
     arg_constraints: ClassVar[dict[str, Constraint]] = {"loc": constraints.real, "scale": constraints.positive}
 
@@ -62,7 +62,7 @@ class LKJCholesky(Distribution):
         return constraints.corr_cholesky
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        """Rows of norm 1: a direction drawn from the sphere, and how much of the norm lies before the diagonal."""
+        """Rows of norm 1: a direction drawn from the sphere, and the part of the norm left of the diagonal."""
         radii: Any = self._radii.sample(sample_shape).unsqueeze(-1)
         shape = self._extended_shape(sample_shape)
         directions = T.randn(shape, dtype=self.concentration.dtype).tril(-1)[..., 1:, :]

@@ -1,4 +1,4 @@
-"""Distributions of positive numbers with powers for tails."""
+"""Distributions of positive numbers with power tails."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class GeneralizedPareto(Distribution):
         return constraints.interval(self.loc, end)
 
     def _curved(self) -> tuple[Any, Any]:
-        """Where the tail is no exponential, and a concentration to divide by."""
+        """A mask of non-exponential tails, and a nonzero concentration to divide by."""
         curved = T.logical_not(T.isclose(self.concentration, T.zeros_like(self.concentration)))
         return curved, T.where(curved, self.concentration, 1.0)
 

@@ -16,7 +16,7 @@ from tracecomp.functional import names as T
 
 
 class _Relaxed(Distribution):
-    """A distribution around the values of ``base_dist``, the nearer the lower the ``temperature``."""
+    """A distribution close to the values of ``base_dist``; closer at a lower ``temperature``."""
 
     has_rsample = True
 
@@ -37,7 +37,7 @@ class _Relaxed(Distribution):
 
     def expand(self, batch_shape: Sequence[int], _instance: Distribution | None = None) -> Distribution:
         new = super().expand(batch_shape, _instance)
-        vars(new)["temperature"] = self.temperature  # one for all, or as the batch has it
+        vars(new)["temperature"] = self.temperature  # one for all, or one per batch element
         return new
 
     def _uniform(self, sample_shape: Sequence[int]) -> Tensor:

@@ -19,7 +19,7 @@ from tracecomp.functional import names as T
 
 
 class TransformedDistribution(Distribution):
-    """What ``transforms``, one after the other, make of values of ``base_distribution``."""
+    """The distribution of values of ``base_distribution`` after ``transforms`` in sequence."""
 
     def __init__(
         self, base_distribution: Distribution, transforms: Transform | Sequence[Transform],
@@ -29,7 +29,7 @@ class TransformedDistribution(Distribution):
         whole = ComposeTransform(self.transforms)
         batch, event = base_distribution.batch_shape, base_distribution.event_shape
         shape, dims = tuple(whole.forward_shape(batch + event)), whole.codomain.event_dim
-        taken = whole.domain.event_dim - len(event)  # dimensions of the batch that the transforms count to the event
+        taken = whole.domain.event_dim - len(event)  # batch dimensions that the transforms add to the event
         dims += max(len(event) - whole.domain.event_dim, 0)
         self.base_dist = Independent(base_distribution, taken) if taken > 0 else base_distribution
         split = len(shape) - dims

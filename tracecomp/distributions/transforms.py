@@ -1,4 +1,4 @@
-"""Invertible maps whose derivatives are known: of single numbers here, of vectors and matrices in ``mappings``."""
+"""Invertible transforms with known derivatives: of single numbers here, of vectors and matrices in ``mappings``."""
 
 from __future__ import annotations
 
@@ -20,12 +20,11 @@ __all__ = [
 
 
 class Transform:
-    """A map with a known derivative: subclasses give ``_call`` and ``_inverse``.
+    """A transform with a known derivative: subclasses define ``_call`` and ``_inverse``.
 
-    ``domain`` and ``codomain`` say between which sets; ``bijective`` whether every value has one origin; ``sign`` is
-    that of the derivative where it is one number. With ``cache_size=1`` the inverse of the last result is the very
-    tensor that it was made of, which rounding (a ``tanh`` that is 1) cannot spoil. ValueError for other sizes than 0
-    and 1.
+    ``domain`` and ``codomain`` are the sets; ``bijective`` is whether every value has one origin; ``sign`` is that of
+    the derivative, for transforms of single numbers. With ``cache_size=1`` the inverse of the last result is the
+    original tensor, unaffected by rounding (a ``tanh`` that is 1). ValueError for sizes other than 0 and 1.
     """
 
     domain: Constraint = constraints.real
@@ -40,14 +39,14 @@ class Transform:
 
     @property
     def event_dim(self) -> int:
-        """The dimensions of an event, where domain and codomain have as many."""
+        """The dimensions of an event, if domain and codomain have the same number."""
         if self.domain.event_dim == self.codomain.event_dim:
             return self.domain.event_dim
         raise ValueError("Please use either .domain.event_dim or .codomain.event_dim")
 
     @property
     def inv(self) -> Transform:
-        """The inverse map."""
+        """Return the inverse transform."""
         return _InverseTransform(self)
 
     @property
@@ -55,7 +54,7 @@ class Transform:
         raise NotImplementedError
 
     def with_cache(self, cache_size: int = 1) -> Transform:
-        """The same map with another cache."""
+        """Return the same transform with another cache size."""
         if self._cache_size == cache_size:
             return self
         if type(self).__init__ is Transform.__init__:
@@ -111,7 +110,7 @@ class Transform:
 
 
 class _InverseTransform(Transform):
-    """``transform`` the other way round."""
+    """The inverse of ``transform``."""
 
     def __init__(self, transform: Transform) -> None:
         super().__init__(transform._cache_size)
@@ -166,14 +165,14 @@ class _InverseTransform(Transform):
 
 
 class ComposeTransform(Transform):
-    """``parts`` one after the other."""
+    """``parts`` in sequence."""
 
     def __init__(self, parts: Sequence[Transform], cache_size: int = 0) -> None:
         super().__init__(cache_size)
         self.parts = [part.with_cache(cache_size) for part in parts] if cache_size else list(parts)
 
     def _wide(self, first: bool) -> Constraint:
-        """The set at the beginning or the end, with as many dimensions of an event as the parts need in all."""
+        """The set at the beginning or the end, with the event dimensions that the parts need together."""
         if not self.parts:
             return constraints.real
         parts = self.parts[::-1] if first else self.parts
@@ -255,7 +254,7 @@ identity_transform = ComposeTransform([])
 
 
 class _Plain(Transform):
-    """A bijective map of numbers without settings that grows with its argument."""
+    """An increasing bijection of numbers without settings."""
 
     bijective = True
 
@@ -333,7 +332,7 @@ class TanhTransform(_Plain):
 
 
 class AbsTransform(Transform):
-    """``y = |x|``, whose inverse is taken to be ``y``."""
+    """``y = |x|``, whose inverse is defined as ``y``."""
 
     codomain = constraints.positive
 

@@ -21,9 +21,9 @@ euler_constant = 0.57721566490153286060
 
 
 def broadcast_all(*values: Any) -> list[Tensor]:
-    """Numbers and tensors as tensors of one shape; numbers take the dtype of the first tensor.
+    """Convert numbers and tensors to tensors of one shape; numbers take the dtype of the first tensor.
 
-    ValueError for what is neither.
+    ValueError for other operands.
     """
     if not all(isinstance(v, Tensor | int | float | bool) or hasattr(v, "__torch_function__") for v in values):
         raise ValueError("Input arguments must all be instances of Number, torch.Tensor or objects implementing it.")
@@ -67,7 +67,7 @@ def logits_to_probs(logits: Tensor, is_binary: bool = False) -> Tensor:
 
 
 class lazy_property:
-    """A property that is computed when it is first read, and then an attribute."""
+    """A property that is computed on first access, and then an attribute."""
 
     def __init__(self, wrapped: Callable[[Any], object]) -> None:
         self.wrapped = wrapped
@@ -82,7 +82,8 @@ class lazy_property:
 
 
 def tril_matrix_to_vec(mat: Tensor, diag: int = 0) -> Tensor:
-    """The elements on and below a diagonal of a square matrix, row by row; ValueError when there is none."""
+    """The elements on and below a diagonal of a square matrix, row by row; ValueError if the diagonal does not
+    exist."""
     size = mat.shape[-1]
     if diag < -size or diag >= size:
         raise ValueError(f"diag ({diag}) provided is outside [{-size}, {size - 1}].")

@@ -1,6 +1,6 @@
-"""What the modules ``cuda``, ``xpu``, ``mps`` and ``mtia`` say where there is no such device: they agree on all of it.
+"""Common behaviour of the modules ``cuda``, ``xpu``, ``mps`` and ``mtia`` without such a device.
 
-Questions are answered (no, none, nothing); what needs a device raises AssertionError, as in a PyTorch without it.
+Queries return no, none or nothing; functions that need a device raise AssertionError, as in a PyTorch without it.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ T = TypeVar("T", bound=TensorBase)
 
 
 def gradient_edge(t: TensorBase) -> Edge:
-    """Where the gradient of ``t`` goes: its node and result number, its accumulator, or nowhere."""
+    """The destination of the gradient of ``t``: its node and result number, its accumulator, or none."""
     if t._linked:
         refresh(t)
     if t._grad_fn is not None:
@@ -44,7 +44,7 @@ def track(op: Op, operands: tuple[Any, ...], attrs: Attrs, arrays: list[Any], ou
     for x, a in zip(operands, arrays, strict=True):
         edge = None
         if isinstance(x, TensorBase):
-            # The last array decides the type of Python numbers beside it.
+            # The last array determines the type of Python numbers.
             dtype = a.dtype
             types.append((dtype, a.shape))
             # The cheap tests first: most tensors have no history.
@@ -84,7 +84,7 @@ def track(op: Op, operands: tuple[Any, ...], attrs: Attrs, arrays: list[Any], ou
 
 
 def own(t: T) -> T:
-    """A copy of ``t`` with memory of its own."""
+    """A copy of ``t`` in new memory."""
     result: T = t.__tracecomp_apply__(OPS["cast"], (t,), {"dtype": t.dtype})
     return result
 
@@ -99,9 +99,9 @@ def before_write(target: T, others: tuple[object, ...]) -> T:
 
 
 def assign_(target: TensorBase, value: TensorBase) -> None:
-    """Replace ``target``'s elements by those of ``value``, a fresh result of its shape: the one way to write.
+    """Replace ``target``'s elements by those of ``value``, a fresh result of its shape: the only function that writes.
 
-    Memory is written, the storage's version counts, and the history of the base becomes "the base with the elements
+    Memory is written, and the storage's version counts. The history of the base becomes "the base with the elements
     seen through the view replaced by ``value``". RuntimeError where PyTorch forbids the write.
     """
     history = modes.grad and (value.requires_grad or target.requires_grad)
@@ -119,7 +119,7 @@ def assign_(target: TensorBase, value: TensorBase) -> None:
     else:
         _copy(target._data, value._data)
     if modes.recorder is not None:
-        modes.recorder.write(target, value)  # it asks for histories as they were: what is counted below is not yet seen
+        modes.recorder.write(target, value)  # reads histories in their old state: the write below is not counted yet
     target._shared_storage().wrote()
     if use.begun and modes.levels:
         tangents.written(target, value)
@@ -217,15 +217,15 @@ def link(view: TensorBase, source: TensorBase, step: View) -> None:
 
 
 def ask_as(view: TensorBase, source: TensorBase) -> None:
-    """``view``, made without gradients, is a leaf that asks for them if what it shows does, as in PyTorch."""
+    """Mark ``view``, created without gradients, as a leaf that requires grad if its base does, as in PyTorch."""
     if source.requires_grad and view._data.dtype.kind not in "biu":
         view._requires_grad = True
 
 
 def attach(view: TensorBase, source: TensorBase, steps: tuple[View, ...], follows: bool) -> None:
-    """Make ``view`` a view of ``source``, whose memory it looks at through ``steps``.
+    """Make ``view`` a view of ``source``, through ``steps``.
 
-    ``follows``: it has the history of what it looks at, as views have that are made while gradients are enabled.
+    ``follows``: it has the history of its base, like views that are created while gradients are enabled.
     """
     view._storage = source._shared_storage()
     view._seen = view._storage.version
@@ -269,9 +269,9 @@ def alias(source: T) -> T:
 
 
 def former_of(target: T) -> T:
-    """A tensor that is what ``target`` is now, for ``target`` to become another one.
+    """A tensor with the current state of ``target``, before ``target`` changes its state.
 
-    A leaf that is a view stays a leaf, so that what it becomes must not find a history here.
+    A leaf that is a view stays a leaf, so its new state must not find a history here.
     """
     former = blank(type(target))
     take_fields(former, target)
@@ -284,15 +284,15 @@ def former_of(target: T) -> T:
 def reshape_(target: T, former: T, view: T) -> None:
     """Make ``target``, whose former self is ``former``, the ``view`` of it: an in-place change of its shape.
 
-    Memory and storage stay. Views of ``target`` look at ``former`` from now on, see ``base_of``. The storage's version
-    counts, as in PyTorch: what was saved of ``target`` for a backward pass has another shape now.
+    Memory and storage stay. Views of ``target`` become views of ``former``, see ``base_of``. The storage's version
+    counts, as in PyTorch: tensors saved for a backward pass now have another shape.
     """
     if view is not former:
         had_own_memory = target._reshaped or not target._linked
         if target._requires_grad and target._grad_fn is None and not target._linked:
             _keep_leaf(target, former, view)
         else:
-            # Only what is set is taken over: the gradient and the hooks of the tensor stay.
+            # Only set fields are copied: the gradient and the hooks of the tensor are kept.
             take_fields(target, view)
             if view._grad_fn is not None:
                 target._output_nr = view._output_nr
@@ -317,9 +317,9 @@ def _keep_leaf(target: TensorBase, former: TensorBase, view: TensorBase) -> None
 
 
 def replace_memory(target: TensorBase, value: TensorBase) -> None:
-    """Give ``target`` the memory of ``value``, which it shares from now on; what looked at ``target`` keeps the old."""
+    """Make ``target`` share the memory of ``value``; old views of ``target`` keep the old memory."""
     former = former_of(target)
-    module_changes.note()  # recordings look again at what is a view of what
+    module_changes.note()  # recordings check again which tensors are views
     old = target._shared_storage()
     old.share()
     if modes.recorder is not None:
@@ -329,7 +329,7 @@ def replace_memory(target: TensorBase, value: TensorBase) -> None:
     elif not target._linked:
         _leave_to_views(target, former)
     target._storage = Storage(value._shared_storage().memory)
-    # What a node saved of a result is its old elements: the pass that would read others has to fail.
+    # A node that saved a result needs its old elements: a backward pass that would read others has to fail.
     target._storage.version = old.version + (target._grad_fn is not None)
     target._data = value._data
     target._base, target._source, target._chain, target._linked = None, None, (), False
@@ -339,9 +339,9 @@ def replace_memory(target: TensorBase, value: TensorBase) -> None:
 
 
 def _leave_to_views(target: TensorBase, former: TensorBase) -> None:
-    """Have ``former`` stand for ``target`` in the eyes of those that share the storage that ``target`` leaves.
+    """Make ``former`` represent ``target`` for the views that share the storage that ``target`` leaves.
 
-    It gets the storage back when one of them looks: until then memory is not held by a cycle.
+    It gets the storage back when one of them is used: until then no cycle keeps memory alive.
     """
     if former._requires_grad and former._grad_fn is None:
         edge = gradient_edge(target)
@@ -368,7 +368,7 @@ def is_refused(t: TensorBase) -> bool:
 
 
 def history_if_allowed(t: TensorBase) -> Node | None:
-    """Where the history of ``t`` begins; None where asking for it is an error, too."""
+    """The start of the history of ``t``; None if requesting it is an error."""
     return None if is_refused(t) else t.grad_fn
 
 
@@ -400,7 +400,7 @@ def refresh(view: TensorBase) -> None:
 
 
 def check_types(op: Op, operands: tuple[object, ...], attrs: Attrs) -> None:
-    """Raise the operator's own error about operand types, if that is what is wrong."""
+    """Raise the operator's own error about operand types, if they are invalid."""
     dtype = next((x.dtype for x in reversed(operands) if isinstance(x, TensorBase)), None)
     types = [
         TensorType(x.dtype, x._data.shape) if isinstance(x, TensorBase) else TensorType(dtype, ())  # type: ignore[arg-type]

@@ -115,7 +115,7 @@ class _Name:
 
 
 class layout(_Name):
-    """How elements lie in memory; all tensors here are strided."""
+    """The layout of elements in memory; all tensors here are strided."""
 
 
 class memory_format(_Name):

@@ -1,8 +1,7 @@
-"""``__torch_dispatch__``: modes and classes of tensors that are asked about every operator, below autograd.
+"""``__torch_dispatch__``: modes and tensor subclasses that handle every operator, below autograd.
 
-A primitive is asked about where a mode is active or an operand is of such a class. Which operators of ``torch.ops`` it
-arrives as is said above (``aten/calls.py``). Nobody else pays: the question stands behind
-``device.use.begun``.
+A primitive is dispatched if a mode is active or an operand has such a class. A higher layer maps it to operators of
+``torch.ops`` (``aten/calls.py``). No cost when disabled: a single check of ``device.use.begun``.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from tracecomp.eager.tensor_base import TensorBase, blank, take_fields
 from tracecomp.ir.op import Attrs, Op
 
 CLASSES: set[type] = set()
-"""Classes of tensors that are asked."""
+"""Tensor classes with ``__torch_dispatch__``."""
 _STACKS = {"__torch_function__": "function_modes", "__torch_dispatch__": "dispatch_modes"}
-"""Where the active modes of each protocol stand."""
+"""Attributes with the active modes of each protocol."""
 
 
 def disabled(func: object, types: object, args: object = (), kwargs: object = None) -> Any:
@@ -28,7 +27,7 @@ def disabled(func: object, types: object, args: object = (), kwargs: object = No
 
 
 def note_class(cls: type) -> None:
-    """Remember ``cls``, a new subclass of Tensor, if its objects are asked."""
+    """Register ``cls``, a new subclass of Tensor, if it has ``__torch_dispatch__``."""
     how = getattr(cls, "__torch_dispatch__", None)
     if how is not None and how is not disabled:
         use.begin()
@@ -50,7 +49,7 @@ def first_answer(
     args: tuple[object, ...],
     kwargs: Mapping[str, object],
 ) -> Any:
-    """What the innermost mode, then the objects ``found`` in turn, make of ``fn(*args, **kwargs)``.
+    """Call the handlers of the innermost mode, then of the objects ``found`` in turn, for ``fn(*args, **kwargs)``.
 
     ``protocol`` is ``__torch_function__`` or ``__torch_dispatch__``. TypeError, which names ``told``, when all of them
     return NotImplemented.
@@ -59,7 +58,7 @@ def first_answer(
     name = _STACKS[protocol]
     stack = getattr(modes, name)
     if stack:
-        # Inside of its own handler a mode is not asked again.
+        # A mode is inactive inside its own handler.
         setattr(modes, name, stack[:-1])
         try:
             result = getattr(stack[-1], protocol)(fn, types, args, kwargs)
@@ -95,7 +94,7 @@ above = _Above()
 
 
 def ask(op: Op, operands: tuple[object, ...], attrs: Attrs) -> Any:
-    """The results that those who are asked give for a primitive, without history."""
+    """The handlers' results for a primitive, without history."""
     before, modes.grad = modes.grad, False
     outer, modes.grad_above = modes.grad_above, before
     try:
@@ -105,7 +104,7 @@ def ask(op: Op, operands: tuple[object, ...], attrs: Attrs) -> Any:
 
 
 def call(name: str, *args: Any) -> Any:
-    """What those who are asked give for the operator ``name`` of ``aten``."""
+    """The handlers' result for the operator ``name`` of ``aten``."""
     before, modes.grad = modes.grad, False
     try:
         return above.call(name, *args)
@@ -114,7 +113,7 @@ def call(name: str, *args: Any) -> Any:
 
 
 class no_dispatch:
-    """Inside, nobody is asked: tensors are what their memory says."""
+    """A context without handlers: tensors are read directly."""
 
     def __enter__(self) -> None:
         self._before, modes.undispatched = modes.undispatched, True

@@ -22,7 +22,8 @@ _WARNING = frozenset(
     )
 )  # fmt: skip
 _ROUNDED_OTHERWISE = ("floor_divide", "maximum", "minimum")
-"""Besides those with an error bound: quotients that are rounded before they are cut, which of two zeros is larger."""
+"""Operators, in addition to those with an error bound, whose rounding differs: quotients that are rounded before
+truncation, and the order of two zeros."""
 
 INEXACT = frozenset(
     op.name for op in OPS.values() if op.kind == "elementwise" and (op.ulp > 0 or op.name in _ROUNDED_OTHERWISE)
@@ -39,8 +40,8 @@ ORDERED = frozenset(("sum", "prod"))
 """Reductions whose bits depend on the order, for floats."""
 
 _quiet: list[Context] = []
-"""Contexts in which numpy is silent. Entering one takes a tenth of the time of ``np.errstate``; whoever takes one from
-the list has it alone, because a context can be entered once at a time."""
+"""Contexts that silence numpy. Entering one takes a tenth of the time of ``np.errstate``. A caller removes one from the
+list while in use, because a context can be entered once at a time."""
 
 
 def _new_context() -> Context:
@@ -50,7 +51,7 @@ def _new_context() -> Context:
 
 
 def evaluate(op: Op, arrays: Sequence[Any], attrs: Attrs) -> Any:
-    """What ``op`` is on ``arrays``: ``op.impl`` where its bits are those of machine code, else machine code's."""
+    """Apply ``op`` to ``arrays``: by ``op.impl`` if its bits are those of machine code, else by machine code."""
     # Other kinds move elements, draw bits, or are the host's in compiled programs too.
     if op.kind not in _WARNING:
         if op.kind == "external" and modes.rehearsal:
@@ -64,8 +65,8 @@ def evaluate(op: Op, arrays: Sequence[Any], attrs: Attrs) -> Any:
             return quietly(partial(eager_kernels.eliminate, op), (arrays, attrs, evaluate), {})
         return op.impl(*arrays, **attrs)
     if config.current().eager == "native":
-        # Where numpy rounds otherwise or sums in another order, machine code is asked;
-        # None where it has no kernel for these types.
+        # If numpy rounds or sums differently, machine code computes the result; None if it has no kernel for these
+        # types.
         if op.name in INEXACT or (op.name in SLOW and max(np.size(x) for x in arrays) >= _MANY):
             found = eager_kernels.evaluate_natively(op, arrays)
             if found is not None:
@@ -89,7 +90,7 @@ def evaluate(op: Op, arrays: Sequence[Any], attrs: Attrs) -> Any:
 
 
 def _untold(op: Op, arrays: Sequence[Any], attrs: Attrs) -> Any:
-    """Zeros instead of what ``op`` would give together with other processes."""
+    """Zeros instead of the result that ``op`` would give together with other processes."""
     found = op.infer(*[TensorType(from_numpy_dtype(a.dtype), a.shape) for a in arrays], **attrs)
     zeros = [np.zeros(t.shape, t.dtype.numpy) for t in (found if isinstance(found, tuple) else (found,))]
     return tuple(zeros) if isinstance(found, tuple) else zeros[0]

@@ -94,9 +94,9 @@ _classes: dict[str, type[OpNode]] = {}
 
 
 def _stays(x: Any) -> bool:
-    """Whether what is saved of an operand stays when a node lets go: numbers, and what was made of numbers alone.
+    """Whether a saved operand is kept when a node frees its values: numbers, and tensors created from numbers alone.
 
-    A recording follows tensors, whatever they were made of: there, they go.
+    A recording traces all tensors, so it frees the latter too.
     """
     return type(x) in NUMBERS or (isinstance(x, TensorBase) and x._inside and modes.recorder is None)
 
@@ -109,12 +109,13 @@ class OpNode(Node):
     ins: tuple[Any, ...] | None
     outs: tuple[Any, ...]
     versions: Sequence[int]
-    # Of the operator that a class is for: which operands backward may read, all or some, and whether results.
+    # Operands of the class's operator that backward may read, all or some, and whether it reads results.
     all_ins: bool
     some_ins: frozenset[int]
     keeps_outs: bool
     behind: dict[int, tuple[weakref.ref[Node], int]] | None = None
-    """Of results, where what comes to them is to be added: at nodes that lead here, and are what others know."""
+    """Nodes of results at which gradients accumulate: they have edges to this one, and other histories refer to
+    them."""
 
     def __init__(
         self, op: Op, attrs: Attrs, operands: tuple[Any, ...], types: Sequence[Any], edges: tuple[Edge, ...],
@@ -143,7 +144,7 @@ class OpNode(Node):
             self.outs = tuple([Packed(t, (self, i)) for i, t in enumerate(outs)]) if keep else ()
 
     def release(self) -> None:
-        # A node that reads nothing that it would have to let go of may run again, as PyTorch's may.
+        # A node without values to free may run again, as in PyTorch.
         if self.ins is not None:
             self.numbers = {i: x for i, x in enumerate(self.ins) if x is not None and _stays(x)}
         self.ins = None
@@ -153,11 +154,11 @@ class OpNode(Node):
         return [x for x in self.ins or () if isinstance(x, TensorBase)]
 
     def operands(self) -> Sequence[Any]:
-        """What it keeps of each operand, None where that is nothing; of a released node, the numbers."""
+        """The saved value of each operand, None if there is none; for a released node, the numbers."""
         return [self.numbers.get(i) for i in range(len(self.edges))] if self.ins is None else self.ins
 
     def packed(self) -> list[Packed]:
-        """What ``saved_tensors_hooks`` keep for this node."""
+        """The values that ``saved_tensors_hooks`` keep for this node."""
         return [x for x in (*(self.ins or ()), *self.outs) if isinstance(x, Packed)]
 
     def note_tangents(self, result: TensorBase) -> None:

@@ -1,6 +1,6 @@
-"""Where elements lie: PyTorch's memory formats, and the order that operators give their results.
+"""PyTorch's memory formats, and the memory order of operators' results.
 
-An *order* is the axes of a tensor, outermost first, as its elements lie in memory without gaps.
+An *order* is the axes of a tensor without gaps, outermost first in memory.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def order_of(format: memory_format, ndim: int) -> Order:
 
 
 def lies_in(array: Array, format: memory_format) -> bool:
-    """Whether elements lie without gaps in the order of ``format``; axes of one element may have any stride."""
+    """Whether elements are dense in the order of ``format``; axes of one element may have any stride."""
     if format is contiguous_format:
         return array.flags.c_contiguous
     order = _CHANNELS_LAST[format]
@@ -92,7 +92,7 @@ def _steps(shape: tuple[int, ...], operand: Layout) -> list[int]:
 
 
 def _compared(shape: tuple[int, ...], steps: Sequence[Sequence[int]], inner: int, outer: int) -> int:
-    """1 where axis ``inner`` is to be outside of ``outer``, -1 where it is not, 0 when nothing tells."""
+    """1 if axis ``inner`` should be outside of ``outer``, -1 if not, 0 if undetermined."""
     for step in steps:
         a, b = step[inner], step[outer]
         if a == 0 or b == 0:

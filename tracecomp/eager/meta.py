@@ -1,8 +1,8 @@
-"""Tensors without memory: their arrays have shape, element type and strides, but elements nobody may read.
+"""Tensors without memory: their arrays have shape, element type and strides, but unreadable elements.
 
-The arrays lie in addresses that are reserved and never backed by memory, so that numpy's own rules say what a view is,
-where it begins and whether two of them overlap. What an operator gives on them its record's ``infer`` says. Reading
-them raises: their class has a say in everything that numpy does with them.
+The arrays are at addresses that are reserved and never backed by memory. numpy's rules thus determine views, offsets
+and overlaps. The record's ``infer`` determines the results of an operator. Reads raise: the arrays' class handles all
+numpy functions.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NO_DATA = "Cannot copy out of meta tensor; no data!"
 
 
 class _Addresses:
-    """Addresses that nothing lies at, given out one after the other and, when they are used up, again."""
+    """A range of reserved addresses, allocated in sequence and then reused."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -110,12 +110,12 @@ def new_array(
 
 
 def like(array: Array, place: device = META) -> MetaArray:
-    """An array without elements, of the type and strides of ``array`` where it lies densely."""
+    """An array without elements, of the type of ``array``, and of its strides if it is dense."""
     return new_array(array.shape, array.dtype, _dense(array.shape, array.dtype.itemsize, [array]), place)
 
 
 def place_of(values: Iterable[object]) -> device | None:
-    """Where the first array without elements among ``values`` is said to be."""
+    """The device of the first array without elements among ``values``."""
     return next((x.place for x in values if type(x) is MetaArray), None)
 
 
@@ -125,7 +125,7 @@ def place_of_results(op: Op, operands: Iterable[object]) -> device | None:
 
 
 def in_order(array: Array, order: Order) -> Array:
-    """``array`` with its elements in ``order``, without gaps; itself where they lie so."""
+    """``array`` with its elements in ``order``, dense; unchanged if they already are."""
     strides = strides_in(array.shape, order, array.itemsize)
     return array if array.strides == strides else with_strides(array, strides)
 
@@ -146,7 +146,7 @@ _MUCH = 2**20
 
 
 def laid_alike(arrays: list[Any]) -> list[Any]:
-    """Operands of an elementwise operator: large ones lie as the first, which results follow."""
+    """Operands of an elementwise operator: large ones take the layout of the first, which results follow."""
     large = [a for a in arrays if type(a) is np.ndarray and a.nbytes >= _MUCH and a.ndim > 1]
     if len(large) < 2 or len({a.strides for a in large}) == 1:
         return arrays
@@ -167,18 +167,18 @@ def _span(array: Array) -> int:
 
 
 KEEPS_ORDER = ("elementwise", "view")
-"""Kinds of operators whose results lie as their operands do; those of others lie in row-major order, as PyTorch's."""
+"""Kinds of operators whose results keep their operands' layout; others are row-major, as in PyTorch."""
 
 
 def in_order_of(operands: Sequence[Any], result: Any) -> Any:
-    """What numpy made of ``operands``, in the order that PyTorch gives it: the two differ where operands do."""
+    """numpy's result for ``operands``, in PyTorch's order: they differ if the operands' orders differ."""
     layouts = tuple([(a.shape, a.strides) for a in operands if isinstance(a, np.ndarray)])
     strides = result_strides(result.shape, layouts, result.itemsize)
     return result if result.strides == strides else with_strides(result, strides)
 
 
 def laid_out(op: Op, operands: Sequence[Any], result: Any) -> Any:
-    """The array, or arrays, that numpy made of ``operands``, lying in memory as the results of ``op`` do."""
+    """numpy's results for ``operands`` in the memory layout of results of ``op``."""
     if type(result) is tuple:
         return tuple([laid_out(op, operands, r) for r in result])
     if type(result) is not np.ndarray or op.kind == "view":
@@ -198,7 +198,7 @@ def contiguous(array: Array) -> Array:
 
 
 def apply(op: Op, operands: Sequence[Any], attrs: dict[str, object], place: device) -> Any:
-    """What ``op`` gives on arrays and numbers of which some have no elements."""
+    """Apply ``op`` to arrays and numbers, some of which have no elements."""
     dtype = next((x.dtype for x in reversed(operands) if isinstance(x, np.ndarray)), None)
     given = None if dtype is None else from_numpy_dtype(dtype)
     types = [
@@ -237,7 +237,7 @@ def _dense(shape: tuple[int, ...], itemsize: int, arrays: Sequence[Array]) -> tu
 
 
 class placed:
-    """Inside, what functions make is made at ``place``: without memory, or (None) in it."""
+    """Inside, functions create tensors at ``place``: without memory, or (None) in it."""
 
     def __init__(self, place: device | None) -> None:
         self._place = place
@@ -264,9 +264,9 @@ _MIXING = frozenset(("copy_", "where", "set_", "tensor", "as_tensor", "to", "typ
 
 
 def place_of_call(name: str, makes: bool, args: Sequence[Any], kwargs: dict[str, Any]) -> device | None:
-    """Where what a function makes belongs: None for memory. ``makes`` says that it is a factory.
+    """The device of a function's results: None for memory. ``makes``: the function is a factory.
 
-    RuntimeError when tensors with memory and without it meet.
+    RuntimeError for a mix of tensors with and without memory.
     """
     found, with_memory = _met(args)
     more, memory = _met(kwargs.values())

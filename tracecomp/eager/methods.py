@@ -1,4 +1,5 @@
-"""The place of the methods that are published for ``Tensor`` above: nothing at run time, a stub for type checkers."""
+"""Base class for methods that higher layers publish for ``Tensor``: empty at run time, with a stub for type
+checkers."""
 
 from __future__ import annotations
 
@@ -6,6 +7,6 @@ from tracecomp.eager.tensor_base import TensorBase
 
 
 class TensorMethods(TensorBase):
-    """What ``functional`` and ``autograd`` set on ``Tensor``: the stub beside this file declares it."""
+    """The methods that ``functional`` and ``autograd`` set on ``Tensor``: the stub next to this file declares them."""
 
     __slots__ = ()

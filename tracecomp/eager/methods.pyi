@@ -53,7 +53,7 @@ class TensorMethods(TensorBase):
     def __add__(self, other: Operand) -> Tensor: ...
     def __and__(self, other: Operand) -> Tensor: ...
     def __array_wrap__(self, array: Array, context: object = None, return_scalar: _bool = False) -> Tensor:
-        """What a numpy function made of ``self``, as a tensor."""
+        """Convert the result of a numpy function of ``self`` to a tensor."""
     def __contains__(self, element: object) -> _bool: ...
     def __delitem__(self, key: object) -> NoReturn:
         """TypeError: the elements of a tensor cannot be deleted."""
@@ -85,10 +85,10 @@ class TensorMethods(TensorBase):
     def __mul__(self, other: Operand) -> Tensor: ...
     def __ne__(self, other: Operand) -> Tensor: ...  # type: ignore[override]
     def __neg__(self) -> Tensor:
-        """-input; RuntimeError on bools."""
+        """Return -input; RuntimeError on bools."""
     def __or__(self, other: Operand) -> Tensor: ...
     def __pos__(self) -> Tensor:
-        """``input`` itself; RuntimeError on bools."""
+        """Return ``input``; RuntimeError on bools."""
     def __pow__(self, other: Operand) -> Tensor: ...
     def __radd__(self, other: Operand) -> Tensor: ...
     def __rand__(self, other: Operand) -> Tensor: ...
@@ -235,17 +235,17 @@ class TensorMethods(TensorBase):
     def argwhere(self) -> Tensor:
         """:func:`nonzero` as a matrix."""
     def as_strided(self, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int | None = None) -> Tensor:
-        """A view of ``input``'s memory: element i lies at ``storage_offset`` + i * ``stride``.
+        """A view of ``input``'s memory: element i is at ``storage_offset`` + i * ``stride``.
 
-        RuntimeError for a negative size or stride, and for places outside of the memory.
+        RuntimeError for a negative size or stride, and for positions outside the memory.
         """
     def as_strided_(self, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int | None = None) -> Tensor:
-        """A view of ``input``'s memory: element i lies at ``storage_offset`` + i * ``stride``.
+        """A view of ``input``'s memory: element i is at ``storage_offset`` + i * ``stride``.
 
-        RuntimeError for a negative size or stride, and for places outside of the memory.
+        RuntimeError for a negative size or stride, and for positions outside the memory.
         """
     def as_strided_scatter(self, src: Tensor, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int | None = None) -> Tensor:
-        """A copy of ``input`` with the elements :func:`as_strided` sees replaced by ``src``."""
+        """A copy of ``input`` with the elements of :func:`as_strided` replaced by ``src``."""
     def asin(self) -> Tensor:
         """Elementwise asin; integers and bools become the default float dtype."""
     def asin_(self) -> Tensor:
@@ -286,12 +286,12 @@ class TensorMethods(TensorBase):
     def baddbmm_(self, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
         """beta * input + alpha * bmm(batch1, batch2)."""
     def bernoulli(self, p: _float | None = None, *, generator: Generator | None = None) -> Tensor:
-        """1 with the probabilities of ``input`` (or with ``p``), else 0."""
+        """Draw 1 with the probabilities of ``input`` (or with ``p``), else 0."""
     def bernoulli_(self, p: _float | Tensor = ..., *, generator: Generator | None = None) -> Tensor: ...
     def bfloat16(self, memory_format: MemoryFormat = None) -> Tensor:
         """``input`` as bfloat16; itself when it is already."""
     def bincount(self, weights: Tensor | None = None, minlength: _int = 0) -> Tensor:
-        """How often each non-negative integer occurs, or the sums of ``weights`` there."""
+        """The number of occurrences of each non-negative integer, or the sums of their ``weights``."""
     def binomial(self, prob: Tensor, generator: Generator | None = None) -> Tensor:
         """Binomial numbers; drawn by numpy from a key of the generator."""
     def bitwise_and(self, other: Operand) -> Tensor:
@@ -355,9 +355,9 @@ class TensorMethods(TensorBase):
     def chunk(self, chunks: _int, dim: _int = 0) -> tuple[Tensor, ...]:
         """At most ``chunks`` pieces of equal size (the last may be smaller), as views."""
     def clamp(self, min: Operand | None = None, max: Operand | None = None) -> Tensor:
-        """``input`` limited to [min, max], which are numbers or tensors. Gradients are zero outside; NaN propagates."""
+        """Limit ``input`` to [min, max], which are numbers or tensors. Gradients are zero outside; NaN propagates."""
     def clamp_(self, min: Operand | None = None, max: Operand | None = None) -> Tensor:
-        """``input`` limited to [min, max], which are numbers or tensors. Gradients are zero outside; NaN propagates."""
+        """Limit ``input`` to [min, max], which are numbers or tensors. Gradients are zero outside; NaN propagates."""
     def clamp_max(self, max: Operand) -> Tensor:
         """:func:`clamp` from above."""
     def clamp_max_(self, max: Operand) -> Tensor:
@@ -367,9 +367,9 @@ class TensorMethods(TensorBase):
     def clamp_min_(self, min: Operand) -> Tensor:
         """:func:`clamp` from below."""
     def clip(self, min: Operand | None = None, max: Operand | None = None) -> Tensor:
-        """``input`` limited to [min, max], which are numbers or tensors. Gradients are zero outside; NaN propagates."""
+        """Limit ``input`` to [min, max], which are numbers or tensors. Gradients are zero outside; NaN propagates."""
     def clip_(self, min: Operand | None = None, max: Operand | None = None) -> Tensor:
-        """``input`` limited to [min, max], which are numbers or tensors. Gradients are zero outside; NaN propagates."""
+        """Limit ``input`` to [min, max], which are numbers or tensors. Gradients are zero outside; NaN propagates."""
     def clone(self, *, memory_format: MemoryFormat = None) -> Tensor:
         """A copy, in ``memory_format`` or in the order of ``input``; gradients flow through it."""
     def coalesce(self) -> Any:
@@ -389,15 +389,15 @@ class TensorMethods(TensorBase):
             tensor([1, 0])
         """
     def conj(self) -> Tensor:
-        """The conjugate, computed at once; real tensors themselves."""
+        """The conjugate, computed at once; real tensors are returned unchanged."""
     def conj_physical(self) -> Tensor:
-        """The conjugate, a copy also of real tensors."""
+        """The conjugate, also a copy for real tensors."""
     def conj_physical_(self) -> Tensor:
-        """The conjugate, a copy also of real tensors."""
+        """The conjugate, also a copy for real tensors."""
     def contiguous(self, memory_format: MemoryFormat = None) -> Tensor:
-        """``input`` in row-major memory, or in ``memory_format``; itself when it is already."""
+        """``input`` in row-major memory, or in ``memory_format``; unchanged if it already is."""
     def copy_(self, src: Operand, non_blocking: _bool = False) -> Tensor:
-        """Elements of ``src`` (broadcast, converted), or a number, written into this tensor."""
+        """Write elements of ``src`` (broadcast, converted), or a number, into this tensor."""
     def copysign(self, other: Operand) -> Tensor:
         """The magnitude of ``input`` with the sign of ``other``."""
     def copysign_(self, other: Operand) -> Tensor:
@@ -413,7 +413,7 @@ class TensorMethods(TensorBase):
     def cosh_(self) -> Tensor:
         """Elementwise cosh; integers and bools become the default float dtype."""
     def count_nonzero(self, dim: Dim = None) -> Tensor:
-        """How many elements are nonzero."""
+        """The number of nonzero elements."""
     def cov(self, *, correction: _int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None) -> Tensor:
         """Covariance of the rows, with integer repetitions ``fweights`` and observation weights ``aweights``."""
     def cpu(self, memory_format: MemoryFormat = None) -> Tensor:
@@ -449,7 +449,7 @@ class TensorMethods(TensorBase):
     def deg2rad_(self) -> Tensor:
         """Degrees to radians."""
     def dense_dim(self) -> _int:
-        """How many dimensions are dense: all.
+        """The number of dense dimensions: all.
 
         Example:
             >>> torch.zeros(2, 3).dense_dim()
@@ -459,7 +459,7 @@ class TensorMethods(TensorBase):
         """:func:`linalg.det`."""
     @property
     def device(self) -> devices.device:
-        """Where the tensor is: the CPU or, without memory, ``meta``."""
+        """The device: the CPU or, without memory, ``meta``."""
     def diag(self, diagonal: _int = 0) -> Tensor:
         """A matrix with a vector on a diagonal, or the diagonal of a matrix."""
     def diag_embed(self, offset: _int = 0, dim1: _int = -2, dim2: _int = -1) -> Tensor:
@@ -531,7 +531,7 @@ class TensorMethods(TensorBase):
     def fill(self, value: Operand) -> Tensor:
         """A copy with every element ``value``."""
     def fill_(self, value: Operand) -> Tensor:
-        """Every element becomes ``value``."""
+        """Set every element to ``value``."""
     def fill_diagonal(self, fill_value: Number, wrap: _bool = False) -> Tensor:
         """A copy with ``fill_value`` on the main diagonal."""
     def fill_diagonal_(self, fill_value: Number, wrap: _bool = False) -> Tensor:
@@ -597,11 +597,11 @@ class TensorMethods(TensorBase):
     def geometric(self, p: _float, *, generator: Generator | None = None) -> Tensor: ...
     def geometric_(self, p: _float, *, generator: Generator | None = None) -> Tensor: ...
     def geqrf(self) -> Reflections:
-        """(reflections below the diagonal with R above, their factors tau), as LAPACK gives them."""
+        """(reflections below the diagonal with R above, their factors tau), in LAPACK's form."""
     def ger(self, vec2: Tensor) -> Tensor:
         """Every product of an element of each vector."""
     def get_device(self) -> _int:
-        """-1: the CPU."""
+        """Return -1, for the CPU."""
     def greater(self, other: Operand) -> Tensor:
         """Elementwise comparison gt, as bools."""
     def greater_(self, other: Operand) -> Tensor:
@@ -623,7 +623,7 @@ class TensorMethods(TensorBase):
     def histc(self, bins: _int = 100, min: Number = 0, max: Number = 0) -> Tensor:
         """Counts in ``bins`` equal bins of [min, max] (of the data's range when both are equal)."""
     def histogram(self, bins: _int | Tensor, *, range: Sequence[_float] | None = None, weight: Tensor | None = None, density: _bool = False) -> CountsEdges:
-        """(counts, edges) of bins given by their number and range, or by their edges."""
+        """(counts, edges) of bins, defined by their number and range, or by their edges."""
     def hsplit(self, *indices_or_sections: Sizes) -> tuple[Tensor, ...]:
         """Pieces along columns, as views."""
     def hypot(self, other: Tensor) -> Tensor:
@@ -695,10 +695,10 @@ class TensorMethods(TensorBase):
     def is_complex(self) -> _bool:
         """Whether the dtype is complex."""
     def is_conj(self) -> _bool:
-        """False: conjugation is never lazy."""
+        """Return False: conjugation is never lazy."""
     @property
     def is_cpu(self) -> _bool:
-        """Whether the tensor lies in the CPU's memory."""
+        """Whether the tensor is in the CPU's memory."""
     @property
     def is_cuda(self) -> _bool:
         """False: tensors are dense and on the CPU."""
@@ -706,7 +706,7 @@ class TensorMethods(TensorBase):
         """Whether the dtype is floating."""
     @property
     def is_ipu(self) -> _bool:
-        """False: tensors are dense and on the CPU."""
+        """Return False: tensors are dense and on the CPU."""
     @property
     def is_meta(self) -> _bool:
         """Whether this is a tensor without elements."""
@@ -718,9 +718,9 @@ class TensorMethods(TensorBase):
         """False: tensors are dense and on the CPU."""
     @property
     def is_mtia(self) -> _bool:
-        """False: tensors are dense and on the CPU."""
+        """Return False: tensors are dense and on the CPU."""
     def is_neg(self) -> _bool:
-        """False: negation is never lazy."""
+        """Return False: negation is never lazy."""
     @property
     def is_nested(self) -> _bool:
         """False: tensors are dense and on the CPU."""
@@ -733,9 +733,9 @@ class TensorMethods(TensorBase):
     def is_same_size(self, other: Tensor) -> _bool:
         """Whether both have one shape."""
     def is_set_to(self, tensor: Tensor) -> _bool:
-        """Whether both look at the same memory in the same way."""
+        """Whether both are the same view of the same memory."""
     def is_shared(self) -> _bool:
-        """False: memory is private to the process."""
+        """Return False: memory is private to the process."""
     def is_signed(self) -> _bool:
         """Whether the dtype has negative numbers."""
     @property
@@ -743,16 +743,16 @@ class TensorMethods(TensorBase):
         """False: tensors are dense and on the CPU."""
     @property
     def is_sparse_csr(self) -> _bool:
-        """False: tensors are dense and on the CPU."""
+        """Return False: tensors are dense and on the CPU."""
     @property
     def is_vulkan(self) -> _bool:
-        """False: tensors are dense and on the CPU."""
+        """Return False: tensors are dense and on the CPU."""
     @property
     def is_xla(self) -> _bool:
-        """False: tensors are dense and on the CPU."""
+        """Return False: tensors are dense and on the CPU."""
     @property
     def is_xpu(self) -> _bool:
-        """False: tensors are dense and on the CPU."""
+        """Return False: tensors are dense and on the CPU."""
     def isclose(self, other: Tensor, rtol: _float = ..., atol: _float = ..., equal_nan: _bool = False) -> Tensor:
         """|input - other| <= atol + rtol * |other|, infinities equal to themselves."""
     def isfinite(self) -> Tensor:
@@ -768,14 +768,14 @@ class TensorMethods(TensorBase):
     def isreal(self) -> Tensor:
         """Whether the imaginary part is 0."""
     def istft(self, n_fft: _int, hop_length: _int | None = None, win_length: _int | None = None, window: Tensor | None = None, center: _bool = True, normalized: _bool = False, onesided: _bool | None = None, length: _int | None = None, return_complex: _bool = False) -> Tensor:
-        """The signal of which :func:`stft` gives ``input``, by least squares (Griffin and Lim 1984)."""
+        """The signal whose :func:`stft` is ``input``, by least squares (Griffin and Lim 1984)."""
     def kron(self, other: Tensor) -> Tensor:
         """Kronecker product."""
     def kthvalue(self, k: _int, dim: _int = -1, keepdim: _bool = False) -> ValuesIndices:
         """The ``k``-th smallest element (counted from 1) along ``dim`` and its position."""
     @property
     def layout(self) -> devices.layout:
-        """Strided: tensors are dense."""
+        """Return strided: tensors are dense."""
     def lcm(self, other: Tensor) -> Tensor:
         """Least common multiple of integers."""
     def lcm_(self, other: Tensor) -> Tensor:
@@ -829,7 +829,7 @@ class TensorMethods(TensorBase):
     def logaddexp2(self, other: Tensor) -> Tensor:
         """log2(2**input + 2**other) without overflow."""
     def logcumsumexp(self, dim: _int) -> Tensor:
-        """log of the running sum of exp(x): of exponentials relative to the running maximum, rescaled where it grows."""
+        """log of the running sum of exp(x): computed relative to the running maximum, and rescaled where it grows."""
     def logdet(self) -> Tensor:
         """log of determinants; NaN for negative ones of real matrices."""
     def logical_and(self, other: Tensor) -> Tensor:
@@ -861,7 +861,7 @@ class TensorMethods(TensorBase):
     def lt_(self, other: Operand) -> Tensor:
         """Elementwise comparison lt, as bools."""
     def lu(self, pivot: _bool = True, get_infos: _bool = False) -> tuple[Tensor, ...]:
-        """(LU, pivots) and, if asked, infos."""
+        """(LU, pivots) and, on request, infos."""
     def lu_solve(self, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
         """:func:`linalg.lu_solve` with the right-hand side first."""
     def lu_unpack(self, LU_pivots: Tensor, unpack_data: _bool = True, unpack_pivots: _bool = True) -> PLU:
@@ -887,7 +887,7 @@ class TensorMethods(TensorBase):
     def matmul(self, other: Tensor) -> Tensor:
         """Matrix product: vectors, matrices, and batches of matrices with broadcast batch dimensions."""
     def matrix_exp(self) -> Tensor:
-        """Exponential of square matrices: a Taylor polynomial of a halved matrix, squared back."""
+        """Exponential of square matrices: a Taylor polynomial of a scaled matrix, squared back."""
     def matrix_power(self, n: _int) -> Tensor:
         """``input`` multiplied ``n`` times with itself (n >= 0), by squaring."""
     @overload
@@ -947,20 +947,20 @@ class TensorMethods(TensorBase):
         """log of the multivariate gamma function of dimension ``p``."""
     @property
     def names(self) -> tuple[None, ...]:
-        """None for every dimension: dimensions have no names."""
+        """Return None for every dimension: dimensions have no names."""
     def nan_to_num(self, nan: _float | None = None, posinf: _float | None = None, neginf: _float | None = None) -> Tensor:
         """NaN and infinities replaced (by 0 and the extreme finite numbers unless given)."""
     def nan_to_num_(self, nan: _float | None = None, posinf: _float | None = None, neginf: _float | None = None) -> Tensor:
         """NaN and infinities replaced (by 0 and the extreme finite numbers unless given)."""
     def nanmean(self, dim: Dim = None, keepdim: _bool = False, *, dtype: DType | None = None) -> Tensor:
-        """:func:`mean` over what is not NaN."""
+        """:func:`mean` over elements that are not NaN."""
     @overload
     def nanmedian(self) -> Tensor:
-        """The lower median of what is not NaN; with ``dim``, (values, indices)."""
+        """The lower median of elements that are not NaN; with ``dim``, (values, indices)."""
     @overload
     def nanmedian(self, dim: _int, keepdim: _bool = False) -> ValuesIndices: ...
     def nanquantile(self, q: _float | Tensor, dim: _int | None = None, keepdim: _bool = False, *, interpolation: str = 'linear') -> Tensor:
-        """:func:`quantile` of what is not NaN."""
+        """:func:`quantile` of elements that are not NaN."""
     def nansum(self, dim: Dim = None, keepdim: _bool = False, *, dtype: DType | None = None) -> Tensor:
         """:func:`sum` with NaN as zero."""
     def narrow(self, dim: _int, start: _int | Tensor, length: _int) -> Tensor:
@@ -972,13 +972,13 @@ class TensorMethods(TensorBase):
     def ne_(self, other: Operand) -> Tensor:
         """Elementwise comparison ne, as bools."""
     def neg(self) -> Tensor:
-        """-input; RuntimeError on bools."""
+        """Return -input; RuntimeError on bools."""
     def neg_(self) -> Tensor:
-        """-input; RuntimeError on bools."""
+        """Return -input; RuntimeError on bools."""
     def negative(self) -> Tensor:
-        """-input; RuntimeError on bools."""
+        """Return -input; RuntimeError on bools."""
     def negative_(self) -> Tensor:
-        """-input; RuntimeError on bools."""
+        """Return -input; RuntimeError on bools."""
     def new(self, *args: Any) -> Tensor:
         """A tensor of ``input``'s dtype from sizes or data."""
     def new_empty(self, *size: Sizes, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: _bool = False, pin_memory: _bool = False) -> Tensor:
@@ -1003,7 +1003,7 @@ class TensorMethods(TensorBase):
     @overload
     def nonzero(self, *, as_tuple: Literal[True]) -> tuple[Tensor, ...]: ...
     def nonzero_static(self, *, size: _int, fill_value: _int = -1) -> Tensor:
-        """:func:`nonzero` with exactly ``size`` rows: cut off, or filled up."""
+        """:func:`nonzero` with exactly ``size`` rows: truncated, or padded."""
     def norm(self, p: _int | _float | str | None = 'fro', dim: Dim = None, keepdim: _bool = False, dtype: DType | None = None) -> Tensor:
         """The p-norm over ``dim``; "fro" is the 2-norm and "nuc" the sum of singular values."""
     def normal_(self, mean: _float = ..., std: _float = ..., *, generator: Generator | None = None) -> Tensor: ...
@@ -1030,7 +1030,7 @@ class TensorMethods(TensorBase):
     def polygamma_(self, other: _int | Tensor) -> Tensor:
         """The n-th derivative of digamma: ``polygamma(n, x)`` or ``x.polygamma(n)``."""
     def positive(self) -> Tensor:
-        """``input`` itself; RuntimeError on bools."""
+        """Return ``input``; RuntimeError on bools."""
     def pow(self, exponent: Operand) -> Tensor:
         """``input ** exponent``; RuntimeError for an integer to a negative Python power."""
     def pow_(self, exponent: Operand) -> Tensor:
@@ -1054,7 +1054,7 @@ class TensorMethods(TensorBase):
         """All elements in one dimension, dense: a view of ``input`` when it is."""
     @property
     def real(self) -> Tensor:
-        """The real part, as a view; of real tensors themselves."""
+        """The real part, as a view; real tensors are returned unchanged."""
     @real.setter
     def real(self, value: Operand) -> None: ...
     def reciprocal(self) -> Tensor:
@@ -1074,7 +1074,7 @@ class TensorMethods(TensorBase):
     def renorm_(self, p: _float, dim: _int, maxnorm: _float) -> Tensor:
         """Slices along ``dim`` scaled down where their p-norm exceeds ``maxnorm``."""
     def repeat(self, *repeats: Sizes) -> Tensor:
-        """Copies laid side by side along every dimension."""
+        """Copies along every dimension."""
     def repeat_interleave(self, repeats: _int | Tensor | None = None, dim: _int | None = None, *, output_size: _int | None = None) -> Tensor:
         """Every position of a dimension repeated ``repeats`` times (a number, or one per position)."""
     def reshape(self, *shape: Sizes) -> Tensor:
@@ -1082,10 +1082,10 @@ class TensorMethods(TensorBase):
     def reshape_as(self, other: Tensor) -> Tensor:
         """:func:`reshape` with the shape of ``other``."""
     def resize_(self, *sizes: Sizes, memory_format: MemoryFormat = None) -> Tensor:
-        """Another size over the same memory in row-major order, or in ``memory_format``.
+        """Resize over the same memory in row-major order, or in ``memory_format``.
 
-        Where the memory is too small the tensor gets memory of its own, and new elements are zero. Views taken before keep
-        the old memory: in PyTorch they would share the new one.
+        If the memory is too small, the tensor gets new memory, and new elements are zero. Earlier views keep the old
+        memory; in PyTorch they would share the new one.
         """
     def resize_as_(self, other: Tensor, memory_format: MemoryFormat = None) -> Tensor:
         """:func:`resize_` to the size of ``other``."""
@@ -1096,7 +1096,7 @@ class TensorMethods(TensorBase):
     def roll(self, shifts: Sizes, dims: Dim = None) -> Tensor:
         """Elements moved around by ``shifts`` along ``dims``; without dims, in the flattened order."""
     def rot90(self, k: _int = 1, dims: Sequence[_int] = ...) -> Tensor:
-        """Turned by 90 degrees ``k`` times in the plane of ``dims``, from the first towards the second."""
+        """Rotated by 90 degrees ``k`` times in the plane of ``dims``, from the first towards the second."""
     def round(self, *, decimals: _int = 0) -> Tensor:
         """Rounded half to even, at ``decimals`` digits after the point."""
     def round_(self, *, decimals: _int = 0) -> Tensor:
@@ -1128,28 +1128,27 @@ class TensorMethods(TensorBase):
     def scatter_reduce_(self, dim: _int, index: Tensor, src: Tensor, reduce: str, *, include_self: _bool = True) -> Tensor:
         """Scatter combined by sum, prod, mean, amax or amin; ``include_self``: with the elements of ``input``."""
     def segment_reduce(self, reduce: str, *, lengths: Tensor | None = None, indices: Tensor | None = None, offsets: Tensor | None = None, axis: _int = 0, unsafe: _bool = False, initial: Number | None = None) -> Tensor:
-        """Each stretch of ``axis`` reduced to one element: "sum", "mean", "max", "min" or "prod".
+        """Reduce each segment of ``axis`` to one element: "sum", "mean", "max", "min" or "prod".
 
-        Stretches follow one another: ``lengths`` (..., S) says how long they are, or ``offsets`` (..., S + 1) where they
-        begin and the last ends. The leading dimensions are those of ``data`` before ``axis``. ``initial`` takes part in
-        every stretch, and is the result of empty ones. RuntimeError when they do not fit, except that ``unsafe`` does not
-        look at the values.
+        Segments are consecutive: ``lengths`` (..., S) has their lengths, or ``offsets`` (..., S + 1) their starts and the
+        end of the last one. The leading dimensions are those of ``data`` before ``axis``. ``initial`` takes part in every
+        segment, and is the result of empty ones. RuntimeError when they do not fit; ``unsafe`` skips the check of values.
         """
     def select(self, dim: _int, index: _int) -> Tensor:
         """The slice at ``index`` of ``dim``, without the dimension, as a view."""
     def select_scatter(self, src: Tensor, dim: _int, index: _int) -> Tensor:
         """A copy of ``input`` with ``src`` at ``index`` of ``dim``."""
     def set_(self, source: Tensor | TypedStorage | UntypedStorage | None = None, storage_offset: _int = 0, size: Sequence[_int] | None = None, stride: Sequence[_int] | None = None) -> Tensor:
-        """Look at the memory of ``source`` from now on: at all of it, or at a strided part; without ``source`` at none.
+        """Make this tensor view the memory of ``source``: all of it, or a strided part; without ``source`` an empty one.
 
-        RuntimeError for another dtype, and for places outside of the memory.
+        RuntimeError for another dtype, and for positions outside the memory.
         """
     def sgn(self) -> Tensor:
         """:func:`sign`; of complex numbers the number of size 1 in their direction, 0 for 0."""
     def sgn_(self) -> Tensor:
         """:func:`sign`; of complex numbers the number of size 1 in their direction, 0 for 0."""
     def share_memory_(self) -> Tensor:
-        """``input`` itself."""
+        """Return ``input``."""
     def short(self, memory_format: MemoryFormat = None) -> Tensor:
         """``input`` as int16; itself when it is already."""
     def sigmoid(self) -> Tensor:
@@ -1157,9 +1156,9 @@ class TensorMethods(TensorBase):
     def sigmoid_(self) -> Tensor:
         """Elementwise sigmoid; integers and bools become the default float dtype."""
     def sign(self) -> Tensor:
-        """-1, 0 or 1 with the sign of ``input``."""
+        """Return -1, 0 or 1 with the sign of ``input``."""
     def sign_(self) -> Tensor:
-        """-1, 0 or 1 with the sign of ``input``."""
+        """Return -1, 0 or 1 with the sign of ``input``."""
     def signbit(self) -> Tensor:
         """Whether the sign bit is set (also of -0.0)."""
     def sin(self) -> Tensor:
@@ -1188,7 +1187,7 @@ class TensorMethods(TensorBase):
     @overload
     def sort(self, stable: _bool | None = None, dim: _int = -1, descending: _bool = False) -> ValuesIndices: ...
     def sparse_dim(self) -> _int:
-        """How many dimensions are sparse: none.
+        """The number of sparse dimensions: none.
 
         Example:
             >>> x = torch.sparse_coo_tensor([[0, 1, 0], [1, 0, 1]], [1.0, 2.0, 3.0], (2, 2))
@@ -1209,7 +1208,7 @@ class TensorMethods(TensorBase):
                     [2., 0.]])
         """
     def split(self, split_size: Sizes, dim: _int = 0) -> tuple[Tensor, ...]:
-        """:func:`split`, whose second parameter has another name as a method.
+        """:func:`split`, as a method, with another name of the second parameter.
 
         Args:
             split_size (Sizes): the size of the pieces, or one for each.
@@ -1286,21 +1285,22 @@ class TensorMethods(TensorBase):
     def tanh_(self) -> Tensor:
         """Elementwise tanh; integers and bools become the default float dtype."""
     def tensor_split(self, indices_or_sections: Sizes | Tensor, dim: _int = 0) -> tuple[Tensor, ...]:
-        """So many pieces of nearly equal size, or pieces cut at the listed indices, as views."""
+        """The given number of pieces of nearly equal size, or pieces split at the listed indices, as views."""
     def tile(self, *dims: Sizes) -> Tensor:
-        """Repeated as often as ``dims`` says, missing leading entries being 1."""
+        """Repeated ``dims`` times; missing leading entries are 1."""
     @overload
     def to(self, dtype: DType | _type, non_blocking: _bool = False, copy: _bool = False, *, memory_format: MemoryFormat = None) -> Tensor:
-        """Another dtype, device or ``memory_format``, or those of another tensor. Itself when nothing changes.
+        """Convert to a dtype, device or ``memory_format``, or to those of another tensor; return the tensor if nothing
+        changes.
 
-        On ``meta`` it has no elements, and nothing brings them back: NotImplementedError.
+        A tensor on ``meta`` has no elements and cannot be moved to another device: NotImplementedError.
         """
     @overload
     def to(self, device: Device = None, dtype: DType | _type | None = None, non_blocking: _bool = False, copy: _bool = False, *, memory_format: MemoryFormat = None) -> Tensor: ...
     @overload
     def to(self, other: Tensor, non_blocking: _bool = False, copy: _bool = False, *, memory_format: MemoryFormat = None) -> Tensor: ...
     def to_dense(self, dtype: DType | None = None) -> Tensor:
-        """``input`` itself: tensors are dense."""
+        """Return ``input``: tensors are dense."""
     def to_sparse(self, *args: Any, **kwargs: Any) -> Any:
         """The nonzero elements, as a sparse tensor (``to_sparse`` names the layout); see ``torch.sparse``.
 
@@ -1412,16 +1412,18 @@ class TensorMethods(TensorBase):
     def type_as(self, other: Tensor) -> Tensor:
         """``input`` in the dtype of ``other``."""
     def unbind(self, dim: _int = 0) -> tuple[Tensor, ...]:
-        """Every slice along a dimension, without it, as views."""
+        """Every slice along a dimension, without that dimension, as views."""
     def unflatten(self, dim: _int, sizes: Sizes) -> Tensor:
         """Dimension ``dim`` split into ``sizes`` (one may be -1)."""
     def unfold(self, dimension: _int, size: _int, step: _int) -> Tensor:
-        """Windows of ``size`` every ``step`` positions of ``dimension``; the place in the window is the last dimension."""
+        """Windows of ``size`` every ``step`` positions of ``dimension``; the position in the window is the last
+        dimension.
+        """
     def uniform(self, from_: _float = ..., to: _float = ..., *, generator: Generator | None = None, **named: _float) -> Tensor: ...
     def uniform_(self, from_: _float = ..., to: _float = ..., *, generator: Generator | None = None, **named: _float) -> Tensor: ...
     @overload
     def unique(self, sorted: _bool = True, return_inverse: Literal[False] = False, return_counts: Literal[False] = False, dim: _int | None = None) -> Tensor:
-        """Distinct elements (or slices along ``dim``), sorted; with their inverse indices and counts if asked."""
+        """Distinct elements (or slices along ``dim``), sorted; with their inverse indices and counts on request."""
     @overload
     def unique(self, sorted: _bool = True, return_inverse: _bool = False, return_counts: _bool = False, dim: _int | None = None) -> tuple[Tensor, ...]: ...
     @overload
@@ -1487,4 +1489,4 @@ class TensorMethods(TensorBase):
     def xlogy_(self, other: Operand) -> Tensor:
         """input * log(other), zero where ``input`` is zero."""
     def zero_(self) -> Tensor:
-        """Every element becomes 0."""
+        """Set every element to 0."""

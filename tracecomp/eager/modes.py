@@ -13,7 +13,7 @@ from tracecomp.runtime.threadstate import know_thread
 
 
 class Modes(threading.local):
-    """What changes how a primitive behaves, per thread."""
+    """Modes that affect primitives, per thread."""
 
     grad: bool = True
     inference: bool = False
@@ -21,10 +21,10 @@ class Modes(threading.local):
     recorder: Any = None
     autocast: Any = None  # the low precision that autocast casts to, while it is on
     scopes: tuple[str, ...] = ()
-    watch: Any = None  # is told of every primitive that runs; needs ``device.use.begun``
+    watch: Any = None  # called for every primitive that runs; needs ``device.use.begun``
     place: Any = None  # the device of what functions make; None: memory
     default_places: tuple[Any, ...] = ()  # devices of factories that name none, the innermost last
-    without_memory: bool = False  # the CPU, too, stands for tensors without elements
+    without_memory: bool = False  # the CPU, too, has tensors without elements
     function_modes: tuple[Any, ...] = ()  # those that see every call of a function, the innermost last
     dispatch_modes: tuple[Any, ...] = ()  # those that see every operator, the innermost last; needs ``use.begun``
     undispatched: bool = False  # nobody is asked about operators
@@ -44,7 +44,7 @@ EAGER = (
     "place", "without_memory", "function_modes", "dispatch_modes", "undispatched", "plain_subclasses", "save_hooks",
     "anomaly", "watch", "levels",
 )  # fmt: skip
-"""Modes under which compiled functions run eagerly: somebody wants to see each operator, or what it saves."""
+"""Modes under which compiled functions run eagerly: they observe each operator, or its saved values."""
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -131,7 +131,7 @@ class enable_grad(_GradMode):
 
 
 class unrecorded(ContextDecorator):
-    """What is computed inside is not recorded: tensors made here were there before, as far as a recording knows."""
+    """A context that is not recorded: recordings treat its tensors as outside ones."""
 
     def __enter__(self) -> None:
         before_of(self)["recorder"] = modes.recorder
@@ -209,7 +209,7 @@ def is_inference_mode_enabled() -> bool:
 
 
 class scope:
-    """Names what is recorded inside: ``with scope("softmax"): ...``. Costs nothing when nothing records."""
+    """Name the scope of recorded nodes: ``with scope("softmax"): ...``. No cost without a recorder."""
 
     __slots__ = ("_before", "_name")
 

@@ -1,8 +1,8 @@
-"""``__torch_function__``: objects that decide what functions do with them, and modes that see every call.
+"""``__torch_function__``: objects that override functions, and modes that receive every call.
 
-Every published function looks at the types of its arguments. Nearly all calls have only types in ``PLAIN``, which are
-known to leave functions alone; for others ``override`` asks the objects, subclasses before their bases. While a mode
-is active in any thread, ``PLAIN`` is empty, so that looking for modes costs nothing without them.
+Every published function checks the types of its arguments. Nearly all calls have only types in ``PLAIN``, which do not
+override functions. For others ``override`` calls the objects, subclasses before their bases. While a mode is active in
+any thread, ``PLAIN`` is empty, so that the check for modes is free without them.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ def _asked(values: Iterable[Any], found: list[Any]) -> None:
 def override(
     fn: Fn, args: tuple[object, ...], kwargs: Mapping[str, object], asked: tuple[object, ...] | None = None
 ) -> Any:
-    """What a mode or an argument makes of ``fn(*args, **kwargs)``; NOT_OVERRIDDEN when none has a say.
+    """Call the overrides of a mode or an argument for ``fn(*args, **kwargs)``; NOT_OVERRIDDEN if there are none.
 
-    ``asked`` are the objects to ask where these are not the arguments. TypeError when those that have a say all return
+    ``asked`` are the objects with overrides if they are not the arguments. TypeError when all overrides return
     NotImplemented.
     """
     found: list[Any] = []
@@ -105,7 +105,7 @@ class DisableTorchFunction(DisableTorchFunctionSubclass):
 
 
 def watch_calls() -> None:
-    """Have functions look at every argument, and run operator by operator, until ``unwatch_calls``."""
+    """Make functions check every argument, and run operator by operator, until ``unwatch_calls``."""
     global _active
     with _lock:
         _active += 1
@@ -122,9 +122,9 @@ def unwatch_calls() -> None:
 
 
 class TorchFunctionMode:
-    """``with Mode():`` every call of a published function goes to ``__torch_function__``, which may go on with it.
+    """``with Mode():`` every call of a published function goes to ``__torch_function__``, which may run it.
 
-    Inside of ``__torch_function__`` the mode itself is off.
+    Inside ``__torch_function__`` the mode itself is off.
     """
 
     def __torch_function__(
@@ -167,7 +167,7 @@ def as_class(result: object, cls: type) -> Any:
 
 
 def default(cls: type, func: Fn, types: Any, args: tuple[object, ...], kwargs: Mapping[str, object] | None) -> Any:
-    """What functions do with subclasses of Tensor that do not say otherwise: results are of the subclass too."""
+    """The default override of Tensor's subclasses: results have the subclass too."""
     if not all(issubclass(cls, kind) for kind in types):
         return NotImplemented
     with DisableTorchFunctionSubclass():
@@ -178,7 +178,7 @@ def default(cls: type, func: Fn, types: Any, args: tuple[object, ...], kwargs: M
 
 
 NOT_WRAPPED: set[Any] = set()
-"""What results of are not made into the subclass: reading gradients and bases."""
+"""Functions whose results keep their class: reads of gradients and bases."""
 
 
 def _asking(base: Fn) -> Fn:
@@ -205,12 +205,12 @@ _KEPT = (
     "__tracecomp_apply__", "__reduce_ex__", "__reduce__", "__getattr__", "__setattr__", "__getattribute__",
     "__array_wrap__",
 )  # fmt: skip
-"""What is no question to the object: how it is made and kept, and what returns the object itself."""
+"""Members without an override: construction, storage, and methods that return the object itself."""
 
 
 @functools.cache
 def _asking_members(root: type) -> dict[str, tuple[Any, Any]]:
-    """Methods and properties of Tensor that do not ask by themselves: what Tensor has, what a subclass gets."""
+    """Methods and properties of Tensor without an override: Tensor's own, and the subclass's versions."""
     found: dict[str, tuple[Any, Any]] = {}
     for owner in (c for c in reversed(root.__mro__) if issubclass(c, TensorBase)):
         for name, member in vars(owner).items():

@@ -61,7 +61,7 @@ class Generator:
         return self
 
     def clone_state(self) -> Generator:
-        """A generator of its own that continues where this one is."""
+        """Return a separate generator with the current state."""
         return Generator(self.device).set_state(self.state)
 
     def bits(self, shape: tuple[int, ...]) -> Tensor:
@@ -71,13 +71,13 @@ class Generator:
         if modes.place is not None:  # nothing is drawn
             return _bits(self.state, shape)
         if modes.recorder is not None:
-            modes.recorder.python.watch(self, "state")  # somebody may put another tensor there
+            modes.recorder.python.watch(self, "state")  # users may replace this tensor
         result = _bits(self.state, shape)
         self.advance(blocks(math.prod(shape)))
         return result
 
     def advance(self, count: int) -> None:
-        """The stream goes on by ``count`` blocks. RuntimeError in a rehearsal."""
+        """Advance the stream by ``count`` blocks. RuntimeError in a rehearsal."""
         if modes.rehearsal:
             raise RuntimeError("random numbers cannot be drawn during a check")
         if modes.recorder is not None:
@@ -115,7 +115,7 @@ def _moved(state: Tensor, count: int) -> Tensor:
 
 @lru_cache(1024)
 def _step(count: int) -> np.ndarray[Any, Any]:
-    """What a state moves by."""
+    """The increment of a state."""
     return np.array([0, count], np.int64)
 
 
@@ -156,7 +156,7 @@ def set_rng_state(state: Tensor) -> None:
 
 @contextmanager
 def fork_rng(devices: object = None, enabled: bool = True) -> Iterator[None]:
-    """What is drawn inside leaves the default generator as it was."""
+    """A context after which the default generator is restored."""
     before = get_rng_state() if enabled else None
     try:
         yield

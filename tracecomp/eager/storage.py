@@ -6,7 +6,8 @@ from typing import Any
 
 
 class Memory:
-    """What all tensors over one memory share. ``writes`` counts all writes; None: others than tensors may write it."""
+    """The common state of all tensors over one memory. ``writes`` counts all writes; None: code outside tensors may
+    write it."""
 
     __slots__ = ("writes",)
     writes: int | None
@@ -16,10 +17,10 @@ class Memory:
 
 
 class Storage:
-    """Shared by a tensor and all its views; ``version`` counts the writes that autograd sees.
+    """Shared by a tensor and all its views; ``version`` counts the writes that autograd tracks.
 
-    A tensor that gets other memory leaves its storage to the views taken before. ``former`` then stands for what the
-    tensor was: those views look at it from then on.
+    A tensor that gets other memory leaves its storage to its earlier views. ``former`` then represents the tensor's old
+    state, of which they are views from then on.
     """
 
     __slots__ = ("former", "memory", "version")

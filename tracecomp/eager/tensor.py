@@ -64,12 +64,11 @@ Array = np.ndarray[Any, Any]
 class Tensor(TensorMethods):
     """An n-dimensional array with PyTorch's interface.
 
-    A view holds the tensor it looks at (``_base``) and the chain of view primitives between them (``_chain``). It is
-    *linked*: when its storage was written since it was last looked at (``_seen``) it takes its history from the base
-    again. Where that is ambiguous it is an error, told by ``_unwritable``: for views that were made without gradients
-    (*quiet*), or several at once. A detached alias only remembers, weakly, the tensor
-    whose memory it is (``_source``). While a call is recorded, ``_value`` is what it is worth in the graph, ``_look``
-    what it looks at.
+    A view has its base (``_base``) and the chain of view primitives between them (``_chain``). It is *linked*: if its
+    storage was written since its last use (``_seen``), it takes its history from the base again. If that is ambiguous,
+    it raises the error of ``_unwritable``: for views that were created without gradients (*quiet*), or several at once.
+    A detached alias has only a weak reference to the tensor whose memory it shares (``_source``). While a call is
+    recorded, ``_value`` is its graph value, and ``_look`` its base.
     """
 
     _base: Tensor | None
@@ -80,7 +79,7 @@ class Tensor(TensorMethods):
     def __torch_function__(
         cls, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, object] | None = None
     ) -> Any:
-        """What a published function does with objects of a subclass: what it does with tensors, in the subclass."""
+        """The default override for subclasses: run the function on tensors, and convert results to the subclass."""
         return overrides.default(cls, func, types, args, kwargs)
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -132,7 +131,7 @@ class Tensor(TensorMethods):
         recorder = modes.recorder
         given = attrs
         if recorder is not None:
-            # Numbers and sizes that stand for formulas have their current value here; the recorder keeps the formula.
+            # Symbolic numbers and sizes have their current value here; the recorder keeps the formula.
             operands, attrs, given = _recorded(recorder, op, operands, attrs)
         arrays = []
         odd = tracked = False
@@ -150,7 +149,7 @@ class Tensor(TensorMethods):
             found = _elsewhere(op, operands, arrays, attrs)
             if found is not NotImplemented:
                 return found
-        # Types are checked only where numpy might go on quietly; other mistakes make it raise, as explained below.
+        # Types are checked only for mistakes that numpy would accept; for others numpy raises, as explained below.
         if odd:
             arrays = _checked(op, operands, attrs, arrays)
         try:
@@ -358,7 +357,7 @@ class Tensor(TensorMethods):
         return self._data.nbytes
 
     def is_contiguous(self, memory_format: MemoryFormat = contiguous_format) -> bool:
-        """Whether the elements lie densely in row-major order, or in that of ``channels_last``."""
+        """Whether the elements are dense in row-major order, or in that of ``channels_last``."""
         if memory_format is preserve_format:
             raise RuntimeError("is_contiguous(): memory_format must not be torch.preserve_format")
         return lies_in(self._data, memory_format or contiguous_format)
@@ -476,7 +475,7 @@ class Tensor(TensorMethods):
                 modes.recorder.changes.retain(self)
 
     def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> Handle:
-        """Call ``hook(grad)`` when this tensor's gradient is known; what it returns replaces it."""
+        """Call ``hook(grad)`` when this tensor's gradient is known; its result replaces the gradient."""
         if not self.requires_grad:
             raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
         fn = self.grad_fn
@@ -542,7 +541,7 @@ def _observe(t: Tensor, value: object) -> Any:
 
 
 def _dispatched(op: Op, operands: tuple[Any, ...], arrays: list[Any], attrs: Attrs) -> Any:
-    """A primitive whose results are what ``__torch_dispatch__`` says, with a history of their own."""
+    """Apply a primitive through ``__torch_dispatch__``, and record its history."""
     result = dispatch.ask(op, operands, attrs)
     several = isinstance(result, tuple | list)
     found = list(result) if several else [result]
@@ -677,7 +676,7 @@ def _checked(op: Op, operands: tuple[Any, ...], attrs: Attrs, arrays: list[Any])
 
 
 def _strong(arrays: list[object]) -> list[Any]:
-    """Operands for numpy, which takes Python numbers beside bfloat16, a type it does not know, for float64."""
+    """Operands for numpy, which treats Python numbers next to bfloat16, a foreign type, as float64."""
     dtype = next((a.dtype for a in arrays if isinstance(a, np.ndarray) and a.dtype.kind == "V"), None)
     return arrays if dtype is None else [np.asarray(a, dtype) if type(a) in NUMBERS else a for a in arrays]
 
@@ -725,7 +724,7 @@ def wrap_shared(array: Array) -> Tensor:
 
 
 def shared(array: Array) -> Tensor:
-    """As ``wrap_shared``, for what is no new data to a recording."""
+    """Like ``wrap_shared``, for arrays that are not new data to a recording."""
     t = _new(array)
     t._shared_storage().share()
     return t
@@ -733,7 +732,7 @@ def shared(array: Array) -> Tensor:
 
 def _rebuild(cls: type[Tensor], array: Array, requires_grad: bool, extra: Mapping[str, object]) -> Tensor:
     t = blank(cls)
-    t._data = array if array.flags.owndata else array.copy()  # others may write what was pickled out of band
+    t._data = array if array.flags.owndata else array.copy()  # other code may write out-of-band pickled data
     t._requires_grad = requires_grad
     t.__dict__.update(extra)
     return t

@@ -1,7 +1,7 @@
-"""What a tensor and a node of the autograd graph know of each other, before either can do anything.
+"""The fields of tensors and autograd nodes that both need of each other, without behaviour.
 
-``TensorBase`` has the fields of a tensor, ``Node`` is where its history begins. Derivatives (``grad_fn``), aliasing and
-the tensor itself stand above.
+``TensorBase`` has the fields of a tensor; a ``Node`` is the start of its history. Derivatives (``grad_fn``), aliasing
+and the tensor itself are in higher layers.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Node:
 
     __slots__ = ("__dict__", "__weakref__", "edges", "number", "out_types")
 
-    # What few nodes have is no slot, and costs the others nothing.
+    # Rare attributes have no slot, and cost other nodes nothing.
     tensor_hooks: dict[int, dict[int, Any]] | None = None
     retained: dict[int, weakref.ref[TensorBase]] | None = None
     pre_hooks: dict[int, Any] | None = None
@@ -82,7 +82,7 @@ class Node:
     source: Source | None = None
     origin: Origin | None = None
     _metadata: dict[Any, Any] | None = None
-    takes_nothing = False  # whether it is asked for gradients where none has arrived
+    takes_nothing = False  # whether it runs when no gradient has arrived
 
     def __init__(self, edges: tuple[Edge, ...], out_types: tuple[tuple[Any, tuple[int, ...]], ...]) -> None:
         self.edges = edges
@@ -104,7 +104,7 @@ class Node:
         """See again which gradients to expect, where the tensor they are for has got other memory."""
 
     def spent(self) -> bool:
-        """Whether ``backward`` would fail: what it reads was let go of, or written to since."""
+        """Whether ``backward`` would fail: its saved values were freed, or written to since."""
         return False
 
     def held(self) -> Sequence[TensorBase]:
@@ -125,19 +125,19 @@ class Node:
         return self._metadata
 
     def register_hook(self, fn: Callable[..., object]) -> Handle:
-        """Call ``fn(grad_inputs, grad_outputs)`` after this node ran; what it returns replaces ``grad_inputs``."""
+        """Call ``fn(grad_inputs, grad_outputs)`` after this node ran; its result replaces ``grad_inputs``."""
         self.observe()
         self.post_hooks = {} if self.post_hooks is None else self.post_hooks
         return add_hook(self.post_hooks, fn)
 
     def register_prehook(self, fn: Callable[..., object]) -> Handle:
-        """Call ``fn(grad_outputs)`` before this node runs; what it returns replaces them."""
+        """Call ``fn(grad_outputs)`` before this node runs; its result replaces them."""
         self.observe()
         self.pre_hooks = {} if self.pre_hooks is None else self.pre_hooks
         return add_hook(self.pre_hooks, fn)
 
     def observe(self) -> None:
-        """Somebody is going to look at the gradients that arrive here, or to replace them."""
+        """Announce that the gradients that arrive here will be read, or replaced."""
 
     def hook_tensor(self, number: int, fn: Callable[..., object]) -> Handle:
         """Call ``fn`` on the gradient of result ``number``."""
@@ -154,11 +154,11 @@ FIELDS = ("_data", "_grad", "_grad_fn", "_linked", "_requires_grad", "_seen", "_
 
 
 class TensorBase:
-    """The fields of a tensor. Those in slots stand at fixed offsets, where compiled calls read them without Python.
+    """The fields of a tensor. Slots have fixed offsets, at which compiled calls read them without Python.
 
-    ``_data`` is set by whoever makes a tensor with ``blank``; the others have these first values. ``_inside`` says that
-    a function made the tensor for itself, of numbers alone: PyTorch's nodes save those numbers. ``_reshaped`` says that
-    the tensor had memory of its own and is now a view of what it was: an in-place change of its shape made it one.
+    Code that creates a tensor with ``blank`` sets ``_data``; the others have these initial values. ``_inside`` marks
+    tensors that a function created internally, from numbers alone: PyTorch's nodes save those numbers. ``_reshaped``
+    marks tensors that owned memory and became a view of their old self by an in-place change of shape.
     """
 
     __slots__ = (*FIELDS, "__dict__", "__weakref__")
@@ -199,7 +199,7 @@ class TensorBase:
     def _address(self) -> int:
         return int(self._data.__array_interface__["data"][0])
 
-    # What ``Tensor`` provides and what stands below it asks for.
+    # Methods that ``Tensor`` provides and lower layers call.
 
     @staticmethod
     def __tracecomp_apply__(op: Op, operands: tuple[object, ...], attrs: Attrs) -> Any:
@@ -260,10 +260,10 @@ def take_fields(target: TensorBase, source: TensorBase) -> None:
 
 
 def base_of(view: TensorBase) -> TensorBase:
-    """The tensor that a linked view looks at, as it was when the view was taken.
+    """The base of a linked view, in its state when the view was taken.
 
-    A base never looks at another tensor when a view is taken. If it does now, its shape was changed in place, and it
-    looks at what it was. If its storage is another one now, its memory was replaced; it may get that memory back.
+    A base is not itself a view when a view is taken. If it is one now, its shape was changed in place, and its base is
+    its old state. If it now has another storage, its memory was replaced; it may get that memory back.
     """
     base = view._base
     assert base is not None
@@ -292,7 +292,7 @@ def above(t: TensorBase) -> TensorBase | None:
 
 
 def owner(t: TensorBase) -> tuple[TensorBase, tuple[View, ...]]:
-    """The tensor whose memory ``t`` looks at, and the views that lead from there to ``t``."""
+    """The tensor that owns the memory of ``t``, and the views from there to ``t``."""
     chain: tuple[View, ...] = ()
     while (base := above(t)) is not None:
         t, chain = base, (*t._chain, *chain)

@@ -1,4 +1,4 @@
-"""Looking at a tensor through views, and writing through them as functional updates of what they look at."""
+"""Applying chains of views, and writes through them as functional updates of the base."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Derivatives of single operator applications, as short programs.
 
-An operator's ``vjp`` rule is run once per signature on graph values; dead code is dropped, so that only the wanted
-operand gradients are computed and it is known which saved operands they read. The program then runs on arrays, or on
-tensors when the derivative itself is differentiated or recorded.
+An operator's ``vjp`` rule runs once per signature on graph values. Dead code is dropped, so only the wanted operand
+gradients are computed, and the program shows which saved operands they read. It then runs on arrays, or on tensors when
+the derivative itself is differentiated or recorded.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Machine code of eager operators for any shape; loaded, with the compiler, when it is first needed."""
+"""Machine code of eager operators for any shape; loaded, with the compiler, on first use."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The second thread, on which machine code is made for what eager programs call often.
+"""The second thread, which compiles machine code for operators that eager programs call often.
 
-The program goes on meanwhile, without it. A thread of its own starts with the first work and ends with the process; a
-forked child begins without one.
+The program continues without that code in the meantime. The thread starts with the first work and ends with the
+process; a forked child begins without one.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from tracecomp.runtime.library import keep_loaded
 Work: TypeAlias = Callable[[], None]
 
 MOST_WAITING = 64
-"""Pieces of work that wait, each with a copy of what it is for; more are not added."""
+"""Most queued pieces of work, each with a copy of its operands; further ones are refused."""
 REST = 2.0
-"""The second thread rests so much longer than it has worked, because it slows down the program."""
+"""Factor of rest to work time of the second thread, because it slows down the program."""
 
 
 class _Background:
-    """The thread and what waits for it, with names."""
+    """The thread and its queue of named work."""
 
     def __init__(self) -> None:
         self.waiting: SimpleQueue[tuple[str, Work] | None] = SimpleQueue()
@@ -35,7 +35,7 @@ class _Background:
         self._awaited = False
 
     def add(self, name: str, work: Work) -> bool:
-        """Have ``work`` done; False when too much waits already."""
+        """Queue ``work``; False if too much is queued already."""
         if self.waiting.qsize() >= MOST_WAITING or self._ending:
             return False
         self.waiting.put((name, work))
@@ -43,24 +43,25 @@ class _Background:
             self._thread = threading.Thread(target=self._work, name="tracecomp background", daemon=True)
             try:
                 self._thread.start()
-            except RuntimeError:  # the system gives none, or the interpreter is ending
+            except RuntimeError:  # no thread available, or interpreter shutdown
                 self._thread = None
         return True
 
     def finish(self) -> None:
-        """Wait until nothing waits; meanwhile the thread does not rest.
+        """Wait until the queue is empty; the thread does not rest in the meantime.
 
-        A mark behind all work says so, not a count of it: Ctrl-C within ``add`` would leave a count too large for ever.
+        A mark at the end of the queue shows this, not a count: Ctrl-C within ``add`` would leave a count too large
+        forever.
         """
         self._awaited = True
         try:
-            while self._reaches_a_mark() and not self.waiting.empty():  # work may have added more behind the mark
+            while self._reaches_a_mark() and not self.waiting.empty():  # work may have added more after the mark
                 pass
         finally:
             self._awaited = False
 
     def _reaches_a_mark(self) -> bool:
-        """Whether the thread came to what is put behind all work; False without a thread."""
+        """Whether the thread reached a mark after all work; False without a thread."""
         reached = threading.Event()
         self.waiting.put(("", reached.set))
         while self._thread is not None and self._thread.is_alive():
@@ -69,7 +70,7 @@ class _Background:
         return False
 
     def end(self) -> None:
-        """Finish what is being made: a thread that is ended inside of LLVM takes the process with it."""
+        """Finish the current compilation: ending a thread inside LLVM ends the process."""
         self._ending = True
         self.waiting.put(None)
         if self._thread is not None:
@@ -81,7 +82,7 @@ class _Background:
             name, work = given
             try:
                 work()
-            except Exception as error:  # the function's own, on copies: the program meets it itself
+            except Exception as error:  # the function's own error, on copies: the program raises it itself
                 self.refused.append((name, f"{type(error).__name__}: {error}"))
             finally:
                 del given, work
@@ -97,7 +98,7 @@ _background = _Background()
 
 
 def begin(name: str, work: Work) -> bool:
-    """Have ``work`` done some time; what it raises is a reason why ``name`` stays as it is. False: ask again later."""
+    """Queue ``work``; an exception is the reason why ``name`` stays unchanged. False: try again later."""
     return _background.add(name, work)
 
 
@@ -107,7 +108,7 @@ def finish() -> None:
 
 
 def refused() -> list[tuple[str, str]]:
-    """What stays as it is, by name, with reasons."""
+    """Return the names that stay unchanged, with reasons."""
     return list(_background.refused)
 
 
@@ -119,7 +120,7 @@ def _after_fork() -> None:
 @atexit.register
 def _end() -> None:
     _background.end()
-    keep_loaded()  # what was loaded after this was called for the first time
+    keep_loaded()  # loaded after the first call
 
 
 if hasattr(os, "register_at_fork"):

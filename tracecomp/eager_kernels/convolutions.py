@@ -1,8 +1,8 @@
 """Convolutions of floats, and gradients of their weights, with the bits of compiled programs, for any shape.
 
-They become plain ones by the same rules (``passes/graph/convolutions.py``). A plain one is a product of matrices for
-each image (what its windows see, copied place by place, by the weights), or, where a program would do so, is computed
-by transformed tiles, with the transforms of ``passes/winograd/transforms.py`` applied to arrays.
+They become plain ones by the same rules (``passes/graph/convolutions.py``). A plain one is a matrix product for each
+image: its windows, copied element by element, times the weights. If a program would use transformed tiles, so does this
+module, with the transforms of ``passes/winograd/transforms.py`` applied to arrays.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _for_any_shape(op: Op, x: Array, y: Array, attrs: dict[str, object]) -> Arra
 
 @lru_cache(1024)
 def _plain(op: Op, dtype: Any, x: Ints, y: Ints, attrs: tuple[tuple[str, object], ...]) -> Interpreter | None:
-    """The convolution in terms of plain ones; None where it is one."""
+    """Return the convolution in terms of plain ones; None if it is plain."""
     graph = Graph(op.name)
     element = from_numpy_dtype(dtype)
     operands = graph.add_input(TensorType(element, x), "x"), graph.add_input(TensorType(element, y), "y")
@@ -70,7 +70,7 @@ def _evaluated(op: Op, arrays: Sequence[Array], attrs: Attrs) -> Any:
 
 
 def _convolved(op: Op, arrays: Sequence[Array], attrs: Attrs) -> Array:
-    """A convolution without padding, or the gradient of its weights."""
+    """Compute a convolution without padding, or the gradient of its weights."""
     x, other = arrays
     weights = op.name == "conv_weight"
     windows = _Windows.of(x, other, attrs, weights)
@@ -82,8 +82,8 @@ def _convolved(op: Op, arrays: Sequence[Array], attrs: Attrs) -> Array:
 
 
 class _Windows:
-    """The two operands by groups: ``x`` (images, groups, channels, places), and the weights (groups, filters, channels,
-    places of a window) or the result's gradient (images, groups, filters, places)."""
+    """The two operands by groups: ``x`` (images, groups, channels, positions), and the weights (groups, filters,
+    channels, positions of a window) or the result's gradient (images, groups, filters, positions)."""
 
     def __init__(self, x: Array, other: Array, groups: int, sizes: Convolution) -> None:
         self.groups, self.sizes = groups, sizes
@@ -105,7 +105,7 @@ class _Windows:
         return _Windows(x, other, groups, sizes)
 
     def images_at_once(self, copies: float) -> Iterator[slice]:
-        """Images some at a time, of each element of which there are so many copies."""
+        """Yield some images at a time, for ``copies`` copies of each of their elements."""
         each = max(int(self.x[0].nbytes * copies), 1)
         step = max(AT_ONCE // each, 1)
         return (slice(n, min(n + step, len(self.x))) for n in range(0, len(self.x), step))
@@ -113,7 +113,7 @@ class _Windows:
     # ---- window by window
 
     def seen(self, images: slice) -> Array:
-        """What windows see: (groups, channels and places of a window, images, places)."""
+        """Return the contents of windows: (groups, channels and positions of a window, images, positions)."""
         x = np.moveaxis(self.x[images], 0, 2)
         steps = x.strides[3:]
         within = [s * d for s, d in zip(steps, self.sizes.dilation, strict=True)]
@@ -123,7 +123,7 @@ class _Windows:
         return view.reshape(self.groups, self.sizes.channels * self.taps, x.shape[2], self.places)
 
     def convolution(self) -> Array:
-        """A sum goes channel by channel, place by place."""
+        """A sum goes channel by channel, position by position."""
         groups, filters = self.groups, self.sizes.filters
         result = np.empty((len(self.x), groups, filters, self.places), self.x.dtype)
         weights = self.other.reshape(groups, filters, -1)
@@ -134,7 +134,7 @@ class _Windows:
         return result.reshape(len(self.x), groups * filters, *self.out)
 
     def gradient(self) -> Array:
-        """A sum goes image by image, place by place."""
+        """A sum goes image by image, position by position."""
         groups, filters, channels = self.groups, self.sizes.filters, self.sizes.channels
         result = np.empty((groups, filters, channels * self.taps), self.x.dtype)
         given = self.other.reshape(len(self.x), groups, filters, self.places)
@@ -174,7 +174,8 @@ class _Windows:
         return result.reshape(len(self.x), groups * filters, *self.out)
 
     def gradients(self, images: slice) -> Array:
-        """The transformed gradient of the result, zero behind the border: as ``tiles``, filters for channels."""
+        """The transformed gradient of the result, zero outside the border: like ``tiles``, with filters for
+        channels."""
         given = np.moveaxis(self.other[images], 0, 2)
         lines = self.lines
         given = _filled(given, [1 + max(places.last for places in line.results) for line in lines])
@@ -182,7 +183,7 @@ class _Windows:
         return self._stacked(_along([(2, n.form.of_results) for n in lines if n.form], values))
 
     def _put(self, result: Array, value: Array, at: Sequence[_Places]) -> None:
-        """Store results of tiles where they are; those behind the border are dropped."""
+        """Store results of tiles at their positions; those outside the border are dropped."""
         along = range(3, 3 + len(at))
         for axis, (places, size) in zip(along, zip(at, self.out, strict=True), strict=True):
             kept, which = places.below(size)
@@ -196,7 +197,7 @@ class _Windows:
             result[(..., *crossed)] = value
 
     def _stacked(self, values: Sequence[Array]) -> Array:
-        """Values by place, with tiles as one axis: those of axes without windows are the slower ones."""
+        """Values by position, with tiles as one axis: those of axes without windows vary slowest."""
         lines = self.lines
         order = sorted(range(len(lines)), key=lambda n: lines[n].form is not None)
         found = np.stack([v.transpose(0, 1, 2, *(3 + n for n in order)) for v in values])
@@ -224,14 +225,14 @@ class _Windows:
 
 
 AT_ONCE = 1 << 20
-"""Bytes of what windows see, or of tiles, that are made at a time: they stay in a cache, and calls are few."""
+"""Bytes of windows, or of tiles, that are built at a time: they stay in a cache, and calls are few."""
 
 
 class _Line:
-    """The tiles along an axis: pairs of neighbouring results, or single ones where windows have one place.
+    """The tiles along an axis: pairs of neighbouring results, or single ones if windows have one position.
 
-    ``seen`` says, for each element of a tile, where it stands in the input, which is ``length`` long then: beyond the
-    image there are zeros, from which no result is made. ``results`` says, for each result of a tile, where it is.
+    ``seen`` has the input position of each element of a tile; the input is extended to ``length`` by zeros, which
+    affect no result. ``results`` has the position of each result of a tile.
     """
 
     def __init__(self, window: int, out: int, stride: int, dilation: int) -> None:
@@ -247,7 +248,7 @@ class _Line:
             first = (np.arange(pairs) * (2 * apart) + np.arange(apart)[:, None]).reshape(-1)
             self.tiles, self.seen = len(first), []
             for n in range(self.form.seen):
-                later = n >= window  # elements behind a window belong to the window of the second result
+                later = n >= window  # elements after a window belong to the window of the second result
                 self.seen.append(_Places((first + apart * later) * stride + (n - step * later) * dilation))
             self.results = [_Places(first), _Places(first + apart)]
         self.length = 1 + max(places.last for places in self.seen)
@@ -257,7 +258,7 @@ _line = lru_cache(1024)(_Line)
 
 
 class _Places:
-    """Places along an axis, as a slice where their steps are even."""
+    """Positions along an axis, as a slice if they are evenly spaced."""
 
     def __init__(self, places: Array) -> None:
         self.places, self.last = places, int(places.max())
@@ -267,11 +268,11 @@ class _Places:
         self.index: Any = slice(int(places[0]), self.last + 1, step) if even else places
 
     def of(self, x: Array, axis: int) -> Array:
-        """The elements of ``x`` there."""
+        """Return the elements of ``x`` at the positions."""
         return np.asarray(x[(slice(None),) * axis + (self.index,)])
 
     def below(self, size: int) -> tuple[_Places, Array | slice]:
-        """Those that are below ``size``, and which ones they are."""
+        """Return the positions below ``size``, and their indices."""
         there = self.places < size
         if isinstance(self.index, slice):
             return _Places(self.places[there]), slice(0, int(there.sum()))
@@ -279,7 +280,7 @@ class _Places:
 
 
 class _Arrays:
-    """What transforms are made of, on arrays."""
+    """Operations of the transforms, on arrays."""
 
     def add(self, a: Array, b: Array) -> Array:
         return np.add(a, b)
@@ -292,20 +293,20 @@ class _Arrays:
 
 
 def _filled(x: Array, lengths: Sequence[int]) -> Array:
-    """``x`` with zeros behind its last axes, up to these lengths."""
+    """Append zeros to the last axes of ``x``, up to these lengths."""
     lead = x.ndim - len(lengths)
     more = [(0, max(n - have, 0)) for n, have in zip(lengths, x.shape[lead:], strict=True)]
     return np.pad(x, [(0, 0)] * lead + more) if any(high for _, high in more) else x
 
 
 def _along(transforms: Iterable[tuple[int, Transform]], values: Sequence[Array]) -> list[Array]:
-    """Arrays transformed along one axis after the other."""
+    """Transform arrays along one axis after the other."""
     over_any: Any = along_each
     return list(over_any(_Arrays(), transforms, values))
 
 
 def _at(x: Array, places: Sequence[_Places]) -> Array:
-    """The elements of ``x`` at these places along its last axes."""
+    """The elements of ``x`` at these positions along its last axes."""
     for axis, some in enumerate(places, x.ndim - len(places)):
         x = some.of(x, axis)
     return x

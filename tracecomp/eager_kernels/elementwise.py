@@ -1,11 +1,11 @@
 """Elementwise operators that machine code runs in eager mode, so that eager and compiled results have the same bits.
 
-Where an operator's numpy result is exactly rounded (sums of two, products, roots, comparisons, integers), numpy and
-machine code agree, and numpy runs it. Where it is not (exponentials, error functions, ...), machine code always does,
-from the first call on and for any number of elements: a result never depends on what has been compiled. It also runs
-some that numpy computes exactly but slowly, where there are many elements. One kernel serves all shapes
-(``codegen/kernels/counted.py``): it is made by the same passes as any program, once for an operator and its types.
-``config.eager = "numpy"`` keeps numpy everywhere.
+If an operator's numpy result is exactly rounded (sums of two, products, roots, comparisons, integers), numpy and
+machine code agree, and numpy runs it. Otherwise (exponentials, error functions, ...) machine code runs it, from the
+first call and for any number of elements: a result never depends on previous compilations. Machine code also runs some
+operators that numpy computes exactly but slowly, for many elements. One kernel serves all shapes
+(``codegen/kernels/counted.py``). The usual passes build it once per operator and types. ``config.eager = "numpy"``
+keeps numpy everywhere.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ Key: TypeAlias = tuple[str, DTypes, tuple[bool, ...]]
 
 _ALONE = (False,)
 _LENGTH = 1 << 40
-"""Elements that a kernel is planned for: more than any call has, so that nothing is decided by them."""
+"""Number of elements that a kernel is planned for: more than any call has, so that it decides nothing."""
 _SHARED_FROM = 1 << 16
-"""Elements from which on threads share the work."""
+"""Least elements for which threads share the work."""
 
 _kernels: dict[Key, _Counted | None] = {}
 _making = Lock()
 
 
 class _Counted:
-    """An operator on operands of these types as machine code; ``numbers`` are those of one element."""
+    """An operator on operands of these types as machine code; ``numbers`` are operands of one element."""
 
     def __init__(self, op: Op, dtypes: DTypes, numbers: tuple[bool, ...]) -> None:
         graph = Graph(op.name)
@@ -57,23 +57,23 @@ class _Counted:
         self._loaded = Loaded(program_cache.image_of(graph, host(), lambda: eager_kernels.counted_image(graph), True))
 
     def run(self, operands: Sequence[Array], out: Array) -> None:
-        """Compute ``out`` from arrays that are as long, or of one element; all contiguous."""
+        """Compute ``out`` from arrays of the same length, or of one element; all contiguous."""
         count = out.size
         self._loaded.run((*operands, out, _counted(count)), None if count >= _SHARED_FROM else 1)
 
 
 @lru_cache(1024)
 def _counted(count: int) -> Array:
-    """Where machine code reads how many elements there are."""
+    """The array from which machine code reads the number of elements."""
     return np.array(count)
 
 
 def evaluate_natively(op: Op, operands: Sequence[Any]) -> Array | None:
-    """The result of an operator on arrays of one type, conditions and numbers; None where numpy has to do."""
+    """The result of an operator on arrays of one type, conditions and numbers; None if numpy has to compute it."""
     first = next((x for x in operands if isinstance(x, np.ndarray | np.generic) and not _is_condition(x)), None)
     if first is None or first.dtype.kind not in "fV":
         return None
-    # One contiguous operand is the most frequent call and needs none of what follows.
+    # One contiguous operand is the most frequent call and skips the rest.
     if len(operands) == 1 and type(first) is np.ndarray and first.flags.c_contiguous:
         kernel = _kernels.get((op.name, (first.dtype,), _ALONE))
         if kernel is not None and first.size:
@@ -99,9 +99,9 @@ def _is_condition(x: object) -> bool:
 def _laid_out(
     given: Sequence[Array], numbers: Sequence[bool], shape: tuple[int, ...], dtype: np.dtype[np.generic]
 ) -> tuple[Array, Array, Sequence[Array]]:
-    """Memory for the result, and it and the operands as contiguous arrays whose elements correspond.
+    """Return memory for the result, and result and operands as contiguous arrays whose elements correspond.
 
-    As numpy does, the result keeps the order of operands that agree about it.
+    Like numpy, keep the memory order of operands that agree about it.
     """
     like = given[numbers.index(False)] if False in numbers else given[0]
     whole = [x for x, number in zip(given, numbers, strict=True) if not number]
@@ -120,12 +120,12 @@ def _laid_out(
 
 
 def _steps(x: Array) -> tuple[int, ...]:
-    """Elements from one to the next along each axis."""
+    """Steps in elements along each axis."""
     return tuple([stride // x.itemsize for stride in x.strides])
 
 
 def _kernel(op: Op, dtypes: DTypes, numbers: tuple[bool, ...]) -> _Counted | None:
-    """The machine code for operands of these types; None where this Python and numpy have none."""
+    """The machine code for operands of these types; None if this Python and numpy do not support it."""
     key = (op.name, dtypes, numbers)
     try:
         return _kernels[key]

@@ -1,7 +1,7 @@
 """Linear algebra of real matrices with the bits of compiled programs, for any sizes.
 
-Every element is a sum of terms in order, so panels decide how fast that goes, never a bit. Where the same shapes come
-again and matrices are small, a program of the one operator takes over (``programs.py``).
+Every element is a sum of terms in order, so panels change the speed, never a bit. If shapes of small matrices recur, a
+program of the single operator takes over (``programs.py``).
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ Array = np.ndarray[Any, Any]
 Kinds: TypeAlias = tuple[tuple[np.dtype[Any], tuple[int, ...]], ...]
 
 _PANEL = 64
-"""Rows of a panel of Cholesky's factorization, whose rest are products; as of solves (``panels.py``)."""
+"""Rows of a panel of Cholesky's factorization; the rest are products, as in solves (``panels.py``)."""
 _WHOLE, _LEAF = 64, 16
-"""Columns up to which LU is one panel; columns of panels of wider ones."""
+"""Most columns for which LU is a single panel; columns of a panel in wider matrices."""
 _SERVED_TO = 64
-"""Rows and columns up to which a program of its own is worth making."""
+"""Most rows and columns for which a separate program pays."""
 
 
 def eliminate(op: Op, arrays: Sequence[Array], attrs: Attrs, evaluate: Evaluate) -> Any:
-    """``op`` on real matrices, with ``evaluate`` for what is done with the elements of triangles."""
+    """Apply ``op`` to real matrices; ``evaluate`` runs operators on the elements of triangles."""
     if not _has_elements(op, tuple([(x.dtype, x.shape) for x in arrays]), tuple(attrs.items())):
         return op.impl(*arrays, **attrs)
 
@@ -43,7 +43,7 @@ def eliminate(op: Op, arrays: Sequence[Array], attrs: Attrs, evaluate: Evaluate)
         try:
             run = _NATIVE.get(op.name) or partial(_COMPOSED[op.name], evaluate)
             return run(*given, **attrs)
-        except CompileError:  # this Python and numpy have no native code
+        except CompileError:  # no native code for this Python and numpy
             found = op.impl(*given, **attrs)
             return found if isinstance(found, tuple) else (found,)
 
@@ -54,7 +54,7 @@ def eliminate(op: Op, arrays: Sequence[Array], attrs: Attrs, evaluate: Evaluate)
 
 @lru_cache(1024)
 def _has_elements(op: Op, kinds: Kinds, attrs: tuple[tuple[str, object], ...]) -> bool:
-    """Whether all operands have; the operator's error for operands that do not fit."""
+    """Whether all operands have elements; raises the operator's error if operands do not fit."""
     types = [TensorType(from_numpy_dtype(dtype), shape) for dtype, shape in kinds]
     op.result_types(types, dict(attrs))
     return all(t.numel for t in types)
@@ -107,7 +107,7 @@ def _factored(x: Array, fails: str) -> tuple[Array, Array]:
 
 
 def _lu_panel(panel: Array, whole: Array, pivots: Array, first: int, width: int) -> None:
-    """The steps of a panel; the rows that it moves are moved in the first ``width`` columns of the whole, too."""
+    """Factor a panel; the first ``width`` columns of the whole follow the panel's row exchanges."""
     batch, rows, columns = panel.shape
     steps = min(rows, columns)
     row = whole.shape[2] * whole.itemsize
@@ -119,7 +119,7 @@ def _lu_panel(panel: Array, whole: Array, pivots: Array, first: int, width: int)
 
 
 def _lu_columns(lu: Array, pivots: Array, start: int, stop: int) -> None:
-    """The steps ``start`` to ``stop``: of one half of the columns, then what they leave of the other."""
+    """Steps ``start`` to ``stop``: factor one half of the columns, update the other half, and factor it."""
     if stop - start <= _LEAF:
         panel = np.ascontiguousarray(lu[:, start:, start:stop])
         _lu_panel(panel, lu, pivots, start, lu.shape[2])
@@ -146,7 +146,7 @@ def _pivot_order(pivots: Array, *, size: int) -> tuple[Array]:
     return (order.reshape(*pivots.shape[:-1], size),)
 
 
-# ---- what is made from LU
+# ---- operators that use LU
 
 
 def _substituted(lu: Array, x: Array) -> Array:
@@ -159,7 +159,7 @@ def _substituted(lu: Array, x: Array) -> Array:
 
 
 def _swapped(x: Array, pivots: Array) -> Array:
-    """The rows of ``x`` exchanged as pivots say."""
+    """Exchange the rows of ``x`` by the pivots."""
     steps = pivots.shape[1]
     sizes = (0, *x.strides[:2], x.shape[2], 0, 4 * steps, steps, len(x))
     run("swap", (x, pivots), sizes, len(x) * steps * x.shape[2])
@@ -179,7 +179,7 @@ def _matrix_inverse(x: Array) -> tuple[Array]:
 
 
 def _sign_and_pivots(x: Array) -> tuple[Array, Array]:
-    """The sign of LU's exchange of rows, and U's diagonal."""
+    """The sign of LU's row exchanges, and U's diagonal."""
     lu, pivots = _factored(x, "")
     odd = (pivots != np.arange(1, lu.shape[1] + 1, dtype=np.int32)).sum(axis=1) % 2
     lead = x.shape[:-2]
@@ -204,7 +204,7 @@ def _slogdet(evaluate: Evaluate, x: Array) -> tuple[Array, Array]:
 
 
 def _cholesky(x: Array, *, strict: bool, above: bool) -> tuple[Array, Array]:
-    """The upper triangle of U with U'U = A, turned unless it is wanted ``above``."""
+    """The upper triangle of U with U'U = A, transposed unless the triangle is wanted ``above``."""
     n = x.shape[-1]
     u = stack(x if above else np.swapaxes(x, -1, -2))
     info = np.zeros(len(u), np.int32)
@@ -228,7 +228,7 @@ def _cholesky(x: Array, *, strict: bool, above: bool) -> tuple[Array, Array]:
 
 @lru_cache(64)
 def _beside(n: int, above: bool) -> Array:
-    """What a triangle leaves out."""
+    """The elements outside a triangle."""
     return np.tri(n, k=-1, dtype=bool) if above else ~np.tri(n, dtype=bool)
 
 
@@ -245,4 +245,4 @@ _NATIVE: dict[str, Callable[..., tuple[Array, ...]]] = {
 _COMPOSED: dict[str, Callable[..., tuple[Array, ...]]] = {
     "det": _det, "slogdet": _slogdet, "geqrf": geqrf, "qr": qr,
 }  # fmt: skip
-"""Those that compute with elements of triangles, as other operators do."""
+"""Operators that compute with elements of triangles by other operators."""

@@ -1,4 +1,4 @@
-"""Makes machine code of operators; loaded, with passes and codegen, when some is not on disk."""
+"""Compile operators to machine code; loaded, with passes and codegen, if some code is not on disk."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _SCHEDULE = {"k0": "lanes across rows\n  nontemporal no\n  threads parallel\n"}
 
 def counted_image(graph: Graph) -> Image:
     """Machine code of a graph of one operator on more elements than any array has."""
-    # Not dumped: what is in the folder are the user's programs, under names that stay.
+    # Not dumped: the dump folder contains the user's programs, under stable names.
     return images.counted_image(build(graph, dump=Dump("", enabled=False), schedules=_SCHEDULE).program)
 
 
 def program_image(graph: Graph) -> Image:
-    """Machine code of a graph of one operator for its shapes; CompileError where that needs constants."""
+    """Machine code of a graph of one operator for its shapes; CompileError if that needs constants."""
     built = build(graph)
     if built.constants:
         raise CompileError(f"{graph.name} needs constants")

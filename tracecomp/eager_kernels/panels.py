@@ -1,4 +1,4 @@
-"""Native steps on panels of batches of matrices, and the products that they leave for other columns and rows."""
+"""Native steps on panels of batches of matrices, and products for the remaining columns and rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.codegen.kernels.eliminations import ARRAYS, STRIP, elimination_text
+from tracecomp.codegen.kernels.eliminations import ARRAYS, STRIP_VECTORS, elimination_text
 from tracecomp.eager_kernels.products import add_to_block
 from tracecomp.ir.types import from_numpy_dtype
 from tracecomp.ops.linalg import elimination
@@ -20,15 +20,14 @@ from tracecomp.runtime.loaded import Loaded
 Array = np.ndarray[Any, Any]
 
 PANEL = 64
-"""Rows of a panel of triangular solves, whose rest are products: 64 rows of 64 doubles, 32 KB, fill a first cache."""
+"""Rows of a panel of triangular solves; the rest are products. 64 rows of 64 doubles, 32 KB, fill a first cache."""
 _SHARED_FROM = 1 << 18
-"""Operations from which on threads share the matrices of a batch, and the columns of a solve."""
+"""Least operations for which threads share the matrices of a batch, and the columns of a solve."""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A part of each matrix of an array: where it begins, and from matrix to matrix, row to row, column to column, in
-    bytes."""
+    """A part of each matrix of an array: its start, and the steps between matrices, rows and columns, in bytes."""
 
     start: int
     matrix: int
@@ -41,14 +40,14 @@ class Block:
         return Block(0, *x.strides)
 
     def at(self, row: int, column: int) -> Block:
-        """What begins at a row and column of it."""
+        """The part that starts at a row and column of it."""
         return Block(self.start + row * self.row + column * self.column, self.matrix, self.row, self.column)
 
     def turned(self) -> Block:
         return Block(self.start, self.matrix, self.column, self.row)
 
     def reversed(self, rows: int, columns: int) -> Block:
-        """Its last row first, of so many, and its last column."""
+        """The block with its ``rows`` rows and ``columns`` columns reversed."""
         start = self.start + (rows - 1) * self.row + (columns - 1) * self.column
         return Block(start, self.matrix, -self.row, -self.column)
 
@@ -78,12 +77,12 @@ def add_product(factor: Array, y: Array, y_block: Block, out: Array, out_block: 
 
 
 def less_product(factor: Array, y: Array, y_block: Block, out: Array, out_block: Block, columns: int) -> None:
-    """Take ``factor`` times a block of y from a block of ``out``, term by term."""
+    """Subtract ``factor`` times a block of y from a block of ``out``, term by term."""
     add_product(np.negative(factor, order="C"), y, y_block, out, out_block, columns)
 
 
 def solve_rows(t: Array, t_block: Block, x: Array, x_block: Block, size: tuple[int, int], ending: str) -> None:
-    """Replace a block of x, so many rows and columns, by what T times it was; T's rows stand in the order of steps."""
+    """Solve T for a block of x with ``rows`` rows and columns, in place; T's rows are in the order of steps."""
     rows, columns = size
     batch = len(x)
     for first in range(0, rows, PANEL):
@@ -99,7 +98,7 @@ def solve_panel(
     t: Array, t_block: Block, d: Array, d_steps: tuple[int, int, int] | None, x: Array, x_block: Block,
     size: tuple[int, int], ending: str, batch: int,
 ) -> None:  # fmt: skip
-    """The same without products; divided by T's diagonal, or ``scaled`` by what stands at ``d_steps`` of ``d``."""
+    """The same without products; divided by T's diagonal, or ``scaled`` by the elements at ``d_steps`` of ``d``."""
     rows, columns = size
     strips = -(-columns // _strip(x.dtype))
     diagonal = d_steps or (t_block.start, t_block.matrix, t_block.row + t_block.column)
@@ -118,10 +117,10 @@ def _seen(t: Array, block: Block, size: tuple[int, int]) -> Array:
 
 @cache
 def _strip(dtype: np.dtype[Any]) -> int:
-    """Columns that a triangular solve takes at once."""
-    return STRIP * compiler.host_target().vector_bits // 8 // dtype.itemsize
+    """Columns of one strip of a triangular solve."""
+    return STRIP_VECTORS * compiler.host_target().vector_bits // 8 // dtype.itemsize
 
 
 def stack(x: Array) -> Array:
-    """A copy with one axis of matrices."""
+    """Return a copy with a single batch axis."""
     return np.array(x, order="C").reshape(math.prod(x.shape[:-2]), *x.shape[-2:])

@@ -18,17 +18,17 @@ Array = np.ndarray[Any, Any]
 
 
 _WORTH = 1 << 21
-"""Elements that numpy makes before machine code does, with the same bits: LLVM takes as long for the routine."""
+"""Elements that numpy generates before machine code does, with the same bits: LLVM takes as long for the routine."""
 _CALL = 1 << 13
-"""A call counts as so many more."""
+"""Elements for which the overhead of one call counts."""
 
 _made = 0
-"""Elements that numpy has made."""
+"""Elements that numpy has generated."""
 
 
 @cache
 def _routine() -> Loaded | None:
-    """The native routine; None where this Python and numpy have none."""
+    """The native routine; None if this Python and numpy do not support it."""
     target = compiler.host_target()
     objects = (compiler.object_code(random_bits_text(target), target),)
     try:
@@ -38,7 +38,7 @@ def _routine() -> Loaded | None:
 
 
 def random_bits(state: Array, shape: tuple[int, ...]) -> Array | None:
-    """32 random bits for each element of ``shape``, as int32; None where numpy has to make them."""
+    """32 random bits for each element of ``shape``, as int32; None if numpy has to generate them."""
     global _made
     count = math.prod(shape)
     if _made < _WORTH:

@@ -1,8 +1,8 @@
 """Products of floats summed over shared labels, with the bits of compiled programs, for any shape.
 
-A product of matrices is a native routine that sums terms in order (``codegen/kernels/products.py``), of which those
-parts are compiled and loaded that a product needs. Where one operand
-has no label of its own, it is a product and a sum; without a summed label it is a product.
+A matrix product is a native routine that sums terms in order (``codegen/kernels/products.py``). Only the parts of the
+routine that a product needs are compiled and loaded. If every label of one operand is shared, the contraction is a
+product and a sum; without a summed label it is a product.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ Shape: TypeAlias = tuple[int, ...]
 Place: TypeAlias = tuple[int, int, int]
 
 _SHARED_FROM = 1 << 22
-"""Multiply-adds from which on threads share the work."""
+"""Least multiply-adds for which threads share the work."""
 _JOBS = 16
 """Blocks that threads should find."""
 _COLUMNS, _ROWS, _TILE = 96, 64, 8
-"""Columns of a block at least, a multiple of a panel's; rows at least, as fewer would pack a panel for little; a
-tile's."""
+"""Least columns of a block, a multiple of a panel's; least rows, as fewer would not justify packing a panel; rows of a
+tile."""
 _PACKED_ROWS, _NEAR_BYTES = 24, 512
-"""Rows from which on a panel is packed whose terms lie farther apart than so many bytes."""
+"""Least rows for which a panel is packed, if its terms are at least this many bytes apart."""
 _FEW_COLUMNS = 4
-"""So few columns leave most lanes empty: then rows are the lanes."""
+"""Most columns that would leave most lanes empty: then rows are the lanes."""
 
 
 class _Routine:
-    """The native routine for one type, with the addresses of those parts that were needed so far."""
+    """The native routine for one type, with the addresses of the parts loaded so far."""
 
     def __init__(self, dtype: DType) -> None:
         target = compiler.host_target()
@@ -56,7 +56,7 @@ class _Routine:
         self._dtype = dtype
         self._addresses = np.zeros(len(PARTS), np.int64)
         self._ready: frozenset[str] = frozenset()
-        self._libraries: list[Library] = []  # they hold the parts' code in memory
+        self._libraries: list[Library] = []  # they keep the parts' code in memory
         self._loading = Lock()
 
     def run(self, x: Array, y: Array, out: Array, sizes: Array, parts: frozenset[str], threads: int | None) -> None:
@@ -80,7 +80,7 @@ class _Routine:
 
 @cache
 def _routine(dtype: DType) -> _Routine | None:
-    """The native routine; None where this Python and numpy have none."""
+    """The native routine; None if this Python and numpy do not support it."""
     try:
         return _Routine(dtype)
     except CompileError:
@@ -88,7 +88,7 @@ def _routine(dtype: DType) -> _Routine | None:
 
 
 def contract(x: Array, y: Array, spec: str) -> Array | None:
-    """``spec`` of two arrays of floats, or of complex numbers, of one type; None where numpy has to do."""
+    """``spec`` of two arrays of floats, or of complex numbers, of one type; None if numpy has to compute it."""
     if x.dtype.kind == "c":
         return _of_complex(x, y, spec)
     dtype = from_numpy_dtype(x.dtype)
@@ -103,7 +103,7 @@ def contract(x: Array, y: Array, spec: str) -> Array | None:
 
 
 def _of_complex(x: Array, y: Array, spec: str) -> Array | None:
-    """Four products of real parts, as ``ops/parts.py`` says."""
+    """Four products of real parts, as in ``ops/parts.py``."""
     found = [contract(a, b, spec) for a in (x.real, x.imag) for b in (y.real, y.imag)]
     parts = [p for p in found if p is not None]
     if len(parts) < len(found):
@@ -114,7 +114,7 @@ def _of_complex(x: Array, y: Array, spec: str) -> Array | None:
 
 
 def _product(x: Array, y: Array, spec: str) -> Array:
-    """The product, where there is nothing to sum."""
+    """The product, if no label is summed."""
     a, b, out = parse_spec(spec)
     return np.asarray(_aligned(x, a, out) * _aligned(y, b, out))
 
@@ -135,7 +135,7 @@ def _aligned(x: Array, labels: str, target: str) -> Array:
 
 
 def _with_vector(x: Array, y: Array, spec: str) -> Array:
-    """A product and a sum, as ``passes/graph/contractions.py`` makes of it."""
+    """A product and a sum, as in ``passes/graph/contractions.py``."""
     a, b, out = parse_spec(spec)
     matrix, labels, vector, few = (x, a, y, b) if set(a) - set(b) else (y, b, x, a)
     axes = tuple(d for d, c in enumerate(labels) if c not in out)
@@ -145,11 +145,11 @@ def _with_vector(x: Array, y: Array, spec: str) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What a product of matrices is for the routine, ``sizes`` for sums that begin, and for those that go on.
+    """A matrix product's arguments for the routine; ``sizes`` for sums that begin, and for those that continue.
 
     ``x_order`` and ``y_order`` are axes of operands that have to be copied in this order. ``swapped``: y is the
-    routine's left operand. ``out`` is the result's shape as it is written, ``back`` its axes as they are meant.
-    ``parts`` are those of the routine that are called.
+    routine's left operand. ``out`` is the result's shape in memory, ``back`` the permutation to the wanted axes.
+    ``parts`` are the parts of the routine that are called.
     """
 
     x_order: Shape | None
@@ -198,9 +198,9 @@ def _of_matrices(x: Array, y: Array, spec: str, dtype: DType) -> Array | None:
 
 
 def add_products(x: Array, y: Array, spec: str, out: Array, goes_on: bool = False) -> None:
-    """Compute ``spec`` of two arrays into ``out``, which is contiguous; ``goes_on``: go on with the sums there.
+    """Compute ``spec`` of two arrays into ``out``, which is contiguous; ``goes_on``: continue the sums in ``out``.
 
-    Its labels stand in the order of a product of matrices: those of both operands, of the left, of the right one.
+    Its labels are in the order of a matrix product: those of both operands, of the left, of the right one.
     """
     routine = _routine(from_numpy_dtype(x.dtype))
     if routine is None:
@@ -216,13 +216,13 @@ def add_products(x: Array, y: Array, spec: str, out: Array, goes_on: bool = Fals
 
 
 def add_to_block(x: Array, y: Array, lying: Place, out: Array, into: Place, n: int) -> None:
-    """Go on with the sums in parts of ``out`` by products of ``x`` (batch, m, k) with parts of y, k by n.
+    """Continue the sums in parts of ``out`` by products of ``x`` (batch, m, k) with parts of y, k by n.
 
-    The parts begin at a byte of contiguous arrays, and are so many bytes from one matrix, and one row, to the next.
+    A part starts at a byte of a contiguous array, with steps in bytes between matrices and between rows.
     """
     table, parts, threads = _block_plan(x.shape, n, x.itemsize, lying, into)
     routine = _routine(from_numpy_dtype(x.dtype))
-    assert routine is not None  # whoever has native steps has these
+    assert routine is not None  # callers with native steps have these
     routine.run(x, y, out, table, parts, threads)
 
 
@@ -239,7 +239,7 @@ def _block_plan(
 
 
 def _lying(x: Array, labels: str) -> tuple[Array, str]:
-    """``x`` and its labels in the order in which they lie in memory without gaps; else a copy."""
+    """Return ``x`` and its labels in memory order if it is dense; else a copy."""
     order = sorted(range(x.ndim), key=lambda axis: -x.strides[axis])
     turned = x.transpose(order)
     return (turned, "".join(labels[d] for d in order)) if turned.flags.c_contiguous else (x.copy(order="C"), labels)
@@ -247,21 +247,21 @@ def _lying(x: Array, labels: str) -> tuple[Array, str]:
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """An operand: how far apart the elements of each label are, in bytes."""
+    """An operand: the step of each label, in bytes."""
 
     labels: str
     steps: dict[str, int]
 
     @staticmethod
     def of(labels: str, sizes: dict[str, int], itemsize: int) -> _Side:
-        """One that lies in memory as its labels stand."""
+        """An operand that is dense in the order of its labels."""
         steps, step = {}, itemsize
         for c in reversed(labels):
             steps[c], step = step, step * sizes[c]
         return _Side(labels, steps)
 
     def even(self, labels: str, sizes: dict[str, int]) -> bool:
-        """Whether these labels count as one index of even steps."""
+        """Whether these labels count as one evenly spaced index."""
         moving = [c for c in labels if sizes[c] != 1]
         return all(self.steps[first] == self.steps[second] * sizes[second] for first, second in pairwise(moving))
 
@@ -271,7 +271,8 @@ class _Side:
         return self.steps[moving[-1]] if moving else 0
 
     def arranged(self, groups: Sequence[str], sizes: dict[str, int], itemsize: int) -> tuple[_Side, Shape | None]:
-        """The operand with each group of labels in even steps, and the order of axes in which it is copied for that."""
+        """Return the operand with each group of labels evenly spaced, and the order of axes in which it is copied for
+        that."""
         if all(self.even(group, sizes) for group in groups):
             return self, None
         labels = "".join(groups)
@@ -280,13 +281,13 @@ class _Side:
 
 @lru_cache(8192)
 def _plan(a: str, x_shape: Shape, b: str, y_shape: Shape, out: str, itemsize: int, into: bool) -> _Plan:
-    """The plan for contiguous operands with these labels; ``into`` memory that is given."""
+    """The plan for contiguous operands with these labels; ``into`` existing memory."""
     sizes = dict(zip(a, x_shape, strict=True)) | dict(zip(b, y_shape, strict=True))
     batch = "".join(c for c in out if c in a and c in b)
     rows, columns = ("".join(c for c in out if c in one and c not in other) for one, other in ((a, b), (b, a)))
     summed = "".join(sorted(c for c in a if c not in out))
     m, n, k = (math.prod(sizes[c] for c in labels) for labels in (rows, columns, summed))
-    # The kernel keeps lanes along columns: with hardly any, the transposed product fills more of them.
+    # The kernel keeps lanes along columns: with few columns, the transposed product fills more of them.
     swapped = n <= _FEW_COLUMNS < m and not into
     sides = (_Side.of(a, sizes, itemsize), _Side.of(b, sizes, itemsize))
     outer, inner = _halves(batch, sizes, sides)
@@ -311,7 +312,7 @@ def _plan(a: str, x_shape: Shape, b: str, y_shape: Shape, out: str, itemsize: in
 
 
 def _halves(batch: str, sizes: dict[str, int], sides: Sequence[_Side]) -> tuple[str, str]:
-    """The labels of the matrices as two indices that are even in both operands, if there are such."""
+    """Split the batch labels into two indices that are evenly spaced in both operands, if possible."""
     for cut in range(len(batch), -1, -1):
         if all(side.even(part, sizes) for side in sides for part in (batch[:cut], batch[cut:])):
             return batch[:cut], batch[cut:]
@@ -319,7 +320,7 @@ def _halves(batch: str, sizes: dict[str, int], sides: Sequence[_Side]) -> tuple[
 
 
 def _sizes(count: Sequence[int], size: Shape, steps: Shape, itemsize: int, shared: bool) -> dict[str, int]:
-    """``SIZES``, with blocks for threads where these share the work."""
+    """``SIZES``, with blocks for threads if these share the work."""
     matrices = math.prod(count)
     m, n, k = size
     rows, columns = max(m, 1), max(n, 1)
@@ -338,5 +339,5 @@ def _sizes(count: Sequence[int], size: Shape, steps: Shape, itemsize: int, share
 
 
 def _table(sizes: Mapping[str, int]) -> Array:
-    """What the routine reads of them."""
+    """The array of sizes that the routine reads."""
     return np.array([sizes[name] for name in SIZES], np.int64)

@@ -1,7 +1,7 @@
-"""Machine code for one operator and the shapes that it is often called with, made on a second thread.
+"""Machine code for one operator and frequent shapes, compiled on a second thread.
 
-Convolutions and recurrent layers have programs of their own that are faster than what runs them for any shape. A
-program is put to use only after it gave the same bits, on copies of the operands and on random numbers.
+Specialized programs of convolutions and recurrent layers are faster than the code for any shape. A program is used only
+after it has returned the same bits, on copies of the operands and on random numbers.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ Run: TypeAlias = Callable[[Sequence[Array]], tuple[Array, ...]]
 Key: TypeAlias = tuple[Any, ...]
 
 AFTER = 8
-"""Calls with the same shapes after which a program is made."""
+"""Calls with the same shapes after which a program is compiled."""
 MANY = 1024
-"""Kinds of calls that are told apart."""
+"""Most kinds of calls that are counted."""
 MOST_BYTES = 2**26
-"""Of operands: copies are made of them."""
+"""Most bytes of operands, as they are copied."""
 
 
 class _Program:
-    """The calls of an operator with operands of some types, and what serves them."""
+    """The calls of an operator with operands of some types, and the program that serves them."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -64,7 +64,7 @@ class _Program:
 
 
 def _agree(run: Run, eager: Run, given: Sequence[Array]) -> bool:
-    """Whether both give the same bits, or both find that matrices are not what they have to be."""
+    """Whether both return the same bits, or both raise for invalid matrices."""
     found, wanted = (_outcome(one, given) for one in (run, eager))
     if isinstance(found, str) or isinstance(wanted, str):
         return found == wanted
@@ -82,7 +82,7 @@ _programs: dict[Key, _Program] = {}
 
 
 def served(op: Op, arrays: Sequence[Array], attrs: Attrs, eager: Run) -> tuple[Array, ...] | None:
-    """The results from a program, where there is one; None: the caller computes them as ``eager`` would."""
+    """Return the results of a program, if there is one; None: the caller computes them like ``eager``."""
     key = (op.name, *[(x.dtype, x.shape) for x in arrays], *attrs.values())
     found = _programs.get(key)
     if found is None:

@@ -33,7 +33,7 @@ def reflections(x: Array) -> tuple[Array, Array]:
 
 
 def reflect(a: Array, tau: Array, x: Array, *, turn: bool) -> tuple[Array]:
-    """The reflections applied to x, the last one first, or the first one if ``turn``."""
+    """Apply the reflections to x, the last one first, or the first one if ``turn``."""
     out, vectors, factors = stack(x), stack(a), np.array(tau, order="C").reshape(-1, tau.shape[-1])
     k = tau.shape[-1]
     panels = range(0, k, PANEL)
@@ -44,7 +44,7 @@ def reflect(a: Array, tau: Array, x: Array, *, turn: bool) -> tuple[Array]:
 
 
 def geqrf(evaluate: Evaluate, x: Array) -> tuple[Array, Array]:
-    """``reflections`` of numbers around 1, whose squares neither overflow nor vanish."""
+    """``reflections`` of matrices scaled to 1, whose squares neither overflow nor vanish."""
     most = np.max(np.abs(x), axis=(-2, -1))
     usual = np.where((most > 0) & (most < np.inf), most, x.dtype.type(1))
     size = evaluate(OPS["exp2"], [np.floor(evaluate(OPS["log2"], [usual], {}))], {})[..., None, None]
@@ -63,7 +63,7 @@ def qr(evaluate: Evaluate, x: Array, *, full: bool) -> tuple[Array, Array]:
 
 
 def _vectors(panel: Array) -> Array:
-    """Of a panel's reflections, with their ones and zeros."""
+    """The vectors of a panel's reflections, with their ones and zeros."""
     v = np.tril(panel, -1)
     count = panel.shape[2]
     v[:, range(count), range(count)] = 1
@@ -71,7 +71,7 @@ def _vectors(panel: Array) -> Array:
 
 
 def _apply(v: Array, tau: Array, first: int, x: Array, block: Block, columns: int, turn: bool) -> None:
-    """The reflections of a panel, from step ``first`` on, to a block of x."""
+    """Apply the reflections of a panel, from step ``first`` on, to a block of x."""
     batch, _, count = v.shape
     turned = np.ascontiguousarray(np.swapaxes(v, -1, -2))
     gram, inner = np.zeros((batch, count, count), v.dtype), np.zeros((batch, count, columns), v.dtype)

@@ -1,7 +1,6 @@
-"""Operators with regions, whose bodies run operator by operator as eager programs do.
+"""Operators with regions, whose bodies run operator by operator as in eager programs.
 
-What a program adds up after a scan instead of in every step (``passes/graph/scan_accumulators.py``) is added up after
-it here too.
+Sums that a program moves after a scan (``passes/graph/scan_accumulators.py``) come after it here too.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ Kinds: TypeAlias = tuple[tuple[Any, tuple[int, ...]], ...]
 
 
 def run_region(op: Op, arrays: Sequence[Array], attrs: Attrs, evaluate: Evaluate) -> Any:
-    """``op``, with ``evaluate`` for all operators of its bodies."""
+    """Run ``op``, with ``evaluate`` for all operators of its bodies."""
     if op.name != "scan":
         return op.impl(*arrays, **attrs, evaluate=evaluate)
 
@@ -40,7 +39,7 @@ def run_region(op: Op, arrays: Sequence[Array], attrs: Attrs, evaluate: Evaluate
 
 @lru_cache(256)
 def _summed_after(op: Op, kinds: Kinds, attrs: tuple[tuple[str, object], ...]) -> Interpreter | None:
-    """The scan and the sums after it; None where there are none."""
+    """Return the scan and the sums after it; None if there are none."""
     graph = Graph(op.name)
     types = [TensorType(from_numpy_dtype(dtype), shape) for dtype, shape in kinds]
     operands = [graph.add_input(t, f"in{n}") for n, t in enumerate(types)]

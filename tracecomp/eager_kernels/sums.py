@@ -1,7 +1,7 @@
 """Sums and products of floats in the order in which compiled programs add (``docs/numerics.md``), for any shape.
 
-The order is that of a graph of the one operator, whatever the layout. Sums along rows are a native routine; down
-columns numpy adds row after row too.
+The order is that of a graph of the one operator, for any layout. Sums along rows are a native routine; down columns
+numpy adds row by row too.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _COMBINE = {"sum": np.add, "prod": np.multiply}
 
 @dataclass(frozen=True, slots=True)
 class _Stage:
-    """A reduction in one go: of an array of ``shape`` over the axes ``over``, which gives ``kept``.
+    """One stage of a reduction: of an array of ``shape`` over the axes ``over``, with result shape ``kept``.
 
-    With ``lanes``, the innermost axis is reduced, or stands before a single column; ``order`` brings reduced axes
-    behind the others, and ``sizes`` are rows, segments of a row, and elements of a segment.
+    With ``lanes``, the innermost axis is reduced, or comes before a single column. ``order`` moves reduced axes to the
+    end, and ``sizes`` are rows, segments of a row, and elements of a segment.
     """
 
     shape: Shape
@@ -55,11 +55,11 @@ class _Stage:
             return _Stage(shape, over, kept)
         innermost = over[-1] == len(shape) - 1
         sizes = np.array([math.prod(kept), math.prod(shape[d] for d in over[:-1]), shape[over[-1]]], np.int64)
-        # numpy takes a single column for a row, whose order of sums is another.
+        # numpy takes a single column for a row, which has another order of summation.
         return _Stage(shape, over, kept, lanes_for(shape[-1]) if innermost else 1, rest + over, sizes)
 
     def run(self, name: str, x: Array) -> Array:
-        """``x`` reduced in the computing type, rounded to its own."""
+        """``x`` reduced in the computing type, rounded to its dtype."""
         dtype = from_numpy_dtype(x.dtype)
         wide = compute_dtype(dtype)
         x = x if wide is dtype else x.astype(wide.numpy)
@@ -84,9 +84,9 @@ class _Stage:
         return out
 
     def _across(self, combine: np.ufunc, x: Array) -> Array | None:
-        """The same of an array whose rows lie across memory, all of them at once; None where they do not.
+        """The same of an array whose rows are strided, all of them at once; None if they are not.
 
-        A row of the stage is a part of one along the last axis of ``x``, or some of those.
+        A row of the stage is a part of a row along the last axis of ``x``, or several of those.
         """
         lanes = self.lanes
         if not lanes or self.over != (len(self.shape) - 1,) or not _lies_across(x):
@@ -128,7 +128,7 @@ class _Stage:
 
 @cache
 def _lane_sums(dtype: DType, lanes: int, product: bool) -> Loaded | None:
-    """The native routine; None where this Python and numpy have none."""
+    """The native routine; None if this Python and numpy do not support it."""
     target = compiler.host_target()
     objects = (compiler.object_code(lane_sums_text(dtype, lanes, target, product), target),)
     try:
@@ -142,7 +142,7 @@ def reduce_in_order(name: str, x: Array, axes: Shape) -> Array:
     x = np.asarray(x)
     if not x.size:
         return np.full(_without(x.shape, axes), _COMBINE[name].identity, x.dtype)
-    if x.dtype.kind == "c":  # sums: products of complex numbers are no primitive
+    if x.dtype.kind == "c":  # sums: products of complex numbers are not primitive
         total = np.empty(_without(x.shape, axes), x.dtype)
         total.real, total.imag = reduce_in_order(name, x.real, axes), reduce_in_order(name, x.imag, axes)
         return total
@@ -160,7 +160,7 @@ def reduce_in_order(name: str, x: Array, axes: Shape) -> Array:
 
 
 def _lies_across(x: Array) -> bool:
-    """Whether elements along the last axis lie farther from each other than those along another axis."""
+    """Whether elements along the last axis are farther apart than those along another axis."""
     if x.ndim < 2 or x.flags.c_contiguous or not x.flags.aligned or x.shape[-1] < 2:
         return False
     steps = [s for s, n in zip(x.strides, x.shape, strict=True) if n > 1]
@@ -177,7 +177,7 @@ def _without(shape: Sequence[int], axes: Shape) -> Shape:
 
 
 def in_order(x: Array) -> bool:
-    """Whether the axes of ``x`` lie in memory as they are numbered, and no two elements in one place."""
+    """Whether the axes of ``x`` are in memory order, without overlaps."""
     if x.flags.c_contiguous:
         return True
     moving = [(s, n) for s, n in zip(x.strides, x.shape, strict=True) if n > 1]
@@ -193,7 +193,7 @@ def _in_stages(name: str, x: Array, axes: Shape) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class _Blocks:
-    """Blocks of axis ``axis`` of an array of ``shape``, and the shorter block at its end, each reduced."""
+    """Blocks of axis ``axis`` of an array of ``shape``, and the shorter remainder, each reduced."""
 
     shape: Shape
     axis: int
@@ -206,9 +206,9 @@ class _Blocks:
 
 @lru_cache(4096)
 def _stages(shape: Shape, axes: Shape, split: bool) -> tuple[_Stage | _Blocks, ...]:
-    """The stages of a reduction, as ``passes/graph/split_reductions.py`` makes them.
+    """The stages of a reduction, as in ``passes/graph/split_reductions.py``.
 
-    What is long still after a stage has stages too.
+    A long result of a stage is reduced in further stages.
     """
     runs = runs_of(shape, axes)
     flat = tuple(r.extent for r in runs)

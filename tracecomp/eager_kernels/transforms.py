@@ -1,8 +1,8 @@
-"""Fourier transforms as compiled programs compute them, for any shape and axes.
+"""Fourier transforms with the bits of compiled programs, for any shape and axes.
 
-A call is the operator's own composition (``ops/fourier/fourier.py``), run node by node: moves by numpy, transforms
-along an axis by machine code for a number of points. One piece of it serves a few numbers of rows; more are several
-calls, the last of which may do some rows a second time.
+A call runs the operator's composition (``ops/fourier/fourier.py``) node by node: moves by numpy, transforms along an
+axis by machine code for a number of points. Machine code exists for a few numbers of rows; other numbers take several
+calls, the last of which may repeat some rows.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ Array = np.ndarray[Any, Any]
 Attrs: TypeAlias = dict[str, Any]
 
 ROWS = (1024, 64, 8, 1)
-"""Numbers of rows that machine code is made for: each is compiled once for a number of points, and few calls do any
-number of rows."""
+"""Numbers of rows with machine code: each is compiled once per number of points, and few calls cover any number of
+rows."""
 _SHARED_FROM = 1 << 15
-"""Numbers in a call from which on threads share it."""
+"""Least numbers in a call for which threads share it."""
 
 
 def transform(op: Op, arrays: Sequence[Array], attrs: Attrs, evaluate: Evaluate) -> Any:
-    """``op`` on ``arrays``; None where there is no machine code on this Python and numpy."""
+    """Run ``op`` on ``arrays``; None without machine code for this Python and numpy."""
     try:
         if op.name == "dft":
             return _along_axis(arrays, **attrs)
@@ -57,7 +57,7 @@ def transform(op: Op, arrays: Sequence[Array], attrs: Attrs, evaluate: Evaluate)
 
 @lru_cache(256)
 def _composed(op: Op, dtype: DType, shape: Shape, attrs: tuple[tuple[str, object], ...]) -> Interpreter:
-    """What ``op`` is made of, on real and imaginary parts; numbers of points have small factors only."""
+    """The composition of ``op``, on real and imaginary parts; numbers of points have small factors only."""
     graph, log = Graph(op.name), Log()
     graph.add_output(graph.apply(op.name, graph.add_input(TensorType(dtype, shape), "x"), **dict(attrs)))
     return Interpreter(rewrite(split_complex(graph, log), SMALL_FACTORS, log, "decompose"))
@@ -66,7 +66,7 @@ def _composed(op: Op, dtype: DType, shape: Shape, attrs: tuple[tuple[str, object
 def _along_axis(
     arrays: Sequence[Array], *, form: str, forward: bool, scale: float, apart_in: bool, apart_out: bool
 ) -> Any:
-    """``dft`` with its axis brought last."""
+    """``dft`` with its axis moved to the end."""
     x = np.stack(arrays[:2], -1) if apart_in else arrays[0]
     turned = x.swapaxes(-1, -2) if form == "r2c" else x.swapaxes(-2, -3)
     lead, one = turned.shape[: -1 if form == "r2c" else -2], turned.shape[-1 if form == "r2c" else -2 :]
@@ -98,7 +98,7 @@ def _rows(x: Array, form: str, forward: bool) -> Array:
 
 
 class _Kernel:
-    """Machine code for transforms of ``rows`` rows, the roots that it reads, and what a row of its results is."""
+    """Machine code for transforms of ``rows`` rows, the roots that it reads, and the shape of a row of results."""
 
     def __init__(self, form: str, one: Shape, dtype: DType, forward: bool, rows: int) -> None:
         op, graph = OPS["dft"], Graph("dft")

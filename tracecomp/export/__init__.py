@@ -1,6 +1,6 @@
-"""``torch.export``: a module as one graph of operators, without its Python, that can be looked at, changed and saved.
+"""``torch.export``: a module as one graph of operators, without its Python, that can be inspected, changed and saved.
 
-The program is captured by running it, as compiled functions are (``docs/export.md``).
+The program is captured by running it, like compiled functions (``docs/export.md``).
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ def export(
     strict: bool = False, preserve_module_call_signature: tuple[str, ...] = (),
     prefer_deferred_runtime_asserts_over_guards: bool = False,
 ) -> ExportedProgram:  # fmt: skip
-    """``mod``, as it runs on these arguments, as a graph that holds for other values of the tensors among them.
+    """Export ``mod``, as it runs on these arguments, as a graph that is valid for other values of their tensors.
 
-    Sizes are those of the arguments but for those that ``dynamic_shapes`` leaves open: by name of the argument or in
-    order, ``{0: Dim("batch")}`` or ``(Dim("batch"), None)`` for a tensor. Arguments that are no tensors are constants.
-    Capture is one, so ``strict`` and the options after it change nothing.
+    Sizes are those of the arguments, except the dynamic ones of ``dynamic_shapes``: by name of the argument or in
+    order, ``{0: Dim("batch")}`` or ``(Dim("batch"), None)`` for a tensor. Arguments other than tensors are constants.
+    There is one kind of capture, so ``strict`` and the options after it have no effect.
 
-    ValueError for what is no module. UserError for arguments that are no tuple, ``dynamic_shapes`` of another
-    structure, a size that the program needs to know, a path that depends on values of tensors, and tensors kept in
-    objects of Python's.
+    ValueError unless ``mod`` is a module. UserError if the arguments are not a tuple or ``dynamic_shapes`` has another
+    structure. UserError also if the program needs a concrete size, if control flow depends on values of tensors, or if
+    Python objects keep tensors.
 
     Example:
         >>> from torch.export import Dim, export
@@ -100,9 +100,9 @@ def save(
     ep: ExportedProgram, f: str | os.PathLike[str] | BinaryIO, *, extra_files: Mapping[str, str | bytes] | None = None,
     opset_version: Mapping[str, int] | None = None, pickle_protocol: int = 2,
 ) -> None:  # fmt: skip
-    """Write a program with its state to a path or open file, for ``load``, with ``extra_files`` by name beside it.
+    """Write a program with its state to a path or open file, for ``load``, together with named ``extra_files``.
 
-    TypeError for what is no program. The file is a program file (``docs/program-files.md``): without code.
+    TypeError unless it is a program. The file is a program file (``docs/program-files.md``): without code.
     """
     if not isinstance(ep, ExportedProgram):
         raise TypeError(
@@ -115,15 +115,15 @@ def load(
     f: str | os.PathLike[str] | BinaryIO, *, extra_files: dict[str, Any] | None = None,
     expected_opset_version: Mapping[str, int] | None = None,
 ) -> ExportedProgram:  # fmt: skip
-    """The program that ``save`` wrote to a path or file, which may come from strangers.
+    """Load the program that ``save`` wrote to a path or file, which may be untrusted.
 
-    ``extra_files`` gets texts by the names in it. ProgramError says what is wrong with a file.
+    ``extra_files`` receives texts for the names in it. ProgramError describes an invalid file.
     """
     return files.load(f, extra_files)
 
 
 def register_dataclass(cls: type[Any], *, serialized_type_name: str | None = None) -> None:
-    """Let a dataclass stand among arguments and results of programs."""
+    """Allow a dataclass in arguments and results of programs."""
     if not hasattr(cls, "__dataclass_fields__"):
         raise AssertionError(f"Only dataclasses can be registered with this function: {cls}")
     _pytree.register_dataclass(cls)

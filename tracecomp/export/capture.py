@@ -63,9 +63,10 @@ def capture(
     module: Module, args: tuple[object, ...], kwargs: dict[str, Any], names: Sequence[str], where: Sequence[str],
     open_sizes: Sequence[Constraint], decompositions: Mapping[object, object],
 ) -> Captured:  # fmt: skip
-    """``module`` as it runs on these arguments; leaves are called ``names`` in the graph, ``where`` in messages.
+    """Capture ``module`` as it runs on these arguments; leaves are called ``names`` in the graph, ``where`` in
+    messages.
 
-    UserError for what a graph cannot be, and for sizes that are not as open as they were asked to be.
+    UserError for programs that a graph cannot express, and for requested dynamic sizes that must be static.
     """
     leaves, in_spec = tree_flatten((args, kwargs))
     varying, sizes = _varying(leaves, open_sizes, where)
@@ -76,7 +77,7 @@ def capture(
     if isinstance(found, Recording) and sizes.sizes:
 
         def again(values: Sequence[int]) -> Conditions | None:
-            """What must hold of sizes in a run with these sizes; None where it does not write the same graph."""
+            """Return the conditions of a run with these sizes; None if it writes another graph."""
             other = _Writer(module, names, decompositions, sizes)
             try:
                 resized = sizes.resized(leaves, values)
@@ -174,7 +175,7 @@ def _state(module: Module) -> dict[str, Tensor]:
 
 
 class _Writer(ProxyTorchDispatchMode):
-    """Writes the graph of one run: its inputs first, then what arrives."""
+    """Writes the graph of one run: its inputs first, then its nodes."""
 
     def __init__(
         self, module: Module, names: Sequence[str], decompositions: Mapping[Any, Any],
@@ -247,7 +248,7 @@ class _Writer(ProxyTorchDispatchMode):
         return node
 
     def _path(self, value: Tensor) -> str | None:
-        """Where a tensor that is an attribute is found."""
+        """The path of a tensor that is an attribute."""
         for path, module in self.module.named_modules():
             for name, found in vars(module).items():
                 if found is value:
@@ -257,7 +258,7 @@ class _Writer(ProxyTorchDispatchMode):
     # ---- operators
 
     def node_of(self, value: object) -> Any:
-        """What stands for ``value`` in the graph."""
+        """The graph's node or constant for ``value``."""
         if type(value) is SymInt and value.live:
             return self._formula(value.form)
         if isinstance(value, tuple) and any(type(x) is SymInt for x in value):  # a Size is a leaf to ``tree_map``
@@ -265,7 +266,7 @@ class _Writer(ProxyTorchDispatchMode):
         return super().node_of(value)
 
     def bind(self, value: object, node: Node) -> None:
-        """``value``, a tensor or several, is what ``node`` gives."""
+        """``value``, a tensor or several, is the result of ``node``."""
         source = user_source()
         if source is not None and node.op == "call_function":
             node.meta["stack_trace"] = f'  File "{source.file}", line {source.line}, in {source.function}\n'
@@ -355,7 +356,7 @@ class _Writer(ProxyTorchDispatchMode):
             self._outputs.append(OutputSpec(OutputKind.USER_OUTPUT, arg, None))
 
     def captured(self) -> Captured:
-        """What was written, without what no result needs, and without the tensors of the run."""
+        """Return the graph, without unused nodes and without the tensors of the run."""
         assert self._out_spec is not None
         fake = FakeTensorMode()
         self.graph.eliminate_dead_code()

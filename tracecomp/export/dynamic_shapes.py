@@ -1,4 +1,4 @@
-"""Sizes that an exported program leaves open: how they are asked for."""
+"""Dynamic sizes of exported programs: how to request them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["AdditionalInputs", "Constraint", "Dim", "ShapesCollection", "dims"]
 
 @dataclass(frozen=True)
 class _DimHint:
-    """What to make of a size without a name: ``kind`` is "auto", "dynamic" or "static"."""
+    """The handling of an unnamed size: ``kind`` is "auto", "dynamic" or "static"."""
 
     kind: str
     min: int | None = None
@@ -35,8 +35,8 @@ class Dim:
     """A size that calls may change; those of one name are equal. ``min`` and ``max`` are the ends of its range.
 
     ``d + 1``, ``d - 1`` and ``2 * d`` are sizes that follow from ``d``. For sizes without a name: ``Dim.DYNAMIC``, one
-    that may change; ``Dim.AUTO``, one that may change if the program lets it; ``Dim.STATIC``, that of the example.
-    AssertionError for a name that is no identifier or an empty range.
+    that may change; ``Dim.AUTO``, one that may change if the program permits it; ``Dim.STATIC``, that of the example.
+    AssertionError for a name that is not an identifier or an empty range.
 
     Example:
         >>> from torch.export import Dim
@@ -112,7 +112,7 @@ class Constraint(NamedTuple):
 
 
 class ShapesCollection:
-    """What is left open, noted by the tensors among the arguments: ``shapes[x] = {0: Dim("batch")}``."""
+    """Dynamic shapes keyed by the tensors among the arguments: ``shapes[x] = {0: Dim("batch")}``."""
 
     def __init__(self) -> None:
         self._shapes: dict[int, tuple[object, Any]] = {}
@@ -132,12 +132,12 @@ class ShapesCollection:
     def dynamic_shapes(
         self, m: object, args: tuple[object, ...], kwargs: Mapping[str, object] | None = None
     ) -> dict[str, Any]:
-        """What ``export`` takes for ``dynamic_shapes``."""
+        """Return the ``dynamic_shapes`` argument of ``export``."""
         return {name: _noted(x, self._shapes) for name, x in named_arguments(m, args, kwargs or {}).items()}
 
 
 def _noted(x: object, shapes: Mapping[int, tuple[object, Any]]) -> Any:
-    """``x`` with what is noted of each tensor in its place."""
+    """Replace each tensor in ``x`` by its entry."""
     if id(x) in shapes:
         return shapes[id(x)][1]
     if isinstance(x, dict):
@@ -162,7 +162,7 @@ class AdditionalInputs:
     def dynamic_shapes(
         self, m: object, args: tuple[object, ...], kwargs: Mapping[str, object] | None = None
     ) -> dict[str, Any]:
-        """What ``export`` takes for ``dynamic_shapes``. ValueError where other things than sizes differ."""
+        """Return the ``dynamic_shapes`` argument of ``export``. ValueError if anything but sizes differs."""
         all_named = [named_arguments(m, a, k) for a, k in [(args, kwargs or {}), *self._examples]]
         return {name: _differing([named[name] for named in all_named], name) for name in all_named[0]}
 

@@ -62,7 +62,7 @@ class Interface:
 
     @staticmethod
     def of(args: tuple[object, ...], kwargs: dict[str, Any], parameters: Sequence[str]) -> Interface:
-        """That of these arguments of a function with ``parameters``; no size is open yet."""
+        """The interface of these arguments of a function with ``parameters``; no size is dynamic yet."""
         leaves, in_spec = tree_flatten((args, kwargs))
         names, where = [], []
         for path, _ in tree_leaves_with_path((args, kwargs)):
@@ -117,7 +117,7 @@ def _words(path: str) -> list[str]:
 
 
 class _CallCodeGen(CodeGen):
-    """A function that takes what the module took, and gives what it gave."""
+    """Generates a function with the module's arguments and results."""
 
     def gen_fn_def(self, free_vars: list[str], maybe_return_annotation: str) -> str:
         head = "def forward(self, *args, **kwargs):"
@@ -151,10 +151,10 @@ class _Unlifted(GraphModule):
 
 
 class ExportedProgram:
-    """What ``torch.export.export`` gives: a graph of operators of ``torch.ops``, and all that it needs.
+    """The result of ``torch.export.export``: a graph of operators of ``torch.ops``, and everything it needs.
 
-    ``graph`` takes parameters, buffers, constants and then the arguments, as ``graph_signature`` tells;
-    ``range_constraints`` are the open sizes. ``module()`` gives a module to call.
+    ``graph`` takes parameters, buffers, constants and then the arguments, as listed in ``graph_signature``;
+    ``range_constraints`` are the open sizes. ``module()`` returns a callable module.
     """
 
     def __init__(
@@ -187,7 +187,7 @@ class ExportedProgram:
 
     @property
     def constants(self) -> dict[str, Any]:
-        """Tensors that are no state, by name: those of attributes, and buffers that are not saved."""
+        """Tensors outside the state, by name: those of attributes, and buffers that are not saved."""
         hidden = self._graph_signature.non_persistent_buffers
         return {**{name: self._state[name] for name in hidden}, **self._constants}
 
@@ -240,10 +240,10 @@ class ExportedProgram:
         )
 
     def module(self, check_guards: bool = True) -> GraphModule:
-        """The program as a module that shares the state, called as the one it was made of.
+        """Return the program as a module that shares the state, called like the original one.
 
-        A call with another structure is a ValueError, one with sizes or constants that the graph does not hold for an
-        AssertionError that says which, unless ``check_guards`` is off.
+        A call with another structure is a ValueError, one with invalid sizes or constants an AssertionError that names
+        them, unless ``check_guards`` is off.
         """
         return _unlifted(self, check_guards)
 
@@ -262,7 +262,7 @@ class ExportedProgram:
         return new
 
     def validate(self) -> None:
-        """Check that the graph is whole, and says what its signature says."""
+        """Check that the graph is complete and agrees with its signature."""
         self.graph.lint()
         names = {n.name for n in self.graph.nodes}
         missing = [s.arg.name for s in self._graph_signature.input_specs if s.arg.name not in names]
@@ -335,7 +335,7 @@ def default_decompositions() -> dict[Any, Any]:
 
 
 def _functional(program: ExportedProgram) -> None:
-    """Make results of what the graph writes to buffers; writes through views of buffers stay as they are."""
+    """Make values that the graph writes to buffers its results; writes through views of buffers stay as they are."""
     graph, signature = program.graph, program.graph_signature
     buffers = {n: n for n in graph.nodes if n.name in signature.inputs_to_buffers}
     last: dict[Node, Node] = {}
@@ -363,11 +363,11 @@ def _functional(program: ExportedProgram) -> None:
 
 
 _VIEWS = frozenset(("alias", "view", "transpose", "t", "permute", "expand", "slice", "detach", "windows"))
-"""Operators of graphs, aten's and primitive ones, whose results share memory with what they read."""
+"""Operators of graphs, aten's and primitive ones, whose results share memory with their operands."""
 
 
 def _viewed(node: Node) -> bool:
-    """Whether the graph makes a view of what a node gives."""
+    """Whether the graph has a view of a node's result."""
     return any(getattr(getattr(u.target, "overloadpacket", None), "__name__", "") in _VIEWS for u in node.users)
 
 
@@ -394,7 +394,7 @@ def _unlifted(program: ExportedProgram, check_guards: bool) -> GraphModule:
 
 
 def _user_inputs_first(graph: Graph) -> None:
-    """Arguments stand before what is read of the module."""
+    """Move user inputs before the module's state in the placeholders."""
     first = next(n for n in graph.nodes if n.op != "placeholder")
     for node in [n for n in graph.nodes if n.op == "placeholder"]:
         first.prepend(node)

@@ -68,7 +68,7 @@ def save(program: ExportedProgram, f: Any, extra: Mapping[str, str | bytes]) -> 
 
 
 def load(f: Any, extra: dict[str, Any] | None) -> ExportedProgram:
-    """The program in a file; what it does is limited to operators on tensors. ProgramError for a damaged file."""
+    """Load the program in a file; it can only run operators on tensors. ProgramError for a damaged file."""
     if hasattr(f, "read"):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "program")
@@ -259,8 +259,8 @@ def _harmless(name: str) -> bool:
 def _value(told: Json, known: Mapping[str, Node]) -> Any:
     if told is None or isinstance(told, bool | int | float | str):
         return told
-    # What JSON has no word for is an object of one item, the kind and what it is made of. The file is
-    # not trusted: nothing here is looked up by a name from it but among known values.
+    # A value without a JSON type is an object of one item: the kind and its contents. The file is not trusted: its
+    # names are only looked up among known values.
     ((kind, x),) = told.items()
     if kind == "node":
         return known[x]

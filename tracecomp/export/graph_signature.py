@@ -1,4 +1,4 @@
-"""What the inputs and outputs of an exported graph stand for."""
+"""The meaning of inputs and outputs of an exported graph."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ ArgumentSpec = TensorArgument | SymIntArgument | ConstantArgument
 
 
 class InputKind(Enum):
-    """What is given to a placeholder."""
+    """Kinds of placeholders."""
 
     USER_INPUT = auto()
     PARAMETER = auto()
@@ -53,7 +53,7 @@ class InputKind(Enum):
 
 
 class OutputKind(Enum):
-    """What a result of the graph is for."""
+    """Kinds of outputs."""
 
     USER_OUTPUT = auto()
     LOSS_OUTPUT = auto()
@@ -104,7 +104,7 @@ class ExportBackwardSignature:
 
 @dataclass
 class ExportGraphSignature:
-    """What each placeholder and each result of an exported graph is, in order."""
+    """The meaning of each placeholder and each result of an exported graph, in order."""
 
     input_specs: list[InputSpec]
     output_specs: list[OutputSpec]
@@ -127,7 +127,7 @@ class ExportGraphSignature:
 
     @property
     def non_persistent_buffers(self) -> Collection[str]:
-        """The names of buffers that are no part of the state."""
+        """The names of buffers that are not part of the state."""
         specs = self.input_specs
         return tuple(str(s.target) for s in specs if s.kind is InputKind.BUFFER and s.persistent is False)
 
@@ -185,7 +185,7 @@ class ExportGraphSignature:
 
     @property
     def assertion_dep_token(self) -> Mapping[int, str] | None:
-        """None: what a graph asks of sizes is asked before it runs."""
+        """None: sizes are checked before the graph runs."""
         return None
 
     def replace_all_uses(self, old: str, new: str) -> None:

@@ -18,7 +18,7 @@ def same_graphs(one: Graph, other: Graph, values: Sequence[int]) -> bool:
 
 
 def _steps(graph: Graph, values: Sequence[int]) -> Iterator[tuple[object, ...]]:
-    """What each node does, apart from those that compute with sizes, with numbers for these."""
+    """The action of each node, except those that compute with sizes, with ``values`` for the sizes."""
     number: dict[Node, int] = {}
 
     def shown(node: Node) -> object:
@@ -31,7 +31,7 @@ def _steps(graph: Graph, values: Sequence[int]) -> Iterator[tuple[object, ...]]:
         number[node] = len(number)
         target, args = node.target, node.args
         if target is ops.aten.view.default:
-            # What is written as a view, or as "a view if elements lie so", gives the same elements.
+            # A view, and a view that copies if memory requires it, have the same elements.
             target = ops.aten.reshape.default
         elif target is ops.aten.slice.Tensor and _extents(node, values) == _extents(args[0], values):
             target, args = ops.aten.alias.default, args[:1]  # as long as its operand: all of it
@@ -39,7 +39,7 @@ def _steps(graph: Graph, values: Sequence[int]) -> Iterator[tuple[object, ...]]:
 
 
 def _extents(node: Node, values: Sequence[int]) -> list[int]:
-    """The shape of what a node gives where the open sizes are ``values``."""
+    """The shape of a node's result where the open sizes are ``values``."""
     return [n if isinstance(n, int) else n.at(values) for n in node.meta["extents"]]
 
 

@@ -1,4 +1,4 @@
-"""The sizes that an exported program leaves open: their ranges, what the run has shown of them, the check of a call."""
+"""Dynamic sizes of an exported program: their ranges, conditions from the run, the check of a call."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class ValueRanges(NamedTuple):
 
 Again = Callable[[Sequence[int]], "Conditions | None"]
 _LARGE = 2**31
-"""Sizes beyond it are no limits that anybody meets: some operators count their elements."""
+"""Bound above which limits of sizes are ignored: some operators count their elements."""
 
 
 @dataclass
 class Size:
-    """A size of its own: ``name`` is that of its ``Dim``, None where it has none, and ``value`` that of the example."""
+    """An independent size: ``name`` is that of its ``Dim``, if it has one, and ``value`` that of the example."""
 
     symbol: str
     name: str | None
@@ -112,10 +112,10 @@ class OpenSizes:
         return found
 
     def learn(self, conditions: Conditions, where: Sequence[str], again: Again) -> None:
-        """Take over what must hold of the sizes. UserError where that is not so for all that were asked for.
+        """Apply the conditions on the sizes. UserError if they exclude a requested dynamic size.
 
-        ``again(values)`` gives what holds of sizes in a run at other ones, if that is the same program: shapes are
-        compared in many places, and most often nothing hangs on the answer.
+        ``again(values)`` returns the conditions of a run at other sizes, if it is the same program: shapes are compared
+        in many places, and most comparisons do not affect the graph.
         """
         conditions = self._opened(conditions, again)
         for k, (size, held) in enumerate(zip(self.sizes, conditions.ranges, strict=True)):
@@ -179,7 +179,7 @@ class OpenSizes:
         return False
 
     def _narrow(self, size: Size, held: SizeRange, told: str) -> None:
-        # As in PyTorch, a size that is open is one from 2 on to the program; smaller ones are told apart in the call.
+        # As in PyTorch, a dynamic size is at least 2 for the program; the call handles smaller ones.
         shrunk = held.low > max(size.low, 2) or (held.high is not None and (size.high is None or held.high < size.high))
         holes = sorted(n for n in held.without if n >= max(size.low, 2) and (size.high is None or n <= size.high))
         if (shrunk or holes) and size.kind == "named":
@@ -282,10 +282,10 @@ def _close_holes(size: Size, held: SizeRange, same: Callable[[int], bool]) -> No
 
 
 def _extend_ends(size: Size, held: SizeRange, same: Callable[[int], bool]) -> None:
-    """Let ``held`` hold for the value next to either end, where the program is the same there.
+    """Extend ``held`` to the value next to either end, if the program is the same there.
 
-    ``min`` and ``max`` of two sizes, as in the bounds of a slice, tell less from equal, though either answer is right
-    where both are equal.
+    ``min`` and ``max`` of two sizes, as in the bounds of a slice, distinguish less from equal, although either branch
+    is valid for equal sizes.
     """
     if held.high is not None and (size.high is None or held.high < size.high) and same(held.high + 1):
         held.high += 1

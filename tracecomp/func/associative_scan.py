@@ -20,9 +20,9 @@ def associative_scan(
     """``xs[0], combine_fn(xs[0], xs[1]), ...`` along ``dim``, stacked; ``combine_fn`` has to be associative.
 
     ``xs`` is a tensor or a nested structure of tensors of one size along ``dim``. In the mode "pointwise"
-    ``combine_fn`` is given many slices at once, in "generic" each pair by itself. Neighbours are combined pairwise, so
-    the order of the sums follows from the length alone. ValueError for other modes and for no tensors; RuntimeError
-    when ``combine_fn`` changes structure, shapes or dtypes.
+    ``combine_fn`` receives many slices at once, in "generic" single pairs. Neighbours are combined pairwise, so the
+    order of the sums follows from the length alone. ValueError for other modes and for no tensors; RuntimeError when
+    ``combine_fn`` changes structure, shapes or dtypes.
 
     >>> import tracecomp as torch
     >>> from tracecomp._higher_order_ops import associative_scan

@@ -1,7 +1,7 @@
-"""How each kind of primitive works on a batch of examples: the same primitive with one more leading axis.
+"""Batching rules of primitives: each kind of primitive on a batch of examples, with one more leading axis.
 
-A rule takes operands of which some carry the batch as axis 0 and gives results that carry it as axis 0. Rules are
-written with ``prim``, so what they build is run, recorded or differentiated like anything else.
+A rule takes operands, some of which have the batch as axis 0, and returns results with the batch as axis 0. Rules are
+written with ``prim``, so their computations can be run, recorded or differentiated.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def batched_node(size: int, node: Node, operands: list[Any]) -> list[Any]:
 
 
 def whole(size: int, x: Tensor | Batch) -> Any:
-    """The batch of ``x``; what is the same for all examples is repeated."""
+    """The batch of ``x``; a value without a batch is repeated."""
     return x.value if isinstance(x, Batch) else prim.expand(_reshape(x, (1, *x.shape)), shape=(size, *x.shape))
 
 
@@ -91,7 +91,7 @@ def _along_axis(size: int, node: Node, operands: list[Any]) -> Any:
 
 
 def _leading(**first: int | None) -> Rule:
-    """Operators whose attributes list something per axis: ``first`` says what stands for the batch's axis."""
+    """Operators whose attributes have an entry per axis: ``first`` is that of the batch's axis."""
 
     def rule(size: int, node: Node, operands: list[Any]) -> Any:
         attrs = dict(node.attrs)

@@ -53,10 +53,12 @@ def cond(pred: object, true_fn: Function, false_fn: Function, operands: Sequence
 
 
 def while_loop(cond_fn: Function, body_fn: Function, carried_inputs: Sequence[object]) -> Any:
-    """``carried_inputs`` replaced by ``body_fn(*carried_inputs)`` while ``cond_fn(*carried_inputs)`` holds, as a tuple.
+    """Replace ``carried_inputs`` by ``body_fn(*carried_inputs)`` while ``cond_fn(*carried_inputs)`` is true; return a
+    tuple.
 
-    Gradients reach the first carries and what ``body_fn`` reads; to go back, steps run again. RuntimeError when
-    ``cond_fn`` does not return a bool tensor of no axes, and when ``body_fn`` does not return what it takes.
+    Gradients reach the first carries and the tensors that ``body_fn`` reads; the backward pass repeats steps.
+    RuntimeError if ``cond_fn`` does not return a 0-d bool tensor, or the results of ``body_fn`` do not match its
+    arguments.
     """
     if not callable(cond_fn) or not callable(body_fn):
         raise _error("while_loop: Expect cond_fn and body_fn to be callable.")
@@ -73,9 +75,9 @@ def while_loop(cond_fn: Function, body_fn: Function, carried_inputs: Sequence[ob
 def scan(combine_fn: Function, init: object, xs: object, *, dim: int = 0, reverse: bool = False) -> tuple[Any, Any]:
     """The carry after ``carry, y = combine_fn(carry, x)`` for each slice x of ``xs`` along ``dim``, and the ys stacked.
 
-    ``init``, ``xs`` and ``y`` are tensors or nested tensors. ys are stacked along ``dim`` (along the first axis where
-    they have no such axis), in the order of xs, also when ``reverse`` starts at the end. RuntimeError when the carry
-    changes its structure, dtype or shape.
+    ``init``, ``xs`` and ``y`` are tensors or nested tensors. ys are stacked along ``dim`` (along the first axis if they
+    have no such axis), in the order of xs. The order is the same even if ``reverse`` starts at the end. RuntimeError
+    when the carry changes its structure, dtype or shape.
     """
     if not callable(combine_fn):
         raise _error(f"scan: combine_fn must be a callable, but got {combine_fn}")
@@ -138,7 +140,7 @@ def _scanned(leaves: Sequence[Tensor], dim: int) -> list[Tensor]:
 
 @dataclass(frozen=True, slots=True)
 class _Traced:
-    """A function as a graph: the values of its arguments and results, and what it reads from around it."""
+    """A function as a graph: the values of its arguments and results, and the outer tensors that it reads."""
 
     source: Graph
     arguments: list[Value]
@@ -181,7 +183,7 @@ def _trace(
     _refuse_effects(operator, role, trace)
     for value in values:
         trace.graph.add_output(value)
-    # What was met and is no argument came by closure: it becomes an operand, so that gradients reach it.
+    # Tensors that are not arguments came by closure: they become operands, so that gradients reach them.
     captured = {
         k: (trace.values.outside[k], v) for k, v in trace.inputs.initial.items() if k not in trace.inputs.arguments
     }

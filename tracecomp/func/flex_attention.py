@@ -38,7 +38,7 @@ def noop_mask(batch: Tensor, head: Tensor, token_q: Tensor, token_kv: Tensor) ->
 
 
 def and_masks(*mask_mods: Mod) -> Mod:
-    """The mask that holds where all hold. RuntimeError for what is no function."""
+    """Return the mask that is true where all are. RuntimeError unless they are functions."""
     _check_functions(mask_mods)
 
     def all_hold(b: Tensor, h: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:
@@ -51,7 +51,7 @@ def and_masks(*mask_mods: Mod) -> Mod:
 
 
 def or_masks(*mask_mods: Mod) -> Mod:
-    """The mask that holds where any holds. RuntimeError for what is no function."""
+    """Return the mask that is true where any is. RuntimeError unless they are functions."""
     _check_functions(mask_mods)
 
     def any_holds(b: Tensor, h: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:
@@ -96,7 +96,7 @@ class BlockMask:
         full_kv_indices: Tensor | None = None, BLOCK_SIZE: int | tuple[int, int] = _DEFAULT_SPARSE_BLOCK_SIZE,
         mask_mod: Mod | None = None, seq_lengths: tuple[int, int] | None = None,
     ) -> BlockMask:  # fmt: skip
-        """Of the numbers and places of blocks that the mask meets in part, and of those that it holds in whole."""
+        """Build a mask from the numbers and indices of partial blocks, and of full blocks."""
         if (full_kv_num_blocks is None) != (full_kv_indices is None):
             raise AssertionError("full_kv_num_blocks and full_kv_indices must be both provided or omitted")
         size = (BLOCK_SIZE, BLOCK_SIZE) if isinstance(BLOCK_SIZE, int) else BLOCK_SIZE
@@ -146,7 +146,7 @@ def create_block_mask(
     mask_mod: Mod, B: int | None, H: int | None, Q_LEN: int, KV_LEN: int, device: Device | None = None,
     BLOCK_SIZE: int | tuple[int, int] = _DEFAULT_SPARSE_BLOCK_SIZE, _compile: bool = False,
 ) -> BlockMask:  # fmt: skip
-    """The blocks that ``mask_mod(b, h, q_idx, kv_idx)`` meets. RuntimeError where it is no function."""
+    """Build the blocks that ``mask_mod(b, h, q_idx, kv_idx)`` selects. RuntimeError unless it is a function."""
     if not callable(mask_mod):
         raise RuntimeError(at_user_line(f"create_block_mask: mask_mod must be a function, but got {mask_mod}"))
     rows, columns = (BLOCK_SIZE, BLOCK_SIZE) if isinstance(BLOCK_SIZE, int) else BLOCK_SIZE
@@ -161,14 +161,14 @@ def create_block_mask(
 
 @dataclass(frozen=True)
 class AuxRequest:
-    """What else ``flex_attention`` is to return."""
+    """Additional results of ``flex_attention`` to return."""
 
     lse: bool = False
     max_scores: bool = False
 
 
 class AuxOutput(NamedTuple):
-    """What was asked for by :class:`AuxRequest`."""
+    """The results requested by :class:`AuxRequest`."""
 
     lse: Tensor | None = None
     max_scores: Tensor | None = None

@@ -16,7 +16,7 @@ def functional_call(
     module: Any, parameter_and_buffer_dicts: Mapping[str, Tensor] | Sequence[Mapping[str, Tensor]], args: Any = None,
     kwargs: dict[str, Any] | None = None, *, tie_weights: bool = True, strict: bool = False,
 ) -> Any:  # fmt: skip
-    """``module(*args, **kwargs)`` with the named parameters and buffers in place of its own.
+    """Call ``module(*args, **kwargs)`` with the named parameters and buffers instead of the module's.
 
     ``strict``: all must be given, and nothing else (RuntimeError). ValueError for a name given twice.
     """
@@ -38,7 +38,7 @@ def functional_call(
 
 
 def _slots(module: Any) -> dict[str, tuple[dict[str, Any], str]]:
-    """Where each named parameter and buffer is held; names of shared ones are all there."""
+    """The dictionary and key of each named parameter and buffer, including all names of shared ones."""
     found = {}
     for path, part in module.named_modules(remove_duplicate=False):
         for table in (part._parameters, part._buffers):

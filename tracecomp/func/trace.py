@@ -1,4 +1,4 @@
-"""A function traced once, on examples, for whoever builds something of its graph: ``vmap``, ``scan``."""
+"""A function traced once, on examples, for transforms of its graph: ``vmap``, ``scan``. ``vmap``, ``scan``."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NO_GRAD = _mark("no_grad", "the value without its history")
 
 
 class Trace(Recorder):
-    """The recording of one example. It notes where histories end, and lets an outer recording go on."""
+    """The recording of one example. It records where histories end, and an outer recording continues."""
 
     def __init__(self, name: str, outer: Any) -> None:
         super().__init__(name)
@@ -56,7 +56,7 @@ class Trace(Recorder):
         return self.graph.add(mark, (value,), {}, [value.type])[0]
 
     def above(self, t: Tensor) -> Tensor | None:
-        """None: tensors from outside stand for themselves. Their histories may differ from those of what they see."""
+        """None: outer tensors represent themselves. Their histories may differ from those of their views."""
         return None
 
     def host(self, owner: object, key: str, value: object) -> Any:

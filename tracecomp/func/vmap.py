@@ -1,8 +1,8 @@
 """``vmap``: a function of one example as a function of a batch.
 
-The function runs once, on the first example, and is recorded; the graph is then run for all examples with one more
-axis (``batching``). So what it does is seen whatever Python wrote it, and the result is ordinary tensor code: eager,
-recorded by ``compile``, differentiable.
+The function runs once, on the first example, and is recorded; the graph is then run for all examples with one more axis
+(``batching``). Any Python inside is supported, and the result is ordinary tensor code: eager, recorded by ``compile``,
+differentiable.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def _map(
 
 
 def _first(x: Tensor, axis: int) -> Tensor:
-    """The first example, with memory of its own."""
+    """The first example, copied to new memory."""
     example = Tensor._wrap(np.array(x._data.take(0, axis=axis)))
     with unrecorded():
         return example.requires_grad_(x.requires_grad)

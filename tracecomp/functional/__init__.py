@@ -82,7 +82,7 @@ __all__ = [
     "writing",
 ]
 
-# What torch.functional has, which is a place of functions there.
+# The functions of torch.functional.
 _PUBLIC = (
     "atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_shapes", "broadcast_tensors", "cartesian_prod",
     "cdist", "chain_matmul", "einsum", "istft", "lu", "meshgrid", "norm", "pca_lowrank", "split", "stft", "svd_lowrank",
@@ -90,7 +90,7 @@ _PUBLIC = (
 )  # fmt: skip
 globals().update({name: NAMESPACES["torch"][name] for name in _PUBLIC if name in NAMESPACES["torch"]})
 
-# The methods that Tensor has of its own are explained by the same tables.
+# The same tables document the methods that Tensor defines itself.
 for _name, _method in vars(Tensor).items():
     if _name not in NAMESPACES["Tensor"]:
         complete(_method, f"Tensor.{_name}")

@@ -1,4 +1,4 @@
-"""What autocast does to a function's arguments: one table, consulted where functions are published.
+"""Autocast: one table of functions with their casts, read where functions are published.
 
 The lists are those of PyTorch's autocast for the CPU (docs of torch.amp, "CPU Op-Specific Behavior").
 """
@@ -39,7 +39,7 @@ RULES: dict[str, str] = {name: rule for rule, names in _LISTS.items() for name i
 
 
 def casts(fn: Function, rule: str | None = None) -> Function:
-    """``fn`` with its floating-point arguments cast as the table, or ``rule``, says while autocast is on."""
+    """``fn`` with its floating-point arguments cast by the table, or by ``rule``, while autocast is enabled."""
     rule = rule or RULES.get(fn.__name__)
     if rule is None:
         return fn

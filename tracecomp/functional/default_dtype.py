@@ -12,12 +12,12 @@ def default_dtype() -> DType:
 
 
 def get_default_dtype() -> DType:
-    """The dtype of tensors made from Python floats."""
+    """The dtype of tensors from Python floats."""
     return _default
 
 
 def set_default_dtype(d: DType) -> None:
-    """Set it; TypeError unless floating."""
+    """Set the default dtype; TypeError unless floating."""
     global _default
     if d not in (float16, bfloat16, float32, float64):
         raise TypeError(f"only floating-point types are supported as the default type, got {d}")

@@ -13,7 +13,7 @@ Dim: TypeAlias = int | Sequence[int] | None
 
 
 _MOST_ELEMENTS = 2**59
-"""No memory has as many, of any type."""
+"""More elements than any memory can have, of any type."""
 
 
 def wrap_dim(dim: int, ndim: int) -> int:
@@ -64,17 +64,17 @@ def keep_dims(shape: Sequence[int], axes: Sequence[int]) -> Shape:
 
 
 def as_index(n: Any) -> int:
-    """``n`` as an int; one that stands for a size of a recording stays what it is."""
+    """``n`` as an int; a dynamic size of a recording is returned unchanged."""
     return n if isinstance(n, int) and not isinstance(n, bool) else operator.index(n)
 
 
 def plain_shape(shape: Sequence[int]) -> Shape:
-    """``shape`` for numpy, with plain ints for what stands for sizes of a recording: to look, not to decide."""
+    """``shape`` for numpy, with plain ints instead of dynamic sizes: for inspection, not for decisions."""
     return tuple([n if type(n) is int else getattr(n, "value", n) for n in shape])
 
 
 def is_index(n: object) -> bool:
-    """Whether ``n`` is an integer, or stands for one; what stands for a float has the method but not its meaning."""
+    """Whether ``n`` is an integer or a dynamic one; a dynamic float has ``__index__`` without its meaning."""
     return hasattr(n, "__index__") and not isinstance(n, float)
 
 
@@ -93,7 +93,7 @@ def as_shape(args: Any) -> Shape:
 
 
 def _given_plainly(args: object) -> Shape | None:
-    """A size that is given as plain ints, or one tuple of them, as most are; None where that takes a look."""
+    """A size in the usual form of plain ints, or one tuple of them; None for other forms."""
     if type(args) is not tuple:
         return None
     shape: Shape = args[0] if len(args) == 1 and type(args[0]) is tuple else args
@@ -144,7 +144,7 @@ def infer_size(shape: Sequence[int], numel: int) -> Shape:
 
 
 def clamped(at: int, size: int) -> int:
-    """A bound of a slice, where it stands: negative ones count from the end."""
+    """A bound of a slice, clamped to the axis: negative ones count from the end."""
     if at < 0:
         at += size
     return min(max(at, 0), size)

@@ -1,7 +1,8 @@
-"""Which element types a function takes: said where it is published, and refused here as PyTorch does without a kernel.
+"""Element types of functions: declared where a function is published, and rejected here like a missing kernel in
+PyTorch.
 
-A function raises NotImplementedError when a tensor is complex and it has no meaning for complex numbers, and when none
-of its tensors is of a type that it takes.
+A function raises NotImplementedError when none of its tensors has a supported type. It also raises when a tensor is
+complex and the function is not defined for complex numbers.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def refuse_complex(name: str, values: Iterable[object]) -> None:
 
 
 def accepting(fn: Callable[..., object], name: str, takes: Kinds) -> Callable[..., Any]:
-    """``fn``, refusing tensors none of which is of the kinds of real numbers in ``takes``."""
+    """Wrap ``fn`` to reject tensors none of which is of the real kinds in ``takes``."""
     if takes in (REAL, ALL):
         return fn
     refused = [kind for kind in REAL if kind not in takes]

@@ -1,7 +1,7 @@
-"""``torch._foreach_*``: a function of every tensor of a list, which optimizers of libraries are written with.
+"""``torch._foreach_*``: a function of every tensor of a list, as used by optimizers of libraries.
 
-All are made in one way from the function of one tensor: arguments that are lists go along with the tensors, others are
-the same for all.
+All are derived in one way from the function of one tensor: list arguments are iterated with the tensors, others are
+passed to each.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _IN_PLACE_ONLY = ("copy_", "zero_")
 
 
 def _each(name: str, fn: Fn, tensors: object, args: Sequence[object], kwargs: dict[str, object]) -> tuple[Any, ...]:
-    """``fn`` of every tensor; RuntimeError unless all lists are equally long and not empty."""
+    """Apply ``fn`` to every tensor; RuntimeError unless all lists are equally long and not empty."""
     if not isinstance(tensors, list | tuple) or not all(isinstance(t, Tensor) for t in tensors):
         raise TypeError(f"{name}(): argument 'self' (position 1) must be tuple of Tensors, not {_kind(tensors)}")
     if not tensors:
@@ -53,7 +53,7 @@ def _kind(value: object) -> str:
 
 
 def _by_value(fn: Fn) -> Fn:
-    """``addcmul`` and ``addcdiv``, whose factor has a place of its own: a number for all, or one for each tensor."""
+    """``addcmul`` and ``addcdiv``, whose factor has a separate argument: a number for all, or one for each tensor."""
 
     def run(t: Tensor, a: Tensor, b: Tensor, value: object = 1) -> Any:
         return fn(t, a, b, value=value)
@@ -79,15 +79,15 @@ _SPECIAL: dict[str, Fn] = {
 _OTHER_NAMES = {
     "maximum": "clamp_min", "maximum_": "clamp_min_", "minimum": "clamp_max", "minimum_": "clamp_max_"
 }  # fmt: skip
-"""Functions that take a number beside tensors, for those that do not."""
+"""Functions with a number and a tensor form, to their tensor functions."""
 
 
 _IN_ORDER = ("other", "tensors1", "tensor1", "tensor2", "scalar", "scalars", "tensor", "weight", "weights", "value")
-"""What PyTorch calls operands behind the first, which is by what they are: a number, several, a tensor."""
+"""PyTorch's names of operands after the first, by their kind: a number, several, a tensor."""
 
 
 def _function(name: str) -> Fn:
-    """What is done with one tensor."""
+    """The function applied to one tensor."""
     if name in _SPECIAL:
         return _SPECIAL[name]
     name = _OTHER_NAMES.get(name, name)

@@ -34,7 +34,7 @@ def _log_softmax_backward_data(grad_output: Tensor, output: Tensor, dim: int, in
 
 @function(to="torch")
 def _convert_indices_from_coo_to_csr(input: Tensor, size: int, *, out_int32: bool = False) -> Tensor:
-    """Where each of ``size`` rows begins among sorted row numbers, and the end."""
+    """The start of each of ``size`` rows among sorted row numbers, and the end."""
     rows = T.arange(size + 1, dtype=input.dtype)
     return T.searchsorted(input, rows).to(int32 if out_int32 else int64)
 
@@ -43,7 +43,7 @@ def _convert_indices_from_coo_to_csr(input: Tensor, size: int, *, out_int32: boo
 def _convert_indices_from_csr_to_coo(
     crow_indices: Tensor, col_indices: Tensor, *, out_int32: bool = False, transpose: bool = False
 ) -> Tensor:
-    """Rows and columns, or columns and rows, of what compressed rows hold."""
+    """Rows and columns, or columns and rows, of the elements of compressed rows."""
     rows = T.repeat_interleave(T.arange(crow_indices.shape[-1] - 1), crow_indices.diff())
     both = (col_indices, rows) if transpose else (rows, col_indices)
     kind = int32 if out_int32 else int64
@@ -54,11 +54,11 @@ def _convert_indices_from_csr_to_coo(
 def from_file(
     filename: str, shared: bool | None = False, size: int | None = 0, *, dtype: DType = float32, **options: Any
 ) -> Tensor:
-    """``size`` numbers of a file, mapped into memory: what is written to them stays in the file if ``shared``.
+    """``size`` numbers of a file, mapped into memory: writes go to the file if ``shared``.
 
-    A shared file that is too short, or not there, is made long enough. RuntimeError where another is too short.
+    A shared file that is too short or missing is extended. RuntimeError if another is too short.
     """
-    if not isinstance(filename, str):  # a number would be an open file, which would be closed
+    if not isinstance(filename, str):  # a number would be an open descriptor, which would be closed
         raise TypeError(f"from_file(): argument 'filename' must be str, not {type(filename).__name__}")
     for key in options.keys() - {"device", "layout", "pin_memory", "requires_grad"}:
         raise TypeError(f"from_file() got an unexpected keyword argument '{key}'")

@@ -1,4 +1,4 @@
-"""Functions whose results follow from numbers, sizes and types alone: a small result is kept, and copied from then."""
+"""Functions whose results depend on numbers, sizes and types alone: a small result is cached and copied."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from tracecomp.functional.warm import has_zero
 from tracecomp.ir.types import DType
 
 MANY = 256
-"""How many results of one function are kept."""
+"""Most cached results of one function."""
 SMALL = 4096
-"""Bytes of a result that is kept."""
+"""Most bytes of a cached result."""
 
 _TOLD_APART = (bool, int, float, DType, NoneType)
 _new = Tensor._wrap
 
 
 def may_be_kept(signature: tuple[object, ...]) -> bool:
-    """Whether arguments of these types, or these sizes, are equal only where they mean the same."""
+    """Whether equality of arguments of these types, or sizes, implies the same meaning."""
     return all(kind in _TOLD_APART or type(kind) is tuple for kind in signature)
 
 
 class Made:
-    """The calls of ``run`` with arguments of some types."""
+    """Calls of ``run`` with arguments of some types."""
 
     __slots__ = ("_known", "run")
 
@@ -46,7 +46,7 @@ class Made:
 
     def _find(self, args: tuple[object, ...]) -> Any:
         made = self.run(*args)
-        zeros = any(map(has_zero, args))  # those of either sign are equal
+        zeros = any(map(has_zero, args))  # zeros of either sign are equal
         if type(made) is Tensor and made._data.nbytes <= SMALL and not zeros:
             if len(self._known) >= MANY:
                 self._known.clear()

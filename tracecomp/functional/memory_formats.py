@@ -1,4 +1,4 @@
-"""Results in the order in memory that PyTorch gives them: asked for, that of an operand, or channels last."""
+"""Memory formats of results, as in PyTorch: requested, that of an operand, or channels last."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tracecomp.eager.tensor import Tensor, own
 
 
 def lay(result: Tensor, order: Order) -> Tensor:
-    """``result``, which was just made and nobody else has, with its elements in ``order``."""
+    """Return ``result``, which is new and unshared, with its elements in ``order``."""
     if result._base is not None:
         result = own(result)
     result._data = in_order(result._data, order)
@@ -17,7 +17,7 @@ def lay(result: Tensor, order: Order) -> Tensor:
 
 
 def copied(input: Tensor, copy: Tensor, format: MemoryFormat) -> Tensor:
-    """A new tensor like ``input`` in the order of ``format``; where none is asked for, in that of ``input``."""
+    """A new tensor like ``input`` in the order of ``format``; by default in that of ``input``."""
     if format is not None and format is not preserve_format:
         return lay(copy, order_of(format, input.ndim))
     if input._data.flags.c_contiguous and copy._data.flags.c_contiguous:
@@ -26,7 +26,7 @@ def copied(input: Tensor, copy: Tensor, format: MemoryFormat) -> Tensor:
 
 
 def following(result: Tensor, *operands: Tensor | None) -> Tensor:
-    """``result`` with channels last where an operand has them last, else in row-major order."""
+    """``result`` with channels last if an operand has them last, else in row-major order."""
     for x in operands:
         format = contiguous_format if x is None else suggested(x._data)
         if format is not contiguous_format and result.ndim == x._data.ndim:  # type: ignore[union-attr]

@@ -10,12 +10,12 @@ from tracecomp.eager.tensor import Tensor
 
 Fields = TypeVar("Fields", bound=tuple[Any, ...])
 
-if TYPE_CHECKING:  # no import that would be a circle: checkers know the real one's meaning
+if TYPE_CHECKING:  # avoids an import cycle: checkers use the real class
     from typing import NamedTuple as NamedTuple
 else:
 
     class NamedTuple(tuple):
-        """What ``typing.NamedTuple`` gives, made ten times as fast: there are twenty, made at every import."""
+        """``typing.NamedTuple``, created ten times as fast: every import creates twenty."""
 
         __slots__ = ()
         _fields = ()

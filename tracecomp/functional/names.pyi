@@ -57,29 +57,29 @@ class LongTensor(metaclass=_TypedMeta): ...
 class ShortTensor(metaclass=_TypedMeta): ...
 class Stream(metaclass=_type): ...
 def _assert_async(input: Tensor, assert_msg: str = 'Expected Tensor with single nonzero value, but got zero') -> None:
-    """RuntimeError unless the one element of ``input`` holds."""
+    """RuntimeError unless the single element of ``input`` is true."""
 def _check(cond: object, message: Callable[[], object] | None = None) -> None:
-    """Raise with ``message()`` unless ``cond`` holds."""
+    """Raise with ``message()`` unless ``cond`` is true."""
 def _check_index(cond: object, message: Callable[[], object] | None = None) -> None:
-    """Raise with ``message()`` unless ``cond`` holds."""
+    """Raise with ``message()`` unless ``cond`` is true."""
 def _check_is_size(i: Any, message: Callable[[], object] | None = None, **options: Any) -> None:
-    """RuntimeError unless ``i`` may be a size."""
+    """RuntimeError unless ``i`` is a valid size."""
 def _check_not_implemented(cond: object, message: Callable[[], object] | None = None) -> None:
-    """Raise with ``message()`` unless ``cond`` holds."""
+    """Raise with ``message()`` unless ``cond`` is true."""
 def _check_tensor_all(cond: Tensor, message: Callable[[], object] | None = None) -> None:
-    """RuntimeError unless all elements hold."""
+    """RuntimeError unless all elements are true."""
 def _check_tensor_all_with(error: type[Exception], cond: Tensor, message: Callable[[], object] | None = None) -> None:
-    """Raise ``error`` unless all elements hold."""
+    """Raise ``error`` unless all elements are true."""
 def _check_type(cond: object, message: Callable[[], object] | None = None) -> None:
-    """Raise with ``message()`` unless ``cond`` holds."""
+    """Raise with ``message()`` unless ``cond`` is true."""
 def _check_value(cond: object, message: Callable[[], object] | None = None) -> None:
-    """Raise with ``message()`` unless ``cond`` holds."""
+    """Raise with ``message()`` unless ``cond`` is true."""
 def _check_with(error: type[Exception], cond: object, message: Callable[[], object] | None = None) -> None:
-    """Raise ``error`` unless ``cond`` holds."""
+    """Raise ``error`` unless ``cond`` is true."""
 def _convert_indices_from_coo_to_csr(input: Tensor, size: int, *, out_int32: bool = False) -> Tensor:
-    """Where each of ``size`` rows begins among sorted row numbers, and the end."""
+    """The start of each of ``size`` rows among sorted row numbers, and the end."""
 def _convert_indices_from_csr_to_coo(crow_indices: Tensor, col_indices: Tensor, *, out_int32: bool = False, transpose: bool = False) -> Tensor:
-    """Rows and columns, or columns and rows, of what compressed rows hold."""
+    """Rows and columns, or columns and rows, of the elements of compressed rows."""
 def _foreach_abs(self: Any, *args: Any, **kwargs: Any) -> Any:
     """``abs`` of every tensor of a list."""
 def _foreach_abs_(self: Tensor, *args: Any, **kwargs: Any) -> Any:
@@ -361,7 +361,7 @@ def arctanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 def arctanh_(input: Tensor) -> Tensor:
     """Elementwise atanh; integers and bools become the default float dtype."""
 def are_deterministic_algorithms_enabled() -> bool:
-    """What :func:`use_deterministic_algorithms` was told.
+    """The last argument of :func:`use_deterministic_algorithms`.
 
     Example:
         >>> torch.are_deterministic_algorithms_enabled()
@@ -376,17 +376,17 @@ def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool
 def argwhere(input: Tensor) -> Tensor:
     """:func:`nonzero` as a matrix."""
 def as_strided(input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Tensor:
-    """A view of ``input``'s memory: element i lies at ``storage_offset`` + i * ``stride``.
+    """A view of ``input``'s memory: element i is at ``storage_offset`` + i * ``stride``.
 
-    RuntimeError for a negative size or stride, and for places outside of the memory.
+    RuntimeError for a negative size or stride, and for positions outside the memory.
     """
 def as_strided_copy(input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None, *, out: Tensor | None = None) -> Tensor:
-    """A view of ``input``'s memory: element i lies at ``storage_offset`` + i * ``stride``.
+    """A view of ``input``'s memory: element i is at ``storage_offset`` + i * ``stride``.
 
-    RuntimeError for a negative size or stride, and for places outside of the memory.
+    RuntimeError for a negative size or stride, and for positions outside the memory.
     """
 def as_strided_scatter(input: Tensor, src: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Tensor:
-    """A copy of ``input`` with the elements :func:`as_strided` sees replaced by ``src``."""
+    """A copy of ``input`` with the elements of :func:`as_strided` replaced by ``src``."""
 def as_tensor(data: object, dtype: DType | None = None, device: Device = None, *, copy: bool | None = None, requires_grad: bool = False) -> Tensor:
     """``data`` as a tensor, sharing memory with arrays and tensors where the dtype allows."""
 def asarray(data: object, dtype: DType | None = None, device: Device = None, *, copy: bool | None = None, requires_grad: bool = False) -> Tensor:
@@ -424,9 +424,9 @@ def baddbmm_(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = 1,
 def bartlett_window(window_length: int, periodic: bool = True, *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False) -> Tensor:
     """Bartlett window, symmetric unless ``periodic``."""
 def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | None = None, out: Tensor | None = None) -> Tensor:
-    """1 with the probabilities of ``input`` (or with ``p``), else 0."""
+    """Draw 1 with the probabilities of ``input`` (or with ``p``), else 0."""
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
-    """How often each non-negative integer occurs, or the sums of ``weights`` there."""
+    """The number of occurrences of each non-negative integer, or the sums of their ``weights``."""
 def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) -> Tensor:
     """Binomial numbers; drawn by numpy from a key of the generator."""
 def bitwise_and(input: Operand, other: Operand, *, out: Tensor | None = None) -> Tensor:
@@ -460,7 +460,7 @@ def block_diag(*tensors: Tensor) -> Tensor:
 def bmm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Products of two batches of matrices, without broadcasting."""
 def broadcast_shapes(*shapes: Sizes) -> Size:
-    """The shape that all broadcast to; RuntimeError when there is none."""
+    """The shape that all broadcast to; RuntimeError if they do not broadcast."""
 def broadcast_tensors(*tensors: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:
     """All tensors expanded to their common shape."""
 def broadcast_to(input: Tensor, size: Sequence[int]) -> Tensor:
@@ -476,8 +476,8 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -
 def cdist(x1: Tensor, x2: Tensor, p: float = ..., compute_mode: str = 'use_mm_for_euclid_dist_if_necessary') -> Tensor:
     """Distances in the p-norm between every row of ``x1`` and every row of ``x2``.
 
-    Euclidean ones of more than 25 rows come from products of matrices, as in PyTorch (``compute_mode`` says when):
-    faster, with fewer digits where rows are nearly equal.
+    Euclidean ones of more than 25 rows use matrix products, as in PyTorch (``compute_mode`` selects it): faster, with
+    fewer digits if rows are nearly equal.
     """
 def ceil(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Rounded up."""
@@ -494,9 +494,9 @@ def cholesky_solve(input: Tensor, L: Tensor, upper: bool = False, *, out: Tensor
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """At most ``chunks`` pieces of equal size (the last may be smaller), as views."""
 def clamp(input: Tensor, min: Operand | None = None, max: Operand | None = None, *, out: Tensor | None = None) -> Tensor:
-    """``input`` limited to [min, max], which are numbers or tensors. Gradients are zero outside; NaN propagates."""
+    """Limit ``input`` to [min, max], which are numbers or tensors. Gradients are zero outside; NaN propagates."""
 def clamp_(input: Tensor, min: Operand | None = None, max: Operand | None = None) -> Tensor:
-    """``input`` limited to [min, max], which are numbers or tensors. Gradients are zero outside; NaN propagates."""
+    """Limit ``input`` to [min, max], which are numbers or tensors. Gradients are zero outside; NaN propagates."""
 def clamp_max(input: Tensor, max: Operand, *, out: Tensor | None = None) -> Tensor:
     """:func:`clamp` from above."""
 def clamp_max_(input: Tensor, max: Operand) -> Tensor:
@@ -506,9 +506,9 @@ def clamp_min(input: Tensor, min: Operand, *, out: Tensor | None = None) -> Tens
 def clamp_min_(input: Tensor, min: Operand) -> Tensor:
     """:func:`clamp` from below."""
 def clip(input: Tensor, min: Operand | None = None, max: Operand | None = None, *, out: Tensor | None = None) -> Tensor:
-    """``input`` limited to [min, max], which are numbers or tensors. Gradients are zero outside; NaN propagates."""
+    """Limit ``input`` to [min, max], which are numbers or tensors. Gradients are zero outside; NaN propagates."""
 def clip_(input: Tensor, min: Operand | None = None, max: Operand | None = None) -> Tensor:
-    """``input`` limited to [min, max], which are numbers or tensors. Gradients are zero outside; NaN propagates."""
+    """Limit ``input`` to [min, max], which are numbers or tensors. Gradients are zero outside; NaN propagates."""
 def clone(input: Tensor, *, memory_format: MemoryFormat = None) -> Tensor:
     """A copy, in ``memory_format`` or in the order of ``input``; gradients flow through it."""
 def column_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
@@ -522,11 +522,11 @@ def concat(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None
 def concatenate(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -> Tensor:
     """Joined along an existing dimension, in the promoted dtype; 1-d empty tensors are skipped."""
 def conj(input: Tensor) -> Tensor:
-    """The conjugate, computed at once; real tensors themselves."""
+    """The conjugate, computed at once; real tensors are returned unchanged."""
 def conj_physical(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The conjugate, a copy also of real tensors."""
+    """The conjugate, also a copy for real tensors."""
 def conj_physical_(input: Tensor) -> Tensor:
-    """The conjugate, a copy also of real tensors."""
+    """The conjugate, also a copy for real tensors."""
 def copysign(input: Tensor, other: Operand, *, out: Tensor | None = None) -> Tensor:
     """The magnitude of ``input`` with the sign of ``other``."""
 def copysign_(input: Tensor, other: Operand) -> Tensor:
@@ -542,7 +542,7 @@ def cosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 def cosh_(input: Tensor) -> Tensor:
     """Elementwise cosh; integers and bools become the default float dtype."""
 def count_nonzero(input: Tensor, dim: Dim = None) -> Tensor:
-    """How many elements are nonzero."""
+    """The number of nonzero elements."""
 def cov(input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None) -> Tensor:
     """Covariance of the rows, with integer repetitions ``fweights`` and observation weights ``aweights``."""
 def cross(input: Tensor, other: Tensor, dim: int | None = None, *, out: Tensor | None = None) -> Tensor:
@@ -657,7 +657,7 @@ def fake_quantize_per_tensor_affine(input: Tensor, scale: float | Tensor, zero_p
 def fill(input: Tensor, value: Operand) -> Tensor:
     """A copy with every element ``value``."""
 def fill_(input: Tensor, value: Operand) -> Tensor:
-    """Every element becomes ``value``."""
+    """Set every element to ``value``."""
 def fill_diagonal(input: Tensor, fill_value: Number, wrap: bool = False) -> Tensor:
     """A copy with ``fill_value`` on the main diagonal."""
 def fill_diagonal_(input: Tensor, fill_value: Number, wrap: bool = False) -> Tensor:
@@ -701,20 +701,20 @@ def frac_(input: Tensor) -> Tensor:
 def frexp(input: Tensor) -> MantissaExponent:
     """(mantissa in [0.5, 1), exponent) with input = mantissa * 2**exponent."""
 def from_dlpack(ext_tensor: _HasDLPack) -> Tensor:
-    """A tensor over the memory of any object with ``__dlpack__``."""
+    """A tensor that shares the memory of an object with ``__dlpack__``."""
 def from_file(filename: str, shared: bool | None = False, size: int | None = 0, *, dtype: DType = ..., **options: Any) -> Tensor:
-    """``size`` numbers of a file, mapped into memory: what is written to them stays in the file if ``shared``.
+    """``size`` numbers of a file, mapped into memory: writes go to the file if ``shared``.
 
-    A shared file that is too short, or not there, is made long enough. RuntimeError where another is too short.
+    A shared file that is too short or missing is extended. RuntimeError if another is too short.
     """
 def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
-    """A tensor over ``ndarray``'s own memory; TypeError for element types without a dtype."""
+    """A tensor that shares ``ndarray``'s memory; TypeError for element types without a dtype."""
 def frombuffer(buffer: bytes | bytearray | memoryview | np.ndarray[Any, Any], *, dtype: DType, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:
-    """A 1-d tensor over the memory of a buffer."""
+    """A 1-d tensor that shares the memory of a buffer."""
 def full(size: Sequence[int], fill_value: Number, *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, out: Tensor | None = None) -> Tensor:
-    """A tensor of ``fill_value``, in its own dtype unless given."""
+    """A tensor of ``fill_value``, in its dtype unless given."""
 def full_like(input: Tensor, fill_value: Number, *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, memory_format: MemoryFormat = None) -> Tensor:
-    """A tensor of ``fill_value`` with the shape, dtype and order in memory of ``input``."""
+    """A tensor of ``fill_value`` with the shape, dtype and memory order of ``input``."""
 def gammainc(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Lower regularised incomplete gamma function."""
 def gammainc_(input: Tensor, other: Tensor) -> Tensor:
@@ -732,32 +732,32 @@ def gcd_(input: Tensor, other: Tensor) -> Tensor:
 def ge(input: Tensor, other: Operand, *, out: Tensor | None = None) -> Tensor:
     """Elementwise comparison ge, as bools."""
 def geqrf(input: Tensor) -> Reflections:
-    """(reflections below the diagonal with R above, their factors tau), as LAPACK gives them."""
+    """(reflections below the diagonal with R above, their factors tau), in LAPACK's form."""
 def ger(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Every product of an element of each vector."""
 def get_default_device() -> devices.device:
-    """The device of factories that name none: that of the innermost ``with torch.device(...)``.
+    """The device of factories without an explicit device: that of the innermost ``with torch.device(...)``.
 
     Example:
         >>> torch.get_default_device()
         device(type='cpu')
     """
 def get_default_dtype() -> DType:
-    """The dtype of tensors made from Python floats.
+    """The dtype of tensors from Python floats.
 
     Example:
         >>> torch.get_default_dtype()
         torch.float32
     """
 def get_deterministic_debug_mode() -> int:
-    """What :func:`set_deterministic_debug_mode` was told, as a number.
+    """The last mode of :func:`set_deterministic_debug_mode`, as a number.
 
     Example:
         >>> torch.get_deterministic_debug_mode()
         0
     """
 def get_float32_matmul_precision() -> str:
-    """What :func:`set_float32_matmul_precision` was told.
+    """The last argument of :func:`set_float32_matmul_precision`.
 
     Example:
         >>> torch.get_float32_matmul_precision()
@@ -782,7 +782,7 @@ def heaviside_(input: Tensor, values: Tensor) -> Tensor:
 def histc(input: Tensor, bins: int = 100, min: Number = 0, max: Number = 0, *, out: Tensor | None = None) -> Tensor:
     """Counts in ``bins`` equal bins of [min, max] (of the data's range when both are equal)."""
 def histogram(input: Tensor, bins: int | Tensor, *, range: Sequence[float] | None = None, weight: Tensor | None = None, density: bool = False) -> CountsEdges:
-    """(counts, edges) of bins given by their number and range, or by their edges."""
+    """(counts, edges) of bins, defined by their number and range, or by their edges."""
 def histogramdd(input: Tensor, bins: int | Sequence[int] | Sequence[Tensor], *, range: Sequence[float] | None = None, weight: Tensor | None = None, density: bool = False) -> CountsAllEdges:
     """(counts, list of edges) over the last dimension's coordinates."""
 def hsplit(input: Tensor, *indices_or_sections: Sizes) -> tuple[Tensor, ...]:
@@ -845,7 +845,7 @@ def inverse(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 def is_complex(input: Tensor) -> bool:
     """Whether the dtype is complex."""
 def is_conj(input: Tensor) -> bool:
-    """False: conjugation is never lazy."""
+    """Return False: conjugation is never lazy."""
 def is_deterministic_algorithms_warn_only_enabled() -> bool:
     """Example:
         >>> torch.is_deterministic_algorithms_warn_only_enabled()
@@ -854,19 +854,19 @@ def is_deterministic_algorithms_warn_only_enabled() -> bool:
 def is_floating_point(input: Tensor) -> bool:
     """Whether the dtype is floating."""
 def is_neg(input: Tensor) -> bool:
-    """False: negation is never lazy."""
+    """Return False: negation is never lazy."""
 def is_nonzero(input: Tensor) -> bool:
-    """The truth of a one-element tensor."""
+    """The truth value of a one-element tensor."""
 def is_same_size(input: Tensor, other: Tensor) -> bool:
     """Whether both have one shape."""
 def is_signed(input: Tensor) -> bool:
     """Whether the dtype has negative numbers."""
 def is_storage(obj: object) -> bool:
-    """False: storages are not objects of their own."""
+    """Return False: storages are not separate objects."""
 def is_tensor(obj: object) -> bool:
     """Whether ``obj`` is a tensor."""
 def is_warn_always_enabled() -> bool:
-    """What :func:`set_warn_always` was told.
+    """The last argument of :func:`set_warn_always`.
 
     Example:
         >>> torch.is_warn_always_enabled()
@@ -889,7 +889,7 @@ def isposinf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 def isreal(input: Tensor) -> Tensor:
     """Whether the imaginary part is 0."""
 def istft(input: Tensor, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Tensor | None = None, center: bool = True, normalized: bool = False, onesided: bool | None = None, length: int | None = None, return_complex: bool = False) -> Tensor:
-    """The signal of which :func:`stft` gives ``input``, by least squares (Griffin and Lim 1984)."""
+    """The signal whose :func:`stft` is ``input``, by least squares (Griffin and Lim 1984)."""
 def kaiser_window(window_length: int, periodic: bool = True, beta: float = ..., *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False) -> Tensor:
     """Kaiser window, symmetric unless ``periodic``."""
 def kron(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -943,7 +943,7 @@ def logaddexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Ten
 def logaddexp2(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """log2(2**input + 2**other) without overflow."""
 def logcumsumexp(input: Tensor, dim: int, *, out: Tensor | None = None) -> Tensor:
-    """log of the running sum of exp(x): of exponentials relative to the running maximum, rescaled where it grows."""
+    """log of the running sum of exp(x): computed relative to the running maximum, and rescaled where it grows."""
 def logdet(input: Tensor) -> Tensor:
     """log of determinants; NaN for negative ones of real matrices."""
 def logical_and(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -965,7 +965,7 @@ def logsumexp(input: Tensor, dim: Dim, keepdim: bool = False, *, out: Tensor | N
 def lt(input: Tensor, other: Operand, *, out: Tensor | None = None) -> Tensor:
     """Elementwise comparison lt, as bools."""
 def lu(input: Tensor, pivot: bool = True, get_infos: bool = False, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
-    """(LU, pivots) and, if asked, infos."""
+    """(LU, pivots) and, on request, infos."""
 def lu_solve(input: Tensor, LU_data: Tensor, LU_pivots: Tensor, *, out: Tensor | None = None) -> Tensor:
     """:func:`linalg.lu_solve` with the right-hand side first."""
 def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True) -> PLU:
@@ -983,7 +983,7 @@ def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> 
 def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Matrix product: vectors, matrices, and batches of matrices with broadcast batch dimensions."""
 def matrix_exp(input: Tensor) -> Tensor:
-    """Exponential of square matrices: a Taylor polynomial of a halved matrix, squared back."""
+    """Exponential of square matrices: a Taylor polynomial of a scaled matrix, squared back."""
 def matrix_power(input: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
     """``input`` multiplied ``n`` times with itself (n >= 0), by squaring."""
 @overload
@@ -1048,14 +1048,14 @@ def nan_to_num(input: Tensor, nan: float | None = None, posinf: float | None = N
 def nan_to_num_(input: Tensor, nan: float | None = None, posinf: float | None = None, neginf: float | None = None) -> Tensor:
     """NaN and infinities replaced (by 0 and the extreme finite numbers unless given)."""
 def nanmean(input: Tensor, dim: Dim = None, keepdim: bool = False, *, dtype: DType | None = None, out: Tensor | None = None) -> Tensor:
-    """:func:`mean` over what is not NaN."""
+    """:func:`mean` over elements that are not NaN."""
 @overload
 def nanmedian(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The lower median of what is not NaN; with ``dim``, (values, indices)."""
+    """The lower median of elements that are not NaN; with ``dim``, (values, indices)."""
 @overload
 def nanmedian(input: Tensor, dim: int, keepdim: bool = False) -> ValuesIndices: ...
 def nanquantile(input: Tensor, q: float | Tensor, dim: int | None = None, keepdim: bool = False, *, interpolation: str = 'linear', out: Tensor | None = None) -> Tensor:
-    """:func:`quantile` of what is not NaN."""
+    """:func:`quantile` of elements that are not NaN."""
 def nansum(input: Tensor, dim: Dim = None, keepdim: bool = False, *, dtype: DType | None = None, out: Tensor | None = None) -> Tensor:
     """:func:`sum` with NaN as zero."""
 def narrow(input: Tensor, dim: int, start: int | Tensor, length: int) -> Tensor:
@@ -1065,13 +1065,13 @@ def narrow_copy(input: Tensor, dim: int, start: int | Tensor, length: int, *, ou
 def ne(input: Tensor, other: Operand, *, out: Tensor | None = None) -> Tensor:
     """Elementwise comparison ne, as bools."""
 def neg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """-input; RuntimeError on bools."""
+    """Return -input; RuntimeError on bools."""
 def neg_(input: Tensor) -> Tensor:
-    """-input; RuntimeError on bools."""
+    """Return -input; RuntimeError on bools."""
 def negative(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """-input; RuntimeError on bools."""
+    """Return -input; RuntimeError on bools."""
 def negative_(input: Tensor) -> Tensor:
-    """-input; RuntimeError on bools."""
+    """Return -input; RuntimeError on bools."""
 def nextafter(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The next representable float after ``input`` towards ``other``."""
 def nextafter_(input: Tensor, other: Tensor) -> Tensor:
@@ -1082,7 +1082,7 @@ def nonzero(input: Tensor, *, as_tuple: Literal[False] = False, out: Tensor | No
 @overload
 def nonzero(input: Tensor, *, as_tuple: Literal[True], out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]: ...
 def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1, out: Tensor | None = None) -> Tensor:
-    """:func:`nonzero` with exactly ``size`` rows: cut off, or filled up."""
+    """:func:`nonzero` with exactly ``size`` rows: truncated, or padded."""
 def norm(input: Tensor, p: int | float | str | None = 'fro', dim: Dim = None, keepdim: bool = False, dtype: DType | None = None, *, out: Tensor | None = None) -> Tensor:
     """The p-norm over ``dim``; "fro" is the 2-norm and "nuc" the sum of singular values."""
 def normal(mean: float | Tensor = ..., std: float | Tensor = ..., size: Sequence[int] | None = None, *, generator: Generator | None = None, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, out: Tensor | None = None) -> Tensor:
@@ -1090,7 +1090,7 @@ def normal(mean: float | Tensor = ..., std: float | Tensor = ..., size: Sequence
 def not_equal(input: Tensor, other: Operand, *, out: Tensor | None = None) -> Tensor:
     """Elementwise comparison ne, as bools."""
 def numel(input: Tensor) -> int:
-    """How many elements ``input`` has."""
+    """The number of elements."""
 def ones(*size: Sizes, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: MemoryFormat = None, names: None = None, out: Tensor | None = None) -> Tensor:
     """A tensor of ones."""
 def ones_like(input: Tensor, *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: MemoryFormat = None) -> Tensor:
@@ -1118,7 +1118,7 @@ def polygamma(input: int | Tensor, other: int | Tensor, *, out: Tensor | None = 
 def polygamma_(input: Tensor, other: int | Tensor) -> Tensor:
     """The n-th derivative of digamma: ``polygamma(n, x)`` or ``x.polygamma(n)``."""
 def positive(input: Tensor) -> Tensor:
-    """``input`` itself; RuntimeError on bools."""
+    """Return ``input``; RuntimeError on bools."""
 def pow(input: Operand, exponent: Operand, *, out: Tensor | None = None) -> Tensor:
     """``input ** exponent``; RuntimeError for an integer to a negative Python power."""
 def pow_(input: Tensor, exponent: Operand) -> Tensor:
@@ -1126,7 +1126,7 @@ def pow_(input: Tensor, exponent: Operand) -> Tensor:
 def prod(input: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: DType | None = None, out: Tensor | None = None) -> Tensor:
     """Product over ``dim`` (all dimensions by default); integers and bools multiply in int64."""
 def promote_types(type1: DType, type2: DType) -> DType:
-    """The smallest dtype that holds both."""
+    """The smallest dtype that contains both."""
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
     """A copy of ``input`` with ``source`` set (or added) by position in the flattened order."""
 def put_(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
@@ -1164,7 +1164,7 @@ def range(start: Number, end: Number | None = None, step: Number = 1, *, dtype: 
 def ravel(input: Tensor) -> Tensor:
     """All elements in one dimension, dense: a view of ``input`` when it is."""
 def real(input: Tensor) -> Tensor:
-    """The real part, as a view; of real tensors themselves.
+    """The real part, as a view; real tensors are returned unchanged.
 
     Args:
         input (Tensor): the operand.
@@ -1201,11 +1201,11 @@ def resolve_conj(input: Tensor) -> Tensor:
 def resolve_neg(input: Tensor) -> Tensor:
     """``input`` itself: neither conjugation nor negation is lazy."""
 def result_type(tensor1: Operand, tensor2: Operand) -> DType:
-    """The dtype that arithmetic on both has."""
+    """The dtype of arithmetic on both."""
 def roll(input: Tensor, shifts: Sizes, dims: Dim = None) -> Tensor:
     """Elements moved around by ``shifts`` along ``dims``; without dims, in the flattened order."""
 def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = ...) -> Tensor:
-    """Turned by 90 degrees ``k`` times in the plane of ``dims``, from the first towards the second."""
+    """Rotated by 90 degrees ``k`` times in the plane of ``dims``, from the first towards the second."""
 def round(input: Tensor, *, decimals: int = 0, out: Tensor | None = None) -> Tensor:
     """Rounded half to even, at ``decimals`` digits after the point."""
 def round_(input: Tensor, *, decimals: int = 0) -> Tensor:
@@ -1219,7 +1219,7 @@ def rsqrt_(input: Tensor) -> Tensor:
 def rsub(input: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
     """``other - alpha * input``."""
 def scalar_tensor(s: Number, *, dtype: DType | None = None, device: Device = None, layout: Layout = None, requires_grad: bool = False) -> Tensor:
-    """A 0-d tensor of one number, float unless ``dtype`` says otherwise."""
+    """A 0-d tensor of one number, float unless ``dtype`` is given."""
 def scatter(input: Tensor, dim: int, index: Tensor, src: Tensor | Number | None = None, *, value: Number | None = None, reduce: str | None = None, out: Tensor | None = None) -> Tensor:
     """A copy of ``input`` with out[index[i, j], j] = src[i, j] for dim 0 (``reduce``: add or multiply)."""
 def scatter_(input: Tensor, dim: int, index: Tensor, src: Tensor | Number | None = None, *, value: Number | None = None, reduce: str | None = None) -> Tensor:
@@ -1233,14 +1233,13 @@ def scatter_reduce(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: 
 def scatter_reduce_(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True) -> Tensor:
     """Scatter combined by sum, prod, mean, amax or amin; ``include_self``: with the elements of ``input``."""
 def searchsorted(sorted_sequence: Tensor, input: Tensor | Number, *, out_int32: bool = False, right: bool = False, side: str | None = None, sorter: Tensor | None = None, out: Tensor | None = None) -> Tensor:
-    """Where to insert values so that the last axis of ``sorted_sequence`` stays sorted."""
+    """Positions at which to insert values so that the last axis of ``sorted_sequence`` stays sorted."""
 def segment_reduce(data: Tensor, reduce: str, *, lengths: Tensor | None = None, indices: Tensor | None = None, offsets: Tensor | None = None, axis: int = 0, unsafe: bool = False, initial: Number | None = None) -> Tensor:
-    """Each stretch of ``axis`` reduced to one element: "sum", "mean", "max", "min" or "prod".
+    """Reduce each segment of ``axis`` to one element: "sum", "mean", "max", "min" or "prod".
 
-    Stretches follow one another: ``lengths`` (..., S) says how long they are, or ``offsets`` (..., S + 1) where they
-    begin and the last ends. The leading dimensions are those of ``data`` before ``axis``. ``initial`` takes part in
-    every stretch, and is the result of empty ones. RuntimeError when they do not fit, except that ``unsafe`` does not
-    look at the values.
+    Segments are consecutive: ``lengths`` (..., S) has their lengths, or ``offsets`` (..., S + 1) their starts and the
+    end of the last one. The leading dimensions are those of ``data`` before ``axis``. ``initial`` takes part in every
+    segment, and is the result of empty ones. RuntimeError when they do not fit; ``unsafe`` skips the check of values.
     """
 def select(input: Tensor, dim: int, index: int) -> Tensor:
     """The slice at ``index`` of ``dim``, without the dimension, as a view."""
@@ -1249,7 +1248,7 @@ def select_copy(input: Tensor, dim: int, index: int) -> Tensor:
 def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     """A copy of ``input`` with ``src`` at ``index`` of ``dim``."""
 def set_default_device(device: Device) -> None:
-    """Factories that name no device make tensors there, outside of ``with torch.device(...)``; None: on the CPU.
+    """Set the device of factories without an explicit one, outside of ``with torch.device(...)``; None: the CPU.
 
     Args:
         device (Device): the CPU, by any of its names.
@@ -1260,7 +1259,7 @@ def set_default_device(device: Device) -> None:
         device(type='cpu')
     """
 def set_default_dtype(d: DType) -> None:
-    """Set it; TypeError unless floating.
+    """Set the default dtype; TypeError unless floating.
 
     Args:
         d (DType): the dtype, or the distance between samples.
@@ -1272,7 +1271,7 @@ def set_default_dtype(d: DType) -> None:
         >>> torch.set_default_dtype(torch.float32)
     """
 def set_default_tensor_type(t: DType | str | type) -> None:
-    """The default dtype by a tensor type."""
+    """Set the default dtype by a tensor type."""
 def set_deterministic_debug_mode(debug_mode: int | str) -> None:
     """:func:`use_deterministic_algorithms` by number or word: 0 "default", 1 "warn", 2 "error".
 
@@ -1288,7 +1287,7 @@ def set_deterministic_debug_mode(debug_mode: int | str) -> None:
         >>> torch.set_deterministic_debug_mode("default")
     """
 def set_float32_matmul_precision(precision: str) -> None:
-    """Accepted ("highest", "high", "medium"): products are always computed in float32.
+    """Accepted ("highest", "high", "medium") without effect: products are always computed in float32.
 
     Args:
         precision (str): how many digits after the point.
@@ -1299,7 +1298,7 @@ def set_float32_matmul_precision(precision: str) -> None:
         'highest'
     """
 def set_flush_denormal(mode: bool) -> bool:
-    """False: denormal numbers are kept.
+    """Return False: denormal numbers are kept.
 
     Args:
         mode (bool): which form is wanted: see the text.
@@ -1309,7 +1308,7 @@ def set_flush_denormal(mode: bool) -> bool:
         False
     """
 def set_printoptions(precision: int | None = None, threshold: float | None = None, edgeitems: int | None = None, linewidth: int | None = None, profile: str | None = None, sci_mode: bool | None = None) -> None:
-    """Digits, summary threshold and size, line width; ``profile`` is ``default``, ``short`` or ``full``.
+    """Set digits, summary threshold and size, line width; ``profile`` is ``default``, ``short`` or ``full``.
 
     Args:
         precision (int | None, optional): how many digits after the point.
@@ -1326,7 +1325,7 @@ def set_printoptions(precision: int | None = None, threshold: float | None = Non
         >>> torch.set_printoptions(profile="default")
     """
 def set_warn_always(b: bool) -> None:
-    """Remember whether warnings are to be given each time; Python's own filters decide what is shown.
+    """Set whether every warning is shown; Python's own filters decide the output.
 
     Args:
         b (bool): the second operand; for initializers, the upper limit.
@@ -1345,9 +1344,9 @@ def sigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 def sigmoid_(input: Tensor) -> Tensor:
     """Elementwise sigmoid; integers and bools become the default float dtype."""
 def sign(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """-1, 0 or 1 with the sign of ``input``."""
+    """Return -1, 0 or 1 with the sign of ``input``."""
 def sign_(input: Tensor) -> Tensor:
-    """-1, 0 or 1 with the sign of ``input``."""
+    """Return -1, 0 or 1 with the sign of ``input``."""
 def signbit(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Whether the sign bit is set (also of -0.0)."""
 def sin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -1448,11 +1447,11 @@ def tanh_(input: Tensor) -> Tensor:
 def tensor(data: object, *, dtype: DType | None = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
     """A new tensor that copies ``data`` (nested sequences, scalars, arrays, tensors)."""
 def tensor_split(input: Tensor, indices_or_sections: Sizes | Tensor, dim: int = 0) -> tuple[Tensor, ...]:
-    """So many pieces of nearly equal size, or pieces cut at the listed indices, as views."""
+    """The given number of pieces of nearly equal size, or pieces split at the listed indices, as views."""
 def tensordot(a: Tensor, b: Tensor, dims: int | Sequence[Sequence[int] | int] | Tensor = 2, *, out: Tensor | None = None) -> Tensor:
     """Sum of products over ``dims``: a number of last and first dimensions, or two lists of dimensions."""
 def tile(input: Tensor, *dims: Sizes) -> Tensor:
-    """Repeated as often as ``dims`` says, missing leading entries being 1."""
+    """Repeated ``dims`` times; missing leading entries are 1."""
 def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> ValuesIndices:
     """The ``k`` largest (or smallest) elements along ``dim``, in order, and their positions."""
 def trace(input: Tensor) -> Tensor:
@@ -1498,16 +1497,18 @@ def typename(obj: object) -> str:
         'torch.FloatTensor'
     """
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
-    """Every slice along a dimension, without it, as views."""
+    """Every slice along a dimension, without that dimension, as views."""
 def unbind_copy(input: Tensor, dim: int = 0, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
-    """Every slice along a dimension, without it, as views."""
+    """Every slice along a dimension, without that dimension, as views."""
 def unflatten(input: Tensor, dim: int, sizes: Sizes) -> Tensor:
     """Dimension ``dim`` split into ``sizes`` (one may be -1)."""
 def unfold_copy(input: Tensor, dimension: int, size: int, step: int, *, out: Tensor | None = None) -> Tensor:
-    """Windows of ``size`` every ``step`` positions of ``dimension``; the place in the window is the last dimension."""
+    """Windows of ``size`` every ``step`` positions of ``dimension``; the position in the window is the last
+    dimension.
+    """
 @overload
 def unique(input: Tensor, sorted: bool = True, return_inverse: Literal[False] = False, return_counts: Literal[False] = False, dim: int | None = None) -> Tensor:
-    """Distinct elements (or slices along ``dim``), sorted; with their inverse indices and counts if asked."""
+    """Distinct elements (or slices along ``dim``), sorted; with their inverse indices and counts on request."""
 @overload
 def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None) -> tuple[Tensor, ...]: ...
 @overload
@@ -1528,7 +1529,7 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
 def unsqueeze_copy(input: Tensor, dim: int, *, out: Tensor | None = None) -> Tensor:
     """A dimension of size 1 inserted at ``dim``."""
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """Accepted: every algorithm here is deterministic.
+    """Accepted without effect: every algorithm here is deterministic.
 
     Args:
         mode (bool): which form is wanted: see the text.
@@ -1549,9 +1550,9 @@ def var_mean(input: Tensor, dim: Dim | bool = None, unbiased: bool | None = None
 def vdot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """:func:`dot` with the conjugate of the first vector."""
 def view_as_complex(input: Tensor) -> Tensor:
-    """The same memory as complex numbers; the last dimension, of size 2, holds their parts."""
+    """View the same memory as complex numbers; the last dimension, of size 2, has their parts."""
 def view_as_real(input: Tensor) -> Tensor:
-    """The same memory as real numbers: real and imaginary part along a new last dimension of size 2."""
+    """View the same memory as real numbers: real and imaginary part along a new last dimension of size 2."""
 def view_copy(input: Tensor, *size: Sizes | DType, dtype: DType | None = None, out: Tensor | None = None) -> Tensor:
     """A view under another shape or, with a dtype, of the same bytes. RuntimeError when memory does not allow it.
 
@@ -1571,7 +1572,7 @@ def xlogy(input: Operand, other: Operand, *, out: Tensor | None = None) -> Tenso
 def xlogy_(input: Tensor, other: Operand) -> Tensor:
     """input * log(other), zero where ``input`` is zero."""
 def zero_(input: Tensor) -> Tensor:
-    """Every element becomes 0."""
+    """Set every element to 0."""
 def zeros(*size: Sizes, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: MemoryFormat = None, names: None = None, out: Tensor | None = None) -> Tensor:
     """A tensor of zeros."""
 def zeros_like(input: Tensor, *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: MemoryFormat = None) -> Tensor:

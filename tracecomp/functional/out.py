@@ -1,7 +1,7 @@
-"""What ``out=`` may be: which functions take it, of what types, in which memory; and how results get there.
+"""Rules of ``out=``: which functions take it, of which types and memory, and how results are written to it.
 
-PyTorch has two rules, and a few functions with a rule of their own. Where operands are promoted, ``out`` may have any
-type that the result can be cast to without losing its category; elsewhere it has the type of the result.
+PyTorch has two rules, and some functions with special ones. If operands are promoted, ``out`` may have any type to
+which the result can be cast without losing its category. Otherwise it has the type of the result.
 """
 
 from __future__ import annotations
@@ -83,35 +83,35 @@ _RULES: dict[str, Callable[[DType, DType], bool]] = {
     "bernoulli": lambda result, out: not out.is_complex,
     **dict.fromkeys(("lu", "cumprod", "cumsum", "prod", "sum"), _any),
 }
-"""Whether a result of one type may go into an ``out`` of another, for each function that takes ``out``."""
+"""Per function that takes ``out``: whether a result of one type may go into an ``out`` of another."""
 
 _COMPUTED_IN_OUT = frozenset({"cumprod", "cumsum", "prod", "sum"})
 """Functions that compute in the type of ``out``."""
 
 _LIMITS = frozenset({"clamp", "clamp_max", "clamp_min", "clip"})
-"""Functions whose ``out`` has the type of the result where they are given numbers, which are not promoted."""
+"""Functions whose ``out`` has the type of the result if the operands are numbers, which are not promoted."""
 
 _NOT_INTO: dict[str, tuple[str, ...]] = {
     "arange": ("bool", "complex"), "range": ("bool", "complex"), "linspace": ("bool",), "logspace": ("bool",),
 }  # fmt: skip
-"""Kinds of ``out`` that PyTorch's kernels were not made for."""
+"""Kinds of ``out`` without a PyTorch kernel."""
 
 _APART = frozenset({"cat", "gather", "index_select", "kthvalue", "masked_select", "stack", "take", "topk"})
-"""Functions that read an operand after they have begun to write ``out``, which therefore cannot be the operand."""
+"""Functions that read an operand after they have begun to write ``out``, which must therefore not be the operand."""
 
 
 _IN_ANY_SHAPE = frozenset({"arange", "linspace", "logspace", "range"})
-"""Functions that fill an ``out`` of as many elements in its own shape."""
+"""Functions that fill an ``out`` with the same number of elements in its own shape."""
 
 _FACTORIES = frozenset({"empty", "eye", "full", "ones", "rand", "randint", "randn", "randperm", "zeros"})
-"""Functions that resize ``out`` without a word."""
+"""Functions that resize ``out`` silently."""
 
 _JOINING = frozenset({"cat", "column_stack", "dstack", "hstack", "stack", "vstack"})
 """Functions that raise TypeError, not RuntimeError, for a type that cannot hold the result's."""
 
 
 class Out:
-    """What one function makes of its ``out``."""
+    """The handling of one function's ``out``."""
 
     def __init__(self, name: str, space: str) -> None:
         self.name, self.space = name, space
@@ -119,7 +119,7 @@ class Out:
         self.rule = _RULES.get(self.key)
 
     def prepare(self, out: object, args: Iterable[object], kwargs: dict[str, Any], kinds: Mapping[str, object]) -> None:
-        """Refuse an ``out`` that cannot be one, and give ``kwargs`` the type that it asks for."""
+        """Reject an invalid ``out``, and set its type in ``kwargs``."""
         if self.rule is None:
             raise TypeError(f"{self.name}() got an unexpected keyword argument 'out'")
         for target in out if isinstance(out, tuple | list) else (out,):
@@ -135,7 +135,7 @@ class Out:
                 self._compute_in(out.dtype, kwargs)
 
     def _compute_in(self, dtype: DType, kwargs: dict[str, Any]) -> None:
-        """Have the function make its result in the type of ``out``; RuntimeError when it is asked for another."""
+        """Let the function compute in the type of ``out``; RuntimeError if another type is requested."""
         made = kwargs.get("dtype") or dtype
         if made is not dtype:
             raise RuntimeError(
@@ -202,7 +202,7 @@ def _check_limits(out: Tensor, given: Sequence[Any]) -> None:
 
 
 def check_apart(out: object, given: Iterable[object], name: str) -> None:
-    """RuntimeError when ``out`` is memory that operands also show, other than element by element."""
+    """RuntimeError when ``out`` overlaps with operands, other than element by element."""
     for x in given:
         if isinstance(x, tuple | list):
             check_apart(out, x, name)
@@ -217,7 +217,7 @@ def check_apart(out: object, given: Iterable[object], name: str) -> None:
 
 
 def check_castable(result: Tensor, target: Tensor, error: type[Exception] = RuntimeError) -> None:
-    """``error`` where a result is of a type that the target cannot hold."""
+    """Raise ``error`` if the target cannot hold the result's type."""
     if not can_cast(result.dtype, target.dtype):
         raise error(
             f"result type {type_word(result.dtype)} can't be cast to the desired output type {type_word(target.dtype)}"

@@ -1,4 +1,4 @@
-"""Python's own arguments: where a function says bool, int, float or str, others are refused, as in PyTorch."""
+"""Checks of Python arguments: if a function declares bool, int, float or str, others are rejected, as in PyTorch."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ Test = Callable[[object], bool]
 Tests = Mapping[str, tuple[str, Test]]
 
 BY_TRUTH = frozenset(("istft", "lu", "norm", "pca_lowrank", "stft", "unique", "unique_consecutive"))
-"""Functions that PyTorch has in Python, as it has layers: a bool is whatever is true, a text is compared."""
+"""Functions that PyTorch implements in Python, like layers: any truth value is a bool, a text is compared."""
 _MAY_BE_LEFT = ("pin_memory", "requires_grad")
-"""Which may be None, too."""
+"""Arguments that may be None, too."""
 _EVERYWHERE = frozenset(("axis", "keepdims", "out"))
-"""Keywords that are looked at elsewhere."""
+"""Keywords that are checked elsewhere."""
 
 
 def _is_int(x: object) -> bool:
@@ -37,12 +37,12 @@ _TESTS: Mapping[str, Test] = {
     "int": _is_int,
     "str": lambda x: isinstance(x, str),
 }
-"""Whether a value is one that a kind of argument takes. Numbers that a recording follows say that they are numbers."""
+"""Whether a value is one that a kind of argument takes. Dynamic numbers of a recording count as numbers."""
 
 
 @cache
 def fitting(kind: str) -> Test | None:
-    """What tells whether a value fits an annotation of plain kinds alone (``int | None``); None for another one."""
+    """A test whether a value fits an annotation of plain kinds alone (``int | None``); None for other annotations."""
     tests = [_TESTS.get(part) for part in kind.split(" | ")]
     if None in tests or kind == "None":
         return None
@@ -50,9 +50,9 @@ def fitting(kind: str) -> Test | None:
 
 
 class PlainArguments:
-    """What a function's plain arguments may be, by position and by name; looked up when it is first called.
+    """Tests of a function's plain arguments, by position and by name; built on the first call.
 
-    Of one whose forms are overloads, the names and the number of its arguments are those of the forms.
+    For a function with overloads, the names and the number of arguments are those of its forms.
     """
 
     def __init__(self, fn: Callable[..., object], name: str, space: str) -> None:
@@ -61,19 +61,19 @@ class PlainArguments:
 
     @cached_property
     def tests(self) -> Tests:
-        """By name."""
+        """The tests by name."""
         kinds: dict[str, str] = {}
         for form in self._forms or [self.fn]:
             for p, kind in form.__annotations__.items():
                 kinds[p] = kind if kinds.get(p, kind) == kind else f"{kinds[p]} | {kind}"
-        own = ("bool", "str") if self.by_truth else ()  # what PyTorch's Python looks at itself
+        own = ("bool", "str") if self.by_truth else ()  # checked by PyTorch's Python code
         said = {p: kind for p, kind in kinds.items() if p != "return" and not any(k in kind for k in own)}
         said |= {p: f"{said[p]} | None" for p in _MAY_BE_LEFT if p in said}
         return {p: (kind, test) for p, kind in said.items() if (test := fitting(kind)) is not None}
 
     @cached_property
     def places(self) -> Sequence[tuple[int, str, str, Test]]:
-        """By position."""
+        """The tests by position."""
         code = self.fn.__code__
         named = code.co_varnames[: code.co_argcount]
         return [(i, p, *self.tests[p]) for i, p in enumerate(named) if p in self.tests]
@@ -85,7 +85,7 @@ class PlainArguments:
 
     @cached_property
     def _limits(self) -> tuple[frozenset[str], float] | None:
-        """The keywords and the number of positions that there are, where the function itself takes any."""
+        """The keywords and the number of positions of the overloads, if the function itself takes any."""
         if not self._forms:
             return None
         codes = [form.__code__ for form in self._forms]
@@ -94,7 +94,7 @@ class PlainArguments:
         return frozenset(names | _EVERYWHERE), most
 
     def refuse(self, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
-        """TypeError for the first argument that is not what it has to be."""
+        """TypeError for the first argument of a wrong kind."""
         for i, argument, kind, test in self.places:
             if i < len(args) and not test(args[i]):
                 raise self._error(f"'{argument}' (position {i + 1})", kind, args[i])

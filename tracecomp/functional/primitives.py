@@ -1,4 +1,4 @@
-"""``prim``: the primitive operators, called with tensors. Type checkers read the stub beside this file."""
+"""``prim``: the primitive operators, called with tensors. Type checkers read the stub next to this file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How tensors print: aligned columns, four digits, scientific form by range, summaries past a threshold."""
+"""Printing of tensors: aligned columns, four digits, scientific form by range, summaries past a threshold."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass
 class PrintOptions:
-    """What ``set_printoptions`` sets; ``sci_mode`` None means: by range."""
+    """The settings of ``set_printoptions``; ``sci_mode`` None means: by range."""
 
     precision: int = 4
     threshold: float = 1000
@@ -46,7 +46,7 @@ def set_printoptions(
     profile: str | None = None,
     sci_mode: bool | None = None,
 ) -> None:
-    """Digits, summary threshold and size, line width; ``profile`` is ``default``, ``short`` or ``full``."""
+    """Set digits, summary threshold and size, line width; ``profile`` is ``default``, ``short`` or ``full``."""
     if profile is not None:
         options.precision, options.threshold, options.edgeitems, options.linewidth = _PROFILES[profile]
     for name, value in (("precision", precision), ("threshold", threshold), ("edgeitems", edgeitems),
@@ -190,7 +190,7 @@ def contents_text(x: Tensor, indent: int) -> str:
 
 
 def with_suffixes(text: str, suffixes: Sequence[str], indent: int, force_newline: bool = False) -> str:
-    """``text``, what is to be said behind the numbers, and the closing parenthesis."""
+    """Append the suffixes after the numbers, and the closing parenthesis, to ``text``."""
     last = len(text) - text.rfind("\n") + 1
     for suffix in suffixes:
         if force_newline or last + len(suffix) + 2 > options.linewidth:
@@ -203,7 +203,7 @@ def with_suffixes(text: str, suffixes: Sequence[str], indent: int, force_newline
 
 
 def tensor_text(x: Tensor, contents: str | None = None) -> str:
-    """The text ``repr`` gives; ``contents`` in the place of the numbers."""
+    """The text of ``repr``; ``contents`` replaces the numbers."""
     prefix = "tensor(" if type(x) is Tensor or type(x).__name__ in ("Parameter", "Buffer") else f"{type(x).__name__}("
     body = contents_text(x, len(prefix)) if contents is None else contents
     return with_suffixes(prefix + body, _suffixes(x), len(prefix))

@@ -1,4 +1,4 @@
-"""Type promotion: which dtype an operation computes in, and bringing its operands there.
+"""Type promotion: the dtype of an operation, and conversion of its operands.
 
 Rules: https://docs.pytorch.org/docs/stable/tensor_attributes.html#type-promotion-doc. Python scalars are weaker than
 0-d tensors, which are weaker than other tensors, unless the weaker one is of a higher category (bool < int < float).
@@ -68,7 +68,7 @@ def dtype_argument(value: object, name: str) -> DType:
 
 
 def scalar_dtype(value: Number | complex) -> DType:
-    """The dtype of a Python scalar on its own."""
+    """The dtype of a single Python scalar."""
     if isinstance(value, bool):
         return bool_
     if isinstance(value, complex):
@@ -86,7 +86,7 @@ def _stronger(high: DType | None, low: DType | None) -> DType | None:
 
 
 def result_dtype(*operands: Operand) -> DType:
-    """The dtype that arithmetic on ``operands`` has."""
+    """The dtype of arithmetic on ``operands``."""
     dims: DType | None = None
     zeros: DType | None = None
     scalars: DType | None = None
@@ -105,12 +105,12 @@ def result_dtype(*operands: Operand) -> DType:
 
 
 def cast(x: Tensor, dtype: DType) -> Tensor:
-    """``x`` in ``dtype``; itself when it is already."""
+    """``x`` in ``dtype``; unchanged if it already is."""
     return x if x.dtype is dtype else prim.cast(x, dtype=dtype)
 
 
 def wide(x: Tensor) -> Tensor:
-    """``x`` for a formula of several operators: half types in float32, rounded once, by `rounded`, as in PyTorch."""
+    """``x`` for a formula of several operators: half types in float32, rounded once by `rounded`, as in PyTorch."""
     return cast(x, compute_dtype(x.dtype))
 
 
@@ -150,7 +150,7 @@ def scalar(value: Number | complex, dtype: DType) -> Any:
 
 
 def exact_scalar(value: Number | complex, dtype: DType) -> Any:
-    """A Python scalar that elements of ``dtype`` take; RuntimeError when it is out of the type's range.
+    """A Python scalar as an element of ``dtype``; RuntimeError when it is out of the type's range.
 
     Negative numbers wrap around in unsigned types, as in PyTorch.
     """
@@ -176,7 +176,8 @@ def _least(dtype: DType) -> int:
 
 
 def check_range(array: np.ndarray[Any, Any], dtype: DType) -> None:
-    """RuntimeError unless integers of ``dtype`` can take all numbers of ``array`` by the rules of ``exact_scalar``."""
+    """RuntimeError unless all numbers of ``array`` are valid for integers of ``dtype`` by the rules of
+    ``exact_scalar``."""
     if dtype.kind != "int" or array.dtype.kind not in "if" or not array.size:
         return
     low, high = array.min(), array.max()
@@ -193,7 +194,7 @@ def _overflow(dtype: DType) -> RuntimeError:
 
 
 def bring(x: Operand, dtype: DType) -> Operand:
-    """An operand in ``dtype``: tensors are cast, scalars stay Python scalars unless a recording follows them."""
+    """An operand in ``dtype``: tensors are cast, scalars stay Python scalars unless they are dynamic."""
     if isinstance(x, Tensor):
         return cast(x, dtype)
     tensor = followed_tensor(x)
@@ -201,7 +202,7 @@ def bring(x: Operand, dtype: DType) -> Operand:
 
 
 def followed_tensor(x: object) -> Tensor | None:
-    """Return the tensor that stands for ``x`` if the present recording follows that number."""
+    """Return the tensor of ``x`` if it is a dynamic number of the current recording."""
     follow = getattr(x, "__tracecomp_tensor__", None)
     return None if follow is None else follow()
 
@@ -218,7 +219,7 @@ def bring_exact(x: Operand, dtype: DType) -> Operand:
 
 
 def common(*operands: Operand) -> tuple[Any, ...]:
-    """The operands in their promoted dtype."""
+    """Convert the operands to their promoted dtype."""
     if _agree(operands):
         return operands
     dtype = result_dtype(*operands)
@@ -238,7 +239,8 @@ def _agree(operands: tuple[Operand, ...]) -> bool:
 
 
 def float_dtype(dtype: DType) -> DType:
-    """``dtype`` if floating or complex, else the default dtype: what division and transcendental functions give."""
+    """``dtype`` if floating or complex, else the default dtype: the result type of division and transcendental
+    functions."""
     return dtype if dtype.differentiable else default_dtype()
 
 
@@ -266,7 +268,7 @@ def with_zero_gradient(result: Tensor, *inputs: Operand) -> Tensor:
 
 
 def choose(condition: Tensor, a: Number, b: Number, dtype: DType) -> Tensor:
-    """Where ``condition`` holds the constant ``a``, elsewhere ``b``, in ``dtype``."""
+    """Choose the constant ``a`` where ``condition`` is true, ``b`` elsewhere, in ``dtype``."""
     return prim.where(condition, create("full", value=scalar(a, dtype), shape=(), dtype=dtype), scalar(b, dtype))
 
 

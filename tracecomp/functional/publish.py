@@ -1,7 +1,7 @@
-"""How a function becomes public: one decorator says where it is found, which element types it takes, and its forms.
+"""Publication of functions: one decorator declares the namespaces, element types and forms of a function.
 
-``NAMESPACES["torch"]`` holds what ``tracecomp`` exports, ``NAMESPACES["linalg"]`` what ``tracecomp.linalg`` does, and
-so on; ``NAMESPACES["Tensor"]`` the methods, which are set on ``Tensor`` at once.
+``NAMESPACES["torch"]`` has the exports of ``tracecomp``, ``NAMESPACES["linalg"]`` those of ``tracecomp.linalg``, and so
+on. The methods in ``NAMESPACES["Tensor"]`` are set on ``Tensor`` at once.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ def function(
 ) -> Callable[[Function], Function]:
     """Publish a function under its name (one trailing underscore is dropped) and ``aliases``.
 
-    ``to`` lists the namespaces where it is found; an alias with a dot ("special.expit") is a place of its own.
-    ``takes`` are the kinds of elements that it has a meaning for. ``inplace`` adds ``name_`` to names without a dot;
-    ``composite`` leaves the name as a scope on the nodes it records. Keyword arguments ``axis`` and ``keepdims`` are
-    accepted for ``dim`` and ``keepdim``, and ``out`` receives the result. ``primitive`` names the operator that the
-    function is on floating tensors of one type, and on such a tensor and a Python float. ``prepare`` spells positional
-    arguments in one way before anybody is asked about them. ``views`` says that results are views of the only tensor
-    (or it itself), which follow from its shape, strides and the other arguments, where memory allows. ``makes`` says
-    that the result is a new tensor that follows from the arguments and the default dtype.
+    ``to`` lists the namespaces; an alias with a dot ("special.expit") includes its namespace. ``takes`` are the
+    supported kinds of elements. ``inplace`` adds ``name_`` to names without a dot. ``composite`` adds the name as a
+    scope to recorded nodes. Keyword arguments ``axis`` and ``keepdims`` are accepted for ``dim`` and ``keepdim``, and
+    ``out`` receives the result. ``primitive`` names the equivalent operator for floating tensors of one type, and for
+    such a tensor and a Python float. ``prepare`` normalizes positional arguments before ``__torch_function__`` is
+    called. ``views`` declares that results are views of the only tensor, or the tensor itself, if memory permits. Such
+    views follow from its shape, its strides and the other arguments. ``makes`` declares that the result is a new tensor
+    determined by the arguments and the default dtype.
     """
 
     spaces = to.split()
@@ -78,7 +78,7 @@ def function(
                 _put(call, alias, spaces)
                 if inplace:
                     _put(in_place(call, f"{alias}_"), f"{alias}_", spaces)
-        if spaces[0] != "Tensor":  # where users, and pickles, find it
+        if spaces[0] != "Tensor":  # the module where users, and pickles, find it
             call.__module__ = "tracecomp" if spaces[0] == "torch" else f"tracecomp.{spaces[0]}"
         return cast("Function", call)
 
@@ -86,7 +86,7 @@ def function(
 
 
 def often(fn: Function) -> Function:
-    """A function that is no user's and is called often: machine code serves it as it does public ones."""
+    """Let machine code serve an internal function that is called often, like public ones."""
     return cast("Function", _callable(fn, Out(fn.__name__, "torch"), REAL, False, Known(), None))
 
 
@@ -119,7 +119,7 @@ def _errors(tensors: bool, dim: bool, takes: Kinds) -> str:
 
 
 def _shape_rule(fn: Callable[..., object], kinds: Mapping[str, object]) -> str:
-    """What the shape of the result follows from, where the kind of function says it."""
+    """The dependence of the result's shape, if the kind of function determines it."""
     if "keepdim" in kinds:
         return "        The shape of ``input`` without ``dim``, which stays with size 1 if ``keepdim`` is set."
     if ".elementwise." not in fn.__module__ and ".special." not in fn.__module__:
@@ -139,7 +139,7 @@ def publish(value: object, *places: str) -> None:
 
 
 def complete(value: object, place: str) -> None:
-    """Give what no decorator made its arguments and its example."""
+    """Add arguments and example to the documentation of objects without a decorator."""
     space, _, name = place.rpartition(".")
     example = examples(space).get(name)
     if example is not None:
@@ -147,22 +147,22 @@ def complete(value: object, place: str) -> None:
 
 
 PLAIN_TENSORS = {Tensor}
-"""Classes of tensors that leave functions alone, as parameters."""
+"""Tensor classes without ``__torch_function__``, such as parameters."""
 _MANY_KINDS = 256
-"""How many combinations of types a function accepts without a look."""
+"""Most combinations of types that a function accepts without checks."""
 _LISTS = (list, tuple)
 _FEW = 16
-"""So many tensors of a list are looked at one by one."""
+"""Most tensors of a list that are checked individually."""
 
 
 def _as_primitive(name: str, signature: tuple[object, ...]) -> Callable[..., Any] | None:
-    """The operator ``name`` as a function of arguments of these types, where they are such as it takes."""
+    """The operator ``name`` as a function of arguments of these types, if it supports them."""
     if not name:
         return None
     first, numbers = signature[0], signature[1:]
     if not isinstance(first, np.dtype) or first.kind != "f":
         return None
-    if not all(x is first or (x is float and first.itemsize > 2) for x in numbers):  # half types take numbers unrounded
+    if not all(x is first or (x is float and first.itemsize > 2) for x in numbers):  # half types use numbers unrounded
         return None
     op = OPS[name]
     return lambda *operands: Tensor.__tracecomp_apply__(op, operands, {})
@@ -170,14 +170,14 @@ def _as_primitive(name: str, signature: tuple[object, ...]) -> Callable[..., Any
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of a function beyond its code: see ``function``."""
+    """Facts about a function in addition to its code: see ``function``."""
 
     primitive: str = ""
     views: bool = False
     makes: bool = False
 
     def quick(self, run: Callable[..., Any], signature: tuple[object, ...], put: Callable[[Any], None]) -> Any:
-        """What runs calls with arguments of these types, and may put something else in its place."""
+        """The runner of calls with arguments of these types, which may replace itself by a faster one."""
         if (
             self.views
             and isinstance(signature[0], np.dtype)
@@ -191,7 +191,7 @@ class Known:
 
 
 def _elsewhere(args: tuple[object, ...]) -> bool:
-    """Whether a call may be about tensors without memory."""
+    """Whether a call may involve tensors without memory."""
     if modes.place is not None or modes.default_places:
         return True
     return any(isinstance(x, Tensor) and type(x._data) is not np.ndarray for x in args)
@@ -208,12 +208,12 @@ def _is_shape(x: object) -> bool:
 
 
 def _is_plain(kind: object) -> bool:
-    """Whether arguments of this kind have no say in what a function does with them: see ``overrides``."""
+    """Whether arguments of this kind cannot override functions: see ``overrides``."""
     return isinstance(kind, np.dtype | tuple) or kind in PLAIN
 
 
 def _by_position(fn: Callable[..., object], positional: tuple[str, ...], rest: bool) -> ByPosition:
-    """A function that gives the arguments of a call of ``fn`` by position; None where that takes preparation."""
+    """A function that returns the arguments of a call of ``fn`` by position; None if that needs preparation."""
     defaults = dict(zip(reversed(positional), reversed(fn.__defaults__ or ()), strict=False))
     templates: dict[tuple[Any, ...], list[tuple[bool, Any]] | None] = {}
 
@@ -237,7 +237,7 @@ def _by_position(fn: Callable[..., object], positional: tuple[str, ...], rest: b
 
 
 class _Parameters:
-    """What a function takes, read off its annotations once, so that a call looks at positions only."""
+    """A function's parameters, read from its annotations once, so that a call checks positions only."""
 
     def __init__(self, fn: Callable[..., object], name: str, space: str, takes: Kinds) -> None:
         code, self.kinds = fn.__code__, fn.__annotations__
@@ -246,17 +246,17 @@ class _Parameters:
         self.real = "complex" not in takes
         kinds = [self.kinds.get(p, "") for p in self.positional]
         self.places = [i for i, kind in enumerate(kinds) if kind == "Tensor"]
-        """Of what must be a tensor."""
+        """Positions of arguments that must be tensors."""
         self.beside = self.real and any("Tensor" in k or "Operand" in k for k in kinds if k != "Tensor")
-        """Whether something else may be one, which must not be complex."""
+        """Whether other arguments may be tensors, which must not be complex."""
         has_rest = code.co_flags & inspect.CO_VARARGS
         self.rest = code.co_varnames[code.co_argcount + code.co_kwonlyargcount] if has_rest else ""
-        """The name of the function's own ``*args``: PyTorch takes it as a keyword, too."""
+        """The name of the function's ``*args``: PyTorch accepts it as a keyword, too."""
         self.makes = "device" in self.kinds
         self.plain = PlainArguments(fn, name, space)
 
     def refuse(self, args: tuple[Any, ...], kwargs: Mapping[str, object]) -> None:
-        """TypeError for what is of another kind, NotImplementedError for complex numbers that have no meaning here."""
+        """TypeError for an argument of another kind, NotImplementedError for unsupported complex numbers."""
         for place in self.places:
             if place < len(args):
                 if not isinstance(args[place], Tensor):
@@ -271,7 +271,7 @@ class _Parameters:
 
 
 def _asked(public: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
-    """What an argument's own ``__torch_function__`` answers. Such are rare: one test of the type for each argument."""
+    """The result of an argument's own ``__torch_function__``. These are rare: one test of the type per argument."""
     for x in (*args, *kwargs.values()) if kwargs else args:
         if type(x) not in PLAIN:
             return override(public, args, kwargs)
@@ -281,14 +281,14 @@ def _asked(public: Callable[..., object], args: tuple[object, ...], kwargs: dict
 def _callable(
     fn: Callable[..., object], out: Out, takes: Kinds, composite: bool, known: Known, prepare: Prepare | None
 ) -> Callable[..., Any]:
-    """What users call for ``fn``: arguments are looked at, what asks to be asked is, and keywords are made ours."""
+    """The public function of ``fn``: it checks arguments, calls overrides, and normalizes keywords."""
     name = out.name
     parameters = _Parameters(fn, name, out.space, takes)
     kinds, rest, makes = parameters.kinds, parameters.rest, parameters.makes
     run = accepting(_scoped(fn, name) if composite else fn, name, takes)
 
     def check(args: tuple[object, ...], kwargs: dict[str, Any]) -> Any:
-        """Look at every argument, and run."""
+        """Check every argument, and run."""
         args = args if prepare is None else prepare(args)
         found = _asked(public, args, kwargs)
         if found is not NOT_OVERRIDDEN:
@@ -318,15 +318,15 @@ def _remembering(
     by_position: ByPosition,
     known: Known,
 ) -> Callable[..., Any]:
-    """A function that runs ``check``, and at once what it ran before for arguments of the same types."""
+    """A function that runs ``check``, and skips it for arguments of types that passed before."""
     accepted: dict[tuple[Any, ...], Callable[..., Any]] = {}
 
-    # Every call of every function goes through here, so each question is asked only of functions that need it.
+    # Every call of every function passes here, so each check is made only for functions that need it.
     def call(*args: Any, **kwargs: Any) -> Any:
         plain = by_position(args, kwargs) if kwargs else args
         if plain is None or not PLAIN or (use.begun and _elsewhere(plain)):
             return check(args, kwargs)
-        # By types alone at first: shapes among the arguments are part of it only where that was not enough.
+        # First by types alone: shapes of arguments are part of the key only if types are not enough.
         signature = tuple([x._data.dtype if type(x) in PLAIN_TENSORS else type(x) for x in plain])
         found = accepted.get(signature)
         if found is not None:
@@ -349,7 +349,7 @@ def _remembering_lists(
     run: Callable[..., object],
     by_position: ByPosition,
 ) -> Callable[..., Any]:
-    """``_remembering`` for a function of a list of tensors, which count as arguments of their own."""
+    """``_remembering`` for a function of a list of tensors, which count as separate arguments."""
     accepted: dict[tuple[Any, ...], Callable[..., Any]] = {}
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -372,7 +372,7 @@ def _remembering_lists(
 
 
 def _together(run: Callable[..., object], count: int, *args: object) -> object:
-    """``run`` on the list of the first ``count`` arguments, and the others."""
+    """Call ``run`` with the list of the first ``count`` arguments, and the others."""
     return run(args[:count], *args[count:])
 
 
@@ -414,7 +414,7 @@ def _with_keywords(
 
 
 def store_inplace(target: Tensor, result: Tensor) -> Tensor:
-    """``target`` with its elements replaced by ``result``, which must have its shape and a dtype that fits."""
+    """Replace the elements of ``target`` by ``result``, which must have its shape and a dtype that fits."""
     if result._data.shape != target._data.shape:
         raise RuntimeError(
             f"output with shape {list(target.shape)} doesn't match the broadcast shape {list(result.shape)}"
@@ -426,13 +426,13 @@ def store_inplace(target: Tensor, result: Tensor) -> Tensor:
 
 
 def in_place(call: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """``call``, a published function, as the method ``name`` that writes its result into its first operand."""
+    """Make ``call``, a published function, the method ``name`` that writes its result into its first operand."""
 
     def write(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         return store_inplace(input, call(before_write(input, args), *args, **kwargs))
 
     def check(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
-        """Ask the written operand, if it is to be asked, and write."""
+        """Call the written operand's override, if it has one, and write."""
         if args and type(args[0]) not in PLAIN:
             found = override(run, args, kwargs)
             if found is not NOT_OVERRIDDEN:
@@ -452,7 +452,7 @@ def in_place(call: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 
 def in_place_doc(call: Callable[..., object], name: str) -> str:
-    """That of ``call``, whose example becomes one of the method where its first operand is ``x``."""
+    """The docstring of ``call``, with its example for the method if its first operand is ``x``."""
     base = call.__name__
     given = (call.__doc__ or "").partition("    Args:\n")[2].partition("\n\n")[0]
     example = examples("Tensor").get(name)

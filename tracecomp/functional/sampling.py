@@ -31,11 +31,11 @@ _BITS = {"float16": 11, "bfloat16": 8, "float32": 24}
 
 
 Draw: TypeAlias = Callable[..., Tensor]
-"""Makes numbers from what gives bits, of a shape, and of what else it takes."""
+"""A function that computes numbers from a source of bits, a shape, and further arguments."""
 
 
 def _served(draw: Draw) -> Draw:
-    """``draw`` at a state, as a function of that alone, which machine code can serve."""
+    """``draw`` at a state, as a function of that alone, which machine code can compute."""
 
     @often
     def at(state: Tensor, shape: Shape, *more: Any) -> Tensor:
@@ -45,7 +45,7 @@ def _served(draw: Draw) -> Draw:
 
 
 def _drawn_from(generator: Generator | None, draw: Draw, at: Draw, draws: int, shape: Shape, *more: Any) -> Tensor:
-    """Numbers that ``draw`` makes, which draws bits so many times."""
+    """The numbers of ``draw``, which draws bits the given number of times."""
     source = generator or rng.default_generator
     if modes.recorder is not None or modes.place is not None:
         return draw(source, shape, *more)
@@ -55,7 +55,7 @@ def _drawn_from(generator: Generator | None, draw: Draw, at: Draw, draws: int, s
 
 
 def uniform(shape: Shape, dtype: DType, generator: Generator | None = None) -> Tensor:
-    """Numbers of [0, 1), as many bits as the dtype's significand holds."""
+    """Numbers of [0, 1), with as many bits as the dtype's significand."""
     return _drawn_from(generator, _uniform_from, _uniform_at, 2 if dtype is float64 else 1, shape, dtype)
 
 
@@ -118,12 +118,12 @@ def _below_from(source: Generator | Stream, shape: Shape, p: float | Tensor, dty
 
 
 def _kind_below(p: float | Tensor) -> DType:
-    """What numbers are drawn in that are compared with ``p``."""
+    """The dtype of numbers that are compared with ``p``."""
     return p.dtype if isinstance(p, Tensor) and p.dtype is float64 else float32
 
 
 def _with_replacement_from(source: Generator | Stream, shape: Shape, weights: Tensor) -> Tensor:
-    """Indices, by rows, of elements that as many numbers of a row's sum fall to."""
+    """Indices, by rows, of the elements in whose range of the row's cumulative sum the numbers are."""
     p = cast(weights, float64)
     (rows, samples), count = shape, p.shape[1]
     running = prim.cumsum(p, axis=1)
@@ -196,7 +196,7 @@ _publish_sampler("randn")
 
 
 def _bounds(args: tuple[Any, ...], kwargs: dict[str, Any], name: str) -> tuple[int, int, tuple[Any, ...]]:
-    """(low, high, the rest) where ``low`` may have been left out."""
+    """(low, high, the rest) where ``low`` is optional."""
     rest = list(args)
     if "high" in kwargs:
         high = kwargs.pop("high")
@@ -292,12 +292,12 @@ def _check_probability(p: float | Tensor) -> None:
     if isinstance(p, Tensor) and p.is_meta:
         return
     values = p._data if isinstance(p, Tensor) else np.float64(p)
-    if values.size and not (values.min() >= 0 and values.max() <= 1):  # so where one is nan
+    if values.size and not (values.min() >= 0 and values.max() <= 1):  # also if one is nan
         raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
 
 
 def below(shape: Shape, p: float | Tensor, dtype: DType, generator: Generator | None) -> Tensor:
-    """1 in ``dtype`` where a uniform number is below ``p``."""
+    """Draw 1 in ``dtype`` with probability ``p``, else 0."""
     _check_probability(p)
     given = p.detach() if isinstance(p, Tensor) else float(p)
     draws = 2 if _kind_below(given) is float64 else 1
@@ -306,7 +306,7 @@ def below(shape: Shape, p: float | Tensor, dtype: DType, generator: Generator | 
 
 @function(composite=True)
 def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | None = None) -> Tensor:
-    """1 with the probabilities of ``input`` (or with ``p``), else 0."""
+    """Draw 1 with the probabilities of ``input`` (or with ``p``), else 0."""
     if p is None:
         need_float(input.dtype, "bernoulli_tensor_cpu_p_")
     drawn = below(tuple(input.shape), input if p is None else p, input.dtype, generator)

@@ -19,7 +19,7 @@ from tracecomp.ir.types import float64
 
 
 def _publish_inplace(name: str, draw: Any, doc: str, floats: bool = True) -> None:
-    """``x.name_(...)`` overwrites with random numbers, which ``draw(x, ...)`` makes."""
+    """Publish ``x.name_(...)``, which overwrites ``x`` with random numbers of ``draw(x, ...)``."""
 
     @functools.wraps(draw)
     def run(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:

@@ -1,4 +1,4 @@
-"""Switches and queries of the torch namespace that have one answer here, and small conversions in and out."""
+"""Switches and queries of the torch namespace that are constant here, and small conversions."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _state = switches.register({"deterministic": False, "warn_only": False, "precisi
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """Accepted: every algorithm here is deterministic."""
+    """Accepted without effect: every algorithm here is deterministic."""
     _state["deterministic"], _state["warn_only"] = bool(mode), bool(warn_only)
 
 
 def are_deterministic_algorithms_enabled() -> bool:
-    """What :func:`use_deterministic_algorithms` was told."""
+    """The last argument of :func:`use_deterministic_algorithms`."""
     return bool(_state["deterministic"])
 
 
@@ -51,47 +51,47 @@ def set_deterministic_debug_mode(debug_mode: int | str) -> None:
 
 
 def get_deterministic_debug_mode() -> int:
-    """What :func:`set_deterministic_debug_mode` was told, as a number."""
+    """The last mode of :func:`set_deterministic_debug_mode`, as a number."""
     return 0 if not _state["deterministic"] else 1 if _state["warn_only"] else 2
 
 
 def set_float32_matmul_precision(precision: str) -> None:
-    """Accepted ("highest", "high", "medium"): products are always computed in float32."""
+    """Accepted ("highest", "high", "medium") without effect: products are always computed in float32."""
     if precision not in ("highest", "high", "medium"):
         raise RuntimeError(f"{precision} is not one of 'highest', 'high', 'medium'")
     _state["precision"] = precision
 
 
 def get_float32_matmul_precision() -> str:
-    """What :func:`set_float32_matmul_precision` was told."""
+    """The last argument of :func:`set_float32_matmul_precision`."""
     return str(_state["precision"])
 
 
 def set_warn_always(b: bool) -> None:
-    """Remember whether warnings are to be given each time; Python's own filters decide what is shown."""
+    """Set whether every warning is shown; Python's own filters decide the output."""
     _state["warn_always"] = bool(b)
 
 
 def is_warn_always_enabled() -> bool:
-    """What :func:`set_warn_always` was told."""
+    """The last argument of :func:`set_warn_always`."""
     return bool(_state["warn_always"])
 
 
 def set_flush_denormal(mode: bool) -> bool:
-    """False: denormal numbers are kept."""
+    """Return False: denormal numbers are kept."""
     return False
 
 
 def get_default_device() -> devices.device:
-    """The device of factories that name none: that of the innermost ``with torch.device(...)``."""
+    """The device of factories without an explicit device: that of the innermost ``with torch.device(...)``."""
     return modes.default_places[-1] if modes.default_places else devices.CPU
 
 
 def set_default_device(device: Device) -> None:
-    """Factories that name no device make tensors there, outside of ``with torch.device(...)``; None: on the CPU."""
+    """Set the device of factories without an explicit one, outside of ``with torch.device(...)``; None: the CPU."""
     where = devices.check_device(device)
     if where != devices.CPU:
-        devices.use.begin()  # for good: threads have defaults of their own
+        devices.use.begin()  # permanently: threads have separate defaults
     modes.default_places = () if where == devices.CPU else (where,)
 
 
@@ -118,7 +118,7 @@ class _HasDLPack(Protocol):
 
 @function(to="torch")
 def from_dlpack(ext_tensor: _HasDLPack) -> Tensor:
-    """A tensor over the memory of any object with ``__dlpack__``."""
+    """A tensor that shares the memory of an object with ``__dlpack__``."""
     return wrap_shared(np.from_dlpack(ext_tensor))
 
 
@@ -127,7 +127,7 @@ def frombuffer(
     buffer: bytes | bytearray | memoryview | np.ndarray[Any, Any], *, dtype: DType, count: int = -1, offset: int = 0,
     requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
-    """A 1-d tensor over the memory of a buffer."""
+    """A 1-d tensor that shares the memory of a buffer."""
     if count == 0 or len(buffer) == 0:
         raise ValueError("both buffer length and count must not be 0")
     shared = wrap_shared(np.frombuffer(buffer, dtype.numpy, count, offset))
@@ -154,19 +154,19 @@ def is_nonzero(input: Tensor) -> bool:
 
 @function(to="Tensor", takes=ALL)
 def share_memory__(input: Tensor) -> Tensor:
-    """``input`` itself."""
+    """Return ``input``."""
     return input
 
 
 @function(to="Tensor", takes=ALL)
 def is_shared(input: Tensor) -> bool:
-    """False: memory is private to the process."""
+    """Return False: memory is private to the process."""
     return False
 
 
 @function(to="Tensor", takes=ALL)
 def to_dense(input: Tensor, dtype: DType | None = None) -> Tensor:
-    """``input`` itself: tensors are dense."""
+    """Return ``input``: tensors are dense."""
     return input if dtype is None else input.to(dtype)
 
 
@@ -191,7 +191,7 @@ publish(_reversed, "Tensor.__reversed__")
 
 
 def _never(self: Tensor) -> bool:
-    """False: tensors are dense and on the CPU."""
+    """Return False: tensors are dense and on the CPU."""
     return False
 
 

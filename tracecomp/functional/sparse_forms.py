@@ -1,4 +1,4 @@
-"""The methods of tensors about sparse forms: conversions load ``tracecomp.sparse``, questions know the answer."""
+"""Methods of tensors about sparse forms: conversions load ``tracecomp.sparse``, queries are answered here."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _COMPRESSED_ONLY = ("ccol_indices", "col_indices", "crow_indices", "row_indices"
 
 def _conversion(name: str) -> None:
     def convert(self: Tensor, *args: Any, **kwargs: Any) -> Any:
-        # Sparse tensors stand above, and are loaded by the first conversion: few programs have any.
+        # ``tracecomp.sparse`` is in a higher layer, and loaded by the first conversion: few programs use it.
         return import_module("tracecomp.sparse.functions").HANDLERS[name](self, *args, **kwargs)
 
     convert.__name__ = convert.__qualname__ = name
@@ -39,12 +39,12 @@ def _refused(name: str, kind: str) -> None:
 
 
 def sparse_dim(self: Tensor) -> int:
-    """How many dimensions are sparse: none."""
+    """The number of sparse dimensions: none."""
     return 0
 
 
 def dense_dim(self: Tensor) -> int:
-    """How many dimensions are dense: all."""
+    """The number of dense dimensions: all."""
     return self.ndim
 
 

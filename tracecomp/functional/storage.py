@@ -19,7 +19,7 @@ Array: TypeAlias = np.ndarray[Any, Any]
 
 
 def _memory(x: Tensor) -> Array:
-    """The elements of the tensor that owns the memory ``x`` looks at, in the order of addresses."""
+    """The elements of the tensor that owns the memory of ``x``, in the order of addresses."""
     x._shared_storage().share()
     found = owner(x)[0]._data
     if isinstance(found, MetaArray):
@@ -69,7 +69,7 @@ class TypedStorage:
 
 
 class UntypedStorage:
-    """Memory as bytes: that of a tensor, so many new ones, those of a sequence, or those of a file.
+    """Memory as bytes: that of a tensor, a number of new bytes, a sequence, or a file.
 
     A slice is a storage over part of the same memory.
     """
@@ -89,14 +89,14 @@ class UntypedStorage:
 
     @classmethod
     def _over(cls, array: Array) -> UntypedStorage:
-        """The storage whose bytes are ``array``'s."""
+        """Return the storage with the bytes of ``array``."""
         found = cls()
         found._array = array
         return found
 
     @classmethod
     def from_file(cls, filename: str, shared: bool = False, nbytes: int = 0, size: int = 0) -> UntypedStorage:
-        """The first ``nbytes`` bytes of a file, read when they are looked at; writes reach it if ``shared``."""
+        """Map the first ``nbytes`` bytes of a file, read lazily; writes reach it if ``shared``."""
         count = nbytes or size
         if not count:
             return cls()
@@ -177,7 +177,7 @@ def untyped_storage(self: Tensor) -> UntypedStorage:
 
 
 def __array_wrap__(self: Tensor, array: Array, context: object = None, return_scalar: bool = False) -> Tensor:
-    """What a numpy function made of ``self``, as a tensor."""
+    """Convert the result of a numpy function of ``self`` to a tensor."""
     return wrap(np.asarray(array))
 
 

@@ -1,4 +1,4 @@
-"""Names of PyTorch for sizes that stand for many, and for conditions that must hold: sizes here are numbers."""
+"""PyTorch's names for symbolic sizes and for conditions on them; sizes are plain numbers here."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from tracecomp.functional.publish import publish
 
 
 class SymInt:
-    """An unknown size in PyTorch's graphs; no object here is one."""
+    """A symbolic size in PyTorch's graphs; no object here has this class."""
 
 
 class SymFloat:
-    """An unknown number in PyTorch's graphs; no object here is one."""
+    """A symbolic number in PyTorch's graphs; no object here has this class."""
 
 
 class SymBool:
-    """An unknown truth in PyTorch's graphs; no object here is one."""
+    """A symbolic truth value in PyTorch's graphs; no object here has this class."""
 
 
 class OutOfMemoryError(RuntimeError):
-    """A device has not enough memory."""
+    """Raised when a device is out of memory."""
 
 
 def sym_int(a: Any) -> int:
@@ -65,7 +65,7 @@ def _raise(error: type[Exception], message: Callable[[], object] | None) -> NoRe
 
 def _checking(error: type[Exception]) -> Callable[..., None]:
     def check(cond: object, message: Callable[[], object] | None = None) -> None:
-        """Raise with ``message()`` unless ``cond`` holds."""
+        """Raise with ``message()`` unless ``cond`` is true."""
         if not cond:
             _raise(error, message)
 
@@ -73,30 +73,30 @@ def _checking(error: type[Exception]) -> Callable[..., None]:
 
 
 def _check_is_size(i: Any, message: Callable[[], object] | None = None, **options: Any) -> None:
-    """RuntimeError unless ``i`` may be a size."""
+    """RuntimeError unless ``i`` is a valid size."""
     if i < 0:
         _raise(RuntimeError, message)
 
 
 def _check_tensor_all(cond: Tensor, message: Callable[[], object] | None = None) -> None:
-    """RuntimeError unless all elements hold."""
+    """RuntimeError unless all elements are true."""
     if not bool(cond.all()):
         _raise(RuntimeError, message)
 
 
 def _check_with(error: type[Exception], cond: object, message: Callable[[], object] | None = None) -> None:
-    """Raise ``error`` unless ``cond`` holds."""
+    """Raise ``error`` unless ``cond`` is true."""
     if not cond:
         _raise(error, message)
 
 
 def _check_tensor_all_with(error: type[Exception], cond: Tensor, message: Callable[[], object] | None = None) -> None:
-    """Raise ``error`` unless all elements hold."""
+    """Raise ``error`` unless all elements are true."""
     _check_with(error, bool(cond.all()), message)
 
 
 def _assert_async(input: Tensor, assert_msg: str = "Expected Tensor with single nonzero value, but got zero") -> None:
-    """RuntimeError unless the one element of ``input`` holds."""
+    """RuntimeError unless the single element of ``input`` is true."""
     if not bool(input):
         raise RuntimeError(assert_msg)
 

@@ -1,8 +1,7 @@
-"""Functions whose results are views of their only tensor: the way from it to them is found once and gone at once after.
+"""Functions whose results are views of their only tensor: the view operators are found once and cached.
 
-Which views a function makes follows from the shape and strides of the tensor and from the other arguments. The first
-call with some of them runs the function as it is written; from the result it is read off by which operators it looks at
-the tensor. Later calls apply these, without the function, as ``x[1:3]`` does.
+The shape and strides of the tensor and the other arguments determine the views. The first call with given arguments
+runs the function; its result shows the view operators. Later calls apply these without the function, like ``x[1:3]``.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ from tracecomp.eager.tensor import Tensor, look_through
 from tracecomp.eager.tensor_base import View, base_of
 
 MANY = 1024
-"""How many ways of one function are kept."""
+"""Most cached sequences of views per function."""
 
 Way: TypeAlias = tuple[tuple[View, ...], str | None]
-"""The operators from a tensor to a view of it, and what a function that makes several says when one is written."""
+"""The operators from a tensor to its view, and the error for writes to one of several views."""
 
 
 class Viewed:
-    """The calls of ``run`` with a tensor and other arguments of some types."""
+    """Calls of ``run`` with a tensor and other arguments of some types."""
 
     __slots__ = ("_ways", "run")
 
@@ -65,7 +64,7 @@ class Viewed:
 
 
 def _way(t: Tensor, view: object) -> Way | None:
-    """How to get from ``t`` to ``view``; None where it shows other memory, or has a history of another kind."""
+    """Return the operators from ``t`` to ``view``; None if it has other memory, or a history of another kind."""
     if view is t:
         return (), None
     if not isinstance(view, Tensor) or not view._linked or not view._data.size:
@@ -78,5 +77,5 @@ def _way(t: Tensor, view: object) -> Way | None:
 
 
 def _is_told_apart(t: Tensor) -> bool:
-    """Whether what forbids to write ``t`` comes from a function that made several views, not from a mode."""
+    """Whether writes to ``t`` are forbidden by a function with several views, not by a mode."""
     return t._unwritable is not None and t._unwritable.startswith("Output")

@@ -1,9 +1,9 @@
-"""Counting the calls of functions, so that those that are made often are served by machine code of their own.
+"""Call counters of functions: frequent calls are served by specialized machine code.
 
-A function that has been called with arguments of some types goes through one object from then on, a ``Warm``, which
-runs it as it is written and looks at the arguments now and then. When they are alike twice, ``consider`` is told. It
-may answer later with a builtin that serves such calls, and ends in the ``Warm`` again for all others. Both ways give
-the same bits, so it does not matter when that happens.
+After a call with arguments of some types, all such calls pass through one object, a ``Warm``. It runs the function and
+inspects the arguments from time to time. When they match twice, it calls ``consider``. ``consider`` may later install a
+builtin for such calls, which passes all others back to the ``Warm``. Both paths give the same bits, so the time of the
+switch does not matter.
 """
 
 from __future__ import annotations
@@ -18,23 +18,22 @@ import numpy as np
 from tracecomp.eager.modes import modes
 
 EVERY = 16
-"""So many calls go by from one look to the next. Looks that meet every shape of a loop have more compiled than helps:
-generating text over 16 lengths then took 1.6 times as long after 400 steps."""
+"""Calls between two inspections. Inspections that meet every shape of a loop compile more than helps: generating text
+over 16 lengths then took 1.6 times as long after 400 steps."""
 MANY = 256
-"""How many kinds of calls of one function are told apart."""
+"""Most kinds of calls of one function that are counted."""
 
 Run: TypeAlias = Callable[..., Any]
 Statics: TypeAlias = tuple[Any, ...]
 
 
 class Warm:
-    """The calls of a function with arguments of one ``signature``: types, and element types of tensors.
+    """Calls of a function with arguments of one ``signature``: types, and element types of tensors.
 
-    ``tensors`` are the places of tensors among the arguments. ``served`` are builtins for the tensors alone, by the
-    other arguments; ``tracked`` serves calls whose results have a history, ``turned`` those with operands that are not
-    row-major, if they can. ``put`` takes what is to be called in the place of this object. ``primitive``: the function
-    is one operator.
-    ``signed``: other arguments of some calls hold zeros, so that equal ones may not be the same.
+    ``tensors`` are the positions of tensors among the arguments. ``served`` are builtins for the tensors alone, by the
+    other arguments. ``tracked`` serves calls whose results have a history, ``turned`` those with operands that are not
+    row-major, if they can. ``put`` replaces this object as the callee. ``primitive``: the function is a single
+    operator. ``signed``: other arguments of some calls contain zeros, so equality is not identity.
     """
 
     __slots__ = ("_left", "_put", "_seen", "primitive", "run", "served", "signed", "tensors", "tracked", "turned")
@@ -54,7 +53,7 @@ class Warm:
         self._seen: Counter[Any] = Counter()
 
     def __call__(self, *args: Any) -> Any:
-        if modes.recorder is not None:  # numbers among the arguments may be followed, and are not to be looked at
+        if modes.recorder is not None:  # numbers among the arguments may be dynamic, and must not be read
             return self.run(*args)
         self._left -= 1
         if self._left <= 0:
@@ -67,16 +66,16 @@ class Warm:
         return self.run(*args)
 
     def statics(self, args: tuple[object, ...]) -> Statics:
-        """The arguments that are no tensors."""
+        """The non-tensor arguments."""
         return tuple([x for i, x in enumerate(args) if i not in self.tensors])
 
     def with_statics(self, statics: Statics, tensors: tuple[object, ...]) -> list[Any]:
-        """All arguments."""
+        """The arguments with ``statics`` inserted."""
         given, rest = iter(tensors), iter(statics)
         return [next(given if i in self.tensors else rest) for i in range(len(tensors) + len(statics))]
 
     def kind(self, args: tuple[Any, ...]) -> Any:
-        """What tells calls apart."""
+        """The key of a call's kind."""
         arrays = [(args[i], args[i]._data) for i in self.tensors]
         told = [(type(t), a.shape, a.flags.c_contiguous or a.strides, t.requires_grad) for t, a in arrays]
         return (self.statics(args), modes.grad, len({id(t) for t, _ in arrays}), *told)
@@ -87,7 +86,7 @@ class Warm:
             return
         if any(map(has_zero, statics)):
             if any(map(has_negative_zero, statics)):
-                return  # it would be taken for the other zero
+                return  # it would match the zero of the other sign
             self._tell_zeros()
         kind = self.kind(args)
         if len(self._seen) >= MANY:
@@ -97,29 +96,29 @@ class Warm:
             self._seen[kind] = 1
 
     def _tell_zeros(self) -> None:
-        """From now on, before anything with a zero is served, calls with a negative one go by."""
+        """From now on, calls with a negative zero bypass the builtins, before any with a zero is served."""
         if not self.signed:
             self.signed = True
             if self.served or self.tracked is not None:
                 self._put(self._chooser())
 
     def may_be_known(self, args: tuple[object, ...]) -> bool:
-        """Whether what serves equal arguments serves these: not where one is a zero of the other sign."""
+        """Whether a builtin for equal arguments is valid for these: zeros must have the same sign."""
         return not (self.signed and any(map(has_negative_zero, self.statics(args))))
 
     def serve(self, statics: Statics, builtin: Run) -> None:
-        """Have ``builtin`` called, on the tensors, where the other arguments are ``statics``."""
+        """Call ``builtin`` on the tensors if the other arguments are ``statics``."""
         if len(self.served) < MANY:
             self.served[statics] = builtin
             self._put(self._chooser())
 
     def serve_tracked(self, tracked: Run) -> None:
-        """Have ``tracked`` called, on all arguments, before others: it gives None where it does not serve a call."""
+        """Call ``tracked`` first, on all arguments: it returns None for calls that it does not serve."""
         self.tracked = tracked
         self._put(self._chooser())
 
     def _chooser(self) -> Run:
-        """What is called instead of this object."""
+        """The function that is called instead of this object."""
         tracked, without = self.tracked, self._without_history() if self.served else self
         if tracked is None:
             return without
@@ -131,7 +130,7 @@ class Warm:
         return choose
 
     def _without_history(self) -> Run:
-        """What is called where results have no history, or not one that is served."""
+        """The function for calls whose results have no history, or one that is not served."""
         count, served = len(self.tensors), self.served
         if () in served:
             return served[()]
@@ -150,7 +149,7 @@ class Warm:
 
 
 def has_zero(x: object, signs: tuple[float, ...] = (1.0, -1.0)) -> bool:
-    """Whether this is a number with a zero of one of these signs, which equal ones may not have, or holds one."""
+    """Whether this is, or contains, a zero of one of these signs, for which equal numbers may differ."""
     if isinstance(x, tuple):
         return any(has_zero(part, signs) for part in x)
     if isinstance(x, complex | np.complexfloating):
@@ -159,20 +158,20 @@ def has_zero(x: object, signs: tuple[float, ...] = (1.0, -1.0)) -> bool:
 
 
 def has_negative_zero(x: object) -> bool:
-    """Whether this is a number with a negative zero, or holds one."""
+    """Whether this is, or contains, a negative zero."""
     return has_zero(x, (-1.0,))
 
 
 def _ignore(warm: Warm, args: tuple[object, ...]) -> bool:
-    """Calls are not considered."""
+    """Ignore a frequent call."""
     return True
 
 
 consider: Callable[[Warm, tuple[Any, ...]], bool] = _ignore
-"""Told of calls that are made often; set by what can make machine code of them. False: to be told again."""
+"""Called for frequent calls; set by the module that compiles them. False: call again later."""
 
 
 def set_consider(fn: Callable[[Warm, tuple[Any, ...]], bool]) -> None:
-    """Have ``fn`` told."""
+    """Set the function that is called for frequent calls."""
     global consider
     consider = fn

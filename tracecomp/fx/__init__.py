@@ -1,8 +1,8 @@
 """Programs as graphs that Python code reads and changes: ``torch.fx``.
 
-``symbolic_trace`` runs a function or module on stand-ins and notes what it does. The graph can be edited; a
-``GraphModule`` is its generated source, running. (Recordings of ``tracecomp.compile`` are graphs of another kind:
-``docs/architecture.md``.)
+``symbolic_trace`` runs a function or module on proxies and records its operations. The graph can be edited; a
+``GraphModule`` is its generated source, running. Recordings of ``tracecomp.compile`` are graphs of another kind
+(``docs/architecture.md``).
 """
 
 from tracecomp.fx._symbolic_trace import PH, Tracer, symbolic_trace, wrap

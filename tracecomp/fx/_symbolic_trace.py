@@ -13,9 +13,9 @@ __all__ = ["PH", "PHBase", "Tracer", "symbolic_trace", "wrap"]
 
 
 def symbolic_trace(root: Module | Callable[..., object], concrete_args: dict[str, Any] | None = None) -> GraphModule:
-    """``root`` as a module whose ``forward`` is generated from the graph of what it does.
+    """Return ``root`` as a module whose ``forward`` is generated from the graph of its operations.
 
-    Tracing runs it on stand-ins for its arguments, so what it does may not depend on their values: TraceError.
+    Tracing runs it on proxies of its arguments; TraceError if its operations depend on their values.
 
     Example:
         >>> traced = torch.fx.symbolic_trace(lambda x: torch.relu(x) + 1)

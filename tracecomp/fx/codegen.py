@@ -182,7 +182,7 @@ def _member(owner: str, path: object) -> str:
 
 
 class CodeGen:
-    """How a graph becomes source: what stands around the body, and how arguments and results are passed."""
+    """Generates source from a graph: the code around the body, and the passing of arguments and results."""
 
     def __init__(self) -> None:
         self._body_transformer: Callable[[list[str]], list[str]] | None = None
@@ -231,7 +231,7 @@ def generate(nodes: Iterable[Node], root: str, codegen: CodeGen) -> PythonCode:
 
 
 def _last_uses(nodes: list[Node]) -> dict[Node, list[Node]]:
-    """Node -> the values that nobody reads after it."""
+    """Map each node to the values that have no reader after it."""
     seen: set[Node] = set()
     found: dict[Node, list[Node]] = {}
     for user in reversed(nodes):

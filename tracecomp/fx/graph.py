@@ -35,7 +35,7 @@ class _NodeList:
 
 
 class _Inserting:
-    """Where nodes are created, until the end of a block or for good."""
+    """The insertion point of new nodes, until the end of a block or permanently."""
 
     def __init__(self, graph: Graph, place: Callable[[Node], None]) -> None:
         self.graph, self.before = graph, graph._insert
@@ -91,7 +91,7 @@ class Graph(GraphBase):
         return [n for n in self.nodes if n.op == op and (target is None or n.target == target)]
 
     def output_node(self) -> Node:
-        """The node that says what is returned."""
+        """The node of the returned value."""
         return self.find_nodes(op="output")[-1]
 
     # ---- making nodes
@@ -154,7 +154,7 @@ class Graph(GraphBase):
         return self.create_node("call_function", the_function, args, kwargs, name=name, type_expr=type_expr)
 
     def output(self, result: Argument, type_expr: Any = None) -> Node:
-        """What is returned."""
+        """Set the returned value."""
         return self.create_node("output", "output", args=(result,), type_expr=type_expr)
 
     def node_copy(self, node: Node, arg_transform: Callable[[Node], Argument] = lambda x: x) -> Node:
@@ -227,7 +227,7 @@ class Graph(GraphBase):
         to_erase.args, to_erase.kwargs = (), {}
 
     def eliminate_dead_code(self, is_impure_node: Callable[[Node], bool] | None = None) -> bool:
-        """Remove what nobody uses and what does nothing else; whether anything went."""
+        """Remove unused nodes without side effects; return whether any was removed."""
         self.lint()
         impure = is_impure_node or Node.is_impure
         gone = False
@@ -238,7 +238,7 @@ class Graph(GraphBase):
         return gone
 
     def lint(self) -> None:
-        """RuntimeError when a node uses a later one, two have one name, or a module lacks what is named."""
+        """RuntimeError when a node uses a later one, two have one name, or the module lacks a target."""
         seen: set[Node] = set()
         names: set[str] = set()
         for node in self.nodes:

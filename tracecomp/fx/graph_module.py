@@ -43,13 +43,13 @@ def _compiled(code: PythonCode, name: str) -> Any:
 
 
 class GraphModule(Module):
-    """A module made of a graph and of the attributes of ``root`` (a module or a dictionary) that it names.
+    """A module of a graph and the attributes of ``root`` (a module or a dictionary) that it names.
 
-    Assigning ``graph``, or ``recompile()`` after changes to it, writes ``forward`` anew; ``code`` is its source.
+    Assigning ``graph``, or ``recompile()`` after changes to it, generates ``forward`` again; ``code`` is its source.
     """
 
     def __new__(cls, *args: Any, **kwargs: Any) -> GraphModule:
-        for base in cls.__mro__:  # a class of its own, whose ``forward`` is that of one object
+        for base in cls.__mro__:  # a separate class, with the ``forward`` of one object
             if base.__qualname__.split(".")[-1] != "GraphModuleImpl":
                 found = type("GraphModuleImpl", (base,), {"__module__": base.__module__})
                 return super().__new__(found)
@@ -95,7 +95,7 @@ class GraphModule(Module):
         self.recompile()
 
     def recompile(self) -> PythonCode:
-        """Write ``forward`` anew from the graph."""
+        """Generate ``forward`` again from the graph."""
         code = self.graph.python_code("self")
         self.__dict__["_code"] = code.src
         type(self).forward = _compiled(code, self.graph._codegen._func_name)  # type: ignore[method-assign]
@@ -242,7 +242,7 @@ def _at(root: object, path: str) -> Any:
 
 
 def _copy_attr(source: Module, target: Module, path: str) -> None:
-    """Give ``target`` what is at ``path`` in ``source``, with empty modules above it."""
+    """Copy the attribute at ``path`` from ``source`` to ``target``, with empty modules above it."""
     *above, name = path.split(".")
     for part in above:
         child: Any = getattr(source, part)
@@ -265,7 +265,7 @@ def _assign_attr(value: object, target: Module, path: str) -> None:
 
 
 def _set(target: Module, name: str, value: object) -> None:
-    """A tensor that is no parameter becomes a buffer."""
+    """Set an attribute; a tensor that is not a parameter becomes a buffer."""
     if isinstance(value, Tensor) and not isinstance(value, Parameter):
         target.register_buffer(name, value)
     else:

@@ -102,7 +102,7 @@ class Interpreter:
         return args[0]
 
     def fetch_attr(self, target: str) -> Any:
-        """What is at a path of the module; RuntimeError when nothing is."""
+        """The attribute at a path of the module; RuntimeError if it does not exist."""
         place: Any = self.module
         parts = target.split(".")
         for i, part in enumerate(parts):

@@ -1,4 +1,4 @@
-"""Names of nodes and of what their code refers to: legal, each once, and as near as can be to what was asked for."""
+"""Names of nodes and of objects in their code: legal, unique, and close to the requested ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 _ILLEGAL = re.compile(r"[^0-9a-zA-Z_]+")
 _NUMBERED = re.compile(r"(.*)_(\d+)$")
 OWN_GLOBALS = ("inf", "nan", "NoneType", "torch", "device", "fx_pytree", "pytree")
-"""What generated code can name without asking."""
+"""Names that generated code can use without an import."""
 
 
 def snake_case(text: str) -> str:

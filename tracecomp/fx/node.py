@@ -57,7 +57,7 @@ def torch_path(module: str) -> str:
 
 
 def qualified_name(fn: object) -> str:
-    """Where a function is found, as ``torch.relu``."""
+    """The import path of a function, such as ``torch.relu``."""
     own = str(getattr(fn, "__name__", ""))
     if getattr(builtins, own, None) is fn:
         return own
@@ -84,7 +84,7 @@ def type_repr(kind: object) -> str:
 
 
 class GraphBase:
-    """What nodes ask of the graph that they are in."""
+    """The interface of a graph for its nodes."""
 
     owning_module: Any = None
 
@@ -94,7 +94,7 @@ class GraphBase:
 
 
 class Node:
-    """One step: what it does (``op``, ``target``), on what (``args``, ``kwargs``), and which nodes use it."""
+    """One step: its operation (``op``, ``target``), operands (``args``, ``kwargs``), and users."""
 
     def __init__(
         self, graph: GraphBase, name: str, op: str, target: Target, args: tuple[Argument, ...],
@@ -225,7 +225,7 @@ class Node:
             user.replace_input_with(self, replace_with)
         return users
 
-    # ---- what it is
+    # ---- properties
 
     @property
     def stack_trace(self) -> str | None:
@@ -236,7 +236,7 @@ class Node:
         self.meta["stack_trace"] = trace
 
     def is_impure(self, impure_random: bool = True) -> bool:
-        """Whether it does something beside giving a value, so that it stays when nobody uses it."""
+        """Whether it has effects other than its result, so that it stays even if unused."""
         if self.op in ("placeholder", "output"):
             return True
         if self.op == "call_function":

@@ -1,4 +1,4 @@
-"""Proxy: stands for a value while a program is traced, and notes every operation as a node."""
+"""Proxy: represents a value while a program is traced, and records every operation as a node."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Fn = Callable[..., Any]
 
 
 class TraceError(ValueError):
-    """What a traced program does cannot be a graph."""
+    """Raised for operations that a graph cannot express."""
 
 
 class TracerBase:
@@ -41,14 +41,14 @@ class TracerBase:
         return self.graph.create_node(kind, target, args, kwargs, name, type_expr)
 
     def proxy(self, node: Node) -> Proxy:
-        """What stands for the value of ``node``."""
+        """Return the proxy of ``node``."""
         return Proxy(node, self)
 
     def create_proxy(
         self, kind: str, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any], name: str | None = None,
         type_expr: Any = None, proxy_factory_fn: Callable[[Node], Proxy] | None = None,
     ) -> Proxy:  # fmt: skip
-        """A node of these arguments, which may be and contain proxies, and what stands for its value."""
+        """Create a node with these arguments, which may be or contain proxies; return its proxy."""
         node = self.create_node(kind, target, self.create_arg(args), self.create_arg(kwargs), name, type_expr)
         return proxy_factory_fn(node) if proxy_factory_fn is not None else self.proxy(node)
 
@@ -58,7 +58,7 @@ class TracerBase:
             return a.node
         if hasattr(a, "__fx_create_arg__"):
             return a.__fx_create_arg__(self)
-        # Containers are made anew, immutable where they can be: a node's arguments must not change behind its back.
+        # Containers are copied, immutable if possible: a node's arguments must not change later.
         if isinstance(a, tuple):
             parts = [self.create_arg(x) for x in a]
             return type(a)(*parts) if hasattr(a, "_fields") else tuple(parts)
@@ -93,7 +93,7 @@ class TracerBase:
         )
 
     def keys(self, obj: Proxy) -> Any:
-        """What ``**obj`` asks for: a value that stands for the keys."""
+        """Called by ``**obj``: return a proxy of the keys."""
         return Attribute(obj, "keys")()
 
 
@@ -115,7 +115,7 @@ class GraphAppendingTracer(TracerBase):
 
 
 class Proxy:
-    """Stands for the value of ``node``: what is done with it becomes nodes of the tracer's graph."""
+    """Proxy of the value of ``node``: operations on it become nodes of the tracer's graph."""
 
     def __init__(self, node: Node, tracer: TracerBase | None = None) -> None:
         self.tracer = GraphAppendingTracer(cast("Graph", node.graph)) if tracer is None else tracer
@@ -163,7 +163,7 @@ class Proxy:
     def __torch_function__(
         cls, orig_method: Fn, types: object, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """What a function gives for proxies: a node."""
+        """Record a function call on proxies as a node."""
         kwargs = kwargs or {}
         found: dict[int, TracerBase] = {}
         _tracers_in((args, kwargs), found)
@@ -212,7 +212,7 @@ class Attribute(Proxy):
 
 
 class ParameterProxy(Proxy):
-    """Stands for a parameter, whose shape is known."""
+    """Proxy of a parameter, whose shape is known."""
 
     def __init__(self, tracer: TracerBase, node: Node, name: str, param: Tensor) -> None:
         super().__init__(node, tracer)

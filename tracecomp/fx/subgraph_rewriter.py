@@ -17,7 +17,7 @@ Pattern = Callable[..., Any] | Graph | GraphModule
 
 
 class Match(NamedTuple):
-    """Where a pattern was found: its last node, and pattern node -> node."""
+    """A match of a pattern: its last node, and pattern node -> node."""
 
     anchor: Node
     nodes_map: dict[Node, Node]
@@ -25,7 +25,7 @@ class Match(NamedTuple):
 
 @dataclass
 class ReplacedPatterns:
-    """A match, and the nodes that stand for it now."""
+    """A match, and the nodes that replace it."""
 
     anchor: Node
     nodes_map: dict[Node, Node]
@@ -163,9 +163,9 @@ def _attribute(root: Module, path: str) -> Any:
 
 
 def replace_pattern(gm: GraphModule, pattern: Pattern, replacement: Pattern) -> list[Match]:
-    """Replace what does ``pattern`` in ``gm`` by ``replacement``, where nothing else uses what is inside.
+    """Replace subgraphs of ``gm`` that match ``pattern`` by ``replacement``, unless their inner nodes have other users.
 
-    Both are functions, graphs or graph modules with as many arguments; matches do not overlap. The places found.
+    Both are functions, graphs or graph modules with the same number of arguments. Matches do not overlap. Returns them.
 
     Example:
         >>> traced = torch.fx.symbolic_trace(lambda x: torch.neg(torch.neg(x)))

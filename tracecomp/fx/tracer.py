@@ -94,14 +94,14 @@ class Tracer(TracerBase):
         return found
 
     def call_module(self, m: Module, forward: Fn, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What the call of a module gives: a node for a leaf, else what its ``forward`` does."""
+        """Call a module: a node for a leaf, else the nodes of its ``forward``."""
         path = self.path_of_module(m)
         if self.is_leaf_module(m, path):
             return self.create_proxy("call_module", path, args, kwargs)
         return forward(*args, **kwargs)
 
     def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, object]) -> Any:
-        """What reading an attribute of a module gives: what stands for a parameter, others as they are."""
+        """Read an attribute of a module: a proxy for a parameter, other values unchanged."""
         if isinstance(attr_val, Parameter):
             named = self.root.named_parameters()
         elif self.proxy_buffer_attributes and isinstance(attr_val, Tensor):

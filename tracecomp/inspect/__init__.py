@@ -1,4 +1,4 @@
-"""Looking into compiled programs: compare every stage, explain decisions."""
+"""Inspection of compiled programs: comparison of every stage, explanation of decisions."""
 
 from tracecomp.inspect.compare import compare
 from tracecomp.inspect.comparison import Comparison

@@ -1,4 +1,5 @@
-"""A file that shows a difference on another machine: the graph, inputs if asked for, and a script of a few lines."""
+"""An archive that reproduces a difference on another machine: the graph, optional inputs, and a script of a few
+lines."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ for output, good, bad in zip(graph.outputs, *sides):
 
 
 def write_archive(path: str | Path, report: str, graph: Graph, arrays: Sequence[Array], inputs: bool) -> None:
-    """Write the archive; ``inputs`` puts the arrays in, too."""
+    """Write the archive; ``inputs`` adds the arrays."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("report.txt", report + "\n")
         archive.writestr("graph.ir", print_graph(graph, comments=True))

@@ -1,4 +1,4 @@
-"""Assembly read as text: functions, their innermost loops, what these keep on the stack."""
+"""Analysis of assembly text: functions, their innermost loops, and the loops' stack accesses."""
 
 from __future__ import annotations
 
@@ -72,9 +72,9 @@ def _plain(line: str) -> str:
 
 
 def spills(body: Sequence[str]) -> tuple[int, int]:
-    """Vector instructions of innermost loops that go to the stack, and how many instructions the loops have.
+    """Count vector instructions of innermost loops that access the stack, and all instructions of the loops.
 
-    Loops that call functions are left out: what goes to the stack there can be the functions' arguments.
+    Loops that call functions are left out: their stack accesses can be the functions' arguments.
     """
     spilled = total = 0
     for first, last in innermost_loops(body):
@@ -87,5 +87,5 @@ def spills(body: Sequence[str]) -> tuple[int, int]:
 
 
 def of_kernel(name: str, found: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
-    """The functions of a kernel: its own, and the parts that threads share."""
+    """The functions of a kernel: itself, and the parts that threads share."""
     return {key: body for key, body in found.items() if key == name or key.startswith(f"{name}.")}

@@ -1,4 +1,4 @@
-"""Which part of the library makes a call wrong, and which line of the program shows it."""
+"""Fault localization: which part of the library makes a call wrong, and which line of the program shows it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Make = Callable[[], Compiled]
 
 
 class Blame:
-    """Finds what makes ``calls`` of ``fn`` go wrong, whose compiled forms ``compiled`` and ``noted`` make."""
+    """Find the cause of wrong ``calls`` of ``fn``; ``compiled`` and ``noted`` build its compiled forms."""
 
     def __init__(
         self, fn: Callable[..., object], call: Call, tolerance: float | None, compiled: Make, noted: Make
@@ -40,7 +40,7 @@ class Blame:
         self.roots = Lockstep(fn, fn).roots(call)
 
     def recorded(self, calls: Calls) -> Divergence:
-        """A call that goes wrong although its graph runs in the interpreter: the recording, or a guard."""
+        """Locate a wrong call whose graph is right in the interpreter: the recording, or a guard."""
         fault = calls.fault
         assert fault is not None
         observed = observe(self.fn, self.call, self.roots)
@@ -63,7 +63,7 @@ class Blame:
         return self._at(fault, "recorded", "state after the call", self._line(fault, observed))
 
     def _differs(self, observed: Observed) -> Source | None:
-        """The first line whose values eager mode has otherwise than the recording."""
+        """The first line whose eager values differ from those of the recording."""
         known: dict[Source, list[Any]] = {}
         for ran in observed.applications:
             if ran.source is not None:
@@ -75,7 +75,7 @@ class Blame:
             before.restore()
 
     def _changed(self, change: Change) -> Observed:
-        """What a changed call does; the state is put back."""
+        """Observe a changed call; the state is restored."""
         before = Lockstep(self.fn, self.fn).state(self.call)
         try:
             given = change.make(self.call)
@@ -89,7 +89,7 @@ class Blame:
             before.restore()
 
     def _guard(self, fault: CallFault, usual: Observed, change: Change) -> Divergence:
-        """The recording of another call served this one: where what the two do first parts."""
+        """Locate a guard: the recording of another call served this one; find the first difference between the two."""
         changed = self._changed(change)
         if changed.raised is not None and fault.mismatches[0].place == RAISED:  # and not by the old recording
             return self._at(fault, "guards", "an old recording served a call that raises an error", changed.raised)
@@ -98,12 +98,12 @@ class Blame:
             return self._at(fault, "recorded", f"the recording ended early: {changed.refused}", line)
         parted = self._parted(fault, usual, changed)
         if parted is None and not any(m.place.startswith(("result", "gradient", RAISED)) for m in fault.mismatches):
-            # It does the same and gives the same: what it should have left behind was left out.
+            # The observed calls are equal: the recording misses a side effect.
             return self._at(fault, "recorded", "state after the call", line)
         return parted or self._at(fault, "guards", "an old recording served this call", line)
 
     def _like_none_before(self, fault: CallFault) -> Divergence | None:
-        """Where the call parts from those that had been recorded; None if it does what one of them did."""
+        """The first difference between this call and all recorded ones; None if it equals one of them."""
         here = self._after(fault.number - 1)
         parted = None
         for n in range(fault.made_in):
@@ -113,7 +113,7 @@ class Blame:
         return parted
 
     def _parted(self, fault: CallFault, usual: Observed, here: Observed) -> Divergence | None:
-        """Where the call that was recorded, and the one that the recording served, first do different things."""
+        """The first difference between the recorded call and the one that its recording served."""
         for a, b in zip_longest(usual.events, here.events):
             if not _alike(a, b):
                 event = b or a
@@ -123,7 +123,7 @@ class Blame:
         return None
 
     def _after(self, count: int) -> Observed:
-        """What the call does after so many of its kind; the state is put back."""
+        """Observe the call after ``count`` earlier ones; the state is restored."""
         before = Lockstep(self.fn, self.fn).state(self.call)
         try:
             for _ in range(count):
@@ -133,9 +133,9 @@ class Blame:
             before.restore()
 
     def _line(self, fault: CallFault, observed: Observed) -> Source | None:
-        """The line that makes or changes what differs."""
+        """The line that computes or changes the differing value."""
         places = [m.place for m in fault.mismatches]
-        # What is left in the state comes before results that are read from it.
+        # State comes before results that are read from it.
         place = next((p for p in places if not p.startswith(("gradient", "result"))), None)
         place = place or next((p for p in places if not p.startswith("gradient")), places[0])
         known = observed.results.get(place.removesuffix(".requires_grad").partition(EARLIER)[0])
@@ -156,7 +156,7 @@ class Blame:
         return found or next((e.source for e in reversed(observed.events) if e.source), None)
 
     def any_line(self) -> Source | None:
-        """The line that changes the first piece of state that the call changes, or that makes its result."""
+        """The line that changes the first piece of state that the call changes, or that computes its result."""
         before = Lockstep(self.fn, self.fn).state(self.call)
         try:
             left = outcome(self.fn, self.call, self.roots, differentiate=False)
@@ -176,7 +176,7 @@ class Blame:
     # ---- machine code
 
     def eager(self, calls: Calls, changed: bool) -> Divergence | None:
-        """Calls in which machine code answers eager operators otherwise than numpy does."""
+        """Find calls in which machine code of eager operators differs from numpy."""
         run = _Eager(self.fn)
         with config.override(eager="numpy"):
             found = run_calls(self.fn, run, self.call, self.tolerance, changed, len(calls.steps)).fault
@@ -186,7 +186,7 @@ class Blame:
         return replace(self._at(found, "eager", "machine code of eager operators", line), step="eager programs")
 
     def native(self, calls: Calls) -> Divergence:
-        """A call that goes wrong natively though every graph is right: what, when left out, makes it right."""
+        """Locate a wrong native call whose graphs are all right: the part of the library without which it is right."""
         fault = calls.fault
         assert fault is not None
         line = self._line(fault, observe(self.fn, self.call, self.roots))
@@ -207,15 +207,15 @@ class Blame:
         return made
 
     def _without(self) -> Iterator[tuple[str, Callable[[Callable[[Make], Calls]], Calls]]]:
-        """Ways of making the same calls without one part of the library."""
+        """Yield the same calls, each without one part of the library."""
 
         def fresh(again: Callable[[Make], Calls]) -> Calls:
-            # Where programs are verified, none is taken from the disk, not even one that these calls have left there.
+            # If programs are verified, none is loaded from the disk, not even one that these calls have stored.
             with tempfile.TemporaryDirectory() as folder, config.override(cache_dir=folder, verify=True):
                 return again(self.compiled)
 
         yield "cache", fresh
-        # Steps before what serves the calls: without native calls a preparation, too, is used less often.
+        # Steps before call paths: without native calls, a preparation is also reused less often.
         steps: list[Step[Any]] = [*PIPELINE, *LOWERING]
         for name in [s.name for s in reversed(steps) if not s.needed]:
             yield name, partial(_overriding, make=self.compiled, skip_passes=(name,))
@@ -225,7 +225,7 @@ class Blame:
 
 
 def _before(calls: Calls) -> Change | None:
-    """What was changed in the call before the last, where the last is the given one again."""
+    """The change of the call before the last, if the last is the original one."""
     return calls.steps[-2].change if len(calls.steps) > 1 else None
 
 
@@ -235,7 +235,7 @@ def _overriding(again: Callable[[Make], Calls], make: Make, **settings: Any) -> 
 
 
 class _Eager:
-    """A function in eager mode, whatever is set around its calls."""
+    """A function in eager mode, regardless of settings around its calls."""
 
     recordings = 0
 

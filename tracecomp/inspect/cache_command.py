@@ -1,4 +1,4 @@
-"""``tracecomp cache``: the compiled code that is kept on the disk."""
+"""``tracecomp cache``: the compiled code on the disk."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 
 def run_cache(options: argparse.Namespace) -> int:
-    """Do it; 1 when an entry is not what was written."""
+    """Run the command; 1 if an entry is damaged."""
     if options.action == "clear":
         count, nbytes = object_cache.clear()
         words = f"removed {count} files, {size(nbytes)}"

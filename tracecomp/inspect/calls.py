@@ -1,4 +1,4 @@
-"""Several calls of a program, eagerly and compiled: the same again, and with one thing changed."""
+"""Several calls of a program, eagerly and compiled: repeated, and with one change each."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tracecomp.compiled.lockstep import Call, Lockstep, Mismatch
 from tracecomp.inspect.changes import Change, changes
 
 SAME = 4
-"""Calls with the same arguments: one is recorded, one planned, and what native code does alone is done twice."""
+"""Calls with the same arguments: one is recorded, one planned, and native calls happen twice."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One call: what is different from the given one, and whether state goes on from it."""
+    """One call: its difference from the original one, and whether the state continues from it."""
 
     what: str
     change: Change | None = None
@@ -26,9 +26,9 @@ class Step:
 
 @dataclass
 class CallFault:
-    """A call that compiled code answers differently; ``made_in`` is the last that was recorded anew.
+    """A call whose compiled result differs; ``made_in`` is the last call that was recorded again.
 
-    ``recorded``: that is this one, so no guard is at fault.
+    ``recorded``: it is this one, so no guard is at fault.
     """
 
     number: int
@@ -47,8 +47,8 @@ class CallFault:
 
 @dataclass
 class Calls:
-    """What was tried: how many calls, with which changes, and the first that differs; ``error``: what the given call
-    raises."""
+    """The calls that were made: their number, their changes, and the first that differs; ``error``: the original call's
+    exception."""
 
     same: int = 0
     changed: int = 0
@@ -59,7 +59,7 @@ class Calls:
 
 
 def steps_of(fn: Callable[..., object], call: Call, lockstep: Lockstep, changed: bool) -> Iterator[Step]:
-    """The calls to make, in order; between two that are changed the given one is made again."""
+    """The calls to make, in order; the original call is repeated between two changed ones."""
     for n in range(SAME):
         yield Step("the same call again" if n else "the first call")
     if changed:
@@ -81,19 +81,19 @@ def run_calls(
     fn: Callable[..., object], compiled: Counted, call: Call, tolerance: float | None = None, changed: bool = True,
     most: int | None = None,
 ) -> Calls:  # fmt: skip
-    """Make the calls, or the first ``most``, in lockstep until one differs; the state is as before then."""
+    """Make the calls, or the first ``most``, in lockstep until one differs; the state is then restored."""
     lockstep = Lockstep(fn, compiled, tolerance)
     before = lockstep.state(call)
     result = Calls()
     made_in = 0
     try:
-        # Each time made anew: arguments that were given before might be known to guards.
+        # Built again each time: guards might know the arguments of earlier calls.
         for step in islice(steps_of(fn, call, lockstep, changed), most):
             result.steps.append(step)
             recordings = compiled.recordings
             found = make(lockstep, call, step)
             if step.change is not None and step.change.again and compiled.recordings > recordings and not found:
-                found = make(lockstep, call, step)  # the recording that was made now runs
+                found = make(lockstep, call, step)  # the recording just made now runs
             if len(result.steps) == 1:
                 result.error = lockstep.error
             result.differences = result.differences if step.change else lockstep.differences
@@ -111,7 +111,7 @@ def run_calls(
 
 
 def make(lockstep: Lockstep, call: Call, step: Step) -> list[Mismatch]:
-    """One call; a changed one leaves the state as it was before."""
+    """Make one call; a changed one restores the state."""
     change = step.change
     if change is None:
         return lockstep.step(call)

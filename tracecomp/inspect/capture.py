@@ -1,4 +1,4 @@
-"""One call of a program, taken apart: its graph, the arrays it reads, and what it computes eagerly."""
+"""Capture of one call of a program: its graph, the arrays it reads, and its eager results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tracecomp.record.results import Made
 Array = np.ndarray[Any, Any]
 
 SETTLING = 4
-"""Calls within which a program must stop making new state (optimizers make theirs at the first step)."""
+"""Calls after which a program must not create new state (optimizers create theirs at the first step)."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Captured:
         return self.recording.graph
 
     def backward(self, outputs: Sequence[Array]) -> tuple[Graph, list[Array]] | None:
-        """The graph of the derivative, if results have one, and operands: what is saved, and random gradients."""
+        """The graph of the derivative, if results have one, and its operands: saved values, and random gradients."""
         split = self.recording.split
         if split is None:
             return None
@@ -49,9 +49,9 @@ class Captured:
 
 
 def capture(fn: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]) -> Captured:
-    """Record ``fn`` on these arguments, then run it once more eagerly and put its state back.
+    """Record ``fn`` on these arguments, then run it once more eagerly and restore its state.
 
-    CaptureError when the program cannot be recorded or makes new state at every call.
+    CaptureError if the program cannot be recorded or creates new state in every call.
     """
     recording, leaves = settled(fn, args, kwargs)
     # Copied before the eager run, which overwrites states.
@@ -64,13 +64,13 @@ def capture(fn: Callable[..., object], args: tuple[object, ...], kwargs: dict[st
     flatten(fn(*args, **kwargs), values)
     eager: list[Array | None] = [None] * len(recording.graph.outputs)
     for made, value in zip(recording.results, values, strict=True):
-        # Results by output number; those that stand for other tensors have none.
+        # Results by output number; results that represent other tensors have none.
         if isinstance(made, Made):
             eager[made.number] = _as_output(made, value)
     for tensor, (_, new) in zip(holders, recording.grads, strict=True):
         if isinstance(new, Made) and tensor._grad is not None:
             eager[new.number] = _as_output(new, tensor._grad)
-    # States are put back at once, and their writes counted, as the next run has to see the values of before.
+    # States are restored at once, and the writes counted, as the next run must see the earlier values.
     for (_, number), target, old in zip(recording.updates, targets, before, strict=True):
         eager[number] = target.copy()
         np.copyto(target, old)
@@ -85,7 +85,7 @@ def capture(fn: Callable[..., object], args: tuple[object, ...], kwargs: dict[st
 
 
 def _as_output(made: Made, t: Tensor) -> Array:
-    """The elements of ``t`` as the output that stands for it has them."""
+    """The elements of ``t`` in the form of the output that represents it."""
     return np.array(t._data if made.order is None else t._data.transpose(made.order), order="C")
 
 

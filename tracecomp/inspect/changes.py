@@ -1,6 +1,6 @@
-"""Calls that differ in one thing from a given one: what must be recorded again, or serve both.
+"""Calls that differ in one thing from a given one, which must be recorded again or share its recording.
 
-For each argument, number, tensor, mode and hook that a program can see, a change that a program's owner might make.
+For each argument, number, tensor, mode and hook that a program can read, this module builds a plausible change.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from tracecomp.record.pytree import flatten, paths, unflatten
 Array = np.ndarray[Any, Any]
 _NUMBERS = (bool, int, float, str)
 _MOST_TENSORS = 6
-"""Tensors of the state that are changed in turn: each is a call of the program."""
+"""Most tensors of the state that are changed, each in a separate call."""
 _MOST_LAST = 2
-"""Sizes of last axes that are changed in turn."""
+"""Most sizes of last axes that are changed."""
 _MOST_NUMBERS = 40
-"""Numbers of the state that are changed in turn, each in a call of its own."""
+"""Most numbers of the state that are changed, each in a separate call."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """``make`` changes a call or what it sees, and gives the call to make; ``around`` is a block to make it in.
+    """One change: ``make`` changes a call or its environment, and returns the call; ``around`` is its context.
 
-    What it changes beside tensors, containers and attributes, ``undo`` puts back. ``again``: where it is recorded anew,
+    ``undo`` reverts changes other than to tensors, containers and attributes. ``again``: if the call is recorded again,
     it is also worth compiling.
     """
 
@@ -52,7 +52,7 @@ class Change:
 
 
 def changes(fn: Callable[..., object], call: Call, state: ProgramState) -> Iterator[Change]:
-    """All changes of ``call`` that are tried, for a program whose state is ``state``."""
+    """All changes of ``call`` for a program whose state is ``state``."""
     yield from _arguments(call)
     yield from _numbers(state)
     yield from _tensors(state, call)
@@ -79,15 +79,15 @@ def _arguments(call: Call) -> Iterator[Change]:
         if one._data.shape == two._data.shape and one._data.dtype == two._data.dtype:
             yield Change(f"{where[b]} is {where[a]}", partial(_with, b, one))
             yield Change(f"{where[b]} is a view of {where[a]}", partial(_with, b, one.detach()))
-    # Sizes last: what then serves every size does not use the memory of results again.
+    # Sizes last: a recording for all sizes does not reuse the memory of results.
     yield from _sizes(leaves, where)
 
 
 def _number_argument(n: int, name: str, x: object) -> Iterator[Change]:
-    """Another value, and then, where numbers are followed by now, one of another type."""
+    """Another value, and then, if numbers are dynamic by now, one of another type."""
     others = [_other(x)]
     if isinstance(x, float):
-        others = [-x, *others] if x == 0.0 else others  # before it is followed as a number that varies
+        others = [-x, *others] if x == 0.0 else others  # before the number becomes dynamic
         others += [int(x) + 2] if np.isfinite(x) else []
     elif isinstance(x, int) and not isinstance(x, bool):
         others += [float(x + 1), True]
@@ -96,7 +96,7 @@ def _number_argument(n: int, name: str, x: object) -> Iterator[Change]:
 
 
 def _sizes(leaves: Sequence[object], where: Sequence[str]) -> Iterator[Change]:
-    """Other counts of rows of all arguments that have as many, other last axes, and then one argument of several."""
+    """Other numbers of rows of all arguments that share one, other last axes, and then of single arguments."""
     tensors = {n: x._data.shape for n, x in enumerate(leaves) if isinstance(x, Tensor) and x._data.ndim}
     counts = Counter(shape[0] for shape in tensors.values() if shape[0] > 1)
     for size in sorted(counts):
@@ -137,7 +137,7 @@ def _with(number: int, value: object, call: Call) -> Call:
 
 
 def _rows(size: int, count: int, call: Call, axis: int = 0, only: int | None = None) -> Call:
-    """The call with ``count`` instead of ``size`` along an axis, in every argument that has so many, or in one."""
+    """The call with ``count`` instead of ``size`` along an axis, in every argument with that size, or in one."""
     leaves: list[Any] = []
     structure = flatten(call, leaves)
     for n, x in enumerate(leaves):
@@ -177,7 +177,7 @@ def _other(value: Any) -> Any:
     return value * 0.5 if value else 1.0
 
 
-# ---- numbers and texts that the program holds
+# ---- numbers and texts of the program's state
 
 
 def _numbers(state: ProgramState) -> Iterator[Change]:
@@ -201,7 +201,7 @@ def _numbers(state: ProgramState) -> Iterator[Change]:
 
 
 def _doing(what: str, act: Callable[[], object], again: bool = False) -> Change:
-    """The change that ``act`` makes to what the call sees."""
+    """The change that ``act`` makes to the call's environment."""
 
     def make(call: Call) -> Call:
         act()
@@ -211,7 +211,8 @@ def _doing(what: str, act: Callable[[], object], again: bool = False) -> Change:
 
 
 def _entries(held: object) -> Iterator[tuple[str, Any, Callable[[Any], None]]]:
-    """What can be set in an object: name, value, and what sets it. Modules of Python belong to other programs, too."""
+    """Yield the mutable entries of an object: name, value, and setter. Python modules are skipped, as other programs
+    use them."""
     if isinstance(held, CellType):
         yield "", _contents(held), partial(setattr, held, "cell_contents")
     elif isinstance(held, dict | list):
@@ -236,7 +237,7 @@ def _setter(held: Any, key: Any) -> Callable[[Any], None]:
     return put
 
 
-# ---- tensors that the program holds
+# ---- tensors of the program's state
 
 
 def _tensors(state: ProgramState, call: Call) -> Iterator[Change]:
@@ -260,7 +261,7 @@ def _tensors(state: ProgramState, call: Call) -> Iterator[Change]:
 
 
 def _is_written(t: Tensor) -> bool:
-    """Whether a program's owner might write to ``t`` itself: it has memory of its own, each place of it once."""
+    """Whether a program might write to ``t`` directly: it owns its memory, without overlaps."""
     return t._data.dtype.kind == "f" and t._base is None and not shows_elements_twice(t._data)
 
 

@@ -40,7 +40,7 @@ operands   --shape 64,784              a float32 tensor of random numbers, one o
 
 
 class UsageError(ValueError):
-    """What was asked for on the command line cannot be done."""
+    """An invalid command line."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -99,7 +99,7 @@ def run_trace(options: argparse.Namespace) -> int:
         Path(options.output).write_text(text, encoding="utf-8")
         print(f"wrote {options.output}", file=sys.stderr)
     else:
-        print(text.replace(f"{Path.cwd()}{os.sep}", ""), end="")  # as the user names files; in a file, from anywhere
+        print(text.replace(f"{Path.cwd()}{os.sep}", ""), end="")  # paths relative to the user's folder
     return 0
 
 
@@ -129,7 +129,7 @@ def run_explain(options: argparse.Namespace) -> int:
 
 
 def _progress(quiet: bool) -> Callable[[str], None]:
-    """A line that is overwritten on a terminal, lines of their own elsewhere."""
+    """One line that is overwritten on a terminal, separate lines elsewhere."""
     if quiet:
         return lambda line: None
     if sys.stderr.isatty():
@@ -138,7 +138,7 @@ def _progress(quiet: bool) -> Callable[[str], None]:
 
 
 def program(options: argparse.Namespace) -> tuple[Callable[..., Any], Operands]:
-    """The function that the options name, and its operands. UsageError says what is wrong with them."""
+    """The function that the options name, and its operands. UsageError describes invalid options."""
     fn = load(options.target)
     if not callable(fn):
         raise UsageError(f"{options.target} is a {type(fn).__name__}, not a function or nn.Module")
@@ -162,10 +162,10 @@ def program(options: argparse.Namespace) -> tuple[Callable[..., Any], Operands]:
 def _check_operands(
     target: str, fn: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object]
 ) -> None:
-    """UsageError where ``fn`` does not take these operands."""
+    """UsageError if ``fn`` does not accept these operands."""
     try:
         taken = inspect.signature(getattr(fn, "forward", fn))
-    except (TypeError, ValueError):  # a callable that does not say what it takes
+    except (TypeError, ValueError):  # a callable without a signature
         return
     try:
         taken.bind(*args, **kwargs)
@@ -190,7 +190,7 @@ def load(target: str) -> Any:
 
 
 def _module(path: str) -> Any:
-    """The module in a file, or the one of a dotted name, which is looked for in the working folder first."""
+    """Import the module in a file, or one by its dotted name, which is first searched in the working folder."""
     if not path.endswith(".py"):
         sys.path.insert(0, "")
         try:
@@ -211,19 +211,19 @@ def _module(path: str) -> Any:
 
 
 def compiled_of(fn: Callable[..., object], threads: int | None = None) -> Compiled:
-    """The function compiled, or what it is when it has been compiled already."""
+    """Compile the function, unless it is compiled already."""
     inner = getattr(fn, "_compiled", fn)
     return inner if isinstance(inner, Compiled) else Compiled(fn, threads=threads)
 
 
 def called(compiled: Compiled) -> Compiled:
-    """A function without arguments, called: without any, what looks into it speaks of the calls that were made."""
+    """Call a function that takes no arguments: inspection without arguments covers the calls made so far."""
     compiled()
     return compiled
 
 
 def check_output(name: str) -> Path:
-    """A file to write; UsageError where there is no such folder, before anything is measured."""
+    """A file to write; UsageError if the folder does not exist, before anything is measured."""
     path = Path(name)
     if not path.absolute().parent.is_dir():
         raise UsageError(f"no folder {path.parent} to write {path.name} to")

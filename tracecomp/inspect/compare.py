@@ -35,19 +35,20 @@ def compare(
     dynamic: bool | None = None,
     **kwargs: Any,
 ) -> Comparison:
-    """Run ``fn(*args, **kwargs)`` in every form it takes on its way to native code, and compare them.
+    """Run ``fn(*args, **kwargs)`` in every form from eager to native code, and compare them.
 
-    Eagerly, as the recorded graphs (numpy interpreter), after each pass, kernel by kernel and as a whole natively, with
-    and without fusion, with one thread and two; ``loops`` also in the interpreter of loop programs. Steps of backward
-    passes are checked against differences in float64. Then the call is made several times, and with ``changed`` also
-    with one thing changed after the other: arguments, numbers, tensors, modes, hooks. Where two neighbours differ, the
-    first diverging node, the user's line and the step that went wrong are searched for.
+    The forms are: eager, the recorded graphs (numpy interpreter), after each pass, and native code. Native code runs
+    kernel by kernel and as a whole, with and without fusion, with one thread and two. ``loops`` adds the interpreter of
+    loop programs. Steps of backward passes are compared with differences in float64. Then the call is repeated several
+    times. ``changed`` also changes one thing after the other: arguments, numbers, tensors, modes, hooks. If two
+    neighbours differ, ``compare`` searches the first diverging node, the user's line and the wrong step.
 
     ``tolerance`` bounds the difference relative to the largest element of an output (default: by type, see
-    ``compiled.differences``); where it is exceeded, the same in float64 decides who is wrong. ``check_finite`` counts
-    NaN and infinity that arise in the call as a fault. ``dynamic`` as in ``compile``. ``report`` is called with a line
-    of progress per stage. All state that can be found from ``fn`` and its arguments is as before at the end: tensors,
-    gradients, optimizers, random numbers, attributes, variables. CaptureError when ``fn`` cannot be recorded.
+    ``compiled.differences``). If it is exceeded, the same computation in float64 decides which side is wrong.
+    ``check_finite`` counts NaN and infinity that arise in the call as a fault. ``dynamic`` as in ``compile``.
+    ``report`` is called with a line of progress per stage. All state that is reachable from ``fn`` and its arguments is
+    restored at the end: tensors, gradients, optimizers, random numbers, attributes, variables. CaptureError if ``fn``
+    cannot be recorded.
     """
     if dynamic is None and isinstance(fn, Compiled):
         dynamic = fn.dynamic
@@ -61,7 +62,7 @@ def compare(
 
 
 class _Comparing:
-    """One comparison."""
+    """State of one comparison."""
 
     def __init__(
         self, fn: Callable[..., object], call: Call, tolerance: float | None, report: Report, dynamic: bool | None
@@ -107,13 +108,13 @@ class _Comparing:
         return result
 
     def _by_numpy(self, noted: Noted, changed: bool, most: int | None = None) -> Calls:
-        """Eager calls beside interpreted ones, both in numpy: what the same passes make of eager calls would be as
-        wrong as what they make of a graph."""
+        """Eager and interpreted calls, both in numpy: a wrong pass would affect compiled eager operators and the graph
+        alike."""
         with config.override(eager="numpy"):
             return run_calls(self.fn, noted, self.call, self.result.tolerance, changed, most)
 
     def _settled(self) -> Observed:
-        """What a second call does, which finds gradients and an optimizer's state; the state is put back."""
+        """Observe a second call, which finds gradients and an optimizer's state; the state is restored."""
         before = Lockstep(self.fn, self.fn).state(self.call)
         try:
             outcome(self.fn, self.call, self.blame.roots, differentiate=False)
@@ -122,7 +123,7 @@ class _Comparing:
             before.restore()
 
     def _graphs(self, noted: Noted, loops: bool, seen: frozenset[str] = frozenset()) -> None:
-        """Every graph that ran, stage by stage; ``seen`` are texts of those that need not be looked at again."""
+        """Compare every executed graph, stage by stage; ``seen`` are texts of graphs that are already compared."""
         counts: dict[bool, int] = {}
         for run in noted.runs:
             if str(run.graph) in seen:
@@ -149,7 +150,7 @@ class _Comparing:
                 result.divergence = Divergence("derivative", fault.what, where, scope=scope, phase="backward")
 
     def _calls(self, changed: bool, loops: bool) -> None:
-        """Several calls natively; where one goes wrong, whether it also does in the interpreter."""
+        """Make several calls natively; if one is wrong, repeat it in the interpreter."""
         result = self.result
         self.report("calling again" + (", with one change at a time" if changed else ""))
         calls = result.calls = run_calls(self.fn, self._compiled(), self.call, result.tolerance, changed)
@@ -168,7 +169,7 @@ class _Comparing:
             result.divergence = replace(result.divergence, call=str(calls.fault))
 
     def _finite(self, observed: Observed, fails: bool) -> None:
-        """Say where NaN and infinity begin."""
+        """Report where NaN and infinity begin."""
         first = next((a for a in observed.applications if _becomes_infinite(a)), None)
         if first is None:
             return
@@ -192,7 +193,7 @@ def _finite(x: object) -> bool:
 
 
 def _becomes_infinite(made: Application) -> bool:
-    """Whether finite operands give something else; constants that are written so do not count."""
+    """Whether finite operands give NaN or infinity; constants with such values do not count."""
     if made.op.kind == "creation" or all(map(_finite, made.results)):
         return False
     numbers = [x for x in made.operands if isinstance(x, float)]

@@ -1,4 +1,4 @@
-"""What a comparison found, as data and as text."""
+"""The result of a comparison, as data and as text."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WHOLE = "the whole"
 
 @dataclass(frozen=True)
 class StageResult:
-    """How far the outputs of one stage are from those of the stage before."""
+    """Distances of the outputs of one stage from those of the previous stage."""
 
     name: str
     differences: list[Difference | None]
@@ -38,10 +38,10 @@ class StageResult:
 
 @dataclass(frozen=True)
 class Divergence:
-    """Where a fault was found: the stage, the first diverging node as text, the user's line, the lowering step.
+    """Location of a fault: the stage, the first diverging node as text, the user's line, the lowering step.
 
-    ``phase`` is forward, backward or optimizer; ``values`` are numbers around the worst element; ``call`` is the call
-    that was answered wrongly, where it takes one other than the first.
+    ``phase`` is forward, backward or optimizer; ``values`` are numbers around the worst element; ``call`` is the wrong
+    call, if it is not the first.
     """
 
     stage: str
@@ -72,10 +72,10 @@ class Divergence:
 
 @dataclass
 class Comparison:
-    """The outcome of ``compare``. ``print`` shows it; ``ok`` is whether everything agrees.
+    """The result of ``compare``. ``print`` shows it; ``ok`` is whether everything agrees.
 
-    ``notes`` are findings that are no fault of the library; ``checked_derivatives`` counts steps of backward passes.
-    ``at_fault`` is the graph that is not computed rightly, and the arrays that it was given.
+    ``notes`` are findings that are not errors of the library; ``checked_derivatives`` counts steps of backward passes.
+    ``at_fault`` is the wrong graph, with its arrays.
     """
 
     name: str
@@ -127,11 +127,12 @@ class Comparison:
         return preformatted(str(self))
 
     def save(self, path: str | Path, inputs: bool = False) -> None:
-        """Write a zip file that shows the difference on another machine: report, graph, and a script of a few lines.
+        """Write a zip file that reproduces the difference on another machine: report, graph, and a script of a few
+        lines.
 
-        ``inputs`` puts in the arrays that the graph was given: the program's own data, its weights among them. Without
-        them the script makes random ones. ValueError if no graph differs: a call that was recorded wrongly, or that a
-        recording should not have served, takes the program itself.
+        ``inputs`` adds the arrays of the graph: the program's data, including its weights. Without them the script
+        creates random ones. ValueError if no graph differs: a wrong recording, or a wrongly reused one, needs the
+        program itself.
         """
         if self.at_fault is None:
             raise ValueError(f"{self.name}: no graph differs, so there is nothing to save")

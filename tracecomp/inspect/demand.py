@@ -1,4 +1,4 @@
-"""What one run of a kernel asks of the machine, counted off its loops."""
+"""Resources that one run of a kernel needs, counted from its loops."""
 
 from __future__ import annotations
 
@@ -32,19 +32,18 @@ from tracecomp.passes.cost.work import runs
 _DIVIDES = frozenset(("div", "sqrt", "mod", "fmod", "floordiv"))
 
 _IN_FLIGHT = 64
-"""Operations that a processor looks ahead: shorter sums overlap with the next ones."""
+"""Operations in a processor's window: shorter sums overlap with the next ones."""
 
 
 @dataclass
 class Demand:
     """Counts of scalar elements, and bytes, of one run.
 
-    ``arithmetic``: multiply-adds and other simple operations; ``functions``: vector additions that math functions take
-    the time of. ``gathered`` are elements of whole vectors that are not neighbours in memory; ``misses`` those of
-    them that no near cache is expected to hold. ``memory`` is how much of each buffer is read or written. ``vectors``
-    are the vector operations that it takes to work on ``elements``, of which each could hold ``width``. ``waits`` are
-    operations each of which needs the one before. ``outer`` is how often the longest outermost loop goes round,
-    ``shared`` the longest one that threads share.
+    ``arithmetic``: multiply-adds and other simple operations. ``functions``: the time of math functions in vector
+    additions. ``gathered``: vector elements that are not contiguous in memory; ``misses``: those expected in no near
+    cache. ``memory``: bytes of each buffer that are read or written. ``vectors``: vector operations on ``elements``,
+    each of up to ``width``. ``waits``: length of the longest chain of dependent operations. ``outer``: iterations of
+    the longest outermost loop; ``shared``: of the longest one that threads share.
     """
 
     width: int = 1
@@ -69,7 +68,7 @@ class Demand:
 
 
 def demand_of(kernel: Kernel, machine: Machine) -> Demand:
-    """Counted for ``machine``, whose registers and second cache matter."""
+    """Counted for ``machine``, which determines registers and second cache."""
     loops = [s for s in kernel.body if isinstance(s, Loop)]
     found = Demand(
         width=max(machine.lanes(_lane_bytes(kernel)), 1),
@@ -81,7 +80,7 @@ def demand_of(kernel: Kernel, machine: Machine) -> Demand:
 
 
 def _lane_bytes(kernel: Kernel) -> int:
-    """The size of the elements that the number of lanes goes by: at least four bytes."""
+    """The element size that determines the number of lanes: at least four bytes."""
     return max([max(p.dtype.itemsize, 4) for p in kernel.params if p.dtype.is_floating_point], default=4)
 
 
@@ -89,8 +88,8 @@ def _lane_bytes(kernel: Kernel) -> int:
 class _Around:
     """The loops around a statement: how often it runs, in how many lanes, in how many unrolled copies.
 
-    ``together`` are the variables of its vector and tile loops: what does not depend on one of these is done once for
-    all of its values.
+    ``together`` are the variables of its vector and tile loops: an expression that does not depend on one of these is
+    evaluated once for all of its values.
     """
 
     times: float = 1.0
@@ -100,7 +99,7 @@ class _Around:
     together: tuple[Var, ...] = ()
 
     def of(self, variables: Iterable[Var]) -> _Around:
-        """What is around an expression of these variables."""
+        """The context of an expression of these variables."""
         known = {*variables}
         once = [v.extent for v in self.together if v not in known]
         lanes = self.lanes if self.vector in known else 1
@@ -138,7 +137,7 @@ class _Count:
                 yield replace(around, times=around.times * count), part
 
     def _waits(self, acc: Acc, outside: _Around, body: Iterable[Stmt], around: _Around) -> float:
-        """How many updates of an accumulator that was declared ``outside`` follow each other."""
+        """The number of dependent updates of an accumulator declared ``outside``."""
         found = 0.0
         for stmt in body:
             if isinstance(stmt, Update) and stmt.name == acc.name:
@@ -151,7 +150,7 @@ class _Count:
         return found
 
     def _own(self, stmt: Stmt, around: _Around) -> None:
-        """What the statement's own expressions ask for, each that occurs several times once."""
+        """Count the statement's own expressions, repeated ones once."""
         for x in _distinct(roots(stmt)):
             if isinstance(x, Call):
                 self._call(x, around.of(x.vars()))
@@ -186,7 +185,7 @@ class _Count:
         self._place(x.buffer, x.offset, around)
 
     def _place(self, buffer: Buffer, offset: Index, around: _Around) -> None:
-        """Count what an access touches: of a place that is known at run time only, one line of memory each time."""
+        """Count the memory of an access: at a run-time position, one line of memory each time."""
         size = buffer.dtype.itemsize
         whole = float(buffer.size * size)
         computed = offset.is_computed
@@ -200,7 +199,7 @@ class _Count:
 
 
 def _distinct(given: Iterable[Expr]) -> Iterator[Expr]:
-    """Every expression that the given ones are made of, each once."""
+    """Yield every subexpression once."""
     seen: set[int] = set()
     stack = list(given)
     while stack:

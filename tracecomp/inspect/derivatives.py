@@ -1,8 +1,8 @@
-"""Whether derivatives are right: every step of a backward pass against differences of its operator in float64.
+"""Check of derivatives: every step of a backward pass against differences of its operator in float64.
 
-For result gradients ``g`` and an operator ``f``, the gradient ``v`` of an operand must satisfy, for any direction
-``d``, ``<v, d> = d/dt <g, f(x + t d)>``, which a central difference gives to about ten digits in float64. Places
-where ``f`` has a kink (a maximum of equal numbers, ``relu`` at 0) are left out: there is no one derivative.
+Let ``g`` be result gradients and ``f`` an operator. The gradient ``v`` of an operand must satisfy ``<v, d> = d/dt <g,
+f(x + t d)>`` for any direction ``d``. A central difference gives the right side to about ten digits in float64. Points
+where ``f`` has a kink (a maximum of equal numbers, ``relu`` at 0) are left out: they have no unique derivative.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ RULE_TOLERANCE = 2e-5
 RUN_TOLERANCE = {"float16": 5e-3, "bfloat16": 5e-2, "float32": 1e-3, "float64": 1e-8}
 """Agreement of what ran with the same rule in float64, relative to its largest element."""
 _FEW = 6
-"""Elements that a second difference moves, where one of all of them met a kink."""
+"""Elements that a second difference moves, if the first met a kink."""
 _OF_A_KIND = 3
-"""Uses of an operator with the same shapes that are checked: more find no other fault, and differences are slow."""
+"""Uses of an operator with the same shapes that are checked: more find no other errors, and differences are slow."""
 _MOST_ELEMENTS = 1 << 20
 """Elements of operands that are checked: differences in float64 of more take seconds for each operator."""
 
 
 @dataclass(frozen=True)
 class DerivativeFault:
-    """A step of a backward pass that gives another gradient than differences do."""
+    """A step of a backward pass whose gradient does not match differences."""
 
     what: str
     source: Source | None
@@ -56,7 +56,7 @@ class DerivativeFault:
 
 
 def check_derivatives(observed: Observed) -> tuple[int, list[DerivativeFault]]:
-    """How many steps were checked, and what is wrong, in the order of the backward pass."""
+    """Check the steps in the order of the backward pass; return their number, and the errors."""
     checked, found = 0, []
     numbers = [a.number for a in observed.applications]
     known: Counter[Any] = Counter()
@@ -97,7 +97,7 @@ def _largest(arrays: Sequence[Array | None]) -> float:
 
 
 def _arrived(step: BackwardStep, source: Source | None, scope: tuple[str, ...]) -> Iterator[DerivativeFault]:
-    """What arrived at a node is the sum of what was sent there."""
+    """Check that the gradient at a node is the sum of those sent to it."""
     for have, want in zip(step.grads, step.expected or (), strict=False):
         if want is None or have is None:
             continue
@@ -109,7 +109,7 @@ def _arrived(step: BackwardStep, source: Source | None, scope: tuple[str, ...]) 
 def _check_operator(
     made: Application, wanted: tuple[bool, ...], step: BackwardStep, known: Counter[object]
 ) -> Iterator[DerivativeFault]:
-    """One operator: its rule in float64 against differences, and what ran against the rule."""
+    """One operator: its rule in float64 against differences, and the executed gradients against the rule."""
     op = made.op
     if any(_is_complex(x) for x in (*made.operands, *made.results)) or op.name == "bitcast":
         return
@@ -126,7 +126,7 @@ def _check_operator(
             known[key] += 1
             wrong = list(_differ(op, attrs, operands, grads, exact)) if known[key] <= _OF_A_KIND else []
     except (TypeError, ValueError, RuntimeError):
-        return  # it has no float64 form
+        return  # no float64 form
     what = f"{op.name} has another derivative than {op.name}"
     yield from (DerivativeFault(f"{what}: {w}", made.source, made.scope) for w in wrong)
     for number, (have, want) in enumerate(zip(step.found, exact, strict=False)):
@@ -142,7 +142,7 @@ def _check_operator(
 
 
 def _terms(grads: Sequence[Array | None], size: int) -> float:
-    """What rounding is worth, over the tolerance, where gradients that arrived cancel each other in ``size`` sums."""
+    """The allowance for rounding, relative to the tolerance, if gradients cancel in ``size`` sums."""
     return 1e-3 * sum(float(np.abs(g).sum()) for g in grads if g is not None) / max(size, 1)
 
 
@@ -176,7 +176,7 @@ def _results(op: Op, operands: Sequence[object], attrs: Attrs) -> list[Array]:
 def _differ(
     op: Op, attrs: dict[str, object], operands: list[Array], grads: list[Array | None], exact: list[Array | None]
 ) -> Iterator[str]:
-    """The operands whose gradients are not what differences give."""
+    """Yield the operands whose gradients do not match differences."""
 
     def loss(at: list[object]) -> float:
         pairs = zip(_results(op, at, attrs), grads, strict=True)
@@ -190,7 +190,7 @@ def _differ(
 
 
 def differs_from_differences(loss: Loss, operands: list[Any], number: int, gradient: Array) -> str:
-    """What the slope of ``loss`` in operand ``number`` is, where ``gradient`` says otherwise; "" where they agree."""
+    """Return the slope of ``loss`` in operand ``number`` if ``gradient`` differs; "" if they agree."""
     x = operands[number]
     rng = np.random.default_rng(0)
     size = STEP * max(float(np.abs(x[np.isfinite(x)]).max(initial=0.0)), 1e-3)
@@ -213,13 +213,13 @@ def differs_from_differences(loss: Loss, operands: list[Any], number: int, gradi
 
 
 def _smooth(at: Sequence[float], size: float, allowed: float) -> bool:
-    """Whether the slopes on both sides are the same, but for curvature."""
+    """Whether the slopes on both sides are equal up to curvature."""
     left, right = (at[2] - at[0]) / (2 * size), (at[4] - at[2]) / (2 * size)
     near_left, near_right = (at[2] - at[1]) / size, (at[3] - at[2]) / size
     gap, near_gap = abs(right - left), abs(near_right - near_left)
     if max(gap, near_gap) <= 10 * allowed:
         return True
-    return near_gap > 0 and 1.5 <= gap / near_gap <= 2.7  # curvature makes the wider one twice as large
+    return near_gap > 0 and 1.5 <= gap / near_gap <= 2.7  # curvature doubles the wider gap
 
 
 def _direction(x: Array, rng: np.random.Generator, few: bool) -> Array | None:
@@ -243,7 +243,7 @@ def _moved(operands: Sequence[object], number: int, by: Array) -> list[Any]:
 def _check_copy(
     node: CopySlices, step: BackwardStep, source: Source | None, scope: tuple[str, ...]
 ) -> Iterator[DerivativeFault]:
-    """A write through views: the gradient is split between what was overwritten and what was written."""
+    """Check a write through views: the gradient is split between the overwritten and the written values."""
     grad, found = step.grads[0], step.found
     if grad is None or len(found) < 2:
         return
@@ -280,7 +280,7 @@ def _check_function(run: FunctionRun, step: BackwardStep) -> Iterator[Derivative
             continue
         try:
             text = differs_from_differences(loss, operands, number, wide_array(gradient))
-        except Exception:  # the user's code may take no float64
+        except Exception:  # the user's code may reject float64
             return
         if text:
             what = f"{function.__name__}.backward is not the derivative of its forward: {text}"

@@ -56,7 +56,7 @@ def run_file(argv: Sequence[str]) -> int:
 
 
 def _outputs(options: argparse.Namespace) -> tuple[list[str], list[Array]]:
-    """The names of the outputs, and what they are."""
+    """The names of the outputs, and their arrays."""
     dump = read_dump(options.file)
     if not isinstance(dump, Graph):
         arrays = with_constants(dump, options.file.parent, options.inputs)
@@ -69,7 +69,7 @@ def _outputs(options: argparse.Namespace) -> tuple[list[str], list[Array]]:
 
 
 def _steps(words: str, steps: Sequence[Any]) -> list[Any]:
-    """The steps that words between commas name, each in full or by a part that no other has."""
+    """The steps named by comma-separated words, each a full name or a unique part."""
     found = []
     for word in filter(None, words.split(",")):
         fit = [s for s in steps if s.name == word] or [s for s in steps if word in s.name]

@@ -25,11 +25,11 @@ from tracecomp.runtime.executable import Executable
 Array = np.ndarray[Any, Any]
 
 CONSTANTS = "constants.npz"
-"""What a dump writes beside a program: its inputs that are no inputs of the call, by position."""
+"""File next to a dumped program: its inputs that callers do not pass, by position."""
 
 
 def read_dump(path: Path) -> Graph | Program:
-    """What a file of a dump describes, verified; of a lowering step its graph. ValueError where it cannot be read."""
+    """Parse and verify a dump; of a lowering step its graph. ValueError if it cannot be read."""
     text = path.read_text(encoding="utf-8")
     if text.startswith("program "):
         program = parse_program(text)
@@ -41,7 +41,7 @@ def read_dump(path: Path) -> Graph | Program:
 
 
 def run_graph(graph: Graph, arrays: Sequence[Array], way: str = "native") -> list[Array]:
-    """The outputs for ``arrays``, one for each input that is no constant, by one of ``compiled.backends.BACKENDS``."""
+    """Return the outputs for ``arrays``, one for each non-constant input, by one of ``compiled.backends.BACKENDS``."""
     given = [i for i in graph.inputs if i.role != "constant"]
     if len(arrays) != len(given):
         raise ValueError(f"the graph takes {len(given)} arrays, got {len(arrays)}")
@@ -49,14 +49,14 @@ def run_graph(graph: Graph, arrays: Sequence[Array], way: str = "native") -> lis
         if array.shape != i.value.shape or array.dtype != i.value.dtype.numpy:
             raise ValueError(f"{i.name} is {i.value.type}, not {array.dtype.name}{list(array.shape)}")
     outputs = [np.empty(o.value.shape, o.value.dtype.numpy) for o in graph.outputs]
-    # Verified, and so compiled anew: who runs a dump wants to know what the passes do today.
+    # Verified, and so compiled again: a dump is run to see what the current passes do.
     with config.override(verify=True):
         BACKENDS[way](graph, {}, None, frozenset()).run([np.array(a, order="C") for a in arrays], outputs)
     return outputs
 
 
 def run_program(program: Program, arrays: Sequence[Array], way: str = "native") -> list[Array]:
-    """The outputs for ``arrays``, one for each input, as flat arrays; an input that is updated is copied before."""
+    """The outputs for ``arrays``, one for each input, as flat arrays; an updated input is copied first."""
     sizes = [s.nbytes for s in program.inputs]
     if [a.nbytes for a in arrays] != sizes:
         raise ValueError(f"the program takes arrays of {sizes} bytes, not of {[a.nbytes for a in arrays]}")
@@ -73,7 +73,7 @@ def run_program(program: Program, arrays: Sequence[Array], way: str = "native") 
 
 
 def _type_of(program: Program, slot: Slot) -> DType:
-    """What kernels that are given the slot take it for."""
+    """The type that kernels have for the slot."""
     for step in call_steps(program.steps):
         for param, ref in zip(step.kernel.params, step.args, strict=True):
             if ref.slot == slot:
@@ -82,7 +82,7 @@ def _type_of(program: Program, slot: Slot) -> DType:
 
 
 def sample_inputs(graph: Graph, seed: int = 0) -> list[Array]:
-    """Random arrays for the inputs that are no constants; integers are 0 or 1, which most indices may be."""
+    """Random arrays for the non-constant inputs; integers are 0 or 1, which are mostly valid as indices."""
     rng = np.random.default_rng(seed)
     found = []
     for i in graph.inputs:

@@ -1,4 +1,4 @@
-"""Machine code that eager mode runs, against numpy in float64: it is made as compiled code is, and may be as wrong."""
+"""Check of eager machine code against numpy in float64: it comes from the same compiler, and may be as wrong."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ FUNCTIONS = frozenset((
     "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "atan2",
     "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "sigmoid", "erf", "erfc", "sqrt", "pow", "hypot",
 ))  # fmt: skip
-"""Operators that one function of the code computes, whose errors docs/numerics.md gives."""
+"""Operators that a single function computes, whose errors docs/numerics.md gives."""
 
 FUNCTION_ULP = 16.0
-"""Largest error of a function's results in units in the last place; those that are no normal numbers do not count."""
+"""Largest error of a function's results in units in the last place; only normal numbers count."""
 
 _CHOSEN = frozenset(("maximum", "minimum"))
 
 
 def eager_fault(made: Application) -> Divergence | None:
-    """What is wrong with an operator that ran eagerly, if machine code ran it and something is."""
+    """The fault of an operator that ran eagerly, if machine code ran it and is wrong."""
     found = made.results[0]
     name = made.op.name
     if found.dtype.name not in ("float32", "float64") or name not in FUNCTIONS | ORDERED | _CHOSEN:
@@ -36,7 +36,7 @@ def eager_fault(made: Application) -> Divergence | None:
     with np.errstate(all="ignore"):
         exact = np.asarray(made.op.impl(*wide, **attrs))
         if name in ORDERED:
-            # Whatever the order of n terms, the error is below n roundings of the sum of their absolute values.
+            # For any order of n terms, the error is below n roundings of the sum of their absolute values.
             terms = wide[0].size // max(found.size, 1)
             bound = 2 * terms * np.finfo(found.dtype).eps * np.asarray(made.op.impl(np.abs(wide[0]), **attrs))
             right = bool(np.all(~(np.abs(found - exact) > bound)))

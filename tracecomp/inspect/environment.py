@@ -1,4 +1,4 @@
-"""``python -m tracecomp env``: versions, the machine, settings: what a report of a defect should hold."""
+"""``python -m tracecomp env``: versions, machine and settings for bug reports."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tracecomp.runtime import compiler, peaks
 from tracecomp.runtime.threads import available_cores
 
 PACKAGES = ("numpy", "llvmlite", "networkx")
-"""What this library needs to run."""
+"""Required packages."""
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -32,7 +32,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 
 def run_env(options: argparse.Namespace) -> int:
-    """Print it; with ``--measure``, measure first."""
+    """Print the description; with ``--measure``, measure first."""
     if options.measure:
         path = rates.record(str(config.cache_directory()), _measured())
         print(f"measured, and stored in {path}\n")

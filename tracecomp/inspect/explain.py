@@ -1,4 +1,4 @@
-"""``explain``: what was captured, what each pass decided, what the kernels are, what holds them back, what it costs."""
+"""``explain``: the captured graphs, the decisions of each pass, the kernels, their bottlenecks and costs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CALLS = 10
 EAGER_CALLS = 3
 """Eager calls that are timed; the fastest counts."""
 SETTLING = 4
-"""Calls at most that are made first: one that records at all has then recorded and planned."""
+"""Most calls that are made first: a recordable function is then recorded and planned."""
 
 _INPUTS = {
     "argument": "arguments",
@@ -41,18 +41,19 @@ _OUTPUTS = {"result": "results", "state": "state written"}
 
 
 def explain(fn: Callable[..., object], *args: Any, **kwargs: Any) -> Explanation:
-    """What happens to ``fn(*args, **kwargs)`` when it is compiled, with the time of every kernel and what limits it.
+    """Explain what happens to ``fn(*args, **kwargs)`` when it is compiled, with each kernel's time and bottleneck.
 
-    ``fn`` may be compiled already; else it is, and called until a recording fits.
+    If ``fn`` is not compiled, it is compiled and called until a recording fits.
     """
     inner = getattr(fn, "_compiled", fn)
     return explained(inner if isinstance(inner, Compiled) else Compiled(fn), args, kwargs)
 
 
 def explained(compiled: Compiled, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Explanation:
-    """What is known of a compiled function. Given arguments, the recording for them is measured on copies of all state.
+    """Return the facts about a compiled function. With arguments, the recording for them is measured on copies of all
+    state.
 
-    A call that is not compiled yet is made first, as often as recording it takes.
+    A call that is not compiled yet is made first, as often as its recording needs.
     """
     leaves, chosen = None, None
     if args or kwargs or compiled.entries:
@@ -63,7 +64,7 @@ def explained(compiled: Compiled, args: tuple[object, ...], kwargs: Mapping[str,
                 break
             compiled(*args, **kwargs)
             chosen = _fitting(compiled, structure, leaves)
-    # Costs are measured for the recording that these arguments meet; the others are only named.
+    # Costs are measured for the recording of these arguments; the others are only named.
     recordings = tuple(_recording(compiled, e, leaves if e is chosen else None) for e in compiled.entries)
     parts = [] if compiled.parts is None else compiled.parts.used()
     parts += [e.plan.again for e in compiled.entries if e.plan is not None and e.plan.again is not None]
@@ -119,7 +120,7 @@ def _graphs(recording: Recording, plan: Plan, leaves: Leaves | None) -> Iterator
 def graph_facts(
     backend: Backend, phase: str, call: tuple[Plan, Sequence[Any]] | None, not_measured: str = ""
 ) -> GraphFacts:
-    """What is known of a graph; ``call`` is a plan and arguments for it to be measured with."""
+    """Return the facts about a graph; ``call`` is a plan and arguments to measure it with."""
     nodes = len(list(backend.graph.live_nodes()))
     checked = backend.says if isinstance(backend, Checked) else ""
     backend = _unchecked(backend)
@@ -156,7 +157,7 @@ def graph_facts(
 
 
 def _unchecked(backend: object) -> Any:
-    """What runs the graph, without what checks it."""
+    """The backend that runs the graph, without its checks."""
     return backend.native if isinstance(backend, Checked) else backend
 
 
@@ -168,7 +169,7 @@ def _stage(stage: Stage[Any], size: str) -> StageFacts:
 def _costs(
     compiled: Compiled, entry: Entry, leaves: Leaves, args: Any, kwargs: Any, found: Sequence[RecordingFacts]
 ) -> Costs | None:
-    """What compiling took, and what a call saves; eager calls are made on state that is put back."""
+    """The cost of compilation, and the time saved per call; the state of eager calls is restored."""
     plan = entry.plan
     if plan is None or isinstance(plan.forward, SizedBackend):
         return None

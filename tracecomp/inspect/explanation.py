@@ -1,4 +1,4 @@
-"""``Explanation``: what is known of a compiled function, in words, as data, in a notebook."""
+"""``Explanation``: the facts about a compiled function as text, as data, or in a notebook."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from tracecomp.inspect.in_words import everything_of, short
 
 
 class Explanation(FunctionFacts):
-    """What became of a function's calls: ``print`` gives the answer first, in short.
+    """The history of a function's calls: ``print`` shows the answer first, briefly.
 
     ``text(everything=True)`` has each guard, pass, kernel and schedule; ``data()`` the same for programs.
     """
 
     def text(self, everything: bool = False) -> str:
-        """In words: the answer, where the time goes and why; with ``everything``, each decision."""
+        """Return text: the answer, the distribution of time and the reasons; with ``everything``, each decision."""
         return "\n".join(everything_of(self) if everything else short(self))
 
     def data(self) -> dict[str, Any]:
-        """All of it as dictionaries, lists, texts and numbers: what ``json.dumps`` takes."""
+        """Return everything as dictionaries, lists, strings and numbers: valid operands of ``json.dumps``."""
         found: dict[str, Any] = plain(self)
         return found
 

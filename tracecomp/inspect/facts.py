@@ -1,4 +1,4 @@
-"""What there is to say about a compiled function, as data; ``in_words.py`` says it."""
+"""Facts about a compiled function, as data; ``in_words.py`` formats them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class StageFacts:
-    """One step of the compilation: its time, how large the program is after it, its rules, choices with reasons."""
+    """One step of the compilation: its time, the program's size after it, its rules, choices with reasons."""
 
     name: str
     seconds: float
@@ -31,7 +31,7 @@ class KernelFacts:
     """One call of a kernel, in the order in which they run.
 
     ``operators`` are the graph nodes it computes, ``sources`` the user's lines, ``scopes`` the modules and functions
-    that they stand in. ``seconds``, ``share`` (of the binding peak) and ``limit`` are None where nothing was measured.
+    that contain them. ``seconds``, ``share`` (of the binding peak) and ``limit`` are None if not measured.
     ``prepares``: it runs once for many calls.
     """
 
@@ -53,7 +53,7 @@ class KernelFacts:
 
 @dataclass(frozen=True)
 class Apart:
-    """Two kernels one of which reads what the other makes, that are not one: why, how often, what passes through."""
+    """Two kernels that were not fused although one reads the other's result: reason, number, bytes passed."""
 
     producer: str
     consumer: str
@@ -65,7 +65,7 @@ class Apart:
 
 @dataclass(frozen=True)
 class Block:
-    """A temporary value: where it lies in the arena, from which call to which it is needed, and what made it."""
+    """A temporary value: its place in the arena, its first and last call, and its producer."""
 
     offset: int
     nbytes: int
@@ -77,10 +77,11 @@ class Block:
 
 @dataclass(frozen=True)
 class MemoryFacts:
-    """Bytes of a call by use. ``predicted`` is what it takes beside its inputs: temporary values, scratch, results.
+    """Bytes of a call by use. ``predicted`` is the memory in addition to its inputs: temporary values, scratch,
+    results.
 
-    ``measured`` is how much more the process held at most during one call, results included; None where the system
-    does not tell.
+    ``measured`` is the additional peak memory of the process during one call, results included; None if the system does
+    not report it.
     """
 
     arguments: int
@@ -102,8 +103,8 @@ class MemoryFacts:
 class GraphFacts:
     """One graph: how it was compiled, into which kernels, and why these are not one.
 
-    ``checked`` is what checked mode has found, ``not_measured`` why there are no times. ``operands()`` are copies of
-    what the measured call was given.
+    ``checked`` are the results of checked mode, ``not_measured`` the reason for missing times. ``operands()`` are
+    copies of the measured call's operands.
     """
 
     name: str
@@ -138,7 +139,7 @@ class GraphFacts:
 
 @dataclass(frozen=True)
 class RecordingFacts:
-    """One recording: what it reads and gives, by role; the numbers it depends on; guards; its graphs."""
+    """One recording: its inputs and outputs, by role; the numbers it depends on; guards; its graphs."""
 
     name: str
     calls: int
@@ -153,9 +154,9 @@ class RecordingFacts:
 
 @dataclass(frozen=True)
 class Costs:
-    """What compiling took and what it saves, in seconds. ``eager`` and ``call`` are None where not measured.
+    """The cost and benefit of compilation, in seconds. ``eager`` and ``call`` are None if not measured.
 
-    ``loaded``: the machine code came from the disk, where an earlier process has left it.
+    ``loaded``: the machine code came from the disk, stored by an earlier process.
     """
 
     compiling: float
@@ -166,7 +167,7 @@ class Costs:
 
     @property
     def break_even(self) -> int | None:
-        """Calls after which compiling has paid for itself; None where a call saves nothing."""
+        """Calls after which compiling has paid for itself; None if a call saves nothing."""
         if self.eager is None or self.call is None or self.eager <= self.call:
             return None
         return int(-(-self.compiling // (self.eager - self.call)))
@@ -174,10 +175,10 @@ class Costs:
 
 @dataclass(frozen=True)
 class FunctionFacts:
-    """What became of a function's calls.
+    """The history of a function's calls.
 
-    ``again`` are the reasons why calls were recorded anew, with the value that was and the one that is. ``parts`` are
-    the compiled pieces of a function that is no one graph, and the derivatives of a derivative.
+    ``again`` are the reasons why calls were recorded again, with the old and the new value. ``parts`` are the compiled
+    pieces of a function with graph breaks, and the derivatives of a derivative.
     """
 
     name: str
@@ -201,7 +202,7 @@ class FunctionFacts:
 
 
 def plain(value: object) -> Any:
-    """Records as dictionaries, without what stands in them for the library itself."""
+    """Convert records to dictionaries, without fields for the library's own use."""
     if is_dataclass(value) and not isinstance(value, type):
         return {f.name: plain(getattr(value, f.name)) for f in fields(value) if f.repr}
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Every graph that calls of a program run, with the arrays that it was given."""
+"""Recording of every graph that calls of a program run, with its arrays."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class GraphRun:
-    """A graph, how it is to be compiled (``building.build``), and the arrays of the first call that ran it."""
+    """A graph, the arguments of its compilation (``building.build``), and the arrays of the first call that ran it."""
 
     graph: Graph
     aliases: Mapping[int, int]
@@ -31,7 +31,7 @@ class GraphRun:
 
 
 class _Noting(Interpreted):
-    """The interpreter, which notes what it is given first."""
+    """The interpreter, with a log of its inputs."""
 
     def __init__(
         self, runs: list[GraphRun], graph: Graph, aliases: Mapping[int, int], threads: int | None, steady: Set[int]

@@ -1,4 +1,4 @@
-"""What is known of a compiled function, as lines of text: the answer first."""
+"""Text about a compiled function: the answer first."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SHOWN = 8
 
 
 def short(facts: FunctionFacts) -> Iterator[str]:
-    """The answer, where the time goes, what was recorded again and what did not fuse: some twenty lines."""
+    """Yield the answer, the distribution of time, recompiles and unfused kernels: some twenty lines."""
     yield f"{facts.name}: recordings {facts.made}, in use {len(facts.recordings)}"
     yield from _why_not_one_graph(facts)
     yield from _again(facts.again)
@@ -44,12 +44,12 @@ def everything_of(facts: FunctionFacts) -> Iterator[str]:
 
 
 def place(source: str) -> str:
-    """``file.py:3`` of a path in full."""
+    """``file.py:3`` for a full path."""
     return PurePath(source).name
 
 
 def seconds(value: float) -> str:
-    """A time in the unit that suits it."""
+    """Format a time in a suitable unit."""
     for size, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
         if value >= size:
             return f"{value / size:.3g} {unit}"
@@ -57,7 +57,7 @@ def seconds(value: float) -> str:
 
 
 def size(nbytes: float) -> str:
-    """Bytes in the unit that suits them."""
+    """Format bytes in a suitable unit."""
     for unit, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "KB")):
         if nbytes >= unit:
             return f"{nbytes / unit:.3g} {name}"
@@ -73,7 +73,7 @@ def _why_not_one_graph(facts: FunctionFacts) -> Iterator[str]:
 
 
 def _again(reasons: Sequence[str]) -> Iterator[str]:
-    """Why calls were recorded anew, equal reasons together."""
+    """Reasons why calls were recorded again, equal reasons together."""
     counts: dict[str, int] = {}
     for reason in reasons:
         counts[reason] = counts.get(reason, 0) + 1
@@ -113,7 +113,7 @@ def _memory(memory: MemoryFacts) -> str:
 
 
 def _hot(calls: Sequence[KernelFacts]) -> Iterator[str]:
-    """The kernels that take most of the time, calls of one kernel together, each with what holds it back."""
+    """The kernels that take most of the time, calls of one kernel together, each with its bottleneck."""
     by_name: defaultdict[str, list[KernelFacts]] = defaultdict(list)
     for k in calls:
         by_name[k.name].append(k)
@@ -135,7 +135,7 @@ def _hot(calls: Sequence[KernelFacts]) -> Iterator[str]:
 
 
 def _apart(apart: Sequence[Apart]) -> Iterator[str]:
-    """Which kernels are not one, those that most bytes pass between first, equal reasons together."""
+    """Unfused kernels, the most bytes passed first, equal reasons together."""
     reasons: defaultdict[str, list[Apart]] = defaultdict(list)
     for a in apart:
         reasons[a.reason].append(a)
@@ -162,7 +162,7 @@ def _costs(costs: Costs) -> Iterator[str]:
 
 
 def _border(recording: RecordingFacts) -> Iterator[str]:
-    """What a recording reads and gives, what it depends on."""
+    """Inputs, outputs and dependences of a recording."""
     yield f"captured {recording.name}: calls since {recording.calls}"
     for title, items in (*recording.inputs.items(), *recording.outputs.items()):
         yield from _listed(title, items)

@@ -1,4 +1,4 @@
-"""What a recorded program writes outside of itself, kept while it runs again and put back."""
+"""Save and restore the external state that a recorded program writes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tracecomp.record.recording import Recording
 
 @contextmanager
 def kept_state(recording: Recording, leaves: Leaves) -> Iterator[None]:
-    """Run a block that calls the recorded program once; memory, gradients and flags are then as they were.
+    """Run a block that calls the recorded program once; then restore memory, gradients and flags.
 
-    Not what it does to Python objects.
+    Changes of other Python objects are not reverted.
     """
     targets = [(b, read(b, leaves)) for b, _ in recording.updates]
     before = [target.copy() for _, target in targets]

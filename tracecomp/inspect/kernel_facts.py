@@ -1,4 +1,4 @@
-"""What is known of each kernel call of a program, and why kernels that pass values to each other are not one."""
+"""Facts about each kernel call of a program, and the reasons why adjacent kernels were not fused."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tracecomp.passes.program.frame import Frame
 
 
 def of_program(backend: Native, profile: Profile | None) -> tuple[KernelFacts, ...]:
-    """Every kernel call, in order; with ``profile``, its time and what limits it."""
+    """Every kernel call, in order; with ``profile``, its time and bottleneck."""
     program, frame = backend.built.program, backend.built.lowered.frame
     steps, origins = list(call_steps(program.steps)), _origins(frame)
     once = {id(s) for s in _preparing(program)}
@@ -68,12 +68,12 @@ def _preparing(program: Program) -> Iterator[CallStep]:
 
 
 def _origins(frame: Frame) -> list[Graph]:
-    """The graphs of a frame and of those inside it, which know where their nodes come from."""
+    """The graphs of a frame and of those inside it, which have the origins of nodes."""
     return [frame.graph, *(g for bodies in frame.bodies.values() for b in bodies for g in _origins(b))]
 
 
 def apart(frame: Frame, program: Program) -> Iterator[Apart]:
-    """Refusals to fuse between kernels that are two in the end, equal ones together, most bytes first."""
+    """Yield refused fusions between kernels that stayed separate, equal ones together, most bytes first."""
     kernel_of: dict[Node, str] = {}
     for step in call_steps(program.steps):
         kernel_of.update(dict.fromkeys(step.nodes, step.kernel.name))

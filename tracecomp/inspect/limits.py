@@ -1,4 +1,4 @@
-"""The first reason why a kernel is not faster, from what it asks for, what the machine can do, and its machine code."""
+"""The bottleneck of a kernel, from its resource counts, the machine's rates, and its machine code."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from tracecomp.passes.cost.rates import Rates
 from tracecomp.runtime import peaks
 
 SHORT = 1e-6
-"""Seconds below which a kernel is mostly its call, and nothing that is said of its loops would help."""
+"""Seconds below which the call overhead dominates a kernel, so that advice about its loops is useless."""
 BINDS = 0.5
-"""The share of a kernel's time from which on what it waits for is the reason."""
+"""Least share of a kernel's time for which a resource is the bottleneck."""
 MOSTLY = 0.3
-"""The same where nothing else was found."""
+"""The same if there is no other bottleneck."""
 WASTED = 0.25
-"""The share of lanes without elements, or of instructions that only move registers, that is worth a mention."""
+"""Least share of empty lanes, or of instructions that only move registers, that is reported."""
 SPILLED = 0.1
-"""The share of instructions that move registers to the stack from which on that is worth a mention."""
+"""Least share of instructions that spill registers that is reported."""
 LATENCY = 4
 """Cycles from an addition or multiply-add to the next one that needs its result."""
 MISS = 8e-9
-"""Seconds of a line of memory that no cache holds: some 80 ns, ten of them at a time."""
+"""Seconds per line of memory that no cache holds: some 80 ns, with ten in flight."""
 
 
 @dataclass(frozen=True)
 class Limit:
-    """Why a kernel is not faster: a short name, a sentence with its numbers, and what could be done."""
+    """Why a kernel is not faster: a short name, a sentence with its numbers, and advice."""
 
     name: str
     words: str
@@ -51,7 +51,7 @@ class Measured:
 
 @cache
 def rates_now() -> Rates:
-    """What one core of this machine does, measured; takes about a third of a second."""
+    """Measured rates of one core of this machine; takes about a third of a second."""
     return Rates(
         multiply_adds=peaks.flops() / 2,
         divisions=peaks.divisions(),
@@ -63,8 +63,8 @@ def rates_now() -> Rates:
 
 
 def limit_of(kernel: Kernel, measured: Measured, machine: Machine, code: Sequence[Sequence[str]]) -> Limit:
-    """The first of these that explains most of the time, in this order: too short to matter, what it waits for most,
-    one thread where several would do, empty lanes, registers on the stack.
+    """The first bottleneck that explains most of the time, in this order: too short to matter, the dominant resource,
+    one thread where several would help, empty lanes, spilled registers.
 
     ``code`` are the kernel's functions as assembly.
     """
@@ -96,7 +96,7 @@ def _reasons(kernel: Kernel, m: Measured, machine: Machine, code: Sequence[Seque
 
 @dataclass(frozen=True)
 class _Unit:
-    """Something that a kernel waits for: how long at least, and how to say it."""
+    """A resource that a kernel waits for: the least time, and its description."""
 
     seconds: float
     name: str
@@ -108,7 +108,7 @@ class _Unit:
 
 
 def _units(d: Demand, r: Rates, cores: int, machine: Machine) -> Iterator[_Unit]:
-    """What the machine does for a kernel, and how long each takes by itself."""
+    """The resources of a kernel, and the time of each alone."""
     nbytes = sum(d.memory.values())
     cycle = 2 * d.width / r.multiply_adds
     far = nbytes > machine.l2_bytes * cores
@@ -132,7 +132,7 @@ def _units(d: Demand, r: Rates, cores: int, machine: Machine) -> Iterator[_Unit]
 
 
 def _threads(d: Demand, m: Measured, machine: Machine) -> Iterator[Limit]:
-    """Why one thread alone works, where there are more."""
+    """The reason why a single thread works, if there are more."""
     if m.threads < 2 or d.shared >= m.threads:
         return
     if d.shared:

@@ -1,4 +1,4 @@
-"""Which line of a program changes something: the program runs line by line, and the place is looked at after each."""
+"""Watchpoints: find the program line that changes a place, by checking it after each line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tracecomp.ir.arrays import Array, same_bits
 from tracecomp.record.guards.ownership import is_program_code
 
 _MOST_LINES = 20_000
-"""Lines that are watched: looking after each costs microseconds, and a loop may run millions."""
+"""Most lines that are watched: a check after each costs microseconds, and a loop may run millions."""
 
 
 class _Watch:
@@ -40,14 +40,14 @@ class _Watch:
         return self
 
     def check(self) -> None:
-        """Whether the line before has changed the place."""
+        """Whether the previous line has changed the place."""
         now = self.look()
         if not _same(now, self.value):
             self.value, self.changed = now, self.before
 
 
 class _Values:
-    """Called by Python at every line: whether the tensors that a line has made are among those ``known`` of it."""
+    """Called by Python at every line: compares the tensors of a line with the ``known`` ones."""
 
     def __init__(self, known: Mapping[Source, Sequence[Array]]) -> None:
         self.known = known
@@ -73,10 +73,10 @@ class _Values:
 
 
 def _differ(made: Sequence[Array], known: Sequence[Array]) -> bool:
-    """Whether one of what a line has made is none of the arrays of its kind that it is ``known`` to make."""
+    """Whether some array of a line is not among the ``known`` ones of its kind."""
     for kind in {(x.shape, x.dtype) for x in made}:
         own, others = ([x for x in some if (x.shape, x.dtype) == kind] for some in (made, known))
-        # As many as are known are those, in order.
+        # If there are as many as known ones, compare in order.
         candidates = [[x] for x in others] if len(own) == len(others) else [others] * len(own)
         if others and not all(any(map(partial(_near, x), some)) for x, some in zip(own, candidates, strict=True)):
             return True
@@ -90,7 +90,7 @@ def _near(a: Array, b: Array) -> bool:
 def line_that_differs(
     fn: Callable[..., Any], call: Any, known: Mapping[Source, Sequence[Array]], roots: Mapping[str, object]
 ) -> Source | None:
-    """The first line of an eager call that gives a local variable other values than ``known`` has for it."""
+    """Find the first line of an eager call that gives a local variable other values than ``known``."""
     values = _Values(known)
     _run_watched(fn, call, values, roots)
     return values.differs
@@ -105,7 +105,7 @@ def _same(a: object, b: object) -> bool:
 def line_that_changes(
     fn: Callable[..., object], call: object, place: str, roots: Mapping[str, object]
 ) -> Source | None:
-    """The last line of an eager call that changes ``place``; the state is put back."""
+    """The last line of an eager call that changes ``place``; the state is restored."""
     tensor = _tensor_at(ProgramState(roots), place)
     found = None if tensor is None else _watched(fn, call, tensor, roots)
     return found or _watched(fn, call, lambda: ProgramState(roots).values.get(place), roots)
@@ -114,7 +114,7 @@ def line_that_changes(
 def _watched(
     fn: Callable[..., Any], call: Any, look: Callable[[], object], roots: Mapping[str, object]
 ) -> Source | None:
-    """The last line after which ``look`` gives something else."""
+    """The last line after which the result of ``look`` changes."""
     watch = _Watch(look)
     _run_watched(fn, call, watch, roots, watch.check)
     return watch.changed
@@ -124,13 +124,13 @@ def _run_watched(
     fn: Callable[..., Any], call: Any, watch: Callable[..., Any], roots: Mapping[str, object],
     after: Callable[[], object] = lambda: None,
 ) -> None:  # fmt: skip
-    """Run the call with ``watch`` at every line, and then ``after``; the state is put back."""
+    """Run the call with ``watch`` at every line, and then ``after``; the state is restored."""
     before = ProgramState(roots)
     trace = sys.gettrace()
     try:
         sys.settrace(watch)
         fn(*call[0], **call[1])
-    except Exception:  # of the program, which is run only to see where a value changes
+    except Exception:  # the program's own error: it runs only to find the change
         pass
     finally:
         sys.settrace(trace)
@@ -139,7 +139,7 @@ def _run_watched(
 
 
 def _tensor_at(before: ProgramState, place: str) -> Callable[[], Any] | None:
-    """What gives the contents of the tensor at ``place``, or of its gradient, without a walk to it."""
+    """A function that returns the contents of the tensor at ``place``, or of its gradient, directly."""
     flagless = place.removesuffix(".requires_grad")
     holder = before.tensors.get(flagless.removesuffix(".grad"))
     tensor = before.tensors.get(flagless)

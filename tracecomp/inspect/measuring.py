@@ -1,4 +1,4 @@
-"""``report``, ``profile`` and ``bench`` of the command line: what takes times."""
+"""The commands ``report``, ``profile`` and ``bench``, which measure times."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tracecomp.inspect.in_words import seconds
 from tracecomp.inspect.report import write_report
 
 TURNS = 7
-"""Measurements of each side, in turns; their median counts."""
+"""Measurements of each side, alternating; their median counts."""
 LEAST = 0.02
-"""Seconds of a turn at least: shorter calls are made several times."""
+"""Least seconds of a measurement: shorter calls are repeated."""
 
 
 @dataclass(frozen=True)
 class Bench:
-    """Seconds of a call, eagerly and compiled, measured in turns; of the first compiled call; of compiling."""
+    """Seconds of a call, eagerly and compiled, measured alternately; of the first compiled call; of compiling."""
 
     eager: float
     compiled: float
@@ -101,7 +101,7 @@ def run_bench(options: argparse.Namespace) -> int:
 
 
 def bench(compiled: Compiled, args: tuple[object, ...], kwargs: Mapping[str, object], turns: int = TURNS) -> Bench:
-    """Times of calls, eager and compiled ones in turns. State changes as calls change it."""
+    """Times of alternating eager and compiled calls. Calls change the state as usual."""
     start = time.perf_counter()
     for _ in range(3):  # one records, one compiles, one runs
         compiled(*args, **kwargs)
@@ -118,7 +118,7 @@ def bench(compiled: Compiled, args: tuple[object, ...], kwargs: Mapping[str, obj
 
 
 def _count(run: Callable[..., object], args: tuple[object, ...], kwargs: Mapping[str, object]) -> int:
-    """How many calls a turn has."""
+    """The number of calls per measurement."""
     start = time.perf_counter()
     run(*args, **kwargs)
     return max(int(LEAST / max(time.perf_counter() - start, 1e-7)), 1)

@@ -1,4 +1,4 @@
-"""The memory of a call: what is planned, when each temporary value is needed, and what the process really takes."""
+"""The memory of a call: the plan, lifetimes of temporary values, and the measured memory of the process."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from tracecomp.runtime.threads import wanted
 
 
 def nothing() -> MemoryFacts:
-    """Of a graph that is not compiled."""
+    """The facts of a graph that is not compiled."""
     return MemoryFacts(0, 0, 0, 0, 0, 0, (), 0)
 
 
 def of_frame(frame: Frame, backend: Native, measured: int | None = None) -> MemoryFacts:
-    """The plan of a program, and how much was ``measured`` beside its results."""
+    """The plan of a program, and the memory ``measured`` in addition to its results."""
     image, graph = backend.executable.image, frame.graph
     scratch = image.memory_bytes + image.thread_bytes * wanted(backend.threads) - frame.nbytes
     by_role = {
         role: sum(i.value.type.nbytes for i in graph.inputs if i.role == role)
         for role in ("argument", "state", "host", "constant")
     }
-    # An output that is written into an input takes no memory of its own.
+    # An output that is written into an input takes no separate memory.
     results = [o for n, o in enumerate(graph.outputs) if n not in frame.aliases]
     names_of = {c.nodes: c.kernel.name for c in call_steps(backend.built.program.steps)}
     made_by: dict[Value, str] = {}
@@ -57,15 +57,15 @@ def of_frame(frame: Frame, backend: Native, measured: int | None = None) -> Memo
 
 
 def measured_peak(ready: Callable[[], Callable[[], None]], executable: Executable) -> int | None:
-    """How many bytes more the process holds at most during a call than before, by Linux; None elsewhere.
+    """Peak of additional memory of the process during a call in bytes, from Linux; None elsewhere.
 
-    ``ready`` makes a call ready, with its inputs and results, which count as held before.
+    ``ready`` prepares a call with its inputs and results, which count as existing.
     """
     run = ready()
     executable.free_idle()
     return_unused()
     try:
-        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak so far is forgotten
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # reset the peak
         before = _status("VmRSS")
         run()
         return max(_status("VmHWM") - before, 0)

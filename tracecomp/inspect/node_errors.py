@@ -1,4 +1,4 @@
-"""How far every node of a graph is from what it would be in float64."""
+"""Distances of every node of a graph from float64."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ Array = np.ndarray[Any, Any]
 
 
 def node_errors(graph: Graph, arrays: Sequence[Array]) -> dict[Node, float]:
-    """The largest distance of each node's elements from float64, by the largest element there; of floats alone.
+    """The largest distance of each node's elements from float64, relative to the largest element; floats only.
 
-    Both sides run from the same ``arrays``, so the distance is what rounding has made of them up to this node. Where a
-    node has no form in float64 (it depends on the width of its type), the wide side goes on from the narrow one. An
-    element that is NaN or infinite on one side alone counts as 1: nothing of it is right.
+    Both sides run from the same ``arrays``, so the distance is the rounding error up to this node. If a node has no
+    float64 form (it depends on the width of its type), the wide side continues from the narrow one. An element that is
+    NaN or infinite on one side only counts as 1, a total loss.
     """
     wide = {i.value: wide_array(i.data) for i in graph.inputs if i.data is not None}
     given = [i.value for i in graph.inputs if i.role != "constant"]
@@ -42,11 +42,11 @@ def node_errors(graph: Graph, arrays: Sequence[Array]) -> dict[Node, float]:
 
 
 def _widely(node: Node, operands: Sequence[Array], narrow: tuple[Array, ...]) -> tuple[Array, ...]:
-    """The node in float64, by the rules of ``wide.widened``; in its own type where there is no such form."""
+    """Run the node in float64, by the rules of ``wide.widened``; in its own type if it has no such form."""
     attrs = wide_attrs(node.op, node.attrs)
-    if node.op.name == "bitcast":  # it looks at the bits of a narrow number
+    if node.op.name == "bitcast":  # reads the bits of a narrow number
         operands = [o.astype(v.dtype.numpy) for o, v in zip(operands, node.inputs, strict=True)]
-    elif narrows(node):  # what the cast rounds away is meant to be gone
+    elif narrows(node):  # a cast to a narrower type rounds intentionally
         attrs = node.attrs
     try:
         found = node.op.impl(*operands, **attrs)
@@ -59,7 +59,7 @@ def _widely(node: Node, operands: Sequence[Array], narrow: tuple[Array, ...]) ->
 
 
 def _distance(narrow: Array, wide: Array) -> float:
-    """The largest distance of two elements, by the largest of ``wide``."""
+    """The largest distance of two elements, relative to the largest of ``wide``."""
     near = wide_array(narrow)
     if not near.size:
         return 0.0

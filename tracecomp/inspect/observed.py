@@ -1,4 +1,4 @@
-"""A recording that is checked while it is made: what each node stands for, against what ran eagerly."""
+"""Traced execution: a recording whose every node is compared with the eager result during recording."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Event:
-    """Something that was recorded: an operator with its attributes, or a value that Python saw."""
+    """A recorded event: an operator with its attributes, or a value that Python read."""
 
     kind: str
     what: Any
@@ -38,7 +38,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Application:
-    """An operator that ran: its operands (arrays or numbers) and results, and the count of nodes before it."""
+    """An operator that ran: its operands (arrays or numbers) and results, and the number of earlier nodes."""
 
     number: int
     op: Op
@@ -51,9 +51,9 @@ class Application:
 
 @dataclass(frozen=True)
 class BackwardStep:
-    """A node that a backward pass ran, the gradients that arrived there and those that it gave.
+    """A node of a backward pass, the gradients that it received and returned.
 
-    ``expected`` is the sum of what was sent there, where that is known.
+    ``expected`` is the sum of the gradients sent to it, if known.
     """
 
     node: Node
@@ -74,7 +74,7 @@ class FunctionRun:
 
 @dataclass(frozen=True)
 class Misrecorded:
-    """A node or value of the recording that is not what ran."""
+    """A node or value of the recording that differs from the eager one."""
 
     what: str
     source: Source | None
@@ -83,9 +83,9 @@ class Misrecorded:
 
 @dataclass
 class Observed:
-    """What was seen in one call; ``results`` are the lines that made the result's tensors.
+    """Events of one call; ``results`` are the lines that computed the result's tensors.
 
-    ``refused`` says why the recording ends early, ``raised`` which line's error it was, if it was the program's own.
+    ``refused`` is the reason of an early end of the recording, ``raised`` the line of the program's own error.
     """
 
     graph: Graph
@@ -100,7 +100,7 @@ class Observed:
 
 
 class ObservingRecorder(Recorder):
-    """Keeps the eager value of everything that it records, and compares."""
+    """Record, keep the eager value of everything recorded, and compare."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -112,7 +112,7 @@ class ObservingRecorder(Recorder):
         self.alive: list[Any] = []
 
     def node(self, op: Op, operands: tuple[object, ...], attrs: Attrs, outs: list[Tensor]) -> None:
-        """Note what ran beside what is recorded."""
+        """Store the eager operands and results of a recorded node."""
         arrays = tuple(x._data.copy() if isinstance(x, Tensor) else x for x in operands)
         for x in operands:
             if isinstance(x, Tensor):
@@ -138,7 +138,7 @@ class ObservingRecorder(Recorder):
             self._recompute(cell.value, array)
 
     def _operand(self, t: Tensor) -> None:
-        """Whether a tensor is worth in the graph what it holds."""
+        """Whether a tensor's value in the graph equals its contents."""
         known = self.eager.get(self.value(t))
         if known is None:
             self.eager[self.value(t)] = t._data.copy()
@@ -147,7 +147,7 @@ class ObservingRecorder(Recorder):
             self._wrong("a tensor's values differ from those in the recording", source)
 
     def _recompute(self, value: Value, array: Array) -> None:
-        """Whether the node that was recorded computes what ran."""
+        """Whether the recorded node computes the eager results."""
         node = value.node
         if node is None or any(v not in self.eager for v in node.inputs):
             return
@@ -177,7 +177,7 @@ class ObservingRecorder(Recorder):
         self.seen.events.append(Event("value", repr(seen), user_source()))
 
     def place_results(self, result: object) -> None:
-        """Note the lines that made the tensors of the result."""
+        """Store the lines that computed the tensors of the result."""
         made = {id(ref()): source for ref, source, _ in self.values.made}
         found = ProgramState({"result": result}).tensors
         self.seen.results.update({place: made.get(id(t)) for place, t in found.items()})
@@ -188,7 +188,7 @@ class ObservingRecorder(Recorder):
     # ---- backward passes
 
     def backward_from(self, roots: Sequence[tuple[Node, int]], grads: Sequence[Tensor]) -> None:
-        """Note what is sent to the roots."""
+        """Store the gradients of the roots."""
         self.sent.clear()
         for (node, number), grad in zip(roots, grads, strict=True):
             self._send(node, number, grad._data)
@@ -200,7 +200,7 @@ class ObservingRecorder(Recorder):
         self.alive.append(node)
 
     def get_grad(self, t: Tensor) -> Tensor | None:
-        """Note the gradient that there is, to which another may be added."""
+        """Store the existing gradient, to which another may be added."""
         found = super().get_grad(t)
         self.accumulated[id(t)] = None if found is None else found._data.copy()
         self.alive.append(t)
@@ -209,7 +209,7 @@ class ObservingRecorder(Recorder):
     def backward_done(
         self, node: Node, grads: Sequence[Tensor | None], found: Sequence[Tensor | None], edges: Sequence[Edge]
     ) -> None:
-        """Note a step of the backward pass, and send its gradients on."""
+        """Store a step of the backward pass, and pass its gradients on."""
         arrived = [None if g is None else g._data.copy() for g in grads]
         expected = [self.sent.pop((id(node), k), None) for k in range(len(arrived))]
         if node.pre_hooks or node.tensor_hooks or (isinstance(node, AccumulateGrad) and node.variable._hooks):
@@ -224,7 +224,7 @@ class ObservingRecorder(Recorder):
         self.seen.backward.append(BackwardStep(node, arrived, given, expected))
 
     def _accumulation_error(self, node: AccumulateGrad, arrived: Array | None) -> Array | None:
-        """How far the gradient of a leaf is from what it was with ``arrived`` added."""
+        """Difference of a leaf's gradient from the old one plus ``arrived``."""
         t = node.variable
         before, now = self.accumulated.get(id(t)), t._grad
         if arrived is None or now is None:
@@ -240,7 +240,7 @@ class ObservingRecorder(Recorder):
 
 
 def observe(fn: Callable[..., object], call: Call, roots: Mapping[str, object]) -> Observed:
-    """Run ``fn`` eagerly under an observing recorder, its derivative too; the state is put back."""
+    """Run ``fn`` eagerly under an observing recorder, its derivative too; the state is restored."""
     before = ProgramState(roots)
     recorder = ObservingRecorder(getattr(fn, "__name__", type(fn).__name__), strict=False)
     leaves: list[Any] = []
@@ -252,7 +252,7 @@ def observe(fn: Callable[..., object], call: Call, roots: Mapping[str, object]) 
         result = fn(*call[0], **call[1])
         recorder.place_results(result)
         gradients(result, roots)
-    except Exception as error:  # of the program: what was seen up to it is compared
+    except Exception as error:  # the program's own error: earlier events are compared
         recorder.seen.refused = f"{type(error).__name__}: {error}"
         recorder.seen.raised = _raised_at(error)
     finally:

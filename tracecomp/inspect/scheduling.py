@@ -1,4 +1,4 @@
-"""Schedules by hand: print those of a program's kernels, hand in others, compare bits and times."""
+"""Schedules by hand: print those of a program's kernels, replace them, compare bits and times."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from tracecomp.runtime.executable import Executable
 Array = np.ndarray[Any, Any]
 
 TURNS = 15
-"""How often both programs run, in turns: the median of each kernel's times counts."""
+"""Runs of both programs, alternating: the median of each kernel's times counts."""
 
 
 @dataclass(frozen=True)
 class Tried:
-    """What became of schedules that were handed in: seconds of every kernel as chosen and as asked for."""
+    """The result of user schedules: seconds of every kernel with the chosen and the user's schedule."""
 
     seconds: Mapping[str, tuple[float, float]]
     same_bits: bool
@@ -43,7 +43,7 @@ class Tried:
 
 
 def schedules(fn: Callable[..., object], *args: Any, **kwargs: Any) -> dict[str, str]:
-    """The schedules of the kernels that ``fn(*args, **kwargs)`` becomes, by name, as text that can be handed in again.
+    """Return the schedules of the kernels of ``fn(*args, **kwargs)``, by name, as text that can be passed back.
 
     CaptureError if it cannot be recorded.
     """
@@ -55,10 +55,10 @@ def schedules(fn: Callable[..., object], *args: Any, **kwargs: Any) -> dict[str,
 def try_schedules(
     by_hand: Mapping[str, str], fn: Callable[..., object], *args: Any, threads: int | None = None, **kwargs: Any
 ) -> Tried:
-    """``fn(*args, **kwargs)`` with the schedules chosen and with some written by hand: times, and whether bits agree.
+    """Run ``fn(*args, **kwargs)`` with the chosen schedules and with the user's: return times, and whether bits agree.
 
-    ``by_hand`` are texts by kernel (``k3``, or its name in full); what a text leaves out is chosen. ScheduleError for
-    one that cannot be read, does not fit, or would change results.
+    ``by_hand`` are texts by kernel (``k3``, or its full name); fields that a text leaves out are chosen. ScheduleError
+    for a text that cannot be read, does not fit, or would change results.
     """
     captured = capture(fn, args, kwargs)
     programs = build(captured.graph), build(captured.graph, schedules=by_hand)
@@ -79,7 +79,7 @@ def try_schedules(
 
 
 class _Run:
-    """One of the two programs with operands of its own."""
+    """One of the two programs with separate operands."""
 
     def __init__(self, built: Built, captured: Captured, threads: int | None) -> None:
         self.executable, self.threads = Executable(built.program), threads
@@ -106,7 +106,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 
 def by_kernel(pairs: Sequence[str]) -> dict[str, str]:
-    """The texts of ``KERNEL=FILE`` by kernel; UsageError for another form, or where there is no such file."""
+    """The texts of ``KERNEL=FILE`` by kernel; UsageError for another form, or a missing file."""
     found = {}
     for pair in pairs:
         kernel, equals, file = pair.partition("=")

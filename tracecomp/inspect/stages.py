@@ -1,4 +1,4 @@
-"""One graph in every form it takes on its way to native code, and where two neighbours differ."""
+"""Comparison of one graph in every form from graph to native code, and the first neighbours that differ."""
 
 from __future__ import annotations
 
@@ -45,20 +45,20 @@ KERNEL_TOLERANCE = {"float16": 1e-3, "bfloat16": 8e-3, "float32": 1e-5, "float64
 """Agreement of one kernel with the interpreter on the same operands, relative to the largest element."""
 
 _BITS = frozenset(("view", "creation", "gather", "pad", "concat", "random"))
-"""Kinds of operators that round nothing."""
+"""Kinds of operators without rounding."""
 
 CHANGES = 3
-"""How often operands are changed in their last place, before a difference is more than what rounding brings."""
+"""Perturbations of operands in their last place that estimate the effect of rounding."""
 
 AS_FAR = 4.0
-"""How many times as far from float64 as the interpreter's a kernel's result may be."""
+"""Largest ratio of a kernel's distance from float64 to that of the interpreter."""
 
 MOST_UNFUSED = 600
-"""Nodes of a graph that is also compiled without any lowering step that can be left out."""
+"""Most nodes of a graph that is also compiled without optional lowering steps."""
 
 
 class GraphComparison:
-    """Compares the stages of one graph; ``part`` stands before their names. ``loops``: also the loop interpreter."""
+    """Compare the stages of one graph; ``part`` is a prefix of their names. ``loops``: also the loop interpreter."""
 
     def __init__(self, result: Comparison, run: GraphRun, report: Report, part: str = "", loops: bool = False) -> None:
         self.result = result
@@ -71,7 +71,7 @@ class GraphComparison:
         self.exact: list[Array] | None = None
 
     def run(self) -> None:
-        """Fill the result, as far as the first stage that differs; every step's result is verified."""
+        """Compare up to the first stage that differs; every step's result is verified."""
         with config.override(verify=True):
             self._run()
 
@@ -104,7 +104,7 @@ class GraphComparison:
             self._explain(error)
 
     def _refused_pass(self, graph: Graph, error: CompileError) -> None:
-        """A pass that fails, or makes what the verifier refuses: the node because of which it does."""
+        """Find the node because of which a pass fails, or its result does not verify."""
         number = [p.name for p in PIPELINE].index(error.step)
         with config.override(stop_after=number):
             before = pipeline.run(graph, Dump("", enabled=False))[-1].state
@@ -120,7 +120,8 @@ class GraphComparison:
         return [self._judged(n, f, r) for n, (f, r) in enumerate(zip(found, recorded, strict=True))]
 
     def _judged(self, number: int, found: Array, recorded: Array) -> Difference:
-        """The difference of an output; where it does not agree, the witness in float64 says which side is wrong."""
+        """The difference of an output; if it exceeds the tolerance, the witness in float64 decides which side is
+        wrong."""
         here = min((difference(found, recorded, m[number]) for m in self.moved), key=lambda d: d.relative)
         if here.agrees(self.result.tolerance) or found.dtype.kind != "f" or not np.isfinite(here.relative):
             return here
@@ -143,7 +144,7 @@ class GraphComparison:
         return all(d is None or d.agrees(self.result.tolerance) for d in differences)
 
     def _passes(self, stages: list[Stage[Graph]], recorded: list[Array]) -> bool:
-        """Interpret after each pass; where the outputs move away, find the node."""
+        """Interpret after each pass; if the outputs change, find the node."""
         for before, after in pairwise(stages):
             self.report(f"interpreting after {after.name}")
             found = interpret(after.state, self.arrays)
@@ -193,9 +194,9 @@ class GraphComparison:
     def _kernel(
         self, part: Graph, operands: list[Array], wanted: list[Array], exact: bool
     ) -> tuple[list[Difference], list[Array]]:
-        """One kernel on the operands that it has in the program: its differences, and what it gave.
+        """Compare one kernel on its operands in the program: return differences, and its results.
 
-        ``exact``: both round alike, operator by operator, so there is nothing to weigh.
+        ``exact``: both round alike, operator by operator, so there is no tolerance.
         """
         found = run_native(part, operands)
         here = [difference(f, w) for f, w in zip(found, wanted, strict=True)]
@@ -215,7 +216,7 @@ class GraphComparison:
 
     @staticmethod
     def _by_witness(here: Difference, found: Array, wanted: Array, exact: Array) -> Difference:
-        """The difference of a kernel's result, which may be as far from float64 as the interpreter's is."""
+        """The difference of a kernel's result, which may be as far from float64 as the interpreter's."""
         if found.dtype.kind != "f" or exact.shape != found.shape:
             return here
         with np.errstate(all="ignore"):
@@ -223,11 +224,11 @@ class GraphComparison:
         return replace(here, nearer=bool(np.isfinite(errors).all() and errors[0] <= AS_FAR * errors[1]))
 
     def _kernel_step(self, part: Graph, operands: list[Array], node: Node | None) -> str:
-        """What makes a kernel wrong: its loops, or the code that is made of them."""
+        """Locate the error of a kernel: its loops, or its machine code."""
         try:
             by_loops = NativeProgram(part).interpret_loops(operands)
             native = run_native(part, operands)
-        except Exception as error:  # a wrong kernel's loops may fail in any way, and that is what is reported
+        except Exception as error:  # a wrong kernel's loops may fail in any way, which is the finding
             return f"kernels (its loops: {error})"
         tolerance = KERNEL_TOLERANCE.get(native[0].dtype.name)
         if all(difference(a, b).agrees(tolerance) for a, b in zip(native, by_loops, strict=True)):
@@ -237,7 +238,7 @@ class GraphComparison:
         return "codegen"
 
     def _functions(self, graph: Graph) -> bool:
-        """Every math function of the graph by itself, against float64: in units in the last place of each result."""
+        """Compare every math function of the graph alone with float64: in units in the last place of each result."""
         values = every_value(graph, self.arrays)
         known: set[tuple[str, Any]] = set()
         for node in graph.live_nodes():
@@ -247,7 +248,7 @@ class GraphComparison:
             known.add(key)
             part, given = part_of(graph, graph.name, node.outputs, set(values))
             plain = [np.asarray(values[v], order="C") for v in given]
-            for scale in (1.0, 2.0**-10):  # errors near 0 show where there are numbers near 0
+            for scale in (1.0, 2.0**-10):  # errors near 0 need operands near 0
                 operands = [np.asarray(a * scale, a.dtype) for a in plain]
                 exact = witness(part, operands)
                 if exact is None:
@@ -295,7 +296,7 @@ class GraphComparison:
         return False
 
     def _variants(self, graph: Graph, program: NativeProgram, found: list[Array]) -> None:
-        """What must have the same bits: a second call, two threads, and the program without optional steps."""
+        """Compare variants with the same bits: a second call, two threads, and the program without optional steps."""
         second = program.run(self.arrays, 1, "the same")
         if not self._same("second call", second, found, "prepacking"):
             return
@@ -360,14 +361,14 @@ _MATH = frozenset(name for name, s in SCALARS.items() if name not in ("add", "su
 
 
 def _rounds_alike(node: Node) -> bool:
-    """Whether numpy and machine code give the same bits: what rounds once, or not at all."""
+    """Whether numpy and machine code give the same bits: operators that round at most once."""
     return node.op.kind in _BITS or (node.op.kind == "elementwise" and node.op.name not in INEXACT)
 
 
 def _unfused(graph: Graph, arrays: Sequence[Array], steady: Set[int] = frozenset()) -> list[Array]:
-    """The outputs of the program made with the needed lowering steps only.
+    """The outputs of the program built with the required lowering steps only.
 
-    ``steady`` as in the program that it is held against: transformed weights that last may decide the order of a sum.
+    ``steady`` as in the reference program: frozen transformed weights may decide the order of a sum.
     """
     with config.override(stop_after=len(PIPELINE)):
         return NativeProgram(graph, steady=steady).run(arrays, 1)

@@ -22,8 +22,8 @@ from tracecomp.record.pytree import flatten
 class ModuleRow:
     """One call of a module.
 
-    ``parameters`` are its own and its children's, ``trainable`` those of them that require grad, ``operations`` scalar
-    operations of the call (two for a multiply-add), ``output_bytes`` what it gives.
+    ``parameters`` counts its own and its children's, ``trainable`` those of them that require grad. ``operations`` are
+    scalar operations of the call (two for a multiply-add), ``output_bytes`` the size of its results.
     """
 
     path: str
@@ -81,10 +81,10 @@ class Summary:
 
 
 def summary(model: Any, *args: Any, **kwargs: Any) -> Summary:
-    """What ``model(*args, **kwargs)`` consists of, module by module.
+    """Summarize ``model(*args, **kwargs)`` module by module.
 
     The call is made twice, in evaluation mode and without gradients, so it changes no state. CaptureError if it cannot
-    be recorded, which counting operations takes.
+    be recorded, which is needed to count operations.
 
     >>> import tracecomp
     >>> net = tracecomp.nn.Sequential(tracecomp.nn.Linear(8, 4), tracecomp.nn.ReLU())
@@ -114,7 +114,7 @@ def summary(model: Any, *args: Any, **kwargs: Any) -> Summary:
 
 @contextmanager
 def _evaluating(model: Any) -> Iterator[None]:
-    """All modules in evaluation mode, and then as they were."""
+    """Set all modules to evaluation mode, and restore their modes."""
     before = [(m, m.training) for m in model.modules()]
     model.eval()
     try:
@@ -125,7 +125,7 @@ def _evaluating(model: Any) -> Iterator[None]:
 
 
 def _calls(model: Any, args: Any, kwargs: Any) -> list[tuple[str, Any, list[Tensor], list[Tensor]]]:
-    """Every call of a module: path, module, tensors given and tensors made, in the order in which they begin."""
+    """Every call of a module: path, module, input and output tensors, in the order in which they begin."""
     found: list[tuple[str, Any, list[Tensor], list[Tensor]]] = []
     open_calls: list[int] = []
 
@@ -157,7 +157,7 @@ def _tensors(value: object) -> list[Tensor]:
 
 
 def _operations(graph: Graph, paths: set[str]) -> dict[str, int]:
-    """Scalar operations by the module that they stand in."""
+    """Scalar operations by their module."""
     found: dict[str, int] = {}
     for node in graph.live_nodes():
         origin = graph.origin.get(node)
@@ -172,7 +172,7 @@ def _operations(graph: Graph, paths: set[str]) -> dict[str, int]:
 
 
 def _operations_of(node: Node) -> int:
-    """Scalar operations of a node, two for a multiply-add; none for what only moves elements."""
+    """Scalar operations of a node, two for a multiply-add; none for data movement."""
     out = prod(node.outputs[0].shape)
     if node.op.name == "contract":
         operands, _, _ = node.attrs["spec"].partition("->")

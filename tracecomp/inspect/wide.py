@@ -1,4 +1,5 @@
-"""The witness: a graph in which every float32, float16 and bfloat16 is a float64, and complex64 a complex128."""
+"""The float64 reference: a graph in which every float32, float16 and bfloat16 is a float64, and complex64 a
+complex128."""
 
 from __future__ import annotations
 
@@ -16,12 +17,12 @@ Array = np.ndarray[Any, Any]
 
 
 def wide_type(dtype: DType) -> DType:
-    """The type that stands for ``dtype``."""
+    """The wide type of ``dtype``."""
     return {"float": float64, "complex": complex128}.get(dtype.kind, dtype)
 
 
 def wide_array(array: Array) -> Array:
-    """An array with more places."""
+    """The array in the wide type."""
     if array.dtype.kind == "c":
         return array.astype(np.complex128)
     is_float = array.dtype.kind == "f" or array.dtype.name == "bfloat16"
@@ -29,7 +30,7 @@ def wide_array(array: Array) -> Array:
 
 
 def wide_attrs(op: Op, attrs: Attrs) -> dict[str, Any]:
-    """Attributes of an operator that computes with more places; bodies are widened too."""
+    """Attributes of an operator in wide types; bodies are widened too."""
     if op.name == "bitcast":
         return attrs
     return {k: _wide_attr(v) for k, v in attrs.items()}
@@ -42,7 +43,7 @@ def _wide_attr(value: object) -> Any:
 
 
 def widened(graph: Graph) -> Graph:
-    """The graph that computes the same with float64 in place of narrower types; inputs and outputs are wide too."""
+    """Return the graph with float64 instead of narrower types; inputs and outputs are wide too."""
     wide = Graph(graph.name)
     values: dict[Value, Value] = {}
     for i in graph.inputs:
@@ -52,9 +53,9 @@ def widened(graph: Graph) -> Graph:
     for node in graph.nodes:
         wide.here = graph.origin[node]
         ins = [values[v] for v in node.inputs]
-        if node.op.name == "bitcast":  # it looks at the bits of a narrow number
+        if node.op.name == "bitcast":  # reads the bits of a narrow number
             ins = [wide.add(OPS["cast"], [v], {"dtype": o.dtype})[0] for v, o in zip(ins, node.inputs, strict=True)]
-        if narrows(node):  # what the cast rounds away is meant to be gone
+        if narrows(node):  # a cast to a narrower type rounds intentionally
             ins = [wide.add(node.op, ins, node.attrs)[0]]
         outs = wide.add(node.op, ins, wide_attrs(node.op, node.attrs))
         for old, new in zip(node.outputs, outs, strict=True):
@@ -75,7 +76,7 @@ def narrows(node: Node) -> bool:
 
 
 def witness(graph: Graph, arrays: Sequence[Array]) -> list[Array] | None:
-    """The outputs in float64; None where the program has no such form (it depends on the width of its types)."""
+    """The outputs in float64; None if the program has no such form (it depends on the width of its types)."""
     try:
         return interpret(widened(graph), [wide_array(a) for a in arrays])
     except (TypeError, ValueError, RuntimeError, IndexError):

@@ -1,1 +1,1 @@
-"""Other libraries that find tracecomp's tensors by themselves."""
+"""Integrations with other libraries that detect tracecomp's tensors."""

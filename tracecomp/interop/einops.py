@@ -25,7 +25,8 @@ _LAYERS = "einops.layers.tracecomp"
 
 
 class Backend:
-    """What einops needs of a framework, in torch's names: a subclass of its ``AbstractBackend`` once that is there."""
+    """The framework interface of einops, with torch's names: a subclass of its ``AbstractBackend`` once that is
+    imported."""
 
     framework_name = "tracecomp"
 

@@ -31,7 +31,7 @@ def _recipe_layer(name: str, mixin: Any) -> type:
 
 def _mixing_layer(mixin: Any, rearrange: Any) -> type:
     class EinMix(mixin, nn.Module):  # type: ignore[misc]
-        """An einsum of the input with a weight of its own, rearranged before and after."""
+        """An einsum of the input with the layer's weight, rearranged before and after."""
 
         def _create_parameters(
             self, weight_shape: Any, weight_bound: float, bias_shape: Any, bias_bound: float

@@ -84,7 +84,7 @@ def roi_align(
 
 
 def _own_channels(found: Tensor, cells: tuple[int, int]) -> tuple[Any, Any]:
-    """Of means [regions, channels, height, width] those of the channels that belong to each cell, and which these are.
+    """Select, from means [regions, channels, height, width], the channels of each cell; also return their indices.
 
     Source: Dai et al., "R-FCN" (2016), equation 1.
     """
@@ -98,7 +98,7 @@ def _own_channels(found: Tensor, cells: tuple[int, int]) -> tuple[Any, Any]:
 def ps_roi_align(
     input: Tensor, rois: Tensor, spatial_scale: float, pooled_height: int, pooled_width: int, sampling_ratio: int
 ) -> tuple[Any, Any]:
-    """``roi_align`` in which every cell has channels of its own; also gives which."""
+    """``roi_align`` with separate channels per cell; also returns their indices."""
     found = roi_align(input, rois, spatial_scale, pooled_height, pooled_width, sampling_ratio, True)
     return _own_channels(found, (pooled_height, pooled_width))
 
@@ -151,7 +151,8 @@ def roi_pool(
 def ps_roi_pool(
     input: Tensor, rois: Tensor, spatial_scale: float, pooled_height: int, pooled_width: int
 ) -> tuple[Any, Any]:
-    """The mean of each cell of each region, 0 where it is empty, of channels of its own; also gives which these are."""
+    """The mean of each cell of each region, 0 if it is empty, with separate channels per cell; also returns their
+    indices."""
     cells = pooled_height, pooled_width
     limits = input.shape[-2] - 1, input.shape[-1] - 1  # as torchvision has it: the last row and column count nowhere
     means = [
@@ -179,7 +180,7 @@ def _between(flat: Tensor, y: Tensor, x: Tensor, size: tuple[int, int]) -> Any:
 
 
 def _starts(count: int, step: int, pad: int) -> Tensor:
-    """Where windows, or the elements within one, begin along an axis."""
+    """Starts along an axis of windows, or of the elements within one."""
     return T.arange(count) * step - pad
 
 

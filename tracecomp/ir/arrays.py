@@ -1,7 +1,7 @@
-"""numpy's arrays: new ones begin at a line, long ones are worked on in pieces, and two are held together in bits.
+"""numpy arrays: allocation at cache lines, work on long arrays in pieces, and bitwise comparison.
 
-numpy's own large ones do not begin at a line. A vector that lies across two takes two reads: sums and transposes take a
-tenth to a half longer then.
+numpy's large arrays do not begin at a line. A vector across two lines takes two reads, which slows sums and transposes
+by a tenth to a half.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from tracecomp.ir.loops import LINE
 
 Array = np.ndarray[Any, Any]
 SMALL_BYTES = 65536
-"""What ``malloc`` gives without asking the system; smaller arrays lie anywhere."""
-PIECE = 8192
-"""Elements; 64 KB in float64."""
+"""Largest size that ``malloc`` allocates from its heap; smaller arrays have any alignment."""
+CACHED_ELEMENTS = 8192
+"""Elements of a piece; 64 KB in float64."""
 
 
 def new_array(shape: tuple[int, ...], dtype: Any) -> Array:
-    """A new array with any contents; of few bytes wherever numpy puts it."""
+    """A new array with any contents; small ones with numpy's alignment."""
     dtype = np.dtype(dtype)
     nbytes = dtype.itemsize * prod(shape)
     if nbytes <= SMALL_BYTES:
@@ -41,10 +41,10 @@ def row_major_copy(array: Array) -> Array:
 
 
 def fill(made: Array, array: Array) -> None:
-    """Put the elements of ``array`` into ``made``, which has its shape and type.
+    """Copy the elements of ``array`` into ``made``, which has its shape and type.
 
-    numpy reads along what is near in ``made``, where elements of ``array`` may be far apart. Where so many lines of
-    memory do not stay in cache, they are read again for each of their elements: pieces are copied whose lines stay.
+    numpy reads in the memory order of ``made``, in which elements of ``array`` may be far apart. If that many lines do
+    not stay in cache, each element reads its line again. This function copies pieces whose lines stay in cache.
     """
     if array.nbytes >= _MUCH and array.ndim > 1:
         near = min(range(array.ndim), key=lambda axis: (made.shape[axis] == 1, abs(made.strides[axis])))
@@ -61,14 +61,14 @@ _MUCH, _FAR, _LINES = 2**20, 512, 32
 
 
 def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The strides, in elements, of an array in row-major order; an extent of none counts as one."""
+    """The strides, in elements, of an array in row-major order; an extent of 0 counts as 1."""
     return tuple(prod(max(n, 1) for n in shape[k + 1 :]) for k in range(len(shape)))
 
 
 def memory_order(array: Array) -> tuple[int, ...] | None:
     """The axes of a dense ``array`` in the order of memory; None when that is row-major, or it is not dense.
 
-    Axes of one element stand where their strides say, if the strides are those of the order found.
+    Axes of one element are placed by their strides, if the strides are those of the order.
     """
     if array.flags.c_contiguous and array.strides == row_major_strides(array.shape, array.itemsize):
         return None
@@ -94,13 +94,14 @@ def at_line(array: Array) -> Array:
 
 
 def cached_slices(size: int) -> Iterator[slice]:
-    """Slices that cover ``size`` elements, so short that a few temporaries of one stay in cache."""
-    for start in range(0, size, PIECE):
-        yield slice(start, start + PIECE)
+    """Slices that cover ``size`` elements, short enough that a few temporaries of that length stay in cache."""
+    for start in range(0, size, CACHED_ELEMENTS):
+        yield slice(start, start + CACHED_ELEMENTS)
 
 
 def same_bits(a: Array, b: Array, any_nan: bool = False) -> bool:
-    """Whether two arrays are equal to the last bit; with ``any_nan``, all NaNs are equal, whose bits mean nothing."""
+    """Whether two arrays are equal to the last bit; with ``any_nan``, all NaNs count as equal, as their bits have no
+    meaning."""
     if a.dtype != b.dtype or a.shape != b.shape:
         return False
     if a.dtype.kind in "biu":
@@ -113,9 +114,9 @@ def same_bits(a: Array, b: Array, any_nan: bool = False) -> bool:
 
 
 def in_parts(array: Any) -> Any:
-    """The same memory as real numbers, parts along a new last axis; what is not complex as it is."""
+    """View complex numbers as real ones, parts along a new last axis; return real arrays unchanged."""
     if array.dtype.kind != "c":
         return array
-    # A view needs dense memory; numpy keeps both parts of a number side by side.
+    # A view needs dense memory; numpy stores both parts of a number side by side.
     dense = np.ascontiguousarray(array).reshape(*array.shape, 1)
     return dense.view(dense.real.dtype)

@@ -29,7 +29,8 @@ _TAIL_Q = (1.0, 2.56852019228982242e0, 1.87295284992346725e0, 5.2790510295142841
 
 
 def _piecewise(x: Array, condition: Array, yes: Callable[[Array], Array], no: Callable[[Array], Array]) -> Array:
-    """``yes(x)`` where the condition holds, ``no(x)`` elsewhere, which sees no other elements; ``yes`` sees all."""
+    """``yes(x)`` where the condition holds, ``no(x)`` elsewhere. ``no`` receives only its elements; ``yes`` receives
+    all."""
     result = yes(x)
     others = np.flatnonzero(~condition)
     if others.size:
@@ -81,7 +82,7 @@ _WHOLE_Q = (1.0, 2.276907414852372e1, 3.013088157960716e2, 2.57290850244178e3, 1
 
 @in_float64
 def _erf_narrow(x: Array) -> Array:
-    """erf to 1.5e-8 of it; beyond 4 it rounds to 1 in float32."""
+    """erf with a relative error of 1.5e-8; beyond 4 it rounds to 1 in float32."""
     y = np.clip(x, -4.0, 4.0)
     z = y * y
     return y * (horner(z, _WHOLE_P) / horner(z, _WHOLE_Q))

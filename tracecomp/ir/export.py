@@ -12,10 +12,10 @@ from tracecomp.ir.values import GraphData, Value
 def to_networkx(graph: GraphData) -> Any:
     """A ``networkx.MultiDiGraph``: a node for each input, operator and output, an edge for each operand.
 
-    Nodes have ``label``, ``op``, ``type``, ``attrs``, ``scope`` and ``source``; edges ``operand``, the place among the
-    reader's operands, and ``result``, the place among the results of what makes it.
+    Nodes have ``label``, ``op``, ``type``, ``attrs``, ``scope`` and ``source``; edges ``operand``, the position among
+    the reader's operands, and ``result``, the position among the producer's results.
     """
-    import networkx  # loaded when asked for: programs run without
+    import networkx  # loaded lazily: programs run without it
 
     found = networkx.MultiDiGraph(name=graph.name)
     names: dict[Value, str] = {}
@@ -43,7 +43,7 @@ def to_networkx(graph: GraphData) -> Any:
 
 
 def _place(value: Value) -> int:
-    """Which of its node's results a value is."""
+    """The position of a value among its node's results."""
     return 0 if value.node is None else value.node.outputs.index(value)
 
 

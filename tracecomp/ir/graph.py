@@ -1,7 +1,6 @@
 """The graph IR: pure SSA values, interned nodes, inputs and outputs with their roles, side tables for provenance.
 
-What it consists of stands in ``ir.values``, and is offered here too. That equal applications are one node is called
-hash-consing.
+``ir.values`` defines the parts, which this module also exports. Equal applications are one node (hash-consing).
 """
 
 from __future__ import annotations
@@ -46,9 +45,10 @@ class Graph(GraphData):
     def add(
         self, op: Op, inputs: Iterable[Value], attrs: Attrs, types: Sequence[TensorType] | None = None
     ) -> tuple[Value, ...]:
-        """The results of ``op`` on ``inputs``; an equal node made before is reused. ``types``: those of the results.
+        """Return the results of ``op`` on ``inputs``, from an equal existing node if there is one. ``types``: those of
+        the results.
 
-        A communication is a node of its own each time: other processes count them.
+        A communication is always a separate node: other processes count them.
         """
         inputs = tuple(inputs)
         key: tuple[object, ...] = (op.name, tuple(map(id, inputs)), attrs_key(attrs))
@@ -70,7 +70,7 @@ class Graph(GraphData):
         return self.apply("full", value=dtype.python(value), shape=(), dtype=dtype)
 
     def drop_dead(self) -> None:
-        """Forget nodes that no output needs. For whoever builds the graph, when it is complete."""
+        """Drop nodes that no output needs. The builder of a graph calls this when the graph is complete."""
         live = set(self.live_nodes())
         self._interned = {key: node for key, node in self._interned.items() if node in live}
         self.origin = {node: origin for node, origin in self.origin.items() if node in live}

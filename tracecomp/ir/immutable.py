@@ -11,13 +11,13 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True)
 def immutable(cls: type[T]) -> type[T]:
-    """A dataclass with slots, compared and hashed by content; the type checker refuses assignments.
+    """Make a dataclass with slots, compared and hashed by content; the type checker rejects assignments.
 
-    Fields with ``compare=False`` are no part of the content. A class whose fields do not say it all, because Python
-    calls different things equal, has a method ``_content``.
+    Fields with ``compare=False`` are not part of the content. A class for which field equality is too coarse, because
+    Python equates different values, has a method ``_content``.
 
-    The methods besides ``__init__`` are shared code, and nothing checks assignments at run time, because importing
-    defines dozens of such classes and compiling makes many thousands of such objects.
+    The methods other than ``__init__`` are shared code, and nothing checks assignments at run time: importing defines
+    dozens of such classes, and compiling creates many thousands of such objects.
     """
     cls = dataclass(eq=False, repr=False, slots=True)(cls)
     names = [f.name for f in fields(cls)]  # type: ignore[arg-type]

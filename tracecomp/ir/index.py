@@ -1,8 +1,7 @@
 """Integer index algebra: affine forms over loop variables, with floor division and remainder that simplify.
 
-An ``Index`` is ``const + sum(coefficient * atom)``. Atoms are loop variables, floor divisions, remainders, and
-integers computed at run time (a loaded gather index). Keeping the affine form explicit is what lets a later stage
-read off strides.
+An ``Index`` is ``const + sum(coefficient * atom)``. Atoms are loop variables, floor divisions, remainders, and integers
+computed at run time (a loaded gather index). The explicit affine form shows strides to later stages.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ Atom = Var | FloorDiv | Mod | Computed
 class Index:
     """``const + sum(coefficient * atom)``, immutable; build with ``index``, ``+``, ``*``, ``//`` and ``%``.
 
-    Terms stand in one order, so equal sums compare equal. A plain class, not a dataclass: compilation makes many.
+    Terms are sorted, so equal sums compare equal. A plain class, not a dataclass: compilation creates many.
     """
 
     __slots__ = ("_hash", "_vars", "const", "terms")
@@ -170,7 +169,8 @@ class Index:
         return Index(((Mod(rest, divisor), 1),))
 
     def _split(self, divisor: int) -> tuple[Index, Index]:
-        """``(q, r)`` with ``self == q * divisor + r`` and every coefficient of ``r`` not a multiple of it."""
+        """Return ``(q, r)`` with ``self == q * divisor + r``, where no coefficient of ``r`` is a multiple of
+        ``divisor``."""
         whole = Index((), self.const // divisor)
         rest = Index((), self.const % divisor)
         for atom, c in self.terms:
@@ -223,7 +223,7 @@ def _simplified(merged: dict[Atom, int], const: int) -> Index:
 
 
 def _make(terms: dict[Atom, int], const: int) -> Index:
-    """An Index whose terms stand in one order, so that equal sums are equal objects."""
+    """Create an Index with sorted terms, so that equal sums are equal objects."""
     if len(terms) > 1:
         differ = len({abs(c) for c in terms.values()}) == len(terms)
         return Index(tuple(sorted(terms.items(), key=_stride if differ else _place)), const)
@@ -235,7 +235,7 @@ def _stride(term: tuple[Atom, int]) -> int:
 
 
 def _place(term: tuple[Atom, int]) -> tuple[int, str]:
-    """Where a term stands among others: larger strides first, then by name."""
+    """Sort key of a term: larger strides first, then by name."""
     atom, c = term
     return (-abs(c), atom.name if type(atom) is Var else _atom_str(atom))
 

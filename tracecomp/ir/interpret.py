@@ -1,5 +1,5 @@
-"""The numpy interpreter of graphs: every operator's ``impl`` in order. It is slow, simple, and what compiled code must
-agree with."""
+"""The numpy interpreter of graphs: every operator's ``impl`` in order. It is slow and simple, and compiled code must
+agree with it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Evaluate = Callable[[Op, Sequence[Array], dict[str, Any]], Any]
 
 
 class Interpreter:
-    """A graph prepared for running: live nodes, and after each the values that nothing reads any more."""
+    """A graph prepared for running: live nodes, and after each the values that have no later reader."""
 
     def __init__(self, graph: GraphData) -> None:
         self.graph = graph

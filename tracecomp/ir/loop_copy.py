@@ -33,9 +33,9 @@ Move = Callable[[Buffer, Index], tuple[Buffer, Index]]
 
 
 class Copier:
-    """Copies statements with ``mapping`` applied to indices and ``suffix`` added to every name bound in them.
+    """Copy statements with ``mapping`` applied to indices and ``suffix`` added to every name bound in them.
 
-    ``move`` may redirect an access (scratch memory kept once per SIMD lane); it sees the index already mapped.
+    ``move`` may redirect an access (scratch memory kept once per SIMD lane); it receives the mapped index.
     """
 
     def __init__(self, mapping: Mapping[Var, Index], suffix: str = "", move: Move | None = None) -> None:
@@ -91,7 +91,7 @@ class Copier:
         return self.move(buffer, offset) if self.move else (buffer, offset)
 
     def _over(self, name: str, over: frozenset[Var]) -> frozenset[Var]:
-        """What a name varies over now: of the parts of a variable that was split, perhaps only some."""
+        """The variables over which a name varies after the mapping: perhaps only some parts of a split variable."""
         if name in self.lets:
             return frozenset(self.lets[name].vars())
         return frozenset(w for v in over for w in (self.mapping[v].vars() if v in self.mapping else (v,)))

@@ -1,7 +1,7 @@
 """The reference interpreter of the loop IR: slow, exact about order, and strict about memory.
 
 Expressions are evaluated as numpy arrays with one axis for each surrounding tile or vector loop. A load or store out of
-bounds, a read of memory that nothing wrote, and a condition that varies over such a loop raise ``VerifyError``.
+bounds, a read of unwritten memory, and a condition that varies over such a loop raise ``VerifyError``.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(slots=True)
 class Memory:
-    """Bytes, and which of them something has written."""
+    """Bytes, with a flag for each that has been written."""
 
     data: Array
     defined: Array
@@ -70,7 +70,7 @@ class _Programs:
         arena = np.zeros(program.arena_bytes, np.uint8)
         self.arena = Memory(arena, np.zeros(arena.size, bool))
         if program.prepared is not None:
-            # There was no call before, so nothing is prepared; whoever calls says so.
+            # There was no earlier call, so nothing is prepared; the caller says so.
             self.arena.defined[program.prepared.position] = True
         self.slots = {(s.space, s.position): _bytes_of(a, s, True) for s, a in zip(program.inputs, inputs, strict=True)}
         for slot, array in zip(program.outputs, outputs, strict=True):
@@ -125,7 +125,7 @@ def _bytes_of(array: Array, slot: Slot, defined: bool) -> Memory:
 
 
 class Scope:
-    """Evaluation of indices and expressions of known variables, each a number or an array; memory is not known."""
+    """Evaluation of indices and expressions of known variables, each a number or an array; loads are not supported."""
 
     def __init__(self, variables: dict[Var, Any]) -> None:
         self.variables = variables

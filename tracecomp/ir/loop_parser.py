@@ -1,4 +1,4 @@
-"""Reads the printed form of kernels (``loop_printer.py``); the grammar stands in ``ir/loops.py``."""
+"""Parser of the printed form of kernels (``loop_printer.py``); ``ir/loops.py`` has the grammar."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ _LOOP = re.compile(r"(serial|parallel|opportunistic|tile|vector) (\w+) < (\d+):"
 
 
 def parse_kernel(text: str, first: int = 1) -> Kernel:
-    """The kernel that ``text`` describes, whose first line is number ``first``; ValueError with the line otherwise."""
+    """Return the kernel that ``text`` describes, whose first line is number ``first``; ValueError names an invalid
+    line."""
     lines = _KernelLines(text.rstrip("\n").split("\n"), first)
     kernel = lines.kernel()
     if lines.at < len(lines.lines):
@@ -58,19 +59,19 @@ def parse_kernel(text: str, first: int = 1) -> Kernel:
 
 @dataclass
 class Lines:
-    """Lines that are nested by two blanks; the first has number ``first``."""
+    """Lines nested by two blanks; the first has number ``first``."""
 
     lines: list[str]
     first: int = 1
     at: int = 0
 
     def fail(self, message: str) -> NoReturn:
-        """Refuse the line that was taken last."""
+        """Raise an error for the current line."""
         number = max(self.at - 1, 0)
         raise ValueError(f"line {self.first + number}: {message}: {self.lines[number].strip()!r}")
 
     def level(self) -> int:
-        """How deep the next line stands; -1 after the last."""
+        """The nesting level of the next line; -1 after the last."""
         if self.at >= len(self.lines):
             return -1
         line = self.lines[self.at]
@@ -85,7 +86,7 @@ class Lines:
 
 @dataclass
 class Scope:
-    """What names stand for at a statement."""
+    """Meanings of names at a statement."""
 
     vars: dict[str, Var] = field(default_factory=dict)
     buffers: dict[str, Buffer] = field(default_factory=dict)
@@ -100,7 +101,7 @@ class Scope:
 
 
 class Text:
-    """One line, read from the left."""
+    """One line, parsed from the left."""
 
     def __init__(self, text: str, scope: Scope, shared: Mapping[str, Expr], fail: Callable[[str], NoReturn]) -> None:
         self.text = text
@@ -232,7 +233,7 @@ class Text:
         return Read(name, *self.scope.names[name])
 
     def application(self, name: str) -> Expr:
-        """What follows ``name(``."""
+        """Parse the rest of an application after ``name(``."""
         if name == "index":
             found: Expr = IndexValue(self.index())
             self.expect(")")
@@ -291,7 +292,7 @@ class _KernelLines(Lines):
         return Text(self.take(), scope, self.shared, self.fail)
 
     def body(self, level: int, scope: Scope) -> tuple[Stmt, ...]:
-        """The statements that stand ``level`` deep."""
+        """Parse the statements at nesting level ``level``."""
         scope = scope.inner()
         found: list[Stmt] = []
         while self.level() == level:

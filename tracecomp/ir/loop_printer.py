@@ -49,7 +49,7 @@ _INFIX = {
 
 
 class _Printer:
-    """Prints statements; expressions that occur more than once in a statement are printed once, as ``%n = ...``."""
+    """Print statements; expressions that occur more than once in a statement are printed once, as ``%n = ...``."""
 
     def __init__(self, rename: Callable[[str, str], str]) -> None:
         self.rename = rename
@@ -195,7 +195,7 @@ def print_kernel(kernel: Kernel) -> str:
 
 
 def kernel_lines(kernel: Kernel) -> list[tuple[str, object]]:
-    """The lines of a kernel's text, each with the graph node that it belongs to, where that is known."""
+    """The lines of a kernel's text, each with its graph node, if known."""
     printer = _Printer(_same)
     marks = [f"{printer.declared(p)}{' written' if p.name in kernel.writes else ''}" for p in kernel.params]
     printer.line(0, f"kernel {kernel.name}({', '.join(marks)}):")
@@ -204,13 +204,14 @@ def kernel_lines(kernel: Kernel) -> list[tuple[str, object]]:
 
 
 def _origin(s: Stmt) -> object:
-    """The node of a statement, or of the first of its operations that has one."""
+    """The node of a statement, or of the first of its operations with a node."""
     own = s.origin if isinstance(s, Store | Update) else None
     return own or next((x.origin for x in roots(s) if isinstance(x, Call) and x.origin is not None), None)
 
 
 def kernel_key(kernel: Kernel) -> str:
-    """Equal for kernels that do the same but for the names of parameters, variables, bindings and scratch memory."""
+    """A key that is equal for kernels that differ only in the names of parameters, variables, bindings and scratch
+    memory."""
     names: dict[tuple[str, str], str] = {}
 
     def rename(space: str, name: str) -> str:
@@ -230,7 +231,7 @@ def print_program(program: Program) -> str:
     names = _slot_names(program)
     lines += [f"  input {names[s]}: {s.nbytes} bytes" for s in program.inputs]
     for s in program.outputs:
-        # A state that is updated in place is one slot, at two places of the call table.
+        # A state that is updated in place is one slot, at two positions of the call table.
         same = f", input {s.position}" if s.space == "input" else ""
         lines.append(f"  output {names[s]}: {s.nbytes} bytes{same}")
     if program.prepared is not None:
@@ -241,12 +242,12 @@ def print_program(program: Program) -> str:
 
 
 def _quoted(name: str) -> str:
-    """A name as it is, or as a JSON string where a reader could not see its end."""
+    """A name unchanged, or as a JSON string if its end would be ambiguous."""
     return name if re.fullmatch(r"[^\s\"(),:+#@]*", name) else json.dumps(name)
 
 
 def _slot_names(program: Program) -> dict[Slot, str]:
-    """A name of its own for each slot of the call table: what it is called, with as many primes as it takes."""
+    """Return unique names for the slots of the call table, made distinct by primes."""
     names: dict[Slot, str] = {}
     taken: set[str] = set()
     for slot in dict.fromkeys((*program.inputs, *program.outputs)):
@@ -273,7 +274,7 @@ def _print_steps(
 
 
 def _openings(step: Step, names: Mapping[Slot, str]) -> tuple[str, ...]:
-    """The line above each list of steps nested in ``step``."""
+    """The heading of each list of steps nested in ``step``."""
     match step:
         case RepeatStep(var, _):
             return (f"repeat {var.name} < {var.extent}",)

@@ -1,4 +1,4 @@
-"""Rules of the loop IR, checked: what is wrong with a kernel is reported all at once."""
+"""The verifier of the loop IR: all problems of a kernel are reported at once."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _LOOP_KINDS = ("serial", *SHARED, "tile", "vector")
 
 @dataclass(slots=True)
 class _Context:
-    """What is visible at a statement."""
+    """Visible names at a statement."""
 
     loops: dict[Var, str]
     buffers: dict[str, Buffer]
@@ -64,7 +64,7 @@ class _Verifier:
         self.bound.add(name)
 
     def body(self, body: tuple[Stmt, ...], c: _Context) -> None:
-        """Statements in order; what a body binds is not visible after it."""
+        """Check statements in order; names bound in a body are not visible after it."""
         c = _Context(dict(c.loops), dict(c.buffers), dict(c.names), dict(c.accumulators), c.guarded)
         for stmt in body:
             self.stmt(stmt, c)
@@ -220,7 +220,7 @@ class _Verifier:
 
 
 def kernel_problems(kernel: Kernel) -> list[str]:
-    """Everything that is wrong with ``kernel``, in words."""
+    """Return descriptions of all problems of ``kernel``."""
     verifier = _Verifier(kernel)
     params = {p.name: p for p in kernel.params}
     if len(params) != len(kernel.params):
@@ -233,7 +233,7 @@ def kernel_problems(kernel: Kernel) -> list[str]:
 
 
 def verify_program(program: Program) -> None:
-    """VerifyError with all problems of all kernels and of the memory that they are given."""
+    """VerifyError with all problems of all kernels and of their memory."""
     problems: list[str] = []
     for call in call_steps(_running(program.steps)):
         kernel = call.kernel
@@ -251,7 +251,7 @@ def verify_program(program: Program) -> None:
 
 
 def _running(steps: tuple[Step, ...]) -> tuple[Step, ...]:
-    """Without the repeats that run no times."""
+    """Drop repeats that run zero times."""
     return tuple(s for s in steps if not (isinstance(s, RepeatStep) and s.var.extent == 0))
 
 

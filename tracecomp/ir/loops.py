@@ -1,4 +1,4 @@
-"""The loop IR: what a kernel does, as data. The grammar, in full (``ir/program.py`` has the lines of programs):
+"""The loop IR: a kernel as data. This is the full grammar (``ir/program.py`` defines programs):
 
     program = slots, step*                           step  = call kernel(ref*) | repeat var: step*
                                                            | when ref: step* otherwise: step*
@@ -7,7 +7,7 @@
     stmt    = loop kind var: stmt*                   kind  = serial | parallel | opportunistic | tile | vector
             | let name = expr                        names are assigned once
             | store buffer[index] = expr  [where e]
-            | stream buffer[index] = expr  [where e] a store to memory that nobody reads soon: it need not enter a cache
+            | stream buffer[index] = expr  [where e] a store to memory without a near read: bypasses caches
             | stream alone buffer[index] = expr  [where e]    a stream where one thread runs the program, else a store
             | accumulate (name: op from init)*: stmt*     ... update name, expr*
             | local buffer
@@ -18,24 +18,24 @@
             | to_line(buffer)                         elements before the first that begins a line of memory
 
 ``serial``, ``parallel`` and ``opportunistic`` loops run one iteration after another. Parallel ones may be split among
-threads, opportunistic ones among threads that are awake.
-``tile`` and ``vector`` loops run all their iterations at once, as one program over many elements: every statement
-inside is done for all elements of the surrounding tile loops before the next one. At most one ``vector`` loop
-surrounds a statement; it becomes SIMD lanes. ``tile`` loops are unrolled. Both have small static extents; cutting a
-long loop into chunks and a rest is the scheduler's work, not codegen's.
+threads, opportunistic ones among threads that are awake. ``tile`` and ``vector`` loops run all their iterations at
+once, as one program over many elements: every statement inside is done for all elements of the surrounding tile loops
+before the next one. At most one ``vector`` loop surrounds a statement; it becomes SIMD lanes. ``tile`` loops are
+unrolled. Both have small static extents; splitting a long loop into chunks and a remainder is the scheduler's work, not
+codegen's.
 
 ``accumulate`` declares accumulators, runs its body, after which each name reads as the total. An ``update`` combines
 ``op(accumulator, expr...)``. Accumulators declared inside a tile or vector loop exist once per element. An update
-inside a vector (or tile) loop that itself stands inside the ``accumulate`` goes to partial accumulator number
-``position % lanes`` (a power of two), where position is the vector variable's value; every lane starts from ``init``;
-updates of one lane happen in loop order, and at the end the lanes are combined by halving (lane i with lane
-i + lanes/2, then lanes/4, ...). So the order of a sum is part of the program, not of how it is run. The op ``set``
-replaces the value (a loop-carried scalar); ``fma`` takes two expressions. Inside the body an accumulator without lanes
-reads as its current value.
+inside a vector (or tile) loop inside the ``accumulate`` goes to partial accumulator number ``position % lanes``.
+``lanes`` is a power of two, position the vector variable's value. Every lane starts from ``init``. Updates of one lane
+happen in loop order. At the end the lanes are combined by halving (lane i with lane i + lanes/2, then lanes/4, ...).
+The order of a sum is therefore part of the program, not of its execution. The op ``set`` replaces the value (a
+loop-carried scalar); ``fma`` takes two expressions. Inside the body an accumulator without lanes reads as its current
+value.
 
 Memory: distinct slots do not overlap, except arena slots, which are byte ranges. Between the top-level statements of a
-kernel, and between kernels that touch the same bytes, all threads meet. An index that is neither provably in bounds nor
-guarded by ``where`` is replaced by 0 for loads, and the store is left out, when it is out of bounds at run time.
+kernel, and between kernels that touch the same bytes, all threads synchronize. An index may be neither provably in
+bounds nor guarded by ``where``. If it is out of bounds at run time, a load uses 0 instead and a store is left out.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from tracecomp.ir.types import DType, bool_, int64
 
 @immutable
 class Buffer:
-    """Dense memory of ``size`` elements. Parameters of a kernel are told apart by name."""
+    """Dense memory of ``size`` elements. A kernel's parameters are identified by name."""
 
     name: str
     dtype: DType
@@ -65,7 +65,7 @@ class Const:
     dtype: DType
 
     def _content(self) -> tuple[Any, ...]:
-        # Kernels that differ in the sign of a zero alone are two.
+        # Kernels that differ only in the sign of a zero are different.
         sign = math.copysign(1.0, self.value) if self.value == 0 else 0.0
         return self.value, sign, self.dtype
 
@@ -92,7 +92,7 @@ class IndexValue:
 
 @immutable
 class Load:
-    """``buffer[offset]``; where ``where`` is false nothing is read and the value is zero."""
+    """``buffer[offset]``; if ``where`` is false nothing is read and the value is zero."""
 
     buffer: Buffer
     offset: Index
@@ -114,7 +114,7 @@ class Load:
 
 @immutable
 class Read:
-    """The value of a ``let`` or of a finished accumulator; ``over`` are the loop variables it was bound under."""
+    """The value of a ``let`` or of a finished accumulator; ``over`` are the loop variables of its definition."""
 
     name: str
     dtype: DType
@@ -132,7 +132,7 @@ class Read:
 class Call:
     """A scalar operation of ``ir.scalars`` (``cast`` and ``bitcast`` go to ``dtype``).
 
-    ``origin`` is the graph node that it belongs to, where that is known; two that differ in it alone are equal.
+    ``origin`` is its graph node, if known; equality ignores it.
     """
 
     op: str
@@ -150,7 +150,7 @@ class Call:
 
 @immutable
 class ToLine:
-    """How many elements of ``buffer`` come before the first that begins a line of memory; less than a line has."""
+    """The number of elements of ``buffer`` before the first that begins a line of memory; less than a line."""
 
     buffer: Buffer
     dtype: DType = int64
@@ -172,7 +172,7 @@ class Let:
 
 
 Stream = Literal["", "alone", "always"]
-"""Whether a store may pass the caches by: not, where one thread runs the program, or on any number of threads."""
+"""Whether a store may bypass the caches: never, if one thread runs the program, or always."""
 
 
 @immutable
@@ -218,7 +218,7 @@ class Update:
 
 @immutable
 class Local:
-    """Scratch memory for the statements that follow in the same body; contents undefined at first."""
+    """Scratch memory for the statements that follow in the same body; its initial contents are undefined."""
 
     buffer: Buffer
 
@@ -241,7 +241,7 @@ class Check:
 
 @immutable
 class Prefetch:
-    """The cache line of ``buffer[offset]`` is wanted soon, in the second cache. It may lie outside the buffer."""
+    """Prefetch the cache line of ``buffer[offset]`` into the second cache. It may be outside the buffer."""
 
     buffer: Buffer
     offset: Index
@@ -251,7 +251,7 @@ SHARED = ("parallel", "opportunistic")
 """The kinds of loops that threads share."""
 
 LINE = 64
-"""Bytes of memory that caches hold and pass on together."""
+"""Bytes of a cache line."""
 
 Stmt = Let | Store | Loop | Accumulate | Update | Local | If | Check | Prefetch
 
@@ -276,7 +276,7 @@ def in_range(i: Index, size: int) -> Expr | None:
 
 
 def index_from(expr: Expr, size: int) -> Index:
-    """The Index of a loaded integer that must lie in ``range(size)``.
+    """The Index of a loaded integer that must be in ``range(size)``.
 
     ``checked_index`` is a marker, not a scalar operation: lowering emits ``check`` for the range before the statement
     that uses the index, and replaces the marker by its first operand.
@@ -353,7 +353,7 @@ def roots(s: Stmt) -> list[Expr]:
 
 
 def expressions(body: Iterable[Stmt]) -> Iterator[Expr]:
-    """Every expression of the statements themselves and what it is made of; not of nested statements."""
+    """Yield every expression of the statements and its subexpressions; not of nested statements."""
     stack = [x for s in body for x in roots(s)][::-1]
     while stack:
         x = stack.pop()

@@ -1,6 +1,6 @@
-"""The operator record: one frozen value says everything about one primitive operator.
+"""The operator record: one immutable value that defines one primitive operator.
 
-Records are written under ``tracecomp/ops``; this module holds their form and the registry.
+Records are in ``tracecomp/ops``; this module defines their class and the registry.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ KINDS = (
 )  # fmt: skip
 
 Attrs = dict[str, Any]
-"""An operator's static parameters by name; of which types they are, its ``attrs`` says."""
+"""An operator's static parameters by name; ``attrs`` of the operator has their types."""
 
 
 class Operand(Protocol):
-    """A tensor of the world that primitives run in: a graph's value, an eager tensor, a recorded one."""
+    """A tensor of a kind that primitives accept: a graph's value, an eager tensor, a recorded one."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -40,15 +40,15 @@ class Operand(Protocol):
 
 Operands = Sequence[Operand]
 Gradients = Sequence[Operand | None]
-"""Of an operator's results; None of one that nobody uses."""
+"""Gradients of an operator's results; None for an unused result."""
 Number = bool | int | float | complex
 Types = Sequence[TensorType]
 Position = Sequence[Index]
-"""A place in a tensor, an index for each axis."""
+"""An element's position in a tensor, an index for each axis."""
 
 
 class ReadElement(Protocol):
-    """The element of an operand at a position; not read, and zero, where ``where`` is false."""
+    """The element of an operand at a position; zero, without a read, if ``where`` is false."""
 
     def __call__(self, position: Position, where: Expr | None = None) -> Expr: ...
 
@@ -76,8 +76,8 @@ class Indexed:
     """Loop meaning by index: ``fn(index, out_type, reads, in_types, **attrs) -> Expr``.
 
     ``index`` is the output index (one ``Index`` per axis), ``reads[k](index)`` the scalar of operand ``k`` there;
-    positions outside of the operand are not read and give zero.
-    Views, pads, concatenation, gathers, creation: anything whose element needs a fixed number of operand elements.
+    positions outside the operand give zero without a read. Views, pads, concatenation, gathers, creation: anything
+    whose element needs a fixed number of operand elements.
     """
 
     fn: Callable[..., Expr]
@@ -88,8 +88,8 @@ class Reduced:
     """Loop meaning of a reduction over the attribute ``axes``: combine with ``op`` from ``init(dtype)``.
 
     ``element(value, index, dtype)`` maps an operand element (and its position along the reduced axes, flattened
-    row-major) to what is combined; ``None`` is the identity. The order of combination is the one of
-    ``ir.loops.Accumulate`` and belongs to the operator's meaning.
+    row-major) to the combined value; ``None`` is the identity. The order of combination is that of
+    ``ir.loops.Accumulate`` and part of the operator's meaning.
     """
 
     op: str
@@ -110,10 +110,10 @@ class Bilinear:
 class BilinearForm:
     """Named iteration space of a bilinear operator, with affine operand positions.
 
-    ``extents[name]`` is the size of a dimension; ``out`` names the output's dimensions in row-major order (an output
-    axis may be split in several dimensions, as groups and filters); ``reduce`` names the summed dimensions, outermost
-    first (the order of summation); ``lhs[axis]`` and ``rhs[axis]`` map a dimension name to its coefficient in the
-    operand's axis position.
+    ``extents[name]`` is the size of a dimension. ``out`` names the output's dimensions in row-major order; an output
+    axis may be several dimensions, such as groups and filters. ``reduce`` names the summed dimensions, outermost first
+    (the order of summation). ``lhs[axis]`` and ``rhs[axis]`` map a dimension name to its coefficient in the operand's
+    axis position.
     """
 
     extents: dict[str, int]
@@ -128,7 +128,7 @@ class Imperative:
     """Loop meaning as statements, for operators that no index form describes (scatter, sort, cumulative).
 
     ``fn(ins, outs, in_types, out_types, **attrs) -> list[Stmt]`` over operand and result ``Buffer`` objects. With
-    ``overwrites``, the only result may be the very memory of the first operand.
+    ``overwrites``, the only result may be in the memory of the first operand.
     """
 
     fn: Callable[..., Any]
@@ -142,7 +142,7 @@ class Control:
 
 @immutable
 class Composed:
-    """Loop meaning by other primitives: ``fn(*operands, **attrs)`` gives the result, written with ``ops.prim``.
+    """Loop meaning by other primitives: ``fn(*operands, **attrs)`` returns the result, written with ``ops.prim``.
 
     A graph pass replaces such nodes before fusion.
     """
@@ -154,7 +154,7 @@ class Composed:
 class External:
     """No loop meaning: the host runs ``impl`` (LAPACK through numpy).
 
-    ``start(run, attrs)``, where there is one, lets ``run()`` go on beside code, and gives the function that waits for
+    ``start(run, attrs)``, if present, starts ``run()`` in parallel with code, and returns the function that waits for
     its result (communication). Such operators run in the order in which they are started.
     """
 
@@ -163,15 +163,15 @@ class External:
 
 @immutable
 class Paired:
-    """No loop meaning of its own: an operator between real and complex values, whose ``parts`` say everything."""
+    """No direct loop meaning: an operator between real and complex values, defined by its ``parts``."""
 
 
 @immutable
 class Interleaved:
     """Loop meaning by other primitives on whole complex values: ``fn(operand, apart, **attrs)``.
 
-    A complex operand or result is a ``Pair``, or one real value as it lies in memory, with both parts along a new last
-    axis. ``apart`` says which of them the readers of the result prefer.
+    A complex operand or result is a ``Pair``, or one real value with the memory layout of complex numbers: both parts
+    along a new last axis. ``apart`` says which of them the readers of the result prefer.
     """
 
     fn: Callable[..., Any]
@@ -189,21 +189,21 @@ LoopMeaning = (
 
 @immutable
 class Pair:
-    """A complex operand or result as two real ones, in the world that primitives run in."""
+    """A complex operand or result as two real ones, to which primitives apply."""
 
     re: Any
     im: Any
 
 
 ComplexOperand = Pair | Operand
-"""A complex value, or one that is real, or complex as it lies in memory."""
+"""A complex value as parts, a real value, or a complex one in its memory layout."""
 
 
 @immutable
 class Sample:
     """Operands for one test call, as data: ``args`` are ``(shape, dtype short name, domain)`` or Python scalars.
 
-    An attribute that is a graph is given as a function that makes it, so that importing makes none.
+    A graph attribute is given as a function that builds it, so that importing builds no graphs.
     """
 
     args: tuple[Any, ...]
@@ -223,15 +223,14 @@ class BadInput:
 class Op:
     """A primitive operator. See ``docs/adding-an-operator.md``.
 
-    ``infer(*types, **attrs)`` gives the result type (or a tuple of them) and is the only shape and dtype rule.
-    ``impl(*arrays, **attrs)`` is the numpy meaning, with the result dtype of ``infer``.
-    ``vjp(grads, outs, ins, **attrs)`` gives one operand gradient or None per operand, written with ``ops.prim``;
-    elementwise rules may return the broadcast shape: the caller sums to the operand's shape. ``None``: not
-    differentiable. ``saves`` says what the rule reads besides shapes: ``"ins"``, ``"outs"``, or positions of operands.
-    ``write(base, new, **attrs)``, for views, is the base with the viewed elements replaced.
-    ``parts(*operands, **attrs)`` is the meaning on complex values: operands and results that are complex are ``Pair``.
-    ``Hosted()``: the host runs ``impl`` on them. ``None``: the operator takes no complex operands, unless it is
-    ``Interleaved`` or has regions.
+    ``infer(*types, **attrs)`` returns the result type (or a tuple of them) and is the only shape and dtype rule.
+    ``impl(*arrays, **attrs)`` is the numpy meaning, with the result dtype of ``infer``. ``vjp(grads, outs, ins,
+    **attrs)`` returns one operand gradient or None per operand, written with ``ops.prim``; elementwise rules may return
+    the broadcast shape: the caller sums to the operand's shape. ``None``: not differentiable. ``saves`` lists the
+    values that the rule reads in addition to shapes: ``"ins"``, ``"outs"``, or positions of operands. ``write(base,
+    new, **attrs)``, for views, is the base with the viewed elements replaced. ``parts(*operands, **attrs)`` is the
+    meaning on complex values: operands and results that are complex are ``Pair``. ``Hosted()``: the host runs ``impl``
+    on them. ``None``: the operator takes no complex operands, unless it is ``Interleaved`` or has regions.
     """
 
     name: str
@@ -259,16 +258,16 @@ class Op:
 
     @property
     def takes_complex(self) -> bool:
-        """Whether complex operands are not refused at once; ``infer`` may still do so."""
+        """Whether complex operands can be valid; ``infer`` may still reject them."""
         return self.parts is not None or isinstance(self.loop, Control | Interleaved)
 
     @property
     def communicates(self) -> bool:
-        """Whether it is computed together with other processes: the host can start it and go on."""
+        """Whether processes compute it together: the host can start it and continue."""
         return isinstance(self.loop, External) and self.loop.start is not None
 
     def run_by_host(self, types: Iterable[TensorType]) -> bool:
-        """Whether operands of these types leave machine code."""
+        """Whether operands of these types run outside machine code."""
         hosted = isinstance(self.parts, Hosted) and any(t.dtype.is_complex for t in types)
         return hosted or isinstance(self.loop, External)
 

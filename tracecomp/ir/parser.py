@@ -1,4 +1,4 @@
-"""Reads the printed form of graphs; the language is described in ``docs/ir-language.md``."""
+"""Parser of the printed form of graphs; ``docs/ir-language.md`` describes the language."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class _Parser:
         self.at = 0
 
     def fail(self, message: str, *, behind: bool = False) -> Any:
-        """Refuse the text at the next token, or at the last one taken (``behind``)."""
+        """Reject the text at the next token, or at the last one taken (``behind``)."""
         at = min(self.at - behind, len(self.tokens) - 1)
         line = self.tokens[at][2] if self.tokens else 1
         raise ValueError(f"line {line}: {message}")

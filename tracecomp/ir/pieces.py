@@ -1,4 +1,4 @@
-"""An extent cut into pieces of one length, and a shorter rest: how every loop is tiled."""
+"""An extent split into pieces of one length, and a shorter remainder: the tiling of every loop."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ class Pieces:
 
     @property
     def end(self) -> int:
-        """Where the last one ends."""
+        """End of the last piece."""
         return self.first + self.count * self.length
 
     def start(self, number: Index) -> Index:
-        """Where a piece begins."""
+        """Start of a piece."""
         return number * self.length + self.first
 
 
 def pieces(extent: int, length: int, first: int = 0) -> tuple[Pieces, ...]:
-    """The whole pieces of an extent that begins at ``first``, then what is left as one of its own; none are empty."""
+    """Split an extent that begins at ``first`` into full pieces and a separate remainder; no piece is empty."""
     whole, rest = divmod(extent, length) if length else (0, extent)
     found = Pieces(whole, first, length), Pieces(1, first + whole * length, rest)
     return tuple(p for p in found if p.count and p.length)

@@ -13,7 +13,7 @@ from tracecomp.ir.types import DType
 from tracecomp.ir.values import GraphData, Input, Node, Origin, Value
 
 SHORT = 64
-"""Elements of a constant that are written out; more are named, or kept as bytes."""
+"""Elements of a constant that are printed in full; larger ones are named, or kept as bytes."""
 
 
 def print_graph(graph: GraphData, *, comments: bool = False, short: bool = False) -> str:
@@ -22,7 +22,7 @@ def print_graph(graph: GraphData, *, comments: bool = False, short: bool = False
 
 
 def value_names(graph: GraphData) -> dict[Value, str]:
-    """How the text of ``graph`` refers to each value; the values inside bodies have names of their own."""
+    """Names of values in the text of ``graph``; values inside bodies have separate names."""
     printer = _Printer(graph, comments=False, short=True)
     printer.lines("graph ")
     values = [i.value for i in graph.inputs] + [v for node in graph.nodes for v in node.outputs]
@@ -30,7 +30,7 @@ def value_names(graph: GraphData) -> dict[Value, str]:
 
 
 def _json(value: object) -> str:
-    import json  # loaded when something is printed, as base64 is: importing the package stays quick
+    import json  # loaded on first use, like base64: importing the package stays quick
 
     return json.dumps(value)
 
@@ -105,7 +105,7 @@ class _Printer:
 
 
 def attrs_text(attrs: Attrs) -> str:
-    """Attributes as they stand between braces; those that are graphs are left out."""
+    """Attributes in the form between braces, without graphs."""
     return ", ".join(f"{name}={_literal(v)}" for name, v in sorted(attrs.items()) if not hasattr(v, "live_nodes"))
 
 

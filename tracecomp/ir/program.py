@@ -1,4 +1,4 @@
-"""Kernels, and programs: which kernels run on which memory, in what order. The grammar stands in ``ir/loops.py``."""
+"""Kernels, and programs: which kernels run on which memory, in what order. ``ir/loops.py`` has the grammar."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from tracecomp.ir.values import Node
 
 @immutable
 class Kernel:
-    """A function over buffers. Between top-level statements all threads meet; ``writes`` names the written params.
+    """A function over buffers. All threads synchronize between top-level statements; ``writes`` names the written
+    params.
 
-    ``schedules`` say, loop nest by loop nest, how its loops were chosen, as text; not part of the kernel's identity.
+    ``schedules`` has the schedule of each loop nest as text; it is not part of the kernel's identity.
     """
 
     name: str
@@ -30,8 +31,8 @@ class Kernel:
 class Slot:
     """Memory of a program.
 
-    ``space`` is "input" or "output" (``position`` in the call table), or "arena" (``position`` in bytes).
-    ``lifetime`` numbers the value that lies in the arena there; 0: none, or one that checked programs do not follow.
+    ``space`` is "input" or "output" (``position`` in the call table), or "arena" (``position`` in bytes). ``lifetime``
+    numbers the value that is in the arena there; 0: none, or one that checked programs do not track.
     """
 
     name: str
@@ -51,9 +52,9 @@ class Ref:
 
 @immutable
 class CallStep:
-    """Run ``kernel`` on ``args``. ``label`` names what it computes (for profiles and index errors).
+    """Run ``kernel`` on ``args``. ``label`` names its computation (for profiles and index errors).
 
-    ``nodes`` are the graph nodes that it computes, where they are known; not part of what the step does.
+    ``nodes`` are its graph nodes, if known; they do not affect execution.
     """
 
     kernel: Kernel
@@ -93,10 +94,10 @@ Step = CallStep | RepeatStep | WhenStep | WhileStep
 class Program:
     """Everything one executable does. ``inputs`` and ``outputs`` are the slots of the call table, in order.
 
-    ``prepared`` is a bool in the arena that callers set: whether the preparation that an earlier call has left there,
-    made of inputs that last, may be used. ``fast_math``: its arithmetic may be fused and regrouped, and some of its
-    functions have larger errors. ``checked``: every access is held against the memory that it may touch.
-    ``sources`` are the user's lines of graph nodes, for readers of its code.
+    ``prepared`` is a bool in the arena that callers set: whether the preparation that an earlier call computed from
+    frozen inputs is valid. ``fast_math``: its arithmetic may be fused and regrouped, and some of its functions have
+    larger errors. ``checked``: every access is checked against the memory that it may touch. ``sources`` are the user's
+    lines of graph nodes, for readers of its code.
     """
 
     name: str

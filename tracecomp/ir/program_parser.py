@@ -1,4 +1,4 @@
-"""Reads the printed form of programs (``loop_printer.py``): slots, steps, and the kernels that they call."""
+"""Parser of the printed form of programs (``loop_printer.py``): slots, steps, and the kernels that they call."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Variables = Mapping[str, Var]
 
 
 def parse_program(text: str) -> Program:
-    """The program that ``text`` describes; ValueError with the line where it is not in the language."""
+    """The program that ``text`` describes; ValueError names an invalid line."""
     first, *kernels = re.split(r"\n\n(?=kernel )", text.rstrip("\n"))
     known: dict[str, Kernel] = {}
     line = first.count("\n") + 3
@@ -28,7 +28,7 @@ def parse_program(text: str) -> Program:
 
 
 class _ProgramLines(Lines):
-    """Slots and steps, whose kernels are known."""
+    """Slots and steps of known kernels."""
 
     def __init__(self, lines: list[str], kernels: Mapping[str, Kernel]) -> None:
         super().__init__(lines)
@@ -85,14 +85,14 @@ class _ProgramLines(Lines):
         return found
 
     def steps(self, level: int, variables: Variables) -> tuple[Step, ...]:
-        """The steps that stand ``level`` deep."""
+        """Parse the steps at nesting level ``level``."""
         found: list[Step] = []
         while self.level() == level:
             found.append(self.step(level + 1, self.text(variables), variables))
         return tuple(found)
 
     def step(self, inner: int, t: Text, variables: Variables) -> Step:
-        """One step; its own steps stand ``inner`` deep."""
+        """Parse one step; its nested steps are at level ``inner``."""
         if t.accept("call "):
             return self.call(t)
         if t.accept("repeat "):
@@ -133,7 +133,8 @@ class _ProgramLines(Lines):
         return CallStep(kernel, tuple(refs), label)
 
     def ref(self, t: Text, nbytes: int) -> Ref:
-        """A slot, and where in it ``nbytes`` begin; a slot of the arena is as large as what is reached through it."""
+        """Parse a slot, and the offset of ``nbytes`` in it; a slot of the arena is as large as the accesses through it
+        need."""
         name = _name(t)
         position = t.integer() if t.accept("@") else None
         offset = t.index() if t.accept(" + ") else Index()

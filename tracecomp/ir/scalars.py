@@ -1,7 +1,7 @@
-"""The scalar operations of the loop IR: what codegen must be able to spell, and what each means in numpy.
+"""The scalar operations of the loop IR, with their numpy meanings; codegen must be able to emit each.
 
-``call("exp", x)`` builds an expression with the right dtype. Adding a scalar function: one row here (name, result rule,
-numpy meaning) and one emitter in ``codegen/``, or no emitter when it is composed of others where it is used.
+``call("exp", x)`` builds an expression with the right dtype. To add a scalar function, write one row here (name, result
+rule, numpy meaning) and one emitter in ``codegen/``. A function whose uses compose it of others needs no emitter.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _quiet(fn: Callable[..., object]) -> Callable[..., Any]:
 
 
 def _shift(fn: Callable[..., Any], beyond: Callable[[Any], Any]) -> Callable[..., Any]:
-    """Shifts by a negative or too large count: like PyTorch on x86, the result of shifting everything out."""
+    """Shifts by a negative or too large count: like PyTorch on x86, all bits are shifted out."""
 
     def run(a: Any, n: Any) -> Any:
         dtype = np.result_type(a, n)
@@ -98,7 +98,7 @@ def const(value: bool | int | float, dtype: DType) -> Const:
 
 
 def identity(op: str, dtype: DType) -> bool | int | float:
-    """What an accumulator of ``op`` starts from: the value that changes no other."""
+    """The initial value of an accumulator of ``op``: the value that changes no other."""
     if op in ("and", "or"):
         return op == "and"
     if op in ("add", "fma", "mul"):

@@ -1,4 +1,4 @@
-"""Numpy meanings of scalar operations that numpy lacks or defines otherwise than PyTorch.
+"""Numpy meanings of scalar operations that numpy lacks or defines differently from PyTorch.
 
 Every function takes arrays (or numpy scalars) and returns the dtype of its operands. float32 and narrower are computed
 in float64 where a rational approximation is used, so they are correctly rounded but for rare ties.
@@ -15,7 +15,7 @@ from tracecomp.ir.rational import horner, in_float64
 
 Array = Any
 _LONG = 16384
-"""Elements from which on merging bits takes less time than ``np.where``."""
+"""Elements above which merging bits takes less time than ``np.where``."""
 
 
 def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
@@ -65,14 +65,14 @@ def _integer_division(a: Array, b: Array) -> bool:
 
 
 def floor_divide(a: Array, b: Array) -> Array:
-    """Division rounded down; integers divided by zero give 0 here (operators refuse it before)."""
+    """Division rounded down; integers divided by zero give 0 here (operators reject it earlier)."""
     return np.floor_divide(a, b)
 
 
 def remainder(a: Array, b: Array) -> Array:
     """The remainder with the sign of the divisor; integers modulo zero give 0 here."""
     if _integer_division(a, b):
-        # numpy divides by a single number without dividing, but takes no remainders so.
+        # numpy divides by a single number without dividing, but not so for remainders.
         return a - np.floor_divide(a, b) * b if np.size(b) == 1 and np.all(b) else np.remainder(a, b)
     m = np.fmod(a, b)
     return np.where((m != 0) & ((b < 0) != (m < 0)), m + b, m).astype(m.dtype)[()]

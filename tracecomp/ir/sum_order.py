@@ -1,7 +1,8 @@
-"""The order in which a reduction adds: from the shape of its operand and the reduced axes alone (``docs/numerics.md``).
+"""The order in which a reduction adds, determined by the operand's shape and the reduced axes alone
+(``docs/numerics.md``).
 
-Neighbouring axes that are all reduced or all kept are a *run*. Along an innermost run that is reduced, partial sums
-stand in lanes; long reductions are made in stages.
+Neighbouring axes that are all reduced or all kept are a *run*. A reduced innermost run is summed in lanes of partial
+sums; long reductions have stages.
 """
 
 from __future__ import annotations
@@ -14,21 +15,21 @@ from math import prod
 from tracecomp.ir.types import Shape
 
 ROW_LONG = 1 << 18
-"""Elements of a row from which on it is cut: shorter ones are summed before a second thread has come, and softmax and
-norms of them, of a large vocabulary too, stay one kernel."""
+"""Elements of a row above which it is split: shorter ones are summed before a second thread would start. Softmax and
+norms of them, even of a large vocabulary, stay one kernel."""
 COLUMN_LONG = 1024
-"""Rows of a column from which on it is cut. Shorter ones stay in a cache for a second statistic, as a variance is one
-that needs the mean."""
+"""Rows of a column above which it is split. Shorter ones stay in a cache for a second statistic, such as a variance,
+which needs the mean."""
 RUNS_LONG = 16384
-"""Elements of separate runs from which on the innermost run is summed first."""
+"""Elements of separate runs above which the innermost run is summed first."""
 ROW_BLOCK = 8192
-"""Elements of a block of a row at most: 32 KB of float32, a first cache."""
+"""Most elements of a block of a row: 32 KB of float32, a first cache."""
 COLUMN_BLOCK = 256
-"""Rows of a block of columns at most."""
+"""Most rows of a block of columns."""
 EXACT_REDUCTIONS = ("max", "min", "any", "all")
-"""Those that any order leaves as they are."""
+"""Reductions whose results do not depend on the order."""
 SPLIT = ("sum", *EXACT_REDUCTIONS)
-"""Reductions that are cut into stages: sums, in an order of their own, and the exact ones."""
+"""Reductions that are split into stages: sums, in a defined order, and the exact ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class Run:
 def runs_of(shape: Shape, axes: Sequence[int]) -> list[Run]:
     """The runs of ``shape``, without reduced axes of size 1, and without kept ones that follow no reduced axis.
 
-    A kept axis of size 1 counts where it stands, as it would with more: one of a batch has the order of many.
+    A kept axis of size 1 counts like a larger one, so that a batch of one has the order of a larger batch.
     """
     runs: list[Run] = []
     for axis, extent in enumerate(shape):
@@ -65,7 +66,7 @@ def lanes_for(extent: int) -> int:
 
 
 def stage(runs: Sequence[Run]) -> int | None:
-    """The run that is reduced first, in part or whole; None where one stage will do."""
+    """The run that is reduced first, in part or whole; None if one stage is enough."""
     reduced = [d for d, r in enumerate(runs) if r.reduced]
     if not reduced:
         return None
@@ -74,14 +75,15 @@ def stage(runs: Sequence[Run]) -> int | None:
     if len(reduced) > 1:
         # Separate runs: the innermost first, as it is contiguous.
         return inner if count > RUNS_LONG else None
-    # Rows, or columns: there lanes go along kept axes, and blocks of rows give threads work.
+    # Rows or columns: lanes are kept axes, and blocks of rows provide work for threads.
     return inner if count > (ROW_LONG if inner == len(runs) - 1 else COLUMN_LONG) else None
 
 
 def is_order_kept(shape: Shape, axes: Sequence[int], dims: Sequence[int]) -> bool:
-    """Whether a sum along ``axes`` of a value of ``shape`` adds in the same order with its axis d at place ``dims[d]``.
+    """Whether a sum along ``axes`` of a value of ``shape`` adds in the same order with its axis d at position
+    ``dims[d]``.
 
-    Which axes are kept does not matter then, only where they part reduced ones.
+    Kept axes matter only where they separate reduced ones.
     """
     places = [dims[d] for d in axes if shape[d] != 1]
     if any(a > b for a, b in pairwise(places)):
@@ -93,11 +95,12 @@ def is_order_kept(shape: Shape, axes: Sequence[int], dims: Sequence[int]) -> boo
 
 
 def _plan(shape: Shape, axes: Sequence[int]) -> tuple[int, ...]:
-    """What decides the order beside the order of the reduced axes: the reduced runs, and if the last one is inside."""
+    """The parts of the order other than that of the reduced axes: the reduced runs, and whether the last one is
+    innermost."""
     runs = runs_of(shape, axes)
     reduced = [r.extent for r in runs if r.reduced]
     inside = bool(reduced) and runs[-1].reduced
     if stage(runs) is None and (not inside or lanes_for(reduced[-1]) == 1):
-        # One after the other, however the runs stand.
+        # Added in sequence, wherever the runs are.
         return ()
     return (inside, *reduced)

@@ -82,7 +82,7 @@ complex128 = DType("complex128", "c128", "complex", 16)
 DTYPES: tuple[DType, ...] = (
     bool_, uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64, complex64, complex128,
 )  # fmt: skip
-# Types to store and convert: there is no arithmetic on them, as in PyTorch on a CPU.
+# Types to store and convert: like PyTorch on a CPU, there is no arithmetic on them.
 uint16 = DType("uint16", "u16", "int", 2, signed=False)
 uint32 = DType("uint32", "u32", "int", 4, signed=False)
 uint64 = DType("uint64", "u64", "int", 8, signed=False)
@@ -91,7 +91,7 @@ float8_e4m3fnuz = DType("float8_e4m3fnuz", "f8e4m3fnuz", "float", 1)
 float8_e5m2 = DType("float8_e5m2", "f8e5m2", "float", 1)
 float8_e5m2fnuz = DType("float8_e5m2fnuz", "f8e5m2fnuz", "float", 1)
 float8_e8m0fnu = DType("float8_e8m0fnu", "f8e8m0fnu", "float", 1, signed=False)
-# These can be named, in tables of types for instance; nothing can hold them.
+# Names only, for instance in tables of types; no tensor has them.
 complex32 = DType("complex32", "c32", "complex", 4)
 quint8 = DType("quint8", "qu8", "int", 1, signed=False)
 qint8 = DType("qint8", "q8", "int", 1)
@@ -146,7 +146,7 @@ _FROM_NUMPY: dict[Any, DType] = {np.dtype(t.name): t for t in (*DTYPES, uint16, 
 
 
 def from_numpy_dtype(dtype: np.dtype[Any]) -> DType:
-    """The DType of a numpy dtype; TypeError when tensors cannot hold it, ValueError for another byte order."""
+    """The DType of a numpy dtype; TypeError when tensors cannot hold it, ValueError for a foreign byte order."""
     found = _FROM_NUMPY.get(dtype)
     if found is None:
         if not dtype.isnative:
@@ -154,7 +154,7 @@ def from_numpy_dtype(dtype: np.dtype[Any]) -> DType:
                 f"The given numpy array of dtype {dtype.str!r} has a byte order different from the native byte order. "
                 'Convert it first: a.astype(a.dtype.newbyteorder("="))'
             )
-        if dtype.name in _BY_NAME:  # a type of ml_dtypes
+        if dtype.name in _BY_NAME:  # an ml_dtypes type
             return _BY_NAME[dtype.name]
         raise TypeError(f"can't convert np.ndarray of type {dtype}; supported: {[t.name for t in DTYPES]}")
     return found
@@ -181,16 +181,16 @@ def promote(a: DType, b: DType) -> DType:
     if a.is_complex or b.is_complex:
         wide = float64 in (a.to_real(), b.to_real())
         return complex128 if wide else complex64
-    # A float beats any whole number, also a wider one, as in PyTorch.
+    # A float dominates any integer, even a wider one, as in PyTorch.
     if a.kind != b.kind:
         return a if a.kind == "float" else b
     if a.kind == "float":
-        # Neither half type holds the other.
+        # Neither half type contains the other.
         if {a, b} == {float16, bfloat16}:
             return float32
         rank = {float16: 0, bfloat16: 0, float32: 1, float64: 2}
         return a if rank[a] >= rank[b] else b
-    # The unsigned byte is in no order with the signed one: the next wider type holds both.
+    # Unsigned and signed bytes are unordered: the next wider type holds both.
     if uint8 in (a, b):
         other = b if a is uint8 else a
         return int16 if other is int8 else other

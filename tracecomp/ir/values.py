@@ -1,6 +1,6 @@
-"""What a graph consists of, as those see it who only read it: printer, interpreters, verifier.
+"""The parts of a graph, for readers: printer, interpreters, verifier.
 
-``ir.graph.Graph`` adds building to ``GraphData``.
+``ir.graph.Graph`` adds construction to ``GraphData``.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Output:
 
 @immutable
 class Origin:
-    """Where a node comes from: the user's line, the scopes around it, the pass that made it ("" = recorded)."""
+    """Origin of a node: the user's line, the scopes around it, the pass that created it ("" = recorded)."""
 
     source: Source | None = None
     scope: tuple[str, ...] = ()
@@ -115,7 +115,7 @@ class GraphData:
 
 
 def live_nodes(values: Iterable[Value]) -> set[Node]:
-    """The nodes that computing ``values`` takes."""
+    """The nodes that the computation of ``values`` needs."""
     live: set[Node] = set()
     stack = [v.node for v in values if v.node]
     while stack:

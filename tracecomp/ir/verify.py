@@ -1,4 +1,4 @@
-"""The verifier of graphs: every rule that passes may rely on, checked again."""
+"""The verifier of graphs: it checks every rule that passes may rely on."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _check_node(where: str, node: Node, defined: set[Value], after: str) -> None
         raise VerifyError(f"{where}: attributes {sorted(node.attrs)}, the operator has {sorted(node.op.attrs)}")
     try:
         types = node.op.result_types([v.type for v in node.inputs], node.attrs)
-    except Exception as error:  # of any operator's infer, which sees what no other part would give it
+    except Exception as error:  # of any operator's infer, on types that no other code would pass
         raise VerifyError(f"{where}: operands are refused: {error}") from error
     have = tuple(v.type for v in node.outputs)
     if types != have:

@@ -1,9 +1,9 @@
-"""``torch.jit``: programs that are saved with their text, and run without the classes they were written as.
+"""``torch.jit``: programs that are saved as text, and run without their original classes.
 
-Programs are captured by running them (see ``docs/capture.md``), so nothing has to be scripted to be compiled: what
-``script`` and ``trace`` give back runs as Python, and is captured with whatever compiled function calls it. What they
-add is ``save``: the text of the program, in a language that reaches nothing but tensors, goes into a file that ``load``
-runs anywhere (``docs/program-files.md``).
+Programs are captured by running them (see ``docs/capture.md``), so compilation needs no scripting. The results of
+``script`` and ``trace`` run as Python, and are captured with any compiled function that calls them. They add ``save``:
+the text of the program, in a language that can reach only tensors, is written to a file that ``load`` runs anywhere
+(``docs/program-files.md``).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ T = TypeVar("T")
 
 
 class TracerWarning(Warning):
-    """What PyTorch's tracer warns with; capture follows what a program does, so there is nothing to warn of."""
+    """PyTorch's warning of the tracer; capture follows the program, so it is never raised."""
 
 
 class Attribute(NamedTuple):
@@ -88,7 +88,7 @@ def annotate(the_type: object, the_value: T) -> T:
 
 
 def export(fn: T) -> T:
-    """``fn``, a method that is saved beside ``forward``."""
+    """Mark ``fn`` as a method that is saved together with ``forward``."""
     fn._exported = True  # type: ignore[attr-defined]
     return fn
 
@@ -115,10 +115,10 @@ def script(
 
 
 def trace(func: Any, example_inputs: Any = None, **options: Any) -> Any:
-    """``func``, a module or function, which has run once with ``example_inputs``, as one that can be saved.
+    """Return ``func``, a module or function, in a form that can be saved; it runs once with ``example_inputs``.
 
-    It goes on taking the paths that its inputs ask for. Where its text is not supported in scripts, saving it
-    saves the graph of ``example_inputs``.
+    Its control flow still depends on its inputs. If scripts do not support its text, the graph of ``example_inputs`` is
+    saved instead.
     """
     given = options.get("example_kwarg_inputs")
     args = example_inputs if builtins.isinstance(example_inputs, tuple | list) else (example_inputs,)
@@ -185,9 +185,9 @@ def wait(future: Future[T]) -> T:
 
 
 def save(m: object, f: object, _extra_files: dict[str, Any] | None = None) -> None:
-    """Write what ``script`` or ``trace`` gave back to a path or open file.
+    """Write a result of ``script`` or ``trace`` to a path or open file.
 
-    NotSupportedError names what is not supported in scripts (``docs/program-files.md``).
+    NotSupportedError names unsupported constructs (``docs/program-files.md``).
     """
     if not builtins.isinstance(m, RecursiveScriptModule | ScriptFunction):
         raise ValueError(f"torch.jit.save expects the result of torch.jit.script or trace, not {type(m).__name__}")
@@ -195,10 +195,9 @@ def save(m: object, f: object, _extra_files: dict[str, Any] | None = None) -> No
 
 
 def load(f: Any, map_location: Any = None, _extra_files: Any = None, _restore_shapes: bool = False) -> Any:
-    """The module or function that ``save`` wrote to a path or file, or PyTorch's ``torch.jit.save``.
+    """Load the module or function that ``save`` wrote to a path or file, or PyTorch's ``torch.jit.save``.
 
-    It needs none of the classes and functions it was written as. Files may come from strangers. ProgramError says what
-    is wrong with a file.
+    It needs none of its original classes and functions. Files may be untrusted. ProgramError describes an invalid file.
     """
     if files.is_program(f):
         return files.load(f, RecursiveScriptModule, _extra_files)
@@ -209,7 +208,7 @@ def load(f: Any, map_location: Any = None, _extra_files: Any = None, _restore_sh
 
 
 def set_fusion_strategy(strategy: object) -> list[Any]:
-    """Noted by nobody: ``torch.compile`` fuses."""
+    """Accept without effect: ``torch.compile`` fuses."""
     return []
 
 

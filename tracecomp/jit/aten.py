@@ -49,7 +49,7 @@ def dtype_of(value: object) -> Any:
 
 
 def number_of(value: object) -> Any:
-    """The number of a type; what is no type comes back."""
+    """The number of a type; other values are returned unchanged."""
     if not isinstance(value, DType):
         return value
     return _BFLOAT16 if value is types.bfloat16 else DTYPES.index(value)
@@ -127,7 +127,7 @@ def _public(name: str) -> Callable[..., Any] | None:
     return method if callable(method) else None
 
 
-# ---- what has another order of arguments, or is no operator
+# ---- functions with another order of arguments, and non-operators
 
 
 def _slice(x: Any, dim: Any = 0, start: Any = None, end: Any = None, step: int = 1) -> Any:
@@ -141,10 +141,10 @@ def _size(x: Tensor, dim: int | None = None) -> Any:
 
 
 def _to(x: object, *args: Any, **kwargs: Any) -> Any:
-    """All of ``aten::to``: by type, by device and type, by another tensor; flags of copies stand behind."""
+    """All of ``aten::to``: by type, by device and type, by another tensor; flags of copies come last."""
     asked = kwargs.get("memory_format")
-    # The overloads differ in what stands first, and end alike: non_blocking, copy, memory_format.
-    # A last argument that is no flag behind flags is the format.
+    # The overloads differ in the first arguments, and end alike: non_blocking, copy, memory_format. A last argument
+    # after flags that is not a flag is the format.
     if any(isinstance(a, bool) for a in args[:-1]) and not isinstance(args[-1], bool):
         args, asked = args[:-1], args[-1]
     given = [dtype_of(a) for a in args if not isinstance(a, bool)]
@@ -323,7 +323,7 @@ SPECIAL: dict[str, Callable[..., Any]] = {
     "detach": lambda x: x.detach(), "is_grad_enabled": T.is_grad_enabled if hasattr(T, "is_grad_enabled") else bool,
     "view": lambda x, shape: x.view(dtype_of(shape)), "repeat": lambda x, sizes: x.repeat(list(sizes)),
 }  # fmt: skip
-"""What is not the public function of the same name."""
+"""Operators that differ from the public function of the same name."""
 
 _ON_NUMBERS: dict[str, Callable[..., Any]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv, "neg": operator.neg,
@@ -333,7 +333,7 @@ _ON_NUMBERS: dict[str, Callable[..., Any]] = {
     "round": round, "sum": sum, "sort": lambda a, reverse=False: a.sort(reverse=reverse), "fmod": math.fmod,
     "max": max, "min": min, "any": any, "all": all, "bitwise_and": operator.and_, "add_": operator.iadd,
 }  # fmt: skip
-"""What the operators mean for numbers, texts and lists."""
+"""Meanings of operators for numbers, texts and lists."""
 
 PRIM = Namespace("ops.prim", {
     "RaiseException": _raise, "dtype": lambda x: x.dtype, "device": lambda x: x.device, "data": lambda x: x.detach(),

@@ -1,4 +1,4 @@
-"""From functions and modules that Python runs to scripts: their text, and what the names in it mean."""
+"""From functions and modules of Python to scripts: their text, and the meanings of its names."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Json = Any
 Array = np.ndarray[Any, Any]
 
 _MARKS = frozenset(("export", "script", "script_method", "staticmethod", "property", "_overload_method"))
-"""Decorators that say how to read a function, and change nothing that it does."""
+"""Decorators that affect parsing, but not the behaviour of a function."""
 
 _NO_GRADIENTS = frozenset(("no_grad", "inference_mode"))
 
@@ -40,10 +40,10 @@ class Collector:
         self.modules: list[Json] = []
         self.tensors: list[Tensor] = []
         self._places: dict[tuple[str, int], int] = {}
-        self._held: list[Any] = []  # what identities in _places belong to
+        self._held: list[Any] = []  # keeps objects alive whose ids are keys of _places
 
     def description(self, root: Any) -> Json:
-        """What a file says of ``root``, a module or function; NotSupportedError names what cannot be said."""
+        """Describe ``root``, a module or function, for a file; NotSupportedError names unsupported parts."""
         what = ["module", self.module(root)] if isinstance(root, Module) else ["function", self.function(root)]
         return {
             "kind": "script", "root": what, "functions": self.functions, "classes": self.classes,
@@ -55,7 +55,7 @@ class Collector:
         return {str(k): t.detach()._data for k, t in enumerate(self.tensors)}
 
     def _place(self, kind: str, value: Any, table: list[Any], entry: Any) -> tuple[int, bool]:
-        """Where ``value`` is in ``table``, and whether it was put there just now."""
+        """The index of ``value`` in ``table``, and whether it was added just now."""
         key = kind, id(value)
         if key in self._places:
             return self._places[key], False
@@ -206,7 +206,7 @@ class Collector:
 
 
 def _kind(module: Module) -> type[Module]:
-    """The class that a module was written as: wrappers of this package stand before it."""
+    """The original class of a module, without wrappers of this package."""
     return next(c for c in type(module).__mro__ if not c.__module__.startswith("tracecomp.jit"))
 
 
@@ -230,7 +230,7 @@ def _is_exported(value: object) -> bool:
 
 
 def _visible(fn: types.FunctionType) -> Mapping[str, Any]:
-    """What a function sees from outside, by name."""
+    """The outer names that a function can read."""
     if isinstance(found := script_of(fn), Script):
         return found.names
     cells = zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True)
@@ -253,7 +253,7 @@ def _definition(fn: types.FunctionType, name: str) -> ast.FunctionDef:
     except (OSError, TypeError):
         raise NotSupportedError(f"{name}: the source of the function is not available") from None
     definition = defined(text, name)
-    _take_decorators(definition, name)  # first: what is left out may be in any language
+    _take_decorators(definition, name)  # first: removed functions may be in any language
     checked(definition, name)
     for argument in ast.walk(definition.args):
         if isinstance(argument, ast.arg):

@@ -19,14 +19,14 @@ _WRONG = (
 
 
 class Error(Exception):
-    """What a script raises with ``raise`` or ``assert``; as in PyTorch, the kind of error it names is in the text."""
+    """Raised by ``raise`` or ``assert`` in a script; as in PyTorch, its text has the kind of error."""
 
 
 def of_script(error: Exception) -> Exception:
-    """What a call of a script raises where Python raised ``error``; ``error`` itself where that is what is raised.
+    """Convert ``error``, raised by Python in a script, to the script's error; other errors are returned unchanged.
 
-    ``raise`` and ``assert`` in a script give :class:`Error`, all else that goes wrong in one a RuntimeError. Errors of
-    other kinds, such as those of a recording, stay what they are.
+    ``raise`` and ``assert`` in a script give :class:`Error`, other failures a RuntimeError. Errors of other kinds, such
+    as those of a recording, are unchanged.
     """
     steps = [(f, line) for f, line in traceback.walk_tb(error.__traceback__) if not _is_own(f)]
     if type(error) is AssertionError:
@@ -52,7 +52,7 @@ def _was_raised(error: Exception) -> bool:
 
 
 def _text(steps: list[tuple[FrameType, int]], said: str) -> str:
-    """PyTorch's form: where in the script, with the line itself, and what was wrong."""
+    """PyTorch's format: the position in the script, with the line itself, and the error."""
     lines = [
         "The following operation failed in the TorchScript interpreter.",
         "Traceback of TorchScript (most recent call last):",

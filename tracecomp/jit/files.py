@@ -46,8 +46,8 @@ def save(
 ) -> None:
     """Write a module or function to a path or open file, with ``extra`` texts or bytes by name.
 
-    What is not supported in scripts is written as the graph that ``examples`` gave, where there are any;
-    NotSupportedError otherwise.
+    Constructs that scripts do not support are written as the graph of ``examples``, if there are any; NotSupportedError
+    otherwise.
     """
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "program")
@@ -88,9 +88,9 @@ def is_program(f: Any) -> bool:
 def load(f: Any, kind: type[Module], extra: dict[str, object] | None = None) -> Any:
     """The module (of a class that derives from ``kind``) or function in a program file.
 
-    ``extra`` gets the bytes that the file has by the names in it.
+    ``extra`` receives the file's bytes for the names in it.
 
-    ProgramError says what is wrong with a file. Files may come from strangers: scripts reach tensors, and nothing else.
+    ProgramError describes an invalid file. Files may be untrusted: scripts can reach only tensors.
     """
     if hasattr(f, "read"):
         with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""What a script can reach: which attributes of which values, which functions, which names of Python."""
+"""Access rules of scripts: permitted attributes of values, functions, and names of Python."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _TREE = frozenset(
         "named_modules", "named_parameters", "parameters", "training", "values",
     )
 )  # fmt: skip
-"""What every module lets a script read."""
+"""Attributes of every module that a script may read."""
 
 INSIDES = frozenset(vars(Module())) - {"training"}
 """How modules keep what they hold."""
@@ -61,7 +61,7 @@ _ERRORS = tuple(
 
 
 class Namespace:
-    """Names that stand behind a dot: ``torch``, ``F``, ``math``."""
+    """Namespaces of dotted names: ``torch``, ``F``, ``math``."""
 
     def __init__(self, name: str, members: Mapping[str, Any]) -> None:
         self.name = name
@@ -72,8 +72,8 @@ class Namespace:
 
 
 _declared: WeakKeyDictionary[type, frozenset[str]] = WeakKeyDictionary()
-"""What scripts may read of the modules made from them. Beside the classes: what a file calls something of a module is
-never looked up there."""
+"""Attributes of restored modules that scripts may read. They are separate from the classes: names in a file are never
+looked up there."""
 
 
 class Scripted:

@@ -1,9 +1,9 @@
-"""The language of scripts: functions of Python that reach nothing but tensors, numbers, text and collections.
+"""The language of scripts: Python functions that can reach only tensors, numbers, text and collections.
 
-A script comes as text, maybe from a stranger. Its syntax tree is checked against what the language has, every access
-to an attribute is replaced by a call that looks at it when it happens (``guard.attribute``), and what is left is
-compiled as Python. So a script runs as fast as Python does, is recorded by ``compile``, and has no way to files,
-processes or the insides of objects. It can still run for ever or ask for much memory, as any program can.
+A script is text and may be untrusted. Its syntax tree is checked against the language. Every attribute access is
+replaced by a checked call (``guard.attribute``), and the result is compiled as Python. A script therefore runs as fast
+as Python, is recorded by ``compile``, and has no access to files, processes or the internals of objects. Like any
+program, it can still run forever or use much memory.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 ATTRIBUTE, SET = "__attribute__", "__set__"
-"""What an access to an attribute and an assignment to one become; names of two underscores are no names of scripts."""
+"""Replacements of attribute accesses and assignments; scripts cannot use names with two underscores."""
 
 _NODES = (
     ast.Module, ast.FunctionDef, ast.arguments, ast.arg, ast.Return, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.For,
@@ -39,19 +39,20 @@ _scripts: WeakKeyDictionary[FunctionType, Script] = WeakKeyDictionary()
 
 @dataclass(frozen=True)
 class Script:
-    """What a function was made from: its text, and what it sees."""
+    """The source of a function: its text, and the names that it can read."""
 
     text: str
     names: Mapping[str, Any]
 
 
 def script_of(fn: FunctionType) -> Script | None:
-    """What ``fn`` was made from, if it was a script."""
+    """The script of ``fn``, if it has one."""
     return _scripts.get(fn)
 
 
 class NotSupportedError(RuntimeError):
-    """A function is not written in the language of scripts; the message names the function, the line and what it is."""
+    """Raised for a function outside the language of scripts; the message names the function, the line and the
+    construct."""
 
 
 def parsed(text: str, name: str) -> ast.FunctionDef:
@@ -83,7 +84,7 @@ def checked(definition: ast.FunctionDef, name: str) -> ast.FunctionDef:
 
 
 def _code(node: ast.AST) -> list[ast.AST]:
-    """``node`` and what is below it, without annotations: those are not evaluated."""
+    """``node`` and its descendants, without annotations: those are not evaluated."""
     found: list[ast.AST] = []
     waiting: list[ast.AST] = [node]
     while waiting:
@@ -140,9 +141,9 @@ def free_names(definition: ast.FunctionDef) -> list[str]:
 def compiled(
     definition: ast.FunctionDef, name: str, names: Mapping[str, object], declared: Set[str] = frozenset()
 ) -> Callable[..., Any]:
-    """The function, which sees ``names`` and nothing else. Lines in tracebacks are those of its own text.
+    """Compile the function, which can read ``names`` and nothing else. Lines in tracebacks are those of the script.
 
-    ``declared`` are attributes that the first argument, a module, is known to have: they are read as Python reads them.
+    ``declared`` are attributes that the first argument, a module, is known to have: they are read directly.
     """
     script = Script(ast.unparse(definition), names)
     again = parsed(script.text, name)  # lines are those of the text that tracebacks show
@@ -182,7 +183,7 @@ def _check_guarded(tree: ast.Module, guarded: _Guarded, name: str) -> None:
 
 
 class _Guarded(ast.NodeTransformer):
-    """Replaces accesses to attributes, and drops what is said of types."""
+    """Replace accesses to attributes, and drop type annotations."""
 
     def __init__(self, own: str | None, declared: Set[str]) -> None:
         self._own = own

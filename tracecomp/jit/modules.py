@@ -65,7 +65,7 @@ class TopLevelTracedModule(RecursiveScriptModule):
 
     @property
     def graph(self) -> Any:
-        """What the module computes for the arguments that it was traced with, as a graph."""
+        """The computation of the module for its traced arguments, as a graph."""
         return recorded(self.forward, *self._examples)
 
     def save(self, f: Target, _extra_files: dict[str, Any] | None = None) -> None:
@@ -108,7 +108,7 @@ class ScriptFunction:
 
     @property
     def graph(self) -> Any:
-        """What the function computes for the arguments that it was traced with, as a graph."""
+        """The computation of the function for its traced arguments, as a graph."""
         if self._examples is None:
             raise RuntimeError(f"{self.name} was scripted, not traced: use torch.trace(fn, *args) for a graph")
         return recorded(self._fn, *self._examples)
@@ -119,7 +119,7 @@ class ScriptFunction:
 
 
 def scripted(value: object) -> Any:
-    """A module or function whose program can be saved; classes and what is scripted already come back as they are."""
+    """A module or function whose program can be saved; classes and scripted values are returned unchanged."""
     if isinstance(value, ScriptFunction | RecursiveScriptModule | Scripted | type):
         return value
     if isinstance(value, Module):

@@ -1,4 +1,5 @@
-"""From what a file says of scripts back to modules and functions. Nothing in it is believed without a look."""
+"""Restore modules and functions from a file's description of scripts. The file is not trusted. Nothing in it is
+believed without a look."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Restorer:
-    """The functions, classes and modules of a file, made when they are first asked for."""
+    """The functions, classes and modules of a file, made at their first use."""
 
     def __init__(self, header: Mapping[str, Json], arrays: Sequence[Array], kind: type[Module]) -> None:
         self._header = header
@@ -32,7 +33,7 @@ class Restorer:
         self._modules: dict[int, Module] = {}
 
     def root(self) -> Any:
-        """What was saved."""
+        """The saved object."""
         kind, number = self._header["root"]
         return self.module(number) if kind == "module" else self.function(number)
 
@@ -112,7 +113,7 @@ class Restorer:
     # ---- values
 
     def value(self, said: Json) -> Any:
-        """What a file says, as a value."""
+        """Restore a value from its description."""
         if said is None or isinstance(said, bool | int | str):
             return said
         kind, *rest = said
@@ -166,4 +167,4 @@ _KINDS: dict[str, Callable[..., Any]] = {
     "builtin": lambda r, name: BUILTINS[name],
     "typing": lambda r, name: typing_name(name),
 }
-"""What stands for values in files."""
+"""Restorers of values by kind."""

@@ -1,7 +1,10 @@
-"""Archives that PyTorch's ``torch.jit.save`` wrote: their code is read as scripts, their objects become modules.
+"""Archives of PyTorch's ``torch.jit.save``: their code is parsed as scripts, their objects become modules.
 
-An archive holds ``code/__torch__/...py``, classes and functions in TorchScript's own form of Python, ``data.pkl``, the
-objects with their attributes, and ``constants.pkl``, what the code calls ``CONSTANTS.c0``.
+An archive holds three parts:
+
+* ``code/__torch__/...py``: classes and functions in TorchScript's own form of Python;
+* ``data.pkl``: the objects with their attributes;
+* ``constants.pkl``: the ``CONSTANTS.c0`` of the code.
 """
 
 from __future__ import annotations
@@ -33,9 +36,9 @@ def is_archive(names: list[str]) -> bool:
 
 
 def load(file: BinaryIO, kind: type[Module]) -> Any:
-    """The module in an archive of TorchScript, of a class that derives from ``kind``.
+    """Load the module in an archive of TorchScript, of a class that derives from ``kind``.
 
-    UnpicklingError says what is wrong with a file; NotSupportedError what its code needs and is not supported.
+    UnpicklingError describes an invalid file, NotSupportedError unsupported code.
     """
     with closing(Archive(file)) as archive:
         if not is_archive(archive.members):
@@ -148,7 +151,7 @@ class _Code:
     # ---- functions
 
     def _qualified(self, name: str) -> Any:
-        """What a name that begins with ``__torch__`` stands for."""
+        """The meaning of a name that begins with ``__torch__``."""
         if name in self._functions:
             return self._functions[name]
         if name in self._definitions:
@@ -170,7 +173,7 @@ class _Code:
     # ---- objects
 
     def object(self, value: object) -> Any:
-        """An object of the pickle, and what it holds, as modules."""
+        """Convert an object of the pickle, with its contents, to modules."""
         if isinstance(value, list | tuple):
             return type(value)(map(self.object, value))
         if isinstance(value, dict):
@@ -236,7 +239,7 @@ def _may_be_held(name: str) -> bool:
 
 
 def _memory(x: Tensor) -> tuple[Any, ...]:
-    """Where a tensor has its elements: what is at one place is one parameter."""
+    """The memory address of a tensor: tensors with one address are one parameter."""
     return x.data_ptr(), tuple(x.shape), x.stride(), x.dtype
 
 

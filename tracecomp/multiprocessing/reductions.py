@@ -1,4 +1,4 @@
-"""How tensors are pickled for other processes: as their pickles are, so nothing is to be registered."""
+"""Pickling of tensors for other processes: ordinary pickling, so nothing is registered."""
 
 from __future__ import annotations
 

@@ -308,7 +308,7 @@ class Softplus(Module):
 
 
 class PReLU(Module):
-    """``LeakyReLU`` with learnt slopes."""
+    """``LeakyReLU`` with learnable slopes."""
 
     def __init__(
         self, num_parameters: int = 1, init: float = 0.25, device: Device = None, dtype: DType | None = None
@@ -326,7 +326,7 @@ class PReLU(Module):
         return f"num_parameters={self.num_parameters}"
 
     def reset_parameters(self) -> None:
-        """Every slope ``init``."""
+        """Set every slope to ``init``."""
         self.weight.data.fill_(self.init)
 
 

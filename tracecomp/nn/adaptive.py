@@ -23,7 +23,7 @@ class ASMoutput(NamedTuple):
 
 
 class AdaptiveLogSoftmaxWithLoss(Module):
-    """Classes up to ``cutoffs[0]`` have logits of their own, later ones belong to clusters.
+    """Classes up to ``cutoffs[0]`` have separate logits, later ones belong to clusters.
 
     ValueError unless the cut-offs are unique, increasing integers in [1, n_classes - 1].
     """
@@ -62,7 +62,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             )
 
     def reset_parameters(self) -> None:
-        """Fresh weights for every part."""
+        """Initialise the weights of every part."""
         self.head.reset_parameters()
         for first, second in self.tail:
             first.reset_parameters()

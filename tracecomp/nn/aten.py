@@ -34,7 +34,7 @@ def embedding_bag(
     per_sample_weights: Tensor | None = None,
     include_last_offset: bool = False,
 ) -> Tensor:
-    """Sums (mode 0), means (1) or maxima (2) of bags of rows; the bookkeeping that PyTorch adds is left out."""
+    """Sums (mode 0), means (1) or maxima (2) of bags of rows; without PyTorch's bookkeeping results."""
     return F.embedding_bag(
         indices, weight, offsets, mode=_BAGS[mode], per_sample_weights=per_sample_weights,
         include_last_offset=include_last_offset,
@@ -87,7 +87,7 @@ def constant_pad_nd(input: Tensor, pad: Sequence[int], value: complex = 0) -> Te
     return constant_pad(input, tuple(pad), value)
 
 
-# The torch namespace numbers reductions, and does not reduce where none is named.
+# The torch namespace numbers reductions, and does not reduce by default.
 _REDUCTIONS = ("none", "mean", "sum")
 
 

@@ -258,7 +258,7 @@ def _as_parameter(value: object) -> Any:
 
 
 class ParameterList(Module):
-    """A list of parameters; tensors become parameters, other values are kept as they are."""
+    """A list of parameters; tensors become parameters, other values are unchanged."""
 
     def __init__(self, values: Iterable[Any] | None = None) -> None:
         super().__init__()

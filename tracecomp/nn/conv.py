@@ -20,7 +20,7 @@ from tracecomp.nn.parameter import Parameter, UninitializedParameter
 
 
 class _ConvNd(Module):
-    """What all convolutions share. ValueError when channels and groups do not fit or an option is unknown."""
+    """Common part of convolutions. ValueError when channels and groups do not fit or an option is unknown."""
 
     rank: int
     transposed = False
@@ -66,7 +66,7 @@ class _ConvNd(Module):
         return (ends[0], ends[1] // self.groups, *self.kernel_size)
 
     def reset_parameters(self) -> None:
-        """Uniform in ``1 / sqrt(fan_in)``, as PyTorch."""
+        """Uniform in ``1 / sqrt(fan_in)``, as in PyTorch."""
         init.kaiming_uniform_(self.weight, a=math.sqrt(5))
         if self.bias is not None:
             fan_in = self.weight.shape[1] * math.prod(self.kernel_size)
@@ -138,7 +138,7 @@ class _ConvTransposeNd(_ConvNd):
         self.output_padding = ntuple(output_padding, self.rank)
 
     def _output_padding(self, input: Tensor, output_size: Sequence[int] | None) -> tuple[int, ...]:
-        """What has to be added to reach ``output_size``. ValueError when it cannot be reached."""
+        """The output padding for ``output_size``. ValueError when it cannot be reached."""
         if output_size is None:
             return self.output_padding
         wanted = list(output_size)

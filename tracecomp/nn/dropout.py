@@ -8,7 +8,7 @@ from tracecomp.nn.module import Module
 
 
 class _Dropout(Module):
-    """What dropouts share. ValueError unless ``p`` is a probability."""
+    """Common part of dropouts. ValueError unless ``p`` is a probability."""
 
     def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
         super().__init__()

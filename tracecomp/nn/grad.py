@@ -1,4 +1,4 @@
-"""Gradients of convolutions as functions of their own, for backward passes written by hand."""
+"""Gradients of convolutions as separate functions, for backward passes written by hand."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _gradient(
     n: int, input: Tensor | tuple[int, ...], weight: Tensor | tuple[int, ...], grad_output: Tensor, stride: Sizes,
     padding: Sizes, dilation: Sizes, groups: int,
 ) -> Tensor:  # fmt: skip
-    """The gradient in the operand that is given by its size: it depends on nothing else of it."""
+    """The gradient in the operand of which only the size is given: it depends on nothing else."""
     history = grad_enabled()
     if not isinstance(input, Tensor):
         assert isinstance(weight, Tensor)
@@ -33,7 +33,7 @@ def conv1d_input(
     input_size: Sequence[int], weight: Tensor, grad_output: Tensor, stride: Sizes = 1, padding: Sizes = 0,
     dilation: Sizes = 1, groups: int = 1,
 ) -> Tensor:  # fmt: skip
-    """The gradient of ``conv1d`` in its input, of shape ``input_size``, from that in its result."""
+    """The gradient of ``conv1d`` in its input, of shape ``input_size``, from that of its result."""
     return _gradient(1, tuple(input_size), weight, grad_output, stride, padding, dilation, groups)
 
 
@@ -41,7 +41,7 @@ def conv1d_weight(
     input: Tensor, weight_size: Sequence[int], grad_output: Tensor, stride: Sizes = 1, padding: Sizes = 0,
     dilation: Sizes = 1, groups: int = 1,
 ) -> Tensor:  # fmt: skip
-    """The gradient of ``conv1d`` in its weight, of shape ``weight_size``, from that in its result."""
+    """The gradient of ``conv1d`` in its weight, of shape ``weight_size``, from that of its result."""
     return _gradient(1, input, tuple(weight_size), grad_output, stride, padding, dilation, groups)
 
 
@@ -49,7 +49,7 @@ def conv2d_input(
     input_size: Sequence[int], weight: Tensor, grad_output: Tensor, stride: Sizes = 1, padding: Sizes = 0,
     dilation: Sizes = 1, groups: int = 1,
 ) -> Tensor:  # fmt: skip
-    """The gradient of ``conv2d`` in its input, of shape ``input_size``, from that in its result."""
+    """The gradient of ``conv2d`` in its input, of shape ``input_size``, from that of its result."""
     return _gradient(2, tuple(input_size), weight, grad_output, stride, padding, dilation, groups)
 
 
@@ -57,7 +57,7 @@ def conv2d_weight(
     input: Tensor, weight_size: Sequence[int], grad_output: Tensor, stride: Sizes = 1, padding: Sizes = 0,
     dilation: Sizes = 1, groups: int = 1,
 ) -> Tensor:  # fmt: skip
-    """The gradient of ``conv2d`` in its weight, of shape ``weight_size``, from that in its result."""
+    """The gradient of ``conv2d`` in its weight, of shape ``weight_size``, from that of its result."""
     return _gradient(2, input, tuple(weight_size), grad_output, stride, padding, dilation, groups)
 
 
@@ -65,7 +65,7 @@ def conv3d_input(
     input_size: Sequence[int], weight: Tensor, grad_output: Tensor, stride: Sizes = 1, padding: Sizes = 0,
     dilation: Sizes = 1, groups: int = 1,
 ) -> Tensor:  # fmt: skip
-    """The gradient of ``conv3d`` in its input, of shape ``input_size``, from that in its result."""
+    """The gradient of ``conv3d`` in its input, of shape ``input_size``, from that of its result."""
     return _gradient(3, tuple(input_size), weight, grad_output, stride, padding, dilation, groups)
 
 
@@ -73,5 +73,5 @@ def conv3d_weight(
     input: Tensor, weight_size: Sequence[int], grad_output: Tensor, stride: Sizes = 1, padding: Sizes = 0,
     dilation: Sizes = 1, groups: int = 1,
 ) -> Tensor:  # fmt: skip
-    """The gradient of ``conv3d`` in its weight, of shape ``weight_size``, from that in its result."""
+    """The gradient of ``conv3d`` in its weight, of shape ``weight_size``, from that of its result."""
     return _gradient(3, input, tuple(weight_size), grad_output, stride, padding, dilation, groups)

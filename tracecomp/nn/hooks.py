@@ -19,7 +19,7 @@ _KWARGS, _ALWAYS, _FULL = "with_kwargs", "always_called", "full"
 
 
 class _Global:
-    """The hooks of all modules of one kind, and which of them were registered with which option."""
+    """The hooks of all modules of one kind, and their options."""
 
     def __init__(self, *options: str) -> None:
         self.hooks: OrderedDict[int, Hook] = OrderedDict()
@@ -54,34 +54,36 @@ def register_module_full_backward_pre_hook(hook: Hook) -> RemovableHandle:
 
 
 def register_module_full_backward_hook(hook: Hook) -> RemovableHandle:
-    """``hook(module, grad_input, grad_output)`` after every module's backward. RuntimeError beside older ones."""
+    """``hook(module, grad_input, grad_output)`` after every module's backward. RuntimeError together with the older
+    kind."""
     _check_kind(True)
     return global_backward.add(hook, full=True)
 
 
 def register_module_backward_hook(hook: Hook) -> RemovableHandle:
-    """The older form: ``hook`` sees what the last operation of every module gives. RuntimeError beside full ones."""
+    """The older form: ``hook`` receives the gradients of every module's last operation. RuntimeError together with full
+    ones."""
     _check_kind(False)
     return global_backward.add(hook, full=False)
 
 
 def register_module_parameter_registration_hook(hook: Hook) -> RemovableHandle:
-    """``hook(module, name, parameter)`` when a parameter is registered; what it returns takes its place."""
+    """``hook(module, name, parameter)`` when a parameter is registered; its result replaces the parameter."""
     return global_registration["parameter"].add(hook)
 
 
 def register_module_buffer_registration_hook(hook: Hook) -> RemovableHandle:
-    """``hook(module, name, buffer)`` when a buffer is registered; what it returns takes its place."""
+    """``hook(module, name, buffer)`` when a buffer is registered; its result replaces the buffer."""
     return global_registration["buffer"].add(hook)
 
 
 def register_module_module_registration_hook(hook: Hook) -> RemovableHandle:
-    """``hook(module, name, child)`` when a module is registered; what it returns takes its place."""
+    """``hook(module, name, child)`` when a module is registered; its result replaces the module."""
     return global_registration["module"].add(hook)
 
 
 def registered(kind: str, module: object, name: str, value: object) -> Any:
-    """What the hooks make of a parameter, buffer or module that is registered under ``name``."""
+    """Apply the hooks to a parameter, buffer or module that is registered under ``name``."""
     for hook in global_registration[kind].hooks.values():
         replaced = hook(module, name, value)
         value = value if replaced is None else replaced
@@ -89,13 +91,13 @@ def registered(kind: str, module: object, name: str, value: object) -> Any:
 
 
 def _check_kind(full: bool) -> None:
-    """Full backward hooks and the older ones see other gradients: there is one kind at a time."""
+    """Full backward hooks and the older ones receive different gradients: only one kind at a time is permitted."""
     if any((key in global_backward.marked[_FULL]) is not full for key in global_backward.hooks):
         raise RuntimeError(_BOTH_KINDS.format("as a global Module hook"))
 
 
 class BackwardHookFunction(Function):
-    """The identity whose backward shows the gradients that pass a module's border to ``seen``."""
+    """The identity whose backward passes gradients at a module's border to ``seen``."""
 
     @staticmethod
     def forward(ctx: Any, seen: Callable[[tuple[Any, ...]], Any], *tensors: Tensor) -> Any:
@@ -118,12 +120,12 @@ def _as_tuple(value: object) -> tuple[Any, ...]:
 
 
 def _rebuilt(like: Any, items: list[Any]) -> Any:
-    """``items`` as a tuple of the kind of ``like``, a named one too."""
+    """``items`` as a tuple of the kind of ``like``, including named tuples."""
     return type(like)(*items) if hasattr(like, "_fields") else type(like)(items)
 
 
 class _BackwardHooks:
-    """Full backward hooks of one call: gradients are seen at the module's outputs, then at its inputs."""
+    """Full backward hooks of one call: they receive gradients at the module's outputs, then at its inputs."""
 
     def __init__(self, module: ModuleHooks, after: list[Hook]) -> None:
         self.module = module
@@ -144,11 +146,11 @@ class _BackwardHooks:
         return _rebuilt(values, items), where
 
     def inputs(self, args: tuple[object, ...]) -> tuple[Any, ...]:
-        """``args`` behind a boundary that runs the backward hooks."""
+        """Pass ``args`` through a boundary that runs the backward hooks."""
         size = self.count = len(args)
 
         def seen(grads: tuple[object, ...]) -> tuple[Any, ...]:
-            if self.grad_output is None:  # what came did not pass through the outputs
+            if self.grad_output is None:  # gradients arrived without passing the outputs
                 return grads
             result = self._run_after(_spread(grads, where, size))
             self.grad_output = None
@@ -178,7 +180,7 @@ class _BackwardHooks:
         return grad_input
 
     def outputs(self, output: object) -> Any:
-        """``output`` behind a boundary that runs the pre hooks and keeps the output gradient."""
+        """Pass ``output`` through a boundary that runs the pre hooks and keeps the output gradient."""
         if not isinstance(output, Tensor | tuple):
             warnings.warn(
                 "For backward hooks to be called, module output should be a Tensor or a tuple of Tensors but received "
@@ -220,7 +222,7 @@ def _spread(grads: tuple[object, ...], where: list[int], size: int) -> tuple[Any
 
 
 class _OlderBackwardHook:
-    """A hook on the operation that gave a module's result, as ``register_backward_hook`` defines it."""
+    """A hook on the operation that computed a module's result, as ``register_backward_hook`` defines it."""
 
     def __init__(self, module: ModuleHooks, hook: Hook) -> None:
         self.module, self.hook = module, hook
@@ -230,7 +232,7 @@ class _OlderBackwardHook:
 
 
 def _attach_older(module: ModuleHooks, hooks: list[Hook], args: object, result: object) -> None:
-    """Have ``hooks`` see the gradients of the operation that ``result`` comes from."""
+    """Call ``hooks`` with the gradients of the operation that computed ``result``."""
     found: Any = result
     while not isinstance(found, Tensor):
         within = [v for v in found.values() if isinstance(v, Tensor)] if isinstance(found, dict) else found
@@ -250,7 +252,7 @@ def _attach_older(module: ModuleHooks, hooks: list[Hook], args: object, result: 
 
 
 def _what_is_missed(args: object, result: object, node: Any) -> str:
-    """Which gradients a hook on ``node`` does not see, in PyTorch's words."""
+    """PyTorch's message about gradients that a hook on ``node`` does not receive."""
     end = "is deprecated and will be removed in future versions. This hook will be missing some"
     results, inputs = _as_tuple(result), _as_tuple(args)
     if not all(isinstance(r, Tensor) for r in results):
@@ -286,13 +288,13 @@ class ModuleHooks:
     def register_forward_pre_hook(
         self, hook: Hook, *, prepend: bool = False, with_kwargs: bool = False
     ) -> RemovableHandle:
-        """``hook(module, args[, kwargs])`` before forward; what it returns replaces the arguments."""
+        """``hook(module, args[, kwargs])`` before forward; its result replaces the arguments."""
         return register(self._forward_pre_hooks, hook, prepend, [(self._forward_pre_hooks_with_kwargs, with_kwargs)])
 
     def register_forward_hook(
         self, hook: Hook, *, prepend: bool = False, with_kwargs: bool = False, always_call: bool = False
     ) -> RemovableHandle:
-        """``hook(module, args[, kwargs], output)`` after forward; what it returns replaces the output."""
+        """``hook(module, args[, kwargs], output)`` after forward; its result replaces the output."""
         options = [(self._forward_hooks_with_kwargs, with_kwargs), (self._forward_hooks_always_called, always_call)]
         return register(self._forward_hooks, hook, prepend, options)
 
@@ -303,15 +305,16 @@ class ModuleHooks:
     def register_full_backward_hook(self, hook: Hook, prepend: bool = False) -> RemovableHandle:
         """``hook(module, grad_input, grad_output)`` once the gradient of the inputs is known.
 
-        RuntimeError where the module has hooks of ``register_backward_hook``.
+        RuntimeError if the module has hooks of ``register_backward_hook``.
         """
         self._set_kind_of_backward_hooks(True)
         return register(self._backward_hooks, hook, prepend)
 
     def register_backward_hook(self, hook: Hook) -> RemovableHandle:
-        """The older form: ``hook`` sees the gradients of the module's last operation, whatever its operands are.
+        """The older form: ``hook`` receives the gradients of the module's last operation, with respect to its operands.
+        ``hook`` sees the gradients of the module's last operation, whatever its operands are.
 
-        RuntimeError where the module has hooks of ``register_full_backward_hook``.
+        RuntimeError if the module has hooks of ``register_full_backward_hook``.
         """
         self._set_kind_of_backward_hooks(False)
         return register(self._backward_hooks, hook)
@@ -319,7 +322,7 @@ class ModuleHooks:
     def _set_kind_of_backward_hooks(self, full: bool) -> None:
         if self._is_full_backward_hook is not None and self._is_full_backward_hook is not full:
             raise RuntimeError(_BOTH_KINDS.format("on a single Module"))
-        self.__dict__["_is_full_backward_hook"] = full  # its own, also where attributes are another module's
+        self.__dict__["_is_full_backward_hook"] = full  # in the dict, even if attributes belong to another module
 
     def _run_pre_hooks(
         self, args: tuple[object, ...], kwargs: dict[str, object]
@@ -355,7 +358,7 @@ class ModuleHooks:
             yield from self._backward_hooks.values()
 
     def _call_with_hooks(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
-        """Pre hooks, forward, forward hooks; the module's border is marked when backward hooks wait for it."""
+        """Pre hooks, forward, forward hooks; the module's border is marked if there are backward hooks."""
         called: set[int] = set()
         output = None
         try:
@@ -381,14 +384,14 @@ class ModuleHooks:
             raise
 
     def _call_what_is_left(self, called: set[int], args: object, kwargs: dict[str, object], output: object) -> None:
-        """Call the hooks that are always called, when forward or another hook has raised."""
+        """Call the remaining ``always_call`` hooks after forward or another hook has raised."""
         for key, hook, with_kwargs, always in self._hooks_after():
             if key in called or not always:
                 continue
             try:
                 replaced = hook(self, args, kwargs, output) if with_kwargs else hook(self, args, output)
                 output = output if replaced is None else replaced
-            except Exception as error:  # the first one is what the caller is to see
+            except Exception as error:  # the caller sees the first one
                 which = "global module" if key in global_forward.hooks else "module"
                 warnings.warn(
                     f"{which} forward hook with ``always_call=True`` raised an exception that was silenced as another "

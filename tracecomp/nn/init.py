@@ -55,9 +55,9 @@ _calculate_correct_fan = _fan
 
 
 def _initializer(fn: Callable[..., None]) -> Callable[..., Tensor]:
-    """``fn`` without gradients, giving its tensor back; a tensor without elements is left alone.
+    """Run ``fn`` without gradients and return its tensor; an empty tensor is unchanged.
 
-    Of a sharded tensor the whole is initialised, in every process alike, and its rows are kept.
+    For a sharded tensor the whole is initialised, equally in every process, and its rows are kept.
     """
 
     @functools.wraps(fn)
@@ -91,7 +91,7 @@ def trunc_normal_(
     tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0,
     generator: Generator | None = None,
 ) -> None:  # fmt: skip
-    """Normal, cut off to [a, b]: the inverse of the distribution function at uniform places."""
+    """Normal, truncated to [a, b]: the inverse of the distribution function at uniform values."""
     if mean < a - 2 * std or mean > b + 2 * std:
         warnings.warn(
             "mean is more than 2 std from [a, b] in nn.init.trunc_normal_. The distribution of values may be "

@@ -9,10 +9,10 @@ from tracecomp.nn.parameter import is_lazy
 
 
 class LazyModuleMixin(Module):
-    """Mixin: ``initialize_parameters(*args)`` gives shapes at the first call, then the class becomes the plain one.
+    """Mixin: ``initialize_parameters(*args)`` sets shapes in the first call, then the class becomes the plain one.
 
-    A class derives from it and from the plain module, which ``cls_to_become`` names, and gives itself parameters of
-    ``UninitializedParameter`` and buffers of ``UninitializedBuffer``.
+    A subclass derives from it and from the plain module, which ``cls_to_become`` names. Its parameters are
+    ``UninitializedParameter``, its buffers ``UninitializedBuffer``.
     """
 
     cls_to_become: type[Module] | None = None
@@ -27,7 +27,7 @@ class LazyModuleMixin(Module):
         raise NotImplementedError(f"initialize_parameters is not implemented for {type(self).__name__}")
 
     def has_uninitialized_params(self) -> bool:
-        """Whether some parameter or buffer of this module still waits for its shape."""
+        """Whether some parameter or buffer of this module has no shape yet."""
         return any(is_lazy(v) for v in (*self._parameters.values(), *self._buffers.values()))
 
     def _lazy_load_hook(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:

@@ -17,7 +17,7 @@ from tracecomp.nn.parameter import Parameter, UninitializedParameter
 
 
 class Identity(Module):
-    """Gives its input back; any arguments are accepted and ignored."""
+    """Return the input; any arguments are accepted and ignored."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class Linear(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Uniform in ``1 / sqrt(in_features)``, as PyTorch."""
+        """Uniform in ``1 / sqrt(in_features)``, as in PyTorch."""
         init.kaiming_uniform_(self.weight, a=math.sqrt(5))
         if self.bias is not None:
             bound = 1 / math.sqrt(self.in_features) if self.in_features > 0 else 0
@@ -102,7 +102,7 @@ class Bilinear(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Uniform in ``1 / sqrt(in1_features)``, as PyTorch."""
+        """Uniform in ``1 / sqrt(in1_features)``, as in PyTorch."""
         bound = 1 / math.sqrt(self.in1_features)
         for parameter in self.parameters(recurse=False):
             init.uniform_(parameter, -bound, bound)

@@ -20,7 +20,7 @@ Weight = Tensor | None
 
 
 class _Loss(Module):
-    """What losses share: the reduction."""
+    """Common part of losses: the reduction."""
 
     def __init__(self, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean") -> None:
         super().__init__()
@@ -255,7 +255,7 @@ class MultiLabelSoftMarginLoss(_WeightedLoss):
 
 
 class _MarginLoss(_Loss):
-    """What losses of pairs with a margin share."""
+    """Common part of losses of pairs with a margin."""
 
     def __init__(
         self, margin: float = 0.0, size_average: bool | None = None, reduce: bool | None = None, reduction: str
@@ -317,7 +317,7 @@ class TripletMarginLoss(_Loss):
 
 
 class TripletMarginWithDistanceLoss(_Loss):
-    """``TripletMarginLoss`` with a distance of one's own."""
+    """``TripletMarginLoss`` with a custom distance."""
 
     def __init__(
         self, *, distance_function: Callable[[Tensor, Tensor], Tensor] | None = None, margin: float = 1.0,

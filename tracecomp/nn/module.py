@@ -63,7 +63,7 @@ _running = _Running()
 
 
 def typename(value: object) -> str:
-    """The class of ``value`` as messages spell it: ``torch.FloatTensor``, ``builtins.int`` becomes ``int``."""
+    """The class of ``value`` as messages name it: ``torch.FloatTensor``, ``builtins.int`` becomes ``int``."""
     if isinstance(value, Tensor):
         return str(value.type())
     kind = type(value)
@@ -94,7 +94,7 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
             super().__init__(*args, **kwargs)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What a call computes; every subclass overrides it."""
+        """The computation of a call; every subclass overrides it."""
         raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -108,7 +108,7 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
         return self._call_with_hooks(args, kwargs) if self._has_hooks else self.forward(*args, **kwargs)
 
     def _call_recorded(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
-        """The call under a scope that is this module's path below the module that contains it."""
+        """Run the call in a scope named by this module's path in its parent."""
         module_changes.ran(self)
         outer, before = _running.names, _running.path
         if outer is None or id(self) not in outer:
@@ -170,7 +170,7 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
             raise AttributeError(f"cannot assign {what} before Module.__init__() call")
 
     def _forget(self, name: str, kept: str) -> None:
-        """Drop ``name`` everywhere but in the table ``kept``, whose order must not change."""
+        """Drop ``name`` everywhere except in the table ``kept``, whose order must not change."""
         own = self.__dict__
         own.pop(name, None)
         for table in ("_parameters", "_buffers", "_modules"):
@@ -212,7 +212,7 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
             raise KeyError(f'{kind} name can\'t be empty string ""')
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
-        """Add a parameter (or an absent one). TypeError, KeyError or ValueError as PyTorch."""
+        """Add a parameter (or an absent one). TypeError, KeyError or ValueError as in PyTorch."""
         self._check_initialized("parameter")
         self._check_name("parameter", name, self._parameters)
         if param is not None:
@@ -230,7 +230,7 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
         module_changes.epoch += 1
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
-        """Add a tensor that is state but no parameter; a persistent one is part of the state_dict."""
+        """Add a tensor that is state but not a parameter; a persistent one is part of the state_dict."""
         self._check_initialized("buffer")
         self._check_name("buffer", name, self._buffers)
         if tensor is not None and not isinstance(tensor, Tensor):
@@ -251,7 +251,7 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
 
     register_module = add_module
 
-    # -- changing all of it ----------------------------------------------------------------------------------------
+    # -- conversions ----------------------------------------------------------------------------------------------
 
     def apply(self: Self, fn: Callable[[Module], None]) -> Self:
         """``fn`` on every module below, children first, then on this one."""
@@ -271,7 +271,7 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
                 found, grad = fn(param), None if param.grad is None else fn(param.grad)
             if found.device == param.device:
                 param.data = found
-            else:  # memory is no data of a parameter without it, nor the reverse
+            else:  # a parameter without memory gets none, and the reverse
                 self._parameters[name] = param = remade(param, found)
             if grad is not None:
                 param.grad = grad
@@ -298,7 +298,7 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
             )
         device, order = options.get("device"), options.get("memory_format")
 
-        # A parameter without a shape yet takes type and place when it gets one.
+        # A parameter without a shape records type and device for later.
         def convert(t: Tensor) -> Tensor:
             if is_lazy(t):
                 return t
@@ -377,7 +377,7 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
         return type(self).__name__
 
     def extra_repr(self) -> str:
-        """Override to say what the module is made with, in its printed form."""
+        """Override to describe the module's arguments in its printed form."""
         return ""
 
     def __repr__(self) -> str:

@@ -48,14 +48,14 @@ class _NormBase(Module):
         self.reset_parameters()
 
     def reset_running_stats(self) -> None:
-        """Mean 0, variance 1, no batches seen."""
+        """Reset to mean 0, variance 1, no batches seen."""
         if self.track_running_stats:
             self.running_mean.zero_()
             self.running_var.fill_(1)
             self.num_batches_tracked.zero_()
 
     def reset_parameters(self) -> None:
-        """Weight 1, bias 0, fresh statistics."""
+        """Reset to weight 1, bias 0 and initial statistics."""
         self.reset_running_stats()
         if self.affine:
             init.ones_(self.weight)
@@ -121,8 +121,8 @@ class BatchNorm3d(_BatchNorm):
 class SyncBatchNorm(_BatchNorm):
     """Batch normalisation of (N, C, ...) by the statistics of all processes, or of all shards of a global batch.
 
-    ``process_group`` is the default group where None. ValueError for a rank below 2 and, in training, when a channel
-    has one value only.
+    ``process_group`` defaults to the default group. ValueError for a rank below 2 and, in training, when a channel has
+    one value only.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class SyncBatchNorm(_BatchNorm):
         self, parts: Sequence[Tensor], affine: Sequence[tuple[Tensor | None, Tensor | None]],
         summed: Callable[[Sequence[Tensor]], list[Tensor]],
     ) -> list[Tensor]:  # fmt: skip
-        """Every part normalised by the statistics of all; ``summed`` gives each part the sum over all."""
+        """Normalise every part by the statistics of all; ``summed`` returns, for each part, the sum over all."""
         channels, shape = self.num_features, (1, -1, *[1] * (parts[0].ndim - 2))
         wide = [x.to(float32) if x.dtype in (float16, bfloat16) else x for x in parts]
         axes = [0, *range(2, parts[0].ndim)]
@@ -177,7 +177,7 @@ class SyncBatchNorm(_BatchNorm):
         return found
 
     def _track(self, totals: Tensor, variance: Tensor) -> None:
-        """Move the running statistics."""
+        """Update the running statistics."""
         if not (self.training and self.track_running_stats):
             return
         with no_grad():
@@ -322,7 +322,7 @@ class LazyInstanceNorm3d(_LazyNorm, InstanceNorm3d):
 
 
 class _AffineNorm(Module):
-    """What norms with an optional weight, and an optional bias beside it, share."""
+    """Common part of norms with an optional weight and bias."""
 
     def _make_affine(self, shape: Sequence[int], weight: bool, bias: bool, device: Device, dtype: DType | None) -> None:
         for name, wanted in (("weight", weight), ("bias", weight and bias)):
@@ -331,7 +331,7 @@ class _AffineNorm(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Weight 1, bias 0."""
+        """Reset to weight 1, bias 0."""
         if self.weight is not None:
             init.ones_(self.weight)
         if self.bias is not None:
@@ -377,7 +377,7 @@ class RMSNorm(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Weight 1."""
+        """Reset to weight 1."""
         if self.weight is not None:
             init.ones_(self.weight)
 

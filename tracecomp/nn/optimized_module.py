@@ -1,4 +1,4 @@
-"""What ``compile(module)`` gives: a module around the compiled one, with its parameters, modes and attributes."""
+"""The result of ``compile(module)``: a module around the compiled one, with its parameters, modes and attributes."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _OWN = ("_orig_mod", "_compiled", "__call__", "training")
 
 
 class OptimizedModule(Module):
-    """Calls ``_compiled``, whose function is the call of ``_orig_mod`` with its hooks.
+    """Call ``_compiled``, whose function is the call of ``_orig_mod`` with its hooks.
 
-    Attributes are read from and written to the original module, so both always agree; ``state_dict`` and
-    ``named_parameters`` say ``_orig_mod.`` before each name. Hooks registered here run around the compiled call, in
-    Python. What ``Compiled`` offers (``graphs``, ``explain``, ``profile``, ``reset``) is offered here too.
+    Attributes are read from and written to the original module, so both always agree. Names in ``state_dict`` and
+    ``named_parameters`` have the prefix ``_orig_mod.``. Hooks registered here run around the compiled call, in Python.
+    The methods of ``Compiled`` (``graphs``, ``explain``, ``profile``, ``reset``) are available here too.
     """
 
-    __slots__ = ("__call__",)  # calls without hooks go from CPython to the compiled call, with no Python between
+    __slots__ = ("__call__",)  # calls without hooks go from CPython to the compiled call directly
     __call__: Callable[..., Any]
 
     def __init__(self, module: Module, compiled: Compiled) -> None:

@@ -10,7 +10,7 @@ from tracecomp.nn.module import Module
 
 
 class _PadNd(Module):
-    """What paddings share: ``padding`` is one amount or (before, after) from the last axis on."""
+    """Common part of paddings: ``padding`` is one amount or (before, after) from the last axis on."""
 
     rank: int
     mode: str
@@ -27,7 +27,7 @@ class _PadNd(Module):
 
 
 class _ConstantPadNd(Module):
-    """What constant paddings share."""
+    """Common part of constant paddings."""
 
     rank: int
 

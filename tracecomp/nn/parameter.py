@@ -14,7 +14,7 @@ from tracecomp.ir.types import DType
 
 
 class _ParameterMeta(type):
-    """Tensors of a class that is asked about operators stay what they are, and are parameters too."""
+    """Tensor subclasses with ``__torch_function__`` keep their class, and are parameters too."""
 
     def __instancecheck__(cls, instance: object) -> bool:
         return super().__instancecheck__(instance) or (
@@ -69,7 +69,7 @@ _WITHOUT_ELEMENTS = {
     "is_floating_point", "half", "float", "double", "bfloat16", "char", "short", "int", "long", "cuda", "cpu", "to",
     "get_device", "requires_grad_", "detach",
 }  # fmt: skip
-"""What may be asked of a tensor that has no shape yet."""
+"""Attributes and functions that tensors without a shape support."""
 
 
 class _Uninitialized:
@@ -77,7 +77,7 @@ class _Uninitialized:
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
-        """ValueError for all that needs elements."""
+        """ValueError for functions that need elements."""
         if getattr(func, "__name__", "") in _WITHOUT_ELEMENTS:
             return disabled(func, types, args, kwargs or {})
         raise ValueError(
@@ -114,7 +114,7 @@ class _Uninitialized:
 
 
 class UninitializedParameter(_Uninitialized, Parameter):  # type: ignore[misc]
-    """A parameter whose shape is not known yet."""
+    """A parameter whose shape is unknown."""
 
     def __new__(cls, requires_grad: bool = True, device: Device = None, dtype: DType | None = None) -> Any:
         return as_kind(cls, T.empty(0, dtype=dtype), requires_grad)
@@ -129,7 +129,7 @@ class UninitializedParameter(_Uninitialized, Parameter):  # type: ignore[misc]
 
 
 class UninitializedBuffer(_Uninitialized, Tensor):
-    """A buffer whose shape is not known yet."""
+    """A buffer whose shape is unknown."""
 
     __torch_function__ = disabled  # type: ignore[assignment]
 
@@ -138,12 +138,12 @@ class UninitializedBuffer(_Uninitialized, Tensor):
 
 
 def is_lazy(value: object) -> bool:
-    """Whether ``value`` still waits for its shape."""
+    """Whether ``value`` has no shape yet."""
     return isinstance(value, _Uninitialized)
 
 
 def as_kind(cls: type[Any], data: Tensor, requires_grad: bool) -> Any:
-    """A leaf of class ``cls`` over the memory of ``data``."""
+    """A leaf of class ``cls`` that shares the memory of ``data``."""
     if not isinstance(data, Tensor):
         raise TypeError(f"{cls.__name__}(): argument 'data' must be Tensor, not {type(data).__name__}")
     result = data.detach()

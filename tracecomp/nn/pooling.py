@@ -13,7 +13,7 @@ from tracecomp.nn.module import Module
 
 
 class _MaxPoolNd(Module):
-    """What max poolings share."""
+    """Common part of max poolings."""
 
     def __init__(
         self, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, dilation: Sizes = 1,
@@ -83,7 +83,7 @@ class AvgPool1d(Module):
 
 
 class _AvgPoolNd(Module):
-    """What mean poolings over several axes share."""
+    """Common part of mean poolings over several axes."""
 
     def __init__(
         self, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, ceil_mode: bool = False,
@@ -122,7 +122,7 @@ class AvgPool3d(_AvgPoolNd):
 
 
 class _LPPoolNd(Module):
-    """What power-average poolings share."""
+    """Common part of power-average poolings."""
 
     def __init__(
         self, norm_type: float, kernel_size: Sizes, stride: Sizes | None = None, ceil_mode: bool = False
@@ -162,7 +162,7 @@ class LPPool3d(_LPPoolNd):
 
 
 class _MaxUnpoolNd(Module):
-    """What unpoolings share."""
+    """Common part of unpoolings."""
 
     rank: int
 
@@ -204,7 +204,7 @@ class MaxUnpool3d(_MaxUnpoolNd):
 
 
 class _AdaptiveAvgPoolNd(Module):
-    """What adaptive average poolings share."""
+    """Common part of adaptive average poolings."""
 
     def __init__(self, output_size: Sizes | None) -> None:
         super().__init__()
@@ -236,7 +236,7 @@ class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
 
 
 class _AdaptiveMaxPoolNd(Module):
-    """What adaptive max poolings share."""
+    """Common part of adaptive max poolings."""
 
     def __init__(self, output_size: Sizes | None, return_indices: bool = False) -> None:
         super().__init__()
@@ -269,7 +269,7 @@ class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
 
 
 class _FractionalMaxPoolNd(Module):
-    """What fractional poolings share. ValueError unless a size or a ratio in (0, 1) is given."""
+    """Common part of fractional poolings. ValueError unless a size or a ratio in (0, 1) is given."""
 
     rank: int
 

@@ -57,7 +57,7 @@ def _gates(mode: str, projected: Any, hidden: Any, state: State, out: object) ->
 def _body(mode: str, states: tuple[TensorType, ...], xs: tuple[TensorType, ...], consts: tuple[Any, ...]) -> Graph:
     """The scan's body: (state, x[, mask], weights) -> (state, state, projection), the last two to be stacked.
 
-    The projection of the state is stacked so that the derivative need not compute it again.
+    The projection of the state is stacked so that the derivative does not compute it again.
     """
     graph = Graph(mode.lower())
 
@@ -84,7 +84,7 @@ def scan(
 ) -> tuple[State, Tensor]:  # fmt: skip
     """Carry ``state`` over (T, N, gates): the last state and every output (T, N, hidden).
 
-    Where ``mask`` (T, N, 1) is False the state stays as it is.
+    The state does not change where ``mask`` (T, N, 1) is False.
     """
     xs = [projected] if mask is None else [projected, mask]
     weights = [weight, bias, out]

@@ -23,7 +23,7 @@ from tracecomp.nn.utils.rnn import PackedSequence, pack_padded_sequence, unpack
 
 State = tuple[Tensor, ...]
 Weights = Sequence[Any]
-"""Tensors, None for those that a layer does without."""
+"""Tensors, None for those that a layer lacks."""
 _GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
 
 
@@ -35,7 +35,7 @@ def _one_way(
     return scan(mode, F.linear(x, *weights), mask, state, weight, bias, out, reverse)
 
 
-# PyTorch's GRU ends in float32 under autocast, the others in the lower type.
+# PyTorch's GRU returns float32 under autocast, the others the lower type.
 _lower, _full = casts(_one_way, LOWER), casts(_one_way, FULL)
 
 
@@ -54,9 +54,9 @@ def layer(
 ) -> tuple[Tensor, State]:  # fmt: skip
     """One layer over (T, N, *), forwards and, if there are two of everything, backwards.
 
-    Its outputs, both directions side by side, and the last states (directions, N, *). ``states`` are the first ones,
-    zeros if there are none. ``weights`` (weight, bias) are those of the input, ``recurrent`` (weight, bias, projection)
-    those of the state, for each direction. Where ``mask`` (T, N, 1) is False the state stays as it is.
+    Returns its outputs, both directions concatenated, and the last states (directions, N, *). ``states`` are the
+    initial ones, zero by default. ``weights`` (weight, bias) are those of the input, ``recurrent`` (weight, bias,
+    projection) those of the state, for each direction. The state does not change where ``mask`` (T, N, 1) is False.
     """
     if modes.function_modes:  # exporters have an operator for the whole layer
         found = override(layer, (mode, x, mask, states, weights, recurrent, names), {}, ())
@@ -76,7 +76,7 @@ def layer(
 
 
 def _zeros(mode: str, x: Tensor, recurrent: Weights) -> State:
-    """First states of one direction."""
+    """Initial states of one direction."""
     weight, _, out = recurrent
     hidden = weight.shape[0] // _GATES[mode]
     sizes = [hidden if out is None else out.shape[0], hidden]
@@ -84,7 +84,7 @@ def _zeros(mode: str, x: Tensor, recurrent: Weights) -> State:
 
 
 class RNNBase(Module):
-    """What recurrent layers share. ValueError or TypeError when sizes do not make sense."""
+    """Common part of recurrent layers. ValueError or TypeError when sizes do not make sense."""
 
     def __init__(
         self, mode: str, input_size: int, hidden_size: int, num_layers: int = 1, bias: bool = True,
@@ -147,13 +147,13 @@ class RNNBase(Module):
         return [f"_l{layer}", f"_l{layer}_reverse"] if self.bidirectional else [f"_l{layer}"]
 
     def reset_parameters(self) -> None:
-        """Uniform in ``1 / sqrt(hidden_size)``, as PyTorch."""
+        """Uniform in ``1 / sqrt(hidden_size)``, as in PyTorch."""
         bound = 1.0 / math.sqrt(self.hidden_size)
         for weight in self.parameters():
             init.uniform_(weight, -bound, bound)
 
     def flatten_parameters(self) -> None:
-        """Accepted for PyTorch's sake: weights need no common memory here."""
+        """Accepted for compatibility with PyTorch: weights need no common memory here."""
 
     @property
     def all_weights(self) -> list[list[Parameter]]:
@@ -260,7 +260,7 @@ class RNNBase(Module):
 class RNN(RNNBase):
     """Elman network: ``h' = tanh(x W_ih^T + b_ih + h W_hh^T + b_hh)``, or relu.
 
-    ``nonlinearity`` is ``"tanh"`` or ``"relu"``; it may stand after ``num_layers`` among the positional arguments.
+    ``nonlinearity`` is ``"tanh"`` or ``"relu"``; it may follow ``num_layers`` among the positional arguments.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -288,7 +288,7 @@ class GRU(RNNBase):
 
 
 class RNNCellBase(Module):
-    """What single-step cells share."""
+    """Common part of single-step cells."""
 
     def __init__(
         self, input_size: int, hidden_size: int, bias: bool, num_chunks: int, device: Device = None,
@@ -306,7 +306,7 @@ class RNNCellBase(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Uniform in ``1 / sqrt(hidden_size)``, as PyTorch."""
+        """Uniform in ``1 / sqrt(hidden_size)``, as in PyTorch."""
         bound = 1.0 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0
         for weight in self.parameters():
             init.uniform_(weight, -bound, bound)

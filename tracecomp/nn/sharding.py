@@ -17,7 +17,7 @@ from tracecomp.ops.prim import prim
 
 
 class Sharding:
-    """How the rows of a tensor are shared out: equal parts of axis 0, of which the last ones may have fewer or none."""
+    """The distribution of a tensor's rows: equal parts of axis 0, of which the last ones may have fewer or none."""
 
     def __init__(self, shape: Sequence[int], group: Group, placements: tuple[object, ...]) -> None:
         self.shape, self.group, self.placements = tuple(shape), group, placements
@@ -27,11 +27,11 @@ class Sharding:
 
     @property
     def padded(self) -> int:
-        """Elements of the largest part: what every process sends."""
+        """Elements of the largest part: the size that every process sends."""
         return self.each * math.prod(self.shape[1:])
 
     def own(self, whole: Tensor) -> Tensor:
-        """This process's rows of ``whole``."""
+        """Return this process's rows of ``whole``."""
         return whole[self.start : self.stop]
 
     def flat(self, rows: Tensor) -> Tensor:
@@ -40,7 +40,7 @@ class Sharding:
         return T.cat([rows.reshape(-1), T.zeros(missing, dtype=rows.dtype)]) if missing else rows.reshape(-1)
 
     def joined(self, parts: Sequence[Tensor]) -> Tensor:
-        """The whole tensor of the ``padded`` elements of every process."""
+        """Return the whole tensor from the ``padded`` elements of every process."""
         flat = T.cat(list(parts)) if len(parts) > 1 else parts[0]
         return flat[: math.prod(self.shape)].reshape(self.shape)
 
@@ -73,16 +73,16 @@ class ShardedTensor(Tensor):
 
     @property
     def placements(self) -> tuple[object, ...]:
-        """That rows are shared out: ``(Shard(0),)``."""
+        """The placement of rows: ``(Shard(0),)``."""
         return self.sharding.placements
 
     @property
     def device_mesh(self) -> Group:
-        """The processes that have rows."""
+        """The processes that have the rows."""
         return self.sharding.group
 
     def as_parameter(self, requires_grad: bool) -> ShardedParameter:
-        """The parameter that has these rows."""
+        """Return the parameter with these rows."""
         return sharded_parameter(self.to_local(), self.sharding, requires_grad)
 
     def to_local(self) -> Tensor:
@@ -102,13 +102,13 @@ class ShardedTensor(Tensor):
 
 
 class ShardedParameter(ShardedTensor, Parameter):
-    """A parameter of which every process has, steps and saves its rows."""
+    """A parameter of which every process stores, updates and saves its rows."""
 
     __torch_function__ = disabled
 
     @property
     def grad(self) -> Tensor | None:
-        """Its gradient, which knows what its rows are rows of."""
+        """Its gradient, with the same sharding."""
         found = Tensor.grad.__get__(self)
         return found if found is None or isinstance(found, ShardedTensor) else marked(found, self.sharding)
 
@@ -131,7 +131,7 @@ class ShardedParameter(ShardedTensor, Parameter):
 
 
 def marked(rows: Tensor, sharding: Sharding) -> ShardedTensor:
-    """``rows`` as an object that knows what they are rows of."""
+    """Return ``rows`` as an object that knows its sharding."""
     rows.__class__ = ShardedTensor
     assert isinstance(rows, ShardedTensor)
     rows.sharding = sharding
@@ -139,14 +139,14 @@ def marked(rows: Tensor, sharding: Sharding) -> ShardedTensor:
 
 
 def sharded_parameter(rows: Tensor, sharding: Sharding, requires_grad: bool) -> ShardedParameter:
-    """The parameter that has ``rows``."""
+    """Return the parameter with ``rows``."""
     found: ShardedParameter = ShardedParameter(rows, requires_grad)
     found.sharding = sharding
     return found
 
 
 def _drawn(name: str) -> Callable[..., Any]:
-    """A method that draws random numbers: those of the whole tensor, of which the rows take theirs."""
+    """A method that draws random numbers for the whole tensor, of which the rows take theirs."""
 
     def run(self: ShardedTensor, *args: Any, **kwargs: Any) -> Any:
         whole = T.empty(self.sharding.shape, dtype=self.dtype)
@@ -166,14 +166,14 @@ for _name in (
 
 
 def of_whole(tensor: Tensor, given: Tensor) -> Tensor:
-    """What is to be written to ``tensor``: of a whole tensor the rows that a sharded one has."""
+    """The values to write to ``tensor``: its rows if ``given`` is a whole tensor and ``tensor`` is sharded."""
     if not isinstance(tensor, ShardedTensor) or isinstance(given, ShardedTensor):
         return given
     return tensor.sharding.own(given) if tuple(given.shape) == tensor.sharding.shape else given
 
 
 def remade(param: Parameter, data: Tensor) -> Parameter:
-    """A parameter as ``param`` over other memory."""
+    """Return a parameter like ``param`` with the memory of ``data``."""
     if isinstance(param, ShardedParameter):
         return sharded_parameter(data, param.sharding, param.requires_grad)
     return type(param)(data, param.requires_grad)

@@ -1,4 +1,4 @@
-"""The helpers of ``torch.nn.modules.utils`` with which layers of other libraries read their sizes."""
+"""The helpers of ``torch.nn.modules.utils`` with which layers of other libraries parse sizes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Reader = Callable[[Any], tuple[Any, ...]]
 
 
 def _ntuple(n: int, name: str = "parse") -> Reader:
-    """A function that makes ``n`` equal sizes of one, and a tuple of several."""
+    """A function that repeats one size ``n`` times, and converts several to a tuple."""
 
     def parse(x: object) -> tuple[Any, ...]:
         return tuple(x) if isinstance(x, Iterable) else tuple(repeat(x, n))
@@ -26,12 +26,12 @@ _quadruple = _ntuple(4, "_quadruple")
 
 
 def _reverse_repeat_tuple(t: Sequence[object], n: int) -> tuple[Any, ...]:
-    """Every element ``n`` times, last dimension first: how convolutions hand their padding to `pad`."""
+    """Every element ``n`` times, last dimension first: the form in which convolutions pass padding to `pad`."""
     return tuple(x for x in reversed(t) for _ in range(n))
 
 
 def _list_with_default(out_size: Any, defaults: Sequence[int]) -> Any:
-    """``out_size`` with the sizes of the input where it says None. ValueError when the input has no more dimensions."""
+    """``out_size`` with the sizes of the input instead of None. ValueError unless the input has more dimensions."""
     if isinstance(out_size, int):
         return out_size
     if len(defaults) <= len(out_size):

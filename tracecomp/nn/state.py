@@ -32,7 +32,7 @@ class _Keys(NamedTuple):
 
 
 class IncompatibleKeys(_Keys):
-    """What ``load_state_dict(strict=False)`` left out."""
+    """Keys that ``load_state_dict(strict=False)`` skipped."""
 
     __slots__ = ()
 
@@ -45,7 +45,7 @@ class IncompatibleKeys(_Keys):
 
 
 class _WithModule:
-    """A hook that is called with its module, which it does not keep alive."""
+    """A hook that is called with its module, through a weak reference."""
 
     def __init__(self, hook: Callable[..., Any], module: Any) -> None:
         self.hook, self.module = hook, weakref.ref(module)
@@ -182,7 +182,7 @@ class ModuleState:
         try:
             with no_grad():
                 own.copy_(given)
-        except Exception as error:  # a subclass's copy_ may raise anything; PyTorch gathers the texts of all
+        except Exception as error:  # a subclass's copy_ may raise anything; PyTorch collects all messages
             errors.append(
                 f'While copying the parameter named "{key}", whose dimensions in the model are {own.shape} and '
                 f"whose dimensions in the checkpoint are {given.shape}, an exception occurred : {error.args}."
@@ -233,7 +233,7 @@ class ModuleState:
         """Copy ``state_dict`` into parameters and buffers.
 
         Raises RuntimeError that lists every missing key, unexpected key (both only if ``strict``) and shape mismatch;
-        TypeError if ``state_dict`` is no mapping.
+        TypeError if ``state_dict`` is not a mapping.
         """
         if not isinstance(state_dict, Mapping):
             raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict)}.")

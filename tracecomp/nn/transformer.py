@@ -101,7 +101,7 @@ def _get_activation_fn(activation: Any) -> Callable[[Tensor], Tensor]:
 
 
 class _TransformerLayer(Module):
-    """What encoder and decoder layers share: self attention and the feed-forward part."""
+    """Common part of encoder and decoder layers: self attention and feed-forward."""
 
     def _build(
         self, d_model: int, nhead: int, dim_feedforward: int, dropout: float, activation: object, layer_norm_eps: float,
@@ -126,7 +126,7 @@ class _TransformerLayer(Module):
         self.activation = _get_activation_fn(activation)
 
     def _around(self, x: Tensor, i: int, part: Callable[[Tensor], Tensor]) -> Tensor:
-        """``part`` with its residual connection, norm and dropout number ``i``."""
+        """Run ``part`` with its residual connection, norm and dropout number ``i``."""
         norm, drop = getattr(self, f"norm{i}"), getattr(self, f"dropout{i}")
         if self.norm_first:
             return x + drop(part(norm(x)))

@@ -1,4 +1,4 @@
-"""Walking the tree of modules: the part of ``Module`` that enumerates and finds."""
+"""Traversal of the tree of modules: the part of ``Module`` that enumerates and finds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class ModuleTree:
     _modules: dict[str, Any]
 
     def _replicate_for_data_parallel(self) -> Any:
-        """This module again, with tables of its own that hold the same buffers and modules, and no parameters."""
+        """This module again, with separate tables of the same buffers and modules, and without parameters."""
         replica = type(self).__new__(type(self))
         replica.__dict__ = self.__dict__.copy()
         replica.__dict__["_parameters"] = {}
@@ -56,7 +56,7 @@ class ModuleTree:
     def _named_members(
         self, table: Callable[[Any], Any], prefix: str, recurse: bool, remove_duplicate: bool
     ) -> Iterator[tuple[str, Any]]:
-        seen: dict[int, Any] = {}  # by identity, and held: who reads the names may put others in their places
+        seen: dict[int, Any] = {}  # by identity, and referenced: the reader of the names may replace the values
         modules = self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate) if recurse else [(prefix, self)]
         for path, module in modules:
             for name, value in table(module).items():

@@ -15,7 +15,7 @@ from tracecomp.onnx.registry import RULES
 
 
 def inlined(model: Model) -> GraphRecord:
-    """The graph with what has no rule of its own replaced by its body, as far as there are bodies."""
+    """The graph with nodes without a rule replaced by their bodies, as far as they have one."""
     return _Inliner(model).graph(model.graph)
 
 
@@ -35,7 +35,7 @@ class _Inliner:
         return replace(graph, nodes=[n for node in graph.nodes for n in self.node(node)])
 
     def node(self, node: Node) -> list[Node]:
-        """What runs in place of ``node``: itself, unless it has a body and no rule."""
+        """The nodes that replace ``node``: itself, unless it has a body and no rule."""
         attrs = {k: self.graph(v) if isinstance(v, GraphRecord) else v for k, v in node.attrs.items()}
         node = replace(node, attrs=attrs)
         function = self.model.functions.get((node.domain, node.op))
@@ -111,5 +111,5 @@ class _Inliner:
 
 
 def _types(model: Model) -> dict[str, bytes]:
-    """The types of inputs, as bodies that depend on types are asked for them."""
+    """The types of inputs, for bodies that depend on them."""
     return {name: kind.SerializeToString() for name, kind in model.graph.types.items()}

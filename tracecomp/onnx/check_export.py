@@ -1,4 +1,4 @@
-"""Exported models beside their recordings: onnxruntime runs them, and the first node that differs is named."""
+"""Comparison of exported models with their recordings: onnxruntime runs them; the first differing node is named."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from tracecomp.utils._pytree import tree_leaves
 
 Array = np.ndarray[Any, Any]
 _RELATIVE = 1e-3
-"""Libraries sum in orders of their own; what is written wrong is wrong by more."""
+"""Tolerance for libraries' own orders of summation; export errors are larger."""
 
 
 def check_results(proto: Any, graph: Graph, args: Sequence[object], results: Any, written: Sequence[str]) -> None:
-    """OnnxExporterError names the first node whose result is another one in the model, as onnxruntime runs it.
+    """OnnxExporterError names the first node whose result differs in the model, run by onnxruntime.
 
-    ``written`` are the names of the results of the graph's nodes, in order. Where onnxruntime is missing, the model is
-    run as ``load`` reads it.
+    ``written`` are the names of the results of the graph's nodes, in order. Without onnxruntime, the model runs as
+    imported by ``load``.
     """
     given = [a._data for a in args if isinstance(a, Tensor)]
     wanted = [r._data for r in tree_leaves(results)]
@@ -63,7 +63,7 @@ def _run(proto: Any, names: Sequence[str], given: Sequence[Array]) -> list[Array
 
 
 def _run_here(proto: object, given: Sequence[Array]) -> list[Array]:
-    """What the model gives as ``load`` reads it. Random numbers are left as they were."""
+    """The results of the model as imported by ``load``. The random state is restored."""
     random = default_generator.get_state()
     try:
         loaded = load(proto)(*map(T.from_numpy, given))

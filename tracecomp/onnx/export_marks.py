@@ -1,4 +1,4 @@
-"""What programs written for PyTorch ask and tell its exporter."""
+"""PyTorch's queries and settings of its exporter."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class TrainingMode(Enum):
 
 
 class OperatorExportTypes(Enum):
-    """What PyTorch's older exporter does with operators that ONNX has not. Here they are refused."""
+    """PyTorch's older handling of operators that ONNX lacks. Here they raise."""
 
     ONNX = 0
     ONNX_ATEN = 1
@@ -48,7 +48,7 @@ def exporting() -> Iterator[None]:
 
 
 def register_custom_op_symbolic(symbolic_name: str, symbolic_fn: Callable[..., object], opset_version: int) -> None:
-    """Note how an operator is to be exported. ValueError unless the name is like ``"space::name"``."""
+    """Record how to export an operator. ValueError unless the name is like ``"space::name"``."""
     if "::" not in symbolic_name:
         raise ValueError(f"Failed to register operator {symbolic_name}: it must be of the form 'space::name'")
     _symbolic[symbolic_name, opset_version] = symbolic_fn

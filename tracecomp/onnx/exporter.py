@@ -27,7 +27,7 @@ from tracecomp.version import __version__
 
 Array = np.ndarray[Any, Any]
 OPSET = 20
-"""The version of the operators that models are written for unless told otherwise."""
+"""The version of the operators that models are written for by default."""
 OPSETS = range(11, onnx.defs.onnx_opset_version() + 1)
 Open = dict[tuple[int, int], str]
 """Names of the sizes that are left open, by argument and dimension."""
@@ -46,22 +46,22 @@ def export(
     custom_opsets: Mapping[str, int] | None = None, export_modules_as_functions: object = False,
     autograd_inlining: bool = True,
 ) -> ONNXProgram:  # fmt: skip
-    """Write ``model``, as it runs on ``args`` and ``kwargs``, as an ONNX model to ``f``; the program has it, too.
+    """Write ``model``, as it runs on ``args`` and ``kwargs``, as an ONNX model to ``f``, and return it as a program.
 
-    ``args`` is a tensor or a tuple, whose last element may be a dict of arguments by name; those of a program of
-    ``torch.export`` are its example's if none are given. A module is recorded in
-    evaluation mode; its parameters and buffers are the model's weights. Sizes are those of
-    ``args``, but for those that ``dynamic_axes`` (``{"x": {0: "batch"}}`` or ``{"x": [0]}``) or ``dynamic_shapes`` (by
-    name or in order of the arguments, ``{0: Dim("batch")}`` or ``{0: "batch"}``) leave open; sizes of one name are
-    equal. The model is recorded for several sizes then, and UnsupportedError says what does not follow from them.
+    ``args`` is a tensor or a tuple, whose last element may be a dict of arguments by name. Those of a program of
+    ``torch.export`` are its example's if none are given. A module is recorded in evaluation mode; its parameters and
+    buffers are the model's weights. Sizes are those of ``args``, except the dynamic ones of ``dynamic_axes`` (``{"x":
+    {0: "batch"}}`` or ``{"x": [0]}``) or ``dynamic_shapes`` (by name or in order of the arguments, ``{0:
+    Dim("batch")}`` or ``{0: "batch"}``); sizes of one name are equal. The model is then recorded for several sizes;
+    UnsupportedError names numbers that do not follow from them.
 
     ``check`` lets onnx check the model, and onnxruntime, where it is installed, run it: OnnxExporterError names the
-    first node that differs from the recording. UnsupportedError names everything that ONNX has no operator for, before
-    anything is written; ValueError for an ``opset_version`` below 11 or that the installed onnx does not know.
+    first node that differs from the recording. UnsupportedError names all primitives without an ONNX operator, before
+    anything is written. ValueError for an ``opset_version`` below 11 or that the installed onnx does not know.
     ``external_data``, ``export_params`` (False: without weights) and ``keep_initializers_as_inputs`` are those of
-    ``ONNXProgram.save``. A UserWarning says so when ``training`` asks for another mode than evaluation, which a module
-    that is in training would be exported in; UnsupportedError when ``custom_translation_table`` has entries. The
-    arguments from ``dynamo`` on, which choose how PyTorch's exporter works, change nothing.
+    ``ONNXProgram.save``. A UserWarning is given if ``training`` selects another mode than evaluation, the mode of every
+    export; UnsupportedError when ``custom_translation_table`` has entries. The arguments from ``dynamo`` on select
+    modes of PyTorch's exporter and have no effect.
     """
     if custom_translation_table:
         raise UnsupportedError("onnx.export(): custom_translation_table is not supported")
@@ -212,7 +212,7 @@ def _rename(node: NodeProto, names: Mapping[str, str]) -> None:
 
 
 def _live(nodes: Sequence[NodeProto], wanted: set[str]) -> list[Any]:
-    """The nodes that ``wanted`` results need: some rules look through what was written before them."""
+    """The nodes that ``wanted`` results need: some rules read through earlier nodes."""
     found = []
     for node in reversed(nodes):
         if not wanted.isdisjoint(node.output):
@@ -222,6 +222,6 @@ def _live(nodes: Sequence[NodeProto], wanted: set[str]) -> list[Any]:
 
 
 def _reads(node: NodeProto) -> set[str]:
-    """What a node reads, and its bodies."""
+    """The operands of a node, and its bodies."""
     bodies = [a.g for a in node.attribute if a.HasField("g")]
     return {*node.input}.union(*[_reads(inner) for body in bodies for inner in body.node])

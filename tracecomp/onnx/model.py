@@ -24,7 +24,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass
 class Node:
-    """One application of an operator; ``""`` stands for an operand or result that is left out."""
+    """One application of an operator; ``""`` represents an omitted operand or result."""
 
     op: str
     domain: str
@@ -69,7 +69,7 @@ class GraphRecord:
 
 
 BUFFER = "buffer"
-"""What an exported initializer's ``doc_string`` says when it is not trained."""
+"""The ``doc_string`` of an exported initializer that is not trained."""
 
 
 @dataclass
@@ -84,7 +84,7 @@ class Model:
 
 
 def read(source: str | os.PathLike[str] | bytes | Any) -> Model:
-    """The model in a file, in bytes, or of protobuf. ValueError says what is wrong with it."""
+    """The model in a file, in bytes, or of protobuf. ValueError describes an invalid one."""
     if isinstance(source, str | os.PathLike):
         with open(source, "rb") as file:
             size = os.fstat(file.fileno()).st_size
@@ -129,14 +129,14 @@ def graph_of(proto: ModelProto, folder: Path | None = None, found: Skeleton | No
 
 
 _KIND = "pkg.torch.export.graph_signature.InputSpec.kind"
-"""Where PyTorch's exporter says what a weight is."""
+"""The key under which PyTorch's exporter stores the kind of a weight."""
 _PRODUCTS = frozenset(("Conv", "ConvTranspose", "Einsum", "Gemm", "MatMul"))
 
 
 def _not_trained(proto: ModelProto, nodes: Sequence[Node]) -> frozenset[str]:
-    """Weights that say that they are not trained, or what PyTorch's exporters have computed of constants.
+    """Weights that are marked as not trained, or that PyTorch's exporters computed from constants.
 
-    Those have no names of their own, and may be transposed parameters, too: which they are when products read them.
+    The latter have generated names, like transposed parameters; they are parameters if products read them.
     """
     kinds: dict[str, str] = {v.name: p.value for v in proto.value_info for p in v.metadata_props if p.key == _KIND}
     multiplied = {name for node in nodes if node.op in _PRODUCTS for name in node.inputs}
@@ -160,7 +160,7 @@ def node_of(proto: NodeProto, folder: Path | None = None) -> Node:
 
 
 def array_of(tensor: TensorProto, folder: Path | None = None) -> Array:
-    """The array of a tensor's message; data in other files are mapped, if they lie in the model's folder."""
+    """The array of a tensor's message; data in other files are mapped, if they are in the model's folder."""
     if tensor.data_location != onnx.TensorProto.EXTERNAL:
         return owned(widened(numpy_helper.to_array(tensor)))
     place = {entry.key: entry.value for entry in tensor.external_data}

@@ -37,8 +37,8 @@ _BUFFERS = frozenset(("BatchNormalization",))
 class OnnxModule(Module):
     """The graph of an ONNX model. Call it with its inputs in order, or by name; weights that are floats are parameters.
 
-    ``training`` matters to operators that ask for it (Dropout, BatchNormalization with ``training_mode``), as the
-    model says; ``train_mode=True`` when loading gives both back the meaning that they have in training.
+    ``training`` affects operators with such a mode (Dropout, BatchNormalization with ``training_mode``), as the model
+    sets it; ``train_mode=True`` at load time restores their behaviour in training.
     """
 
     def __init__(self, model: Model, train_mode: bool = False) -> None:
@@ -95,7 +95,7 @@ class OnnxModule(Module):
                 self._static[name] = array
                 continue
             attribute = self._attribute(name)
-            tensor = wrap(owned(array))  # nobody else writes it, so what is made of it alone is made once
+            tensor = wrap(owned(array))  # no other writer, so values derived from it are computed once
             if name in moving:
                 self.register_buffer(attribute, tensor)
             else:
@@ -122,7 +122,7 @@ class OnnxModule(Module):
         kept = {"", *graph.outputs, *self._names, *self._static, *[n for b in bodies for n in b.captured()]}
         for node in graph.nodes:
             known.update(zip(node.outputs, self._result(node, known), strict=False))
-            for name in node.inputs:  # let go of what nobody reads any more
+            for name in node.inputs:  # free values without later readers
                 last[name] -= 1
                 if not last[name] and name not in kept:
                     known.pop(name, None)
@@ -150,18 +150,18 @@ class OnnxModule(Module):
 
 
 def load(source: str | os.PathLike[str] | bytes | Any, *, train_mode: bool = False) -> OnnxModule:
-    """The ONNX model in a file, in bytes, or of protobuf, as a module.
+    """Load the ONNX model in a file, in bytes, or of protobuf, as a module.
 
-    UnsupportedError names every operator that cannot be run; ValueError says what is wrong with a damaged file, or that
-    its data lie outside of its folder. ``train_mode``: Dropout and BatchNormalization follow ``module.train()`` again,
-    though the model was exported for inference.
+    UnsupportedError names every operator that cannot be run; ValueError describes a damaged file, or data outside its
+    folder. ``train_mode``: Dropout and BatchNormalization follow ``module.train()`` again, though the model was
+    exported for inference.
     """
     try:
         return OnnxModule(read(source), train_mode)
     except (UnsupportedError, OSError):
         raise
     except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError) as error:
-        # Whatever a changed byte has made of the model: names that are no text, attributes of other kinds, cycles.
+        # Any effect of a changed byte: names that are not text, attributes of other kinds, cycles.
         raise ValueError(f"the model is damaged: {type(error).__name__}: {error}") from error
 
 
@@ -210,7 +210,7 @@ def _tensor(value: Value) -> Value:
 
 
 def _static(value: Value) -> Value:
-    """A value as an array; of a tensor, what it holds now, which a recording takes for a path."""
+    """A value as an array; for a tensor its current contents, which a recording takes for control flow."""
     if isinstance(value, Tensor):
         return np.array(value.tolist(), value.detach().dtype.numpy).reshape(tuple(value.shape))
     return value

@@ -1,4 +1,4 @@
-"""What ``export`` gives: a model that is saved, run, and looked at by the names of PyTorch's ``ONNXProgram``."""
+"""The result of ``export``: a model that can be saved, run, and inspected by the names of PyTorch's ``ONNXProgram``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tracecomp.utils._pytree import tree_leaves
 
 Array = np.ndarray[Any, Any]
 _LARGE = 2**31 - 2**20
-"""Messages of protobuf end at 2 GB: larger models have their weights in a file of their own."""
+"""Limit of protobuf messages, 2 GB: larger models have their weights in a separate file."""
 
 
 class ONNXProgram:
@@ -32,7 +32,7 @@ class ONNXProgram:
 
     @property
     def model(self) -> Any:
-        """The model as the package onnx-ir has it, made anew each time. ImportError without that package."""
+        """The model for the package onnx-ir, built each time. ImportError without that package."""
         return import_module("onnx_ir").from_proto(self.model_proto)
 
     def __repr__(self) -> str:
@@ -50,7 +50,7 @@ class ONNXProgram:
     def compute_values(
         self, value_names: Sequence[str], args: Sequence[object] = (), kwargs: Mapping[str, object] | None = None
     ) -> tuple[Tensor, ...]:
-        """The values of these names, whether they are results or lie inside of the graph."""
+        """The values of these names, results or inner values of the graph."""
         outputs = {o.name for o in self.model_proto.graph.output}
         made = {n for node in self.model_proto.graph.node for n in node.output}
         inner = [n for n in value_names if n not in outputs]
@@ -70,14 +70,14 @@ class ONNXProgram:
         self._session = (initializer or _session)(self.model_proto.SerializeToString())
 
     def release(self) -> None:
-        """Let go of the session; the next call makes another one."""
+        """Free the session; the next call creates another."""
         self._session = None
 
     def optimize(self) -> None:
         """Nothing: the graph is as small as it was recorded."""
 
     def apply_weights(self, state_dict: Mapping[str, Tensor]) -> None:
-        """Put other values in place of weights, by name. KeyError for a name that is no weight of the model."""
+        """Replace weights, by name. KeyError for a name that is not a weight of the model."""
         weights = {w.name: w for w in self.model_proto.graph.initializer}
         for name, tensor in state_dict.items():
             told = weights[name].doc_string
@@ -89,11 +89,11 @@ class ONNXProgram:
         self, destination: str | os.PathLike[str] | BinaryIO, *, include_initializers: bool = True,
         keep_initializers_as_inputs: bool = False, external_data: bool | None = None,
     ) -> None:  # fmt: skip
-        """Write the model. ``external_data`` puts the weights into a file beside it, ``destination`` with ``.data``.
+        """Write the model. ``external_data`` puts the weights into a file next to it, ``destination`` with ``.data``.
 
-        Models of 2 GB and more are written so anyway. ``include_initializers=False`` leaves weights out;
-        ``keep_initializers_as_inputs`` makes them inputs (too), which whoever runs the model may give. TypeError for
-        ``external_data`` where ``destination`` is no path.
+        Models of 2 GB and more always are. ``include_initializers=False`` omits weights;
+        ``keep_initializers_as_inputs`` makes them inputs (too), which the user of the model may pass. TypeError for
+        ``external_data`` unless ``destination`` is a path.
         """
         proto = self.model_proto
         if keep_initializers_as_inputs or not include_initializers:
@@ -154,7 +154,7 @@ def _without(proto: ModelProto, weights: bool, inputs: bool) -> Any:
 
 
 def _save_beside(proto: ModelProto, path: Path) -> None:
-    """The model, and its weights in a file beside it, each at a place where it can be mapped."""
+    """Write the model, and its weights to a file next to it, each at an offset for mapping."""
     new = onnx.ModelProto()
     new.CopyFrom(proto)
     location = f"{path.name}.data"

@@ -1,4 +1,4 @@
-"""Recordings of models that are to be written: in evaluation mode, without state, for one size or for all."""
+"""Recordings of models for export: in evaluation mode, without state, for one size or for all."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def unpacked(
     model: Any, args: object, kwargs: Mapping[str, object], names: Sequence[str] | None
 ) -> tuple[Any, tuple[object, ...], list[str]]:
     """The model, the arguments that it is called with, and their names: ``names`` are those of the tensors."""
-    if hasattr(model, "graph_signature") and not isinstance(model, Module):  # what torch.export has made
+    if hasattr(model, "graph_signature") and not isinstance(model, Module):  # created by torch.export
         if args in ((), None) and not kwargs:
             args, kwargs = model.example_inputs
         model = model.module()
@@ -119,10 +119,10 @@ def recorded_open(
 
 
 def recorded(model: Module, args: tuple[object, ...], version: int) -> tuple[Any, Recording]:
-    """What ``model`` gives for ``args``, and the recording; calls that ``version`` has an operator for are one node.
+    """The results of ``model`` for ``args``, and the recording; calls with an operator in ``version`` are one node.
 
-    Random numbers are left as they were. RecordingError for what no model of ONNX does: state that is written, paths
-    that depend on values, effects in Python.
+    The random state is restored. RecordingError for features that ONNX models lack: written state, control flow that
+    depends on values, effects in Python.
     """
     training = [m for m in model.modules() if m.training] if isinstance(model, Module) else []
     name = getattr(model, "__name__", type(model).__name__)
@@ -151,7 +151,7 @@ def recorded(model: Module, args: tuple[object, ...], version: int) -> tuple[Any
 
 @contextmanager
 def _owned(model: Any) -> Iterator[Any]:
-    """The model with results that have memory of their own."""
+    """The model with results in separate memory."""
     if not isinstance(model, Module):
         yield lambda *args: _copies(model(*args))
         return
@@ -167,7 +167,7 @@ def _copies(found: object) -> Any:
 
 
 def _more_than_a_function(recording: Recording) -> str:
-    """What a recording does besides computing results; empty when there is nothing."""
+    """The side effects of a recording; empty if there are none."""
     for seen in recording.predicates:
         line = f" ({seen.source})" if seen.source else ""
         return f"it takes a path that depends on values{line}"
@@ -183,7 +183,7 @@ def _more_than_a_function(recording: Recording) -> str:
 
 
 def without_random_state(graph: Graph) -> Graph:
-    """``graph`` with random numbers that come from nowhere: each has a state of its own, which nobody updates."""
+    """``graph`` with random numbers without a source: each has a separate state, which is not updated."""
     drawn = [n for n in graph.live_nodes() if n.op.name == "random_bits"]
     if not drawn:
         return graph
@@ -208,7 +208,7 @@ def without_random_state(graph: Graph) -> Graph:
 
 
 def _origin(state: Value) -> Value:
-    """The state that the program began with: what is drawn adds to it."""
+    """The initial state of the program: draws add to it."""
     while state.node is not None:
         state = state.node.inputs[0]
     return state

@@ -1,4 +1,4 @@
-"""The rules that run ONNX's operators: one entry for each, found by name."""
+"""Import rules of ONNX's operators: one entry for each, by name."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Sizes that an exported model leaves open: how every number of its graph follows from them.
+"""Dynamic sizes of an exported model: every number of its graph as a function of them.
 
-The model is recorded for several sizes. What differs between the recordings are numbers in attributes and shapes; each
-is found as a polynomial in the open sizes (of degree one in each, with a common divisor), from the corners of a grid,
-and has to hold for the sizes of further recordings too. What does not follow so is refused, by name.
+The model is recorded for several sizes. The recordings differ in numbers in attributes and shapes. Each number becomes
+a polynomial in the sizes, of degree one in each, with a common divisor. It is fitted on the corners of a grid and
+verified on further recordings. Numbers without such a form raise, by name.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ Terms = Mapping[tuple[str, ...], int]
 
 
 class Size:
-    """A number that follows from open sizes: the floor of a polynomial's value by ``divisor``.
+    """A number that depends on dynamic sizes: the floor of a polynomial's value by ``divisor``.
 
-    It is no int on purpose: who wants to compute with the one of the example would be wrong for all others.
+    It is deliberately not an int: a computation with the example's value would be wrong for all others.
     """
 
     __slots__ = ("divisor", "terms")
@@ -137,7 +137,7 @@ class Fit:
         self._inverse = _inverse(rows)
 
     def number(self, values: Sequence[Any], where: str) -> Any:
-        """What a number is for all sizes, from its values; UnsupportedError where nothing is found."""
+        """The formula of a number, from its values; UnsupportedError if there is none."""
         if all(type(v) is type(values[0]) and v == values[0] for v in values):
             return values[0]
         if all(type(v) is int for v in values):
@@ -247,7 +247,7 @@ def _node(alike: Sequence[Node], graph: Graph, places: Sequence[dict[Value, int]
 
 
 def _copied(region: Graph) -> Graph:
-    """A region of its own: recordings share them."""
+    """A copy of a region: recordings share them."""
     new = Graph(region.name)
     operands = [new.add_input(v.type, f"in{k}") for k, v in enumerate(inputs_of(region))]
     for value in inline(new, region, operands):

@@ -20,7 +20,7 @@ _INTEGERS: dict[int, tuple[DType, int, int]] = {
     _P.INT2: (types.int8, -2, 1), _P.UINT2: (types.uint8, 0, 3), _P.INT4: (types.int8, -8, 7),
     _P.UINT4: (types.uint8, 0, 15),
 }  # fmt: skip
-"""What integers of few bits are here, and their least and greatest value."""
+"""Dtypes of integers of few bits, with their least and greatest value."""
 
 FLOAT4: int = _P.FLOAT4E2M1
 SMALL = frozenset((*_INTEGERS, _P.FLOAT4E2M1))
@@ -31,7 +31,7 @@ _FLOAT8_MAX = {
 
 
 def dtype_of_small(number: int) -> DType:
-    """What a small type is here."""
+    """The dtype of a small type."""
     return _INTEGERS[number][0] if number in _INTEGERS else types.float32
 
 
@@ -69,9 +69,9 @@ def _float4(x: Tensor) -> Tensor:
 
 
 def to_float8(x: Tensor, dtype: DType, saturate: bool, round_mode: str) -> Tensor:
-    """``x`` as floats of 8 bits: what is too large becomes the greatest value, or without ``saturate`` what says so.
+    """``x`` as floats of 8 bits: larger values become the greatest value, or without ``saturate`` NaN or infinity.
 
-    A number of E8M0 is a power of two alone: ``round_mode`` is "up", "down" or "nearest".
+    A number of E8M0 is a power of two: ``round_mode`` is "up", "down" or "nearest".
     """
     if dtype is types.float8_e8m0fnu:
         return _power(x.to(types.float32), round_mode)

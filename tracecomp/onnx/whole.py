@@ -1,7 +1,8 @@
-"""Calls of functions that ONNX has an operator for: while a model is recorded for export, each becomes that operator.
+"""Calls of functions with an ONNX operator: while a model is recorded for export, each becomes that operator.
 
-What the function gives is what the recording holds; the operator is only written. So a check of the model against
-the recording compares the two. What an operator of the wanted version cannot say is recorded as primitives.
+The recording contains the result of the function; the operator is only written. A comparison of the model with the
+recording therefore compares the two. Calls that an operator of the wanted version cannot express are recorded as
+primitives.
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ class Whole:
     operands: Sequence[Given]
     attrs: Mapping[str, Any] = field(default_factory=dict)
     gives: Callable[..., Any] | None = None
-    """What it gives, where it is written as more than the one operator: of its operands, with ``attrs`` by name."""
+    """The result in terms of the operator's, if they differ: a function of its operands, with ``attrs`` by name."""
 
 
 Spelling = Callable[..., Whole | None]
-"""Of a call, from the version of the operators and the arguments by name; None where the operator cannot say it."""
+"""The operator of a call, from the version and the arguments by name; None if it cannot express the call."""
 
 
 class RecordWhole(TorchFunctionMode):
@@ -60,7 +61,7 @@ class RecordWhole(TorchFunctionMode):
             return NOT_OVERRIDDEN
         try:
             bound = inspect.signature(func).bind(*args, **(kwargs or {}))
-        except TypeError:  # the call says what is wrong
+        except TypeError:  # the call itself raises the error
             return NOT_OVERRIDDEN
         bound.apply_defaults()
         given = dict(bound.arguments)
@@ -76,7 +77,7 @@ class RecordWhole(TorchFunctionMode):
         return store_inplace(first, result) if inplace else result
 
     def _recorded(self, whole: Whole, run: Callable[[], Any]) -> Any:
-        """What ``run`` gives, noted as the one node."""
+        """The result of ``run``, recorded as one node."""
         recorder, modes.recorder = modes.recorder, None
         try:
             result = tree_map(Tensor.clone, run())
@@ -93,16 +94,16 @@ class RecordWhole(TorchFunctionMode):
 
 @cache
 def op_of(name: str, gives: Callable[..., Any] | None = None) -> Op:
-    """The record of an operator of ONNX: it stands in graphs that are to be written, and nowhere else."""
+    """The record of an ONNX operator, which occurs only in graphs for export."""
 
     def run(*arrays: Array, given: Sequence[Any], version: int, stated: Sequence[tuple[str, Any]]) -> Any:
-        """What ``gives`` says."""
+        """Run ``gives``."""
         assert gives is not None
         operands = [None if g is None else T.from_numpy(arrays[g]) for g in given]
         return tuple(t.numpy() for t in tree_leaves(gives(*operands, **dict(stated))))
 
     def impl(*arrays: Array, given: Sequence[object], version: int, stated: Sequence[tuple[str, object]]) -> Any:
-        """What the operator gives as ``load`` reads it."""
+        """The operator's result as imported by ``load``."""
         held = [arrays[g] if isinstance(g, int) else np.array(g, np.int64) for g in given if g is not None]
         places = iter(range(len(held)))
         names = ["" if g is None else f"x{next(places)}" for g in given]

@@ -1,4 +1,4 @@
-"""Which calls are which operators of ONNX (``whole.py``): one function for each, by what they are called with."""
+"""Calls and their ONNX operators (``whole.py``): one function for each."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Large weights of a serialized model are found without parsing them: protobuf copies each of them several times.
+"""Large weights of a serialized model, located without parsing them: protobuf copies each of them several times.
 
-A message is a row of fields, each a number and a kind, and then a varint, 4 or 8 bytes, or a length and so many bytes
-(protobuf's "Encoding" page). ``skeleton`` walks over the model, its graph and the graph's initializers.
+A message is a sequence of fields. Each is a number and a kind, and then a varint, 4 or 8 bytes, or a length and that
+many bytes (protobuf's "Encoding" page). ``skeleton`` walks over the model, its graph and the graph's initializers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LARGE = 4096
 
 @dataclass
 class Skeleton:
-    """A model without the bytes of its large weights, and where those lie, by the number of the initializer."""
+    """A model without the bytes of its large weights, and their locations, by the number of the initializer."""
 
     text: bytes
     source: bytes | int
@@ -37,7 +37,7 @@ class Skeleton:
     places: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def array(self, number: int, tensor: TensorProto) -> Array:
-        """The weight that ``tensor`` describes. ValueError where its bytes are not as many as its shape needs."""
+        """The weight that ``tensor`` describes. ValueError if its number of bytes does not match its shape."""
         start, size = self.places[number]
         dtype, shape = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)), tuple(tensor.dims)
         if any(n < 0 for n in shape) or int(np.prod(shape, dtype=object)) * dtype.itemsize != size:
@@ -61,7 +61,7 @@ def _fill(file: int, array: Array, start: int) -> None:
 
 
 def skeleton(data: Buffer, source: bytes | int) -> Skeleton:
-    """The model in ``data``. What is no model stays as it is, for protobuf to say so."""
+    """The model in ``data``. Invalid data is unchanged, for protobuf to report."""
     found = Skeleton(b"", source)
     try:
         graphs = [f for f in _fields(data, 0, len(data)) if f.number == _GRAPH]
@@ -103,7 +103,7 @@ def _without_weights(data: Buffer, graph: _Field, places: dict[int, tuple[int, i
 
 
 def _fields(data: Buffer, start: int, end: int) -> Iterator[_Field]:
-    """The fields of a message. ValueError for what is none."""
+    """The fields of a message. ValueError for invalid data."""
     at = start
     while at < end:
         tag, first = _number(data, at)

@@ -61,8 +61,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """``torch.ops.aten`` and other namespaces of operators, for ``import tracecomp as torch``."""
-    library = import_module("tracecomp.library")  # stands above: a name, not an import
-    # Test runners and others ask every module for attributes: only what is a namespace answers.
+    library = import_module("tracecomp.library")  # a name above shadows an import statement
+    # Test runners read attributes of every module: only namespaces are resolved.
     if not library.is_namespace(name):
         raise AttributeError(f"module 'tracecomp.ops' has no attribute {name!r}")
     return getattr(library.ops, name)

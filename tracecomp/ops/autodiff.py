@@ -49,7 +49,7 @@ def operand_values(graph: Graph, operands: tuple[Operand | Number, ...]) -> list
 
 
 def scalar_of(value: bool | int | float | complex, dtype: DType | None) -> bool | int | float | complex:
-    """A Python scalar in the Python type that stands for ``dtype``."""
+    """Return a Python scalar in the Python type of ``dtype``."""
     return float(value) if dtype is None else dtype.python(value)  # type: ignore[arg-type]
 
 
@@ -67,7 +67,7 @@ def sum_to(x: Operand, shape: tuple[int, ...]) -> Any:
 
 
 def zeros_like(x: Operand) -> Any:
-    """Zeros with the type of ``x``, in its world."""
+    """Return zeros with the type of ``x``, as the same kind of operand."""
     zero = prim.full(like=x, value=scalar_of(0, x.dtype), shape=(), dtype=x.dtype)
     return prim.expand(zero, shape=tuple(x.shape)) if x.shape else zero
 
@@ -75,7 +75,7 @@ def zeros_like(x: Operand) -> Any:
 def vjp(
     graph: Graph, outputs: Sequence[Value], cotangents: Sequence[Value], wrt: Sequence[Value]
 ) -> list[Value | None]:
-    """Gradients of ``sum(outputs * cotangents)`` with respect to ``wrt``, as new nodes; None where nothing flows."""
+    """Gradients of ``sum(outputs * cotangents)`` with respect to ``wrt``, as new nodes; None if there is no path."""
     needed = _between(graph, set(wrt))
     grads: dict[Value, Value] = {}
     for out, cotangent in zip(outputs, cotangents, strict=True):

@@ -1,4 +1,4 @@
-"""The bytes of a tensor read as another element type."""
+"""Bit casts: the bytes of a tensor as another element type."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _reinterpret_composed(x: Operand, *, dtype: DType) -> Any:
 
 
 def _places(like: Operand, shape: tuple[int, ...], dtype: DType, width: int) -> Any:
-    """How far the bits of each of the last axis' elements stand from the lowest."""
+    """Bit offsets of each of the last axis' elements from the lowest."""
     order = prim.iota(like=like, shape=shape, axis=len(shape) - 1, dtype=dtype)
     return prim.mul(order, 8 * width)
 

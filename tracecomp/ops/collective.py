@@ -18,12 +18,12 @@ from tracecomp.ir.types import TensorType
 from tracecomp.ops.define import bad, of, require
 from tracecomp.ops.prim import prim
 
-if TYPE_CHECKING:  # below this, and loaded with the first group: a program of one process needs none of it
+if TYPE_CHECKING:  # below, and loaded with the first group: a single process does not need it
     from tracecomp.communication.group import Group
 
 
 def _together(group: str, run: Callable[[Group], object], alone: Callable[[], object]) -> Any:
-    """What ``run`` gives in the group's row of collectives; ``alone`` without other processes."""
+    """Return the result of ``run`` on the group's collectives; ``alone`` without other processes."""
     if group == SELF:
         return alone()
     found = world.named(group)
@@ -31,12 +31,12 @@ def _together(group: str, run: Callable[[Group], object], alone: Callable[[], ob
 
 
 def with_others(op: Op, attrs: Mapping[str, Any]) -> bool:
-    """Whether ``op`` is computed together with other processes."""
+    """Whether ``op`` involves other processes."""
     return op.communicates and attrs["group"] != SELF and world.named(attrs["group"]).size() > 1
 
 
 def _start(run: Callable[[], Any], attrs: Mapping[str, Any]) -> Callable[[], Any]:
-    """Let the group's thread ``run`` a collective; what is returned waits for it."""
+    """Start ``run``, a collective, on the group's thread; return the function that waits for it."""
     if attrs["group"] == SELF or world.named(attrs["group"]).size() == 1:
         found = run()
         return lambda: found
@@ -53,7 +53,7 @@ def _one_type(name: str, types: Sequence[TensorType]) -> TensorType:
 
 
 def _pieces(name: str, types: Sequence[TensorType], size: int) -> TensorType:
-    """The type of every piece; there is one for each process."""
+    """The types of the pieces; there is one for each process."""
     require(
         len(types) == size, RuntimeError, f"{name}: expected one operand for each of {size} processes, got {len(types)}"
     )
@@ -140,13 +140,13 @@ def _gathered_vjp(
 
 
 def _all(grads: Sequence[object]) -> list[Any]:
-    """Gradients of all results; zeros for those that nobody reads."""
+    """Gradients of all results; zeros for unused ones."""
     known = next(g for g in grads if g is not None)
     return [prim.mul(known, 0.0) if g is None else g for g in grads]
 
 
 def _listed(results: object) -> Sequence[Any]:
-    """Results of a primitive, of which there may be one."""
+    """The results of a primitive as a list, even if there is one."""
     return results if isinstance(results, tuple) else (results,)
 
 

@@ -1,4 +1,4 @@
-"""Operators between real and complex tensors. What others do with complex operands is said by their ``Op.parts``.
+"""Operators between real and complex tensors. ``Op.parts`` of other operators defines their complex meaning.
 
 Gradients of complex values follow PyTorch: the derivative by the real part plus i times that by the imaginary part.
 """

@@ -1,6 +1,6 @@
 """``contract``: products of two operands summed over shared labels, written ``"bmk,bkn->bmn"``.
 
-Summed labels go in alphabetical order, the last one fastest, however the operands lie.
+Summed labels are ordered alphabetically, the last one fastest, for any memory layout of the operands.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ def _scan_impl(
 
 @lru_cache(maxsize=256)
 def _with_history(body: Graph, missing: tuple[int, ...]) -> Graph:
-    """The body, which also gives the carries numbered ``missing`` that it was given."""
+    """Return the body, which also outputs its input carries numbered ``missing``."""
     graph = Graph(f"{body.name}_history")
     operands = [graph.add_input(v.type, f"in{i}") for i, v in enumerate(inputs_of(body))]
     for value in inline(graph, body, operands):
@@ -92,11 +92,10 @@ def _with_history(body: Graph, missing: tuple[int, ...]) -> Graph:
 
 @lru_cache(maxsize=256)
 def _backward_body(body: Graph, carries: int, xs: int) -> Graph:
-    """One step backwards.
+    """Build one step backwards.
 
-    Takes gradients of carries and sums of gradients of consts (as carries), then carries, xs, gradients of ys and ys
-    (as xs), then consts; floating-point ones only where gradients are meant. What the body stacked is read, not
-    computed again.
+    Carries: gradients of carries and sums of gradients of consts. xs: carries, xs, gradients of ys and ys. Then consts.
+    Gradients are floating point only. Stacked results of the body are read, not computed again.
     """
     graph = Graph(f"{body.name}_backward")
     types, out_types = input_types(body), output_types(body)
@@ -128,7 +127,7 @@ def _backward_body(body: Graph, carries: int, xs: int) -> Graph:
 
 
 def _with_values_given(graph: Graph, given: dict[Value, Value]) -> Graph:
-    """``graph`` with some of its values replaced by inputs, and without what only they needed."""
+    """``graph`` with some of its values replaced by inputs, and without nodes that only those needed."""
     new = Graph(graph.name)
     known = {i.value: new.add_input(i.value.type, i.name, i.role, i.data) for i in graph.inputs}
 
@@ -146,7 +145,7 @@ def _with_values_given(graph: Graph, given: dict[Value, Value]) -> Graph:
 def _histories(
     outs: Operands, ins: Operands, body: Graph, carries: int, xs: int, length: int, reverse: bool
 ) -> list[Any]:
-    """Every carry as it was before each step: from a stacked result that is the carry, else by running again."""
+    """Every carry as it was before each step: from a stacked result that equals the carry, else by running again."""
     produced = [o.value for o in body.outputs]
     place = {value: k for k, value in reversed(list(enumerate(produced[carries:])))}
     missing = tuple(i for i in range(carries) if produced[i] not in place)
@@ -204,7 +203,7 @@ def _scan_vjp(
 
 
 def _zeros_or_none(x: Operand) -> Any:
-    """Zeros like ``x``; None for what is not floating point."""
+    """Zeros like ``x``; None unless it is floating point."""
     if not x.dtype.differentiable:
         return None
     return prim.full(like=x, value=0.0, shape=tuple(x.shape), dtype=x.dtype)

@@ -99,7 +99,7 @@ _EVERY: tuple[Any, ...] = (slice(None),) * 3
 
 
 def _columns(x: Array, out: Shape, kernel: Shape, stride: Ints, padding: Pads, dilation: Ints, groups: int) -> Any:
-    """``[g, (c, k...), (n, p...)]``: what each output position sees of the padded input, copied tap by tap."""
+    """``[g, (c, k...), (n, p...)]``: the padded input at each output position, copied tap by tap."""
     padded = np.pad(x, [(0, 0), (0, 0), *padding]) if any(map(any, padding)) else x
     n, channels = x.shape[0], x.shape[1] // groups
     seen = np.moveaxis(padded.reshape(n, groups, channels, *padded.shape[2:]), 0, 2)
@@ -110,14 +110,14 @@ def _columns(x: Array, out: Shape, kernel: Shape, stride: Ints, padding: Pads, d
 
 
 def _seen_by(taps: Ints, out: Shape, stride: Ints, dilation: Ints) -> tuple[Any, ...]:
-    """The places of the padded input that one tap of the kernel sees, for every output position."""
+    """The positions of the padded input that one tap of the kernel reads, for every output position."""
     return tuple(
         slice(t * d, t * d + (m - 1) * s + 1, s) for t, d, m, s in zip(taps, dilation, out, stride, strict=True)
     )
 
 
 def _wide(fn: Impl) -> Callable[..., Any]:
-    """``fn`` in the computing type, rounded once at the end."""
+    """Run ``fn`` in the computing type, rounded once at the end."""
 
     def impl(a: Array, b: Array, **attrs: Any) -> Any:
         wide = compute_dtype(from_numpy_dtype(a.dtype)).numpy
@@ -241,7 +241,7 @@ def _conv_form(
 
 
 def _spatial_names(r: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Names of output places and of kernel places."""
+    """Names of output positions and of kernel positions."""
     return tuple(f"p{i}" for i in range(r)), tuple(f"k{i}" for i in range(r))
 
 
@@ -306,7 +306,7 @@ def _out_shape(x: Shape, w: Shape, attrs: Attrs) -> Shape:
 
 
 def _samples(pick: Callable[[Shape, Shape, Shape], tuple[Shape, Shape, Attrs]]) -> tuple[Sample, ...]:
-    """Samples of one of the three forms: ``pick(x, w, out)`` gives its operands' shapes and its own attributes."""
+    """Samples of one of the three forms: ``pick(x, w, out)`` returns its operands' shapes and attributes."""
     found = []
     for short in ("f32", "f64", "f16", "i64"):
         for x, w, attrs in _cases():

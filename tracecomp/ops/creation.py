@@ -25,7 +25,7 @@ def _full_infer(*, value: Number, shape: Shape, dtype: DType) -> TensorType:
     _check_shape("full", shape)
     if dtype.kind == "int":
         info = np.iinfo(dtype.numpy)
-        assert not isinstance(value, complex)  # refused above, with PyTorch's words
+        assert not isinstance(value, complex)  # rejected above, with PyTorch's message
         fits = math.isfinite(value) and info.min <= int(value) <= info.max
         require(fits, RuntimeError, f"full: value cannot be converted to type {dtype.name} without overflow: {value}")
     return TensorType(dtype, shape)

@@ -51,12 +51,12 @@ from tracecomp.ops.reduction import shift
 from tracecomp.ops.statements import CHUNK, Names, in_pieces, vectors
 
 AT_ONCE = 4
-"""Lines that run at once, unrolled: each waits for its own last addition, and four of them fill that wait."""
-# Lines that lie side by side and run together, if that leaves a few chunks of them to share: memory likes long runs.
+"""Lines that run together, unrolled: each waits for its previous addition, and four of them fill that latency."""
+# Adjacent lines that run together, if that leaves a few chunks of them to share: memory favours long runs.
 WIDE, SHARES = (256, 128), 4
-# Elements of a row that are asked together whether one is a new extreme.
-PIECE = 32
-# Elements of a row that a thread takes: shorter runs of memory are not fetched ahead, and more totals leave the cache.
+# Elements of a row that one test checks for a new extreme.
+EXTREME_BLOCK = 32
+# Elements of a row per thread: shorter runs of memory are not prefetched, and more totals leave the cache.
 PART = 4096
 
 _SHAPES: tuple[tuple[Shape, int], ...] = (
@@ -83,10 +83,10 @@ def _errors(name: str) -> tuple[BadInput, ...]:
 def lines(
     names: Names, shape: Shape, axis: int, body: Callable[[Callable[[Index], Index]], Sequence[Stmt]]
 ) -> list[Stmt]:
-    """``body(at)`` for every line along ``axis``, where ``at(k)`` is the flat offset of the line's k-th element.
+    """Emit ``body(at)`` for every line along ``axis``, where ``at(k)`` is the flat offset of the line's k-th element.
 
-    Neighbouring lines run as SIMD lanes where they lie side by side, else a few at once, because each is a chain of
-    dependent steps; lines are split among threads.
+    Adjacent lines run as SIMD lanes. Other lines run a few at once, because each is a chain of dependent steps. Threads
+    share lines.
     """
     outer, size, inner = math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
     if inner == 0:
@@ -110,13 +110,13 @@ def lines(
 
 
 def running_dtype(dtype: DType) -> DType:
-    """What running sums and products are kept in, as in PyTorch: float64 for float32, so that their error is that of
-    one rounding however many terms there are; float32 for half types."""
+    """The type of running sums and products, as in PyTorch: float64 for float32, so that the error is one rounding for
+    any number of terms; float32 for half types."""
     return {float32: float64, complex64: complex128}.get(dtype) or compute_dtype(dtype)
 
 
 def _in_rows(names: Names, op: str, x: Buffer, out: Buffer, first: Const, shape: Shape, axis: int) -> list[Stmt]:
-    """Lines that lie side by side, one step of a stripe of them at a time: memory without gaps."""
+    """Run adjacent lines, one step of a stripe of them at a time: memory without gaps."""
     inner = math.prod(shape[axis + 1 :])
     found: list[Stmt] = []
     for stripes, width, offset in ((inner // PART, PART, 0), (1, inner % PART, inner - inner % PART)):
@@ -130,13 +130,13 @@ def _in_rows(names: Names, op: str, x: Buffer, out: Buffer, first: Const, shape:
 def _stripe(
     names: Names, op: str, x: Buffer, out: Buffer, first: Const, start: Index, size: int, inner: int, width: int
 ) -> tuple[Stmt, ...]:
-    """So many lines that begin at ``start`` and lie ``inner`` apart from step to step."""
+    """Run the given number of lines that start at ``start``, with ``inner`` elements between steps."""
     totals, k = Buffer(names.let(), first.dtype, width), names.var(size)
     row = start + index(k) * inner
 
     def step(i: Index) -> list[Stmt]:
         total = call(op, Load(totals, i), cast(Load(x, row + i), first.dtype))
-        name = names.let()  # its own in whole chunks and in the rest
+        name = names.let()  # separate in whole chunks and in the remainder
         known = Read(name, first.dtype, frozenset((row + i).vars()))
         return [Let(name, total), Store(totals, i, known), Store(out, row + i, cast(known, out.dtype))]
 
@@ -189,7 +189,7 @@ def _infer(name: str, dtypes: str = "number") -> Callable[..., TensorType]:
 
 
 def _backwards(x: Operand, axis: int) -> Any:
-    """Sums of all elements from each place to the end."""
+    """Sums of all elements from each position to the end."""
     return prim.flip(prim.cumsum(prim.flip(x, axes=(axis,)), axis=axis), axes=(axis,))
 
 
@@ -240,7 +240,7 @@ def _recurrence_vjp(grads: Operands, outs: Operands, ins: Operands, *, axis: int
 
 
 def _cumprod_vjp(grads: Operands, outs: Operands, ins: Operands, *, axis: int) -> Any:
-    """Product of what comes before, times a recurrence over what comes after; zeros need no division."""
+    """Product of the elements before, times a recurrence over those after; zeros need no division."""
     x = ins[0]
     if 0 in x.shape:
         return (grads[0],)
@@ -306,7 +306,7 @@ def _extreme_impl(ufunc: np.ufunc) -> Callable[..., Any]:
 
 
 class _Extremes:
-    """The loops of cummax and cummin. The later of equal extremes is taken; after a NaN only another NaN is."""
+    """The loops of cummax and cummin. The last of equal extremes is chosen; after a NaN only another NaN is."""
 
     def __init__(self, better: str, ins: Sequence[Buffer], outs: Sequence[Buffer], dtype: DType) -> None:
         self.better, self.dtype, self.names = better, dtype, Names()
@@ -314,7 +314,7 @@ class _Extremes:
         self.name()
 
     def name(self) -> None:
-        """Names of their own for the extreme and its place: lines of whole chunks and of the rest are two."""
+        """Choose new names for the extreme and its position: lines of full chunks and of the remainder differ."""
         self.value, self.place = self.names.let(), self.names.let()
         self.best, self.found = Read(self.value, self.dtype), Read(self.place, int64)
 
@@ -329,7 +329,7 @@ class _Extremes:
         return Store(self.values, at, self.best), Store(self.places, at, self.found)
 
     def running(self, first: Index, body: Sequence[Stmt]) -> Accumulate:
-        """``body`` with the extreme so far, which begins as the element at ``first``."""
+        """Run ``body`` with the extreme so far, which starts as the element at ``first``."""
         value = Acc(self.value, "set", self.dtype, Load(self.x, first))
         return Accumulate((value, Acc(self.place, "set", int64, const(0, int64))), tuple(body))
 
@@ -346,11 +346,11 @@ class _Extremes:
         return [self.running(at(Index()), [Loop("serial", k, step)])]
 
     def row(self, start: Index, size: int) -> list[Stmt]:
-        """One line whose elements are neighbours, a piece after the other."""
-        return [self.running(start, in_pieces(self.names, size, PIECE, partial(self._piece, start)))]
+        """Run one line whose elements are contiguous, piece by piece."""
+        return [self.running(start, in_pieces(self.names, size, EXTREME_BLOCK, partial(self._piece, start)))]
 
     def _piece(self, start: Index, first: Index, count: int) -> list[Stmt]:
-        """Elements of a row: all at once where none of them is an extreme, as most are not, else step by step."""
+        """Run elements of a row: skipped if none of them is a new extreme, as usual, else step by step."""
         lane, i, other = (self.names.var(count) for _ in range(3))
         some = self.names.let()
         x = Load(self.x, start + first + index(i))
@@ -374,7 +374,7 @@ def _extreme_loop(better: str) -> Imperative:
         if not in_types[0].numel:
             return []
         loops = _Extremes(better, ins, outs, in_types[0].dtype)
-        if math.prod(shape[axis + 1 :]) > 1 or shape[axis] < PIECE:
+        if math.prod(shape[axis + 1 :]) > 1 or shape[axis] < EXTREME_BLOCK:
             return lines(loops.names, shape, axis, lambda at: loops.line(at, shape[axis]))
         number = loops.names.var(math.prod(shape[:axis]))
         return [Loop("parallel", number, tuple(loops.row(index(number) * shape[axis], shape[axis])))]

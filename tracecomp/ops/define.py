@@ -1,4 +1,4 @@
-"""Defaults per kind, so that a record states only what is particular to its operator."""
+"""Defaults per kind, so that a record states only the particulars of its operator."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _KINDS: dict[str, tuple[str, ...]] = {
     "ring": ("int", "float", "complex"),
     "every": ("bool", "int", "float", "complex"),
 }
-# Classes of element types that an operator may accept; "wide" are the floats that compute in their own precision.
-# "field", "ring" and "every" are "float", "number" and "any" with complex numbers.
+# Classes of element types that an operator may accept; "wide" are the floats that compute without widening. "field",
+# "ring" and "every" are "float", "number" and "any" with complex numbers.
 CLASSES: dict[str, frozenset[DType]] = {
     name: frozenset(t for t in DTYPES if t.kind in kinds) for name, kinds in _KINDS.items()
 }
 CLASSES["wide"] = frozenset((float32, float64))
 CLASSES["wide field"] = CLASSES["wide"] | CLASSES["complex"]
 
-# One element type per kind, plus the ones whose handling differs, stands for a class in samples.
+# In samples, a class is represented by one element type per kind, and those with special handling.
 _SAMPLE_DTYPES: dict[str, tuple[str, ...]] = {
     "float": ("f32", "f64", "f16"),
     "int": ("i64", "i32", "u8", "i8"),
@@ -76,7 +76,7 @@ def broadcast(name: str, types: Sequence[TensorType]) -> tuple[int, ...]:
 
 
 def is_tensor(x: Operand | Number) -> TypeGuard[Operand]:
-    """Whether an operand is a tensor of some world, not a Python scalar."""
+    """Whether an operand is a tensor of any kind, not a Python scalar."""
     return not isinstance(x, bool | int | float | complex)
 
 
@@ -93,12 +93,12 @@ def check_axes(name: str, axes: Sequence[int], ndim: int) -> None:
 
 
 def of(short: str, *shape: int, domain: str = "any") -> tuple[tuple[int, ...], str, str]:
-    """An operand of a sample: element type, shape, and what its elements are drawn from."""
+    """An operand of a sample: element type, shape, and the domain of its elements."""
     return shape, short, domain
 
 
 def bad(error: type[Exception], match: str, *args: Any, **attrs: Any) -> BadInput:
-    """A call that must be refused."""
+    """A call that must raise an error."""
     return BadInput(Sample(args, attrs), error, match)
 
 
@@ -120,8 +120,8 @@ def elementwise(
 ) -> Op:
     """Register an elementwise operator over operands of one element type.
 
-    ``scalar`` is a scalar operation's name, or a function building the expression (then ``impl`` is needed).
-    ``result`` is the result's element type when it is not the operands'. ``domain`` names what samples draw from.
+    ``scalar`` is a scalar operation's name, or a function building the expression (then ``impl`` is needed). ``result``
+    is the result's element type when it is not the operands'. ``domain`` names the range of samples.
     """
 
     def infer(*types: TensorType) -> TensorType:

@@ -46,9 +46,9 @@ def _both(first: _Side, second: _Side) -> Vjp:
 
 
 def _by_rule(impl: Impl, parts: Callable[[Pair, Pair], Pair]) -> Impl:
-    """``impl``, and of complex numbers what ``parts`` says, so that bits are those of machine code.
+    """Run ``impl``, and for complex numbers the rule ``parts``, so that bits are those of machine code.
 
-    numpy's own products may round two terms at once, and its quotients multiply by a rounded reciprocal.
+    numpy's products may round two terms at once, and its quotients multiply by a rounded reciprocal.
     """
 
     def run(a: Array, b: Array) -> Any:

@@ -187,14 +187,14 @@ def _cast_impl(x: Array, *, dtype: DType) -> Any:
     array = np.asarray(x)
     if array.dtype.kind == "c" and dtype.kind in ("int", "float"):
         array = array.real
-    if dtype is float8_e4m3fn:  # which has no infinities: larger numbers become the largest
+    if dtype is float8_e4m3fn:  # no infinities: larger numbers become the largest
         array = np.clip(array, -448, 448)
     with np.errstate(all="ignore"):
         return array.astype(dtype.numpy, order="K" if _is_dense(array) else "C")
 
 
 def _is_dense(array: Array) -> bool:
-    """Whether the elements lie side by side in some order of the axes, which copies keep."""
+    """Whether the elements are dense in some order of the axes, which copies keep."""
     size = array.itemsize
     for step, extent in sorted(zip(array.strides, array.shape, strict=True)):
         if extent != 1 and step != size:
@@ -205,7 +205,7 @@ def _is_dense(array: Array) -> bool:
 
 def _cast_parts(x: ComplexOperand, *, dtype: DType) -> Any:
     if not dtype.is_complex:
-        assert isinstance(x, Pair)  # real to real has no parts
+        assert isinstance(x, Pair)  # a real to real operator has no parts
         nonzero = dtype is bool_
         return prim.bitwise_or(prim.ne(x.re, 0.0), prim.ne(x.im, 0.0)) if nonzero else prim.cast(x.re, dtype=dtype)
     part = dtype.to_real()

@@ -1,5 +1,6 @@
 """Reading and writing at computed indices: ``take``/``put`` by one index tensor along an axis, ``gather``/``scatter``
-element by element. Indices are int64 and not negative (negative ones are normalised above); a bad one: IndexError."""
+element by element. Indices are int64 and non-negative (callers normalise negative ones); an invalid one raises
+IndexError."""
 
 from __future__ import annotations
 
@@ -247,7 +248,7 @@ def _extreme_vjp(
 def _product_vjp(
     scatter: Primitive, gather: Primitive, g: Operand, out: Operand, base: Operand, at: Operand, src: Operand, axis: int
 ) -> Any:
-    """The product of the other factors; a single zero factor among the sources is left out, not divided by."""
+    """The product of the other factors; a single zero factor among the sources is skipped, not divided by."""
     ones = prim.expand(prim.full(like=g, value=1.0, shape=(), dtype=g.dtype), shape=tuple(base.shape))
     of_base = prim.mul(g, scatter(ones, at, src, axis=axis, mode="mul"))
     zero = prim.eq(src, 0.0)

@@ -1,4 +1,4 @@
-"""Operators that the host runs on complex numbers, in a graph without complex types: between compiled parts, on memory.
+"""Complex operators that the host runs in a graph without complex types: between compiled parts, on memory.
 
 Machine code and eager mode call the same function on the same numbers, so the results have the same bits.
 """
@@ -19,7 +19,7 @@ from tracecomp.ops.prim import prim
 
 
 def on_memory(node: Node, operands: Sequence[Operand]) -> tuple[Any, ...]:
-    """The results of ``node`` from operands whose complex numbers are pairs along a last axis; results are so too."""
+    """Return the results of ``node``; complex operands and results are pairs along a last axis."""
     apart = tuple(v.dtype.is_complex for v in node.inputs)
     found = prim.hosted(*operands, op=node.op.name, pairs=apart, given=tuple(sorted(node.attrs.items())))
     return found if isinstance(found, tuple) else (found,)

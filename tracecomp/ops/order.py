@@ -1,4 +1,4 @@
-"""What ``sort`` and ``topk`` mean, in numpy."""
+"""The numpy meaning of ``sort`` and ``topk``."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tracecomp.ir.types import compute_dtype, from_numpy_dtype
 
 
 def ordered(x: Array, *, axis: int, descending: bool) -> Any:
-    """All elements along an axis in order, equal ones as they stand, and where they come from."""
-    # Of bfloat16 numpy only knows what is less than what, and NaN is less than nothing: it would stay anywhere.
+    """Return all elements along an axis in order, equal ones in their old order, and their positions."""
+    # numpy knows only "less than" for bfloat16, and NaN is never less: it would end up anywhere.
     wide = x.astype(compute_dtype(from_numpy_dtype(x.dtype)).numpy) if x.dtype.kind == "V" else x
     if descending:
         flipped = np.flip(wide, axis)
@@ -23,7 +23,7 @@ def ordered(x: Array, *, axis: int, descending: bool) -> Any:
 
 
 def first_ordered(x: Array, *, axis: int, count: int, descending: bool) -> Any:
-    """The first ``count`` elements of that order, and where they come from."""
+    """The first ``count`` elements of that order, and their positions."""
     if not 0 < 4 * count < x.shape[axis]:
         first = (slice(None),) * axis + (slice(count),)
         return tuple(np.ascontiguousarray(r[first]) for r in ordered(x, axis=axis, descending=descending))
@@ -34,7 +34,7 @@ def first_ordered(x: Array, *, axis: int, count: int, descending: bool) -> Any:
 
 
 def _first_places(keys: Array, count: int) -> Any:
-    """Where the ``count`` least of every line stand, in order; of equal ones the first."""
+    """The positions of the ``count`` smallest of every line, in order; of equal ones the first."""
     limit = np.partition(keys, count - 1, axis=-1)[..., count - 1 : count]
     chosen, last = keys < limit, keys == limit
     wanted = count - chosen.sum(-1, keepdims=True)

@@ -22,7 +22,7 @@ Ints: TypeAlias = tuple[int, ...]
 
 
 def spread_size(n: int, interior: int) -> int:
-    """Size of an axis after ``interior`` elements are put between neighbours."""
+    """Size of an axis after ``interior`` elements are inserted between neighbours."""
     return n + max(n - 1, 0) * interior
 
 
@@ -54,7 +54,7 @@ def _pad_impl(x: Array, *, low: Ints, high: Ints, interior: Ints, value: float) 
 
 
 def regular(at: Index, start: int, step: int, size: int) -> tuple[Index, Expr | None]:
-    """Where ``at`` falls in ``start + step * range(size)``: the place, and the condition that it is there at all."""
+    """Return the position of ``at`` in ``start + step * range(size)``, and the condition that it is one."""
     moved = index(at) - start
     place = moved // step
     inside = in_range(place, size)
@@ -65,7 +65,7 @@ def regular(at: Index, start: int, step: int, size: int) -> tuple[Index, Expr | 
 
 
 def inside_or(read: ReadElement, place: list[Index], condition: Expr | None, otherwise: Expr) -> Expr:
-    """The operand's element where the condition holds; a place outside of the operand is not read."""
+    """The operand's element if the condition holds; a position outside the operand is not read."""
     found: Expr = read(tuple(place))
     return found if condition is None else call("select", condition, found, otherwise)
 
@@ -144,7 +144,7 @@ _CHAIN = 32
 
 
 def _concat_loop(at: Position, out: TensorType, reads: Reads, in_types: Types, *, axis: int) -> Expr:
-    """A chain of selects, in which operand k answers below its end; of many operands, a balanced tree of chains."""
+    """A chain of selects, in which operand k applies below its end; of many operands, a balanced tree of chains."""
     at = list(at)
     starts = [0]
     for t in in_types:

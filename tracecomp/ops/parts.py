@@ -1,4 +1,4 @@
-"""Complex values as pairs of real ones: what ``Op.parts`` is made of, and conjugates for derivatives."""
+"""Complex values as pairs of real ones: helpers for ``Op.parts``, and conjugates for derivatives."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tracecomp.ops.prim import prim
 
 
 def each(name: str) -> Callable[..., Any]:
-    """The rule of a linear operator with real coefficients: both parts are treated as a real operand is."""
+    """The rule of a linear operator with real coefficients: both parts are treated like a real operand."""
 
     def parts(*operands: Operand, **attrs: Any) -> Any:
         apply = getattr(prim, name)
@@ -48,7 +48,7 @@ def quotient(a: Pair, b: Pair) -> Pair:
 
 @dataclass(frozen=True, slots=True)
 class _OnArray:
-    """An array as an operand of primitives, which numpy runs."""
+    """An array as an operand of primitives, which run by numpy."""
 
     array: Any
 
@@ -57,7 +57,7 @@ class _OnArray:
 
 
 def on_arrays(parts: Callable[[Pair, Pair], Pair], a: Array, b: Array) -> Array:
-    """What the rule of a complex operator of two operands is on arrays; one of them may be real or a number."""
+    """Apply the rule of a complex binary operator to arrays; one operand may be real or a number."""
     dtype = np.result_type(a, b)
     pairs = [Pair(_OnArray(x.real), _OnArray(x.imag)) for x in (np.asarray(v, dtype) for v in (a, b))]
     result = parts(*pairs)
@@ -79,14 +79,14 @@ def imaginary(x: Operand) -> Any:
 
 
 def packed(x: Pair) -> Any:
-    """Both parts in one real value, along a new last axis of size 2: how complex numbers lie in memory."""
+    """Both parts in one real value, along a new last axis of size 2: the memory layout of complex numbers."""
     last = len(x.re.shape)
     shape = (*x.re.shape, 1)
     return prim.concat(prim.reshape(x.re, shape=shape), prim.reshape(x.im, shape=shape), axis=last)
 
 
 def unpacked(x: Operand) -> Pair:
-    """The complex value whose parts lie along the last axis of ``x``."""
+    """The complex value whose parts are along the last axis of ``x``."""
     *lead, _ = x.shape
     starts, steps = (0,) * len(lead), (1,) * (len(lead) + 1)
     re = prim.slice(x, starts=(*starts, 0), stops=(*lead, 1), steps=steps)

@@ -1,4 +1,4 @@
-"""Applying primitives: ``prim.exp(x)`` runs, records or builds, depending on what ``x`` is.
+"""Applying primitives: ``prim.exp(x)`` runs, records or builds, depending on the kind of ``x``.
 
 Derivative rules are written with these calls, so one rule serves eager autograd, recording, and differentiating a
 graph. An operand class takes part by defining ``__tracecomp_apply__(op, operands, attrs)``.
@@ -12,9 +12,10 @@ from tracecomp.ir.op import OPS, Attrs, Number, Op, Operand
 
 
 def apply(op: Op, operands: tuple[Operand | Number, ...], attrs: Attrs, like: Operand | None = None) -> Any:
-    """The result (a tuple for several results) of ``op``; Python scalars among elementwise operands are constants.
+    """Return the result (a tuple for several results) of ``op``; Python scalars among elementwise operands are
+    constants.
 
-    ``like`` stands in for the operands of a creation operator: it says in which world the result lives.
+    ``like`` replaces the operands of a creation operator: it determines the kind of the result.
     """
     for operand in (*operands, like):
         handler = getattr(operand, "__tracecomp_apply__", None)
@@ -32,7 +33,7 @@ class Primitive:
         self.op = op
 
     def __call__(self, *operands: Any, like: Operand | None = None, **attrs: Any) -> Any:
-        for operand in operands:  # as ``apply``, without a call more
+        for operand in operands:  # inlined ``apply``, to save a call
             handler = getattr(operand, "__tracecomp_apply__", None)
             if handler is not None:
                 return handler(self.op, operands, attrs)

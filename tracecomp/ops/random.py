@@ -43,7 +43,7 @@ def philox(counter: Any, key: int) -> list[Any]:
 
 
 _FEW = 3
-"""Blocks for which Python's integers take less time than numpy's arrays."""
+"""Most blocks for which Python's integers take less time than numpy's arrays."""
 
 
 def _impl(state: Array, *, shape: Shape) -> Any:

@@ -43,7 +43,7 @@ from tracecomp.ops.prim import prim
 Axes: TypeAlias = tuple[int, ...]
 
 _SHORT, _MANY = 16, 4096
-"""Elements of a line up to which, and of an array from which on, lines are reduced side by side, element by element."""
+"""Elements of a line up to which, and of an array above which, lines are reduced together, element by element."""
 
 
 def kept(shape: Shape, axes: Axes) -> Shape:
@@ -61,7 +61,7 @@ def spread(x: Operand, shape: Shape, axes: Axes) -> Any:
 
 
 def _by_line(combine: np.ufunc) -> Callable[..., Any]:
-    """``combine`` over axes. numpy takes long for many short lines, so those are done element by element of all."""
+    """Run ``combine`` over axes. numpy takes long for many short lines, so those are combined element by element."""
 
     def fn(x: Array, axis: Axes) -> Any:
         lines = [range(x.shape[a]) for a in axis]
@@ -78,7 +78,7 @@ def _plain(fn: Impl) -> Callable[..., Any]:
 
 
 def _wide(fn: Impl) -> Callable[..., Any]:
-    """``fn(array, axis)`` done in the computing type and rounded once."""
+    """Run ``fn(array, axis)`` in the computing type and round once."""
 
     def impl(x: Array, *, axes: Axes) -> Any:
         dtype = x.dtype
@@ -147,7 +147,7 @@ def _extreme_vjp(grads: Operands, outs: Operands, ins: Operands, *, axes: Axes) 
 
 
 def shift(x: Operand, by: int, fill: float, axis: int) -> Any:
-    """``x`` moved by ``by`` places towards the end of ``axis`` (start, if negative), filled with ``fill``."""
+    """Shift ``x`` by ``by`` elements towards the end of ``axis`` (start, if negative), filled with ``fill``."""
     rank = len(x.shape)
     low = tuple(by if i == axis else 0 for i in range(rank))
     return prim.pad(x, low=low, high=tuple(-n for n in low), interior=(0,) * rank, value=fill)
@@ -186,7 +186,7 @@ def _arg_impl(fn: Impl) -> Callable[..., Any]:
 
 
 def _arg_composed(extreme: str) -> Callable[..., Any]:
-    """The first position that equals the extreme, or is NaN: a minimum over positions, of 32 bits for more lanes."""
+    """The first position that equals the extreme, or is NaN: a minimum over positions, in 32 bits for more lanes."""
 
     def compose(x: Operand, *, axes: Axes) -> Any:
         shape = tuple(x.shape)

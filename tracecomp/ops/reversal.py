@@ -1,11 +1,11 @@
 """The derivative of ``while_loop``, whose number of steps is known only when it runs.
 
-Going back over step k needs the carries as they were before it. A loop first runs forwards again and keeps them at
-every *stride*-th step in a fixed number of slots; when all are taken, the stride doubles and every second slot is free
-again. A second loop goes backwards: each of its rounds either takes the derivative of step k, when the state at hand is
-the one before it, or makes one step forwards from the nearest slot, keeping states on the way in slots that are free by
-then. So memory is fixed, and up to ``SLOTS`` steps no step is made again; of 1000 steps each is made again once, of
-30000 two or three times, by the schedule below.
+The derivative of step k needs the carries before it. A loop first runs forwards again and keeps them at every
+*stride*-th step in a fixed number of slots. When all slots are full, the stride doubles and every second slot is freed.
+A second loop runs backwards. If the current state is the one before step k, a round takes the derivative of step k.
+Otherwise it runs one step forwards from the nearest slot, keeping states in free slots. Memory is therefore fixed. Up
+to ``SLOTS`` steps, no step is repeated; of 1000 steps each is repeated once, of 30000 two or three times, by the
+schedule below.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tracecomp.ops.prim import prim
 from tracecomp.ops.regions import Types, backward_region, float_places, inline, input_types
 
 SLOTS = 64
-"""States of a loop that are kept on the way, whatever its length; others are made again from the one kept before."""
+"""States of a loop that are kept, for any length; others are computed again from the last kept one."""
 _COUNT = TensorType(int64, ())
 _STEPS = TensorType(int64, (SLOTS,))
 
@@ -65,8 +65,8 @@ def _on_state(test: Graph, carries: int, others: int) -> Graph:
 
 @lru_cache(maxsize=256)
 def _keeping(body: Graph, carries: int) -> Graph:
-    """A step forwards that keeps the state before it, if it is due. Carries: steps made, stride, which steps are kept
-    where (-1: a free slot), the slots, the state."""
+    """Build a step forwards that keeps the state before it, if it is due. Carries: number of steps, stride, the kept
+    step of each slot (-1: free), the slots, the state."""
     types = input_types(body)
     slot_types = tuple(map(_slots_type, types[:carries]))
     graph, given = _region(f"{body.name}_kept", (_COUNT, _COUNT, _STEPS, *slot_types, *types))
@@ -85,7 +85,7 @@ def _keeping(body: Graph, carries: int) -> Graph:
 
 @lru_cache(maxsize=256)
 def _going_back(body: Graph, carries: int) -> Graph:
-    """Whether a step is left to go back over."""
+    """Whether a step is left to differentiate."""
     graph, given = _region(f"{body.name}_left", _backward_types(body, carries))
     return _closed(graph, [prim.ge(given[0], 0)])
 
@@ -98,8 +98,9 @@ def _backward_types(body: Graph, carries: int) -> Types:
 
 @lru_cache(maxsize=256)
 def _backwards(body: Graph, carries: int) -> Graph:
-    """A round of the way back. Carries: the step to go back over, the step whose state is at hand, the next one to
-    keep, which steps are kept where, the slots, the state, gradients of the carries and sums of those of the consts."""
+    """Build a round of the backward loop. Carries: first the step to differentiate, the step of the current state, the
+    next one to keep, and the kept step of each slot. Then the slots, the state, gradients of the carries and sums of
+    those of the consts."""
     types = _backward_types(body, carries)
     graph, given = _region(f"{body.name}_backwards", types)
     k, position, upcoming, kept = given[:4]
@@ -147,9 +148,9 @@ def _step_on(body: Graph, carries: int) -> Graph:
 
 
 def _next(position: Operand, k: Operand, free: Operand) -> Any:
-    """The next step to keep on the way from ``position`` to ``k``: strides of twice what would fill the free slots.
+    """The next step to keep between ``position`` and ``k``: strides of twice those that would fill the free slots.
 
-    The rest of the slots is for the way back inside of the strides; with none free, it lies behind ``k``.
+    The other slots are for the steps inside the strides; with no free slot, it is after ``k``.
     """
     doubled = prim.mul(prim.sub(k, position), 2)
     return prim.add(position, prim.floor_divide(prim.add(doubled, free), prim.add(free, 1)))
@@ -164,7 +165,7 @@ def _free(kept: Operand) -> Any:
 
 
 def _occupied(kept: Operand, wanted: Operand, step: Operand) -> tuple[Any, Any]:
-    """``kept`` with a free slot taken by ``step`` if that is ``wanted``, and that slot; else the one for nothing."""
+    """``kept`` with ``step`` in a free slot if ``wanted``, and that slot; else the unused slot."""
     place = prim.argmin(kept, axes=(0,))
     numbers = prim.iota(like=kept, shape=(SLOTS,), axis=0, dtype=int64)
     kept = prim.where(prim.bitwise_and(prim.eq(numbers, place), wanted), step, kept)
@@ -184,7 +185,7 @@ def _slots_type(t: TensorType) -> TensorType:
 
 
 def _slots(x: Operand) -> Any:
-    """Room for ``SLOTS`` states, and one that is written when nothing is to be kept."""
+    """Memory for ``SLOTS`` states, and for one that is overwritten when no state is kept."""
     return prim.full(like=x, value=scalar_of(0, x.dtype), shape=(SLOTS + 1, *x.shape), dtype=x.dtype)
 
 

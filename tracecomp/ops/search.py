@@ -1,4 +1,4 @@
-"""``searchsorted``: binary search, step by step as PyTorch's, so that unsorted sequences and NaN give the same."""
+"""``searchsorted``: binary search, with PyTorch's steps, so that unsorted sequences and NaN give the same results."""
 
 from __future__ import annotations
 

@@ -54,15 +54,15 @@ def _vjp(grads: Operands, outs: Operands, ins: Operands, *, axis: int, **attrs: 
     return (prim.scatter(zeros, outs[1], g, axis=axis, mode="set"),)
 
 
-# So few first elements are kept in order while the line is read; for more of them it is sorted.
+# Largest number of first elements that are kept in order while the line is read; for more, the line is sorted.
 _KEPT = 128
-# Elements of a line that are compared at once.
+# Elements of a line that are compared together.
 _SCANNED = 16
-# Many lines stand in lanes beside each other where the first elements of each are found in so few steps.
+# Lines run in adjacent lanes if there are many and finding their first elements takes few steps.
 _BESIDE = 32
 _STEPS = 2048
-"""Comparisons of a line up to which lines are put side by side."""
-# Lines up to this length are sorted by counting, for each element, those before it; longer ones by radix.
+"""Most comparisons of a line for which lines run in lanes."""
+# Lines up to this length are sorted by counting, for each element, its predecessors; longer ones by radix.
 _BY_RANK = 256
 _DIGIT = 256
 """Values of a digit of the radix sort: a byte."""
@@ -70,9 +70,10 @@ _BYTES = {"bool": 1, "uint8": 1, "int8": 1, "int16": 2, "int32": 4, "float16": 4
 
 
 class _Line:
-    """One line to sort: integer keys that stand in the wanted order, and how to write the first ``count`` of them.
+    """One line to sort: integer keys in the wanted order, and a writer of the first ``count`` elements.
 
-    Keys of up to 32 bits share an int64 with the element's place, so that all are different and one move carries both.
+    Keys of up to 32 bits share an int64 with the element's position, so that all are different and one move carries
+    both.
     """
 
     def __init__(
@@ -86,7 +87,7 @@ class _Line:
         self.inner = 1
 
     def at(self, number: Index) -> None:
-        """Be line ``number``."""
+        """Select line ``number``."""
         outer, rest = number // self.inner, number % self.inner
         self.start, self.out = outer * (self.size * self.inner) + rest, outer * (self.count * self.inner) + rest
 
@@ -115,14 +116,14 @@ class _Line:
         return [*stmts, last], key
 
     def digit(self, key: Expr, number: int) -> Expr:
-        """Digit ``number`` of a key, the last one such that negative keys come first."""
+        """Digit ``number`` of a key, the last one biased so that negative keys come first."""
         shifted = call("shr", key, const(8 * number + (32 if self.packed else 0), int64))
         if number == self.digits - 1 and self.source.dtype.signed:
             shifted = call("add", shifted, const(_DIGIT // 2, int64))
         return call("and", shifted, const(_DIGIT - 1, int64))
 
     def write(self, at: Index, place: Expr, over: Iterable[Var]) -> list[Stmt]:
-        """Put the element that stood at ``place`` to position ``at`` of the result."""
+        """Write the element from ``place`` to position ``at`` of the result."""
         name, where = self.let(cast(place, int64), over)
         value = Load(self.source, self.start + computed(where, (0, self.size - 1)) * self.inner)
         to = self.out + at * self.inner
@@ -141,7 +142,7 @@ def _ordered_bits(x: Expr) -> Expr:
 
 
 def _beside(line: _Line, outer: Index, lane: Var) -> list[Stmt]:
-    """Lines in lanes: every element passes by those kept so far, and changes places with each that is after it."""
+    """Sort lines in lanes: every element is compared with those kept so far, and swapped with each that follows it."""
     names, kept = line.names, Buffer("kept", int64, line.count * _BESIDE)
     lanes = frozenset((*outer.vars(), lane))
 
@@ -164,7 +165,7 @@ def _beside(line: _Line, outer: Index, lane: Var) -> list[Stmt]:
 
 
 def _groups(line: _Line, lines: int) -> list[Stmt]:
-    """All lines, so many at once as there are lanes."""
+    """Emit all lines, as many at once as there are lanes."""
     found: list[Stmt] = []
     for number, width, first in ((lines // _BESIDE, _BESIDE, 0), (1, lines % _BESIDE, lines - lines % _BESIDE)):
         if number and width:
@@ -176,7 +177,7 @@ def _groups(line: _Line, lines: int) -> list[Stmt]:
 
 
 def _by_rank(line: _Line) -> list[Stmt]:
-    """Each element goes to the position that is the number of elements before it."""
+    """Move each element to the position that is the number of its predecessors."""
     names, size = line.names, line.size
     keys = Buffer("keys", int64, size)
     body: list[Stmt] = [Local(keys)]
@@ -205,7 +206,7 @@ def _by_rank(line: _Line) -> list[Stmt]:
 
 
 def _by_radix(line: _Line) -> list[Stmt]:
-    """Digit by digit from the last: count, turn counts into places, move."""
+    """Sort digit by digit from the last: count, convert counts to positions, move."""
     names, size, digits = line.names, line.size, line.digits
     counts = Buffer("counts", int64, digits * _DIGIT)
     keys = [Buffer(f"keys{n}", int64, size) for n in range(2)]
@@ -239,7 +240,7 @@ def _by_radix(line: _Line) -> list[Stmt]:
 
 
 def _counted(line: _Line, counts: Buffer, number: int, key: Expr, k: Var) -> tuple[list[Stmt], Index]:
-    """Statements that raise the count of the key's digit by one, and the count before as an index."""
+    """Statements that raise the count of the key's digit by one, and the previous count as an index."""
     digit, at = line.let(line.digit(key, number), (k,))
     place = computed(at, (0, _DIGIT - 1)) + number * _DIGIT
     have, count = line.let(Load(counts, place), (k,))
@@ -248,7 +249,7 @@ def _counted(line: _Line, counts: Buffer, number: int, key: Expr, k: Var) -> tup
 
 
 def _running_places(line: _Line, counts: Buffer, number: int) -> Stmt:
-    """Counts of one digit become the places where its values start."""
+    """Convert counts of one digit to the positions where its values start."""
     b, total = line.names.var(_DIGIT), line.names.let()
     sofar = Read(total, int64, frozenset((b,)))
     have, count = line.let(Load(counts, index(b) + number * _DIGIT), (b,))
@@ -259,7 +260,7 @@ def _running_places(line: _Line, counts: Buffer, number: int) -> Stmt:
 
 
 class _Kept:
-    """The first ``count`` elements in order so far: their orders, behind one that is before all, and places."""
+    """The first ``count`` elements in order so far: their orders, after a sentinel that precedes all, and positions."""
 
     def __init__(self, line: _Line) -> None:
         self.line = line
@@ -276,9 +277,9 @@ class _Kept:
         return [Local(self.orders), Local(self.places), *vectors(self.line.names, self.orders.size, fill)]
 
     def insert(self, order: Expr, place: Index, filled: Index | None = None) -> Stmt:
-        """Put an element behind those that are not after it; all after it move up, the last one out.
+        """Insert an element after those that do not follow it; the others move up, the last one is dropped.
 
-        ``filled``: how many are kept already; all of them unless given.
+        ``filled``: the number of kept elements; all of them by default.
         """
         slot = self.line.names.var(self.line.count)
         i = index(slot)
@@ -300,9 +301,9 @@ class _Kept:
 
 
 def _by_insertion(line: _Line) -> list[Stmt]:
-    """A line is read once; where a chunk of it has none that goes before the last one kept, nothing more is done.
+    """Read a line once; a chunk without a predecessor of the last kept element is skipped.
 
-    An element goes behind its equals, so they stay in their old order.
+    An element goes after its equals, so they stay in their old order.
     """
     names, kept = line.names, _Kept(line)
     k = names.var(line.count)
@@ -314,7 +315,7 @@ def _by_insertion(line: _Line) -> list[Stmt]:
 
 
 def _scan(line: _Line, kept: _Kept, start: Index, size: int) -> list[Stmt]:
-    """Insert those of ``size`` elements that go before the last one kept."""
+    """Insert those of ``size`` elements that precede the last kept one."""
     lane, one, some = line.names.var(size), line.names.var(size), line.names.let()
     stmts, order = line.order(start + index(lane), (*start.vars(), lane))
     update = Update(some, (call("lt", order, kept.last),))

@@ -51,7 +51,8 @@ class Names:
 def nest(
     names: Names, shape: Shape, body: Callable[[tuple[Index, ...]], Sequence[Stmt]], shared: int = 0
 ) -> list[Stmt]:
-    """Loops over ``shape``, outermost first, around ``body(position)``; threads share the first ``shared``, as one."""
+    """Loops over ``shape``, outermost first, around ``body(position)``; threads share the first ``shared``, joined into
+    one loop."""
     count, variables = names.var(math.prod(shape[:shared])), tuple(names.var(n) for n in shape[shared:])
     first = unravel(index(count), shape[:shared]) if shared else ()
     inner = tuple(body((*first, *map(index, variables))))
@@ -63,8 +64,8 @@ def nest(
 def repeated(
     names: Names, extent: int, length: int, kind: str = "serial", first: int = 0
 ) -> Iterator[tuple[Index, int, Callable[[Sequence[Stmt]], list[Stmt]]]]:
-    """(start, length, how to repeat what is done there): whole pieces of an extent that begins at ``first``, by a loop
-    of ``kind``; then the rest."""
+    """Yield (start, length, repetition): the full pieces of an extent that begins at ``first``, in a loop of ``kind``;
+    then the remainder."""
     for p in pieces(extent, length, first):
         if p.length < length:
             yield Index(const=p.first), p.length, list
@@ -81,14 +82,15 @@ def in_pieces(
     names: Names, extent: int, length: int, body: Callable[[Index, int], Sequence[Stmt]], kind: str = "serial",
     first: int = 0,
 ) -> list[Stmt]:  # fmt: skip
-    """``body(start, length)`` for all pieces of an extent that begins at ``first``."""
+    """Emit ``body(start, length)`` for all pieces of an extent that begins at ``first``."""
     return [s for start, n, repeat in repeated(names, extent, length, kind, first) for s in repeat(body(start, n))]
 
 
 def vectors(
     names: Names, size: int, body: Callable[[Index], Sequence[Stmt]], kind: str = "serial", chunk: int = CHUNK
 ) -> list[Stmt]:
-    """``body(i)`` for i below ``size``: whole chunks by vector loops, then the rest by one shorter vector loop."""
+    """Emit ``body(i)`` for i below ``size``: full chunks by vector loops, then the remainder by one shorter vector
+    loop."""
 
     def part(start: Index, count: int) -> list[Stmt]:
         lane = names.var(count)
@@ -112,10 +114,10 @@ def combine(mode: str, have: Expr, new: Expr) -> Expr:
 def indexed(
     names: Names, size: int, at: Callable[[Index], Load], limit: int, body: Callable[[Index, Index], Sequence[Stmt]]
 ) -> list[Stmt]:
-    """``body(i, index at i)`` for i below ``size``, in order.
+    """Emit ``body(i, index at i)`` for i below ``size``, in order.
 
-    Indices are checked by vectors, ahead of a chunk; of a chunk with one that is not in ``range(limit)`` nothing is
-    done, since the call has failed.
+    Vectors check the indices of each chunk first. A chunk with an index outside ``range(limit)`` is skipped, since the
+    call has failed.
     """
 
     def chunk(start: Index, count: int) -> list[Stmt]:
@@ -128,7 +130,7 @@ def indexed(
         lanes = 1 << (count - 1).bit_length()
         fine = Read(good, bool_, frozenset(loaded.vars()) - {lane})
         here = start + index(i)
-        # another thread may have changed the index since it was checked
+        # another thread may have changed the index since the check
         again, last = Read(raw, int64, frozenset(at(here).vars())), Const(max(limit - 1, 0), int64)
         near = call("min", call("max", again, Const(0, int64)), last)
         known = computed(Read(place, int64, frozenset(at(here).vars())), (0, max(limit - 1, 0)))
@@ -146,16 +148,16 @@ def written(
     names: Names, base: Buffer, at: Buffer, out: Buffer, limit: int, shape: Shape, axis: int,
     row: Callable[[tuple[Index, ...]], Sequence[Stmt]],
 ) -> list[Stmt]:  # fmt: skip
-    """``out`` made of ``base`` by ``row(position)`` for each of ``shape``, in order, at the places ``at``.
+    """Compute ``out`` from ``base`` by ``row(position)`` for each of ``shape``, in order, at the positions ``at``.
 
-    In one memory only if all are in range. Rows that differ before ``axis`` have no element in common.
+    In the memory of ``base`` only if all are in range. Rows that differ before ``axis`` are disjoint.
     """
     if base != out:
         return [*copy(names, base, out), *nest(names, shape, row, min(axis, len(shape)))]
     good = names.let()
 
     def test(i: Index) -> list[Stmt]:
-        given = names.let()  # its own in whole chunks and in the rest
+        given = names.let()  # separate in whole chunks and in the remainder
         value = Read(given, int64, frozenset(i.vars()))
         inside = call("and", call("ge", value, Const(0, int64)), call("lt", value, Const(limit, int64)))
         return [Let(given, Load(at, i)), Update(good, (inside,))]

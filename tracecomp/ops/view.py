@@ -1,4 +1,4 @@
-"""Views: another way of indexing the same elements. ``impl`` shares memory whenever numpy can express it."""
+"""Views: other indexings of the same elements. ``impl`` shares memory whenever numpy can express it."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def _expand_source(at: Position, x: TensorType, *, shape: Shape) -> list[Index]:
 
 
 def _expand_write(base: Operand, new: Operand, *, shape: Shape) -> Any:
-    """Of the result elements that share one base element, the last wins, as in a row-major copy."""
+    """Write the result elements back; of those that share one base element, the last wins, as in a row-major copy."""
     have = tuple(base.shape)
     if 0 in shape:
         return base
@@ -171,13 +171,13 @@ view(
 
 
 def _expanded(x: Array, shape: Shape) -> Any:
-    """``np.broadcast_to``, in memory that may be written: a tensor's memory is not read-only."""
+    """``np.broadcast_to``, as a writable array: a tensor's memory is not read-only."""
     lead = len(shape) - x.ndim
     if type(x) is np.ndarray and x.flags.c_contiguous and x.dtype.kind in "biufc" and lead >= 0 and x.size:
         sizes = zip(x.shape, shape[lead:], x.strides, strict=True)
         steps = [s if n == m else 0 if n == 1 else -1 for n, m, s in sizes]
         if -1 not in steps:
-            return np.ndarray(shape, x.dtype, x, 0, (*[0] * lead, *steps))  # in a tenth of the time
+            return np.ndarray(shape, x.dtype, x, 0, (*[0] * lead, *steps))  # takes a tenth of the time
     return as_strided(x, shape, np.broadcast_to(x, shape).strides)
 
 
@@ -195,7 +195,7 @@ def _slice_infer(x: TensorType, *, starts: Ints, stops: Ints, steps: Ints) -> Te
 
 @lru_cache(4096)
 def _index(starts: Ints, stops: Ints, steps: Ints) -> tuple[Any, ...]:
-    """What numpy takes for a slice."""
+    """The slice in numpy's form."""
     return (*map(slice, starts, stops, steps), ...)
 
 
@@ -296,9 +296,9 @@ def _windows_source(at: Position, x: TensorType, *, sizes: Ints, strides: Ints, 
 
 
 def write_places(base: Operand, look: Callable[[Operand], Operand], new: Operand) -> Any:
-    """``base`` with the elements seen through ``look`` replaced by ``new``, whichever views it is made of.
+    """Return ``base`` with the elements of the view ``look`` replaced by ``new``, for any composition of views.
 
-    Of the writes to one element the last in row-major order wins.
+    If several writes meet at one element, the last in row-major order wins.
     """
     shape, total, count = tuple(base.shape), math.prod(base.shape), math.prod(new.shape)
     places = prim.reshape(prim.iota(like=base, shape=(total,), axis=0, dtype=int64), shape=shape)
@@ -333,7 +333,7 @@ def _diagonal_infer(x: TensorType) -> TensorType:
 
 
 def _rows(x: Operand, n: int, lead: Shape) -> Any:
-    """Elements of n rows of n as n rows of n + 1, so that those on the diagonal lie below each other."""
+    """Reshape elements of n rows of n to n rows of n + 1, so that the diagonal becomes a column."""
     flat = prim.reshape(x, shape=(*lead, n * n))
     zeros = (0,) * len(lead)
     return prim.reshape(
@@ -342,7 +342,7 @@ def _rows(x: Operand, n: int, lead: Shape) -> Any:
 
 
 def _square(rows: Operand, n: int, lead: Shape) -> Any:
-    """What ``_rows`` made, as it was."""
+    """Undo ``_rows``."""
     flat = prim.reshape(rows, shape=(*lead, n * (n + 1)))
     cut = prim.slice(flat, starts=(0,) * (len(lead) + 1), stops=(*lead, n * n), steps=(1,) * (len(lead) + 1))
     return prim.reshape(cut, shape=(*lead, n, n))

@@ -1,4 +1,4 @@
-"""``fold``: the adjoint of the view ``windows``. Every element adds up what its windows hold at it."""
+"""``fold``: the adjoint of the view ``windows``. Every element is the sum of its values in all windows."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _infer(x: TensorType, *, shape: Shape, sizes: Ints, strides: Ints, dilations
 
 
 def _impl(x: Array, *, shape: Shape, sizes: Ints, strides: Ints, dilations: Ints) -> Any:
-    """Tap by tap of the window, in row-major order, as the loop meaning does."""
+    """Tap by tap of the window, in row-major order, like the loop meaning."""
     k, lead = len(sizes), len(shape) - len(sizes)
     counts = x.shape[lead : lead + k]
     whole: Any = np.zeros(shape, compute_dtype(from_numpy_dtype(x.dtype)).numpy)
@@ -61,9 +61,9 @@ def _impl(x: Array, *, shape: Shape, sizes: Ints, strides: Ints, dilations: Ints
 def _holding(
     at: Index, size: int, stride: int, dilation: int, count: int
 ) -> Iterator[tuple[Index, Index, Expr | None]]:
-    """The windows that may hold ``at``, by their taps: window, tap, and the condition that both are there.
+    """Yield the windows that may contain ``at``, by their taps: window, tap, and the condition that both exist.
 
-    ``at == window * stride + tap * dilation`` has solutions where the greatest common divisor of stride and dilation
+    ``at == window * stride + tap * dilation`` has solutions if the greatest common divisor of stride and dilation
     divides ``at``; their taps are ``stride / divisor`` apart.
     """
     divisor = math.gcd(stride, dilation)

@@ -22,7 +22,7 @@ from tracecomp.optim.options import Group, active, number, pair
 
 
 def _first_state(param: Tensor, state: State, *names: str) -> Tensor:
-    """The step counter as float64, one further; zeros under ``names`` at the first step."""
+    """Return the step counter as float64, one further; zeros under ``names`` at the first step."""
     if not state:
         with unrecorded():
             state["step"] = step_counter()
@@ -37,19 +37,19 @@ def _decay(group: Group) -> Any:
 
 
 def _move(moment: Tensor, grad: Tensor, beta: Scalar) -> None:
-    """``moment`` towards ``grad`` by ``1 - beta``."""
+    """Move ``moment`` towards ``grad`` by ``1 - beta``."""
     moment.copy_(moment + (grad - moment) * (1 - beta))
 
 
 def _decayed(param: Tensor, grad: Tensor, lr: Scalar, decay: Scalar | None, decoupled: bool) -> tuple[Tensor, Tensor]:
-    """Where the step starts and the gradient it follows; weight decay is in the one or, not decoupled, in the other."""
+    """Return the start of the step and its gradient; weight decay is in one of them, depending on ``decoupled``."""
     if decay is None:
         return param, grad
     return (param * (1 - lr * decay), grad) if decoupled else (param, grad + param * decay)
 
 
 def _moments(state: State, grad: Tensor, beta1: Scalar, beta2: Scalar) -> tuple[Tensor, Tensor]:
-    """The running means of the gradient and of its square, one step further."""
+    """Advance the running means of the gradient and of its square by one step."""
     mean, square = state["exp_avg"], state["exp_avg_sq"]
     _move(mean, grad, beta1)
     square.copy_(square * beta2 + grad * (1 - beta2) * grad)
@@ -212,7 +212,7 @@ class RAdam(Optimizer):
         power = beta2**step
         limit = 2 / (1 - beta2) - 1
         length = limit - step * 2 * power / (1 - power)
-        # The root is taken of a number that is right only for length > 5, where it is used.
+        # The square root is valid only for length > 5, where it is used.
         used = T.where(length > 5.0, length, 6.0)
         ratio = (used - 4) * (used - 2) * limit / ((limit - 4) * (limit - 2) * used)
         rectified = ratio.sqrt() * ((1 - power).sqrt() / (square.sqrt() + eps))

@@ -1,4 +1,4 @@
-"""Schedules made of schedules."""
+"""Schedules that combine other schedules."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class SequentialLR(LRScheduler):
 
     @host_step
     def step(self, epoch: int | None = None) -> None:
-        """Step the scheduler whose turn it is."""
+        """Step the current scheduler."""
         self.last_epoch += 1
         turn = bisect_right(self._milestones, self.last_epoch)
         scheduler = self._schedulers[turn]
@@ -60,11 +60,11 @@ class SequentialLR(LRScheduler):
         self._last_lr = scheduler.get_last_lr()
 
     def state_dict(self) -> dict[str, Any]:
-        """Own state and that of every scheduler."""
+        """Return its own state and that of every scheduler."""
         return _with_schedulers(self)
 
     def load_state_dict(self, state_dict: State) -> None:
-        """Take over a saved schedule."""
+        """Load a saved schedule."""
         _load_with_schedulers(self, state_dict)
 
 
@@ -95,11 +95,11 @@ class ChainedScheduler(LRScheduler):
         self._last_lr = [group["lr"] for group in self.optimizer.param_groups]
 
     def state_dict(self) -> dict[str, Any]:
-        """Own state and that of every scheduler."""
+        """Return its own state and that of every scheduler."""
         return _with_schedulers(self)
 
     def load_state_dict(self, state_dict: State) -> None:
-        """Take over a saved schedule."""
+        """Load a saved schedule."""
         _load_with_schedulers(self, state_dict)
 
 

@@ -1,4 +1,4 @@
-"""Schedules that go round: warm restarts, cycles, one cycle."""
+"""Cyclic schedules: warm restarts, cycles, one cycle."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 
 
 class _MomentumLR(LRScheduler):
-    """A schedule that can move momentum (or Adam's first beta) against the learning rate."""
+    """A schedule that can vary momentum (or Adam's first beta) inversely to the learning rate."""
 
     use_beta1: bool
 
     def _check_momentum(self, optimizer: Optimizer) -> None:
-        """ValueError when the optimizer has no momentum to move."""
+        """ValueError when the optimizer has no momentum to vary."""
         if "momentum" not in optimizer.defaults and "betas" not in optimizer.defaults:
             raise ValueError("optimizer must support momentum or beta1 with `cycle_momentum` option enabled")
         self.use_beta1 = "betas" in optimizer.defaults
@@ -81,7 +81,7 @@ class _MomentumLR(LRScheduler):
 
 
 class CyclicLR(_MomentumLR):
-    """A triangle between ``base_lr`` and ``max_lr`` (Smith 2017); momentum runs the other way."""
+    """A triangle between ``base_lr`` and ``max_lr`` (Smith 2017); momentum varies inversely."""
 
     def __init__(
         self, optimizer: Optimizer, base_lr: Rates, max_lr: Rates, step_size_up: int = 2000,
@@ -140,12 +140,12 @@ class CyclicLR(_MomentumLR):
         return [low + (high - low) * height * scale for low, high in zip(self.base_lrs, self.max_lrs, strict=True)]
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything but the optimizer and a function of one's own."""
+        """Return everything but the optimizer and a custom function."""
         return {k: v for k, v in super().state_dict().items() if k != "_scale_fn"}
 
 
 class OneCycleLR(_MomentumLR):
-    """Up to ``max_lr`` and down to almost nothing (Smith and Topin 2017). ValueError for sizes that make no sense."""
+    """Up to ``max_lr`` and down to almost nothing (Smith and Topin 2017). ValueError for invalid sizes."""
 
     def __init__(
         self, optimizer: Optimizer, max_lr: Rates, total_steps: int | None = None, epochs: int | None = None,

@@ -33,7 +33,7 @@ def _cubic_minimum(
 
 
 class _Point:
-    """A step length tried: value, gradient, slope along the direction."""
+    """A trial step length: value, gradient, slope along the direction."""
 
     __slots__ = ("gradient", "slope", "t", "value")
 
@@ -47,7 +47,7 @@ def strong_wolfe(
 ) -> tuple[_Point, int]:  # fmt: skip
     """A step length that satisfies the strong Wolfe conditions (Nocedal and Wright, algorithms 3.5 and 3.6).
 
-    The search ends after ``most`` calls of ``objective`` behind the first, with the best step so far.
+    The search ends after ``most`` calls of ``objective`` in addition to the first, with the best step so far.
     """
     size = float(direction.abs().max().item())
 
@@ -244,7 +244,8 @@ class LBFGS(Optimizer):
         self, closure: Closure, state: State, loss: float, gradient: Tensor, slope: float,
         iteration: int, left: int,
     ) -> tuple[float, Tensor, int]:  # fmt: skip
-        """Move along the direction: value, gradient and number of calls of the closure; a search has ``left``."""
+        """Move along the direction: value, gradient and number of calls of the closure; a search may make ``left``
+        calls."""
         group = self.param_groups[0]
         if group["line_search_fn"] is None:
             self._add(state["t"], state["d"])

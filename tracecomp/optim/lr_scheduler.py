@@ -34,14 +34,14 @@ class _FunctionLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything but the optimizer; of the functions, only the attributes of callable objects."""
+        """Return everything but the optimizer; of the functions, only the attributes of callable objects."""
         state = {k: v for k, v in self.__dict__.items() if k not in ("optimizer", "lr_lambdas")}
         plain = (types.FunctionType, types.BuiltinFunctionType)
         state["lr_lambdas"] = [None if isinstance(f, plain) else dict(vars(f)) for f in self.lr_lambdas]
         return state
 
     def load_state_dict(self, state_dict: State) -> None:
-        """Take over a saved schedule."""
+        """Load a saved schedule."""
         state = dict(state_dict)
         for function, saved in zip(self.lr_lambdas, state.pop("lr_lambdas"), strict=True):
             if saved is not None:
@@ -57,7 +57,7 @@ class LambdaLR(_FunctionLR):
 
 
 class MultiplicativeLR(_FunctionLR):
-    """The present rate times ``lr_lambda(epoch)``."""
+    """The current rate times ``lr_lambda(epoch)``."""
 
     def get_lr(self) -> list[Any]:
         if self.last_epoch <= 0:
@@ -103,7 +103,7 @@ class MultiStepLR(LRScheduler):
 
 
 class ConstantLR(LRScheduler):
-    """``base_lr * factor`` until ``total_iters``, then ``base_lr``. ValueError unless factor lies in [0, 1]."""
+    """``base_lr * factor`` until ``total_iters``, then ``base_lr``. ValueError unless factor is in [0, 1]."""
 
     def __init__(
         self, optimizer: Optimizer, factor: float = 1.0 / 3, total_iters: int = 5, last_epoch: int = -1
@@ -217,7 +217,7 @@ class CosineAnnealingLR(LRScheduler):
 
 
 class ReduceLROnPlateau(LRScheduler):
-    """Times ``factor`` when a metric has not got better for ``patience`` epochs."""
+    """Times ``factor`` when a metric has not improved for ``patience`` epochs."""
 
     def __init__(
         self, optimizer: Optimizer, mode: str = "min", factor: float = 0.1, patience: int = 10,
@@ -263,7 +263,7 @@ class ReduceLROnPlateau(LRScheduler):
 
     @host_step
     def step(self, metrics: Any, epoch: int | None = None) -> None:
-        """Look at the metric of one more epoch."""
+        """Process the metric of one more epoch."""
         current = float(metrics)
         self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
         if self.is_better(current, self.best):

@@ -28,12 +28,12 @@ from tracecomp.optim.step_hooks import register_optimizer_step_pre_hook as regis
 from tracecomp.utils.hooks import RemovableHandle, register
 
 State = dict[str, Any]
-"""What an optimizer keeps for one parameter, or all that it saves."""
+"""An optimizer's state of one parameter, or its whole saved state."""
 Options = tuple[Any, ...]
-"""What ``_group`` reads of a group for one step, in the order in which ``_update`` takes it apart."""
+"""The options of a group for one step, as returned by ``_group`` and unpacked by ``_update``."""
 ParamsT = Iterable[Tensor | Group | tuple[str, Tensor]]
 Scalar = float | Tensor
-"""A number, or a tensor of one, which a compiled step reads again at every call."""
+"""A number, or a tensor with one element, which a compiled step reads again in every call."""
 Rates = Scalar | Sequence[Scalar]
 """One for all groups, or one for each."""
 Closure = Callable[[], Scalar]
@@ -43,7 +43,7 @@ _LOAD = ("_optimizer_load_state_dict_pre_hooks", "_optimizer_load_state_dict_pos
 
 
 class _Required:
-    """Marks an option without default."""
+    """Marks an option without a default."""
 
     def __repr__(self) -> str:
         return "<required parameter>"
@@ -53,7 +53,7 @@ required = _Required()
 
 
 def non_negative(**values: Scalar) -> None:
-    """ValueError, in PyTorch's words, for a negative hyper-parameter; keys are the words with underscores."""
+    """ValueError, with PyTorch's message, for a negative hyper-parameter; keys are its words with underscores."""
     for name, value in values.items():
         if not isinstance(value, Tensor) and not value >= 0.0:
             word = name.replace("_", " ") if name.startswith("learning") else f"{name} value"
@@ -61,7 +61,7 @@ def non_negative(**values: Scalar) -> None:
 
 
 def check_betas(betas: Sequence[Scalar], name: str = "beta parameter") -> None:
-    """ValueError unless every beta lies in [0, 1)."""
+    """ValueError unless every beta is in [0, 1)."""
     for i, beta in enumerate(betas):
         if not 0.0 <= beta < 1.0:
             raise ValueError(f"Invalid {name} at index {i}: {beta}")
@@ -80,7 +80,7 @@ def check_lr(lr: object) -> None:
 
 
 def _named(listed: list[Any], group: Group) -> list[Any]:
-    """The parameters of a list, whose names, if they come with names, go into ``group``."""
+    """Return the parameters of a list; names of (name, tensor) pairs go into ``group``."""
     names = [entry[0] for entry in listed if isinstance(entry, tuple)]
     if names and len(names) != len(listed):
         raise ValueError("all optimizer params should be with/without names. Some param names are missing")
@@ -91,7 +91,7 @@ def _named(listed: list[Any], group: Group) -> list[Any]:
 
 
 def _use_grad_for_differentiable(func: Callable[..., object]) -> Callable[..., Any]:
-    """A method ``step`` that runs without gradients, unless the optimizer's default ``differentiable`` says so."""
+    """Make a method ``step`` run without gradients, unless the optimizer's default ``differentiable`` is set."""
 
     @functools.wraps(func)
     def run(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
@@ -104,28 +104,28 @@ def _use_grad_for_differentiable(func: Callable[..., object]) -> Callable[..., A
 def _default_to_fused_or_foreach(
     params: Sequence[Tensor], differentiable: bool, use_fused: bool = False
 ) -> tuple[bool, bool]:
-    """(False, False): updates of lists and fused updates are what a loop over the tensors is."""
+    """Return (False, False): list and fused updates equal a loop over the tensors here."""
     return False, False
 
 
 def _get_capturable_supported_devices(supports_xla: bool = True) -> list[str]:
-    """Devices for which ``capturable=True`` is meant."""
+    """Devices for which ``capturable=True`` is supported."""
     return ["cuda", "xpu", "hpu", *(["xla"] if supports_xla else [])]
 
 
 class Optimizer:
-    """Updates ``param_groups``. Subclasses define ``_group(group)`` (options of one step) and ``_update``.
+    """Update ``param_groups``. Subclasses define ``_group(group)`` (options of one step) and ``_update``.
 
     ``params`` are tensors, (name, tensor) pairs or dicts with ``"params"`` and options. TypeError and ValueError for
     anything else, for no parameters at all and for parameters that appear twice.
     """
 
     takes_sparse = False
-    """Whether ``_update`` has a meaning for sparse gradients."""
+    """Whether ``_update`` supports sparse gradients."""
     takes_complex = True
     """Whether complex parameters are updated, as pairs of real ones."""
     elementwise = True
-    """Whether every element of a parameter is updated by itself, so that rows of it can be."""
+    """Whether each element of a parameter is updated independently, so that its rows can be."""
 
     def __init__(self, params: ParamsT, defaults: Group) -> None:
         if isinstance(params, Tensor):
@@ -160,7 +160,7 @@ class Optimizer:
     profile_hook_step = staticmethod(hooked)
 
     def _patch_step_function(self) -> None:
-        """Let the hooks run around the ``step`` of this class, whoever wrote it."""
+        """Run the hooks around the ``step`` of this class, including classes of other libraries."""
         self._zero_grad_profile_name = f"Optimizer.zero_grad#{type(self).__name__}.zero_grad"
         cls: Any = type(self)
         if not getattr(cls.step, "hooked", False):
@@ -184,7 +184,7 @@ class Optimizer:
     # -- groups ----------------------------------------------------------------------------------------------------
 
     def add_param_group(self, param_group: Group) -> None:
-        """Add parameters with options of their own."""
+        """Add parameters with separate options."""
         if not isinstance(param_group, dict):
             raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
         params = param_group["params"]
@@ -194,7 +194,7 @@ class Optimizer:
                 "will change between runs. Please use a list instead."
             )
         listed = _named([params] if isinstance(params, Tensor) else list(params), param_group)
-        # All is checked before anything changes: an error leaves the optimizer as it was.
+        # Everything is checked before any change: an error leaves the optimizer unchanged.
         for param in listed:
             if not isinstance(param, Tensor):
                 raise TypeError(f"optimizer can only optimize Tensors, but one of the params is {type(param).__name__}")
@@ -222,11 +222,11 @@ class Optimizer:
         if any(id(p) in known for p in listed):
             raise ValueError("some parameters appear in more than one parameter group")
         self.param_groups.append(param_group)
-        # Compiled calls that read the groups look again.
+        # Invalidates guards of compiled calls that read the groups.
         module_changes.epoch += 1
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget the gradients of all parameters, or set them to zero."""
+        """Clear the gradients of all parameters, or set them to zero."""
         for group in self.param_groups:
             for param in group["params"]:
                 clear_grad(param, set_to_none)
@@ -234,21 +234,21 @@ class Optimizer:
     # -- stepping --------------------------------------------------------------------------------------------------
 
     def _group(self, group: Group) -> Options:
-        """What one step needs to know of a group."""
+        """Return the options of a group for one step."""
         raise NotImplementedError
 
     def _update(self, param: Tensor, grad: Tensor, state: State, options: Options) -> None:
-        """Move one parameter."""
+        """Update one parameter."""
         raise NotImplementedError
 
     @hooked
     def step(self, closure: Closure | None = None) -> Any:
-        """Move every parameter that has a gradient; ``closure`` first computes the loss again, which is returned."""
+        """Update every parameter that has a gradient; ``closure`` first recomputes the loss, which is returned."""
         loss = None
         if closure is not None:
             with enable_grad():
                 loss = closure()
-        with uninterrupted, no_grad(), scope(type(self).__name__):  # all parameters move, or none, when Ctrl-C comes
+        with uninterrupted, no_grad(), scope(type(self).__name__):  # Ctrl-C interrupts before or after all updates
             self._step_count += 1
             if modes.recorder is not None:
                 modes.recorder.python.optimizer_ran(self)
@@ -264,7 +264,7 @@ class Optimizer:
 
     def _served(self, options: Options) -> tuple[Updates, Tensor] | None:
         kind = type(self)
-        if not kind._update.__module__.startswith(__package__):  # a class of the user's may read more than operands
+        if not kind._update.__module__.startswith(__package__):  # a user's class may read more than its operands
             return None
         return updates(kind, kind.__new__(kind)._update, options)
 
@@ -282,7 +282,7 @@ class Optimizer:
             del self.state[param]
 
     def _update_parts(self, param: Tensor, grad: Tensor, state: State, options: Options) -> None:
-        """Move real and imaginary parts as parameters of their own; what is kept of them is complex again."""
+        """Update real and imaginary parts as separate parameters; their state is combined to complex again."""
         seen = {k: _as_real(v) for k, v in state.items()}
         parts, pair = dict(seen), _as_real(param)
         self._update(pair, _as_real(grad), parts, options)
@@ -310,11 +310,11 @@ class Optimizer:
         return self._hook(_SAVE[0], hook, prepend)
 
     def register_state_dict_post_hook(self, hook: Callable[..., object], prepend: bool = False) -> RemovableHandle:
-        """``hook(optimizer, state_dict)`` after ``state_dict()``; what it returns replaces the dict."""
+        """``hook(optimizer, state_dict)`` after ``state_dict()``; its result replaces the dict."""
         return self._hook(_SAVE[1], hook, prepend)
 
     def register_load_state_dict_pre_hook(self, hook: Callable[..., object], prepend: bool = False) -> RemovableHandle:
-        """``hook(optimizer, state_dict)`` before loading; what it returns replaces the dict."""
+        """``hook(optimizer, state_dict)`` before loading; its result replaces the dict."""
         return self._hook(_LOAD[0], hook, prepend)
 
     def register_load_state_dict_post_hook(self, hook: Callable[..., object], prepend: bool = False) -> RemovableHandle:
@@ -342,7 +342,7 @@ class Optimizer:
         return result
 
     def load_state_dict(self, state_dict: State) -> None:
-        """Take over state and options. ValueError when the groups have other numbers of parameters."""
+        """Load state and options. ValueError when the groups have other numbers of parameters."""
         state_dict = dict(state_dict)
         for hook in self._hooks_of(_LOAD[0]):
             state_dict = hook(self, state_dict) or state_dict
@@ -371,7 +371,7 @@ class Optimizer:
 
 
 def _told(param: object, state: Any) -> Any:
-    """The state of one parameter; where that is sharded, tensors of its shape say so."""
+    """The state of one parameter; if that is sharded, mark state tensors of its shape as sharded."""
     if not isinstance(param, ShardedTensor):
         return state
     rows = {k for k, v in state.items() if isinstance(v, Tensor) and v.shape == param.shape}

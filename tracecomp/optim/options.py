@@ -1,4 +1,4 @@
-"""Reading hyper-parameters so that a recorded step sees later changes of ``param_groups``."""
+"""Access to hyper-parameters in a form that makes a recorded step read later changes of ``param_groups``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from tracecomp.eager.modes import host, modes
 
 Group = dict[str, Any]
-"""Parameters and options by name; which options there are, the optimizer says."""
+"""Parameters and options by name; the optimizer defines the options."""
 
 
 class _Derived(Mapping[str, Any]):
@@ -32,7 +32,7 @@ class _Derived(Mapping[str, Any]):
 
 
 class _Active(Mapping[str, bool]):
-    """Which options of a parameter group are active. Read at every call, so it does no more than that."""
+    """Which options of a parameter group are active. Read in every call, so it must be cheap."""
 
     def __init__(self, group: Group) -> None:
         self.group = group
@@ -63,7 +63,7 @@ def pair(group: Group, key: str) -> tuple[Any, Any]:
 
 
 def active(group: Group, key: str) -> bool:
-    """Whether ``group[key]`` is neither 0 nor off; a recording holds only while that stays so."""
+    """Whether ``group[key]`` is neither 0 nor off; a recording is valid only while that does not change."""
     options = _Active(group)
     found = options[key]
     if modes.recorder is not None:

@@ -1,4 +1,4 @@
-"""What all learning-rate schedules share."""
+"""Common part of all learning-rate schedules."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tracecomp.optim.options import Group
 
 
 def host_step(step: Callable[..., object]) -> Callable[..., Any]:
-    """A schedule's step, which stays Python: a compiled call makes it again after its graph has run."""
+    """Keep a schedule's step in Python: a compiled call makes it after its graph has run."""
 
     @functools.wraps(step)
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -28,7 +28,7 @@ def host_step(step: Callable[..., object]) -> Callable[..., Any]:
 
 
 def set_lr(group: Group, lr: Scalar) -> None:
-    """Give a group a learning rate; a tensor is written in place."""
+    """Set the learning rate of a group; a tensor is written in place."""
     if isinstance(group["lr"], Tensor):
         with no_grad():
             group["lr"].fill_(float(lr))
@@ -49,7 +49,7 @@ def spread(name: str, value: object, optimizer: Optimizer) -> list[Any]:
 
 
 class LRScheduler:
-    """Sets ``lr`` of every group at every ``step()`` to what ``get_lr()`` says."""
+    """Set ``lr`` of every group in every ``step()`` to the values of ``get_lr()``."""
 
     _step_count: int = 0
 
@@ -79,19 +79,19 @@ class LRScheduler:
         return {k: v for k, v in self.__dict__.items() if k != "optimizer"}
 
     def load_state_dict(self, state_dict: State) -> None:
-        """Take over a saved schedule."""
+        """Load a saved schedule."""
         self.__dict__.update(state_dict)
 
     def get_last_lr(self) -> list[Any]:
-        """The rates that the last step set."""
+        """Return the rates that the last step set."""
         return self._last_lr
 
     def get_lr(self) -> list[Any]:
-        """The rates of ``last_epoch``."""
+        """Return the rates of ``last_epoch``."""
         raise NotImplementedError
 
     def _closed_form(self) -> list[Any]:
-        """The rates of ``last_epoch`` independent of the present ones, where there is a formula."""
+        """Return the rates of ``last_epoch`` independently of the current ones, if there is a formula."""
         return self.get_lr()
 
     def _rates(self) -> list[Any]:
@@ -104,7 +104,7 @@ class LRScheduler:
 
     @host_step
     def step(self, epoch: int | None = None) -> None:
-        """Go to the next epoch. UserWarning when no optimizer step came before the second call."""
+        """Go to the next epoch. UserWarning when no optimizer step precedes the second call."""
         if self._step_count == 1 and self.optimizer._step_count < 1:
             warnings.warn(
                 "Detected call of `lr_scheduler.step()` before `optimizer.step()`: call them in the opposite order, "

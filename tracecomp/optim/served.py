@@ -1,6 +1,7 @@
-"""Updates of parameters, which machine code serves once they are made often, like calls of functions.
+"""Updates of parameters, which machine code runs once they are frequent, like calls of functions.
 
-The learning rate is an operand, so that one program serves all of a schedule. Other options are part of the program.
+The learning rate is an operand, so that one program is valid for a whole schedule. Other options are part of the
+program.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ Update = Callable[[Tensor, Tensor, dict[str, Any], tuple[Any, ...]], None]
 Key = tuple[type, str]
 
 AFTER = 3
-"""Steps with the same options from which on they are taken to stay: some are set anew for every step."""
+"""Steps with the same options after which they count as constant: some programs set options again for every step."""
 MOST = 256
-"""Options that updates are served with."""
+"""Most combinations of options with compiled updates."""
 
 _served: dict[Key, Updates] = {}
 _steps: Counter[Key] = Counter()
 
 
 class Updates:
-    """Updates by one kind of optimizer with these options, whose first is a learning rate and varies."""
+    """Updates by one kind of optimizer with these options, of which the first is a varying learning rate."""
 
     def __init__(self, update: Update, name: str, options: tuple[Any, ...]) -> None:
         self._update = update
@@ -40,7 +41,7 @@ class Updates:
         self._runs: dict[Any, Callable[..., None]] = {}
 
     def __call__(self, param: Tensor, grad: Tensor, state: dict[str, Any], rate: Tensor) -> bool:
-        """Move ``param``; False, with nothing done, where only the optimizer itself knows how."""
+        """Update ``param``; return False, with nothing done, if only the optimizer can do it."""
         tensors = (param, grad, *state.values(), rate)
         if use.begun or not PLAIN or any(type(t) not in PLAIN_TENSORS for t in tensors):
             return False
@@ -50,13 +51,14 @@ class Updates:
             run(*tensors)
             return True
         self._update(param, grad, state, (rate.item(), *self._others))
-        # The first update makes the state. One that leaves other tensors there is not made of its operands alone.
+        # The first update creates the state. An update that replaces state tensors does not depend on its operands
+        # alone.
         if tuple(state) == names and all(a is b for a, b in zip(state.values(), tensors[2:], strict=False)):
             self._keep(names, dtypes)
         return True
 
     def _keep(self, names: tuple[str, ...], dtypes: tuple[Any, ...]) -> None:
-        """Have such updates counted, and served some time."""
+        """Count such updates, and compile them eventually."""
 
         def run(param: Tensor, grad: Tensor, *rest: Tensor) -> None:
             rate: Any = rest[-1] if modes.recorder is not None else rest[-1].item()
@@ -71,13 +73,13 @@ class Updates:
 
 
 def updates(kind: type, update: Update, options: tuple[Any, ...]) -> tuple[Updates, Tensor] | None:
-    """What moves parameters with these options, and the learning rate as a tensor; None: the optimizer does.
+    """Return compiled updates for these options, and the learning rate as a tensor; None: use the optimizer.
 
-    ``kind`` has ``update`` for its own, which reads nothing but what it is given.
+    ``kind`` uses ``update``, which reads nothing but its arguments.
     """
     if modes.recorder is not None or not options or type(options[0]) is not float or not _are_plain(options[1:]):
         return None
-    key = (kind, repr(options[1:]))  # which tells 1 from 1.0, and zeros by their signs
+    key = (kind, repr(options[1:]))  # distinguishes 1 from 1.0, and signs of zeros
     found = _served.get(key)
     if found is None:
         if len(_steps) >= MOST:

@@ -118,7 +118,7 @@ class Rprop(Optimizer):
                 state["step_size"] = T.zeros_like(grad) + lr
         state["step"].add_(1)
         agreement = grad * state["prev"]
-        # Numbers in the gradient's type: those of ``where`` alone would be of the default one.
+        # Numbers in the gradient's type: ``where`` alone would use the default type.
         zeros = T.zeros_like(grad)
         factor = T.where(agreement > 0, zeros + grow, T.where(agreement < 0, zeros + shrink, zeros + 1))
         size = T.minimum(T.maximum(state["step_size"] * factor, zeros + least), zeros + most)

@@ -1,4 +1,4 @@
-"""Adam for sparse gradients: only the rows that a gradient holds are moved, and only their moments."""
+"""Adam for sparse gradients: only the rows in a gradient, and their moments, are updated."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from tracecomp.optim.options import Group, number, pair
 
 
 class SparseAdam(Optimizer):
-    """Lazy Adam: moments of rows without a gradient stay as they are (as PyTorch's ``SparseAdam``).
+    """Lazy Adam: moments of rows without a gradient do not change (like PyTorch's ``SparseAdam``).
 
-    Every gradient has to be sparse, as those of ``nn.Embedding(..., sparse=True)``; RuntimeError for dense ones.
+    Every gradient has to be sparse, like those of ``nn.Embedding(..., sparse=True)``; RuntimeError for dense ones.
     """
 
     takes_sparse = True

@@ -1,6 +1,6 @@
-"""Hooks around an optimizer's step, whoever wrote the step: of one optimizer, and of all.
+"""Hooks around the step of one optimizer, or of all, including those of other libraries.
 
-A class's ``step`` is wrapped when its first object is made, so that hooks run for optimizers of other libraries too.
+A class's ``step`` is wrapped when its first object is created.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Step = TypeVar("Step", bound=Callable[..., Any])
 BEFORE, AFTER = "_optimizer_step_pre_hooks", "_optimizer_step_post_hooks"
 _global_optimizer_pre_hooks: OrderedDict[int, Hook] = OrderedDict()
 _global_optimizer_post_hooks: OrderedDict[int, Hook] = OrderedDict()
-# Compiled calls look again when they change.
+# Invalidates guards of compiled calls.
 module_changes.global_hooks += [_global_optimizer_pre_hooks, _global_optimizer_post_hooks]
 
 
@@ -36,7 +36,7 @@ def register_optimizer_step_post_hook(hook: Hook) -> RemovableHandle:
     """``hook(optimizer, args, kwargs)`` after every step of every optimizer; the handle removes it.
 
     Args:
-        hook (Callable): what it returns is not looked at.
+        hook (Callable): its result is ignored.
     """
     return register(_global_optimizer_post_hooks, hook, False)
 
@@ -52,7 +52,7 @@ def after(optimizer: object) -> tuple[Hook, ...]:
 
 
 def hooked(step: Step) -> Step:
-    """``step`` with the hooks around it; a step that a subclass's step calls runs without them."""
+    """Wrap ``step`` with the hooks; a nested step of a superclass runs without them."""
 
     @functools.wraps(step)
     def run(self: object, *args: object, **kwargs: object) -> Any:

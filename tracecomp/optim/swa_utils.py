@@ -21,12 +21,12 @@ ManyAverages = Callable[[list[Tensor], list[Tensor], Any], None]
 
 
 def get_swa_avg_fn() -> Average:
-    """The running mean."""
+    """Return the running mean."""
     return lambda average, value, count: average + (value - average) / (count + 1)
 
 
 def get_ema_avg_fn(decay: float = 0.999) -> Average:
-    """The exponential moving average. ValueError unless ``decay`` lies in [0, 1]."""
+    """Return the exponential moving average. ValueError unless ``decay`` is in [0, 1]."""
     if not 0.0 <= decay <= 1.0:
         raise ValueError(f"Invalid decay value {decay} provided. Please provide a value in [0,1] range.")
     return lambda average, value, count: average * decay + value * (1 - decay)
@@ -74,7 +74,7 @@ class AveragedModel(Module):
         return [*model.parameters(), *(model.buffers() if self.use_buffers else ())]
 
     def update_parameters(self, model: Module) -> None:
-        """Take the present weights of ``model`` into the average; the first time, copy them."""
+        """Add the current weights of ``model`` to the average; the first time, copy them."""
         own, new = self._tensors(self.module), [t.detach() for t in self._tensors(model)]
         with no_grad():
             first = bool(self.n_averaged == 0)
@@ -127,7 +127,7 @@ class SWALR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def _share(self, step: int) -> float:
-        """How much of the way is done."""
+        """Fraction of the annealing that is done."""
         done = max(0.0, min(1.0, step / max(1, self.anneal_epochs)))
         return (1 - math.cos(math.pi * done)) / 2 if self.anneal_strategy == "cos" else done
 

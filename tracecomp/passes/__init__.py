@@ -1,7 +1,7 @@
 """From a recorded graph to a program of loop kernels. ``building.build`` runs everything.
 
-Who may need no pass at all, as a call whose program comes from the cache, names those here as ``passes.build``: they
-are loaded when they are first asked for.
+A call whose program comes from the cache needs no pass. The attributes of this package, such as ``passes.build``, are
+therefore loaded on first use.
 """
 
 from __future__ import annotations

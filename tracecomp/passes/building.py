@@ -1,4 +1,4 @@
-"""Everything from a recorded graph to a program of loop kernels, in one go."""
+"""Build a program of loop kernels from a recorded graph, in one call."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tracecomp.passes.steps import Stage
 
 @dataclass(frozen=True)
 class Built:
-    """A program, and what was known after every step on the way to it."""
+    """A program, and the state after every step that led to it."""
 
     stages: list[Stage[Graph]]
     lowered: Lowered
@@ -46,14 +46,14 @@ def build(
     machine: Machine | None = None,
     schedules: Mapping[str, str] | None = None,
 ) -> Built:
-    """The program of a recorded graph; ``aliases``, ``frozen`` and ``machine`` as in ``pipeline.lower``.
+    """Build the program of a recorded graph; ``aliases``, ``frozen`` and ``machine`` as in ``pipeline.lower``.
 
-    Inputs and outputs keep their positions. ``schedules`` are texts for kernels, by name (``k3``, or in full), that
-    say how their loops run (``passes/schedule/records.py``); ScheduleError for one that cannot be used.
+    Inputs and outputs keep their positions. ``schedules`` maps kernel names (``k3``, or in full) to texts that describe
+    how their loops run (``passes/schedule/records.py``); ScheduleError for one that cannot be used.
     """
     dump = dump or Dump(graph.name)
     stages = pipeline.run(graph, dump)
-    # The program that is run has schedules as chosen; handing some in lowers it a second time.
+    # The executed program has the chosen schedules; user schedules lower it a second time.
     chosen = lower(stages[-1].state, aliases, machine, frozen, dump)
     dump.write_arrays("constants.npz", lambda: _constants(stages[-1].state, chosen))
     if not schedules:
@@ -63,13 +63,13 @@ def build(
 
 
 def _constants(graph: Graph, lowered: Lowered) -> dict[str, Any]:
-    """The inputs of the program that no call gives, by position: without them its text could not be run."""
+    """The inputs of the program that callers do not pass, by position. Without them its text cannot be run."""
     own = {str(n): i.data for n, i in enumerate(graph.inputs) if i.role == "constant"}
     return own | {str(n): array for n, array in enumerate(lowered.constants, len(graph.inputs))}
 
 
 def handed_in(program: Program, schedules: Mapping[str, str]) -> Given:
-    """Texts for kernels of a program, which they name, by what the kernels are. ScheduleError if there is none."""
+    """Key the schedule texts by the kernels that they name. ScheduleError if the program has no such kernel."""
     kernels = {step.kernel.name: step.kernel for step in call_steps(program.steps)}
     given: dict[Kernel, list[Written]] = {}
     for name, text in schedules.items():

@@ -1,4 +1,4 @@
-"""Passes and partitions in words: what was decided and why, what each kernel holds, why the rest is not in it."""
+"""Text about passes and partitions: the decisions and reasons, the contents of each kernel, and refused fusions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tracecomp.passes.program.frame import Frame
 def describe_partition(partition: Partition) -> str:
     """Kernels in order with their nodes, row fusions, then every fusion that was refused and why."""
     lines: list[str] = []
-    # What lives for a block is said to be in cache.
+    # Values kept for one block are printed as in cache.
     block_values = {(g, v.node) for c in partition.row_fusions for g in c.groups for v in c.block_values}
     for number, group in enumerate(partition.groups):
         runs = " x ".join(f"{n}{' (reduced)' if r else ''}" for n, r in group.domain.runs) or "one element"
@@ -66,7 +66,7 @@ def graph_size(graph: Graph) -> str:
 
 
 def frame_size(frame: Frame) -> str:
-    """How far a frame has come."""
+    """A frame's progress through the lowering steps."""
     if frame.nbytes or frame.program:
         return f"{len(frame.tasks)} calls, {frame.nbytes} bytes of temporary values"
     if frame.tasks:

@@ -1,7 +1,7 @@
-"""The whole way from a recorded graph to a program, in order, and the one runner of its steps.
+"""The pipeline from a recorded graph to a program, and the runner of its steps.
 
-PIPELINE rewrites the graph; LOWERING makes a program of it, frame by frame (``program/frame.py``). The runner times,
-verifies, dumps, skips and stops the steps of both alike, and names the one that fails.
+PIPELINE rewrites the graph; LOWERING builds a program from it, frame by frame (``program/frame.py``). The runner times,
+verifies, dumps, skips and stops the steps of both alike, and names the step that fails.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ from tracecomp.passes.schedule.records import Given, ScheduleError
 from tracecomp.passes.steps import Log, Run, Stage, State, Step
 
 PIPELINE: tuple[Step[Graph], ...] = (
-    # Complex values first, so that no other pass has to know them.
+    # Complex values first, so that no other pass has to support them.
     Step("complex_to_real", complex_to_real.split_complex, "complex values as pairs of real ones"),
     # Simplified before folding, so that less is computed.
     Step("simplify", rule_sets.simplify, "bit-exact algebra on scalars and shapes"),
     Step("constant_folding", constant_folding.fold_constants, "compute constant expressions"),
-    # Decomposed before the layout is chosen: what it weighs are convolutions, not what makes them.
+    # Decomposed before the layout is chosen, because the layout weighs convolutions.
     Step("decompose", rule_sets.decompose, "padding, transposed convolutions and composed operators, spelled out"),
     Step("layout", layout.plan, "channels last where convolutions gain from it; convolutions become contractions"),
     # After the layout, because it turns convolutions into contractions.
     Step("canonical", rule_sets.canonicalise, "one spelling for contractions and reductions"),
     Step("scan_accumulators", scan_accumulators.sum_after_scans, "sums over the steps of a scan, once after it"),
-    # Orders of sums are settled here, on operands in their final layout.
+    # Orders of sums are fixed here, on operands in their final layout.
     Step("split_reductions", split_reductions.split_reductions, "long reductions in two stages"),
-    # Late, as earlier passes still change what a step of a scan repeats.
+    # Late, as earlier passes still change the work that a scan's steps repeat.
     Step("loop_invariants", loop_invariants.hoist, "loop-invariant work of scans, once before the scan"),
     Step("dead_code", dead_code.remove_dead_code, "unused results of control operators"),
 )
@@ -64,7 +64,7 @@ PIPELINE: tuple[Step[Graph], ...] = (
 LOWERING: tuple[Step[Frame], ...] = (
     Step("fusion", lowering.fuse, "groups of nodes as kernels, with their stores", lowering.one_kernel_per_node),
     Step("implicit_padding", lowering.pad_implicitly, "contractions that pad their operands while reading"),
-    # After padding became implicit: a pad that is gone is no part of a concatenation to move.
+    # After padding became implicit: an implicit pad is not a part that a concatenation could place.
     Step("concat_in_place", lowering.concat_in_place, "parts of concatenations, stored within the whole"),
     # On final kernels and their slices, which blocks of rows have to respect.
     Step("row_fusion", lowering.fuse_rows, "kernels with the same rows, as one loop over blocks of rows"),
@@ -76,12 +76,12 @@ LOWERING: tuple[Step[Frame], ...] = (
 )
 
 FUSING = frozenset({"fusion", "implicit_padding", "concat_in_place", "row_fusion"})
-"""What the setting ``fusion`` turns off."""
+"""Steps that the setting ``fusion`` turns off."""
 
 
 @dataclass(frozen=True)
 class _Form(Generic[State]):
-    """How states of one kind are written down and checked, and what script runs a step of theirs alone."""
+    """Printing and checking of one kind of state, and the script that runs one of its steps alone."""
 
     text: Callable[[State], str]
     verify: Callable[[State], None]
@@ -91,7 +91,7 @@ class _Form(Generic[State]):
 
 
 def _frame_text(frame: Frame) -> str:
-    """The plan; when there is one, the program."""
+    """The plan; if there is a program, the program."""
     return print_frame(frame) if frame.program is None else print_program(frame.program)
 
 
@@ -100,25 +100,25 @@ _FRAMES = _Form(_frame_text, verify_frame, reproduction.of_lowering_step, lambda
 
 
 def run(graph: Graph, dump: Dump, passes: tuple[Step[Graph], ...] = PIPELINE) -> list[Stage[Graph]]:
-    """``graph`` after each pass, the recorded graph first; CompileError names the pass that failed.
+    """Return ``graph`` after each pass, the recorded graph first; CompileError names the pass that failed.
 
     Obeys the settings ``skip_passes``, ``stop_after``, ``verify`` and ``dump``.
     """
     settings = config.current()
-    # Names are checked against both tuples: one setting serves them.
+    # Names are checked against both tuples: one setting covers both.
     _refuse(settings.skip_passes, (*passes, *LOWERING))
     return _run(passes[: settings.stop_after], Stage("recorded", graph), _GRAPHS, dump, {*settings.skip_passes})
 
 
 @dataclass(frozen=True)
 class Lowered:
-    """The frame after each lowering step, before the first one first."""
+    """The frame after each lowering step, starting with the initial one."""
 
     stages: list[Stage[Frame]]
 
     @property
     def frame(self) -> Frame:
-        """The outermost frame, with all that is known of it."""
+        """The outermost frame, with all its fields."""
         return self.stages[-1].state
 
     @property
@@ -145,27 +145,27 @@ def lower(
     dump: Dump | None = None,
     given: Given | None = None,
 ) -> Lowered:
-    """The program of an optimised graph, whose control operators have optimised bodies.
+    """Lower an optimised graph, whose control operators have optimised bodies, to a program.
 
-    ``aliases[o] = i`` promises that at every call output ``o`` is the very memory of input ``i`` (a state updated in
-    place); a kernel writes there directly when nothing reads the old contents later, else a copy at the end does.
-    ``frozen`` are the numbers of inputs that keep their values, so that a call can use what an earlier one has
-    prepacked. ``machine`` is by default this one. ``given`` are schedules that were written by hand. Obeys the settings
-    as ``run`` does, but for steps that are needed.
+    ``aliases[o] = i`` promises that in every call output ``o`` is the memory of input ``i`` (a state updated in place).
+    A kernel writes there directly if the old contents are not read later; otherwise a copy at the end does. ``frozen``
+    are the numbers of inputs that keep their values, so that a call can use the prepacked values of an earlier one.
+    ``machine`` defaults to the host. ``given`` are schedules written by hand. Obeys the settings as ``run`` does,
+    except for required steps.
     """
     settings = config.current()
     known = frozen_values(graph, {graph.inputs[n].value for n in frozen})
     frame = frame_of(graph, aliases or {}, machine or host(), known, given)
-    # A setting and not four names, as "without fusion" is one question for ``compare``.
+    # One setting instead of four names, as "without fusion" is one configuration for ``compare``.
     skipped = {*settings.skip_passes, *(() if settings.fusion else FUSING)}
     if settings.stop_after is not None:
-        # Steps are numbered through both tuples; those without which there is no program run all the same.
+        # Steps are numbered through both tuples; required steps run in any case.
         skipped.update(s.name for s in LOWERING[max(settings.stop_after - len(PIPELINE), 0) :] if not s.needed)
     return Lowered(_run(LOWERING, Stage("lowering", frame), _FRAMES, dump or Dump("", enabled=False), skipped))
 
 
 def resumed(frame: Frame, first: str, last: str = "program") -> Frame:
-    """The frame after the steps from ``first`` to ``last``, verified after each."""
+    """Return the frame after the steps from ``first`` to ``last``, verified after each."""
     names = [s.name for s in LOWERING]
     for step in LOWERING[names.index(first) : names.index(last) + 1]:
         frame = step.run(frame, Log())
@@ -174,7 +174,7 @@ def resumed(frame: Frame, first: str, last: str = "program") -> Frame:
 
 
 def _refuse(skipped: Sequence[str], steps: Sequence[Step[Any]]) -> None:
-    """ValueError for steps to skip that there are not, or that cannot be skipped."""
+    """ValueError for steps to skip that do not exist or are required."""
     unknown = sorted({*skipped} - {s.name for s in steps})
     if unknown:
         raise ValueError(f"no pass called {', '.join(unknown)}; there are {', '.join(s.name for s in steps)}")
@@ -186,12 +186,12 @@ def _refuse(skipped: Sequence[str], steps: Sequence[Step[Any]]) -> None:
 def _run(
     steps: Sequence[Step[State]], first: Stage[State], form: _Form[State], dump: Dump, skipped: Set[str]
 ) -> list[Stage[State]]:
-    """The states after the steps that are not skipped, or after what stands in for them."""
+    """Run the steps and return the states after them; a skipped step runs its replacement, if it has one."""
     stages = [first]
     progress.expect(len(steps))
     _write(dump, first, form)
     for step in steps:
-        # ``without`` keeps the state's form, so that later steps need not know who was skipped.
+        # ``without`` keeps the state's form, so that later steps need not know which step was skipped.
         if step.name not in skipped:
             stages.append(_run_step(step.name, step.run, stages[-1].state, form))
         elif step.without is not None:
@@ -221,13 +221,13 @@ def _run_step(name: str, action: Run[State], state: State, form: _Form[State]) -
     try:
         result = action(state, log)
         if config.current().verify:
-            # Verified inside of the ``try``: a state that breaks a rule is the fault of the step that made it.
+            # Verified inside the ``try``: the step is at fault if its result breaks a rule.
             form.verify(result)
     except ScheduleError:
-        # A record by hand that does not fit is the caller's mistake and no bug: no reproduction.
-        raise  # what was handed in is at fault, not the step
-    except Exception as error:  # of any step: it is raised again, with a reproduction
-        # The state before the step is what reproduces it.
+        # An unusable schedule by hand is the caller's mistake, not a bug: no reproduction.
+        raise  # the schedule is at fault, not the step
+    except Exception as error:  # re-raised with a reproduction
+        # The state before the step reproduces the failure.
         path = reproduction.write(name, form.script(name, state))
         where = f"pass {name} failed on graph {form.graph(state).name}"
         notes = "".join(f"\nin {note}" for note in getattr(error, "__notes__", ()))

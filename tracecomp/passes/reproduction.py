@@ -1,4 +1,4 @@
-"""Scripts that run one step alone on the state on which it failed."""
+"""Reproduction scripts: they run one step alone on the state on which it failed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ resumed(parse_frame(FRAME, {machine}), "{first}", "{name}")
 '''
 
 _PLANNING = ("fusion", "implicit_padding", "concat_in_place", "row_fusion", "output_buffers")
-"""Steps whose results stand in a frame's text: the later ones are run again from ``output_buffers`` on."""
+"""Steps whose results are in a frame's text; later steps run again from ``output_buffers``."""
 
 
 def of_pass(name: str, graph: Graph) -> str:
@@ -52,15 +52,15 @@ def of_pass(name: str, graph: Graph) -> str:
 
 def of_lowering_step(name: str, frame: Frame) -> str:
     """The script for a lowering step."""
-    # The script runs the step itself; what stands in for it is found by the same name.
+    # The script runs the step itself; its replacement has the same name.
     name = name.removeprefix("without_")
-    # Kernels are not printed in a form that reads back, so later steps start from the last one that is.
+    # Kernels have no text that reads back, so later steps start from the last state that has one.
     first = name if name in _PLANNING else "output_buffers"
     return _LOWERING_STEP.format(name=name, first=first, state=print_frame(frame), machine=frame.machine)
 
 
 def write(name: str, script: str) -> Path:
-    """The file with the script, in the dump folder or a new one that nobody else can write to."""
+    """Write the script to a file in the dump folder, or in a new one that other users cannot write to."""
     folder = Path(config.current().dump or mkdtemp(prefix="tracecomp-"))
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"tracecomp_reproduce_{name}.py"

@@ -1,4 +1,4 @@
-"""What a pipeline is made of: named steps from state to state, and the record that each leaves."""
+"""Building blocks of a pipeline: named steps from state to state, and the log of each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ State = TypeVar("State")
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A choice a step made, and why, in words. ``origin`` leads to the user's line."""
+    """A choice of a step, with its reason as text. ``origin`` refers to the user's line."""
 
     subject: str
     chosen: str
@@ -24,7 +24,7 @@ class Choice:
 
 @dataclass(slots=True)
 class Log:
-    """What happened in one step: how often each rule fired, and choices with their reasons."""
+    """Log of one step: how often each rule fired, and choices with their reasons."""
 
     hits: Counter[str] = field(default_factory=Counter)
     choices: list[Choice] = field(default_factory=list)
@@ -38,10 +38,10 @@ Run = Callable[[State, Log], State]
 
 @dataclass(frozen=True, slots=True)
 class Step(Generic[State]):
-    """A named function from state to state, with one line on what it is for.
+    """A named function from state to state, with one line on its purpose.
 
-    Where the settings skip it, ``without`` is run in its place, if anything; results keep their bits. ``needed`` steps
-    cannot be skipped.
+    If the settings skip the step, its replacement ``without`` runs, if it has one; results keep their bits. ``needed``
+    steps cannot be skipped.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Step(Generic[State]):
 
 @dataclass(frozen=True, slots=True)
 class Stage(Generic[State]):
-    """The state after one step, what the step did, and how long it took."""
+    """The state after one step, with the step's log and duration."""
 
     name: str
     state: State

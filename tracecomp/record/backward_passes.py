@@ -1,4 +1,4 @@
-"""What a recording notes of the backward passes that run within the call."""
+"""State of a recording about backward passes within the call."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class BackwardPasses:
         self.contributions: dict[Edge, list[Tensor]] | None = None  # to each gradient, as they come, where asked for
 
     def step(self, node: Node) -> None:
-        """Note that a pass runs ``node``: what it records belongs to the line that made ``node``."""
+        """Record that a pass runs ``node``: its recorded nodes belong to the line that created ``node``."""
         made = node.origin
         self.origin = None if made is None else Origin(made.source, (*made.scope, "backward"))
         self._look_for_foreign(node)

@@ -1,4 +1,4 @@
-"""What the inputs of a recording are bound to, and reading it."""
+"""Bindings of a recording's inputs, and reading them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,20 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Binding:
-    """What a graph input is read from.
+    """The source of a graph input.
 
-    ``argument`` (leaf number), ``memory`` (what several tensors share), ``state`` (tensor), ``place`` (place, which
-    of its tensors), ``grad`` (the binding of the tensor whose gradient it is), ``host`` (owner, key), ``size`` (what
-    has it, and along which axis) or ``number`` (the leaf that it is). Inputs of a recording are in this order.
+    The kinds, each with its ``ref``:
+
+    * ``argument``: the leaf number;
+    * ``memory``: the memory shared by several tensors;
+    * ``state``: the tensor;
+    * ``place``: the place, and the index of its tensor;
+    * ``grad``: the binding of the tensor whose gradient it is;
+    * ``host``: owner and key;
+    * ``size``: the holder and the axis;
+    * ``number``: the leaf.
+
+    Inputs of a recording are in this order.
     """
 
     kind: str
@@ -35,7 +44,7 @@ def read(binding: Binding, leaves: Leaves) -> Array:
 
 
 def reader(binding: Binding) -> Callable[[Any], Array]:
-    """A function that reads the array of an input that is no argument and no state."""
+    """A function that reads the array of an input other than arguments and state."""
     if binding.kind == "size":
         holder, axis = binding.ref
         if holder.kind == "number":

@@ -1,4 +1,4 @@
-"""What calls read and change: methods of containers, Python's builtins, code of libraries."""
+"""Reads and changes by calls: methods of containers, Python's builtins, code of libraries."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from tracecomp.record.watching import Watching
 
 _PACKAGE = __name__.partition(".")[0]
 _BLIND = (isinstance, issubclass, type, id, callable, super, object, property, staticmethod, classmethod)
-"""Functions that look at no contents of what they are given."""
+"""Functions that do not read the contents of their arguments."""
 
 _CHANGES = frozenset({
     "append", "extend", "insert", "clear", "add", "discard", "remove", "appendleft", "extendleft", "update", "sort",
@@ -59,14 +59,14 @@ _STORES = frozenset({"append", "insert", "__setitem__", "appendleft"})
 """Those of them that do nothing with what they are given but keep it."""
 
 _LOOKS = frozenset({"setdefault", "pop", "popleft", "popitem"})
-"""Those of them that also tell what was there."""
+"""Those of them that also return the old contents."""
 
 _BY_KEY = frozenset({"get", "__getitem__", "__contains__", "setdefault", "pop"})
-"""Methods that look for something in a container."""
+"""Methods that search a container."""
 
 
 def called(observer: Watching, callee: object, args: list[object], kwargs: dict[str, object]) -> None:
-    """The program calls something."""
+    """The program calls an object."""
     if is_programs(inherited(type(callee), "__call__")):
         return
     if isinstance(callee, functools.partial):
@@ -93,7 +93,7 @@ def called(observer: Watching, callee: object, args: list[object], kwargs: dict[
         _environment(observer, getattr(callee, "__name__", ""), rest if owner is os.environ else args)
         return
     if owner is None and args and isinstance(args[0], OWNERS):
-        owner = args[0]  # what is called is a method of a class that is written in C
+        owner = args[0]  # the callee is a method of a class implemented in C
     _opaque(observer, callee, owner, args, kwargs)
 
 
@@ -118,7 +118,7 @@ def _opaque(
         observer.recorder.refuse_here(f"calls {callee.__module__}.{callee.__name__}, a C function")
         return
     if hasattr(callee, "is_unwatched"):
-        return  # what it reads does not matter, or is read again by every call
+        return  # its reads do not matter, or every call repeats them
     if is_cached(callee):
         _cached(observer, callee, args, kwargs)
         return
@@ -133,7 +133,7 @@ def _opaque(
 
 
 def _what_is_called(observer: Watching, callee: object, owner: object) -> None:
-    """What code that is not looked into reads of the object it belongs to."""
+    """Record reads by opaque code of its object."""
     if isinstance(callee, weakref.ref):
         _stands_for(observer, callee, Referent(None))
     elif isinstance(callee, MethodType):
@@ -145,16 +145,16 @@ def _what_is_called(observer: Watching, callee: object, owner: object) -> None:
 
 
 def _stands_for(observer: Watching, callee: object, step: SomeStep) -> None:
-    """The program calls an object that was there before for what it holds."""
+    """Record a call of an object from before the call for its contents."""
     if id(callee) not in observer.made:
         where = f"what {getattr(callee, '__name__', short(callee))} gives"
         observer.step(observer.reads.root(callee, where), step, step.fetch(callee), where)
 
 
 def _cached(observer: Watching, callee: Any, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
-    """A call of a function with a cache: reads of what it computes do not matter while the cache has that.
+    """Record a call of a cached function: reads of its computation do not matter while the cache has the entry.
 
-    What the cache lacks is computed here, outside of the recording, so a tensor in it is one from outside.
+    Missing entries are computed here, outside of the recording, so a tensor in the cache comes from outside.
     """
     if isinstance(callee, MethodType):
         args, callee = [callee.__self__, *args], callee.__func__
@@ -167,7 +167,7 @@ def _cached(observer: Watching, callee: Any, args: Sequence[object], kwargs: Map
         try:
             with unrecorded():
                 found = step.fetch(callee)
-        except Exception:  # whatever the program raises; the call itself raises it again
+        except Exception:  # any exception of the program; the call itself raises it again
             return
         if callee.cache_info().misses > before and isinstance(found, Tensor) and found.grad_fn is not None:
             observer.recorder.refuse_here(f"fills the cache of {callee.__name__} with a tensor that has a history")
@@ -179,7 +179,7 @@ def _holds_tensor(value: object) -> bool:
 
 
 def _closure(observer: Watching, callee: FunctionType) -> None:
-    """What a function of Python's own library keeps between calls, such as those that dispatch by class."""
+    """Record the state that a function of the standard library keeps between calls, such as dispatch by class."""
     if callee.__module__.startswith(_PACKAGE) or id(callee) in observer.made:
         return
     for name, cell in zip(callee.__code__.co_freevars, callee.__closure__ or (), strict=True):
@@ -227,7 +227,7 @@ def _handed_on(observer: Watching, value: object) -> None:
 
 
 def called_by_library(observer: Watching, callee: object, owner: object) -> None:
-    """Code of a library calls something."""
+    """Code of a library calls an object."""
     name = outside(callee, owner)
     if name is not None:
         observer.recorder.refuse_here(f"calls {name}, whose result differs between calls")
@@ -276,7 +276,7 @@ def _make(method: Callable[..., object], kwargs: Mapping[str, object], owner: ob
 
 
 def _look(observer: Watching, name: str, owner: object, args: Sequence[object]) -> None:
-    """What a method that changes a container tells of it first."""
+    """Record the reads of a method that changes a container."""
     if id(owner) in observer.changed or name == "popitem":
         observer.contents(owner)
     elif isinstance(owner, dict):
@@ -296,7 +296,7 @@ def _environment(observer: Watching, name: str, args: Sequence[object]) -> None:
 
 
 def member(observer: Watching, owner: object, key: object) -> None:
-    """The program asks whether a container holds something."""
+    """The program tests membership in a container."""
     read = observer.known.get(id(owner))
     if isinstance(owner, list | tuple | deque) and isinstance(key, Tensor):
         for item in owner:  # the one that it is counts as equal
@@ -356,7 +356,7 @@ def set_attribute(observer: Watching, owner: object, name: str, value: object) -
         return
     stored = inherited(kind, name)
     if isinstance(stored, property) or is_programs(inherited(type(stored), "__set__")):
-        return  # what the program's own code does there is seen
+        return  # the program's own code there is observed
     step = Slot(name) if type(stored).__name__ == "member_descriptor" else Attribute(name)
     observer.changes.change(owner, step, setattr, name, value)
 

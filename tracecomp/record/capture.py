@@ -38,7 +38,7 @@ class Refusal:
 
 
 def target_of(fn: Any) -> tuple[FunctionType, tuple[Any, ...]] | None:
-    """The Python function that a call of ``fn`` runs, and what it is given first."""
+    """The Python function that a call of ``fn`` runs, and its leading arguments."""
     if isinstance(fn, MethodType):
         return (fn.__func__, (fn.__self__,)) if isinstance(fn.__func__, FunctionType) else None
     if isinstance(fn, FunctionType):
@@ -55,12 +55,12 @@ def record(
     derive: bool = True, places: Sequence[StateSlot] = (), follow: bool = False, varying: Varying | None = None,
     numbers: Set[int] = frozenset(), shared: Sequence[Binding] = (),
 ) -> tuple[Any, Recording | Refusal]:  # fmt: skip
-    """Run ``fn`` and record it: its result, and the recording (or why there is none).
+    """Run ``fn`` and record it; return its result, and the recording (or the reason for none).
 
-    ``derive`` adds the derivative of results that require grad. ``places`` hold other tensors and numbers from call to
-    call. With ``follow``, numbers that Python reads are followed as far as they are only computed with; ``varying`` are
-    the axes whose sizes are; ``numbers`` are arguments (numbers of leaves) to follow like these. Arguments and
-    state among ``shared`` that share memory are views of one input.
+    ``derive`` adds the derivative of results that require grad. ``places`` contain other tensors and numbers in each
+    call. With ``follow``, numbers that Python reads are dynamic while they are only operands. ``varying`` are the axes
+    with dynamic sizes. ``numbers`` are arguments (numbers of leaves) that are dynamic sizes. Arguments and state among
+    ``shared`` that share memory are views of one input.
     """
     structure, leaves = flatten_call(args, kwargs)
     where = [p[3:] for p in paths((args, kwargs))]
@@ -77,14 +77,14 @@ def record(
     recorder.python.on_module = on_module
     observer.start(fn, args, kwargs)
     modes.recorder = recorder
-    unnoted = True  # whether the call may have left sizes where no effect tells of it
+    unnoted = True  # whether sizes may have escaped without an effect
     try:
         _bind_memories(recorder, leaves, shared)
         bind_arguments(recorder, leaves, where)
         for place in places:
             recorder.inputs.bind_place(place)
         given = _bind_numbers(recorder, args, kwargs, numbers, varying, where)
-        # Without collecting: what finalizers of objects do that have nothing to do with the program is not part of it.
+        # Without collecting: finalizers of objects from outside the program would have effects in the recording.
         result = without_collecting(partial(observer.call, fn, *given))
         del given  # followed numbers are looked for below
         finish = partial(Finish, recorder, guards, leaves, result, observer)
@@ -103,7 +103,7 @@ def record(
 
 
 def _left(recorder: Recorder, given: Given, places: Sequence[StateSlot], unnoted: bool) -> None:
-    """Put plain numbers where a call has left followed ones, and let go of what was recorded."""
+    """Replace escaped dynamic numbers by plain ones, and drop the recorder's references."""
     put_plain(recorder.python.effects, given)
     recorder.forget()
     _fill_in(recorder, places)
@@ -117,7 +117,7 @@ def _finished(recorder: Recorder, strict: bool, derive: bool, finish: Callable[[
         if strict:  # the program has caught the refusal
             raise CaptureError(recorder.refusals.reason)
         return Refusal(recorder.refusals.reason, recorder.refusals.lines)
-    recorder.refusals.strict = True  # what is refused from here on is caught below
+    recorder.refusals.strict = True  # later refusals are caught below
     try:
         return finish().recording(derive)
     except CaptureError as refused:
@@ -139,7 +139,7 @@ def _bind_numbers(
     recorder: Recorder, args: tuple[object, ...], kwargs: Mapping[str, object], numbers: Set[int],
     varying: Varying | None, where: Sequence[str],
 ) -> tuple[list[Any], dict[str, Any]]:  # fmt: skip
-    """The arguments of the call, with what is followed in place of ``numbers``, and of those that are sizes."""
+    """The arguments of the call, with dynamic numbers for ``numbers``, and of those that are sizes."""
     sized = set() if varying is None else {h for h in varying.axes if h[0] == "number"}
     by_position, by_name = list(args), dict(kwargs)
     for leaf, key in direct(args, kwargs).items() if numbers or sized else ():

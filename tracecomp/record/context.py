@@ -1,4 +1,4 @@
-"""What the parts of a recording know of the recorder, which stands above them."""
+"""Interfaces of the recorder for the parts of a recording, which are in lower layers."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tracecomp.record.traced_value import GradSlot, Predicate, TracedValue
 
 
 class OptimizerLike(Protocol):
-    """What a recording reads of an optimizer."""
+    """The parts of an optimizer that a recording reads."""
 
     @property
     def state(self) -> Mapping[Any, Any]:
-        """What it keeps for each parameter."""
+        """The state of each parameter."""
 
     @property
     def param_groups(self) -> Sequence[Mapping[str, Any]]:
@@ -25,7 +25,7 @@ class OptimizerLike(Protocol):
 
 
 class RecordingContext(Protocol):
-    """What symbolic sizes and numbers ask of the recorder that they belong to."""
+    """The recorder's interface for symbolic sizes and numbers."""
 
     open: bool
     quiet: bool
@@ -47,7 +47,7 @@ class RecordingContext(Protocol):
 
 
 class Capturing(Protocol):
-    """What the table of traced values asks of the recorder that it belongs to."""
+    """The recorder's interface for the table of traced values."""
 
     def depend(self, predicates: Sequence[Predicate]) -> None:
         """Hold the recording to values that were seen."""
@@ -59,18 +59,18 @@ class Capturing(Protocol):
         """Make a tensor from outside an input."""
 
     def resized(self, t: Tensor, before: tuple[int, ...]) -> Value:
-        """Refuse that the shape of ``t`` is another than what it is worth has."""
+        """Refuse a shape of ``t`` that differs from that of its graph value."""
 
 
 class Bound(RecordingContext, Protocol):
-    """What the inputs of a recording tell the recorder."""
+    """The recorder's interface for the inputs of a recording."""
 
     def bound(self, t: Tensor, value: Value) -> None:
-        """Called when ``value``, an input, has come to stand for ``t``."""
+        """Called when ``value``, an input, represents ``t``."""
 
 
 class MetInputs(Protocol):
-    """Tensors from outside, by identity, with what is known of them."""
+    """Tensors from outside, by identity, with the known facts."""
 
     names: dict[int, str]
     arguments: dict[int, Tensor]
@@ -85,14 +85,14 @@ class MetTensors(Protocol):
 
 
 class MetChanges(Protocol):
-    """What the call has changed of tensors from outside."""
+    """The call's changes of tensors from outside."""
 
     flags: dict[int, tuple[Tensor, bool]]
     grads: dict[int, GradSlot]
 
 
 class MetPython(Protocol):
-    """What the call has read of Python objects."""
+    """The call's reads of Python objects."""
 
     watched: dict[tuple[int, str], tuple[Any, str]]
     modules: dict[int, Any]
@@ -100,7 +100,7 @@ class MetPython(Protocol):
 
 
 class Met(Protocol):
-    """What a recorder has met at the end of a call, which guards take over."""
+    """Everything that guards take over from a recorder at the end of a call."""
 
     @property
     def inputs(self) -> MetInputs: ...

@@ -1,4 +1,4 @@
-"""The derivative of a recorded call: the recording run backwards, and the joint graph cut in two.
+"""The derivative of a recorded call: the joint graph of forward and backward, split in two.
 
 The forward graph keeps what the backward graph reads of it.
 """
@@ -85,7 +85,7 @@ class Derivation:
         return cotangents, wanted, ends
 
     def _end(self, key: int) -> Binding | None:
-        """What a gradient is for that ends at a tensor from outside: an input, or what looks at the memory of one."""
+        """The binding of a gradient that ends at a tensor from outside: an input, or a view of its memory."""
         value = self.recorder.inputs.initial.get(key)
         return self.holder(self.recorder.values.outside[key]) if value is None else self.sources.get(value)
 
@@ -107,7 +107,7 @@ class Derivation:
         updated: set[Binding],
         roots: Sequence[tuple[Node, int]],
     ) -> Split:
-        """Cut the joint graph: forward keeps what backward reads of it."""
+        """Cut the joint graph: forward keeps the values that backward reads."""
         graph = self.recorder.graph
         forward = needed_nodes([o.value for o in self.outputs], set())
         targets = [v for _, v in wanted if v is not None]
@@ -154,7 +154,7 @@ def sizes_of(recorder: Recorder, mapping: Mapping[Value, Value]) -> Sizes | None
 
 
 def _looked_at(value: Value) -> Value:
-    """What ``value`` is a view of, in whose memory an eager node finds it; a copy that ``reshape`` makes is none."""
+    """The base of the view ``value``, in whose memory an eager node finds it; copies by ``reshape`` are not views."""
     node, base = value.node, value
     while node is not None and node.op.kind == "view":
         base, inner = node.inputs[0], node.inputs[0].node

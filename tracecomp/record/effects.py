@@ -1,4 +1,4 @@
-"""What a program changes in Python, noted so that later calls change it too."""
+"""Effects: a program's changes of Python objects, which later calls repeat."""
 
 from __future__ import annotations
 

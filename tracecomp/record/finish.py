@@ -1,4 +1,4 @@
-"""What a recorder holds at the end of a call, made into a recording."""
+"""Build a recording from the recorder's state at the end of a call."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ KINDS = ("argument", "state", "memory", "place", "grad", "host", "size", "number
 
 
 def _is_there(place: StateSlot, n: int) -> bool:
-    """Whether a place still has as many tensors and numbers: a list may have got shorter, which is no settled state."""
+    """Whether a place still has the same number of tensors and numbers: a shortened list is not a settled state."""
     return n < len(place.leaves())
 
 
@@ -117,7 +117,7 @@ class Finish:
         )  # fmt: skip
 
     def _predicates(self) -> list[SeenValue]:
-        """What Python saw of tensors, each an output of the graph; outputs that only other processes need."""
+        """Tensor values that Python read, each an output of the graph; outputs that only other processes need."""
         self._keep_told()
         return [
             SeenValue(self._add(p.value, f"p{number}", "predicate"), p.seen, p.source, p.line)
@@ -148,7 +148,8 @@ class Finish:
                 self._add(value, f"told{number}", "result")
 
     def _unsettled(self, left: Sequence[Any], shared: Sequence[Binding]) -> str | None:
-        """Why the recording cannot stand for later calls, if it cannot; ``left`` is what the call leaves behind."""
+        """The reason why the recording is not valid for later calls, if any; ``left`` are values that the call leaves
+        behind."""
         return (
             self.recorder.python.kept or self._changed_values() or self._made_objects(left) or self.found.moved
             or self._told(shared) or self.recorder.changes.unrepeated() or self._history_outside()
@@ -157,7 +158,7 @@ class Finish:
     # ---- inputs
 
     def _sources(self) -> dict[Value, Binding]:
-        """Where each input is read from."""
+        """The source of each input."""
         recorder, met = self.recorder, self.recorder.inputs
         sources: dict[Value, Binding] = {}
         grads = {id(s.initial): s.tensor for s in recorder.changes.grads.values() if s.initial is not None}
@@ -181,12 +182,12 @@ class Finish:
         return sources
 
     def _size_sources(self) -> dict[Value, Binding]:
-        """Where the sizes are read from that the graph has as inputs: results may have asked for more."""
+        """The sources of the sizes that are inputs of the graph: results may have added some."""
         tensors = self.recorder.sizes.tensors
         return {t._value.value: Binding("size", self._size_reader(n)) for n, t in tensors.items()}
 
     def _size_reader(self, number: int) -> tuple[Binding, int]:
-        """What has a size, and along which axis."""
+        """The holder of a size, and its axis."""
         (kind, *which), axis = self.recorder.sizes.sources[number][0]
         if kind in ("argument", "number"):
             return Binding(kind, which[0]), axis
@@ -194,7 +195,7 @@ class Finish:
         return Binding("place", (place, which[1])), axis
 
     def _holder(self, t: Tensor) -> Binding:
-        """Where each call finds what ``t`` stands for: one binding per tensor whose Python attributes matter."""
+        """The binding of ``t`` in each call: one per tensor whose Python attributes matter."""
         if id(t) not in self.holders:
             given = id(t) in self.recorder.inputs.arguments
             self.holders[id(t)] = Binding("argument", self.numbers[id(t)]) if given else Binding("state", t)
@@ -251,12 +252,12 @@ class Finish:
         return len(self.outputs) - 1
 
     def _left_by(self, effect: Effect) -> tuple[Effect, Any, list[Any]]:
-        """An effect with the structure and leaves of what it is made with."""
+        """An effect with the structure and leaves of its arguments."""
         kept: list[Any] = []
         return effect, flatten(effect.args, kept, self._is_one_object, every=True), kept
 
     def _made_objects(self, leaves: Leaves) -> str | None:
-        """Says so when the call leaves an object behind that every call would have to make anew."""
+        """The reason if the call leaves behind a Python object that every call would have to create."""
         for x in leaves:
             if isinstance(x, (Tensor, *PLAIN, type, FunctionType, tuple, np.ndarray, SymScalar, SymInt)):
                 continue
@@ -278,7 +279,7 @@ class Finish:
                     self.repeated[id(value)] = value
                     return
                 met.add(id(value))
-            # What is opened is a container.
+            # Objects with structure are containers.
             for item in value.values() if isinstance(value, dict) else value:  # type: ignore[attr-defined]
                 walk(item)
 
@@ -322,7 +323,7 @@ class Finish:
         return self.found.of(v) if isinstance(v, Tensor) else Plain(v)
 
     def _rebound(self) -> list[Rebound]:
-        """What the places hold at the end, where that is something else than before."""
+        """The contents of places at the end, if they differ from before."""
         found = []
         followed_there = {(place.id, n): t for t, place, n in self.recorder.inputs.place_numbers}
         for held in self.guards.places:
@@ -335,9 +336,9 @@ class Finish:
         return found
 
     def _stays(self, now: object, before: object) -> bool:
-        """Whether a place holds what it held, by what it is and not by its present value: in another call that differs.
+        """Whether a place has the same contents, by identity and not by current value, which differs in another call.
 
-        ``before`` is the tensor that stands for a number that is followed there.
+        ``before`` is the tensor of a dynamic number there.
         """
         if type(now) is SymScalar and isinstance(before, Tensor):
             return self.recorder.value(now.tensor) is self.recorder.value(before)
@@ -368,7 +369,7 @@ class Finish:
         return [(b, n) for b, n in held + quiet if isinstance(tensor_of(b, self.leaves), Tensor)]
 
     def _grads(self) -> list[tuple[Binding, Held | None]]:
-        """What each written ``.grad`` is at the end."""
+        """The value of each written ``.grad`` at the end."""
         found: list[tuple[Binding, Held | None]] = []
         for slot in self.recorder.changes.grads.values():
             now = slot.tensor._grad
@@ -428,7 +429,7 @@ class Finish:
         for t in recorder.values.shared():
             if history_if_allowed(t) is not None:
                 return "leaves gradient history in memory that several inputs share. Detach the written values."
-        for key, t in recorder.values.outside.items():  # views and aliases of what is an input
+        for key, t in recorder.values.outside.items():  # views and aliases of inputs
             fn = None if key in met.initial else history_if_allowed(t)
             if fn is not None and fn.number >= recorder.values.started:
                 return "leaves gradient history in a view of a tensor from outside. Detach the written values."

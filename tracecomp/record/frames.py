@@ -14,9 +14,9 @@ from typing import Any
 from tracecomp.record.stack_depths import stack_depths, variables_of
 
 _FRAME_OBJECT = 16 + 8
-"""Where a frame object points to the interpreter's own: after its header and the frame before."""
+"""Offset in a frame object of the pointer to the interpreter's frame: after its header and the previous frame."""
 _WORDS = 16
-"""Words of the interpreter's frame that are looked at: its own fields are 9 to 11, then come variables."""
+"""Words of the interpreter's frame that are examined: 9 to 11 fields, then variables."""
 _PYTHONS = ((3, 11), (3, 12), (3, 13), (3, 14))
 """Versions whose instructions are known (``instructions.py``)."""
 
@@ -91,7 +91,7 @@ class Stack:
                 ctypes.pythonapi.Py_DecRef(ctypes.py_object(before))
 
     def variable(self, number: int) -> Any:
-        """What stands in the place of a variable: for those that functions share, the cell."""
+        """The object in a variable's slot: the cell for those shared with inner functions."""
         return _value(self._start + 8 * number)
 
 
@@ -114,14 +114,14 @@ def _variables_word() -> int | None:
 
 
 def watch_instructions(frame: FrameType, traced: Callable[..., Any]) -> None:
-    """Have ``traced`` told of every instruction of ``frame``, whose call a trace function is just told of."""
+    """Call ``traced`` for every instruction of ``frame``, whose call event a trace function is handling."""
     frame.f_trace = traced  # from Python 3.13 on, what follows does nothing to a frame without
     frame.f_trace_opcodes = True
 
 
 @cache
 def stack_is_known() -> bool:
-    """Whether ``Stack`` shows what it should, by trial on this Python."""
+    """Whether ``Stack`` shows the right values, tested on this Python."""
     if sys.version_info[:2] not in _PYTHONS or _function_word() is None or _variables_word() is None:
         return False
     seen: list[Any] = []
@@ -140,7 +140,7 @@ def stack_is_known() -> bool:
 
     depths.update(stack_depths(probe.__code__))
     try:
-        sys._getframe().f_trace_opcodes = True  # Python 3.12 tells of instructions if some frame asked for that before
+        sys._getframe().f_trace_opcodes = True  # Python 3.12 reports instructions once some frame has enabled them
         sys.settrace(traced)
         probe(owner)
     finally:

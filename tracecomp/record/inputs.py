@@ -1,4 +1,4 @@
-"""The inputs of a recording's graph: what each stands for of the world outside, read again at every call."""
+"""The inputs of a recording's graph: the outside value of each, which every call reads again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tracecomp.record.value_table import ValueTable
 
 
 class HostNumber(NamedTuple):
-    """The number at ``key`` of ``owner``: the input that stands for it, and what it was when it was first read."""
+    """The number at ``key`` of ``owner``: its input, and its first value."""
 
     owner: Any
     key: str
@@ -32,10 +32,10 @@ class HostNumber(NamedTuple):
 
 
 class Inputs:
-    """Adds inputs to ``graph`` and knows what they stand for; tensors are found by identity.
+    """Add inputs to ``graph`` with their sources; tensors are found by identity.
 
-    ``recorder`` is told of each, ``values`` are what tensors are worth, ``sizes`` gives shapes that calls may change.
-    With ``follow``, numbers in places are inputs too.
+    ``recorder`` is notified of each, ``values`` are the graph values of tensors, ``sizes`` returns dynamic shapes. With
+    ``follow``, numbers in places are inputs too.
     """
 
     def __init__(self, recorder: Bound, graph: Graph, values: ValueTable, sizes: Sizes, follow: bool) -> None:
@@ -45,7 +45,7 @@ class Inputs:
         self._sizes = sizes
         self._follow = follow
         self.names: dict[int, str] = {}  # of tensors that modules have, before they are met
-        self.initial: dict[int, Value] = {}  # what tensors from outside are worth when the program starts
+        self.initial: dict[int, Value] = {}  # graph values of outside tensors when the program starts
         self.arguments: dict[int, Tensor] = {}
         self.argument_numbers: dict[int, Tensor] = {}  # by leaf, as the next
         self.arrays: dict[int, Tensor] = {}
@@ -56,7 +56,7 @@ class Inputs:
         self.hosts: dict[tuple[int, str], HostNumber] = {}
 
     def forget(self) -> None:
-        """Let go of the tensors met, and of what is known by their identities."""
+        """Drop the references to tensors, and the facts keyed by their identities."""
         for met in (
             self.names, self.initial, self.arguments, self.argument_numbers, self.arrays, self.state, self.memories,
             self.places, self.hosts,
@@ -71,7 +71,7 @@ class Inputs:
     # ---- tensors
 
     def bind(self, t: Tensor, name: str, role: str, holder: Holder | None = None) -> TracedValue:
-        """Add an input that stands for ``t``, which ``holder`` has, as it is when the program starts."""
+        """Add an input for ``t``, which ``holder`` has, in its state when the program starts."""
         value = self._graph.add_input(TensorType(from_numpy_dtype(t._data.dtype), t._data.shape), name, role)
         if holder is not None and isinstance(self._graph, SizedGraph):
             self._graph.set_shape(value, self._sizes.shape_for(holder, value.shape))
@@ -92,13 +92,13 @@ class Inputs:
         return self.bind(t, name, "state")
 
     def bind_array(self, leaf: int, array: Array, name: str) -> None:
-        """Add an input for an array among the arguments: what Python makes into a tensor of it looks at its memory."""
+        """Add an input for an array among the arguments: tensors that Python creates from it share its memory."""
         if all(t._data is not array for t in self.arrays.values()):
             self.arrays[leaf] = shared(array)
             self.bind(self.arrays[leaf], name, "argument", ("argument", leaf))
 
     def bind_memory(self, memory: SharedMemory, members: Sequence[Any], leaves: Leaves) -> None:
-        """Add an input for what ``members`` share, tensors or arrays: they are views of it."""
+        """Add an input for memory that ``members`` share, tensors or arrays: they are views of it."""
         root = shared(memory.read(leaves))
         self.memories[id(root)] = memory
         self.bind(root, f"m{len(self.memories) - 1}", "state")
@@ -111,7 +111,7 @@ class Inputs:
             self._values.share(t, root, views(memory, n))
 
     def bind_place(self, place: StateSlot) -> None:
-        """Add inputs that stand for the tensors a place holds, read from there at every call."""
+        """Add inputs for the tensors in a place, which every call reads."""
         leaves = place.leaves()
         for n, x in enumerate(leaves):
             name = f"{place.key}{n or ''}"
@@ -127,13 +127,13 @@ class Inputs:
     # ---- numbers
 
     def bind_argument_number(self, leaf: int, value: int | float, name: str) -> SymScalar:
-        """What stands for argument ``leaf``, a number that every call gives anew."""
+        """The dynamic number for argument ``leaf``, which every call passes again."""
         number = self._followed(value, name)
         self.argument_numbers[leaf] = number.tensor
         return number
 
     def bind_host(self, owner: object, key: str, value: int | float) -> HostNumber:
-        """What stands for the number at ``key`` of ``owner``, ``value`` now."""
+        """The dynamic number for ``key`` of ``owner``, currently ``value``."""
         found = self.hosts.get((id(owner), key))
         if found is None:
             t = self._number(float(value), float64, f"{key}{len(self.hosts) or ''}")

@@ -1,6 +1,6 @@
-"""CPython's tracing of a recorded call: each instruction of its functions is told of before it runs.
+"""CPython's tracing of a recorded call: each instruction of its functions is reported before it runs.
 
-Functions of the program are followed wherever they are called; those of libraries where the program calls them.
+Functions of the program are traced wherever they are called; those of libraries only if the program calls them.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ def _resume(phase: str, info: object) -> None:
 
 
 def _leave_collections_out() -> None:
-    """What a collection of cycles runs (finalizers, generators that are closed, others' callbacks) is not observed.
+    """Exclude code that a garbage collection runs (finalizers, closed generators, callbacks) from observation.
 
-    It is no part of a recorded program. The collector rests while recordings are made, but a program, a library or
-    another thread may start it. The callbacks are called in their order at both ends, so these two go around the rest.
+    It is not part of a recorded program. The collector is paused during recording, but a program, a library or another
+    thread may start it. Callbacks run in order at both ends, so these two enclose the rest.
     """
     if gc.callbacks[:1] != [_pause] or gc.callbacks[-1:] != [_resume]:
         gc.callbacks[:] = [_pause, *(each for each in gc.callbacks if each not in (_pause, _resume)), _resume]
@@ -61,7 +61,7 @@ class InstructionTrace:
         self._before: Callable[..., Any] | None = None
 
     def run(self, run: Callable[[], T]) -> T:
-        """``run()``, with every instruction told of."""
+        """Run ``run()`` with every instruction reported."""
         if not stack_is_known():
             self._recorder.refuse_here(f"runs on {sys.version.split()[0]}, whose bytecode is unsupported")
             return run()

@@ -1,7 +1,7 @@
-"""Which instructions of CPython read or change what a program did not make itself, and what each means for that.
+"""Instructions of CPython that read or change outside objects, with handlers for each.
 
-The tables hold the names of instructions of all versions that ``frames.stack_is_known`` knows; where versions put
-operands otherwise, the handler says so.
+The tables hold the names of instructions of all versions that ``frames.stack_is_known`` knows; handlers account for
+versions with other operands.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ LIBRARY: dict[str, Handler] = {}
 
 
 class Handlers:
-    """What to do before the instructions of one function, by their place; ``of_program`` tells whose it is.
+    """Handlers of the instructions of one function, by offset; ``of_program`` says whether it belongs to the program.
 
-    ``at`` holds, beside the handlers of an instruction, the number of values on the stack before it.
+    ``at`` has, with the handlers of an instruction, the number of values on the stack before it.
     """
 
     def __init__(self, code: CodeType, table: Mapping[str, Handler]) -> None:
@@ -133,7 +133,7 @@ def _load_super(observer: Watching, stack: Stack, name: str) -> None:
 @_program("BINARY_SUBSCR")
 def _subscript(observer: Watching, stack: Stack, _: object) -> None:
     if isinstance(stack.peek(2), dict):
-        stack.put(1, plain_numbers(stack.peek(1)))  # one that makes what it lacks keeps the key
+        stack.put(1, plain_numbers(stack.peek(1)))  # a dictionary that creates missing values keeps the key
     observer.item(stack.peek(2), stack.peek(1))
 
 
@@ -192,7 +192,7 @@ def _shown_by(observer: Watching, stack: Stack, _: object) -> None:
 
 @_program("FORMAT_VALUE")
 def _format(observer: Watching, stack: Stack, how: tuple[object, bool]) -> None:
-    observer.consume(stack.peek(1 + how[1]))  # how it is to look stands behind it
+    observer.consume(stack.peek(1 + how[1]))  # the format is above it on the stack
 
 
 @_program("MATCH_CLASS")
@@ -213,7 +213,7 @@ def _delete_attribute(observer: Watching, stack: Stack, name: str) -> None:
 @_program("STORE_SUBSCR")
 def _store_item(observer: Watching, stack: Stack, _: object) -> None:
     if isinstance(stack.peek(2), dict):
-        stack.put(1, plain_numbers(stack.peek(1)))  # what a dictionary has as a key it keeps
+        stack.put(1, plain_numbers(stack.peek(1)))  # a dictionary keeps its keys
     calls.set_item(observer, stack.peek(2), stack.peek(1), stack.peek(3))
 
 
@@ -247,13 +247,13 @@ def _entry(owner: object, key: object) -> Entry | Element | None:
 
 
 _CALLEE_FIRST = sys.version_info >= (3, 13)
-"""Whether what is called lies below the object whose method it is; before it lay above, as the object's neighbour."""
+"""Whether the callee is below the object of its method on the stack; older versions have it above."""
 _KEYWORDS_ALWAYS = sys.version_info >= (3, 14)
 """Whether a call of ``f(*args)`` has a place for keywords, too."""
 
 
 def _callee(stack: Stack, count: int) -> tuple[Any, Any]:
-    """What is called with ``count`` operands above it, and on which object if it was found as a method of one."""
+    """The callee with ``count`` operands above it, and its object if it is a method of one."""
     below, above = stack.peek(count + 2), stack.peek(count + 1)
     if _CALLEE_FIRST or below is not None:
         return below, above
@@ -261,13 +261,13 @@ def _callee(stack: Stack, count: int) -> tuple[Any, Any]:
 
 
 def _call_with(observer: Watching, stack: Stack, count: int, above: int, keywords: tuple[str, ...]) -> None:
-    """A call with ``count`` arguments, the last ones by ``keywords``; ``above`` them lies something else."""
+    """A call with ``count`` arguments, the last ones by ``keywords``; ``above`` other values above them."""
     given = [stack.peek(depth) for depth in range(count + above, above, -1)]
     callee, owner = _callee(stack, count + above)
     if owner is not None:
         given.insert(0, owner)
     if callee is type and len(given) == 1:
-        given = [shown(given[0])]  # whatever the number is, its type is that
+        given = [shown(given[0])]  # the type is that of the number shown to Python
         stack.put(1 + above, given[0])
     elif wants_plain(callee) or (callee is pow and len(given) == 3):
         given = list(map(plain_numbers, given))

@@ -1,4 +1,4 @@
-"""What a recorded program changes of the Python around it: effects, which every call repeats, or a refusal."""
+"""A recorded program's changes of outside Python objects: effects, which every call repeats, or a refusal."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class ObjectChanges:
         self.later = False
 
     def change(self, owner: object, written: SomeStep | None, apply: Callable[..., object], *args: Any) -> None:
-        """Note an effect on an object that was there before: every call makes ``apply(owner, *args)``.
+        """Record an effect on an outside object: every call runs ``apply(owner, *args)``.
 
-        ``written`` is the step to what it sets; without one the contents as a whole change.
+        ``written`` is the step to the changed value; without one the whole contents change.
         """
         read = self._known.get(id(owner))
         if read is None:
@@ -59,7 +59,7 @@ class ObjectChanges:
             self._recorder.python.effects.append(Effect(apply, read, args))
 
     def _refuse_later(self, what: str) -> None:
-        """Refuse an effect of a hook that runs outside of calls, before it happens: there nobody would repeat it."""
+        """Refuse an effect of a hook that runs outside of calls, before it happens: no call would repeat it."""
         if self.later:
             self._recorder.refuse_here(f"{what} in a backward pass outside of the call")
 
@@ -111,7 +111,7 @@ class ObjectChanges:
         self._recorder.quiet = False
 
     def unrepeated(self) -> str | None:
-        """What the program read and left as something else, other than by effects; or as another tensor or number."""
+        """The value that the program read and changed other than by effects, or to another tensor or number."""
         for root in self._reads.roots():
             for child in root.children.values():
                 found = self._unrepeated(child, root.value)

@@ -1,9 +1,9 @@
-"""What a recorded program reads and changes of the Python around it, seen instruction by instruction.
+"""Observation of a program's reads and changes of outside Python objects, instruction by instruction.
 
-While a program is recorded, CPython tells of each instruction of its own functions before it runs. Those that read an
-attribute, a global, an element, or that hand a value to other code become reads (``guards/reads.py``); those that
-change an object which was there before the call become effects. Code of libraries is not looked into: what is handed
-to it counts as read as a whole, and what it takes from the world outside is refused (``outside.py``).
+While a program is recorded, CPython reports each instruction of the program's functions before it runs. Instructions
+that read an attribute, a global or an element, or pass a value to other code, become reads (``guards/reads.py``). Those
+that change an object from before the call become effects. Library code is opaque: its arguments count as read as a
+whole, and its reads of the outside world are refused (``outside.py``).
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class Observer:
         return InstructionTrace(self, self.recorder, self._root, self._entered).run(run)
 
     def forget(self) -> None:
-        """Let go of what the call has made, which may hold its tensors."""
+        """Release the objects that the call has made, which may hold its tensors."""
         self.made.clear()
         self._functions.clear()
         self._alive.clear()
@@ -117,7 +117,7 @@ class Observer:
     # ---- functions
 
     def start(self, fn: object, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
-        """Make what is compiled known before it is called, and what it is given."""
+        """Register the compiled function and its arguments before the call."""
         given = Read(None, None, (args, kwargs), "arguments")
         given.is_given = True
         self.reads.given = given
@@ -134,7 +134,7 @@ class Observer:
         """Know an argument: containers by where they are among the arguments, which are guarded as they are."""
         value = read.value
         if id(value) in self.known:
-            return  # two ways lead here
+            return  # reached by two paths
         if opened(type(value)) or (dataclasses.is_dataclass(value) and not isinstance(value, type)):
             read.is_given = True
             self.known[id(value)] = read
@@ -202,7 +202,7 @@ class Observer:
         self.reach(value, owner.child(step, value, where, self.recorder.refusals.line()))
 
     def _of_given(self, owner: Read, step: SomeStep) -> None:
-        """The program read something of an argument: attributes beside its parts are guarded from the next call on."""
+        """Record a read of an argument: attributes other than its parts are guarded from the next call on."""
         if not isinstance(step, Attribute | Slot) or step.key in parts_of(type(owner.value)):
             return
         kind, name = type(owner.value), step.key
@@ -225,7 +225,7 @@ class Observer:
             return
         seen = self.known.get(id(value))
         if seen is not None:
-            if seen is not read:  # two ways lead here: both must go on doing so
+            if seen is not read:  # the value has two paths, which must stay aliases
                 seen.pin()
                 read.pin()
             return
@@ -233,7 +233,7 @@ class Observer:
             return
         self.known[id(value)] = read
         self._alive.append(value)  # so that no other object has its identity
-        if isinstance(value, MethodType | BuiltinFunctionType | MethodWrapperType):  # of an object, which it stands for
+        if isinstance(value, MethodType | BuiltinFunctionType | MethodWrapperType):  # of an object, which it represents
             owner = value.__self__
             if not isinstance(owner, ModuleType):
                 self.reach(owner, self.reads.root(owner, f"attribute of {type(owner).__name__}:"))
@@ -292,8 +292,7 @@ class Observer:
             parts: Any = owner
             self.attribute_of_base(parts.__thisclass__, parts.__self__, name)
             return
-        # Where Python would look: the class decides whether a descriptor
-        # answers before the object's own dictionary does.
+        # In Python's lookup order: the class determines whether a descriptor precedes the object's dictionary.
         kind = owner if isinstance(owner, type) else type(owner)
         stored = self._inherited(kind, name, missing=kind is owner)
         read = self.known.get(id(owner))
@@ -340,7 +339,7 @@ class Observer:
                 self.reach(value, self.reads.root(value, f"attribute of a tensor: {name}"))
 
     def same(self, a: object, b: object) -> None:
-        """The program asked whether two things are one."""
+        """The program compared two objects' identities."""
         if isinstance(a, Tensor) and isinstance(b, Tensor):
             self.recorder.facts.compare(a, b)
         elif not (isinstance(a, PLAIN) or isinstance(b, PLAIN)):
@@ -348,7 +347,7 @@ class Observer:
             self.pin(b)
 
     def which(self, value: object) -> None:
-        """The program asked which object a tensor is, or one within a tuple: to find something by it, or its id."""
+        """The program used the identity of a tensor, or one within a tuple: to find something by it, or its id."""
         if isinstance(value, Tensor):
             self.recorder.facts.ask_which(value)
         elif isinstance(value, tuple):
@@ -361,14 +360,14 @@ class Observer:
             self.which(key)
 
     def _hold(self, value: object) -> None:
-        """Know the containers that a place holds: their elements are no reads."""
+        """Register the containers in a place: their elements are not reads."""
         if is_container(value) and not isinstance(value, np.ndarray) and id(value) not in self._held:
             self._held[id(value)] = value
             for _, item in _parts(value):
                 self._hold(item)
 
     def _inherited(self, kind: type, name: str, missing: bool = False) -> Any:
-        """What a class has under a name; a read, where the program's own classes are concerned, ``missing`` too."""
+        """The class's entry under a name; a read for the program's own classes, even if ``missing``."""
         stored = inherited(kind, name)
         read = self.reads.classes.get(id(kind))
         if read is None and any(is_program_class(k) for k in kind.__mro__):
@@ -443,7 +442,7 @@ class Observer:
                 self.step(read, step, item, item_of(read, step.key))
 
     def consume(self, value: object, depth: int = 8) -> None:
-        """The program handed ``value`` to code that may look at all of it."""
+        """The program passed ``value`` to code that may read all of it."""
         read = self.known.get(id(value))
         if read is None or depth == 0 or isinstance(value, type | FunctionType | ModuleType) or is_module(value):
             if isinstance(value, tuple | list | dict) and depth and read is None:  # made in the call, of older things
@@ -472,7 +471,7 @@ class Observer:
                 self.consume(item, depth - 1)
 
     def pin(self, value: object) -> None:
-        """The program asked which object ``value`` is."""
+        """The program used the identity of ``value``."""
         read = self.known.get(id(value))
         if read is not None:
             read.pin()
@@ -490,7 +489,7 @@ def _is_setting(module: ModuleType, value: object) -> bool:
 
 
 def _parts(value: Any) -> list[tuple[SomeStep, Any]]:
-    """What a container or dataclass holds, with the steps to it."""
+    """The contents of a container or dataclass, with the steps to them."""
     if isinstance(value, dict):
         return [(Entry(key), item) for key, item in value.items()]
     if isinstance(value, list | tuple | deque):
@@ -501,7 +500,7 @@ def _parts(value: Any) -> list[tuple[SomeStep, Any]]:
 
 
 def _added(value: object) -> list[tuple[SomeStep, Any]]:
-    """The attributes of a named tuple or dataclass beside what it consists of."""
+    """The attributes of a named tuple or dataclass in addition to its parts."""
     return [(Attribute(name), attributes_of(value)[name]) for name in added_to(value)]
 
 

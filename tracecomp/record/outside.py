@@ -1,7 +1,7 @@
-"""What Python's own functions take from the world outside of a program, or do to it.
+"""Python functions that read or change the outside world.
 
-A recording would freeze it: the same random number, the same time at every call. What is listed here is therefore
-called by Python again at every call.
+A recording would freeze their results: the same random number, the same time in every call. Every call therefore runs
+the functions listed here in Python.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def is_c_function(fn: object) -> bool:
 
 
 def outside(callee: Any, owner: Any = None) -> str | None:
-    """The name of a function that a recording cannot stand for, or None. ``owner`` is what it is a method of."""
+    """The name of a function that a recording cannot contain, or None. ``owner`` is the object of a method."""
     if isinstance(callee, MethodType):
         callee, owner = callee.__func__, callee.__self__
     elif owner is None or isinstance(callee, BuiltinFunctionType):

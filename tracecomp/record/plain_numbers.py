@@ -1,8 +1,8 @@
-"""Plain numbers for code that is not looked into.
+"""Conversion of dynamic numbers to plain ones for opaque code.
 
-Numbers and sizes that are followed are no ints and floats, and code in C, or in Python's library, may ask for these:
-``json``, ``datetime``, ``decimal``, ``math``, numpy. It is given the numbers themselves, on which the recording then
-depends.
+Dynamic numbers and sizes are not ints and floats, which code in C, or in Python's library, may require: ``json``,
+``datetime``, ``decimal``, ``math``, numpy. Such code receives the plain numbers, and the recording then depends on
+them.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _KEEP = frozenset({
 })  # fmt: skip
 """Modules of Python's library that leave it to the numbers themselves how they are computed with."""
 _PLAIN = (collections.deque, itertools.permutations)
-"""What there is in these that asks for the very type."""
+"""Classes and functions of these modules that require the exact type."""
 _KEEPING = (math.prod, math.floor, math.ceil, math.trunc)
 _NUMPY = frozenset({"numpy", "scipy"})
 
 
 def wants_plain(callee: Any) -> bool:
-    """Whether ``callee`` is to be given plain numbers in place of those that are followed."""
+    """Whether ``callee`` has to receive plain numbers instead of dynamic ones."""
     run = inherited(type(callee), "__call__")
     if isinstance(run, FunctionType) and is_program_code(run.__code__, run.__globals__):
-        return False  # an object of the program, which is not asked for attributes that it may make
+        return False  # an object of the program, whose attributes are not read: a read may create them
     if isinstance(callee, functools.partial):
         return wants_plain(callee.func)
     if isinstance(callee, MethodType):
@@ -44,7 +44,7 @@ def wants_plain(callee: Any) -> bool:
     if any(callee is f for f in _PLAIN) or getattr(callee, "__objclass__", None) in (int, float):
         return True
     if is_cached(callee):
-        return True  # keys of caches tell int from what is like it
+        return True  # keys of caches distinguish int from similar types
     code = getattr(callee, "__code__", None)
     if code is not None and is_program_code(code, callee.__globals__):
         return False
@@ -65,7 +65,7 @@ def _keeps(callee: object) -> bool:
 
 
 def _module(callee: object) -> str:
-    """The name of the module in which ``callee``, or what it is a method of, was written; empty if unknown."""
+    """The name of the module that defines ``callee``, or its object; empty if unknown."""
     owner = getattr(callee, "__objclass__", None) or getattr(callee, "__self__", None)
     if owner is None or isinstance(owner, ModuleType):
         owner = callee

@@ -1,6 +1,6 @@
-"""What a call reads and changes of Python objects that are known by name: modules, optimizers, options, schedules.
+"""A call's reads and changes of Python objects known by name: modules, optimizers, options, schedules.
 
-What its functions read otherwise, instruction by instruction, is seen by ``observer.py``, which adds its effects here.
+``observer.py`` observes other reads of its functions, instruction by instruction, and adds their effects here.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class PythonState:
         self._refusals = refusals
         self.effects: list[Effect] = []
         self.stepped: set[int] = set()  # schedules that have made a step, and the groups of numbers they may change
-        self.set_by_call: set[tuple[int, Any]] = set()  # what the call has written itself: objects and steps
-        self.kept: str | None = None  # what a library has kept that every call would have to make anew
+        self.set_by_call: set[tuple[int, Any]] = set()  # written by the call itself: objects and steps
+        self.kept: str | None = None  # kept by a library, so that every call would have to create it
         self.watched: dict[tuple[int, str], tuple[Any, str]] = {}
         self.modules: dict[int, Any] = {}
         self.on_module: Callable[[Any], None] = lambda module: None
@@ -43,9 +43,9 @@ class PythonState:
             self._refusals.refuse(
                 f"reads {key}, at {user_source()}, after a schedule's step in the same call. Step the schedule last."
             )
-            return value  # what was bound before stands for the number before the step
+            return value  # the earlier binding represents the number before the step
         if (id(getattr(owner, "group", owner)), Entry(key).same()) in self.set_by_call:
-            return value  # what the call has set itself: what that was made of is guarded
+            return value  # set by the call itself: its operands are guarded
         if type(value) is SymScalar:  # of a place, which is read again itself; the call may have set it
             return arithmetic(operator.mul, value, 1.0)
         if isinstance(value, bool) or not isinstance(value, int | float):

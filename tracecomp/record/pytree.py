@@ -18,22 +18,22 @@ _leaf_kinds: set[type] = set()  # types found to be leaves, to answer for them a
 
 
 Leaves: TypeAlias = Sequence[object]
-"""What a call was given, in the order of ``flatten``: whatever a program passes."""
+"""The leaves of a call's arguments, in the order of ``flatten``: any objects."""
 
 
 class With(tuple[Any, ...]):
-    """The structure of a value that has attributes beside its parts: their names, its own structure, and theirs."""
+    """The structure of a value with attributes in addition to its parts: their names, its structure, and theirs."""
 
     __slots__ = ()
 
 
 class Absent:
-    """What stands for an attribute that a value does not have."""
+    """Represents a missing attribute."""
 
 
 ABSENT = Absent()
 _read: dict[type, dict[str, None]] = {}
-"""Attributes that recorded programs have read of arguments of a class, beside what such values consist of."""
+"""Attributes that recorded programs have read of arguments of a class, in addition to the parts of such values."""
 
 
 def note_attribute(kind: type, name: str) -> bool:
@@ -50,7 +50,7 @@ def parts_of(kind: type) -> tuple[str, ...]:
 
 
 def added_to(value: Any) -> tuple[str, ...]:
-    """The names of the attributes that a named tuple or dataclass has beside what it consists of."""
+    """The names of the attributes of a named tuple or dataclass in addition to its parts."""
     kind = type(value)
     if not (dataclasses.is_dataclass(kind) or (isinstance(value, tuple) and hasattr(kind, "_fields"))):
         return ()
@@ -59,10 +59,9 @@ def added_to(value: Any) -> tuple[str, ...]:
 
 
 def flatten(value: Any, leaves: list[object], is_leaf: Callable[[Any], bool] | None = None, every: bool = False) -> Any:
-    """Append the leaves of ``value`` to ``leaves``; the structure, which compares equal for like values.
+    """Append the leaves of ``value`` to ``leaves``; return the structure, which compares equal for similar values.
 
-    Of attributes beside what a value consists of, it takes up those that programs have read of arguments, or
-    ``every`` one.
+    Attributes in addition to the parts are included if programs have read them of arguments, or if ``every``.
     """
     names = tuple(_read.get(type(value), ()))
     if every:
@@ -71,7 +70,7 @@ def flatten(value: Any, leaves: list[object], is_leaf: Callable[[Any], bool] | N
         return _flatten(value, leaves, is_leaf, every)
 
     def seen(x: object) -> bool:
-        return x is value or (is_leaf is not None and is_leaf(x))  # an attribute may lead back
+        return x is value or (is_leaf is not None and is_leaf(x))  # attributes may form a cycle
 
     structure = _flatten(value, leaves, is_leaf, every)
     own = getattr(value, "__dict__", {})
@@ -79,16 +78,16 @@ def flatten(value: Any, leaves: list[object], is_leaf: Callable[[Any], bool] | N
 
 
 def _flatten(value: Any, leaves: list[object], is_leaf: Callable[[Any], bool] | None, every: bool) -> Any:
-    """``flatten`` without attributes beside what ``value`` consists of.
+    """``flatten`` without additional attributes of ``value``.
 
     Tuples, lists, dicts, named tuples, dataclasses, and tensors that consist of others (``__tensor_flatten__``, as in
-    PyTorch) are structure; everything else is a leaf, and what ``is_leaf`` says is one.
+    PyTorch) are structure. Everything else is a leaf, as is any value for which ``is_leaf`` is true.
     """
     kind = type(value)
     if is_leaf is not None and is_leaf(value):
         leaves.append(value)
         return LEAF
-    # Types that were leaves before: most calls get no further. Types known to be leaves never have structure.
+    # Types known to be leaves: most calls stop here. These types never have structure.
     if kind in _leaf_kinds:
         leaves.append(value)
         return LEAF

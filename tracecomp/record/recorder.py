@@ -1,9 +1,9 @@
 """The recorder: while a program runs eagerly, every primitive also becomes a node of a graph.
 
-It is what the tensor layer tells of what runs. What is known lies in its parts: what tensors are worth in the graph in
-``value_table.py``, what the graph's inputs stand for in ``inputs.py``, which sizes calls may change in
-``symbolic/sizes.py``, what the call leaves changed of tensors in ``tensor_changes.py`` and of Python in
-``python_state.py``, its backward passes in ``backward_passes.py``, and why there is no recording in ``refusals.py``.
+The tensor layer reports every operation to it. Its state is in its parts. ``value_table.py`` has the graph values of
+tensors, ``inputs.py`` the sources of the graph's inputs, ``symbolic/sizes.py`` the dynamic sizes. ``tensor_changes.py``
+has the call's changes of tensors, ``python_state.py`` those of Python objects, ``backward_passes.py`` its backward
+passes, and ``refusals.py`` the reasons why there is no recording.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Recorder:
         self.predicates: list[Predicate] = []
         self.told: list[Value] = []  # a result of each operator that other processes took part in
         self.leaves: Leaves = ()
-        self.quiet = False  # what asks for values now does so only to print them, which every call repeats
+        self.quiet = False  # current reads of values are for printing only, which every call repeats
         self.changes = TensorChanges(self.values, self.inputs, self.refusals)
         self.facts = TensorFacts(self.values, self.inputs, self.changes, self.refusals)
         self.python = PythonState(self, self.inputs, self.refusals)
@@ -98,7 +98,7 @@ class Recorder:
         self._made(t, self.value(base), self.values.look_of(base, None), user_source())
 
     def look_at(self, t: Tensor, of: Tensor, step: View, found: Tensor, places: Sequence[tuple[Tensor, int]]) -> None:
-        """Note that ``t`` looks at ``of`` where 0-d tensors say; ``found`` are its elements, computed from those."""
+        """Make ``t`` a view of ``of`` at positions in 0-d tensors; ``found`` are its elements, computed from those."""
         source, line = user_source(), self.refusals.line()
         numbers = tuple(Predicate(self.value(index), at, source, line) for index, at in places)
         self._made(t, self.value(found), self.values.look_of(of, step)._replace(numbers=numbers), source)
@@ -118,7 +118,7 @@ class Recorder:
         version = self.values.root_cell(value).version
         target._value = TracedValue(self, self.value(value), version)
         self.values.settle(value)
-        # Not by way of ``value``, which may look at ``target`` itself: at what that was until now.
+        # Not through ``value``, which may be a view of ``target`` itself: of its old contents.
         root, chain = self.values.root(value)
         root = former if root is target else root
         self.values.become(target, Look(root, None, root, chain), former, user_source(), self.refusals.line())
@@ -156,7 +156,7 @@ class Recorder:
         self._once()
 
     def _once(self) -> None:
-        """Refuse a collective beside predicates: where one does not hold, what ran for it runs again, on one rank."""
+        """Refuse a collective together with predicates: if one fails, the call would repeat it on one rank."""
         if self.told and self.predicates:
             self.refuse_here("a collective in a call whose path depends on a tensor's value")
 
@@ -187,7 +187,7 @@ class Recorder:
         )
 
     def shown(self) -> None:
-        """Refuse that the text of a tensor is made: later calls would go on with this call's."""
+        """Refuse to format a tensor: later calls would use this call's text."""
         if not self.quiet:
             self.refuse_here("formats a tensor as text")
 
@@ -196,7 +196,7 @@ class Recorder:
         self.refusals.refuse(message)
 
     def refuse_here(self, what: str) -> None:
-        """Refuse something that the program does at the line that runs."""
+        """Refuse an action of the program at the line that runs."""
         self.refusals.refuse_here(what)
 
     def backward_from(self, roots: Sequence[tuple[Node, int]], grads: Sequence[Tensor]) -> None:
@@ -243,7 +243,7 @@ class Recorder:
         """Note a module whose attributes the program may have read."""
         self.python.module_ran(module)
 
-    # ---- asked by its parts, and by those who look at what was recorded
+    # ---- for its parts, and for readers of the recording
 
     def value(self, t: Tensor) -> Value:
         """The graph value of ``t`` now."""
@@ -262,7 +262,7 @@ class Recorder:
         return self.inputs.capture(t)
 
     def bound(self, t: Tensor, value: Value) -> None:
-        """Called when ``value``, an input, has come to stand for ``t``."""
+        """Called when ``value``, an input, represents ``t``."""
 
     def above(self, t: Tensor) -> Tensor | None:
         """The tensor that ``t``, which comes from outside, is a view or an alias of."""
@@ -272,7 +272,7 @@ class Recorder:
         return None  # the base has got other memory since (``.data = other``); its views keep the old one
 
     def resized(self, t: Tensor, before: tuple[int, ...]) -> Value:
-        """Refuse that the shape of ``t`` is another than what it is worth has; what stands for it all the same."""
+        """Refuse a shape of ``t`` that differs from that of its graph value; return a substitute value."""
         self.refuse(
             f"a tensor was resized in place before {user_source()}, from {before} to "
             f"{tuple(t._data.shape)}: a graph cannot hold that. Make a new tensor of that size instead."
@@ -280,7 +280,7 @@ class Recorder:
         return self.graph.add_input(TensorType(t.dtype, t._data.shape), "resized", "argument")
 
     def forget(self) -> None:
-        """Let go of the tensors met; what was made no longer points here."""
+        """Drop the references to tensors; those of the call no longer refer to the recorder."""
         self.open = False
         self.leaves = ()  # symbolic sizes keep the recorder
         self.inputs.forget()
@@ -300,7 +300,7 @@ def _pass_by(module: object) -> None:
 
 
 def _same_elements(a: Array, b: Array) -> bool:
-    """Whether two arrays show the same memory alike."""
+    """Whether two arrays are equal views of the same memory."""
     if a is b:
         return True
     same = a.size and a.dtype == b.dtype and a.shape == b.shape and a.strides == b.strides

@@ -1,4 +1,4 @@
-"""Recordings: a graph with what its inputs are read from and where its outputs go."""
+"""Recordings: a graph with the sources of its inputs and the destinations of its outputs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tracecomp.record.symbolic.sym_scalar import followed
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """An effect on Python objects, and what it is made with: ``results`` in ``structure``."""
+    """An effect on Python objects, with its arguments: ``results`` in ``structure``."""
 
     apply: Callable[..., Any]
     owner: Read | None
@@ -60,7 +60,7 @@ class Rebased(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rebound:
-    """What a place holds at the end; with ``same_object``, the list or dict there got new contents."""
+    """The contents of a place at the end; with ``same_object``, the list or dict there got new contents."""
 
     place: StateSlot
     structure: Any
@@ -124,12 +124,13 @@ class Sizes:
 
 @dataclass
 class Split:
-    """The derivative of a recording: the graph that takes saved values and result gradients to input gradients.
+    """The derivative of a recording: the graph from saved values and result gradients to input gradients.
 
-    ``saved`` tells what the backward graph's first inputs are: a forward input, or a numbered forward output. The other
-    inputs are gradients of the differentiable results. ``wanted`` pairs inputs with outputs of the backward graph.
-    ``history`` serves further derivatives; its inputs come with whether the call overwrites what they are read from.
-    ``roots`` is how many results are differentiable. ``views`` numbers what is saved for views of it alone.
+    ``saved`` has the sources of the backward graph's first inputs: a forward input, or a numbered forward output. The
+    other inputs are gradients of the differentiable results. ``wanted`` pairs inputs with outputs of the backward
+    graph. ``history`` is for further derivatives; for each of its inputs it says whether the call overwrites the
+    source. ``roots`` is the number of differentiable results. ``views`` numbers values that are saved only for views of
+    them.
     """
 
     backward: Graph

@@ -1,4 +1,4 @@
-"""Why a call cannot be recorded, and which lines of the compiled function show it."""
+"""The reason why a call cannot be recorded, with the lines of the compiled function that show it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tracecomp.eager.modes import modes
 
 
 class Refusals:
-    """What was refused in one recording. When not ``strict``, the call goes on without being recorded."""
+    """The refusals of one recording. Unless ``strict``, the call continues without being recorded."""
 
     def __init__(self, strict: bool) -> None:
         self.strict = strict
@@ -26,7 +26,7 @@ class Refusals:
         modes.recorder = None
 
     def refuse_here(self, what: str) -> None:
-        """Refuse something that the program does at the line that runs."""
+        """Refuse an action of the program at the line that runs."""
         self.refuse(f"{what}, at {user_source()}: it cannot be recorded")
 
     def blame(self, line: int) -> None:

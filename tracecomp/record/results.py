@@ -1,6 +1,6 @@
-"""What a call returns, as later calls make it again: memory of its own, tensors from outside, and views of either.
+"""The results of a call, for later calls to build: new memory, tensors from outside, and views of either.
 
-One object stands for one tensor: results that are the same tensor, or look at the same one, share it.
+One object represents one tensor: results that are the same tensor, or views of the same one, share it.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _MOVED = "changes the shape or memory of a tensor that a result is a view of. Ma
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What autograd knows of a result that has a history of its own, or none.
+    """Autograd's state of a result with a new history, or with none.
 
-    ``root`` is its number among the differentiable results. ``freed``: its history was used up in the call, or cannot
-    be run any more. ``leaf``: it requires grad without a history. ``refused``: a view that cannot take the history that
-    its base has got. ``version`` counts the writes to its storage.
+    ``root`` is its number among the differentiable results. ``freed``: its history was freed in the call, or can no
+    longer run. ``leaf``: it requires grad without a history. ``refused``: a view that cannot take its base's new
+    history. ``version`` counts the writes to its storage.
     """
 
     root: int | None = None
@@ -49,10 +49,10 @@ Layout = tuple[Any, tuple[int, ...], tuple[int, ...], int]
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A tensor with memory of its own: output ``number`` of the graph.
+    """A tensor with new memory: output ``number`` of the graph.
 
-    ``order`` are its axes in the order of memory, where that is not the row-major one. ``grad`` is its gradient,
-    ``kind`` its class, such as ``Parameter``.
+    ``order`` are its axes in memory order, if that is not row-major. ``grad`` is its gradient, ``kind`` its class, such
+    as ``Parameter``.
     """
 
     number: int
@@ -72,11 +72,11 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A tensor that looks at the memory of another: through ``steps``, or without any as its alias.
+    """A view of another tensor's memory: through ``steps``, or, without any, an alias.
 
-    ``layout`` is dtype, shape, strides and offset in bytes, in memory that the graph makes. ``follows``: the view was
-    made while gradients were enabled. ``apart``: the alias counts its writes by itself, as ``x.data`` does. Without a
-    ``history`` it has that of ``of``. ``unwritable`` says why autograd forbids writes to it.
+    ``layout`` is dtype, shape, strides and offset in bytes, in memory that the graph allocates. ``follows``: the view
+    was created while gradients were enabled. ``apart``: the alias has a separate version counter, like ``x.data``.
+    Without a ``history`` it has that of ``of``. ``unwritable`` is autograd's reason to forbid writes to it.
     """
 
     of: Made | Given | Seen
@@ -106,7 +106,7 @@ class Passed:
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """A result that is no tensor."""
+    """A result that is not a tensor."""
 
     value: Any
 
@@ -120,7 +120,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Common:
-    """A list or dictionary that the call leaves in several places: made anew, once."""
+    """A list or dictionary that the call leaves in several places: created once per call."""
 
     structure: Any
     results: list[Result]
@@ -131,30 +131,30 @@ Result = Held | Followed | Passed | Plain | Found | Common
 
 
 def bottoms(results: Sequence[Result | None]) -> list[Made]:
-    """Those with memory of their own that ``results`` are or look at, one for each."""
+    """The bases of ``results`` that have new memory, each once."""
     found = [lowest(r) for r in results if isinstance(r, Made | Given | Seen)]
     within = [m for r in results if isinstance(r, Common) for m in bottoms(r.results)]
     return [*[r for r in found if isinstance(r, Made)], *within]
 
 
 def lowest(r: Held) -> Made | Given:
-    """What ``r`` is, or looks at in the end."""
+    """The base of ``r``, or ``r`` itself."""
     while isinstance(r, Seen):
         r = r.of
     return r
 
 
 def bottom(r: Held) -> Made:
-    """The memory that ``r`` looks at, which the call has made."""
+    """The memory of ``r``, which the call has allocated."""
     found = lowest(r)
     assert isinstance(found, Made)
     return found
 
 
 class Results:
-    """Finds what stands for each tensor that a recorded call leaves behind.
+    """Find the representation of each tensor that a recorded call leaves behind.
 
-    ``origin`` tells where a tensor from outside is read from, ``output`` adds an output to the graph.
+    ``origin`` returns the source of a tensor from outside, ``output`` adds an output to the graph.
     """
 
     def __init__(
@@ -173,7 +173,7 @@ class Results:
 
     def differentiate(self, tensors: Sequence[Tensor], spent: Callable[[Tensor], bool]) -> None:
         """Find the differentiable ones of what ``tensors`` take their histories from."""
-        # What other histories pass has one of its own: its gradient is more than what comes to it from outside.
+        # A node that other histories pass through has a history: its gradient is more than the one from outside.
         passed = {e for n in history_of(tensors) for e in n.edges if e is not None}
         made = filter(self._recorder.is_made, (self._historian(t, passed) for t in tensors))
         found = {id(t): t for t in made if history_if_allowed(t) is not None}
@@ -184,15 +184,15 @@ class Results:
                 self.add_root(t)
 
     def note(self, tensors: Iterable[Tensor]) -> None:
-        """Find the views among ``tensors``, which are all that the call leaves behind, whose base nobody else can see.
+        """Find the views among ``tensors``, all that the call leaves behind, whose base has no other reference.
 
-        Where they show all of it and have no history, they are made as tensors of their own.
+        If they show all of it and have no history, they become separate tensors.
         """
         seen = Counter(id(self._recorder.values.root(t)[0]) for t in {id(t): t for t in tensors}.values())
         self._only = {key for key, count in seen.items() if count == 1}
 
     def _stands_alone(self, t: Tensor) -> bool:
-        """Whether ``t`` needs no other tensor to look at."""
+        """Whether ``t`` needs no base."""
         seen = self._recorder.values.look(t)
         if seen is None or seen.step is None or t._grad is not None or t.requires_grad:
             return seen is None
@@ -215,7 +215,7 @@ class Results:
         return self._places.get(id(t))
 
     def of(self, t: Tensor) -> Held:
-        """What stands for ``t``."""
+        """The representation of ``t``."""
         path = [t]
         while id(path[-1]) not in self._held and not self._stands_alone(path[-1]):
             path.append(self._below(path[-1])[0])
@@ -252,7 +252,7 @@ class Results:
         return Seen(self.of(below), steps, layout, _follows(t), apart, kept, grad, type(t), unwritable)
 
     def _below(self, t: Tensor) -> tuple[Tensor, tuple[View, ...]]:
-        """What the view or alias ``t`` looks at, and through which steps: views of linked views look at their base."""
+        """The base of the view or alias ``t``, and the steps to it: views of linked views refer to their base."""
         values = self._recorder.values
         seen = values.look(t)
         assert seen is not None
@@ -270,7 +270,7 @@ class Results:
         return of, steps
 
     def _layout(self, t: Tensor) -> Layout | None:
-        """Where ``t`` lies in memory of the call's own; None where that is other memory, or laid out in another way."""
+        """The layout of ``t`` in memory of the call; None if that is other memory, or has another layout."""
         root, _ = self._recorder.values.root(t)
         data = root._data
         told = data.flags.c_contiguous or memory_order(data) is not None
@@ -303,7 +303,7 @@ class Results:
         return source if edge in ends and not t._requires_grad else t
 
     def _check(self, t: Tensor, of: Tensor, steps: Sequence[View]) -> None:
-        """Note when what ``t`` looked at has another shape or other memory by now."""
+        """Record if the base of ``t`` now has another shape or other memory."""
         found = of._data
         try:
             for op, attrs in steps:
@@ -330,6 +330,6 @@ def _address(array: Array) -> int:
 
 
 def _only_looks(node: Any) -> bool:
-    """Whether ``node`` is a view, without hooks that would be left out if it was made anew."""
+    """Whether ``node`` is a view, without hooks that would be lost when it is rebuilt."""
     hooked = node.tensor_hooks or node.pre_hooks or node.post_hooks or node.retained
     return isinstance(node, OpNode) and node.op.kind == "view" and not hooked

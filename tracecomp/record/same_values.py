@@ -1,6 +1,6 @@
-"""When a plain value is the same as another: equality of Python's is not enough.
+"""Equality of plain values in type and sign: Python's equality is not enough.
 
-``1``, ``1.0`` and ``True`` are equal and have other types, ``0.0`` and ``-0.0`` are equal and differ in their sign, and
+``1``, ``1.0`` and ``True`` are equal and have other types. ``0.0`` and ``-0.0`` are equal and differ in their sign, and
 NaN is not equal to itself.
 """
 
@@ -64,21 +64,21 @@ def _key(value: object) -> Any:
 
 
 def is_value(value: object) -> bool:
-    """Whether this is a plain value and no more: an object of a class below, with attributes of its own, is more."""
+    """Whether this is exactly a plain value: an object of a subclass, with additional attributes, is not."""
     if not isinstance(value, PLAIN):
         return False
     return not type(value).__dictoffset__ or isinstance(value, enum.Enum) or not value.__dict__
 
 
 def is_plain(value: object) -> bool:
-    """Whether this is a plain value, or a tuple of such, whatever is inside."""
+    """Whether this is a plain value, or a tuple of such, at any depth."""
     return all(map(is_plain, value)) if type(value) is tuple else isinstance(value, PLAIN)
 
 
 def plain(value: object) -> Any:
-    """A plain value, or a tuple of such, as what is equal to the same ones alone, whose types are the same too.
+    """A plain value, or a tuple of such, in a form that is equal only to the same values of the same types.
 
-    Anything else is paired with its type.
+    Any other value is paired with its type.
     """
     if type(value) is tuple:
         return (tuple, tuple(map(plain, value)))

@@ -23,9 +23,9 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SharedMemory:
-    """Memory of ``size`` elements of ``dtype`` that ``members`` share; the first one begins where it does.
+    """Memory of ``size`` elements of ``dtype`` that ``members`` share; it starts at the first one.
 
-    ``layouts`` tells where each member lies in it: offset in bytes, dtype, shape and strides.
+    ``layouts`` has each member's layout in it: offset in bytes, dtype, shape and strides.
     """
 
     members: tuple[Binding, ...]
@@ -42,7 +42,7 @@ class SharedMemory:
         return as_strided(start, (self.size,), (self.dtype.itemsize,))
 
     def miss(self, leaves: Leaves) -> str | None:
-        """Why a call does not fit: its tensors lie in another way."""
+        """The reason why a call does not fit: its tensors have another layout."""
         arrays = [read(b, leaves) for b in self.members]
         fits = _layouts(arrays) == self.layouts and all(mergeable(tensor_of(b, leaves)) for b in self.members)
         return None if fits else "arguments or captured tensors share other memory"
@@ -71,7 +71,7 @@ def find_shared(candidates: Mapping[int, tuple[Binding, Array]]) -> list[tuple[S
 
 
 def _memory(members: tuple[Binding, ...], arrays: Sequence[Array]) -> SharedMemory | None:
-    """The memory of a group; None where views cannot tell how its members lie."""
+    """The memory of a group; None if views cannot express the layouts of its members."""
     layouts = _layouts(arrays)
     end = max(byte_bounds(a)[1] for a in arrays) - _address(arrays[0])
     alike = len({a.dtype for a in arrays}) == 1 and all(o % arrays[0].itemsize == 0 for o, *_ in layouts)
@@ -138,12 +138,12 @@ def _slice(shape: tuple[int, ...], starts: tuple[int, ...], stops: tuple[int, ..
 
 
 def mergeable(t: object) -> bool:
-    """Whether a tensor or array can be a view of shared memory: histories of their own would be lost."""
+    """Whether a tensor or array can become a view of shared memory: a separate history would be lost."""
     return not isinstance(t, Tensor) or not t.requires_grad
 
 
 def inputs_that_share(arrays: Sequence[tuple[Array, Binding]], written: Sequence[Binding]) -> list[Binding]:
-    """The inputs that share memory with another one, or show it twice, where some of it is written."""
+    """The inputs that share memory with another, or overlap themselves, if some of it is written."""
     changed = {id(b) for b in written}
     found: list[Binding] = []
     spans = [(*byte_bounds(array), n, array, source) for n, (array, source) in enumerate(arrays) if array.size]

@@ -1,6 +1,6 @@
 """Formulas of sizes: polynomials with integer coefficients in sizes that calls may change, and rounded quotients.
 
-Two formulas that are equal as polynomials are one value, so equal sizes are found equal without knowing them.
+Two formulas that are equal as polynomials are one value, so sizes can be compared without their values.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Form:
         return total
 
     def bounds(self, box: Box) -> tuple[int, int]:
-        """Numbers between which the value lies for sizes in ``box``."""
+        """Bounds of the value for sizes in ``box``."""
         low = high = 0
         for term, factor in self.terms:
             ends = [factor]

@@ -20,7 +20,7 @@ class SizeRange:
         self.fixed_at: Source | None = None
 
     def fix(self) -> None:
-        """Hold for the value at hand only."""
+        """Hold only for the current value."""
         self.low = self.high = self.value
         self.fixed_at = self.fixed_at or user_source()
 
@@ -45,14 +45,14 @@ class SizeRange:
             self.bound(None, (offset - least) // -factor)
 
     def says(self) -> str:
-        """Which values, in words."""
+        """The values as text."""
         text = f"from {self.low} on" + ("" if self.high is None else f" to {self.high}")
         return text + "".join(f", not {n}" for n in sorted(self.without) if n >= self.low)
 
 
 @dataclass
 class Conditions:
-    """What must hold of the sizes of a recording: ``ranges`` of each, and formulas that are 0, are not, or are >= 0."""
+    """Conditions on the sizes of a recording: ``ranges`` of each, and formulas that are 0, nonzero, or >= 0."""
 
     ranges: list[SizeRange] = field(default_factory=list)
     zero: set[Form] = field(default_factory=set)
@@ -61,7 +61,7 @@ class Conditions:
 
     @property
     def values(self) -> list[int]:
-        """The sizes at hand."""
+        """The current sizes."""
         return [r.value for r in self.ranges]
 
     def holds(self, sizes: Sequence[int]) -> bool:

@@ -1,4 +1,4 @@
-"""How many values stand on the stack before each instruction of a function, which its code alone decides."""
+"""The stack depth before each instruction of a function, computed from its code."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _NOWHERE = frozenset({
 
 
 def stack_depths(code: CodeType) -> dict[int, int]:
-    """Of every instruction that can run, by its offset.
+    """Return the depth of every reachable instruction, by its offset.
 
-    CPython's compiler gives every place in a function one depth, whichever way leads there; handlers of exceptions
-    get theirs from the table of exceptions, which cuts the stack to it before they run.
+    CPython's compiler gives every instruction one depth on all paths to it. Exception handlers have theirs in the
+    exception table, which truncates the stack before they run.
     """
     instructions = list(dis.get_instructions(code))
     place = {i.offset: n for n, i in enumerate(instructions)}
@@ -41,7 +41,7 @@ def stack_depths(code: CodeType) -> dict[int, int]:
 
 
 def _effect(i: dis.Instruction) -> int:
-    """What an instruction adds to the stack if it does not jump; ``dis`` tells, but for two things of Python 3.11."""
+    """An instruction's effect on the stack if it does not jump, by ``dis``, with two exceptions in Python 3.11."""
     if i.opname == "PRECALL":  # said to take the arguments, which CALL takes
         return 0
     if i.opname == "CALL":

@@ -1,7 +1,6 @@
-"""What a call leaves changed of tensors from outside: counts of writes, gradients, whether leaves require them.
+"""A call's changes of tensors from outside: counts of writes, gradients, ``requires_grad`` of leaves.
 
-Tensors are found by identity. What the call itself has made is no concern of this table: it ends with the call, or is a
-result.
+Tensors are found by identity. The call's own tensors are not in this table: they end with the call, or are results.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ class Replaced(NamedTuple):
     source_version: int
 
     def is_seen(self) -> bool:
-        """Whether the two are told to be one memory: the other lives on, or either was written since."""
+        """Whether the two must be one memory: the other one is alive, or either was written since."""
         versions = self.target.version, self.source.version
         return self.holder() is not None or versions != (self.target_version, self.source_version)
 
 
 class TensorChanges:
-    """The changes of one recording. Gradients that were there before become ``inputs``; ``values`` says what is met."""
+    """The changes of one recording. Existing gradients become ``inputs``; ``values`` has known tensors."""
 
     def __init__(self, values: ValueTable, inputs: Inputs, refusals: Refusals) -> None:
         self._values = values
@@ -43,9 +42,9 @@ class TensorChanges:
         self._refusals = refusals
         self.writes: dict[int, tuple[Tensor, int]] = {}
         self.grads: dict[int, GradSlot] = {}
-        self.flags: dict[int, tuple[Tensor, bool]] = {}  # what ``requires_grad`` was before
+        self.flags: dict[int, tuple[Tensor, bool]] = {}  # ``requires_grad`` before the call
         self.replaced: dict[int, Replaced] = {}
-        self.refused: str | None = None  # why no recording can repeat what was done to a tensor from outside
+        self.refused: str | None = None  # why no recording can repeat a change of an outside tensor
         self.retained: list[tuple[weakref.ref[Tensor], Source | None]] = []
 
     def forget(self) -> None:
@@ -59,9 +58,9 @@ class TensorChanges:
         self.writes[id(t)] = (t, self.writes.get(id(t), (t, 0))[1] + 1)
 
     def replace(self, t: Tensor, value: Tensor) -> None:
-        """Note that ``t``, which comes from outside, gets the memory of ``value``: later calls write its own instead.
+        """Record that ``t``, from outside, gets the memory of ``value``: later calls write its own memory instead.
 
-        That is the same as long as nothing else looks at either memory.
+        That is equivalent as long as neither memory has another view.
         """
         root, chain = self._values.root(value)
         own = root is t and not chain

@@ -1,4 +1,4 @@
-"""What a call asks of tensors from outside besides values, dtype, shape and gradients."""
+"""A call's queries about tensors from outside other than values, dtype, shape and gradients."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tracecomp.record.value_table import ValueTable
 
 
 class Asked(NamedTuple):
-    """``what`` (of ``more``) was asked of ``t`` at a line of the compiled function, and this was ``seen``."""
+    """A query ``what`` (of ``more``) about ``t`` at a line of the compiled function, and its result ``seen``."""
 
     t: Tensor
     what: str
@@ -23,7 +23,7 @@ class Asked(NamedTuple):
 
 
 class TensorFacts:
-    """The questions of one recording, which later calls have to answer alike."""
+    """The questions of one recording, which later calls have to answer equally."""
 
     def __init__(self, values: ValueTable, inputs: Inputs, changes: TensorChanges, refusals: Refusals) -> None:
         self._values = values

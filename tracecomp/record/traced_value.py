@@ -1,4 +1,4 @@
-"""What a recorder notes of a tensor, of a gradient, and of a value that steered Python."""
+"""Records about a tensor, a gradient, and a value that determined Python's control flow."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tracecomp.ir.graph import Value
 
 
 class Look(NamedTuple):
-    """What a tensor made in the call looks at: ``step`` from ``of`` (None: its alias), ``chain`` from ``root``.
+    """The base of a tensor created in the call: ``step`` from ``of`` (None: its alias), ``chain`` from ``root``.
 
-    ``root`` is the tensor whose cell the memory has: one made with memory of its own, an argument, or what a tensor
-    from outside is a view of. ``numbers`` are values that the steps took from tensors: while the memory is as it was
-    the graph follows those, and what depends on the steps holds for these values alone. ``former`` is what the tensor
-    was before its shape or memory was changed in place, if others may look at that: it had a cell of its own then.
+    ``root`` is the tensor with the cell of the memory: one with new memory, an argument, or the base of a tensor from
+    outside. ``numbers`` are values that the steps took from tensors: while the memory is unchanged the graph follows
+    them, and dependent values hold for these values alone. ``former`` is the tensor before an in-place change of its
+    shape or memory, if it may have other views: it had a separate cell then.
     """
 
     of: Tensor
@@ -28,7 +28,7 @@ class Look(NamedTuple):
 
 
 class TracedValue:
-    """What a tensor is worth in one recording. ``version``: writes to its root (or, for a view, those it has seen)."""
+    """The value of a tensor in one recording. ``version``: writes to its root (for a view, those it has applied)."""
 
     __slots__ = ("recorder", "value", "version")
 
@@ -39,7 +39,7 @@ class TracedValue:
 
 
 class GradSlot:
-    """The ``.grad`` of a tensor from outside. ``read`` is whether the program looked at it before writing it."""
+    """The ``.grad`` of a tensor from outside. ``read`` is whether the program read it before writing it."""
 
     __slots__ = ("initial", "read", "tensor", "written")
 

@@ -1,11 +1,11 @@
-"""The table of traced values: what every tensor is worth in the graph of one recording.
+"""The table of traced values: the graph value of every tensor in one recording.
 
-It follows the one aliasing model of ``eager/tensor.py``: memory has a root, whose traced value holds the current graph
-value and counts writes; a view or alias derives its value again from the root's when its version is behind. Turning
-writes in place into new values is called functionalization.
+It implements the aliasing model of ``eager/tensor.py``. Memory has a root, whose traced value has the current graph
+value and counts writes. A view or alias derives its value from the root's again when its version is behind. This turns
+in-place writes into new values (functionalization).
 
-A tensor made in the call carries its own entry (``_value``, and ``_look``: what it looks at), which ends with it.
-Tensors from outside outlive the recording, and several recordings may meet them: theirs are kept here, by identity.
+A tensor created in the call carries its own entry (``_value``, and ``_look``: its base), which ends with it. Tensors
+from outside outlive the recording, and several recordings may use them: their entries are here, by identity.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class MadeTensor(NamedTuple):
 
 
 class Shared(NamedTuple):
-    """A tensor from outside as ``chain`` of views of ``root``, which stands for memory that several have in common."""
+    """A tensor from outside as ``chain`` of views of ``root``, which represents memory shared by several tensors."""
 
     tensor: Tensor
     root: Tensor
@@ -42,7 +42,7 @@ class Shared(NamedTuple):
 
 
 class ValueTable:
-    """What tensors are worth in ``graph`` now. ``recorder`` makes those inputs that are met for the first time."""
+    """The current values of tensors in ``graph``. ``recorder`` creates inputs for new tensors."""
 
     def __init__(self, recorder: Capturing, graph: Graph) -> None:
         self._recorder = recorder
@@ -66,7 +66,7 @@ class ValueTable:
         return t._value is not None and t._value.recorder is self._recorder
 
     def add(self, t: Tensor, value: Value, look: Look | None, source: Source | None, line: int) -> None:
-        """Note what ``t`` is worth, which was made at ``source``, and what it looks at."""
+        """Add the value of ``t``, created at ``source``, and its base."""
         version = 0 if look is None else self._version_of(look.root)
         t._value, t._look = TracedValue(self._recorder, value, version), look
         self.made.append(MadeTensor(weakref.ref(t), source, line))
@@ -83,7 +83,7 @@ class ValueTable:
                 self.note_edge(t)
 
     def note_edge(self, t: Tensor) -> None:
-        """Note where the gradient of ``t``, which comes from outside, goes. What the call itself made leads there."""
+        """Record the edge of the gradient of ``t``, which comes from outside. Histories of the call lead there."""
         edge = None if is_refused(t) else gradient_edge(t)
         if edge is not None and (t._grad_fn is None or t._grad_fn.number < self.started):
             self.edges[id(t)] = edge
@@ -97,7 +97,7 @@ class ValueTable:
         return [s.tensor for s in self._shared.values()]
 
     def forget(self) -> None:
-        """Let go of the tensors met; what was made no longer points here."""
+        """Drop the references to tensors; those of the call no longer refer to the table."""
         self._cells.clear()
         self.outside.clear()
         self.requires_grad.clear()
@@ -145,11 +145,11 @@ class ValueTable:
     # ---- views and aliases
 
     def look(self, t: Tensor) -> Look | None:
-        """What ``t`` looks at, if it was made in this recording as a view or an alias."""
+        """The base of ``t``, if it was created in this recording as a view or an alias."""
         return t._look if self.is_made(t) else None
 
     def look_of(self, of: Tensor, step: View | None) -> Look:
-        """What a new view (by ``step``) or alias of ``of`` looks at."""
+        """The base of a new view (by ``step``) or alias of ``of``."""
         root, chain = self.root(of)
         return Look(of, step, root, chain if step is None else (*chain, step))
 
@@ -168,12 +168,12 @@ class ValueTable:
         return root, (*steps, *chain)
 
     def before_change(self, root: Tensor) -> Tensor:
-        """What ``root``, which had a cell when something looked at it, was then: its shape or memory may be changed."""
+        """The state of ``root`` when a view was taken, if its shape or memory may have changed since."""
         found = self.look(root)
         return root if found is None or found.former is None else found.former
 
     def origin(self, look: Look) -> Tensor:
-        """What ``look`` is of: where that had a cell of its own, as it was then."""
+        """The base in ``look``: in its former state, if it had a separate cell."""
         return self.before_change(look.of) if look.of is look.root else look.of
 
     def is_changed(self, look: Look, of: Tensor) -> bool:
@@ -184,7 +184,7 @@ class ValueTable:
         return root is not self.before_change(look.root) or not same
 
     def become(self, t: Tensor, look: Look | None, former: Tensor, source: Source | None, line: int) -> None:
-        """Note that ``t``, which was ``former``, has been made to look elsewhere: those that looked at it do not."""
+        """Record that ``t``, formerly ``former``, became a view of another tensor: its old views keep their base."""
         was = former._look
         t._look = None if look is None else look._replace(former=former if was is None else was.former)
         self.made.append(MadeTensor(weakref.ref(t), source, line))
@@ -201,7 +201,7 @@ class ValueTable:
         return root is not t or bool(chain) or any(x is not t and self.root(x)[0] is t for x in met)
 
     def path(self, t: Tensor) -> Sequence[tuple[Tensor, Look]]:
-        """``t`` and what it looks at, one step after the other, as far as those were made here."""
+        """``t`` and its bases, in sequence, as far as they were created here."""
         found = []
         while (seen := self.look(t)) is not None:
             found.append((t, seen))
@@ -213,7 +213,7 @@ class ValueTable:
         return any(seen.numbers for _, seen in self.path(t))
 
     def settle(self, t: Tensor) -> None:
-        """Hold the recording to the places that ``t`` looks at: it is read or written as part of other memory."""
+        """Fix the positions of the view ``t``: it is read or written as part of other memory."""
         for x, seen in self.path(t):
             self._recorder.depend(seen.numbers)
             x._look = seen._replace(numbers=())

@@ -1,4 +1,4 @@
-"""What instructions and calls tell the observer, which stands above them."""
+"""Protocols through which instruction and call handlers report to the observer, which is in a higher layer."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tracecomp.record.guards.reads import Read, Reads, SomeStep
 
 
 class Refusing(Protocol):
-    """The recorder, as far as it is asked to refuse something."""
+    """The recorder's interface for refusals."""
 
     def refuse_here(self, what: str) -> None: ...
 
 
 class Changing(Protocol):
-    """What the program changes is told to it."""
+    """The interface for a program's changes."""
 
     def change(self, owner: object, written: SomeStep | None, apply: Callable[..., object], *args: Any) -> None: ...
 
@@ -35,7 +35,7 @@ class Changing(Protocol):
 
 
 class Watching(Protocol):
-    """The observer: what a program reads is told to it, read by read."""
+    """The observer's interface for a program's reads."""
 
     @property
     def recorder(self) -> Refusing: ...

@@ -1,4 +1,4 @@
-"""New arrays that begin at a cache line, which numpy's own large ones do not: stores can then go past the caches."""
+"""Arrays that begin at a cache line, unlike numpy's own large ones: non-temporal stores need this."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tracecomp.runtime.malloc import use_large_pages
 Array = np.ndarray[Any, Any]
 Make = Callable[[tuple[int, ...], Any], Array]
 
-# Places in numpy's table of C functions.
+# Indices in numpy's table of C functions.
 _SET_HANDLER, _DEFAULT_HANDLER = 304, 306
 _NAME = b"mem_handler"
 
@@ -40,13 +40,13 @@ class _Handler(ctypes.Structure):
 
 
 def maker(nbytes: int) -> Make:
-    """What makes arrays of so many bytes, from shape and dtype."""
+    """A function that allocates arrays of ``nbytes`` bytes from shape and dtype."""
     return (_aligned() if nbytes > SMALL_BYTES else None) or np.empty
 
 
 @cache
 def _aligned() -> Make | None:
-    """Makes arrays at cache lines; None where numpy is laid out in an unknown way."""
+    """Allocate arrays at cache lines; None if numpy has an unknown layout."""
     try:
         version, set_handler = _numpy_allocator()
         add_functions(ctypes.CDLL(None), allocator.SYMBOLS)
@@ -55,7 +55,7 @@ def _aligned() -> Make | None:
     library = compiler.library(module_text(allocator.allocator_text()))
     functions = (library.address(name) for name in ("tc_malloc", "tc_calloc", "tc_realloc", "tc_free"))
     handler = _Handler(b"cache_lines", version, None, *functions)
-    for lasting in (library, handler):  # arrays may be freed when all modules are gone
+    for lasting in (library, handler):  # arrays may be freed after all modules are gone
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(lasting))
     new = ctypes.pythonapi.PyCapsule_New
     new.restype, new.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
@@ -74,7 +74,7 @@ def _aligned() -> Make | None:
 
 
 def _numpy_allocator() -> tuple[int, Callable[[Any], Any]]:
-    """The version of numpy's allocators, and the function that sets the current one and returns the one before."""
+    """The version of numpy's allocators, and the function that sets the current one and returns the previous one."""
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
     core: Any = np._core.multiarray  # type: ignore[attr-defined]

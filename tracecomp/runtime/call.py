@@ -1,4 +1,4 @@
-"""Calls of compiled functions without Python: the records that ``tc_fast`` reads, and the builtin on them."""
+"""Calls of compiled functions without Python: the records that ``tc_fast`` reads, and the builtin that reads them."""
 
 from __future__ import annotations
 
@@ -84,27 +84,27 @@ class Record:
         self._start = int(self._work.ctypes.data)
 
     def add(self, table: str, *words: Word) -> int:
-        """A row more; its number."""
+        """Append a row; return its number."""
         self.rows[table].append((*words, *(0,) * (len(TABLES[table]) - len(words))))
         return len(self.rows[table]) - 1
 
     def slot(self, number: int | None) -> int:
-        """The address of an entry of the call table; without a number, of one that nobody reads."""
+        """The address of an entry of the call table; without a number, of an unused one."""
         return self._start + 8 * (self._spare if number is None else number)
 
     def set_slot(self, number: int, array: Array) -> None:
-        """Let a slot be the same array for ever."""
+        """Fix a slot to one array."""
         self._kept.append(array)
         ctypes.c_void_p.from_address(self.slot(number)).value = array.ctypes.data
 
     def number(self, slot: int) -> int:
-        """The address of a float64 that a slot is."""
+        """The address of the float64 in a slot."""
         cell = np.zeros((), np.float64)
         self.set_slot(slot, cell)
         return int(cell.ctypes.data)
 
     def layout(self, dtype: np.dtype[np.generic], shape: tuple[int, ...]) -> int:
-        """The address of the words that describe an array."""
+        """The address of the words that describe an array's type and shape."""
         found = self._layouts.get((dtype, shape))
         if found is None:
             nbytes = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
@@ -120,7 +120,7 @@ class Record:
         return ctypes.c_void_p.from_address(id(items) + call_tables.LIST_ITEMS).value or 0
 
     def arena(self, offset: int) -> int:
-        """The address of a place in the memory of calls."""
+        """The address of an offset in the memory of calls."""
         return self._start + self._arena + offset
 
     def cell(self, value: object) -> int:
@@ -130,7 +130,7 @@ class Record:
         return int(word.ctypes.data)
 
     def finish(self, **words: Word) -> tuple[Array, list[Any]]:
-        """The record: its memory, and what it keeps alive."""
+        """Build the record: its memory, and the objects it keeps alive."""
         sizes = [len(HEADER), *(len(rows) * len(TABLES[name]) for name, rows in self.rows.items())]
         memory = aligned_bytes(8 * sum(sizes)).view(np.uintp)
         start = int(memory.ctypes.data)
@@ -158,7 +158,7 @@ class Record:
 
 
 def take_calls(memory: Array) -> int:
-    """How often a record has run since this was asked last."""
+    """Return the number of runs of a record since the last request."""
     at = HEADER.index("calls")
     count, memory[at] = int(memory[at]), 0
     return count

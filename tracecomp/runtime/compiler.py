@@ -1,7 +1,7 @@
-"""Machine code of texts, from the disk where it is there: then LLVM, whose import takes 30 ms, is not loaded.
+"""Machine code of texts, from the disk if present: then LLVM, whose import takes 30 ms, is not loaded.
 
-A key names the compiler and the machine. What LLVM says of both is kept on disk too, for as long as the processor and
-the files of LLVM that were loaded are the same.
+A key names the compiler and the machine. LLVM's description of both is also kept on disk, as long as the processor and
+LLVM's loaded files are unchanged.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MAPPED = Path("/proc/self/maps")
 
 @dataclass(frozen=True)
 class _Answers:
-    """What LLVM says of itself and of this machine, and the files that it was loaded from, with their state."""
+    """LLVM's description of itself and of this machine, and the files it was loaded from, with their state."""
 
     version: str
     target: Target
@@ -60,7 +60,7 @@ def _answers() -> _Answers:
 
 
 def _key_of_answers() -> str | None:
-    """Tells processors and installations of llvmlite apart; None where the processor cannot be asked."""
+    """A key of processors and installations of llvmlite; None if the processor is unknown."""
     asked, spec = processor.identity(), find_spec("llvmlite")
     if asked is None or spec is None:
         return None
@@ -68,7 +68,7 @@ def _key_of_answers() -> str | None:
 
 
 def _loaded_from() -> list[str]:
-    """The libraries of LLVM in this process, as Linux tells of them."""
+    """The libraries of LLVM in this process, as Linux reports them."""
     if not _MAPPED.exists():
         return []
     names = {line.split(maxsplit=5)[-1].strip() for line in _MAPPED.read_text().splitlines()}
@@ -82,13 +82,13 @@ def _states(names: Iterable[str]) -> tuple[tuple[str, int, int], ...]:
 
 
 def compiler_version() -> str:
-    """Names everything that decides what machine code a text becomes."""
+    """Return a name for everything that determines the machine code of a text."""
     return _answers().version
 
 
 @cache
 def host_target() -> Target:
-    """This machine, whose code may call what it lacks instructions for."""
+    """This machine; its code may call functions for missing instructions."""
     target = _answers().target
     if target.lacks_half:
         functions = Library([object_code(module_text(half_text()), target)])
@@ -99,12 +99,12 @@ def host_target() -> Target:
 
 
 def library(text: str) -> Library:
-    """The loaded module of ``text``: from the cache, or compiled and put there."""
+    """Load the module of ``text``: from the cache, or compiled and stored there."""
     return Library([object_code(text, host_target())])
 
 
 def object_code(text: str, target: Target) -> bytes:
-    """The machine code of ``text``: from the cache, or compiled and put there."""
+    """The machine code of ``text``: from the cache, or compiled and stored there."""
     key = key_of(text, target)
     code = object_cache.read(key)
     if code is None:
@@ -114,7 +114,7 @@ def object_code(text: str, target: Target) -> bytes:
 
 
 def key_of(text: str, target: Target) -> str:
-    """The name under which what ``text`` becomes on ``target`` is stored."""
+    """The cache key of ``text`` compiled for ``target``."""
     parts = (compiler_version(), _compiler_source(), target.triple, target.cpu, target.features, text)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 

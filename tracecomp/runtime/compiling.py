@@ -1,8 +1,8 @@
-"""Machine code of a program's modules, made while further ones are written.
+"""Machine code of a program's modules, compiled while further ones are written.
 
-LLVM works outside the interpreter lock, so a second thread can run it while the first one goes on writing modules. It
-is started only for programs of several modules, where the program itself may use more than one thread, and has ended
-when ``finish`` returns.
+LLVM works outside the interpreter lock, so a second thread can run it while the first one continues to write modules.
+The second thread starts only for programs of several modules that may use more than one thread, and has ended when
+``finish`` returns.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tracecomp.runtime import compiler, threads
 
 
 class Compiling:
-    """The objects of one program. As a context: what has been begun is dropped when the block fails."""
+    """The objects of one program. As a context: drops the started work if the block fails."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
@@ -35,13 +35,13 @@ class Compiling:
         self._waiting.put(None)
 
     def begin(self, module: ModuleText) -> None:
-        """Compile a module that others follow, in a thread of its own if there may be one."""
+        """Compile a module that others follow, in a separate thread if permitted."""
         if self._thread is None and not self._objects and threads.get_num_threads() > 1:
             self._thread = self._started()
         self._compile(module) if self._thread is None else self._waiting.put(module)
 
     def finish(self, last: ModuleText) -> tuple[bytes, ...]:
-        """The objects of all modules, in order; whatever compiling one of them has raised."""
+        """Return the objects of all modules, in order; raise any error of their compilation."""
         if self._thread is None:
             self._compile(last)
         else:
@@ -53,7 +53,7 @@ class Compiling:
         return tuple(self._objects)
 
     def _started(self) -> Thread | None:
-        """The thread; None where the system gives none, or the interpreter is ending."""
+        """Start the thread; None if the system provides none, or at interpreter shutdown."""
         thread = Thread(target=copy_context().run, args=(self._work,), name="tracecomp compiling")
         try:
             thread.start()
@@ -65,7 +65,7 @@ class Compiling:
         try:
             while (module := self._waiting.get()) is not None and not self._dropped:
                 self._compile(module)
-        except BaseException as error:  # of the second thread: who waits for it raises it
+        except BaseException as error:  # of the second thread: raised by the waiting thread
             self._error = error
 
     def _compile(self, module: ModuleText) -> None:

@@ -24,7 +24,7 @@ Bytes = np.ndarray[tuple[int], np.dtype[np.uint8]]
 
 _METH_FASTCALL = 0x80
 """CPython's flag of a builtin that takes an array of arguments."""
-_making = Lock()  # one thread at a time fills the caches below: builtins keep pointers into what they hold
+_making = Lock()  # one thread at a time fills the caches below, into which builtins keep pointers
 
 
 class MethodDef(ctypes.Structure):
@@ -37,7 +37,7 @@ class MethodDef(ctypes.Structure):
 
 
 def builtin(method: MethodDef, bound: object) -> Callable[..., Any]:
-    """A function of Python's that runs native code, whose self is ``bound``; ``method`` has to live as long."""
+    """A Python builtin function that runs native code, whose self is ``bound``; ``method`` must stay alive as long."""
     create = ctypes.pythonapi.PyCFunction_NewEx
     create.restype = ctypes.py_object
     create.argtypes = (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
@@ -72,9 +72,9 @@ def _method() -> MethodDef:
 def new_call(
     entry: int, arrays: int, arena_bytes: int, threads: int, pool: int, memory: Callable[[int], Bytes] = aligned_bytes
 ) -> tuple[Callable[..., int], Bytes]:
-    """A builtin that runs ``entry`` on ``arrays`` arrays, for one call at a time, and the arena that is its own.
+    """A builtin that runs ``entry`` on ``arrays`` arrays, for one call at a time, and its separate arena.
 
-    ``memory`` gives so many bytes, of which the first begins a cache line.
+    ``memory`` allocates the given number of bytes, starting at a cache line.
     """
     table = -(-8 * len(array_call.RECORD) // LINE) * LINE
     arena = table + -(-8 * arrays // LINE) * LINE

@@ -20,7 +20,7 @@ from tracecomp.runtime.images import image_of
 from tracecomp.runtime.jitdump import opened
 from tracecomp.runtime.loaded import Loaded, loaded
 
-if TYPE_CHECKING:  # what writes code is loaded when some is written
+if TYPE_CHECKING:  # code generation is loaded only when needed
     from tracecomp.codegen.kernels.program import ProgramCode
 
 Array = np.ndarray[Any, Any]
@@ -34,7 +34,7 @@ class Executable:
     """
 
     def __init__(self, program: Program | Callable[[], Program], image: Image | None = None) -> None:
-        """Compile ``program``; given its ``image``, ``program`` may be a function that makes it when needed."""
+        """Compile ``program``; with an ``image``, ``program`` may be a function that returns it on request."""
         self._source = program
         self.image = image or image_of(self.program)
         self._native = loaded(self.image)
@@ -43,7 +43,7 @@ class Executable:
 
     @cached_property
     def program(self) -> Program:
-        """What is compiled."""
+        """The compiled program."""
         return self._source if isinstance(self._source, Program) else self._source()
 
     @property
@@ -52,7 +52,7 @@ class Executable:
         return self._native.entry
 
     def fail(self, word: int) -> None:
-        """The exception for what a call of the entry has reported."""
+        """Raise the exception for the word that the entry reported."""
         raise native_failure(word, self.image.labels)
 
     def run(
@@ -60,13 +60,13 @@ class Executable:
     ) -> None:
         """Compute ``outputs`` from ``inputs``; IndexError names the operation whose index is out of range.
 
-        Calls with an equal ``seen`` (not None) are given the same values of inputs that last: what one of them has
-        prepared may serve the others.
+        Calls with an equal ``seen`` (not None) have the same values of frozen inputs: the preparation of one may serve
+        the others.
         """
         self._native.run((*inputs, *outputs), threads, seen)
 
     def free_idle(self) -> None:
-        """Give back the memory of calls that have ended; the next one takes new memory."""
+        """Free the memory of calls that have ended; the next one allocates again."""
         self._native.free_idle()
 
     def run_profiled(
@@ -79,7 +79,7 @@ class Executable:
         return [(label, float(t) * 1e-9) for label, t in zip(labels, times, strict=False)]
 
     def prepare_timing(self) -> None:
-        """Compile what ``run_profiled`` runs."""
+        """Compile the code of ``run_profiled``."""
         assert self._profiled
 
     @cached_property
@@ -94,12 +94,12 @@ class Executable:
 
     @property
     def llvm_ir(self) -> str:
-        """The module's LLVM text."""
+        """The module as LLVM text."""
         return self.code.text
 
     @cached_property
     def annotated(self) -> str:
-        """The machine code, disassembled, with directives that tell the user's line of every instruction."""
+        """The machine code, disassembled, with directives for the user's line of every instruction."""
         text = codegen.emit_program(self.program, compiler.host_target(), lines=True).text
         return native.compile_assembly(text, compiler.host_target())
 

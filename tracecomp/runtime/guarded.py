@@ -1,7 +1,7 @@
-"""Memory with pages before and behind it that nobody may touch, for checked programs.
+"""Memory between inaccessible pages, for checked programs.
 
-An array ends where the page behind it begins: what reads or writes beyond it ends the process at once instead of going
-on unnoticed. Bytes between the page before it and its beginning hold a pattern that is looked at afterwards.
+An array ends at the next page: an access beyond it ends the process at once instead of being missed. The bytes between
+the preceding page and the array have a pattern that is checked after the call.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ Array = np.ndarray[Any, Any]
 Bytes = np.ndarray[tuple[int], np.dtype[np.uint8]]
 
 _PATTERN = 0xA5
-"""A byte that few numbers are made of: what was never written shows."""
+"""A byte that is rare in numbers: unwritten memory shows."""
 _FORBIDDEN = 0
-"""PROT_NONE: what neither may be read nor written."""
+"""PROT_NONE: neither readable nor writable."""
 
 
 @dataclass(frozen=True)
 class Guarded:
-    """Bytes, and the gap between them and the page before."""
+    """An array's bytes, and the gap between the preceding page and them."""
 
     room: Bytes
     gap: Bytes
@@ -65,7 +65,7 @@ def guarded_bytes(nbytes: int) -> Bytes:
 
 
 class GuardedCall:
-    """The arrays of one call in guarded memory: the first ``inputs`` are read, of them ``written`` updated."""
+    """The arrays of one call in guarded memory: the first ``inputs`` are read, and those in ``written`` are updated."""
 
     def __init__(self, arrays: Sequence[Array], inputs: int, written: Sequence[int]) -> None:
         self._own = arrays
@@ -75,7 +75,7 @@ class GuardedCall:
         self.arrays = [copy for _, copy in pairs]
 
     def finish(self, name: str) -> None:
-        """Give back what the program was to write. CheckError when it wrote anything else."""
+        """Copy back the memory that the program may write. CheckError if it wrote any other."""
         for n, (memory, own, now) in enumerate(zip(self._memory, self._own, self.arrays, strict=True)):
             if not memory.intact():
                 raise CheckError(f"{name} writes before array {n} of its call")

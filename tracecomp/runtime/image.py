@@ -1,4 +1,4 @@
-"""A compiled program apart from its source: machine code and what a call needs to know."""
+"""A compiled program without its source: machine code and the data that calls need."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from itertools import accumulate, pairwise
 
 @dataclass(frozen=True)
 class Image:
-    """``arrays`` a call takes, the first ``inputs`` of them read; bytes of memory for a call, and for each thread.
+    """Machine code for ``arrays`` arrays per call, of which the first ``inputs`` are read, with its memory per call and
+    per thread in bytes.
 
-    ``prepared`` is where in a call's memory stands whether its preparation is done (None where there is none), which
-    reads the inputs ``frozen``. ``checked`` code runs in guarded memory; ``written`` are the inputs that it updates.
+    ``prepared`` is the offset, in a call's memory, of the flag of its preparation (None without one), which reads the
+    inputs ``frozen``. ``checked`` code runs in guarded memory; ``written`` are the inputs that it updates.
     """
 
     objects: tuple[bytes, ...]
@@ -28,13 +29,13 @@ class Image:
     written: tuple[int, ...] = ()
 
     def to_bytes(self) -> bytes:
-        """A header line of JSON, then the objects."""
+        """Serialize to a header line of JSON, then the objects."""
         header = {k: v for k, v in asdict(self).items() if k != "objects"} | {"sizes": [*map(len, self.objects)]}
         return b"".join((json.dumps(header).encode(), b"\n", *self.objects))
 
     @staticmethod
     def from_bytes(data: bytes) -> Image:
-        """What ``to_bytes`` wrote."""
+        """Restore the result of ``to_bytes``."""
         header, _, rest = data.partition(b"\n")
         fields = json.loads(header)
         ends = [*accumulate(fields.pop("sizes"), initial=0)]

@@ -1,4 +1,4 @@
-"""Images of programs: their machine code, compiled or from the object cache, and what a call needs to know."""
+"""Images of programs: their machine code, compiled or from the object cache, and the data that calls need."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tracecomp.runtime.image import Image
 
 
 def image_of(program: Program, profile: bool = False, target: Target | None = None) -> Image:
-    """``program`` for ``target`` (default: this machine)."""
+    """Compile ``program`` for ``target`` (default: this machine)."""
     target = target or compiler.host_target()
     with Compiling(target) as compiling:
         code = codegen.emit_program(program, target, profile, compiling.begin)
@@ -32,7 +32,7 @@ def image_of(program: Program, profile: bool = False, target: Target | None = No
 
 
 def counted_image(program: Program) -> Image:
-    """An elementwise ``program`` for any number of elements, which a last array of one int64 says."""
+    """An elementwise ``program`` for any number of elements, given by a last array of one int64."""
     target = compiler.host_target()
     code = codegen.emit_counted(program, target)
     return Image(

@@ -1,7 +1,8 @@
-"""A jitdump: the file by which Linux' perf knows code that was made in a process, with names and the user's lines.
+"""A jitdump: the file that describes a process's generated code to Linux' perf, with names and the user's lines.
 
-The format is perf's own (https://github.com/torvalds/linux/blob/master/tools/perf/Documentation/jitdump-specification.txt).
-``perf record -k mono python ...``, ``perf inject --jit`` and ``perf report`` or ``perf annotate`` read it.
+The format is perf's own
+(https://github.com/torvalds/linux/blob/master/tools/perf/Documentation/jitdump-specification.txt). ``perf record -k
+mono python ...``, ``perf inject --jit`` and ``perf report`` or ``perf annotate`` read it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from tracecomp.runtime import compiler
 from tracecomp.runtime.library import Library
 
 _MAGIC, _VERSION = 0x4A695444, 1
-"""How the file begins: "JiTD", and the only version there is."""
+"""Start of the file: "JiTD", and its only version."""
 _LOAD, _LINES = 0, 2
 """Kinds of records."""
 _HEADER = struct.Struct("<IIIIIIQQ")
@@ -36,11 +37,11 @@ _CODE = struct.Struct("<IIQQQQ")
 _LINE = struct.Struct("<QII")
 
 Line = tuple[int, str, int]
-"""Where an instruction stands in its function, in bytes; a file and a number of a line there."""
+"""Byte offset of an instruction in its function, and its file and line."""
 
 
 class _Function(NamedTuple):
-    """One of an object: its place and size in bytes, and whether other objects can call it by its name."""
+    """A function of an object: its offset and size in bytes, and whether other objects can call it by name."""
 
     name: str
     offset: int
@@ -49,12 +50,13 @@ class _Function(NamedTuple):
 
 
 class Jitdump:
-    """The file of this process in ``folder``; OSError where it cannot be written."""
+    """The file of this process in ``folder``; OSError if it cannot be written."""
 
     def __init__(self, folder: str) -> None:
         self.path = Path(folder) / f"jit-{os.getpid()}.dump"
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        # Whoever else writes to the folder can guess the name, and must not make it a link to a file of this user.
+        # Other users who can write to the folder can guess the name, and must not make it a link to a file of this
+        # user.
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
         self._file = os.open(self.path, flags, 0o600)
         machine = _elf(native.compile_object("", compiler.host_target())).header["e_machine"]
@@ -85,7 +87,7 @@ class Jitdump:
         if known:
             self._record(_LINES, struct.pack("<QQ", address, len(known)) + b"".join(known))
         ids = (os.getpid(), threading.get_native_id(), address, address, size, next(self._numbers))
-        body = ctypes.string_at(address, size)  # as it was loaded: an object has no addresses of constants yet
+        body = ctypes.string_at(address, size)  # as loaded: an object has no addresses of constants yet
         self._record(_LOAD, _CODE.pack(*ids) + name.encode() + b"\0" + body)
 
     def _record(self, kind: int, content: bytes) -> None:
@@ -94,7 +96,7 @@ class Jitdump:
 
 @cache
 def opened(folder: str, process: int) -> Jitdump:
-    """The file of the process ``process``, which is this one: a forked child has a file of its own."""
+    """The file of process ``process``, which is this one: a forked child has a separate file."""
     return Jitdump(folder)
 
 
@@ -111,14 +113,14 @@ def _elf(data: bytes) -> Any:
 
 
 def _functions(data: bytes) -> list[_Function]:
-    """The functions of an object, all of which stand in one section."""
+    """The functions of an object, all of which are in one section."""
     symbols = _elf(data).get_section_by_name(".symtab").iter_symbols()
     found = [s for s in symbols if s["st_info"]["type"] == "STT_FUNC"]
     return [_Function(s.name, s["st_value"], s["st_size"], s["st_info"]["bind"] == "STB_GLOBAL") for s in found]
 
 
 def _lines(data: bytes) -> Iterator[tuple[str, list[Line]]]:
-    """By function, which line each of its instructions comes from; an object compiled with lines."""
+    """Yield functions with the source line of each instruction, from an object compiled with lines."""
     elf = _elf(data)
     if not elf.has_dwarf_info():
         return

@@ -1,7 +1,7 @@
 """Machine code loaded into this process.
 
-ELF objects for x86-64 are linked here, without LLVM: importing that takes longer than loading most programs. Others are
-loaded by LLVM's own linker.
+ELF objects for x86-64 are linked here, without LLVM: importing LLVM takes longer than loading most programs. LLVM's
+linker loads other objects.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tracecomp.runtime.linker import is_linkable, link
 from tracecomp_runtime.machine_code import placed
 
 _symbols: dict[str, int] = {}
-"""Functions in this process that code may call besides the C library's."""
+"""Functions in this process that code may call in addition to the C library's."""
 
 
 def add_symbol(name: str, address: int) -> None:
@@ -27,7 +27,7 @@ def add_symbol(name: str, address: int) -> None:
 
 
 def add_functions(library: ctypes.CDLL, names: Iterable[str]) -> None:
-    """Let code that is loaded from now on call these functions of ``library``; AttributeError where it lacks one."""
+    """Let code that is loaded from now on call these functions of ``library``; AttributeError if it lacks one."""
     for name in names:
         add_symbol(name, ctypes.cast(library[name], ctypes.c_void_p).value or 0)
 
@@ -41,12 +41,12 @@ class _Placed:
         self._code = placed(linked.description(), memoryview(linked.contents), _outside)
 
     def address(self, name: str) -> int:
-        """Of a function; KeyError where there is none."""
+        """The address of a function; KeyError if it does not exist."""
         return self._code.address + self._symbols[name]
 
     @property
     def holders(self) -> Sequence[object]:
-        """The code is in memory while one of them lives."""
+        """Objects that keep the code in memory while any of them is referenced."""
         return (self._code,)
 
 
@@ -72,7 +72,7 @@ class Library:
         _loaded.add(self)
 
     def address(self, name: str) -> int:
-        """Of a function; CompileError where there is none."""
+        """The address of a function; CompileError if it does not exist."""
         try:
             return self._code.address(name)
         except KeyError as error:
@@ -89,6 +89,6 @@ _loaded: weakref.WeakSet[Library] = weakref.WeakSet()
 
 @atexit.register
 def keep_loaded() -> None:
-    """Leave loaded code to the end of the process: threads may be in it while the interpreter takes modules apart."""
+    """Leave loaded code to the end of the process: threads may run it during interpreter shutdown."""
     for library in list(_loaded):
         library.keep()

@@ -1,8 +1,8 @@
-"""Objects of machine code as one image: laid out, joined, and with few words left that depend on where it will lie.
+"""Link objects of machine code into one image with few words that depend on its address.
 
-What LLVM emits are relocatable ELF objects, for which a loader would need a linker. Nearly all references in them are
-relative to the code itself, so they can be settled for good when a program is saved. What remains for the loader are
-words in the image's data: addresses of functions outside, and addresses inside that are absolute.
+LLVM emits relocatable ELF objects, for which a loader would need a linker. Nearly all references in them are relative
+to the code itself, so they are resolved once when a program is saved. The loader only writes words in the image's data:
+addresses of external functions, and absolute addresses inside.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from tracecomp.base.errors import CompileError
 
 PAGES = {62: 4096, 183: 65536}
-"""Code and data are on pages of their own, which are protected in different ways; the largest of x86-64 and AArch64."""
+"""Page sizes by machine: code and data are on separate pages with different protection; the largest of x86-64 and
+AArch64."""
 
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
@@ -30,17 +31,17 @@ _BY_TABLE = (_R_GOTPCREL, _R_GOTPCRELX, _R_REX_GOTPCRELX)
 _JUMP = b"\xff\x25"
 """jmp through a word at a 32-bit distance."""
 _JUMP_BYTES = 16
-"""Room for such a jump, which takes six bytes here and twelve on AArch64."""
-# The same of AArch64.
+"""Bytes reserved for such a jump, which takes six bytes here and twelve on AArch64."""
+# The same for AArch64.
 _A_64, _A_PAGE, _A_ADD, _A_JUMP, _A_CALL, _A_GOT_PAGE, _A_GOT = 257, 275, 277, 282, 283, 311, 312
 _A_LOADS = {278: 0, 284: 1, 285: 2, 286: 3, 299: 4, _A_GOT: 3}
-"""Loads and stores at a place within a page: how many low bits of it are not said."""
+"""Loads and stores at an offset within a page: the number of low bits that are not encoded."""
 _A_BY_TABLE = (_A_GOT_PAGE, _A_GOT)
 
 
 @dataclass(frozen=True)
 class Linked:
-    """An image: ``contents`` are ``text`` bytes of code and then what lies from ``data`` on; ``size`` bytes in memory.
+    """An image: ``contents`` are ``text`` bytes of code and then the data from ``data`` on; ``size`` bytes in memory.
 
     ``imports`` and ``absolute`` are offsets of words, as ``tracecomp_runtime.machine_code.placed`` takes them.
     """
@@ -54,7 +55,7 @@ class Linked:
     absolute: list[int]
 
     def description(self) -> dict[str, object]:
-        """What the loader needs to know besides the contents."""
+        """The loader's data in addition to the contents."""
         return {
             "text": self.text, "data": self.data, "size": self.size, "imports": self.imports, "absolute": self.absolute,
         }  # fmt: skip
@@ -108,7 +109,7 @@ def is_linkable(code: bytes) -> bool:
 
 
 def link(objects: Sequence[bytes]) -> Linked:
-    """One image of ``objects``, which may refer to each other. CompileError for what cannot be linked."""
+    """One image of ``objects``, which may refer to each other. CompileError if they cannot be linked."""
     return _Linker([_read(code) for code in objects]).linked()
 
 
@@ -148,7 +149,7 @@ class _Linker:
         return Linked(packed, text, start, len(self.contents), self.symbols, imports, self.absolute)
 
     def _room(self, size: int, alignment: int = 16) -> int:
-        """Where ``size`` more bytes begin."""
+        """Reserve ``size`` more bytes; return their offset."""
         at = -(-len(self.contents) // alignment) * alignment
         self.contents.extend(bytes(at + size - len(self.contents)))
         return at
@@ -159,13 +160,13 @@ class _Linker:
             self.contents[section.at : section.at + len(section.data)] = section.data
 
     def _define(self) -> None:
-        """Note where the symbols are that are visible outside of their object."""
+        """Record the symbols that are visible outside their object."""
         for one in self.objects:
             for name, section, value, visible in one.symbols:
                 if section == _COMMON:
                     raise CompileError(f"the object has a common symbol, {name}")
                 if visible and section in one.sections:
-                    if name in self.symbols:  # calls would go to either
+                    if name in self.symbols:  # calls would be ambiguous
                         raise CompileError(f"two objects define {name}")
                     self.symbols[name] = one.sections[section].at + value
 
@@ -186,14 +187,14 @@ class _Linker:
         }
 
     def _address(self, one: _Object, symbol: int) -> int | None:
-        """Where a symbol is in the image; None for one outside."""
+        """The address of a symbol in the image; None for an external one."""
         name, section, value, _ = one.symbols[symbol]
         if section in one.sections:
             return one.sections[section].at + value
         return self.symbols.get(name)
 
     def _settle(self, one: _Object, section: _Section, place: int, kind: int, symbol: int, addend: int) -> None:
-        """Write the reference that stands at ``place`` of ``section``."""
+        """Resolve the reference at ``place`` of ``section``."""
         at, name, target = section.at + place, one.symbols[symbol][0], self._address(one, symbol)
         if kind in self.by_table:
             if name not in self.jumps and name not in self.symbols:
@@ -221,7 +222,7 @@ class _Linker:
         self._instruction(at + 4, _A_GOT, slot)
 
     def _instruction(self, at: int, kind: int, target: int) -> bool:
-        """Put into an instruction of AArch64 where ``target`` is; False where the kind is unknown."""
+        """Encode the address ``target`` in an instruction of AArch64; False if the kind is unknown."""
         (word,) = struct.unpack_from("<I", self.contents, at)
         if kind in (_A_PAGE, _A_GOT_PAGE):
             pages = (target >> 12) - (at >> 12)

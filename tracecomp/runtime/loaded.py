@@ -23,7 +23,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass
 class _Call:
-    """A builtin and its arena, whose preparation is for what was ``seen`` last."""
+    """A builtin and its arena, whose preparation is for the last ``seen``."""
 
     run: Callable[..., int]
     arena: Array
@@ -31,7 +31,7 @@ class _Call:
 
 
 class Loaded:
-    """One way of compiling a program, loaded. Idle calls keep their memory, by thread count, to be used again."""
+    """One way of compiling a program, loaded. Idle calls keep their memory, by thread count, for reuse."""
 
     def __init__(self, image: Image) -> None:
         self.image = image
@@ -42,7 +42,7 @@ class Loaded:
     def run(self, arrays: Sequence[Array], count: int | None, seen: object = None) -> None:
         """Run on ``arrays``; IndexError names the operation whose index is out of range.
 
-        Inputs that last are as they were in calls with an equal ``seen``; None: they may be different each time.
+        Frozen inputs are unchanged between calls with an equal ``seen``; None: they may differ each time.
         """
         count = threads.wanted(count) if self.image.parallel else 1
         if count > 1:
@@ -65,11 +65,11 @@ class Loaded:
             self.run(self._plain(arrays), count, seen)
 
     def free_idle(self) -> None:
-        """Give back the memory of calls that have ended."""
+        """Free the memory of calls that have ended."""
         self._idle.clear()
 
     def _plain(self, arrays: Sequence[Array]) -> list[Array]:
-        """Objects of exactly the type ndarray: the same memory, or contiguous copies of inputs."""
+        """Return objects of exactly the type ndarray: the same memory, or contiguous copies of inputs."""
         if len(arrays) != self.image.arrays or not all(isinstance(a, np.ndarray) for a in arrays):
             raise TypeError(f"{self.image.arrays} arrays are expected, got {[type(a).__name__ for a in arrays]}")
         outputs = arrays[self.image.inputs :]
@@ -88,10 +88,10 @@ def _row_major(array: Array) -> Array:
 
 
 class _Guarded(Loaded):
-    """Checked code: it works on copies in guarded memory."""
+    """Checked code, which runs on copies in guarded memory."""
 
     def run(self, arrays: Sequence[Array], count: int | None, seen: object = None) -> None:
-        """As of code that is not checked; CheckError when it writes what it should not."""
+        """Run like unchecked code; CheckError if it writes other memory."""
         call = GuardedCall(self._plain(arrays), self.image.inputs, self.image.written)
         super().run(call.arrays, count, seen)
         call.finish(", ".join(self.image.labels))

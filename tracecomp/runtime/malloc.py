@@ -1,4 +1,4 @@
-"""The process's memory: what it holds and does not use, and pages of its own for what is large."""
+"""The process's memory: freed memory that it keeps, and separate pages for large blocks."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ import numpy as np
 from tracecomp.ir.loops import LINE
 
 _OWN_PAGES = 1 << 20
-"""Bytes from which on memory has pages of its own, which take room only when they are written to."""
+"""Bytes above which memory has separate pages, which take physical memory only when written."""
 _LARGE, _PAGE, _HUGEPAGE = 1 << 22, 4096, 14
-"""Bytes from which on large pages are asked for, bytes of a small one, and Linux's number of the advice."""
+"""Bytes above which large pages are requested, bytes of a small one, and Linux's number of the advice."""
 _THRESHOLDS = {"MALLOC_MMAP_THRESHOLD_": (-3, 32 << 20), "MALLOC_TRIM_THRESHOLD_": (-1, 64 << 20)}
 
 
 def keep_freed() -> None:
-    """Let glibc keep up to 64 MB of freed memory from the start, and what is below 32 MB among it.
+    """Let glibc keep up to 64 MB of freed memory from the start, including blocks below 32 MB.
 
-    It comes to these thresholds by itself once a program has freed 32 MB at a time. Until then the temporaries of eager
-    operators would go back to the system, whose new pages take longer than the arithmetic. What the environment says
-    of the thresholds stays.
+    glibc reaches these thresholds only after a program has freed 32 MB at a time. Until then the temporaries of eager
+    operators would return to the system, whose new pages take longer than the arithmetic. Thresholds set in the
+    environment stay.
     """
     adjust = _function("mallopt") if sys.platform == "linux" else None
     if adjust is not None and not _THRESHOLDS.keys() & os.environ.keys():
@@ -35,14 +35,15 @@ def keep_freed() -> None:
 
 
 def return_unused() -> None:
-    """Give freed memory back to the system, where the C library can: what an eager call leaves would stay in use."""
+    """Return freed memory to the system, if the C library can: temporaries of an eager call would otherwise stay in
+    use."""
     trim = _trim()
     if trim is not None:
         trim(0)
 
 
 def aligned_bytes(nbytes: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
-    """Zeroed memory that starts at a cache line; if large, in new pages, which take room when they are written to."""
+    """Zeroed memory that starts at a cache line; if large, in new pages, which take physical memory when written."""
     if nbytes < _OWN_PAGES:
         memory = np.zeros(nbytes + LINE, np.uint8)
         start = -memory.ctypes.data % LINE
@@ -54,7 +55,7 @@ def aligned_bytes(nbytes: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
 
 
 def use_large_pages(address: int, nbytes: int) -> None:
-    """Ask for large pages under new memory, as numpy does from so many bytes on."""
+    """Request large pages for new memory, as numpy does above a size."""
     advise = _advise()
     if nbytes >= _LARGE and advise is not None:
         start = -(-address // _PAGE) * _PAGE

@@ -1,7 +1,7 @@
-"""Compiled code on disk, under keys of all that it was made of: another process loads what one has compiled.
+"""Compiled code on disk, under keys of all its inputs: a process loads the code that another process has compiled.
 
-What stands there is run, so it is taken only from files that nobody else can have written (``private_files``). Where
-there is no such folder, nothing is stored, and a warning says why.
+Entries are executed, so they are read only from files that no other user can have written (``private_files``). Without
+such a folder nothing is stored, and a warning says why.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from tracecomp.runtime.private_files import make_folder, open_file
 
 try:
     from fcntl import LOCK_EX, LOCK_NB, flock
-except ImportError:  # Windows, where a file that somebody has open cannot be deleted anyway
+except ImportError:  # Windows, where an open file cannot be deleted anyway
     _has_locks = False
 else:
     _has_locks = True
 
 LIMIT_BYTES = 512 * 2**20
-"""Of all kept objects: beyond it the ones used longest ago go."""
+"""Limit of all stored objects; above it, the least recently used ones are deleted."""
 WRITES_PER_TRIM = 64
-"""Writes between two looks at the folder, which has thousands of files."""
+"""Writes between two scans of the folder, which has thousands of files."""
 _MAGIC = b"tracecomp object 1\n"
 _DIGEST_BYTES = 32
 """SHA-256."""
@@ -37,7 +37,7 @@ _said: set[str] = set()
 
 
 def _folder() -> Path | None:
-    """The folder, made if need be; None, after a warning, where there is none that only this user can write."""
+    """The folder, created if needed; None, after a warning, if none is writable by this user only."""
     try:
         return make_folder(config.cache_directory())
     except OSError as error:
@@ -52,7 +52,7 @@ def _say(message: str) -> None:
 
 
 def read(key: str) -> bytes | None:
-    """The object stored under ``key``; None when there is none or it is not what was written."""
+    """Return the object stored under ``key``; None if it is missing or damaged."""
     folder = _folder()
     if folder is None:
         return None
@@ -69,7 +69,7 @@ def read(key: str) -> bytes | None:
 
 
 def _sealed(key: str, file: BinaryIO) -> bytes | None:
-    """What ``write`` put into ``file``; None if that was not it."""
+    """The object in ``file``, if its seal is valid; else None."""
     size = os.fstat(file.fileno()).st_size - len(_MAGIC) - _DIGEST_BYTES
     if not 0 <= size <= LIMIT_BYTES or file.read(len(_MAGIC)) != _MAGIC:
         return None
@@ -78,7 +78,7 @@ def _sealed(key: str, file: BinaryIO) -> bytes | None:
         return None
     if os.utime in os.supports_fd:
         with suppress(OSError):
-            os.utime(file.fileno())  # trimming goes by the last use
+            os.utime(file.fileno())  # trimming is by last use
     return code
 
 
@@ -87,14 +87,14 @@ def _seal(key: str, code: bytes) -> bytes:
 
 
 def write(key: str, code: bytes) -> None:
-    """Store an object: whole or not at all. Where it cannot be stored, a warning says why."""
+    """Store an object atomically. If it cannot be stored, a warning says why."""
     folder = _folder()
     if folder is None:
         return
     try:
         _remove_unfinished(folder)
         _write(folder, key, code)
-        if int(key[:8], 16) % WRITES_PER_TRIM == 0:  # a look at the whole folder; digests are as good as dice
+        if int(key[:8], 16) % WRITES_PER_TRIM == 0:  # scan the folder sometimes; digests serve as random numbers
             _trim(folder)
     except OSError as error:
         _say(f"compiled code cannot be cached: {error}")
@@ -104,9 +104,9 @@ def _write(folder: Path, key: str, code: bytes) -> None:
     handle, temporary = tempfile.mkstemp(dir=folder, prefix=_UNFINISHED)
     try:
         with os.fdopen(handle, "wb") as file:
-            _lock(handle)  # for as long as the file is open: an unfinished file without a lock has lost its writer
+            _lock(handle)  # while the file is open: an unfinished file without a lock has lost its writer
             file.write(_MAGIC + _seal(key, code) + code)
-        with suppress(FileNotFoundError):  # closed and without its lock, another process may think it left behind
+        with suppress(FileNotFoundError):  # closed and unlocked, another process may take it for abandoned
             os.replace(temporary, folder / f"{key}.o")
     except BaseException:
         with suppress(OSError):
@@ -115,7 +115,7 @@ def _write(folder: Path, key: str, code: bytes) -> None:
 
 
 def _lock(handle: int) -> bool:
-    """Take a file's lock; False where another process has it, or there are no locks."""
+    """Acquire a file's lock; False if another process has it, or locks are not supported."""
     if not _has_locks:
         return False
     try:
@@ -127,7 +127,7 @@ def _lock(handle: int) -> bool:
 
 @cache
 def _remove_unfinished(folder: Path) -> None:
-    """Delete, once in a process, what processes have left behind that ended while they wrote."""
+    """Delete, once per process, unfinished files of processes that ended during a write."""
     for entry in os.scandir(folder):
         if entry.name.startswith(_UNFINISHED):
             with suppress(OSError):
@@ -140,7 +140,7 @@ def _remove_unfinished(folder: Path) -> None:
 
 
 class Stored(NamedTuple):
-    """A file of the cache: when it was used last, in seconds, and whether it is what was written, as far as known."""
+    """A file of the cache: the time of its last use, in seconds, and whether it is intact, if known."""
 
     key: str
     nbytes: int
@@ -149,12 +149,12 @@ class Stored(NamedTuple):
 
 
 def folder_of_entries() -> Path | None:
-    """Where compiled code is kept."""
+    """The folder of compiled code."""
     return _folder()
 
 
 def entries(verify: bool = False) -> list[Stored]:
-    """What the cache holds; with ``verify``, each file is read and its seal compared."""
+    """The entries of the cache; with ``verify``, each file is read and its seal compared."""
     folder, found = _folder(), []
     for entry in os.scandir(folder) if folder is not None else ():
         with suppress(OSError):
@@ -166,7 +166,7 @@ def entries(verify: bool = False) -> list[Stored]:
 
 
 def _is_whole(key: str, path: Path) -> bool:
-    """Whether a file is what was written, looked at without counting as a use."""
+    """Whether a file is intact, checked without counting as a use."""
     info = path.stat()
     with os.fdopen(open_file(path), "rb") as file:
         good = _sealed(key, file) is not None
@@ -175,7 +175,7 @@ def _is_whole(key: str, path: Path) -> bool:
 
 
 def clear() -> tuple[int, int]:
-    """Delete what the cache holds: how many files, and their bytes."""
+    """Delete all entries of the cache; return the number of files, and their bytes."""
     folder, count, nbytes = _folder(), 0, 0
     for stored in entries():
         with suppress(OSError):
@@ -186,7 +186,7 @@ def clear() -> tuple[int, int]:
 
 
 def _trim(folder: Path) -> None:
-    """Delete the objects that were not used for the longest time, down to the size limit."""
+    """Delete the least recently used objects, down to the size limit."""
     found = sorted((s.used, s.nbytes, folder / f"{s.key}.o") for s in entries())
     total = sum(size for _, size, _ in found)
     for _, size, path in found:

@@ -1,4 +1,4 @@
-"""Whether CPython's and numpy's objects look as native code believes: tried on probes before the code is used."""
+"""Layouts of CPython's and numpy's objects: verified on probes before native code relies on them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tracecomp.codegen.calls import call_tables
 
 
 def field_offsets(made: object, fields: Sequence[str]) -> dict[str, int]:
-    """Where the slots of an object stand. ``made`` is an instance to try it on."""
+    """Offsets of the slots of an object. ``made`` is an instance to test."""
     offsets = {}
     for name in fields:
         probe = object()
@@ -29,7 +29,7 @@ def field_offsets(made: object, fields: Sequence[str]) -> dict[str, int]:
 
 @cache
 def arrays_are_known() -> bool:
-    """Whether type, data, dimensions and flags of arrays stand where native code reads them."""
+    """Whether arrays have type, data, dimensions and flags at the offsets that native code reads."""
     ours = call_tables
     return all(
         word_at(array, ours.TYPE) == id(np.ndarray)
@@ -44,7 +44,7 @@ def arrays_are_known() -> bool:
 
 @cache
 def objects_are_known() -> bool:
-    """Whether arrays, lists, tuples and cells look as ``tc_fast`` believes."""
+    """Whether arrays, lists, tuples and cells have the layout that ``tc_fast`` assumes."""
     item = object()
     several, cell = [item], (lambda: item).__closure__
     assert cell is not None
@@ -61,13 +61,13 @@ def objects_are_known() -> bool:
 
 
 def this_interpreter() -> call_tables.Interpreter:
-    """What native code has to know of the Python that runs it."""
+    """The facts about this Python that native code depends on."""
     return call_tables.Interpreter(_tuple_items(), dictionaries_have_versions())
 
 
 @cache
 def _tuple_items() -> int:
-    """Where a tuple's items begin: behind its size, or from CPython 3.14 on behind its hash."""
+    """Offset of a tuple's items: after its size, or from CPython 3.14 on after its hash."""
     pair = (object(), object())
     return next((n for n in (24, 32) if [word_at(pair, n), word_at(pair, n + 8)] == [*map(id, pair)]), 24)
 
@@ -88,10 +88,10 @@ class _Owner:
 
 @cache
 def dictionaries_have_versions() -> bool:
-    """Whether a dictionary's version is another after each change, and than that of other dictionaries.
+    """Whether a dictionary's version changes with each write, and is unique among dictionaries.
 
-    Attributes are changed too: CPython 3.13 keeps them in the object, beside a dictionary whose version stays as it was
-    (a guard that trusts the version would miss the change), and 3.14 has no versions.
+    Attributes are changed too: CPython 3.13 keeps them in the object, next to a dictionary whose version does not
+    change. A guard that trusts the version would miss the change. CPython 3.14 has no versions.
     """
     owner = _Owner()
     for dictionary in ({"key": 0}, vars(owner)):
@@ -109,7 +109,7 @@ def dictionaries_have_versions() -> bool:
 
 
 class Word(NamedTuple):
-    """A word of an object, or of memory that one has: a number, or the address of what is ``kept``."""
+    """A word of an object or of its memory: a number, or the address of the object ``kept``."""
 
     owner: object
     offset: int
@@ -118,10 +118,10 @@ class Word(NamedTuple):
 
 
 def dictionary_words(dictionary: dict[object, object]) -> list[Word] | None:
-    """Words that are as they are while a dictionary holds what it holds, in its order.
+    """Words that are unchanged while a dictionary has the same items, in its order.
 
-    They are to be compared one by one: each is there if the ones before are as they were. None if the dictionary shares
-    its keys with others, or is laid out in another way than is known.
+    Compare them in order: each exists if the previous ones are unchanged. None if the dictionary shares its keys with
+    others, or has an unknown layout.
     """
     keys = word_at(dictionary, call_tables.DICT_KEYS)
     if word_at(dictionary, call_tables.DICT_VALUES):
@@ -129,13 +129,13 @@ def dictionary_words(dictionary: dict[object, object]) -> list[Word] | None:
     _, index_bits, kind, *_ = word_at(keys, call_tables.KEYS_KIND).to_bytes(8, "little")
     count = word_at(keys, call_tables.KEYS_COUNT)
     if count > 2 * len(dictionary) + 8:
-        return None  # many were deleted, or this is no count
+        return None  # many were deleted, or the count is invalid
     words = [
         Word(dictionary, call_tables.DICT_SIZE, len(dictionary)), Word(dictionary, call_tables.DICT_KEYS, keys),
         Word(keys, call_tables.KEYS_COUNT, count),
     ]  # fmt: skip
     left = list(dictionary.items())[::-1]
-    first, size = (0, 16) if kind else (8, 24)  # general keys have their hash in front
+    first, size = (0, 16) if kind else (8, 24)  # general keys begin with their hash
     for n in range(count):
         at = call_tables.KEYS_ENTRIES + (1 << index_bits) + n * size + first
         found = word_at(keys, at), word_at(keys, at + 8)

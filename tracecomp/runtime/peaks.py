@@ -1,4 +1,4 @@
-"""What this machine can do at most, measured: operations, loads and bytes per second, and what a wake-up costs."""
+"""Measured peak rates of this machine: operations, loads and bytes per second, and the time of a wake-up."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from tracecomp.runtime.library import Library
 from tracecomp.runtime.threads import available_cores
 
 _LOOPS = 4_000_000
-"""Turns of the loop of ten multiply-adds: some 10 ms."""
+"""Iterations of the loop of ten multiply-adds: some 10 ms."""
 _FEWER = 200_000
-"""Turns of what takes several cycles each."""
+"""Iterations of operations that take several cycles each."""
 _CHAINS = 10
-"""Independent operations in flight: two a cycle, of up to five cycles each."""
+"""Independent operations in flight: two per cycle, with a latency of up to five cycles each."""
 _TRIES = 5
-"""The best of so many counts, as other work disturbs some."""
+"""Number of measurements of which the best counts, as other work disturbs some."""
 _COPIED = 2**25
-"""Elements of what is copied: 128 MB, more than a share of any cache."""
+"""Elements of the copied array: 128 MB, more than a share of any cache."""
 _WAKES = 20
-"""Wake-ups that are timed; their median counts."""
+"""Timed wake-ups; their median counts."""
 _ASLEEP = 1e-3
 """Seconds until workers, which spin for a fifth of that, are asleep."""
 
@@ -61,7 +61,7 @@ def flops_now(threads: int = 1) -> float:
 
 @cache
 def bandwidth(threads: int = 1) -> float:
-    """Bytes per second, read and written, of copying memory that fits no cache; takes some 100 ms."""
+    """Bytes per second, read and written, of a copy that fits no cache; takes some 100 ms."""
     copies = [_copy() for _ in range(threads)]
     return max(_at_once(copies) for _ in range(_TRIES))
 
@@ -88,9 +88,9 @@ def _best(make: Callable[[], Run]) -> float:
 
 
 def wake_seconds() -> float:
-    """What waking a worker costs the thread that wakes it; 0.0 where this process has one processor alone.
+    """The time that waking a worker takes the waking thread; 0.0 with a single processor.
 
-    The time of a call that wakes a worker for next to nothing beyond that of one without workers.
+    It is measured as the time of a call that wakes a worker for almost no work, minus that of one without workers.
     """
     if available_cores() < 2:
         return 0.0
@@ -141,7 +141,7 @@ def _copy() -> Run:
 
 @cache
 def _repeated(operation: str, elements: int, loops: int = _LOOPS) -> Callable[[], Run]:
-    """Makes runs of a loop over independent operations; they give ``elements`` of each operation per second."""
+    """Return timed runs of a loop over independent operations, with ``elements`` results of each operation."""
     target = compiler.host_target()
     library = Library([native.compile_object(_text(operation, lanes()), target)])
     function = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_void_p)(library.address("peak"))
@@ -149,7 +149,7 @@ def _repeated(operation: str, elements: int, loops: int = _LOOPS) -> Callable[[]
     def make() -> Run:
         memory = np.ones(1024, np.float32)
 
-        def run(code: Library = library) -> float:  # the code lives as long as what calls it
+        def run(code: Library = library) -> float:  # keeps the code alive with its caller
             start = time.thread_time()
             function(loops, memory.ctypes.data)
             return elements * loops * _CHAINS / (time.thread_time() - start)

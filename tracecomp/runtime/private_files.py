@@ -1,9 +1,8 @@
-"""Files that nobody but this user (and root) can have written, for what is going to be run.
+"""Files that no one but this user (and root) can have written, for code that will be executed.
 
-A digest does not protect against somebody who can write the file, since he can write the digest too. What protects is
-who owns a file, its folder and the folders above, and who else may write them. Every folder on the way is looked at
-from the root down: what a folder holds can be changed by nobody else once that folder itself has been found safe, so
-nothing can be exchanged between the look and the use.
+A digest does not protect against a user who can write the file, and so the digest too. The protection is ownership and
+permissions of the file, its folder and the folders above. Every folder on the path is checked from the root down. Once
+a folder is safe, no other user can change its entries, so nothing can be exchanged between check and use.
 """
 
 from __future__ import annotations
@@ -14,21 +13,21 @@ from collections import deque
 from pathlib import Path
 
 _LINKS = 40
-"""Symbolic links on one path before it is taken for a loop, as in Linux."""
+"""Symbolic links on one path above which it counts as a loop, as in Linux."""
 
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _READ = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-"""No link is followed, and a pipe in the place of a file does not block."""
+"""No link is followed, and a pipe instead of a file does not block."""
 
 
 class UnsafeError(OSError):
-    """Somebody else could have written what stands there."""
+    """Another user could have written the file."""
 
 
 def make_folder(path: Path) -> Path:
-    """``path`` without links, made with mode 0700 where it is missing; ``UnsafeError`` where others may write it.
+    """Return ``path`` without links, created with mode 0700 if missing; ``UnsafeError`` if others may write it.
 
-    A folder above may be one that all write, like ``/tmp``, if its sticky bit keeps them from what is not theirs.
+    A folder above may be writable for all, like ``/tmp``, if its sticky bit protects entries of other users.
     """
     ahead = deque(Path(os.path.abspath(path)).parts)
     here, links = Path(ahead.popleft()), 0
@@ -59,8 +58,8 @@ def _made(path: Path) -> os.stat_result:
         try:
             os.mkdir(path, 0o700)
         except FileExistsError:
-            return os.lstat(path)  # somebody was faster; whose it is will be seen
-        os.chmod(path, 0o700)  # an umask may have taken bits away
+            return os.lstat(path)  # created concurrently; its owner is checked below
+        os.chmod(path, 0o700)  # the umask may have removed bits
         return os.lstat(path)
 
 
@@ -79,15 +78,15 @@ def _check_folder(path: Path, info: os.stat_result, last: bool) -> None:
 
 
 def open_file(path: Path) -> int:
-    """A descriptor to read ``path``, in a folder of ``make_folder``.
+    """Open ``path``, in a folder of ``make_folder``, for reading; return the descriptor.
 
-    ``UnsafeError`` for anything but a regular file that only this user (or root) writes, under one name: a second name
-    could have been made by somebody else.
+    ``UnsafeError`` for anything but a regular file that only this user (or root) writes, under one name: another user
+    could have made a second name.
     """
     descriptor = os.open(path, _READ)
     try:
         info = os.fstat(descriptor)
-        if not stat.S_ISREG(info.st_mode) or info.st_nlink > 1:  # 0 where another process has just replaced it
+        if not stat.S_ISREG(info.st_mode) or info.st_nlink > 1:  # 0 if another process has just replaced it
             raise UnsafeError(f"{path} is not a regular file")
         _check_owner(path, info)
         if hasattr(os, "geteuid") and info.st_mode & _OTHERS_WRITE:

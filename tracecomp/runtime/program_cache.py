@@ -1,7 +1,7 @@
-"""Compiled graphs on disk: a process that records what another has compiled loads it without passes or codegen.
+"""Compiled graphs on disk: a process that records the same graph as an earlier one loads it without passes or codegen.
 
 A graph's key is its text, with the settings that change code, the machine, the compiler, numpy and this package's
-sources. What is stored beside the image are the constants that passes made, which a call passes after its own arrays.
+sources. The entry has the image and the constants that passes created, which a call passes after its own arrays.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tracecomp.runtime.image import Image
 Array = np.ndarray[Any, Any]
 
 _ROOMS = ("base", "ir", "ops", "passes", "codegen", "runtime", "eager_kernels", "compiled")
-"""Whose files decide what a stored program is, sub-folders included."""
+"""Packages whose files determine a stored program, sub-folders included."""
 
 _IMPORTED_NS = time.time_ns()
 
@@ -42,9 +42,9 @@ class Stored:
     arguments: tuple[int | Array, ...]
 
     def to_bytes(self) -> bytes:
-        """The length of what follows, where arguments come from, the constants, then the image."""
+        """Serialize: the length of the header, the sources of arguments, the constants, then the image."""
         constants, arrays = io.BytesIO(), [a for a in self.arguments if not isinstance(a, int)]
-        if arrays:  # numpy's archives take milliseconds, empty ones too
+        if arrays:  # numpy's archives take milliseconds, even empty ones
             np.savez(constants, *arrays)
         places = json.dumps([a if isinstance(a, int) else None for a in self.arguments]).encode()
         sizes = json.dumps([len(places), constants.tell()]).encode()
@@ -52,7 +52,7 @@ class Stored:
 
     @staticmethod
     def from_bytes(data: bytes) -> Stored:
-        """What ``to_bytes`` wrote."""
+        """Restore the result of ``to_bytes``."""
         sizes, _, rest = data.partition(b"\n")
         first, second = json.loads(sizes)
         constants = iter(_arrays(rest[first : first + second]) if second else ())
@@ -72,9 +72,9 @@ def key_of(
     frozen: Set[int] = frozenset(),
     counted: bool = False,
 ) -> str:
-    """The name under which what becomes of ``graph`` is stored, with schedules for ``machine``.
+    """The key of the program of ``graph``, with schedules for ``machine``.
 
-    Source lines belong to it where a failed index check would name them. ``counted``: for any number of elements.
+    It includes source lines if a failed index check would name them. ``counted``: for any number of elements.
     """
     digest = hashlib.sha256()
     for i in graph.inputs:
@@ -87,7 +87,7 @@ def key_of(
 
 
 def image_of(graph: Graph, machine: object, make: Callable[[], Image], counted: bool = False) -> Image:
-    """The image of a graph without constants: what another process has left, or what ``make`` makes."""
+    """The image of a graph without constants: stored by another process, or built by ``make``."""
     key = key_of(graph, machine, counted=counted)
     found = load(key)
     if found is not None:
@@ -98,7 +98,7 @@ def image_of(graph: Graph, machine: object, make: Callable[[], Image], counted: 
 
 
 def load(key: str) -> Stored | None:
-    """What was stored under ``key``, if anything."""
+    """The entry under ``key``, if any."""
     data = object_cache.read(key)
     return None if data is None else Stored.from_bytes(data)
 
@@ -110,10 +110,10 @@ def save(key: str, image: Image, arguments: Sequence[int | Array]) -> None:
 
 @cache
 def _sources() -> str:
-    """Tells one state of what decides about programs from another: this package's files, Python and numpy.
+    """A key of everything that determines programs: this package's files, Python and numpy.
 
-    The files' contents, because an edited file may have the size and the time that it had. Reading them takes some 5
-    ms, once. Where they are not the ones that run, or cannot be found, the answer is like no other.
+    It uses the files' contents, because an edited file may have the same size and time. Reading them takes some 5 ms,
+    once. If they differ from the running ones, or cannot be found, the key is unique.
     """
     root = Path(__file__).parents[1]
     files = sorted(found for room in _ROOMS for found in _files(root / room))
@@ -121,13 +121,13 @@ def _sources() -> str:
     for path, state in files:
         content = _content(path, state.st_size)
         digest.update(b"%d " % len(content) + content)
-    if not files or max(state.st_ctime_ns for _, state in files) > _IMPORTED_NS:  # changed since this process began
+    if not files or max(state.st_ctime_ns for _, state in files) > _IMPORTED_NS:  # changed since this process started
         digest.update(os.urandom(16))
     return digest.hexdigest()
 
 
 def _files(folder: Path | str) -> Iterator[tuple[str, os.stat_result]]:
-    """Sources in a folder and below: ``pathlib`` takes four times as long for this and for reading them."""
+    """Yield sources in a folder and below with their text: ``pathlib`` takes four times as long."""
     try:
         entries = list(os.scandir(folder))
     except (FileNotFoundError, NotADirectoryError):

@@ -1,4 +1,4 @@
-"""Memory of results, used again once nobody holds the result: new pages cost more than what is computed into them."""
+"""Reuse of results' memory once a result is unreferenced: new pages cost more than the computation that fills them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tracecomp.runtime.aligned import maker
 
 Array = np.ndarray[Any, Any]
 KEPT_BYTES = 4 * 2**20
-"""How much a program keeps for all its results together; twice that while its last results are held."""
+"""Most bytes that a program keeps for all its results; twice that while its last results are referenced."""
 
 
 def kept_outputs(types: Sequence[tuple[tuple[int, ...], Any]]) -> frozenset[int]:
-    """The numbers of the outputs, of the given shapes and dtypes, whose memory is kept: the first ones that fit."""
+    """The numbers of the outputs, with these shapes and dtypes, whose memory is kept: the first ones that fit."""
     total, numbers = 0, []
     for n, (shape, dtype) in enumerate(types):
         nbytes = dtype.itemsize * prod(shape)
@@ -29,14 +29,14 @@ def kept_outputs(types: Sequence[tuple[tuple[int, ...], Any]]) -> frozenset[int]
 
 
 def fits(array: Array, shape: tuple[int, ...], dtype: object) -> bool:
-    """Whether ``array`` can be given out: its last owner may have changed it."""
+    """Whether ``array`` can be reused: its last owner may have changed it."""
     flags = array.flags
     own = flags.c_contiguous and flags.owndata and flags.writeable and flags.aligned
     return own and array.shape == shape and array.dtype == dtype
 
 
 class Spare:
-    """The last two arrays of one output: the older one is often free while the newer one is still somebody's."""
+    """The last two arrays of one output: the older one is often free while the newer one is still in use."""
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> None:
         self.shape, self.dtype = shape, dtype
@@ -44,7 +44,7 @@ class Spare:
         self._arrays: list[Array] = []
 
     def take(self) -> Array:
-        """An array that nobody else refers to. Several threads may ask at once: popping decides who looks at which."""
+        """Take an unreferenced array. Several threads may call this at once: popping gives each a different one."""
         found: Array | None = None
         others: list[Array] = []
         while self._arrays and found is None:

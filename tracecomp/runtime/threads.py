@@ -18,13 +18,13 @@ from tracecomp.runtime.entry import library
 from tracecomp.runtime.malloc import aligned_bytes
 
 chosen: int | None = None
-"""The number of threads that ``set_num_threads`` asked for."""
+"""The number of threads requested with ``set_num_threads``."""
 
 POOL = aligned_bytes(sync.POOL_BYTES)
 """The memory that workers watch."""
 
 workers = 0
-"""How many have been started in this process."""
+"""Number of workers started in this process."""
 _starting = Lock()
 
 
@@ -73,7 +73,7 @@ def wanted(count: int | None) -> int:
 
 
 def start_workers(count: int) -> None:
-    """Have at least ``count`` workers, or as many as the system allows: the caller does what nobody else does."""
+    """Start at least ``count`` workers, or as many as the system permits: the caller does the remaining work."""
     global workers
     if workers >= count:
         return
@@ -84,7 +84,7 @@ def start_workers(count: int) -> None:
 
 
 def _work(number: int) -> None:
-    """A worker's life. Waking it must not take the processor from the thread that it is to help: SCHED_BATCH."""
+    """The main function of a worker. Waking it must not displace the thread that it helps: SCHED_BATCH."""
     if hasattr(os, "SCHED_BATCH"):
         with contextlib.suppress(OSError):
             os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))

@@ -6,11 +6,11 @@ import ctypes
 from collections.abc import Mapping
 
 MODES_KEY = "tracecomp.eager.modes"
-"""The entry of a thread's dictionary that holds the dictionary of its modes."""
+"""The key of the modes' dictionary in a thread's dictionary."""
 
 
 def know_thread(modes: Mapping[str, object]) -> None:
-    """Let native calls of this thread see its modes."""
+    """Make this thread's modes visible to native calls."""
     get = ctypes.pythonapi.PyThreadState_GetDict
-    get.restype = ctypes.c_void_p  # borrowed, which py_object as the result type would not know
+    get.restype = ctypes.c_void_p  # a borrowed reference, which py_object would release
     ctypes.cast(get(), ctypes.py_object).value[MODES_KEY] = modes

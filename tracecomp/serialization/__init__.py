@@ -1,4 +1,4 @@
-"""The names of ``torch.serialization``: what may be loaded from a file, and how."""
+"""The names of ``torch.serialization``: the settings and checks of loading files."""
 
 from __future__ import annotations
 
@@ -18,4 +18,4 @@ __all__ = ["add_safe_globals", "clear_safe_globals", "get_safe_globals", "load",
 
 MAP_LOCATION: TypeAlias = Callable[[Any, str], Any] | Any | str | dict[str, str] | None
 DEFAULT_PROTOCOL = 2
-"""Of pickle, as PyTorch writes it: older readers know it."""
+"""Pickle protocol of PyTorch's files, for older readers."""

@@ -1,4 +1,4 @@
-"""Zip archives of a pickle and raw memory. What they say of sizes is believed as far as their own size explains it."""
+"""Zip archives of a pickle and raw memory. Declared sizes are accepted only if the archive's size permits them."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _EXPANSION = 4
 _FREE_BYTES = 1 << 16
 """Bytes that any archive may have beyond that: small ones compress well."""
 _PIECE = 1 << 24
-"""Bytes of a member read at once, so that one that lies about its size is noticed before memory is full."""
+"""Bytes of a member read at once, so that a false size is detected before memory is full."""
 _ENCRYPTED = 1
 """The bit of a zip member's flags."""
 _LENGTHS = 26
-"""Where, in what stands before a member, the lengths of its name and of more stand."""
+"""Offset, in the header before a member, of the lengths of its name and extra field."""
 
 
 class Archive:
-    """An archive that is read; UnpicklingError says what is wrong with it. RuntimeError for one of TorchScript.
+    """An archive that is being read; UnpicklingError describes an invalid one. RuntimeError for one of TorchScript.
 
-    Memory is read; at a ``place`` without memory only its size is, and of the file named ``mapped`` it is mapped,
-    copy on write, so that it is read when it is looked at.
+    Memory is read; at a ``place`` without memory only its size is. Memory of the file named ``mapped`` is mapped
+    copy-on-write, so that it is read lazily.
     """
 
     def __init__(self, file: BinaryIO, place: device | None = None, mapped: str | None = None) -> None:
@@ -61,7 +61,7 @@ class Archive:
 
     @property
     def members(self) -> list[str]:
-        """The names of what is in the archive, below its root."""
+        """The names of members, below the archive's root."""
         return [name.removeprefix(self._root) for name in self._members]
 
     def read(self, name: str) -> bytes:
@@ -92,7 +92,7 @@ class Archive:
         return info
 
     def _bytes(self, name: str, itemsize: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
-        """A member's bytes, wherever they are to be."""
+        """A member's bytes, read, mapped or only sized."""
         if self._place is not None:
             return new_meta_array((self._checked(name).file_size,), np.uint8, place=self._place)
         if self._mapped is None or self._swap:
@@ -124,7 +124,7 @@ class Archive:
         return data
 
     def memory(self, reference: object, folder: str = "data") -> Memory:
-        """What a persistent reference of the pickle stands for, whose storages are in ``folder``."""
+        """The memory of a persistent reference of the pickle, with storages in ``folder``."""
         match reference:
             case ("storage", DType() as dtype, str() as key, _, int() as size):
                 pass
@@ -140,7 +140,7 @@ class Archive:
 
 
 def write_archive(file: BinaryIO, root: str, pickled: bytes, memory: Mapping[str, np.ndarray[Any, Any]]) -> None:
-    """Write what ``Archive`` reads; equal contents give equal files."""
+    """Write files that ``Archive`` reads; equal contents give equal files."""
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
 
         def add(name: str, data: Any) -> None:

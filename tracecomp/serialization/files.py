@@ -54,12 +54,12 @@ def add_safe_globals(safe_globals: list[object]) -> None:
 
 
 def get_safe_globals() -> list[Any]:
-    """What ``add_safe_globals`` allowed."""
+    """The globals that ``add_safe_globals`` allowed."""
     return list(_safe.values())
 
 
 def clear_safe_globals() -> None:
-    """Forget what ``add_safe_globals`` allowed."""
+    """Forget the classes that ``add_safe_globals`` allowed."""
     _safe.clear()
 
 
@@ -108,7 +108,7 @@ def _allowed(storage: Callable[[object], Memory]) -> Allowed:
 
 
 class _TrustingReader(pickle.Unpickler):
-    """Runs whatever code the pickle asks for."""
+    """Run any code that the pickle requests."""
 
     def __init__(self, data: bytes, storage: Callable[[Any], Memory], encoding: str) -> None:
         super().__init__(io.BytesIO(data), encoding=encoding)
@@ -126,15 +126,15 @@ def load(
     f: File, map_location: object = None, pickle_module: object = None, *, weights_only: bool | None = None,
     mmap: bool | None = None, encoding: str = "utf-8", **pickle_load_args: Any,
 ) -> Any:  # fmt: skip
-    """Read what ``save`` or ``torch.save`` wrote, from a path or a binary file. It lands on the CPU.
+    """Read a file of ``save`` or ``torch.save``, from a path or a binary file, to the CPU. Tensors are on the CPU.
 
-    With ``map_location="meta"`` tensors have shapes and no memory. With ``mmap``, of a path, elements are read from the
-    file when they are looked at, and writes stay in memory.
+    With ``map_location="meta"`` tensors have shapes and no memory. With ``mmap``, for a path, elements are read from
+    the file lazily, and writes stay in memory.
 
-    By default (``weights_only``) a file can hold tensors, containers and plain values only, and changes nothing but
-    what it makes; the time and memory it takes are in proportion to its size. ``weights_only=False`` runs whatever code
-    the file asks for. UnpicklingError, with the file and the reason, for anything else and for damaged files;
-    RuntimeError for files of TorchScript.
+    By default (``weights_only``) a file can contain only tensors, containers and plain values, and change only its own
+    objects. Its time and memory are proportional to its size. ``weights_only=False`` runs arbitrary code of the file.
+    UnpicklingError, with the file and the reason, for anything else and for damaged files; RuntimeError for files of
+    TorchScript.
     """
     place = memory_or(check_device(map_location)) if isinstance(map_location, str | device) else None
     if isinstance(f, str | os.PathLike):

@@ -1,4 +1,4 @@
-"""Pickling as PyTorch does: tensors are references to raw memory, which is collected beside the pickle."""
+"""Pickling like PyTorch's: tensors are references to raw memory, which is collected separately."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _Global:
 
 
 class _StorageRef:
-    """Stands for a tensor's memory in the pickle."""
+    """Represents a tensor's memory in the pickle."""
 
     def __init__(self, dtype: DType, key: str, size: int) -> None:
         self.id = ("storage", _Global("torch", _STORAGE_OF[dtype.name]), key, "cpu", size)
@@ -95,7 +95,7 @@ def _address(array: np.ndarray[Any, Any]) -> int:
 
 
 def _root(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The dense array in whose memory ``array`` lies, or a copy where the relation is not a plain one."""
+    """The dense array whose memory contains ``array``, or a copy if the relation is not a plain view."""
     root = array
     while isinstance(root.base, np.ndarray) and root.base.dtype == array.dtype:
         root = root.base

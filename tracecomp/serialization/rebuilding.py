@@ -1,4 +1,4 @@
-"""What a file of tensors may name, what it may call and what it may change, each by a function that looks first."""
+"""Names, calls and changes that a file of tensors may use, each with a checking function."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ NAMES: Mapping[str, Any] = {
     "torch._tensor.Tensor": Tensor,
     "torch.Tensor": Tensor,
 }  # fmt: skip
-"""What names in a file stand for."""
+"""Meanings of names in a file."""
 
 
 _CALLS: Mapping[Any, Callable[..., Any]] = {
@@ -162,19 +162,19 @@ _CALLS_BY_IDENTITY = {id(named): call for named, call in _CALLS.items()}
 
 
 def call_of(named: object) -> Callable[..., Any] | None:
-    """What runs when a file calls ``named``; None where it may not."""
+    """The function that runs when a file calls ``named``; None if it is not allowed."""
     return _CALLS_BY_IDENTITY.get(id(named))
 
 
 def state_setter_of(kind: type) -> Callable[[Any, Any], None] | None:
-    """What sets the state of an instance of ``kind``; None where a file may not."""
+    """The function that sets the state of an instance of ``kind``; None if it is not allowed."""
     return set_attributes if kind in (OrderedDict, Tensor, Parameter) else None
 
 
 def set_attributes(target: object, state: object) -> None:
-    """Give ``target`` attributes of its own: names that its class knows stay what they are, and so do protocols.
+    """Set attributes of ``target``, except names that its class defines and protocols.
 
-    numpy, say, believes what an object's ``__array_interface__`` says of where its memory is.
+    numpy, for example, trusts the address in an object's ``__array_interface__``.
     """
     parts = state if type(state) is tuple and len(state) == 2 else (state,)
     for part in parts:
@@ -190,7 +190,7 @@ def set_attributes(target: object, state: object) -> None:
 
 
 def set_any_state(target: Any, state: Any) -> None:
-    """What pickle does with a state, for instances of classes that the user has allowed."""
+    """Set a state like pickle, for instances of classes that the user has allowed."""
     if hasattr(target, "__setstate__"):
         target.__setstate__(state)
         return

@@ -72,7 +72,7 @@ def load(data: bytes) -> dict[str, Tensor]:
     _check_metadata(header.get("__metadata__", {}))
     end = 0
     for name, entry in sorted(entries.items(), key=lambda item: (item[1].start, item[1].end)):
-        if entry.start != end:  # holes could hide something, and what overlaps could be more than the file
+        if entry.start != end:  # holes could hide something, and overlapping tensors could be more than the file
             raise ValueError(f"safetensors: {name} begins at byte {entry.start}, after {end} bytes of others")
         end = entry.end
     if end != len(memory):
@@ -104,7 +104,7 @@ def _check_metadata(metadata: object) -> None:
 
 @dataclass(frozen=True)
 class _Entry:
-    """What the header says of one tensor."""
+    """The header's entry of one tensor."""
 
     dtype: DType
     shape: tuple[int, ...]

@@ -1,8 +1,8 @@
-"""Unpickling that runs no code: an interpreter of pickle's operations that calls, and changes, only what it may.
+"""Unpickling without running code: an interpreter of pickle's operations that checks every call and change.
 
-``pickle.Unpickler`` can be told which names a file may use, not what the file then does with them: set attributes on
-a class, call it with anything, change what was not made by the file. Here every operation looks at what it is applied
-to. Work and memory stay in proportion to the file's size: whatever costs more than reading the file did is counted.
+``pickle.Unpickler`` can restrict the names in a file, but not their use: a file may set attributes on a class, call it
+with anything, or change existing objects. Here every operation checks its operands. Work and memory stay proportional
+to the file's size: operations that cost more than reading the file are counted.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ MAX_DEPTH = 256
 """Levels of containers in containers. Deeper ones end in a crash of the interpreter when hashed or compared."""
 
 _FREE_WORK = 1 << 16
-"""Elements that any file may look at: milliseconds."""
+"""Elements that any file may process: milliseconds."""
 _WORK_PER_BYTE = 4
-"""Work is counted in elements looked at beyond those that stand in the file, where each takes a byte at least."""
+"""Allowed work per byte, in elements beyond those in the file, each of which takes at least a byte."""
 
 _CHOSEN_FROM = 1 << 61
 """Ints from here on share hashes with others (Python's hash of an int is a remainder by 2**61 - 1)."""
@@ -35,16 +35,16 @@ _REFUSED = "an operation that files of tensors do not need"
 
 
 class Refused(pickle.UnpicklingError):
-    """The file asks for what it may not have."""
+    """Raised if the file requests a forbidden object."""
 
 
 @dataclass(frozen=True)
 class Allowed:
-    """What a file may do: ``find`` gives what a name in it stands for, ``call`` what runs when that is called.
+    """Permissions of a file: ``find`` returns the meaning of a name, ``call`` the function that runs when it is called.
 
-    ``set_state`` gives what sets the state of a class's instances, None where that may not be. Instances of classes
-    that the user has allowed (``is_users``) may be changed in the ways that pickle knows. ``storage`` gives what a
-    persistent reference stands for.
+    ``set_state`` returns the function that sets the state of a class's instances, None if it is not allowed. Instances
+    of classes that the user has allowed (``is_users``) may be changed in pickle's ways. ``storage`` returns the memory
+    of a persistent reference.
     """
 
     find: Callable[[str, str], Any]
@@ -62,7 +62,7 @@ class _Marks:
     aside: list[list[Any]] = field(default_factory=list)
 
     def take(self) -> list[Any]:
-        """What was pushed since the last mark."""
+        """Pop the values since the last mark."""
         taken, self.current = self.current, self.aside.pop()
         return taken
 
@@ -94,7 +94,7 @@ class SafeUnpickler:
             raise
         except Refused as error:
             raise pickle.UnpicklingError(str(error)) from error.__cause__
-        except Exception as error:  # what a damaged file makes of any operation is no error of that operation
+        except Exception as error:  # any operation may fail on a damaged file
             reason = str(error) or type(error).__name__
             raise pickle.UnpicklingError(f"damaged pickle: {name} at byte {at}: {reason}") from error
         return result
@@ -166,7 +166,7 @@ class SafeUnpickler:
     def _frozenset(self, _: object) -> None:
         self._push(frozenset(self._keys(self._stack.take())))
 
-    # ---- changes of what the file has made
+    # ---- changes of objects that the file has made
 
     def _append(self, _: object) -> None:
         value = self._pop()
@@ -247,7 +247,7 @@ class SafeUnpickler:
         return call(*arguments, **named)
 
     def _check_contents(self, made: type, arguments: tuple[Any, ...]) -> None:
-        """Look at the keys with which a container is about to be filled."""
+        """Check the keys with which a container will be filled."""
         for given in arguments:
             if type(given) not in (list, tuple, set, dict, OrderedDict, Counter):
                 raise Refused(f"{made.__name__} cannot be made from an object of type {type(given).__name__}")
@@ -312,7 +312,7 @@ def _check_depth(result: object) -> None:
             if heights[id(value)] > MAX_DEPTH:
                 raise Refused(f"containers are nested more than {MAX_DEPTH} levels deep")
         elif id(value) not in heights and (parts := _parts(value)):
-            heights[id(value)] = 0  # a container that contains itself is no way down
+            heights[id(value)] = 0  # a container that contains itself adds no depth
             open_.append((value, parts))
             open_.extend((part, None) for part in parts)
 
@@ -344,7 +344,7 @@ _PLAIN = (
     "INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT", "UNICODE", "BINUNICODE",
     "SHORT_BINUNICODE", "BINUNICODE8", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "BYTEARRAY8",
 )  # fmt: skip
-"""Operations that push what stands in the file."""
+"""Operations that push literals from the file."""
 
 _OPERATIONS: Mapping[str, Callable[[SafeUnpickler, Any], None]] = {
     **dict.fromkeys(_PLAIN, SafeUnpickler._push),

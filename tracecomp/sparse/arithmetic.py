@@ -152,7 +152,7 @@ def _zero(x: SparseTensor) -> SparseTensor:
 
 
 def _write(x: SparseTensor, made: object, name: str) -> SparseTensor:
-    """New values for ``x``, in the memory of the old ones: recordings and views go on seeing them."""
+    """Write new values for ``x`` to the memory of the old ones: recordings and views still see them."""
     if not isinstance(made, SparseTensor):
         raise RuntimeError(f"{name}: the result is dense, but the output tensor is sparse")
     if made.layout is not x.layout or made.shape != x.shape or made.dtype != x.dtype:
@@ -165,7 +165,7 @@ def _write(x: SparseTensor, made: object, name: str) -> SparseTensor:
 
 
 def in_place(name: str) -> None:
-    """``name_`` writes what ``name`` gives into its first operand."""
+    """``name_`` writes the result of ``name`` into its first operand."""
 
     @handles(name + "_")
     def write(x: Tensor, *args: Any, **kwargs: Any) -> Any:

@@ -28,10 +28,10 @@ def sparse_coo_tensor(
     device: Device = None, pin_memory: bool = False, requires_grad: bool = False, check_invariants: bool | None = None,
     is_coalesced: bool | None = None,
 ) -> CooTensor:  # fmt: skip
-    """``values`` [n, dense dimensions...] at ``indices`` [sparse dimensions, n]; values at one place are added.
+    """``values`` [n, dense dimensions...] at ``indices`` [sparse dimensions, n]; values at the same index are added.
 
-    ``sparse_coo_tensor(size)`` is one of zeros. RuntimeError where indices lie outside of ``size``, are no integers, or
-    are not as many as the values.
+    ``sparse_coo_tensor(size)`` is one of zeros. RuntimeError if indices are outside ``size``, are not integers, or
+    differ in number from the values.
     """
     if values is None:
         shape = (indices,) if isinstance(indices, int) else tuple(indices)

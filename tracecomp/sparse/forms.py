@@ -1,4 +1,4 @@
-"""What a sparse tensor is and holds, and the same elements in another layout, type or place."""
+"""Contents of sparse tensors, and conversions to another layout, dtype or device."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tracecomp.sparse.tensors import (
     dense_of,
 )
 
-# ---- what a sparse tensor is
+# ---- parts of a sparse tensor
 
 
 @handles("is_sparse")

@@ -1,7 +1,7 @@
-"""What published functions do with sparse tensors: one entry for each, found by name in ``HANDLERS``.
+"""Published functions on sparse tensors: one entry for each, by name, in ``HANDLERS``.
 
-Everything is made of operators on values and indices, so gradients and recordings follow. The entries are made where
-these modules are imported.
+All are compositions of operators on values and indices, so gradients and recordings work. Importing these modules
+creates the entries.
 """
 
 from __future__ import annotations

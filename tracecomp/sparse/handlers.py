@@ -1,4 +1,4 @@
-"""How a function says what it does with sparse tensors: an entry of ``HANDLERS`` for each of its names."""
+"""Registration of functions on sparse tensors: an entry of ``HANDLERS`` for each name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Handler = Callable[..., Any]
 
 
 def handles(*names: str) -> Callable[[Handler], Handler]:
-    """Make a function what the functions of these names do with sparse tensors."""
+    """Make a function the handler of these names for sparse tensors."""
 
     def put(fn: Handler) -> Handler:
         for name in names:

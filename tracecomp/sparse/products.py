@@ -78,7 +78,7 @@ def _sparse_product(a: CooTensor, b: CooTensor) -> CooTensor:
 
 
 def _reduced(a: SparseTensor, b: Tensor, reduce: str) -> Tensor:
-    """The mean, greatest or least of what ``mm`` adds."""
+    """The mean, greatest or least of the products that ``mm`` adds."""
     rows, columns = coo_of(a)._places
     scaled = b[columns] * coo_of(a)._stored[:, None]
     kind = {"mean": "mean", "amax": "amax", "amin": "amin"}[reduce]
@@ -120,7 +120,7 @@ sspaddmm = addmm
 def sampled_addmm(
     input: SparseTensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1
 ) -> Any:  # fmt: skip
-    """``beta * input + alpha * mat1 @ mat2`` at the places of ``input``, and nowhere else."""
+    """``beta * input + alpha * mat1 @ mat2`` only at the places of ``input``."""
     if mat1.shape[1] != mat2.shape[0] or tuple(input.shape) != (mat1.shape[0], mat2.shape[1]):
         raise RuntimeError(f"sampled_addmm: shapes {_said(input)}, {_said(mat1)} and {_said(mat2)} do not fit")
     rows, columns = coo_of(input)._places

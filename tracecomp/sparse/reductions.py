@@ -1,4 +1,4 @@
-"""Sums, norms and softmax of what sparse tensors store."""
+"""Sums, norms and softmax of the stored elements of sparse tensors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tracecomp.sparse.tensors import (
 
 @handles("sum")
 def sparse_sum(x: SparseTensor, dim: Any = None, keepdim: bool = False, dtype: DType | None = None) -> Any:
-    """The sum of all, a dense number; over sparse dimensions what is left is sparse, over all of them dense."""
+    """The sum of all elements, a dense number; over sparse dimensions the result is sparse, over all of them dense."""
     if dtype is not None:
         x = x._with(x._stored.to(dtype))
     if dim is None or dim == ():
@@ -63,7 +63,7 @@ def _norm(x: SparseTensor, p: Any = "fro", dim: object = None, **kwargs: Any) ->
 
 
 def along(x: SparseTensor, dim: int, log: bool) -> Any:
-    """Softmax over the stored values that differ in ``dim`` alone: what is not stored counts as minus infinity."""
+    """Softmax over the stored values along ``dim``: missing elements count as minus infinity."""
     whole = coalesce(coo_of(x))
     dim %= x.dim()
     count = whole._places.shape[0]
@@ -84,7 +84,7 @@ def along(x: SparseTensor, dim: int, log: bool) -> Any:
 
 @handles("softmax")
 def softmax(x: SparseTensor, dim: int, dtype: DType | None = None) -> Any:
-    """Softmax over what is stored along ``dim``; what is not stored stays away."""
+    """Softmax over the stored values along ``dim``; missing elements stay missing."""
     return along(x if dtype is None else x._with(x._stored.to(dtype)), dim, False)
 
 

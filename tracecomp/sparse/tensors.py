@@ -1,9 +1,9 @@
-"""Sparse tensors: what is stored, and nothing else. Values are an ordinary tensor, which carries the gradients.
+"""Sparse tensors, which store only some elements. Values are an ordinary tensor, which carries the gradients.
 
-``CooTensor`` stores a column of indices for each value; ``CompressedTensor`` (CSR, CSC, BSR, BSC) stores where each row
-(or column) begins among the values, and the other index of each. To every published function they answer through
-``__torch_function__`` (``sparse/functions.py``); the array that a tensor must have is one of ``NoElements``, which
-nothing can read.
+``CooTensor`` stores a column of indices for each value. ``CompressedTensor`` (CSR, CSC, BSR, BSC) stores the start of
+each row (or column) among the values, and the other index of each value. Published functions reach them through
+``__torch_function__`` (``sparse/functions.py``). The array that a tensor must have is one of ``NoElements``, which
+cannot be read.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _PLAIN = frozenset(
     ("dim", "dtype", "element_size", "is_tensor", "itemsize", "ndim", "ndimension", "nelement", "numel", "output_nr",
      "retains_grad", "shape", "size")
 )  # fmt: skip
-"""What a sparse tensor answers as any tensor: nothing is read."""
+"""Attributes and functions of any tensor that read no elements."""
 
 HANDLERS: dict[str, Callable[..., Any]] = {}
-"""What functions do with sparse tensors, by their names."""
+"""Functions on sparse tensors, by name."""
 
 
 class NoElements(np.ndarray[Any, Any]):
@@ -67,7 +67,7 @@ def _no_elements(shape: Sequence[int], dtype: DType) -> Array:
 
 
 class SparseTensor(Tensor):
-    """What sparse tensors of all layouts share."""
+    """Common base of sparse tensors of all layouts."""
 
     _stored: Tensor
 
@@ -95,7 +95,7 @@ class SparseTensor(Tensor):
             )
         return found(*args, **(kwargs or {}))
 
-    # What is not a published function, and would read memory.
+    # Unpublished methods that would read memory.
 
     def _refuse(self, what: str) -> NoReturn:
         raise TypeError(f"can't convert {self.layout} layout tensor to {what}. Use Tensor.to_dense() first.")
@@ -352,7 +352,7 @@ def _dense_blocks(x: CompressedTensor) -> Tensor:
 
 
 def coo_of_dense(x: Tensor, sparse_dim: int | None = None) -> CooTensor:
-    """What is not zero in ``x``; the first ``sparse_dim`` dimensions are sparse."""
+    """The nonzero elements of ``x``; the first ``sparse_dim`` dimensions are sparse."""
     count = x.dim() if sparse_dim is None else sparse_dim
     some = x.detach() != 0
     if x.dim() > count:
@@ -396,7 +396,7 @@ def compressed_of(x: CooTensor, kind: layout, block: Sequence[int] | None = None
 
 
 def _begins(sorted_rows: Tensor, count: int) -> Tensor:
-    """Where each row begins."""
+    """The start of each row."""
     return T.searchsorted(sorted_rows.contiguous(), T.arange(count + 1))
 
 
@@ -413,6 +413,6 @@ def _blocks(x: Tensor, kind: layout, block: Sequence[int] | None) -> CompressedT
 
 
 def place_of(x: SparseTensor) -> device:
-    """Where the values are."""
+    """The device of the values."""
     found: device = x._stored.device
     return found

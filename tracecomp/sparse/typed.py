@@ -19,7 +19,8 @@ class _TypedMeta(type):
         return isinstance(x, CooTensor) and x.dtype is cls.dtype
 
     def __call__(cls, *args: Any, **kwargs: Any) -> CooTensor:
-        """Of sizes, or of indices, values and perhaps a size; TypeError where the values have another type."""
+        """Construct from sizes, or from indices, values and an optional size; TypeError if the values have another
+        type."""
         if all(isinstance(n, int) for n in args):
             return sparse_coo_tensor(args or (0,), dtype=cls.dtype)
         made = sparse_coo_tensor(*args, **kwargs)

@@ -20,7 +20,7 @@ Message = str | Callable[[str], str] | None
 
 
 class _Options:
-    """What counts as close."""
+    """Tolerances of a comparison."""
 
     def __init__(
         self, rtol: float | None, atol: float | None, equal_nan: bool, check_dtype: bool, check_stride: bool
@@ -57,7 +57,7 @@ def assert_close(
 
 
 def _difference(actual: Any, expected: Any, options: _Options, place: str) -> str | None:
-    """What differs, in words; None when nothing does."""
+    """Describe the difference; None if there is none."""
     if isinstance(actual, Mapping) and isinstance(expected, Mapping):
         return _mapping(actual, expected, options, place)
     if _is_sequence(actual) and _is_sequence(expected):

@@ -1,7 +1,7 @@
-"""The distribution ``torch`` of an environment: put there from ``site``, removed, looked at; never PyTorch itself.
+"""The distribution ``torch`` of an environment: installed from ``site``, removed, inspected; never PyTorch itself.
 
-In a virtual environment pip is told to stay with it as well: without a constraint ``pip install torchvision`` takes the
-newest torchvision, which asks for a newer torch, and replaces this one by gigabytes of PyTorch.
+In a virtual environment pip gets a constraint too. Otherwise ``pip install torchvision`` takes the newest torchvision,
+which requires a newer torch, and replaces this one by gigabytes of PyTorch.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def is_ours(distribution: Distribution) -> bool:
 
 
 def status(folder: Path | None = None) -> str:
-    """What ``torch`` is in an environment, in a sentence."""
+    """Describe in a sentence which ``torch`` an environment has."""
     folder = folder or _default()
     found = installed(folder)
     if found is None:
@@ -48,7 +48,7 @@ def status(folder: Path | None = None) -> str:
 
 
 def install(folder: Path | None = None) -> str:
-    """Put the distribution ``torch`` into an environment; FileExistsError when there is another one."""
+    """Install the distribution ``torch`` into an environment; FileExistsError if another torch is installed."""
     folder = folder or _default()
     found = installed(folder)
     if (found is not None and not is_ours(found)) or (found is None and (folder / "torch").exists()):
@@ -70,7 +70,7 @@ def install(folder: Path | None = None) -> str:
 
 
 def _pip_settings(folder: Path) -> tuple[Path, str]:
-    """The file in which a virtual environment's pip finds its settings, and what it holds if it is ours."""
+    """The settings file of a virtual environment's pip, and its contents if this package wrote them."""
     constraints = folder / _METADATA / "constraints.txt"
     return Path(sys.prefix) / "pip.conf", _SETTING.format(constraints)
 
@@ -85,7 +85,7 @@ def _constrain(folder: Path) -> str:
 
 
 def uninstall(folder: Path | None = None) -> str:
-    """Remove what ``install`` wrote; FileExistsError when the torch there is another one."""
+    """Remove the files of ``install``; FileExistsError if another torch is installed."""
     folder = folder or _default()
     found = installed(folder)
     if found is None:

@@ -1,4 +1,4 @@
-"""``tracecomp doctor``: what of PyTorch's names a program uses, and which of them are missing or differ, unrun."""
+"""``tracecomp doctor``: the names of PyTorch that a program uses, and which of them are missing or differ, unrun."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 
 def run_doctor(options: argparse.Namespace) -> int:
-    """Print what was found; 1 when a name is missing, 2 for a file that cannot be read."""
+    """Print the findings; return 1 when a name is missing, 2 for a file that cannot be read."""
     files = [f for p in options.programs for f in (sorted(p.rglob("*.py")) if p.is_dir() else [p])]
     found: list[Finding] = []
     for file in files:
@@ -104,7 +104,7 @@ class _Reader(ast.NodeVisitor):
         self.generic_visit(node)
 
     def _path(self, node: ast.expr) -> str | None:
-        """``torch.nn.functional.relu`` for whatever the program calls it."""
+        """``torch.nn.functional.relu`` for any name that the program gives it."""
         parts: list[str] = []
         while isinstance(node, ast.Attribute):
             parts.append(node.attr)
@@ -126,7 +126,7 @@ class _Reader(ast.NodeVisitor):
 
 
 def judge(path: str) -> tuple[str, str]:
-    """What is to be said of a name under torch: its kind, and why."""
+    """The finding about a name under torch: its kind, and the reason."""
     parts = path.split(".")
     here: Any = tracecomp
     for n, part in enumerate(parts[1:], 1):
@@ -134,7 +134,7 @@ def judge(path: str) -> tuple[str, str]:
         inside = _member(here, module, part)
         if inside is _NOTHING:
             if not isinstance(here, type(sys)):
-                # An attribute of an object: what it holds is not known.
+                # An attribute of an object: its contents are unknown.
                 return "unknown", f"{module} has no {part} here"
             known = torch_has(module, part) or ".".join(parts[: n + 1]) in table()
             name = ".".join(parts[: n + 1])
@@ -177,7 +177,7 @@ def _words(found: list[Finding], everything: bool) -> Iterator[str]:
 
 
 def _listed(found: Iterable[Finding]) -> Iterator[str]:
-    """Each name with its places and what is to be said of it."""
+    """Each name with its occurrences and finding."""
     places: dict[tuple[str, str], list[str]] = {}
     for f in found:
         places.setdefault((f.path, f.words), []).append(f"{f.file}:{f.line}")

@@ -1,7 +1,7 @@
-"""The import of ``torch.x.y``: it is ``tracecomp.x.y``, or a stand-in for what only PyTorch has.
+"""The import of ``torch.x.y``: it resolves to ``tracecomp.x.y``, or to a stand-in for names that only PyTorch has.
 
-Submodules are tracecomp's own objects. The package ``torch`` itself is a module of its own before tracecomp, because
-its name, version and origin are its own and because tracecomp's inner rooms are not to be seen through it.
+Submodules are tracecomp's own objects. The package ``torch`` itself is a separate module in front of tracecomp: it has
+another name, version and origin, and does not expose tracecomp's internal packages.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def adopt(module: ModuleType) -> ModuleType:
         module.__class__ = TorchModule
         name = torch_name(module.__name__)
         if not hasattr(module, "__path__") and any(other.startswith(name + ".") for other in table()):
-            module.__path__ = []  # what it is to torch: importers go on to look for what is below
+            module.__path__ = []  # makes it a package, so that importers search below it
         for child in tuple(vars(module).values()):
             if isinstance(child, ModuleType):
                 adopt(child)
@@ -99,7 +99,7 @@ class _Existing(Loader):
 
 
 class TorchFinder(MetaPathFinder):
-    """Finds ``torch`` and what is below it."""
+    """A finder for ``torch`` and its submodules."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -150,7 +150,7 @@ def find_spec_below(parent: str, name: str) -> ModuleSpec | None:
 
 
 def _is_a_question(frame: FrameType | None) -> bool:
-    """Whether ``importlib.util.find_spec`` asks, not an import: then only what is really there counts."""
+    """Whether ``importlib.util.find_spec`` is the caller, not an import: then stand-ins do not count."""
     for _ in range(2):
         frame = None if frame is None else frame.f_back
     return frame is not None and frame.f_code is find_spec.__code__

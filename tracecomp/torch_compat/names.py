@@ -1,4 +1,4 @@
-"""Which modules and names PyTorch has: what a program may expect to import."""
+"""Modules and names of PyTorch, which a program may expect to import."""
 
 from __future__ import annotations
 

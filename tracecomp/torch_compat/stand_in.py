@@ -1,8 +1,8 @@
-"""Stand-ins for what PyTorch has and tracecomp has not: they can be imported and named, and say so when used.
+"""Stand-ins for PyTorch's names that tracecomp lacks: they can be imported and named, and raise when used.
 
-Libraries import far more than they use. ``from torch.x import Y`` and a name read while a module is being imported
-(an annotation, a base class, a default) get a class that no object is an instance of and that raises when it is
-called. Everywhere else, and for ``hasattr`` and ``getattr``, the name does not exist, which is the truth.
+Libraries import far more than they use. A stand-in is a class without instances that raises when it is called. ``from
+torch.x import Y`` returns one. So does a name that is read while a module is being imported: an annotation, a base
+class or a default. Everywhere else, and for ``hasattr`` and ``getattr``, the name does not exist.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def while_importing(frame: FrameType | None) -> bool:
 
 
 class TorchModule(ModuleType):
-    """A module of tracecomp that programs know as one of torch: what it lacks is a stand-in, or missed in words."""
+    """A module of tracecomp under its torch name: a missing name is a stand-in, or an error with an explanation."""
 
     def __getattr__(self, name: str) -> Any:
         return missing(torch_name(self.__name__), name, while_importing(inspect.currentframe()))
@@ -74,7 +74,7 @@ class TorchModule(ModuleType):
 
 
 def missing(module: str, name: str, importing: bool) -> Any:
-    """What reading ``module.name``, which is not there, gives: a stand-in, or AttributeError."""
+    """The result of reading the missing ``module.name``: a stand-in, or AttributeError."""
     path = f"{module}.{name}"
     if path in table() and (importing or find_spec(path) is not None):  # a module, which torch has imported itself
         return import_module(path)

@@ -1,4 +1,4 @@
-"""What libraries take from ``torch.utils._contextlib``."""
+"""Names that libraries import from ``torch.utils._contextlib``."""
 
 from tracecomp.eager.modes import ContextDecorator as _DecoratorContextManager
 

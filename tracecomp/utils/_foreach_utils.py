@@ -1,4 +1,4 @@
-"""What libraries of optimizers take from ``torch.utils._foreach_utils``: tensors that are computed together."""
+"""Names that libraries of optimizers import from ``torch.utils._foreach_utils``: grouping of tensors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _group_tensors_by_device_and_dtype(
 
 
 def _get_foreach_kernels_supported_devices() -> list[str]:
-    """Devices with kernels over lists of their own: none."""
+    """Devices with separate kernels over lists: none."""
     return []
 
 
@@ -41,7 +41,7 @@ _get_fused_kernels_supported_devices = _get_foreach_kernels_supported_devices
 
 
 def _has_foreach_support(tensors: list[Tensor], device: device) -> bool:
-    """Whether lists are one kernel: they are what a loop over their tensors is."""
+    """Whether lists are one kernel: they have the result of a loop over their tensors."""
     return False
 
 

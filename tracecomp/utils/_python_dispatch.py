@@ -21,10 +21,10 @@ __all__ = [
 
 
 class TorchDispatchMode:
-    """``with Mode():`` every operator that runs inside goes to ``__torch_dispatch__``, which may go on with it.
+    """``with Mode():`` every operator inside is dispatched to ``__torch_dispatch__``, which may run it.
 
-    That of the backward pass too. Inside of ``__torch_dispatch__`` the mode itself is off, and nothing is recorded for
-    backward: histories are kept above, whatever it returns.
+    This includes operators of the backward pass. Inside ``__torch_dispatch__`` the mode itself is off, and nothing is
+    recorded for backward: autograd is in a layer above.
 
     Example:
         >>> from torch.utils._python_dispatch import TorchDispatchMode
@@ -77,7 +77,7 @@ def _get_current_dispatch_mode_stack() -> list[TorchDispatchMode]:
 
 @contextmanager
 def _disable_current_modes() -> Iterator[list[TorchDispatchMode]]:
-    """Inside, no mode is asked."""
+    """A context in which no mode is active."""
     stack, modes.dispatch_modes = modes.dispatch_modes, ()
     try:
         yield list(stack)
@@ -105,9 +105,9 @@ def transform_subclass(
 
 
 def return_and_correct_aliasing(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None, out: object) -> Any:
-    """What ``func`` is to return: the very tensor that it writes, else ``out``.
+    """The result of ``func``: the tensor that it writes, else ``out``.
 
-    Views need nothing more: their memory is that of the tensors inside.
+    Views need nothing else: their memory is that of the inner tensors.
     """
     if (kwargs or {}).get("out") is not None:
         return (kwargs or {})["out"]

@@ -1,7 +1,7 @@
 """Nested containers as a flat list of leaves and a description, under the names of ``torch.utils._pytree``.
 
-Tuples, lists, dictionaries, named tuples, deques and what ``register_pytree_node`` adds are containers. (Recordings
-have a quicker form of their own, ``record/pytree.py``, whose descriptions are guards.)
+Tuples, lists, dictionaries, named tuples, deques and classes of ``register_pytree_node`` are containers. Recordings
+have a faster form, ``record/pytree.py``, whose descriptions are guards.
 """
 
 from __future__ import annotations
@@ -246,7 +246,7 @@ def _get_node_type(tree: object) -> Any:
 
 
 def tree_is_leaf(tree: PyTree, is_leaf: IsLeaf = None) -> bool:
-    """Whether ``tree`` is no container."""
+    """Whether ``tree`` is not a container."""
     return (is_leaf is not None and is_leaf(tree)) or _get_node_type(tree) not in SUPPORTED_NODES
 
 
@@ -255,7 +255,7 @@ def tree_is_leaf(tree: PyTree, is_leaf: IsLeaf = None) -> bool:
 
 @dataclass(eq=False)
 class TreeSpec:
-    """What a tree is without its leaves."""
+    """The structure of a tree without its leaves."""
 
     type: Any
     context: Context
@@ -310,7 +310,7 @@ class TreeSpec:
         return SUPPORTED_NODES[self.type].unflatten_fn([c._build(leaves) for c in self.children_specs], self.context)
 
     def flatten_up_to(self, tree: PyTree) -> list[Any]:
-        """The parts of ``tree``, which begins like this one, that stand at this one's leaves; ValueError otherwise."""
+        """Return the parts of ``tree``, which begins like this one, at this one's leaves; ValueError otherwise."""
         if self.is_leaf():
             return [tree]
         if _get_node_type(tree) is not self.type:
@@ -390,7 +390,7 @@ def _is_one(kinds: Any, value: Any) -> bool:
 
 
 def map_only(kinds: object, /) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """A decorator: the function for what is of ``kinds`` (types, or a predicate), everything else as it is."""
+    """A decorator: apply the function to values of ``kinds`` (types, or a predicate), and return others unchanged."""
     return lambda func: lambda x: func(x) if _is_one(kinds, x) else x
 
 
@@ -478,7 +478,7 @@ def keystr(kp: KeyPath) -> str:
 
 
 def key_get(obj: object, kp: KeyPath) -> Any:
-    """What stands at a path of ``obj``."""
+    """The value at a path of ``obj``."""
     for key in kp:
         obj = key.get(obj)
     return obj

@@ -20,7 +20,7 @@ __all__ = [
 
 
 class CheckpointPolicy(enum.Enum):
-    """What to do with an operator's results. To prefer is to do it."""
+    """The handling of an operator's results. The PREFER members equal the MUST members."""
 
     MUST_SAVE = 0
     PREFER_SAVE = 1
@@ -29,7 +29,7 @@ class CheckpointPolicy(enum.Enum):
 
 
 class SelectiveCheckpointContext:
-    """What a policy is told: whether the operator runs again for the backward pass."""
+    """The context of a policy: whether the operator runs again for the backward pass."""
 
     def __init__(self, *, is_recompute: bool) -> None:
         self.is_recompute = is_recompute
@@ -59,7 +59,7 @@ class _Saving(TorchDispatchMode):
 
 
 class _Taking(TorchDispatchMode):
-    """The second run: what was kept is taken, in the order in which it was made."""
+    """The second run: kept results are reused, in order of creation."""
 
     def __init__(self, policy: Policy, kept: dict[Any, list[Any]]) -> None:
         self._policy, self._kept = policy, kept
@@ -95,7 +95,7 @@ def _among(listed: list[object], ctx: SelectiveCheckpointContext, func: object, 
 
 
 def get_device_states(*args: Any) -> tuple[list[int], list[Tensor]]:
-    """Devices of the tensors among ``args`` and the states of their random numbers: none beside the CPU's."""
+    """Devices of the tensors among ``args`` and the states of their random numbers: none other than the CPU's."""
     return [], []
 
 

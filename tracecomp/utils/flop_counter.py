@@ -40,7 +40,7 @@ def flops_of(op: Op, operands: Sequence[Any], attrs: dict[str, Any]) -> int:
 
 
 class FlopCounterMode:
-    """``with FlopCounterMode() as counter:`` counts what runs inside, by the modules that run it.
+    """``with FlopCounterMode() as counter:`` counts the operators that run inside, by the modules that run it.
 
     The backward pass counts for the whole only (``Global``). ``display`` prints the table at the end.
 

@@ -1,4 +1,4 @@
-"""The names of ``torch.utils.model_zoo``, which are now those of ``torch.hub``; it stands above ``utils``."""
+"""The names of ``torch.utils.model_zoo``, which are now those of ``torch.hub``, in a layer above ``utils``."""
 
 from importlib import import_module
 

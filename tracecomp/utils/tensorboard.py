@@ -41,7 +41,7 @@ def _array(value: object) -> Any:
 
 
 class SummaryWriter:
-    """Writes what a run logs into a folder (default: ``runs/`` and the time). Usable as a context manager."""
+    """Write the logs of a run into a folder (default: ``runs/`` and the time). Usable as a context manager."""
 
     def __init__(
         self, log_dir: str | None = None, comment: str = "", purge_step: int | None = None, max_queue: int = 10,
@@ -75,7 +75,7 @@ class SummaryWriter:
         self, main_tag: str, tag_scalar_dict: Mapping[str, object], global_step: int | None = None,
         walltime: float | None = None,
     ) -> None:  # fmt: skip
-        """Several numbers at a step, each in a run of its own below this one."""
+        """Several numbers at a step, each in a separate run below this one."""
         for tag, value in tag_scalar_dict.items():
             with SummaryWriter(f"{self.log_dir}/{main_tag.replace('/', '_')}_{tag}") as writer:
                 writer.add_scalar(main_tag, value, global_step, walltime)
@@ -132,7 +132,7 @@ class SummaryWriter:
         run_name: str | None = None,
         **options: Any,
     ) -> None:
-        """The settings of a run and what came of them."""
+        """The settings of a run and their results."""
         with SummaryWriter(f"{self.log_dir}/{run_name or time.time()}") as writer:
             plain = {k: v if isinstance(v, str | bool | int | float) else str(v) for k, v in hparam_dict.items()}
             writer._add(self._t.hparams_pb(plain), None, None)

@@ -10,7 +10,7 @@ __all__ = ["WeakIdKeyDictionary", "WeakIdRef", "WeakTensorKeyDictionary", "WeakT
 
 
 class WeakIdRef(weakref.ref):  # type: ignore[type-arg]
-    """A weak reference that equals another one if both are to the same object."""
+    """A weak reference that equals another if both refer to the same object."""
 
     __slots__ = ("_id",)
 
@@ -26,7 +26,7 @@ class WeakIdRef(weakref.ref):  # type: ignore[type-arg]
 
 
 class WeakIdKeyDictionary(MutableMapping[Any, Any]):
-    """A dictionary with weak keys, which are told apart by identity."""
+    """A dictionary with weak keys, compared by identity."""
 
     def __init__(self, dict: Any = None, ref_type: Any = WeakIdRef) -> None:
         self.ref_type = ref_type

@@ -1,4 +1,4 @@
-"""Squares that are turned by shuffles of two vectors at a time."""
+"""Squares that are transposed by shuffles of two vectors at a time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from tracecomp.codegen.kernels.squares import turned_square
+from tracecomp.codegen.kernels.squares import transposed_square
 
 
 @pytest.mark.parametrize("bytes", [1, 2, 4, 8])
@@ -17,4 +17,4 @@ def test_the_columns_of_a_square_are_its_rows_turned(lanes: int, bytes: int) -> 
         return [(x + y)[n] for n in order]
 
     rows = [[(r, c) for c in range(lanes)] for r in range(lanes)]
-    assert turned_square(rows, bytes, shuffled) == [[(r, c) for r in range(lanes)] for c in range(lanes)]
+    assert transposed_square(rows, bytes, shuffled) == [[(r, c) for r in range(lanes)] for c in range(lanes)]

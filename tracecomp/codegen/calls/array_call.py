@@ -1,9 +1,9 @@
-"""LLVM text of the call of a program on numpy arrays: a builtin function of Python's, bound to a record of the call.
+"""LLVM text of the call of a program on numpy arrays: a Python builtin function, bound to a record of the call.
 
 It reads the arrays' data pointers, releases the interpreter lock, runs the entry and returns the number of the step
 whose check failed (0: none), or -1 without doing anything when it is not given the right number of plain C-contiguous
-arrays. Calls of whole compiled functions, with guards and tensors, are ``call_stub``. The function stands in the module
-of ``threads.sync``, which defines how a call takes the workers.
+arrays. Calls of whole compiled functions, with guards and tensors, are ``call_stub``. The function is in the module of
+``threads.sync``, which defines how a call acquires the workers.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ CALL = "tc_call"
 SYMBOLS = ("PyEval_SaveThread", "PyEval_RestoreThread", "PyLong_FromLongLong")
 
 RECORD = ("entry", "table", "arena", "pool", "threads", "arrays", "type", "failed")
-"""The words of a call's record: the program's entry, its table of data pointers, its arena, the pool and how many
-threads, the number of arrays, the type that they must have exactly, and the failed step."""
+"""The words of a call's record. First the program's entry, its table of data pointers, its arena, the thread pool and
+the number of threads. Then the number of arrays, their exact type, and the failed step."""
 
 _SELF_RECORD = ARRAY_DATA
 """The builtin's self is an array over the record."""
@@ -47,7 +47,7 @@ def call_text() -> str:
         flags = a.let(f"and i32 {a.load('i32', array, ARRAY_FLAGS)}, {C_CONTIGUOUS}")
         a.need(a.let(f"icmp ne i32 {flags}, 0"), "mismatch")
         offset = a.let(f"sub i64 {a.let(f'ptrtoint ptr {row} to i64')}, {a.let('ptrtoint ptr %args to i64')}")
-        # The argument's place in the vector is its place in the table.
+        # The argument's index is also its place in the table.
         a.store("ptr", a.load("ptr", array, ARRAY_DATA), table, offset)
     failed = a.at(record, 8 * RECORD.index("failed"))
     a.store("i64", "0", failed)

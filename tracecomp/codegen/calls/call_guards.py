@@ -1,4 +1,5 @@
-"""LLVM text of the guards of a call: whether arguments and state are as they were, and where their memory is now."""
+"""LLVM text of the guards of a call: they compare arguments and state with the record, and read the addresses of
+memory."""
 
 from __future__ import annotations
 
@@ -35,10 +36,10 @@ from tracecomp.codegen.text.assembler import Assembler
 
 
 class CallGuards:
-    """Writes the functions that look and change nothing outside of the record.
+    """Emit the functions that check guards; they write only to the record.
 
     ``fields`` are the offsets of a tensor's fields, ``counts`` those of its storage's version and memory and of a
-    memory's writes; ``python`` is what calls.
+    memory's writes. ``python`` is the calling interpreter.
     """
 
     def __init__(self, fields: Mapping[str, int], counts: Mapping[str, int], python: Interpreter) -> None:
@@ -57,13 +58,13 @@ class CallGuards:
     def _object(self, a: Assembler, name: str) -> str:
         return a.load("ptr", "%objects", 8 * GLOBALS.index(name))
 
-    # ---- is this array laid out as wanted?
+    # ---- array layout
 
     def _layout(self) -> str:
         a = Assembler()
         a.need(a.same(a.load("ptr", "%array", TYPE), self._object(a, "array_type")), "no")
-        # Identity of descriptors: numpy has one object for each plain dtype, and an equal
-        # one that is not the same is simply handled by the general way.
+        # Identity of descriptors: numpy has one object for each plain dtype, and the general path handles an equal but
+        # different one.
         a.need(a.same(a.load("ptr", "%array", ARRAY_DESCR), a.load("ptr", "%layout")), "no")
         flags = a.let(f"and i32 {a.load('i32', '%array', ARRAY_FLAGS)}, %flags")
         a.need(a.same(flags, "%flags", "i32"), "no")
@@ -85,16 +86,16 @@ class CallGuards:
 
     def _check(self) -> str:
         a = Assembler()
-        # A call inside of this call (from Python code that it runs) must not overwrite the record.
+        # A call inside of this call (from Python code that runs inside it) must not overwrite the record.
         a.need(a.same(a.load("i64", "%record", header("busy")), "0", "i64"), "no")
         a.need(a.same(a.load("i64", "%record", header("count")), "%count", "i64"), "no")
         with self._table(a, "arguments") as r:
             given = a.load("ptr", a.at("%args", self._row_number(a, "arguments", r)))
             kind, wanted = self._word(a, "arguments", r, "type"), self._word(a, "arguments", r, "object")
-            # Without a type it is the object itself that is compared.
+            # Without a type, the object itself is compared.
             found = a.let(f"select i1 {a.same(kind, 'null')}, ptr {given}, ptr {a.load('ptr', given, TYPE)}")
             a.need(a.same(found, a.let(f"select i1 {a.same(kind, 'null')}, ptr {wanted}, ptr {kind}")), "no")
-        # Whether two arguments are one object decides what a write through one of them does to the other.
+        # Whether two arguments are one object decides the effect of a write through one of them.
         with self._table(a, "pairs") as r:
             first = a.load("ptr", "%args", self._word(a, "pairs", r, "first", "i64"))
             second = a.load("ptr", "%args", self._word(a, "pairs", r, "second", "i64"))
@@ -110,8 +111,8 @@ class CallGuards:
     def _row_number(self, a: Assembler, table: str, r: str) -> str:
         """Eight times the number of row ``r``."""
         first = a.let(f"ptrtoint ptr {a.load('ptr', '%record', header(f'{table}.first'))} to i64")
-        # Rows of one table and words of the arguments are both 8 bytes, so the
-        # distance divided by the words of a row is the offset.
+        # Rows of one table and words of the arguments are both 8 bytes. The distance divided by the words of a row is
+        # the offset.
         distance = a.let(f"sub i64 {a.let(f'ptrtoint ptr {r} to i64')}, {first}")
         return a.let(f"udiv i64 {distance}, {len(TABLES[table])}")
 
@@ -128,10 +129,10 @@ class CallGuards:
 
     @contextmanager
     def _unless_unchanged(self, a: Assembler, mapping: str, at: str, offset: int) -> Iterator[None]:
-        """What looks a dictionary up, which is spared while its version is the one that was noted last.
+        """Skip a dictionary lookup while the dictionary's version equals the last recorded one.
 
-        A version changes with every write to its dictionary, and no two dictionaries ever share one. Where CPython
-        keeps none (``runtime/object_layout.py``) the dictionary is looked up at every call.
+        A version changes with every write to its dictionary, and no two dictionaries share one. If CPython keeps no
+        versions (``runtime/object_layout.py``), every call looks the dictionary up.
         """
         if not self.python.versions:
             yield
@@ -146,7 +147,7 @@ class CallGuards:
             key = self._word(a, "modes", r, "key")
             found = a.let(f"call ptr @PyDict_GetItem(ptr {modes}, ptr {key})")
             default = self._word(a, "modes", r, "default")
-            # A mode that is not set has its default.
+            # An unset mode has its default.
             now = a.let(f"select i1 {a.same(found, 'null')}, ptr {default}, ptr {found}")
             a.need(a.same(now, self._word(a, "modes", r, "value")), "no")
 
@@ -158,7 +159,7 @@ class CallGuards:
                 found = a.let(f"call ptr @PyDict_GetItem(ptr {mapping}, ptr {key})")
                 a.need(a.same(found, self._word(a, "names", r, "value")), "no")
         with self._table(a, "fields") as r:
-            # Words of objects are read directly: a list's length before its elements, so that those exist.
+            # Words of objects are read directly: a list's length before its elements, which exist only below it.
             found = a.load("ptr", self._word(a, "fields", r, "object"), self._word(a, "fields", r, "offset", "i64"))
             a.need(a.same(found, self._word(a, "fields", r, "value")), "no")
         with self._table(a, "elements") as r:
@@ -170,20 +171,20 @@ class CallGuards:
             absent = a.let(f"zext i1 {a.same(grad, self._object(a, 'none'))} to i64")
             a.need(a.same(absent, self._word(a, "absent_grads", r, "absent", "i64"), "i64"), "no")
 
-    # ---- addresses of all operands, with the guards of the tensors that they belong to
+    # ---- addresses of all operands, and guards of their tensors
 
     def _fill(self) -> str:
         a = Assembler()
         with self._table(a, "sources") as r:
             self._source(a, r)
-        # An argument that shares bytes with what is written would see the write.
+        # An argument that shares bytes with a written tensor would see the write.
         with self._table(a, "apart") as r:
             spans = [self._span(a, self._word(a, "apart", r, side)) for side in ("argument", "written")]
             a.need(self._disjoint(a, *spans), "no")
         with self._table(a, "written") as r:
             source = self._word(a, "written", r, "source")
             flags = a.load("i32", a.load("ptr", source, row("sources", "array")), ARRAY_FLAGS)
-            # An array that cannot be written is left to the general way, which says so.
+            # The general path reports a read-only array.
             a.need(a.let(f"icmp ne i32 {a.let(f'and i32 {flags}, {WRITEABLE}')}, 0"), "no")
             self._counters(a, a.load("ptr", source, row("sources", "tensor")), "no")
         with self._table(a, "in_place") as r:
@@ -197,14 +198,14 @@ class CallGuards:
         tensor = self._resolve(a, r)
         fields = {name: a.load("ptr", tensor, offset) for name, offset in self.fields.items()}
         none, layout = self._object(a, "none"), self._word(a, "sources", r, "layout")
-        # A view whose storage has moved on has to be derived again, which is Python's work.
+        # A view whose storage has moved has to be derived again, in Python.
         with a.when(a.let(f"icmp ne ptr {fields['_linked']}, {self._object(a, 'false')}")):
             self._need_type(a, fields["_storage"], "storage_type", "no")
             a.need(a.same(a.load("ptr", fields["_storage"], self.counts["version"]), fields["_seen"]), "no")
         leaf = a.same(fields["_grad_fn"], none)
         asks = a.either(a.same(fields["_requires_grad"], self._object(a, "true")), a.let(f"xor i1 {leaf}, true"))
         wanted = self._word(a, "sources", r, "requires_grad", "i64")
-        # A tensor that asks for gradients has another recording; 2 is for those where it does not matter.
+        # A tensor that requires gradients has another recording; 2 means either.
         right = a.same(a.let(f"zext i1 {asks} to i64"), wanted, "i64")
         a.need(a.either(right, a.same(wanted, "2", "i64")), "no")
         array = fields["_data"]
@@ -213,7 +214,8 @@ class CallGuards:
         # Kernels take dense, aligned memory.
         a.need(a.let(f"call i1 @tc.layout(ptr %objects, ptr {array}, ptr {layout}, i32 {dense})"), "no")
         with a.when(a.let(f"icmp ne i64 {self._word(a, 'sources', r, 'exclusive', 'i64')}, 0")):
-            # Both counts are 1: nobody else holds the tensor or its array, so its memory may be given to a result.
+            # Both counts are 1: there is no other reference to the tensor or its array, so its memory may become a
+            # result's.
             held = a.let(f"or i64 {a.load('i64', tensor, REFERENCES)}, {a.load('i64', array, REFERENCES)}")
             own = a.let(f"and i32 {a.load('i32', array, ARRAY_FLAGS)}, {OWNED | WRITEABLE}")
             alone = a.both(a.same(held, "1", "i64"), a.same(own, str(OWNED | WRITEABLE), "i32"))
@@ -221,14 +223,14 @@ class CallGuards:
         data, place = a.load("ptr", array, ARRAY_DATA), self._word(a, "sources", r, "place")
         flags = a.let(f"zext i32 {a.load('i32', array, ARRAY_FLAGS)} to i64")
         enough = a.let(f"and i64 {flags}, {self._word(a, 'sources', r, 'owned', 'i64')}")
-        # Memory that the program knows the place of must be there still, unless it is the array's own.
+        # Memory whose place the program knows must still be there, unless it is the array's own.
         a.need(a.either(a.let(f"icmp ne i64 {enough}, 0"), a.either(a.same(place, "null"), a.same(place, data))), "no")
         a.store("ptr", tensor, r, row("sources", "tensor"))
         a.store("ptr", array, r, row("sources", "array"))
         a.store("ptr", data, self._word(a, "sources", r, "slot"))
 
     def _need_type(self, a: Assembler, value: str, name: str, otherwise: str) -> None:
-        """Go on where ``value`` is there and of exactly that type."""
+        """Continue if ``value`` exists and has exactly that type."""
         a.need(a.let(f"icmp ne ptr {value}, null"), otherwise)
         a.need(a.same(a.load("ptr", value, TYPE), self._object(a, name)), otherwise)
 
@@ -244,20 +246,20 @@ class CallGuards:
             self._need_type(a, writes, "int_type", otherwise)
         return storage, memory, version, writes
 
-    # ---- may the preparation be used?
+    # ---- validity of the preparation
 
     def _prepared(self) -> str:
-        """Sets the byte that tells, and remembers what the preparation is made from if it has to be made."""
+        """Set the byte that marks the preparation as valid, and record its sources if it has to be computed."""
         a = Assembler()
         flag = a.load("ptr", "%record", header("prepared"))
         a.need(a.let(f"icmp ne ptr {flag}, null"), "done")
-        # First said to be usable; one source that changed takes it back.
+        # First marked valid; one changed source revokes it.
         a.store("i8", "1", flag)
         with self._table(a, "frozen") as r:
             tensor = a.load("ptr", self._word(a, "frozen", r, "source"), row("sources", "tensor"))
             changed, unknown, same = a.name("changed"), a.name("unknown"), a.name("same")
             _, memory, _, writes = self._counters(a, tensor, unknown)
-            # Memory that others can write has no count, and is prepared anew at each call.
+            # Memory that others can write has no count, and is prepared again in each call.
             a.need(a.let(f"icmp ne ptr {writes}, {self._object(a, 'none')}"), unknown)
             seen = self._word(a, "frozen", r, "seen")
             before = [a.load("ptr", seen), a.load("ptr", seen, 8)]
@@ -279,9 +281,9 @@ class CallGuards:
         return a.text("define internal void @tc.prepared(ptr %objects, ptr %record) #1")
 
     def _resolve(self, a: Assembler, r: str) -> str:
-        """The tensor that a source is."""
+        """Return the tensor of a source."""
         kind, reference = self._word(a, "sources", r, "kind", "i64"), self._word(a, "sources", r, "reference")
-        # A source is an argument, an object that is held, or a gradient of one.
+        # A source is an argument, a referenced object, or a gradient of one.
         argument, held, gradient, have = (a.name(n) for n in ("argument", "held", "gradient", "have"))
         cases = f"i64 {ARGUMENT}, label %{argument} i64 {GRADIENT}, label %{gradient}"
         a.do(f"switch i64 {kind}, label %{held} [ {cases} ]")
@@ -293,7 +295,7 @@ class CallGuards:
         a.block(gradient)
         grad = a.load("ptr", reference, self.fields["_grad"])
         present = a.name("present")
-        # A gradient that is not there: the recording had one.
+        # A missing gradient: the recording had one.
         a.choose(a.same(grad, self._object(a, "none")), "no", present)
         a.block(present)
         self._need_type(a, grad, "tensor_type", "no")
@@ -310,11 +312,11 @@ class CallGuards:
             span = self._span(a, source)
             with self._table(a, "sources") as s:
                 apart = self._disjoint(a, self._span(a, s), span)
-                # Other sources must not overlap what is written in place; the source itself may.
+                # Other sources must not overlap a tensor that is written in place; the source itself may.
                 a.need(a.either(apart, a.same(s, source)), "no")
 
     def _span(self, a: Assembler, source: str) -> tuple[str, str]:
-        """Where the memory of a source begins and ends."""
+        """Return the start and end of a source's memory."""
         start = a.load("ptr", a.load("ptr", source, row("sources", "array")), ARRAY_DATA)
         return start, a.at(start, a.load("i64", self._word(a, "sources", source, "layout"), LAYOUT_BYTES))
 

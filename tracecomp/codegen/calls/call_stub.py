@@ -2,10 +2,10 @@
 
 ``tc_fast`` is the body of a builtin whose self is the tuple ``(general, chain)``: ``chain`` lists records as tuples
 that begin with the record's memory. It runs the first record that fits the call; when none does, it calls ``general``
-with the same arguments. Reading numbers and making arrays may run Python code: the addresses are then collected, and
-their guards checked, once more. The tables of a record are rows of the words named below.
+with the same arguments. Reading numbers and making arrays may run Python code: the addresses are then collected and the
+guards checked again. The tables of a record are rows of the words named below.
 
-Signals are asked for before anything else: loops in C, as of ``map``, never do, and there Ctrl-C would not be heard.
+Signals are checked first: loops in C, such as that of ``map``, never check them, and would not react to Ctrl-C.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ declare void @{sync.RELEASE}(ptr)
 
 
 class _CallStub(CallGuards):
-    """Writes all functions."""
+    """Emit all functions."""
 
     def text(self) -> str:
         """The module's functions."""
@@ -76,8 +76,8 @@ class _CallStub(CallGuards):
 
     def _hosts(self, a: Assembler, ran: str) -> None:
         with self._table(a, "hosts") as r:
-            # Reading a number may run Python code (``__getitem__``, a property), which
-            # may change what was checked: 2 asks for another look.
+            # Reading a number may run Python code (``__getitem__``, a property), which may invalidate checked guards: 2
+            # requests another check.
             a.store("i64", "2", ran)
             owner, key = self._word(a, "hosts", r, "owner"), self._word(a, "hosts", r, "key")
             item, attribute, have = a.name("item"), a.name("attribute"), a.name("have")
@@ -93,7 +93,7 @@ class _CallStub(CallGuards):
             a.need(a.let(f"icmp ne ptr {found}, null"), "error")
             number = a.let(f"call double @PyFloat_AsDouble(ptr {found})")
             a.do(f"call void @Py_DecRef(ptr {found})")
-            # -1.0 is a number and the sign of an error; only then is the error asked for.
+            # -1.0 is a number and the sign of an error; only then the error is queried.
             with a.when(a.let(f"fcmp oeq double {number}, -1.0")):
                 a.need(a.same(a.let("call ptr @PyErr_Occurred()"), "null"), "error")
             a.store("double", number, self._word(a, "hosts", r, "number"))
@@ -102,7 +102,7 @@ class _CallStub(CallGuards):
             mapping, key = self._word(a, "items", r, "mapping"), self._word(a, "items", r, "key")
             found = a.let(f"call ptr @PyObject_GetItem(ptr {mapping}, ptr {key})")
             a.need(a.let(f"icmp ne ptr {found}, null"), "error")
-            # The mapping still holds it, so comparing the address is safe.
+            # The mapping still references it, so comparing the address is safe.
             a.do(f"call void @Py_DecRef(ptr {found})")
             a.need(a.same(found, self._word(a, "items", r, "value")), "no")
 
@@ -114,15 +114,15 @@ class _CallStub(CallGuards):
         flags = C_CONTIGUOUS | OWNED | ALIGNED | WRITEABLE
         with self._table(a, "fresh") as r:
             layout, memory = self._word(a, "fresh", r, "layout"), self._word(a, "fresh", r, "memory")
-            # Two arrays for each result are remembered: a loop that keeps the last result uses them in turns.
+            # Two arrays per result are kept: a loop that keeps the last result alternates between them.
             done, chosen = a.name("done"), []
             for offset in (0, 8):
                 other = a.name("other")
                 array = a.load("ptr", memory, offset)
-                # One reference is the list's own: nobody has the array.
+                # The only reference is the list's: the array is otherwise unused.
                 a.need(a.same(a.load("i64", array, REFERENCES), "1", "i64"), other)
                 a.need(a.let(f"call i1 @tc.layout(ptr %objects, ptr {array}, ptr {layout}, i32 {flags})"), other)
-                # A weak reference could bring it back to life.
+                # A weak reference could revive it.
                 a.need(a.same(a.load("ptr", array, ARRAY_WEAK), "null"), other)
                 a.store("ptr", array, r, row("fresh", "array"))
                 a.go(done)
@@ -134,7 +134,7 @@ class _CallStub(CallGuards):
             made = a.let(f"call ptr @PyObject_Vectorcall(ptr {make}, ptr {arguments}, i64 2, ptr null)")
             a.need(a.let(f"icmp ne ptr {made}, null"), "error")
             a.store("i64", "2", ran)
-            # The newest first; the oldest goes.
+            # The newest first; the oldest is dropped.
             oldest = a.load("ptr", memory, 8)
             a.store("ptr", a.load("ptr", memory), memory, 8)
             a.store("ptr", made, memory)
@@ -158,14 +158,14 @@ class _CallStub(CallGuards):
         entry, table, arena = (a.load("ptr", "%record", header(word)) for word in ("entry", "table", "arena"))
         step = a.at("%record", header("step"))
         a.store("i64", "0", step)
-        # Short programs keep the interpreter lock: releasing it costs as much as they do.
+        # Short programs keep the interpreter lock: releasing it would double their time.
         unlocked = a.let(f"icmp ne i64 {a.load('i64', '%record', header('unlocked'))}, 0")
         a.choose(unlocked, "release", "keep")
         a.block("keep")
         run_entry(a, entry, table, arena, "null", step)
         a.go("done")
         a.block("release")
-        # Another thread may let go of the tensors meanwhile: their memory is held for the run.
+        # Another thread may release the tensors during the run: this holds references to their memory.
         self._arrays(a, "Py_IncRef")
         pool, threads = a.load("ptr", "%record", header("pool")), a.load("i64", "%record", header("threads"))
         run_unlocked(a, entry, table, arena, step, pool, threads)
@@ -179,7 +179,7 @@ class _CallStub(CallGuards):
         with self._table(a, "sources") as r:
             a.do(f"call void @{change}(ptr {self._word(a, 'sources', r, 'array')})")
 
-    # ---- what is outside afterwards, and the return value
+    # ---- external state after the run, and the return value
 
     def _result(self) -> str:
         a = Assembler()
@@ -187,12 +187,12 @@ class _CallStub(CallGuards):
         none = self._object(a, "none")
         with self._table(a, "written") as r:
             tensor = a.load("ptr", self._word(a, "written", r, "source"), row("sources", "tensor"))
-            # A tensor whose storage has been replaced meanwhile is counted no
-            # more: what was written is no longer its memory.
-            replaced = a.name("replaced")  # by another thread, meanwhile
+            # A write to a tensor whose storage was replaced during the run is not counted: the written memory is no
+            # longer its own.
+            replaced = a.name("replaced")  # by another thread
             storage, memory, version, writes = self._counters(a, tensor, replaced)
             following = self._later(a, version, self._word(a, "written", r, "writes", "i64"))
-            # Versions are Python ints: the storage takes the new reference, and lets go of the old one below.
+            # Versions are Python ints: the storage takes the new reference, and releases the old one below.
             a.store("ptr", following, storage, self.counts["version"])
             with a.when(a.let(f"icmp ne ptr {writes}, {none}")):
                 self._count(a, memory, writes, version, following)
@@ -206,7 +206,7 @@ class _CallStub(CallGuards):
             a.store("ptr", none, tensor, self.fields["_grad"])
             a.do(f"call void @Py_DecRef(ptr {grad})")
         with self._table(a, "fresh") as r:
-            # All are null before the first is made, so that a failure lets go of those that exist and no others.
+            # All are null at first, so that a failure releases only those that exist.
             a.store("ptr", "null", r, row("fresh", "tensor"))
         with self._table(a, "fresh") as r:
             self._tensor(a, r, argument)
@@ -223,12 +223,12 @@ class _CallStub(CallGuards):
         return a.text("define internal ptr @tc.result(ptr %objects, ptr %record) #1")
 
     def _later(self, a: Assembler, number: str, times: str = "1") -> str:
-        """The int that is so many greater than another."""
+        """Return the int that is ``times`` greater than another."""
         more = a.let(f"add i64 {a.let(f'call i64 @PyLong_AsLongLong(ptr {number})')}, {times}")
         return a.let(f"call ptr @PyLong_FromLongLong(i64 {more})")
 
     def _count(self, a: Assembler, memory: str, writes: str, version: str, following: str) -> None:
-        """Count up a memory's writes, which mostly are the object that its only storage's version is."""
+        """Increment a memory's write count, which usually is the version object of its only storage."""
         shared, own, done = a.name("shared"), a.name("own"), a.name("done")
         a.choose(a.same(writes, version), shared, own)
         a.block(shared)
@@ -250,12 +250,12 @@ class _CallStub(CallGuards):
         a.store("ptr", tensor, r, row("fresh", "tensor"))
         array, none, false = self._word(a, "fresh", r, "array"), self._object(a, "none"), self._object(a, "false")
         values = {"_data": array, "_linked": false, "_requires_grad": false, "_seen": self._object(a, "zero")}
-        # A new object's fields are empty (null), so there is nothing to let go of.
+        # A new object's fields are null, so there is nothing to release.
         for name, offset in self.fields.items():
             value = values.get(name, none)
             a.do(f"call void @Py_IncRef(ptr {value})")
             a.store("ptr", value, tensor, offset)
-        # A result that is not kept for another call: the tensor alone holds it.
+        # A result that is not reused in later calls: only the tensor references it.
         with a.when(a.same(self._word(a, "fresh", r, "kept", "i64"), "0", "i64")):
             memory = self._word(a, "fresh", r, "memory")
             a.do(f"call void @Py_IncRef(ptr {none})")
@@ -266,7 +266,7 @@ class _CallStub(CallGuards):
             node = a.let(f"call ptr @PyObject_Vectorcall(ptr {history}, ptr null, i64 0, ptr null)")
             a.need(a.let(f"icmp ne ptr {node}, null"), "failed")
             a.store("ptr", node, tensor, self.fields["_grad_fn"])
-            # None was put there above.
+            # It was set to None above.
             a.do(f"call void @Py_DecRef(ptr {none})")
 
     def _values(self, a: Assembler, argument: str) -> None:
@@ -299,10 +299,10 @@ class _CallStub(CallGuards):
     # ---- the builtin
 
     def _found(self, a: Assembler) -> tuple[str, str, str]:
-        """The record that fits the call, who holds it, and its objects, in block ``hit``; ``general`` returns."""
-        # Python asks for signals between bytecodes, of which a loop in C has none.
+        """Find the record that fits the call, its owner and its objects, in block ``hit``; ``general`` returns."""
+        # Python checks signals between bytecodes, of which a loop in C has none.
         a.need(a.same(a.let("call i32 @PyErr_CheckSignals()"), "0", "i32"), "interrupted")
-        # Keyword arguments are for the general way, which binds them.
+        # Keyword arguments take the general path, which binds them.
         a.need(a.same("%names", "null"), "general")
         chain = a.load("ptr", "%self", self.python.tuple_items + 8)
         first = a.load("ptr", chain, LIST_ITEMS)
@@ -330,11 +330,11 @@ class _CallStub(CallGuards):
         a = Assembler()
         argument = a.let("alloca ptr")
         record, holder, objects = self._found(a)
-        # Held, as Python code that runs meanwhile may drop the recording.
+        # Referenced, as Python code that runs during the call may drop the recording.
         a.do(f"call void @Py_IncRef(ptr {holder})")
         a.store("i64", "1", record, header("busy"))
         ready = a.let(f"call i64 @tc.memory(ptr {objects}, ptr {record})")
-        # 0: does not fit any more; 1: go on; 3: an exception is set; else look once more.
+        # 0: no longer fits; 1: continue; 3: an exception is set; else check again.
         a.do(f"switch i64 {ready}, label %again [ i64 0, label %miss i64 1, label %run i64 3, label %error ]")
         a.block("again")
         # Python code ran, so addresses and guards are read again.
@@ -343,7 +343,7 @@ class _CallStub(CallGuards):
         a.block("run")
         a.do(f"call void @tc.prepared(ptr {objects}, ptr {record})")
         step = a.let(f"call i64 @tc.run(ptr {record})")
-        # The entry noted a failed step: Python raises the error for it.
+        # The entry recorded a failed step: Python raises its error.
         a.need(a.same(step, "0", "i64"), "failed")
         value = a.let(f"call ptr @tc.result(ptr {objects}, ptr {record})")
         a.store("i64", a.let(f"add i64 {a.load('i64', record, header('calls'))}, 1"), record, header("calls"))
@@ -359,7 +359,7 @@ class _CallStub(CallGuards):
         a.block("error")
         a.go("done")
         a.block("miss")
-        # Not busy any more before others are asked: the general way may call this function again.
+        # Marked idle before other code runs: the general path may call this function again.
         a.store("i64", "0", record, header("busy"))
         a.do(f"call void @Py_DecRef(ptr {holder})")
         a.go("general")
@@ -372,5 +372,5 @@ class _CallStub(CallGuards):
 
 
 def call_text(fields: Mapping[str, int], counts: Mapping[str, int], python: Interpreter) -> str:
-    """The functions behind ``tc_fast``, for what ``CallGuards`` takes."""
+    """Return the functions behind ``tc_fast``; the arguments are those of ``CallGuards``."""
     return _CallStub(fields, counts, python).text()

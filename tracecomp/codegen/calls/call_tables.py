@@ -1,7 +1,7 @@
-"""The memory that describes a call to native code: tables of guards, operands and results, and where objects hold what.
+"""Memory layout of a call to native code: tables of guards, operands and results, and offsets in objects.
 
-A record is a header of words and then the rows of each table, words as well. All are written once, when a call is made
-ready; native code (``codegen/calls/call_stub.py``) reads them and keeps what it found in the rows.
+A record is a header of words and then the rows of each table, words as well. All are written once, when a call is
+prepared. Native code (``codegen/calls/call_stub.py``) reads them and stores its results in the rows.
 """
 
 from __future__ import annotations
@@ -39,31 +39,39 @@ TABLES: Mapping[str, tuple[str, ...]] = {
     "cleared": ("tensor",),
     "results": ("address",),
 }
-"""Rows by table. Addresses unless said otherwise. ``arguments``: exact type of a tensor, else the object it must be.
-``pairs``: byte offsets of two arguments, and whether they are one object. ``names``: entries of dictionaries, with
-the version of the dictionary when it was seen last. ``fields``: words of objects, as the version of a dictionary or
-the length of a list, which is looked at before its ``elements``. ``sources``: a tensor that the call looks at, by
-kind ARGUMENT (byte offset), OBJECT, or GRADIENT (of an object); ``requires_grad`` 0, 1, or 2 for either;
-``exclusive`` asks that nobody else holds it, ``place`` is where its memory has to be (0: anywhere; anywhere too if
-``owned`` is set and it has memory of its own). ``fresh``: outputs in new memory, which ``make`` gives, ``memory`` is
-where a list holds two arrays that may be used again. ``in_place``: outputs in a source's memory, ``apart`` when no
-other source may overlap. ``written``: how many writes autograd counts. ``apart``: an argument and what is written,
-which must share no byte. ``frozen``: sources that a preparation reads; ``seen`` is where a list holds the memory of
-each and the count of its writes, as they were when the preparation was made. ``results``: where the address of each
-stands when it has been made."""
+"""Rows by table. Words are addresses unless stated otherwise.
+
+* ``arguments``: the exact type of a tensor, else the required object.
+* ``pairs``: byte offsets of two arguments, and whether they are one object.
+* ``names``: entries of dictionaries, with the dictionary's version at the last check.
+* ``fields``: words of objects, such as a dictionary's version or a list's length, which is checked before its
+  ``elements``.
+* ``sources``: a tensor that the call reads, by kind ARGUMENT (byte offset), OBJECT, or GRADIENT (of an object).
+  ``requires_grad`` is 0, 1, or 2 for either. ``exclusive`` requires that there is no other reference. ``place`` is the
+  required address of its memory (0: any; any too if ``owned`` is set and it owns its memory).
+* ``fresh``: outputs in new memory, which ``make`` allocates; ``memory`` is the address in a list of two reusable
+  arrays.
+* ``in_place``: outputs in a source's memory, ``apart`` if no other source may overlap.
+* ``written``: the number of writes that autograd counts.
+* ``apart``: an argument and a written tensor, which must not share a byte.
+* ``frozen``: sources that a preparation reads; ``seen`` is the address in a list of each one's memory and write count
+  at the time of the preparation.
+* ``results``: the place of each result's address."""
 
 HEADER = (
     "objects", "thread_version", "modes", "modes_version", "count", "entry", "table", "arena", "step", "busy", "calls",
     "unlocked", "pool", "threads", "numbers", "failed", "finish", "prepared",
     *[f"{name}.{end}" for name in TABLES for end in ("first", "end")],
 )  # fmt: skip
-"""The words at the start of a record. ``step`` is where the entry tells the number of a failed step, with which
-``failed`` is then called; ``unlocked`` asks to release the interpreter lock, and to take the ``pool`` if there are
-several ``threads``; ``numbers`` is the count of results (-1: one, returned by itself); ``finish`` builds the return
-value from their tuple, when it is not null; ``prepared`` is the address of the byte that tells whether the preparation
-may be used, null if there is none. ``thread_version`` is the version of the dictionary of the thread that called last,
-``modes`` what it held; ``modes_version`` the version of the modes that fitted last. No two dictionaries, whenever they
-live, are of one version."""
+"""The words at the start of a record.
+
+* ``step``: where the entry writes the number of a failed step, with which ``failed`` is then called.
+* ``unlocked``: whether to release the interpreter lock, and to acquire the ``pool`` if there are several ``threads``.
+* ``numbers``: the count of results (-1: a single result that is not in a tuple).
+* ``finish``: builds the return value from their tuple, if it is not null.
+* ``prepared``: the address of the byte that marks the preparation as valid, null if there is none.
+* ``thread_version``, ``modes``: the version and value of the last caller's thread dictionary.
+* ``modes_version``: the version of the modes that fitted last. Versions are unique among all dictionaries."""
 
 ARGUMENT, OBJECT, GRADIENT = 0, 1, 2
 """Kinds of ``sources``."""
@@ -76,8 +84,8 @@ GLOBALS = (
 )  # fmt: skip
 """The words of the table of objects that all records refer to."""
 
-# Of CPython's 64-bit builds; ``runtime/object_layout.py`` tries each on real objects first.
-# Offsets in CPython's and numpy's objects, which the runtime checks before it uses this code.
+# CPython's 64-bit builds. Offsets in CPython's and numpy's objects; ``runtime/object_layout.py`` verifies each on real
+# objects before this code is used.
 REFERENCES, TYPE, LIST_SIZE, LIST_ITEMS, CELL_CONTENTS = 0, 8, 16, 24, 16
 ARRAY_DATA, ARRAY_ND, ARRAY_DIMS, ARRAY_DESCR, ARRAY_FLAGS, ARRAY_WEAK = 16, 24, 32, 56, 64, 72
 DICT_SIZE, DICT_VERSION, DICT_KEYS, DICT_VALUES = 16, 24, 32, 40
@@ -86,12 +94,12 @@ C_CONTIGUOUS, OWNED, ALIGNED, WRITEABLE = 0x1, 0x4, 0x100, 0x400
 
 
 class Interpreter(NamedTuple):
-    """What is not alike in all versions of CPython."""
+    """Layout facts that differ between versions of CPython."""
 
     tuple_items: int
-    """Where a tuple's items begin."""
+    """Offset of a tuple's items."""
     versions: bool
-    """Whether a dictionary has a version, which every change makes another one."""
+    """Whether a dictionary has a version that every change increments."""
 
 
 def row(table: str, word: str) -> int:

@@ -1,9 +1,9 @@
-"""LLVM text of the call of a saved program: a builtin function of Python's, bound to a record of the call.
+"""LLVM text of the call of a saved program: a Python builtin function, bound to a record of the call.
 
 It compares its arrays with the types that the program was saved for, makes the results' arrays, releases the
-interpreter lock and runs the program. What does not fit goes to a function in Python, with the same arguments: it
-raises the error, or copies what lies otherwise. Only the layouts of arrays are believed to be known here, as they are
-checked where a program is loaded.
+interpreter lock and runs the program. Arguments that do not fit go to a Python function, which raises the error or
+copies arrays of another layout. This code relies only on the layouts of array objects, which are checked when a program
+is loaded.
 """
 
 from __future__ import annotations
@@ -28,15 +28,17 @@ RECORD = (
     "entry", "table", "arena", "pool", "threads", "failed", "busy", "array_type", "general", "fail", "count",
     "arguments", "arguments_end", "outputs", "outputs_end", "results",
 )  # fmt: skip
-"""The words of a record: the program's entry, its table of data pointers, its arena, the pool and how many threads,
-where the entry notes a failed step, whether a call is going on, ndarray, the functions for what does not fit and for a
-failed step, how many arguments there are; first and end of the rows of arguments and outputs; how many results."""
+"""The words of a record. First the program's entry, its table of data pointers, its arena, the pool and the number of
+threads. Then the place of a failed step, whether a call is running, ndarray, and the functions for unsuitable arguments
+and for a failed step. Last the number of arguments, the first and the end of the rows of arguments and outputs, and the
+number of results."""
 
 ARGUMENT = ("descr", "nd", "dims", "flags", "slot")
 """A row for each argument: its dtype, dimensions and their sizes, the flags it must have, its place in the table."""
 
 OUTPUT = ("make", "slot", "array")
-"""A row for each result: what makes its array, its place in the table, and the array of the call going on."""
+"""A row for each result: the function that allocates its array, its place in the table, and the array of the current
+call."""
 
 _DECLARATIONS = """
 declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
@@ -47,7 +49,7 @@ declare void @Py_DecRef(ptr)
 
 
 class _ProgramCall:
-    """Writes the function; ``array_call`` in the same module declares the rest."""
+    """Emit the function; ``array_call`` in the same module declares the rest."""
 
     def __init__(self) -> None:
         self.a = Assembler()
@@ -69,7 +71,7 @@ class _ProgramCall:
 
     def text(self) -> str:
         a = self.a
-        # A wrong number of arguments, or a call inside of this one (the record is in use), is for Python.
+        # A wrong number of arguments, or a call inside this one (the record is in use), is left to Python.
         a.need(a.same("%count", self.word("count", "i64"), "i64"), "general")
         a.need(a.same(self.word("busy", "i64"), "0", "i64"), "general")
         self._arguments()
@@ -87,12 +89,12 @@ class _ProgramCall:
         a.block("general")
         given = "ptr %args", "i64 %count", "ptr null"
         a.do(f"ret ptr {a.call('ptr', '@PyObject_Vectorcall', 'ptr ' + self.word('general'), *given)}")
-        # On the stack of the function, at its beginning, where LLVM makes it one frame.
+        # On the stack of the function, at its beginning, where LLVM merges it into one frame.
         a.lines[1:1] = ["  %room = alloca ptr, align 8", "  %number = alloca i64, align 8"]
         return _DECLARATIONS + a.text(f"define ptr @{CALL}(ptr %self, ptr %args, i64 %count) #1")
 
     def _arguments(self) -> None:
-        """Data pointers of arguments go into the table, if all are of the types that are wanted."""
+        """Write the data pointers of arguments into the table, if all types match."""
         a = self.a
         number = "%number"
         a.store("i64", "0", number)
@@ -102,7 +104,7 @@ class _ProgramCall:
             array = a.load("ptr", a.let(f"getelementptr ptr, ptr %args, i64 {k}"))
             a.store("i64", a.let(f"add i64 {k}, 1"), number)
             a.need(a.same(a.load("ptr", array, TYPE), self.word("array_type")), "general")
-            # By identity; an equal descriptor that is another object goes the general way.
+            # By identity; an equal descriptor that is another object takes the general path.
             a.need(a.same(a.load("ptr", array, ARRAY_DESCR), self.cell(ARGUMENT, row, "descr")), "general")
             nd = a.load("i32", array, ARRAY_ND)
             a.need(a.same(nd, a.let(f"trunc i64 {self.cell(ARGUMENT, row, 'nd', 'i64')} to i32"), "i32"), "general")
@@ -119,7 +121,8 @@ class _ProgramCall:
             a.store("ptr", a.load("ptr", array, ARRAY_DATA), self.cell(ARGUMENT, row, "slot"))
 
     def _outputs(self) -> None:
-        """New arrays for the results. The record is this call's from here on: making arrays may run other code."""
+        """Allocate arrays for the results. The record belongs to this call from here on: allocation may run other
+        code."""
         a = self.a
         self.put("busy", "1")
         # All rows are null first, so that a failure in the middle knows which arrays exist.
@@ -139,7 +142,7 @@ class _ProgramCall:
         a.store("i64", "0", failed)
         memory = self.word("table"), self.word("arena")
         run_unlocked(a, self.word("entry"), *memory, failed, self.word("pool"), self.word("threads", "i64"))
-        # What failed has written results that nobody will see.
+        # A failed call has written results that are dropped.
         a.need(a.same(a.load("i64", failed), "0", "i64"), "failed")
         a.choose(a.same(self.word("results", "i64"), "1", "i64"), "one", "several")
         a.block("one")
@@ -161,13 +164,13 @@ class _ProgramCall:
         a.do(f"ret ptr {found}")
 
     def _drop(self) -> None:
-        """Let go of the arrays that were made."""
+        """Release the allocated arrays."""
         a = self.a
         self.put("busy", "0")
         with self.rows("outputs", OUTPUT) as row:
             array = self.cell(OUTPUT, row, "array")
             with a.when(a.let(f"icmp ne ptr {array}, null")):
-                # Only those that were made.
+                # Only those that exist.
                 a.run("@Py_DecRef", f"ptr {array}")
 
 

@@ -1,1 +1,1 @@
-"""Loop programs spelled as LLVM text."""
+"""Emission of loop programs as LLVM text."""

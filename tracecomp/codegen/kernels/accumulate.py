@@ -23,9 +23,9 @@ Key = tuple[tuple[int, ...], int]
 class State:
     """The current values of one declared accumulator.
 
-    ``over`` are the tile and vector variables (of those ``surrounding`` it) that it exists once per element of. With
+    ``over`` are those ``surrounding`` tile and vector variables for each of whose elements it exists once. With
     ``lane_width`` the lanes live in vectors of that width, ``parts`` of them; without, each part is one lane (or the
-    only value). Vectors of a largest or smallest float pass over NaN; one more part, a mask, notes where one was.
+    only value). Vectors of a largest or smallest float pass over NaN; one more part, a mask, records where one was.
     """
 
     acc: Acc
@@ -47,7 +47,7 @@ def start(e: Emitter, state: State, where: tuple[int, ...], init: Value) -> None
     # The part behind the last: a mask, not a value.
     if state.notes_nan:
         state.values[where, state.parts] = e.const("i1", 0, state.lane_width)
-        # An initial total may be NaN itself: going on from stored totals.
+        # An initial total may be NaN: continuing from stored totals.
         if init.const is None:
             note_nan(e, state, where, [init])
 
@@ -55,7 +55,7 @@ def start(e: Emitter, state: State, where: tuple[int, ...], init: Value) -> None
 def note_nan(e: Emitter, state: State, where: tuple[int, ...], vectors: Sequence[Value]) -> None:
     """Remember the lanes in which one of ``vectors`` is NaN."""
     key = (where, state.parts)
-    # Two at a time: one comparison finds NaN in either of its operands.
+    # Two at a time: one comparison detects NaN in either of its operands.
     for n in range(0, len(vectors), 2):
         found = e.compare("fcmp uno", vectors[n], vectors[min(n + 1, len(vectors) - 1)])
         state.values[key] = e.binary("or", state.values[key], found)
@@ -87,9 +87,9 @@ def update_part(e: Emitter, state: State, key: Key, args: list[Value]) -> None:
 def update_lanes(
     e: Emitter, state: State, where: tuple[int, ...], args: list[Value], chunk: int, width: int, active: int
 ) -> list[Value]:
-    """Combine ``width`` consecutive positions, the first ``active`` of which exist, into their lanes, in order.
+    """Combine ``width`` consecutive positions, of which the first ``active`` exist, into their lanes, in order.
 
-    Returns the vectors whose NaN are still to be noted.
+    Returns the vectors whose NaN the caller has to record.
     """
     acc = state.acc
     args = [e.widen(a, width) for a in args]
@@ -110,9 +110,9 @@ def update_lanes(
         positions = [start + k if start + k < width else -1 for k in range(lanes)]
         pieces = args if lanes == width else [e.shuffle(a, positions) for a in args]
         current = state.values[key]
-        # Lanes that do not exist keep their partial sum as it was, NaN and -0.0 included.
+        # Lanes that do not exist keep their partial sum, NaN and -0.0 included.
         mask = tail_mask(e, lanes, min(active - start, lanes))
-        # The comparison instruction alone passes over NaN; lanes where one was are noted once for several vectors.
+        # The comparison instruction ignores NaN; lanes with one are recorded once for several vectors.
         if state.notes_nan:
             piece = e.select(mask, pieces[0], current) if mask else pieces[0]
             state.values[key] = _better(e, acc.op, piece, current)
@@ -161,7 +161,7 @@ def total(e: Emitter, state: State, where: tuple[int, ...]) -> Value:
 
 
 def _joined(e: Emitter, state: State, a: Value, b: Value) -> Value:
-    """Two parts, or halves of one, as one."""
+    """Combine two parts, or halves of one."""
     acc = state.acc
     if state.notes_nan:
         return _better(e, acc.op, a, b)

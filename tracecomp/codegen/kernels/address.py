@@ -14,12 +14,12 @@ from tracecomp.ir.loops import Expr
 from tracecomp.ir.types import DType
 
 Position = int | tuple[int, int] | Value
-"""What a loop variable is here: a number, (first, lanes) consecutive numbers, or an SSA value."""
+"""Value of a loop variable: a number, (first, lanes) consecutive numbers, or an SSA value."""
 
 
 @dataclass(slots=True)
 class Offset:
-    """An index taken apart: ``const + sum(scalar * factor) + stride * lane + vector``."""
+    """An index in terms: ``const + sum(scalar * factor) + stride * lane + vector``."""
 
     const: int
     scalars: list[tuple[Value, int]]
@@ -35,12 +35,12 @@ class Offset:
         """Add ``factor`` times consecutive numbers from a scalar on."""
         self.const += factor * lanes.const
         self.scalars += [(value, factor * own) for value, own in lanes.scalars]
-        # Of lanes and lanes: the same chunk, so one count holds for both.
+        # Both have the lanes of the same chunk, so one count is valid for both.
         self.stride += factor * lanes.stride
         self.lanes = lanes.lanes
 
     def within(self, divisor: int) -> bool:
-        """Whether consecutive lanes are within one multiple of ``divisor``, whatever the scalars are."""
+        """Whether consecutive lanes are within one multiple of ``divisor``, for any scalars."""
         # Scalars move the first lane in steps of their common divisor: within
         # one step the position of the lanes is known.
         step = math.gcd(divisor, *(factor for _, factor in self.scalars))
@@ -54,7 +54,7 @@ class Offset:
 
 
 class Indexer:
-    """Turns ``Index`` values into addresses, given what each loop variable is and how to evaluate expressions."""
+    """Compute addresses from ``Index`` values, loop variables and an evaluator of expressions."""
 
     def __init__(self, e: Emitter, position: Callable[[Var], Position], evaluate: Callable[[Expr], Value]) -> None:
         self.e = e
@@ -88,7 +88,7 @@ class Indexer:
     def join(self, o: Offset) -> Value:
         e = self.e
         total: Value | None = None
-        # Terms of outer loops first: their sum is then a value of the outer loop, and computed there.
+        # Terms of outer loops first: their sum is then an outer loop's value, and computed there.
         for value, factor in sorted(o.scalars, key=lambda term: term[0].depth):
             term = self._times(value, factor)
             total = e.binary("add", total, term) if total else term
@@ -118,7 +118,7 @@ class Indexer:
             return self._constant_atom(atom, inner)
         # 32-bit division takes a half to a quarter of the time; the bounds of the index say whether it is legal.
         narrow = _fits_i32(atom.index)
-        # All lanes fall into one multiple: one scalar division serves them.
+        # All lanes are in one multiple: one scalar division serves them.
         if inner.within(atom.divisor):
             first = self._divide(atom, self.join(Offset(inner.const, inner.scalars)), narrow)
             return first if isinstance(atom, FloorDiv) else Offset(0, [(first, 1)], 1, inner.lanes)
@@ -130,7 +130,7 @@ class Indexer:
             return int(value.const)
         if value.elem == "i64":
             return value
-        # An i1 that is true would become -1.
+        # A true i1 would become -1.
         op = "sext" if atom.expr.dtype.signed and value.elem != "i1" else "zext"
         return self.e.convert(op, value, "i64")
 
@@ -140,8 +140,7 @@ class Indexer:
         count = inner.lanes if inner.stride else 1
         numbers = [inner.const + inner.stride * k for k in range(count)]
         results = [n // atom.divisor if divide else n % atom.divisor for n in numbers]
-        # Known numbers often turn out equal, or consecutive: then what
-        # follows stays a scalar, or a plain vector load.
+        # Known numbers are often equal, or consecutive: the result then stays a scalar, or a plain vector load.
         if all(r == results[0] for r in results):
             return results[0]
         if all(r == results[0] + k for k, r in enumerate(results)):
@@ -149,7 +148,7 @@ class Indexer:
         return self.e.lanes("i64", results)
 
     def _divide(self, atom: FloorDiv | Mod, value: Value, narrow: bool) -> Value:
-        """Division rounded down; in 32 bits where the operand is known to fit and not to be negative."""
+        """Division rounded down; in 32 bits if the operand is known to fit and to be non-negative."""
         e = self.e
         divide = isinstance(atom, FloorDiv)
         d = atom.divisor
@@ -169,7 +168,7 @@ class Indexer:
     # ---- memory
 
     def address(self, base: Value, elem: str, o: Offset) -> Value:
-        """The address ``base[o]``; outer loops' terms are added first, so that they are added outside."""
+        """The address ``base[o]``; outer loops' terms are added first, so that the sum is computed outside."""
         e = self.e
         pointer = base
         # Outer loops' terms first, as in ``join``; constants last, where the
@@ -181,7 +180,7 @@ class Indexer:
         if o.vector is not None:
             pointer = e.gep(elem, pointer, o.vector)
         if o.stride and (o.stride != 1 or o.vector is not None):
-            # Consecutive lanes need the address of the first alone.
+            # Consecutive lanes need only the address of the first.
             pointer = e.gep(elem, pointer, e.lanes("i64", [o.stride * k for k in range(o.lanes)]))
         return pointer
 
@@ -196,7 +195,7 @@ NONTEMPORAL = "!nontemporal !1"
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """One load: its text and operands, for whoever decides where it may stand."""
+    """One load: its text and operands, for the code that decides its place."""
 
     rhs: str
     elem: str
@@ -224,7 +223,7 @@ def load_access(
     name = f"@llvm.masked.gather.{suffix}.v{width}p0" if address.width else f"@llvm.masked.load.{suffix}.p0"
     e.declare(name, f"declare {vector} {name}({address.type}, {full.type}, {vector})")
     operand = f"{address.type} align {align} {address.text}"
-    # Lanes that are masked give zero, so that what is computed from them is harmless.
+    # Masked-off lanes give zero, so that computations with them are harmless.
     return Access(f"call {vector} {name}({operand}, {full}, {vector} zeroinitializer)", elem, width, (address, full))
 
 
@@ -232,7 +231,7 @@ def store_text(
     e: Emitter, value: Value, address: Value, mask: Value | None, align: int, region: Region | None,
     stream: bool = False,
 ) -> str:  # fmt: skip
-    """The store of a vector or (without mask) a scalar. One that streams is of a whole vector, and aligned as such."""
+    """The store of a vector or (without mask) a scalar. A streaming one stores an aligned whole vector."""
     if region:
         return checked_store(e, value, address, mask, region)
     if stream:
@@ -241,8 +240,8 @@ def store_text(
         return f"  store {value}, {address}, align {align}"
     full = mask or e.all_true(value.width)
     if not address.width and value.elem in ("i8", "i16", "i32"):
-        # LLVM (up to 22 at least) writes a narrowed element with the width that it had before, over what is beside it,
-        # when it knows that the mask has one lane. So it must not know: no address is null, but it cannot tell.
+        # If the mask is known to have one lane, LLVM (at least up to 22) writes a narrowed element at its original
+        # width. The neighbours would be overwritten. Hide that fact: no address is null, but LLVM cannot prove it.
         full = e.binary("and", full, e.compare("icmp ne", address, Value("null", "ptr")))
     suffix = type_suffix(value.elem, value.width)
     name = f"@llvm.masked.scatter.{suffix}.v{value.width}p0" if address.width else f"@llvm.masked.store.{suffix}.p0"
@@ -252,7 +251,7 @@ def store_text(
 
 def tail_mask(e: Emitter, width: int, active: int) -> Value | None:
     """True in the first ``active`` of ``width`` lanes; None when in all."""
-    # A constant mask: LLVM makes a shorter load of it where the processor has no masks.
+    # A constant mask: LLVM shortens the load if the processor has no masks.
     return None if active >= width else e.lanes("i1", [int(k < active) for k in range(width)])
 
 

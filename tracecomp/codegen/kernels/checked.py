@@ -1,9 +1,8 @@
-"""Loads and stores of checked programs: held against their buffer's bounds, and against what was stored there last.
+"""Loads and stores of checked programs, with bounds checks and detection of stale or unwritten memory.
 
-Behind the arena lies its shadow: for each byte the tag of the value whose element was stored there. A load asks for the
-tag of the value that it means to read, so that it notices memory that was not written yet, and memory that another
-value has taken over. An access that fails leaves its word where failing checks do, the first one of a call, and does
-not touch the memory.
+The shadow follows the arena: for each byte the tag of the value whose element was stored there. A load compares the tag
+with that of its value. It thereby detects memory that was not written yet, and memory that another value has reused.
+The first failing access of a call writes its word where failing checks do, and does not touch the memory.
 """
 
 from __future__ import annotations
@@ -13,12 +12,12 @@ from dataclasses import dataclass
 from tracecomp.codegen.text.emitter import FLOAT_BITS, INT_BITS, Emitter, Value, type_suffix
 
 NOT_SHADOWED = -1
-"""The tag of memory outside of the arena, and of scratch memory."""
+"""The tag of memory outside the arena, and of scratch memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """The memory of one buffer: where it begins, its bytes, the tag of its value.
+    """The memory of one buffer: its start, its bytes, the tag of its value.
 
     ``outside`` and ``stale`` are the words of accesses that fail.
     """
@@ -35,7 +34,7 @@ class Region:
 
 
 def tag_of(lifetime: int) -> int:
-    """The byte that stands for a value's number in the shadow; 0 for memory that nothing was stored to."""
+    """The byte that represents a value's number in the shadow; 0 for unwritten memory."""
     return 1 + lifetime % 255 if lifetime else 0
 
 
@@ -57,7 +56,7 @@ def _mask(e: Emitter, mask: Value | None, width: int) -> Value:
 
 
 def _helper(e: Emitter, kind: str, elem: str, width: int, address: Value) -> str:
-    """The function that does it, written into the program when it is first asked for."""
+    """The function for the access, emitted on first use."""
     name = f"@tc.checked.{kind}.{type_suffix(elem, width)}{'.each' if address.width else ''}"
     if not e.module.knows(name):
         e.declare(name, _Helper(e, kind, elem, width, bool(address.width)).text(name))
@@ -65,7 +64,7 @@ def _helper(e: Emitter, kind: str, elem: str, width: int, address: Value) -> str
 
 
 class _Helper:
-    """The text of one function. Everything is a vector in it, of one lane for scalars."""
+    """The text of one function. All its values are vectors, of one lane for scalars."""
 
     def __init__(self, e: Emitter, kind: str, elem: str, width: int, each: bool) -> None:
         self.e = e
@@ -100,7 +99,7 @@ class _Helper:
         return f"define {result} {name}({', '.join(params)}) #0 {{\nentry:\n{body}\n}}\n"
 
     def _addresses(self) -> list[str]:
-        """``%each``: where every lane is; ``%offset``: how far behind the buffer's start."""
+        """``%each``: the address of every lane; ``%offset``: its distance from the buffer's start."""
         lines = self.splat("%at.all", "ptr", "%at") if not self.each else []
         steps = ", ".join(f"i64 {n if not self.each else 0}" for n in range(self.lanes))
         pointers, base = self.vector("ptr"), "%at" if self.each else "%at.all"
@@ -114,7 +113,7 @@ class _Helper:
         ]
 
     def _inside(self) -> list[str]:
-        """``%good``: the lanes that may be touched; the others that the mask asks for are reported."""
+        """``%good``: the lanes that may be accessed; other requested lanes are reported."""
         masks = self.vector("i1")
         return [
             f"  %last.one = sub i64 %nbytes, {self.nbytes}",
@@ -134,7 +133,7 @@ class _Helper:
         ]  # fmt: skip
 
     def _report(self, lanes: str, word: str) -> list[str]:
-        """Leave ``word`` for the caller when any of ``lanes`` is true and nothing was reported yet."""
+        """Leave ``word`` for the caller when any of ``lanes`` is true and nothing has been reported."""
         masks = self.vector("i1")
         reduce = f"@llvm.vector.reduce.or.{type_suffix('i1', self.lanes)}"
         self.e.declare(reduce, f"declare i1 {reduce}({masks})")

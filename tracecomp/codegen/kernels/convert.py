@@ -38,7 +38,7 @@ def to_memory(e: Emitter, value: Value, dtype: DType) -> Value:
 
 
 def constant(e: Emitter, value: bool | int | float, dtype: DType) -> Value:
-    """A literal of ``dtype``; what is out of an integer type's range wraps around."""
+    """A literal of ``dtype``; integers out of range wrap around."""
     if dtype is bfloat16:
         return e.const("i16", _bfloat16_bits(float(value)))
     return e.const(_ELEM[dtype.name], bool(value) if dtype is bool_ else value)
@@ -128,7 +128,7 @@ def _double_to_odd_float(e: Emitter, value: Value) -> Value:
     near = e.convert("fptrunc", value, "float")
     back = e.convert("fpext", near, "double")
     bits = e.convert("bitcast", near, "i32")
-    # fptrunc rounds to nearest. Where it went away from zero, one unit back truncates.
+    # fptrunc rounds to nearest. If it rounded away from zero, one unit back truncates.
     away = e.compare("fcmp ogt", e.fabs(back), e.fabs(value))
     truncated = e.select(away, e.binary("sub", bits, e.const("i32", 1)), bits)
     inexact = e.compare("fcmp one", back, value)
@@ -143,12 +143,12 @@ def _float_to_int(e: Emitter, value: Value, target: DType) -> Value:
     bits = wide.itemsize * 8
     low = -(2.0 ** (bits - 1))
     if value.elem == "double" and wide is int32:
-        # int32 from double: -2147483648.9 truncates to a number that exists, so the limit lies one lower.
+        # int32 from double: -2147483648.9 truncates to a valid number, so the limit is one lower.
         inside_low = e.compare("fcmp ogt", value, e.const("double", low - 1))
     else:
         inside_low = e.compare("fcmp oge", value, e.const(value.elem, low))
     inside = e.binary("and", inside_low, e.compare("fcmp olt", value, e.const(value.elem, -low)))
-    # Out of range fptosi is poison in LLVM; the lowest number is what x86 gives, so it takes that number's place.
+    # Out of range fptosi is poison in LLVM; the lowest number is what x86 gives, so select it instead.
     safe = e.select(inside, value, e.const(value.elem, low))
     result = e.convert("fptosi", safe, register_elem(wide))
     return result if target.itemsize == wide.itemsize else e.convert("trunc", result, register_elem(target))

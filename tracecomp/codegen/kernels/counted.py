@@ -1,8 +1,8 @@
-"""One elementwise kernel for any number of elements: how many is read at every call.
+"""Elementwise kernels for any number of elements, which is read in every call.
 
-The program is lowered for a length that no array has, which gives one loop over blocks of neighbouring elements; the
-number of blocks becomes a parameter. What does not fill a block is done by the last block's worth of elements, some of
-them a second time: they are stored with the same values. Fewer elements than a block has are copied into one and back.
+The program is lowered for a length that no array has, which gives one loop over blocks of neighbouring elements. The
+number of blocks becomes a parameter. The remainder is covered by the last block's worth of elements: some are stored
+twice, with the same values. Fewer elements than a block are copied into one and back.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def block_of(program: Program) -> int:
 
 
 def emit_counted(program: Program, target: Target) -> ProgramCode:
-    """The module of ``program``, whose entry finds the address of the number of elements behind its arrays.
+    """The module of ``program``, whose entry reads the address of the number of elements after its arrays.
 
     Arrays of one element are the same for all blocks.
     """

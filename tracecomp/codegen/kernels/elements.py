@@ -11,23 +11,23 @@ from tracecomp.codegen.kernels import convert, operations
 from tracecomp.codegen.kernels.accumulate import State, zero
 from tracecomp.codegen.kernels.address import Indexer, Offset, Position, load_access, tail_mask
 from tracecomp.codegen.kernels.checked import NOT_SHADOWED, Region
-from tracecomp.codegen.kernels.squares import PIECE
-from tracecomp.codegen.kernels.transpose import columns, tile_to_turn
+from tracecomp.codegen.kernels.squares import SHUFFLE_BYTES
+from tracecomp.codegen.kernels.transpose import columns, contiguous_tile
 from tracecomp.codegen.text.emitter import Emitter, Value, next_power_of_two
 from tracecomp.ir.index import Computed, Index, Var
 from tracecomp.ir.loops import LINE, Buffer, Call, Const, Expr, IndexValue, Load, Read, Stmt, ToLine
 
 Point = tuple[int, ...]
 _SHUFFLED_STRIDES = (-4, -3, -2, -1, 2, 3, 4)
-"""Strides at which lanes share lines: all memory between them is loaded, and shuffled."""
-# Bytes over which lanes may lie apart and still be loaded one by one; of more, a gather instruction misses sooner.
-# A reach of 256 KB stays in a second cache.
+"""Strides at which lanes share lines: all memory between them is loaded and shuffled."""
+# Most bytes between the first and last lane for which lanes are loaded one by one; beyond it, a gather instruction
+# waits less. 256 KB fit a second cache.
 _NEAR = 1 << 18
 
 
 @dataclass(slots=True)
 class Binding:
-    """A name's values: one for every element of ``over``; with ``expr`` they are made when they are read."""
+    """A name's values: one for every element of ``over``; with ``expr`` they are computed when read."""
 
     over: tuple[Var, ...]
     values: dict[Point, Value]
@@ -47,11 +47,11 @@ class Stores:
 
 
 class Elements:
-    """What surrounds a statement, what names mean there, and the values of expressions.
+    """The context of a statement: enclosing loops, meanings of names, and values of expressions.
 
     ``groups`` maps a parameter to its alias group. ``spmd`` are the open tile and vector loops, ``vector`` the vector
-    one, ``point`` the element (or chunk of elements) that is being evaluated. ``streaming``: buffers that are streamed
-    to begin at a line.
+    one, ``point`` the element (or chunk of elements) that is being evaluated. ``streaming``: the buffers of
+    non-temporal stores begin at a line.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Elements:
         raise NotImplementedError
 
     def forget(self) -> None:
-        """Values are remembered within one statement only: the next one may see other memory."""
+        """Forget remembered values: they are valid within one statement only, as the next one may see other memory."""
         self._memo.clear()
         self._over.clear()
 
@@ -92,7 +92,7 @@ class Elements:
             yield point
 
     def lanes_of(self, var: Var) -> int:
-        """SIMD lanes that the vector variable is cut into."""
+        """Number of SIMD lanes into which the vector variable is split."""
         # A power of two: LLVM's masked operations and shuffles are best there.
         return min(self.width, next_power_of_two(var.extent))
 
@@ -106,12 +106,12 @@ class Elements:
     def active_lanes(self) -> int:
         """How many lanes of the current chunk exist."""
         assert self.vector is not None
-        # Of the last chunk some lanes do not exist.
+        # In the last chunk some lanes do not exist.
         lanes = self.lanes_of(self.vector)
         return min(lanes, self.vector.extent - self.point[self.vector] * lanes)
 
     def over(self, expr: Expr) -> frozenset[Var]:
-        """The surrounding tile and vector variables that ``expr`` changes with."""
+        """The surrounding tile and vector variables on which ``expr`` depends."""
         known = self._over.get(id(expr))
         if known is not None:
             return known[1]
@@ -126,7 +126,7 @@ class Elements:
                 result = frozenset(self._bound_over(expr.name))
             case Call():
                 result = frozenset().union(*map(self.over, expr.args))
-        # With the expression itself: while it is held, no other has its identity.
+        # With the expression itself: while it is referenced, no other object has its identity.
         self._over[id(expr)] = expr, result
         return result
 
@@ -134,7 +134,7 @@ class Elements:
         result: frozenset[Var] = frozenset()
         for atom, _ in index.terms:
             if isinstance(atom, Var):
-                # Variables that are no tile or vector loop have one value for all elements.
+                # Variables other than tile and vector loops have one value for all elements.
                 result |= {atom} if atom in self.spmd else frozenset()
             elif isinstance(atom, Computed):
                 result |= self.over(atom.expr)
@@ -168,8 +168,8 @@ class Elements:
 
     def _key(self, expr: Expr) -> tuple[int, ...]:
         over = self.over(expr)
-        # By identity, as ``over`` holds what it has seen: offsets made for one store alone have expressions of their
-        # own. -1: the value is the same for all elements of that variable.
+        # By identity, as ``over`` references the expressions: offsets built for a single store have separate ones. -1:
+        # the value is the same for all elements of that variable.
         return (id(expr), *[self.point[v] if v in over else -1 for v in self.spmd])
 
     def _eval(self, expr: Expr) -> Value:
@@ -204,31 +204,29 @@ class Elements:
     # ---- memory
 
     def _to_line(self, buffer: Buffer) -> Value:
-        # How many elements are missing to the next line: the negated address, modulo the line.
+        # The number of elements to the next line: the negated address, modulo the line.
         e = self.e
         start = e.convert("ptrtoint", self.bases[buffer.name], "i64")
         nbytes = e.binary("and", e.binary("sub", e.const("i64", 0), start), e.const("i64", LINE - 1))
         return e.binary("lshr", nbytes, e.const("i64", buffer.dtype.itemsize.bit_length() - 1))
 
     def _load(self, load: Load) -> Value:
-        """A load in the cheapest form that touches nothing outside of the buffer: its stride, its condition and what is
-        known of its position decide."""
+        """Load in the cheapest form that stays within the buffer; stride, condition and known bounds decide."""
         e, buffer = self.e, load.buffer
-        # A buffer of no elements has no address that may be read.
+        # An empty buffer has no readable address.
         if buffer.size == 0:
             return zero(e, load.dtype, 0)
         o = self.indexer.offset(load.offset)
         where = self.eval(load.where) if load.where else None
-        # A mask that is constantly true was proved elsewhere
-        # (``passes/nests/peeling.py``), so the position is trusted.
+        # A mask that is constantly true is proved elsewhere (``passes/nests/peeling.py``), so the position is trusted.
         if where is not None and where.const:
             where = None
-        # A position whose bounds do not show that it is inside (it is data) is held inside
-        # of the buffer: a call whose check fails goes on to its end.
+        # A position without known bounds (it is data) is clamped to the buffer: a call whose check fails still runs to
+        # its end.
         elif where is None and not inside(load.offset, buffer.size):
             o = self.clamped(o, None, buffer.size)
-        # One lane under a condition: it is loaded in any case, from a place that exists, and the result
-        # selected. Not where bounds from loop variables show that the place exists anyway.
+        # One lane under a condition: load from a valid address in any case, and select. Not needed if bounds of loop
+        # variables prove the address valid.
         elif where is not None and not o.width and not (inside(load.offset, buffer.size) and affine(load.offset)):
             o = self.clamped(o, None if where.width else where, buffer.size)
         # Small strides read all memory between the lanes, which shares lines anyway.
@@ -236,8 +234,8 @@ class Elements:
             return convert.from_memory(e, self._load_strided(load, o, where), load.dtype)
         tile = self.turning(load) if o.lanes else None
         if tile is not None:
-            return self._load_turned(load, o, tile)
-        # See ``_load_apart``; under a mask a gather is the only way that does not touch what is beside.
+            return self._load_transposed(load, o, tile)
+        # See ``_load_apart``; under a mask only a gather stays within the buffer.
         if where is None and (o.vector is not None or o.stride not in (0, 1)) and self._near(load):
             return convert.from_memory(e, self._load_apart(load, o), load.dtype)
         # Vector loads take the condition as a mask, together with the lanes that exist.
@@ -246,7 +244,7 @@ class Elements:
         if masked:
             mask = e.both(e.widen(where, o.width) if where else None, self.active())
         address = self.indexer.address(self.bases[buffer.name], convert.memory_elem(load.dtype), o)
-        # A masked load suppresses faults, but slowly: where no lane is on, a mapped address is given.
+        # A masked load suppresses faults, but slowly: without active lanes, use a mapped address.
         if masked and mask is not None and not address.width:
             address = self._mapped(load, address, mask)
         value = self._placed(load, address, o, mask if masked else None)
@@ -257,7 +255,7 @@ class Elements:
         return value
 
     def _placed(self, load: Load, address: Value, o: Offset, mask: Value | None) -> Value:
-        """The loaded register, written outside of all loops that do not change the memory."""
+        """Return the loaded register, placed outside all loops that do not change the memory."""
         access = load_access(self.e, load.dtype, address, o, mask, self.region(load.buffer))
         group = self.group(load.buffer)
         # Outside of all loops that store nothing to the group: loads are loop invariants like arithmetic.
@@ -273,7 +271,7 @@ class Elements:
         # The first address of the lanes, which for negative strides is the last lane's.
         start = min(0, o.stride * (active - 1))
         span = abs(o.stride) * (active - 1) + 1
-        # Lanes that do not exist read what the last one reads.
+        # Lanes that do not exist read the last lane's element.
         wanted = [o.stride * min(lane, active - 1) - start for lane in range(lanes)]
         result: Value | None = None
         # As many vectors as the span takes, each shuffled into its lanes.
@@ -282,7 +280,7 @@ class Elements:
             address = self.indexer.address(self.bases[load.buffer.name], elem, piece)
             here = [p - first if first <= p < first + lanes else -1 for p in wanted]
             if where is None:
-                # Not beyond the last lane: what lies behind may be another buffer's end.
+                # Not beyond the last lane: the buffer may end there.
                 mask = tail_mask(e, lanes, span - first)
             else:
                 mask = self._mask_apart(where, here, active)
@@ -299,7 +297,7 @@ class Elements:
         return result
 
     def _mask_apart(self, where: Value, places: list[int], active: int) -> Value:
-        """The condition of lanes at ``places`` of consecutive memory; false where there is none."""
+        """The condition of lanes at ``places`` of consecutive memory; false elsewhere."""
         e, lanes = self.e, len(places)
         lane_at = {p: lane for lane, p in enumerate(places[:active]) if p >= 0}
         nowhere = e.lanes("i1", [0] * lanes)
@@ -307,7 +305,7 @@ class Elements:
         return e.shuffle(e.widen(where, lanes), [lane_at.get(p, lanes) for p in range(lanes)], nowhere)
 
     def _mapped(self, load: Load, address: Value, mask: Value) -> Value:
-        """The address, or one that is mapped where no lane is loaded, which is slow where no memory is mapped."""
+        """Return the address, or a mapped one if no lane is loaded: masked loads of unmapped memory are slow."""
         # Bounds prove that the address is mapped.
         if inside(load.offset, load.buffer.size):
             return address
@@ -316,18 +314,18 @@ class Elements:
         return e.select(some, address, self.bases[load.buffer.name])
 
     def _near(self, load: Load) -> bool:
-        """Whether the lanes of one vector, and those of the next ones, are read from little memory."""
+        """Whether the lanes of one vector, and of the next ones, are close together in memory."""
         reach = 0
         for atom, factor in load.offset.terms:
             if self.over_index(Index(((atom, 1),))):
                 if atom.bounds is None:
                     return False
                 reach += abs(factor) * (atom.bounds[1] - atom.bounds[0])
-        # Of the whole tile or vector variable, not of one vector: what the next ones read should be near as well.
+        # For the whole tile or vector variable, not for one vector: the next vectors should be near as well.
         return reach * load.dtype.itemsize <= _NEAR
 
     def _load_apart(self, load: Load, o: Offset) -> Value:
-        """Lane by lane, which from a near cache takes half the time of a gather instruction."""
+        """Load lane by lane, which from a near cache takes half the time of a gather instruction."""
         e, elem = self.e, convert.memory_elem(load.dtype)
         result = Value("poison", elem, o.width)
         for lane in range(self.active_lanes()):
@@ -338,19 +336,21 @@ class Elements:
         return result
 
     def turning(self, load: Load) -> Var | None:
-        """The tile variable along which memory runs, where lanes lie apart: squares of memory are turned then."""
+        """The tile variable along which memory is contiguous, if lanes are strided: blocks of memory are then
+        transposed."""
         if load.where is not None or self.vector is None or not inside(load.offset, load.buffer.size):
             return None
         stride = load.offset.coefficient(self.vector)
         if stride is None or stride in (0, 1, *_SHUFFLED_STRIDES):
             return None
-        return tile_to_turn(load.offset, self.vector, self.spmd)
+        return contiguous_tile(load.offset, self.vector, self.spmd)
 
-    def _load_turned(self, load: Load, o: Offset, tile: Var) -> Value:
-        """Pieces of memory along ``tile``, one for each lane, turned in registers: a load for several elements."""
+    def _load_transposed(self, load: Load, o: Offset, tile: Var) -> Value:
+        """Load contiguous pieces along ``tile``, one for each lane, and transpose in registers: one load for several
+        elements."""
         e, elem, here = self.e, convert.memory_elem(load.dtype), self.point[tile]
-        # Pieces within which processors shuffle fastest: few registers, and no shuffle moves them.
-        side = min(o.lanes, PIECE // load.buffer.dtype.itemsize)
+        # Pieces within which processors shuffle fastest: few registers, and no shuffle crosses them.
+        side = min(o.lanes, SHUFFLE_BYTES // load.buffer.dtype.itemsize)
         first = here - here % side
         count = min(side, tile.extent - first)
         side = min(side, next_power_of_two(count))
@@ -359,7 +359,7 @@ class Elements:
             piece = Offset(o.const + first - here + o.stride * lane, o.scalars, 1, side)
             address = self.indexer.address(self.bases[load.buffer.name], elem, piece)
             rows.append(self._placed(load, address, piece, tail_mask(e, side, count)))
-        # The vectors of the tile's other elements are there now, too.
+        # This also provides the vectors of the tile's other elements.
         for n, column in enumerate(columns(e, rows, o.lanes)[:count]):
             self.point[tile] = first + n
             self._memo[self._key(load)] = convert.from_memory(e, column, load.dtype)
@@ -367,7 +367,7 @@ class Elements:
         return self._memo[self._key(load)]
 
     def _stable_depth(self, group: str) -> int:
-        """The outermost block from which on nothing is stored to ``group``."""
+        """The outermost block inside which nothing is stored to ``group``."""
         depth = self.e.depth
         # Each open block knows which groups are stored to inside of it.
         while depth > 0 and group not in self.stores.open[depth]:
@@ -375,7 +375,7 @@ class Elements:
         return depth
 
     def clamped(self, o: Offset, inside: Value | None, size: int) -> Offset:
-        """An offset that is 0 where it would be out of bounds (or where ``inside`` is false)."""
+        """An offset that is 0 where it would be out of bounds (or if ``inside`` is false)."""
         e = self.e
         index = self.indexer.join(o)
         if inside is None:
@@ -385,7 +385,7 @@ class Elements:
         return Offset(0, [], vector=safe) if safe.width else Offset(0, [(safe, 1)])
 
     def region(self, buffer: Buffer) -> Region | None:
-        """What an access of ``buffer`` is held against; None where programs are not checked."""
+        """The bounds and tag that accesses of ``buffer`` are checked with; None in unchecked programs."""
         e = self.e
         if e.module.shadow is None:
             return None
@@ -409,6 +409,6 @@ def affine(index: Index) -> bool:
 
 
 def inside(index: Index, size: int) -> bool:
-    """Whether ``index`` is in ``range(size)`` whatever its variables are."""
+    """Whether ``index`` is in ``range(size)`` for all values of its variables."""
     bounds = index.bounds
     return bounds is not None and bounds[0] >= 0 and bounds[1] < size

@@ -1,9 +1,9 @@
-"""Steps of triangular solves, LU, Cholesky and QR for batches of matrices of any sizes: what eager mode calls.
+"""Steps of triangular solves, LU, Cholesky and QR for batches of matrices of any sizes, for eager mode.
 
-Every element is what ``ops/linalg`` says: its terms are taken from it one after the other, one fused multiply-add each,
-then it is divided. So the bits are those of compiled loops, whatever the panels. Columns beyond a panel are products
-(``products.py``). Matrices lie in whole arrays, in which they begin at a byte; steps from one to the next are in bytes.
-Reflections come in panels of as many columns as ``ops/linalg`` says, whose order of sums depends on it.
+``ops/linalg`` defines every element: its terms are subtracted one after the other, one fused multiply-add each, then it
+is divided. The bits are therefore those of compiled loops, for any panels. Columns beyond a panel are products
+(``products.py``). Matrices are parts of whole arrays and start at a byte offset; strides are in bytes. Reflections come
+in panels of as many columns as ``ops/linalg`` says, because the order of their sums depends on it.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from tracecomp.codegen.threads import sync
 from tracecomp.codegen.threads.entry import HEAD
 from tracecomp.ir.types import DType
 
-STRIP = 4
-"""Vectors of columns at once: a multiply-add takes four cycles, so four sums that do not wait for each other keep a
-unit at work, and their registers are few on every processor."""
+STRIP_VECTORS = 4
+"""Vectors of columns that are computed together. A multiply-add takes four cycles, so four independent sums keep a unit
+busy, and every processor has registers for them."""
 
-_SOLVED = (
+_SOLVE_SIZES = (
     "t_start", "t_matrix", "t_row", "t_column", "d_start", "d_matrix", "d_step",
     "x_start", "x_matrix", "x_row", "rows", "columns", "strips", "jobs",
 )  # fmt: skip
 SIZES = {
-    "solve_ones": _SOLVED,
-    "solve_divided": _SOLVED,
-    "solve_scaled": _SOLVED,
+    "solve_ones": _SOLVE_SIZES,
+    "solve_divided": _SOLVE_SIZES,
+    "solve_scaled": _SOLVE_SIZES,
     "lu": (
         "p_start", "p_matrix", "p_row", "w_start", "w_matrix", "w_row", "width", "pivots_start", "pivots_matrix",
         "rows", "columns", "steps", "first", "jobs",
@@ -38,10 +38,10 @@ SIZES = {
     "cholesky": ("x_start", "x_matrix", "x_row", "rows", "first", "jobs"),
     "reflections": ("rows", "steps", "tau_start", "tau_matrix", "jobs"),
 }  # fmt: skip
-"""By the kind of step, the numbers that its last array holds: where things begin (``_start``), the bytes from one
-matrix, row, column or diagonal element (``d_step``) to the next, counts, and how many ``jobs`` threads share."""
+"""By the kind of step, the numbers in its last array: starts (``_start``), the bytes from one matrix, row, column or
+diagonal element (``d_step``) to the next, counts, and how many ``jobs`` threads share."""
 ARRAYS = {"solve_ones": 3, "solve_divided": 3, "solve_scaled": 3, "lu": 3, "swap": 2, "cholesky": 2, "reflections": 2}
-"""How many arrays stand before them."""
+"""Number of arrays before them."""
 
 
 def elimination_text(kind: str, dtype: DType, target: Target, panel: int) -> str:
@@ -68,7 +68,7 @@ def _scalars(w: Words) -> dict[str, str]:
 
 
 class _Code(Assembler):
-    """A function on elements of a type, with the numbers of a kind of step by name."""
+    """A function on elements of one type, with the numbers of a kind of step by name."""
 
     def __init__(self, w: Words) -> None:
         super().__init__()
@@ -76,12 +76,12 @@ class _Code(Assembler):
         self.sizes: dict[str, str] = {}
 
     def read_sizes(self, kind: str) -> None:
-        """The numbers, from the last array of ``%table``."""
+        """Read the numbers from the last array of ``%table``."""
         sizes = self.load("ptr", "%table", 8 * ARRAYS[kind])
         self.sizes = {name: self.load("i64", sizes, 8 * n) for n, name in enumerate(SIZES[kind])}
 
     def array(self, number: int, *steps: tuple[str, str], start: str = "0") -> str:
-        """An address in an array: at byte ``start``, then so many steps of so many bytes."""
+        """The address in an array: byte ``start``, plus steps of given numbers of bytes."""
         return self.moved(self.at(self.load("ptr", "%table", 8 * number), start), *steps)
 
     def moved(self, base: str, *steps: tuple[str, str | int]) -> str:
@@ -135,7 +135,7 @@ class _Code(Assembler):
         return spread(self, self.w, self.real("fneg", value))
 
     def sides(self, start: str, column: str) -> tuple[str, str]:
-        """Of the lanes that begin at ``start``, which lie behind ``column``, and which is it."""
+        """Masks of the lanes from ``start``: those after ``column``, and ``column`` itself."""
         kind = f"<{self.w.lanes} x i64>"
         one = self.let(f"insertelement {kind} poison, i64 {self.sub(column, start)}, i64 0")
         limit = self.let(f"shufflevector {kind} {one}, {kind} poison, <{self.w.lanes} x i32> zeroinitializer")
@@ -146,7 +146,7 @@ class _Code(Assembler):
         self, begin: str, end: str, start: Sequence[str], terms: Callable[[str], tuple[str, Iterable[str]]]
     ) -> list[str]:
         """Sums that begin with ``start``: for each number from ``begin`` to ``end``, in order, a fused multiply-add of
-        its factor and vectors, which ``terms`` gives."""
+        its factor and vectors, which ``terms`` returns."""
         w, before = self.w, self.current
         head, body, done = (self.name(stem) for stem in ("head", "body", "done"))
         self.go(head)
@@ -203,21 +203,21 @@ _STRIP = "ptr %t, i64 %t_row, i64 %t_column, ptr %d, i64 %d_step, ptr %x, i64 %x
 
 
 def _solve(w: Words, ending: str) -> Sequence[str]:
-    """Row by row of x: the rows before it, times elements of t, taken from it; then its ``ending``."""
+    """Solve row by row of x: subtract the previous rows times elements of t; then apply the ``ending``."""
     a = _Code(w)
     a.read_sizes(f"solve_{ending}")
     s = a.sizes
     matrix, strip = (a.let(f"{word} i64 %number, {s['strips']}") for word in ("udiv", "urem"))
-    first = a.mul(strip, STRIP * w.lanes)
+    first = a.mul(strip, STRIP_VECTORS * w.lanes)
     t = a.array(0, (matrix, s["t_matrix"]), start=s["t_start"])
     d = a.array(1, (matrix, s["d_matrix"]), start=s["d_start"])
     x = a.array(2, (matrix, s["x_matrix"]), (first, str(w.bytes)), start=s["x_start"])
     given = f"ptr {t}, i64 {s['t_row']}, i64 {s['t_column']}, ptr {d}, i64 {s['d_step']}"
     more = f"i64 {s['x_row']}, i64 {s['rows']}, i64 "
     left = a.sub(s["columns"], first)
-    a.choose(a.less(left, str(STRIP * w.lanes)), "part", "whole")
+    a.choose(a.less(left, str(STRIP_VECTORS * w.lanes)), "part", "whole")
     a.block("whole")
-    a.run(f"@strip{STRIP}", given, f"ptr {x}", f"{more}{w.lanes}")
+    a.run(f"@strip{STRIP_VECTORS}", given, f"ptr {x}", f"{more}{w.lanes}")
     a.do("ret void")
     a.block("part")
 
@@ -227,12 +227,14 @@ def _solve(w: Words, ending: str) -> Sequence[str]:
 
     a.row("0", left, vector)
     a.do("ret void")
-    strips = [_strip(w, ending, n, name) for n, name in ((STRIP, f"strip{STRIP}"), (1, "strip1"), (1, "some"))]
+    strips = [
+        _strip(w, ending, n, name) for n, name in ((STRIP_VECTORS, f"strip{STRIP_VECTORS}"), (1, "strip1"), (1, "some"))
+    ]
     return (*strips, a.text(_JOB))
 
 
 def _strip(w: Words, ending: str, vectors: int, name: str) -> str:
-    """So many vectors of columns, of ``some`` only the first ``%rest`` lanes."""
+    """``vectors`` vectors of columns; ``some`` means only the first ``%rest`` lanes."""
     a = _Code(w)
     mask = w.first_lanes(a, "%rest") if name == "some" else ""
     with a.count("0", "%rows") as r:
@@ -258,7 +260,7 @@ def _strip(w: Words, ending: str, vectors: int, name: str) -> str:
 
 
 def _exchange(w: Words) -> str:
-    """Two rows of ``%width`` elements."""
+    """Swap two rows of ``%width`` elements."""
     a = _Code(w)
 
     def vector(column: str, mask: str) -> None:
@@ -273,7 +275,7 @@ def _exchange(w: Words) -> str:
 
 
 def _largest(w: Words) -> str:
-    """The first row from ``%step`` on of a largest absolute value, or NaN, of a column."""
+    """Find the first row from ``%step`` on with the largest absolute value of a column, or NaN."""
     a = _Code(w)
     a.go("head")
     a.block("head")
@@ -295,8 +297,8 @@ def _largest(w: Words) -> str:
 
 
 def _lu(w: Words) -> Sequence[str]:
-    """The steps of a panel: a row of a largest element on top, in the panel and in the ``width`` columns of another
-    array, and its multiples taken from what is below."""
+    """Eliminate a panel: swap a row with the largest element to the top, and subtract its multiples from the rows
+    below. Rows are swapped in the panel and in the ``width`` columns of another array."""
     a = _Code(w)
     a.read_sizes("lu")
     s = a.sizes
@@ -324,7 +326,7 @@ def _lu(w: Words) -> Sequence[str]:
 
 
 def _row_less(a: _Code, line: str, top: str, factor: str, columns: tuple[str, str, str]) -> None:
-    """At column c the factor, behind it the row less that multiple of the ``top`` one."""
+    """Store the factor at column c, and after it the row minus that multiple of the ``top`` row."""
     (begin, end, c), w = columns, a.w
     kept, less = spread(a, w, factor), a.negative_spread(factor)
 
@@ -339,7 +341,7 @@ def _row_less(a: _Code, line: str, top: str, factor: str, columns: tuple[str, st
 
 
 def _swap(w: Words) -> Sequence[str]:
-    """Row by row, the exchanges that pivots name."""
+    """Apply the row exchanges of the pivots, row by row."""
     a = _Code(w)
     a.read_sizes("swap")
     s = a.sizes
@@ -358,7 +360,7 @@ def _swap(w: Words) -> Sequence[str]:
 
 
 def _cholesky(w: Words) -> Sequence[str]:
-    """The rows of U, with U'U = A, of a block on the diagonal. What is left of the diagonal has no meaning."""
+    """The rows of U, with U'U = A, of a block on the diagonal. The lower triangle is undefined."""
     a = _Code(w)
     a.read_sizes("cholesky")
     s = a.sizes
@@ -387,9 +389,9 @@ def _cholesky(w: Words) -> Sequence[str]:
 
 
 def _row_reduced(a: _Code, x: str, line: str, column: str, columns: tuple[str, str, str]) -> None:
-    """The row at ``line`` less its multiples of the rows before it; the factors stand in ``column``."""
+    """Subtract from the row at ``line`` multiples of the rows before it; the factors are in ``column``."""
     (begin, end, r), w, row = columns, a.w, a.sizes["x_row"]
-    wide = STRIP * w.lanes
+    wide = STRIP_VECTORS * w.lanes
     many = a.add(begin, a.mul(a.let(f"udiv i64 {a.sub(end, begin)}, {wide}"), wide))
 
     def reduced(first: str, vectors: int, mask: str) -> None:
@@ -405,7 +407,7 @@ def _row_reduced(a: _Code, x: str, line: str, column: str, columns: tuple[str, s
             w.store(a, total, a.at(place, v * w.width), mask)
 
     with a.count(begin, many, wide) as first:
-        reduced(first, STRIP, "")
+        reduced(first, STRIP_VECTORS, "")
     a.row(many, end, lambda first, mask: reduced(first, 1, mask))
 
 
@@ -413,7 +415,7 @@ def _row_reduced(a: _Code, x: str, line: str, column: str, columns: tuple[str, s
 
 
 def _reflections(w: Words, columns: int) -> Sequence[str]:
-    """A panel's columns become reflections below the diagonal, and R above it; rows have so many elements."""
+    """Replace a panel's columns by reflections below the diagonal, and R above it; rows have ``columns`` elements."""
     a = _Code(w)
     a.read_sizes("reflections")
     s = a.sizes
@@ -452,7 +454,7 @@ def _reflections(w: Words, columns: int) -> Sequence[str]:
 
 
 def _products_below(a: _Code, x: str, c: str, below: str, vectors: int, line: int) -> list[str]:
-    """The products of column c with all columns, of the rows below it, which are ``line`` bytes long."""
+    """The products of column c with all columns, over the rows below it, which are ``line`` bytes long."""
     w = a.w
 
     def terms(i: str) -> tuple[str, Iterable[str]]:
@@ -464,7 +466,7 @@ def _products_below(a: _Code, x: str, c: str, below: str, vectors: int, line: in
 
 
 def _factors(a: _Code, alpha: str, rest: str) -> tuple[str, str, str]:
-    """A reflection's factor, what its vector is scaled by, and the element of R."""
+    """Return a reflection's factor, the scale of its vector, and the element of R."""
     none = a.real("fcmp oeq", rest, "0.0")
     norm = a.scalar("sqrt", a.scalar("fma", alpha, alpha, rest))
     beta = a.choice(none, alpha, a.real("fneg", a.scalar("copysign", norm, alpha)))

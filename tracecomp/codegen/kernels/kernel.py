@@ -14,11 +14,11 @@ from tracecomp.ir.program import Kernel
 
 @dataclass(slots=True)
 class KernelCode:
-    """The functions' text and the scratch memory they want: bytes shared by all threads, bytes for each.
+    """The functions' text and their scratch memory: bytes shared by all threads, and bytes per thread.
 
-    ``streamed`` are the numbers of parameters that are stored to past the caches, by a second function whose name ends
-    in ``STREAMING``, which is for calls that give all of them memory at the beginning of lines; with ``alone`` for
-    calls on one thread only.
+    ``streamed`` are the numbers of parameters with non-temporal stores. A second function, whose name ends in
+    ``STREAMING``, has those stores. Calls use it if the memory of all these parameters begins at a line; with
+    ``alone``, only on a single thread.
     """
 
     text: str
@@ -33,15 +33,15 @@ STREAMING = ".streaming"
 
 
 def emit_kernel(kernel: Kernel, name: str, module: Module, groups: dict[str, str], counted: bool = False) -> KernelCode:
-    """The code of one kernel. ``groups`` maps a parameter to its alias group; those alone in theirs are noalias.
+    """Emit the code of one kernel. ``groups`` maps a parameter to its alias group; single members are noalias.
 
-    ``counted``: how many iterations parallel loops have is one more parameter, the last one.
+    ``counted``: the number of iterations of parallel loops is one more parameter, the last one.
     """
     code = KernelEmitter(kernel, name, module, groups, False, counted).emit()
     streams = {s.buffer.name: s.stream for s in walk(kernel.body) if isinstance(s, Store) and s.stream}
     streamed = tuple(n for n, p in enumerate(kernel.params) if p.name in streams)
-    # Non-temporal stores must be aligned to whole vectors. Which memory a call
-    # brings is known at run time, so there are two functions.
+    # Non-temporal stores must be aligned to whole vectors. The alignment of a call's memory is known at run time, so
+    # there are two functions.
     if not streamed or not module.target.is_x86 or module.shadow is not None:
         return code
     fast = KernelEmitter(kernel, name + STREAMING, module, groups, True).emit()
@@ -50,7 +50,7 @@ def emit_kernel(kernel: Kernel, name: str, module: Module, groups: dict[str, str
 
 
 class KernelEmitter(Statements):
-    """Emits one kernel."""
+    """Emit one kernel."""
 
     def __init__(
         self, kernel: Kernel, name: str, module: Module, groups: dict[str, str], streaming: bool, counted: bool = False
@@ -71,7 +71,7 @@ class KernelEmitter(Statements):
 
     def emit(self) -> KernelCode:
         for stmt in self.kernel.body:
-            # Only top-level loops are shared: everything before them is done once, by the thread that called.
+            # Only top-level loops are shared: the calling thread runs everything before them once.
             if isinstance(stmt, Loop) and stmt.kind in SHARED and stmt.var.extent > 1:
                 self._share_out(stmt)
                 continue
@@ -83,8 +83,7 @@ class KernelEmitter(Statements):
                     self.names.append(name)
                 case Accumulate(accs):
                     self.names.extend(a.name for a in accs)
-        # Non-temporal stores are weakly ordered: a fence makes them visible
-        # before others are told that the kernel is done.
+        # Non-temporal stores are weakly ordered: a fence makes them visible before the kernel's end is published.
         self.finish_streams()
         params = [f"{self.pointer(p.name)} %p{i}" for i, p in enumerate(self.kernel.params)]
         params += map(str, self.tags.values())
@@ -102,7 +101,7 @@ class KernelEmitter(Statements):
         return "ptr" if len(sharing) > 1 else "ptr noalias"
 
     def _share_out(self, loop: Loop) -> None:
-        """A loop as a job of all threads, or of those that are awake."""
+        """Emit a loop as a job of all threads, or of those that are awake."""
         e = self.e
         part = _Part(self, loop)
         self.parts.append(part)
@@ -116,16 +115,16 @@ class KernelEmitter(Statements):
         awake_only, extent = int(loop.kind == "opportunistic"), "%count" if self.counted else loop.var.extent
         given = f"ptr %team, ptr @{part.name}.run, ptr {memory}, i64 {extent}, i1 {awake_only}"
         e.line(f"  call void @{sync.PARALLEL}({given})")
-        # The part has written what its loop stores, as far as later loads are concerned.
+        # Later loads have to assume that the part has executed the loop's stores.
         self.stores.bump(self.written(loop.body))
 
 
 class _Part(Statements):
     """A parallel loop as a function over a range of its iterations.
 
-    ``given`` are values of the kernel around it: what a failing check needs, addresses of buffers and
-    values of names from the kernel's own statements. They are handed over in memory and taken out by a second function,
-    so that here they are parameters that are known not to alias.
+    ``given`` are values of the enclosing kernel: the words of failing checks, addresses of buffers and values of names
+    from the kernel's statements. They are passed in memory, and a second function loads them, so that here they are
+    parameters without aliases.
     """
 
     def __init__(self, kernel: KernelEmitter, loop: Loop) -> None:
@@ -140,7 +139,7 @@ class _Part(Statements):
             self.tags[buffer] = self._take(tag, tag.type)
         for name in kernel.names:
             value = kernel.bindings[name].values[()]
-            # Constants need not be handed over.
+            # Constants need not be passed.
             self.bindings[name] = Binding((), {(): value if value.const is not None else self._take(value, value.type)})
         self.repeat(loop, Value("%start", "i64"), Value("%stop", "i64"))
         self.finish_streams()
@@ -178,6 +177,6 @@ def _lane_bytes(kernel: Kernel) -> int:
     for s in walk(kernel.body):
         if isinstance(s, Accumulate):
             types += [a.dtype for a in s.accs]
-    # Floats decide: index arithmetic in 64 bits beside floats may take two registers.
+    # Floats decide: 64-bit index arithmetic next to floats may take two registers.
     floats = [max(t.itemsize, 4) for t in types if t.is_floating_point]
     return max(floats or [t.itemsize for t in types], default=4)

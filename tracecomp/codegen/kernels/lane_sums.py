@@ -1,8 +1,8 @@
 """Sums and products along rows, for any sizes, in the order of ``docs/numerics.md``: in lanes, combined by halving.
 
-Programs of known sizes have loops of their own for this, with the same bits; this is what eager mode calls. The entry's
-arrays are the operand, the results, and three int64: how many rows there are, how many segments each row has, and the
-elements of a segment. Element k of every segment goes to partial sum k modulo lanes.
+Eager mode calls this; programs of known sizes have specialized loops with the same bits. The entry's arrays are the
+operand, the results, and three int64: the number of rows, of segments per row, and of elements per segment. Element k
+of every segment goes to partial sum k modulo lanes.
 """
 
 from __future__ import annotations
@@ -76,13 +76,14 @@ def _entry(element: str, vector: str, lanes: int, itemsize: int, load: str, prod
 
 
 def _arguments(a: Assembler) -> list[str]:
-    """Where the operand and the results are; how many rows, segments of a row and elements of a segment there are."""
+    """Load the addresses of operand and results, and the numbers of rows, segments of a row and elements of a
+    segment."""
     rows, out, sizes = (a.load("ptr", "%table", 8 * n) for n in range(3))
     return [rows, out, *(a.load("i64", sizes, 8 * n) for n in range(3))]
 
 
 def _first_lanes(a: Assembler, count: str, lanes: int) -> str:
-    """A mask of the first ``count`` lanes: what is left of a segment after whole vectors."""
+    """A mask of the first ``count`` lanes: the remainder of a segment after whole vectors."""
     every = ", ".join(f"i64 {n}" for n in range(lanes))
     limit = a.let(f"insertelement <{lanes} x i64> poison, i64 {count}, i64 0")
     limit = a.let(f"shufflevector <{lanes} x i64> {limit}, <{lanes} x i64> poison, <{lanes} x i32> zeroinitializer")

@@ -1,4 +1,4 @@
-"""Spelling the scalar operations of ``ir.scalars``: arithmetic, comparisons and bits; functions are in ``math``.
+"""Emit the scalar operations of ``ir.scalars``: arithmetic, comparisons and bits; functions are in ``math``.
 
 An emitter takes registers of one element type and returns a register; half types are widened before and narrowed after.
 """
@@ -28,7 +28,7 @@ def emit(e: Emitter, op: str, args: list[Value], types: list[DType], dtype: DTyp
         return convert.bitcast(e, args[0], dtype)
     if op == "select":
         return e.select(args[0], args[1], args[2])
-    # Half types compute in float, and are rounded after each operation: the meaning says so.
+    # Half types compute in float, and are rounded after each operation: as their meaning requires.
     operand = types[-1]
     wide = [convert.widen_half(e, a, t) for a, t in zip(args, types, strict=True)]
     if op in _FLOAT_COMPARE:
@@ -64,8 +64,7 @@ def _float(e: Emitter, op: str, args: list[Value]) -> Value:
 
 def maximum(e: Emitter, a: Value, b: Value) -> Value:
     """The larger; NaN when either is NaN; of equal values the second."""
-    # A comparison and a select: ``vmaxps`` gives its second operand if
-    # one is NaN, which would lose a NaN on the left.
+    # A comparison and a select: ``vmaxps`` gives its second operand if one is NaN, which would drop a NaN on the left.
     return _keep_nan(e, e.select(e.compare("fcmp ogt", a, b), a, b), a)
 
 
@@ -132,7 +131,7 @@ def _sign(e: Emitter, dtype: DType, a: Value) -> Value:
 
 
 def _exponent(b: Value) -> int | None:
-    """That of a divisor that is a known power of two: quotients are shifts then, and remainders masks."""
+    """The exponent of a divisor that is a known power of two: quotients are then shifts, and remainders masks."""
     n = b.const
     return n.bit_length() - 1 if type(n) is int and b.elem != "i1" and n > 0 and n & (n - 1) == 0 else None
 
@@ -140,10 +139,10 @@ def _exponent(b: Value) -> int | None:
 def _safe_divisor(e: Emitter, dtype: DType, a: Value, b: Value) -> tuple[Value, Value]:
     """A divisor that does not trap, and the condition under which it replaces ``b`` (zero divisor)."""
     if b.const:
-        # LLVM multiplies instead, but only where it sees the number itself.
+        # LLVM multiplies instead, but only if it sees the number itself.
         return b, e.const("i1", 0)
     zero = e.compare("icmp eq", b, e.const(b.elem, 0))
-    # Division by zero traps on x86; the check before reports it, and the result is not used.
+    # Division by zero traps on x86; an earlier check reports it, and the result is not used.
     return e.select(zero, e.const(b.elem, 1), b), zero
 
 
@@ -185,7 +184,7 @@ def _floor_divide(e: Emitter, dtype: DType, a: Value, b: Value) -> Value:
     exponent = _exponent(b)
     if exponent is not None:
         return e.binary("ashr" if dtype.signed else "lshr", a, e.const(a.elem, exponent))
-    # Truncated and then moved down where something was cut off and signs differ.
+    # Truncated, and then decremented if inexact and of different signs.
     safe, zero_divisor = _safe_divisor(e, dtype, a, b)
     quotient = _quotient(e, dtype, a, safe)
     zero = e.const(a.elem, 0)

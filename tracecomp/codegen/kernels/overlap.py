@@ -1,4 +1,4 @@
-"""Which parameters of a call may share memory."""
+"""The parameters of a call that may share memory."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def overlapping(call: CallStep) -> dict[str, str]:
     group = {p.name: i for i, p in enumerate(params)}
     for i, (p, a) in enumerate(zip(params, call.args, strict=True)):
         for q, b in list(zip(params, call.args, strict=True))[:i]:
-            # Two that are only read may share whatever they like.
+            # Read-only parameters may share memory freely.
             written = p.name in call.kernel.writes or q.name in call.kernel.writes
             sizes = (p.size * p.dtype.itemsize, q.size * q.dtype.itemsize)
             if written and _space(a) == _space(b) and _may_meet(a, b, sizes):
                 old, new = group[p.name], group[q.name]
-                # Groups merge: sharing is transitive for who may not be moved past whom.
+                # Groups merge: sharing is transitive for the order of accesses.
                 group = {name: new if g == old else g for name, g in group.items()}
     return {name: f"group{g}" for name, g in group.items()}
 

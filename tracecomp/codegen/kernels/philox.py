@@ -1,7 +1,7 @@
-"""Random bits for any number of elements: what eager mode calls. Philox 4x32-10, as ``ir/philox.py`` says.
+"""Random bits for any number of elements, for eager mode: Philox 4x32-10, as in ``ir/philox.py``.
 
 The entry's arrays are the state (seed and offset), the results as int32, and their number as int64. Programs of known
-sizes have loops of their own for this, with the same bits.
+sizes have specialized loops with the same bits.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The functions of a product of matrices that compute and pack, each in a module of its own (``products.py``).
+"""The functions of a matrix product that compute and pack, each in a separate module (``products.py``).
 
 The entry calls them by address: LLVM takes a third of a second for all of them, and a program needs few.
 """
@@ -8,40 +8,40 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tracecomp.codegen.kernels.squares import turned_square
+from tracecomp.codegen.kernels.squares import transposed_square
 from tracecomp.codegen.text.assembler import Assembler
 from tracecomp.codegen.text.modules import ModuleText
 from tracecomp.codegen.text.target import Target
 from tracecomp.ir.types import DType
 
 HEIGHTS = (8, 4, 2, 1)
-"""Rows of tiles, by halves, so that every number of rows is a few tiles; in a wide column, which is for fewer than 8
-rows, 4 at most."""
+"""Rows of tiles, by halves, so that every number of rows is a few tiles. A wide column, for fewer than 8 rows, has at
+most 4."""
 FEW = 4
-"""Rows up to which squares of y are turned for every use, and not packed: each is used so few times that writing the
-panel would take longer."""
+"""Most rows for which blocks of y are transposed at each use instead of packed: with so few uses, writing the panel
+would take longer."""
 NARROW, WIDE = 3, 6
 """Vectors of the two kinds of columns: 8 rows of 3 vectors, or 4 of 6, are 24 totals in registers."""
 _WIDTHS = (1, 2, NARROW, WIDE)
-"""Vectors of columns: the two kinds, and what is left of a narrow one."""
+"""Vectors of columns: the two kinds, and the remainder of a narrow one."""
 
 PARTS = (
     *(f"tile{rows}x{vectors}" for vectors in _WIDTHS for rows in HEIGHTS),
     *(f"dots{rows}" for rows in range(1, FEW + 1)),
-    "pack_rows", "pack_turned", "pack_apart",
+    "pack_rows", "pack_transposed", "pack_apart",
 )  # fmt: skip
-"""Functions that the entry finds by their addresses, in this order: tiles of one width stand together, and what packs
-does. Nothing calls ``tile8x6``, which there is not."""
+"""Functions that the entry finds by their addresses, in this order: tiles of one width are adjacent, then packing
+functions. The tile8x6 is never generated."""
 
 TILE = "ptr %x, i64 %x_m, i64 %x_k, ptr %y, i64 %y_k, ptr %out, i64 %out_m, i64 %terms"
 PACK = "ptr %y, i64 %y_k, i64 %y_n, ptr %panel, i64 %step, i64 %terms, i64 %width"
 _DOTS = "ptr %x, i64 %x_m, i64 %x_k, ptr %y, i64 %y_n, ptr %out, i64 %out_m, i64 %terms, i64 %width, i1 %first"
-"""What tiles, packing functions and ``dots`` are called with."""
+"""Parameters of tiles, packing functions and ``dots``."""
 
 
 @dataclass(frozen=True)
 class Words:
-    """How a processor and an element type are spelled."""
+    """LLVM's names for a processor and an element type."""
 
     element: str
     bytes: int
@@ -81,14 +81,14 @@ class Words:
         return a.let(f"icmp ult {kind} <{', '.join(f'i64 {n}' for n in range(self.lanes))}>, {limit}")
 
     def load(self, a: Assembler, place: str, mask: str = "") -> str:
-        """A vector, or those of its lanes that ``mask`` has, with zeros beside."""
+        """Load a vector, or the lanes of ``mask``, with zeros in the others."""
         if not mask:
             return a.let(f"load {self.vector}, ptr {place}, align {self.bytes}")
         given = f"ptr {place}, i32 {self.bytes}, {self.mask} {mask}, {self.vector} zeroinitializer"
         return a.let(f"call {self.vector} @llvm.masked.load.{self.suffix}.p0({given})")
 
     def store(self, a: Assembler, value: str, place: str, mask: str = "") -> None:
-        """The same to memory."""
+        """Store a vector, or the lanes of ``mask``."""
         if not mask:
             a.do(f"store {self.vector} {value}, ptr {place}, align {self.bytes}")
             return
@@ -109,7 +109,7 @@ def part_text(name: str, dtype: DType, target: Target) -> str:
     elif name.startswith("dots"):
         text = _dots(w, int(name.removeprefix("dots")))
     else:
-        text = {"pack_rows": _pack_rows, "pack_turned": _pack_turned, "pack_apart": _pack_apart}[name](w)
+        text = {"pack_rows": _pack_rows, "pack_transposed": _pack_transposed, "pack_apart": _pack_apart}[name](w)
     return str(ModuleText(target, (text,), w.declared))
 
 
@@ -119,7 +119,7 @@ def parts_of(sizes: Mapping[str, int], itemsize: int, target: Target) -> frozens
     if m <= FEW and sizes["y_k"] == itemsize != sizes["y_n"]:
         return frozenset({f"dots{m}"})
     found = {_packing(sizes["y_k"], sizes["y_n"], itemsize)} if sizes["packed"] else set()
-    # The last block of rows or columns may be a smaller one.
+    # The last block of rows or columns may be smaller.
     columns = {sizes["columns"], n - sizes["columns"] * (sizes["column_blocks"] - 1)}
     for rows in {sizes["rows"], m - sizes["rows"] * (sizes["row_blocks"] - 1)}:
         tall = {HEIGHTS[0]} if rows >= HEIGHTS[0] else set()
@@ -130,14 +130,14 @@ def parts_of(sizes: Mapping[str, int], itemsize: int, target: Target) -> frozens
 
 
 def _packing(by_term: int, by_column: int, itemsize: int) -> str:
-    """What packs elements of y that lie so many bytes apart."""
+    """The packing function for elements of y with these strides in bytes."""
     if by_column == itemsize:
         return "pack_rows"
-    return "pack_turned" if by_term == itemsize else "pack_apart"
+    return "pack_transposed" if by_term == itemsize else "pack_apart"
 
 
 def _widths(columns: int, wide: bool, lanes: int) -> set[int]:
-    """The widths of tiles in so many columns: as many of the widest as there are, then what is left."""
+    """The widths of tiles in these columns: as many of the widest as fit, then the remainder."""
     found = set()
     if wide:
         found |= {WIDE} if columns >= WIDE * lanes else set()
@@ -148,7 +148,7 @@ def _widths(columns: int, wide: bool, lanes: int) -> set[int]:
 
 
 def _tile(w: Words, rows: int, vectors: int) -> str:
-    """A register tile's terms; the totals begin at 0.0 with ``%first``. ``%rest``: lanes of the last vector."""
+    """A register tile's terms; the totals start from 0.0 with ``%first``. ``%rest``: lanes of the last vector."""
     a = Assembler()
     mask = w.first_lanes(a, "%rest")
     masks = [""] * (vectors - 1) + [mask]
@@ -187,7 +187,7 @@ def _tile(w: Words, rows: int, vectors: int) -> str:
 
 
 def _dots(w: Words, rows: int) -> str:
-    """A vector of columns of ``rows`` rows, where a sum's elements of y lie side by side: squares stay in registers."""
+    """A vector of columns of ``rows`` rows, if y is contiguous along the sum: transposed blocks stay in registers."""
     a = Assembler()
     mask = w.first_lanes(a, "%width")
     last = a.let("sub i64 %width, 1")
@@ -208,14 +208,14 @@ def _dots(w: Words, rows: int) -> str:
     a.choose(a.let(f"icmp ult i64 {term}, {whole}"), "whole", "rest")
     a.block("whole")
     found = totals
-    for k, column in enumerate(_turned(a, w, [w.load(a, a.at(line, place)) for line in lines])):
+    for k, column in enumerate(_transposed(a, w, [w.load(a, a.at(line, place)) for line in lines])):
         names = [f"t{r}" if k == w.lanes - 1 else "" for r in range(rows)]
         found = _with_term(a, w, found, a.at(x, a.let(f"mul i64 %x_k, {k}")), column, names)
     a.let(f"add i64 {term}, {w.lanes}", "term.next")
     a.go("head")
     a.block("rest")
     some = w.first_lanes(a, rest)
-    for k, column in enumerate(_turned(a, w, [w.load(a, a.at(line, place), some) for line in lines])):
+    for k, column in enumerate(_transposed(a, w, [w.load(a, a.at(line, place), some) for line in lines])):
         w.store(a, column, a.at(square, k * w.width))
     for out, total in zip(outs, totals, strict=True):
         w.store(a, total, out, mask)
@@ -230,7 +230,7 @@ def _dots(w: Words, rows: int) -> str:
 
 
 def _with_term(a: Assembler, w: Words, totals: Sequence[str], x: str, column: str, names: Sequence[str]) -> list[str]:
-    """Totals of rows with one more term: an element of x for each row, times a vector of y."""
+    """Add one term to the totals of rows: an element of x for each row, times a vector of y."""
     found = []
     for r, (total, name) in enumerate(zip(totals, names, strict=True)):
         one = a.let(f"load {w.element}, ptr {a.at(x, a.let(f'mul i64 %x_m, {r}'))}, align {w.bytes}")
@@ -240,23 +240,23 @@ def _with_term(a: Assembler, w: Words, totals: Sequence[str], x: str, column: st
 
 
 def spread(a: Assembler, w: Words, one: str) -> str:
-    """A vector of one element."""
+    """Broadcast one element to a vector."""
     one = a.let(f"insertelement {w.vector} poison, {w.element} {one}, i64 0")
     return a.let(f"shufflevector {w.vector} {one}, {w.vector} poison, <{w.lanes} x i32> zeroinitializer")
 
 
-def _turned(a: Assembler, w: Words, rows: Sequence[str]) -> list[str]:
-    """A square of elements by columns."""
+def _transposed(a: Assembler, w: Words, rows: Sequence[str]) -> list[str]:
+    """The transpose of a block of elements."""
 
     def shuffled(x: str, y: str, order: Sequence[int]) -> str:
         places = ", ".join(f"i32 {n}" for n in order)
         return a.let(f"shufflevector {w.vector} {x}, {w.vector} {y}, <{w.lanes} x i32> <{places}>")
 
-    return turned_square(rows, w.bytes, shuffled)
+    return transposed_square(rows, w.bytes, shuffled)
 
 
 def _pack_rows(w: Words) -> str:
-    """The panel where a term's elements lie side by side."""
+    """Pack a panel of y that is contiguous along a term."""
     a = Assembler()
     whole = a.let(f"and i64 %width, {-w.lanes}")
     rest = w.first_lanes(a, a.let(f"sub i64 %width, {whole}"))
@@ -271,10 +271,11 @@ def _pack_rows(w: Words) -> str:
     return a.text(f"define void @pack_rows({PACK}) #0")
 
 
-def _pack_turned(w: Words) -> str:
-    """The panel where a sum's elements lie side by side: squares of them are turned in registers.
+def _pack_transposed(w: Words) -> str:
+    """Pack a panel of y that is contiguous along a sum: blocks are transposed in registers.
 
-    Squares go beyond the panel's last column, where they repeat it, and its last term, where nothing reads them.
+    Blocks extend beyond the panel's last column, where they repeat it, and its last term, where their elements are not
+    read.
     """
     a = Assembler()
     last = a.let("sub i64 %width, 1")
@@ -288,14 +289,14 @@ def _pack_turned(w: Words) -> str:
                 n = a.let(f"select i1 {a.let(f'icmp ult i64 {n}, {last}')}, i64 {n}, i64 {last}")
                 rows.append(w.load(a, a.at(at, a.let(f"mul i64 {n}, %y_n")), mask))
             to = a.at(line, a.let(f"mul i64 {column}, {w.bytes}"))
-            for r, row in enumerate(_turned(a, w, rows)):
+            for r, row in enumerate(_transposed(a, w, rows)):
                 w.store(a, row, a.at(to, a.let(f"mul i64 %step, {r}")))
     a.do("ret void")
-    return a.text(f"define void @pack_turned({PACK}) #0")
+    return a.text(f"define void @pack_transposed({PACK}) #0")
 
 
 def _pack_apart(w: Words) -> str:
-    """The panel of elements that lie anyhow."""
+    """Pack a panel of y with arbitrary strides."""
     a = Assembler()
     with a.count("0", "%terms") as term:
         row, to = a.at("%y", a.let(f"mul i64 {term}, %y_k")), a.at("%panel", a.let(f"mul i64 {term}, %step"))

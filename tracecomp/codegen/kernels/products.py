@@ -1,14 +1,14 @@
-"""Batches of matrix products for any sizes and strides: what eager mode calls.
+"""Batches of matrix products for any sizes and strides, for eager mode.
 
 Every result is a sum from 0.0 of its terms in order, one fused multiply-add each, as in compiled programs
-(``docs/numerics.md``); tiles, panels and blocks of terms decide how fast that goes, never a bit. The entry's arrays are
-x (batch, m, k), y (batch, k, n), the results (batch, m, n), ``SIZES`` as int64, and the addresses of ``PARTS``
-(``product_parts.py``), of which those that ``parts_of`` names have to be there.
+(``docs/numerics.md``). Tiles, panels and blocks of terms change the speed, never a bit. The entry's arrays are x
+(batch, m, k), y (batch, k, n) and the results (batch, m, n). ``SIZES`` follow as int64, then the addresses of ``PARTS``
+(``product_parts.py``). Those that ``parts_of`` names must be present.
 
-A block of results goes column by column of ``width`` vectors. Of each, ``TERMS`` terms at a time are done for all rows;
-totals wait in the results. Where elements of y that lie side by side belong to one sum, or where many rows read them,
-these terms are packed first, in the lanes' order. Of few rows the former case needs no panel: squares of y are turned
-in registers, and used from there.
+A block of results is computed column by column of ``width`` vectors. For each column, all rows accumulate ``TERMS``
+terms at a time; the results hold the totals in between. These terms are first packed in the lanes' order if y is
+contiguous along the sum, or if many rows read them. With few rows, contiguous sums need no panel: blocks of y are
+transposed and used in registers.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ SIZES = (
     "rows", "row_blocks", "columns", "column_blocks", "packed", "goes_on", "jobs",
     "y_start", "out_start", "out_matrix", "out_m",
 )  # fmt: skip
-"""Matrices are numbered by two indices, of which ``inner`` is the extent of the second. Steps (``x_outer`` to ``y_n``)
-are in bytes. ``goes_on``: sums begin with what the results hold. A job is ``rows`` by ``columns`` results, of which
-there are so many blocks in a matrix. y and the results begin at a byte of their arrays, and results may lie in larger
-matrices: ``out_matrix`` and ``out_m`` are the bytes from one matrix and row to the next."""
+"""Matrices are numbered by two indices; ``inner`` is the extent of the second. Steps (``x_outer`` to ``y_n``) are in
+bytes. ``goes_on``: sums start from the stored results. A job is ``rows`` by ``columns`` results; a matrix has the given
+numbers of such blocks. y and the results start at a byte of their arrays. Results may be parts of larger matrices:
+``out_matrix`` and ``out_m`` are the bytes from one matrix and row to the next."""
 
 TERMS = 128
 """Terms at a time: a packed panel of so many rows of three 64-byte vectors, 24 KB, stays in a first cache of 32 KB."""
@@ -50,7 +50,7 @@ def panel_bytes(target: Target) -> int:
 
 
 def _column(w: Words) -> str:
-    """All rows of a column whose tiles' addresses stand at ``%tiles``, the tallest first."""
+    """All rows of a column, with tiles whose addresses are at ``%tiles``, the tallest first."""
     a = Assembler()
     begin = "0"
     for number, height in enumerate(HEIGHTS):
@@ -69,8 +69,8 @@ def _pack(w: Words) -> str:
     """``%width`` elements of each of ``%terms`` terms into the panel, whose rows are ``%step`` bytes apart."""
     a = Assembler()
     given = "ptr %y, i64 %y_k, i64 %y_n, ptr %panel, i64 %step, i64 %terms, i64 %width"
-    rows, turned, apart = (f"i64 {_at(f'pack_{kind}')}" for kind in ("rows", "turned", "apart"))
-    other = a.let(f"select i1 {a.same('%y_k', str(w.bytes), 'i64')}, {turned}, {apart}")
+    rows, transposed, apart = (f"i64 {_at(f'pack_{kind}')}" for kind in ("rows", "transposed", "apart"))
+    other = a.let(f"select i1 {a.same('%y_k', str(w.bytes), 'i64')}, {transposed}, {apart}")
     place = a.let(f"select i1 {a.same('%y_n', str(w.bytes), 'i64')}, {rows}, i64 {other}")
     a.run(a.load("ptr", "%parts", place), given)
     a.do("ret void")
@@ -78,7 +78,7 @@ def _pack(w: Words) -> str:
 
 
 def _at(part: str) -> int:
-    """Where its address stands among those of all parts, in bytes."""
+    """The place of its address among those of all parts, in bytes."""
     return 8 * PARTS.index(part)
 
 
@@ -162,13 +162,13 @@ def _job(w: Words) -> str:
 
 
 def _few_rows(a: Assembler, w: Words, s: Mapping[str, str], places: Sequence[str], sizes: tuple[str, str]) -> str:
-    """All columns of so few rows that a panel would be made for little; the columns that are left."""
+    """All columns of few rows, without panels; returns the number of remaining columns."""
     (x, y, out, parts), (line, columns) = places, sizes
     few = a.both(a.let(f"icmp ule i64 {s['m']}, {FEW}"), a.same(s["y_k"], str(w.bytes), "i64"))
     few = a.both(few, a.let(f"icmp ne i64 {s['y_n']}, {w.bytes}"))
     first = a.same(s["goes_on"], "0", "i64")
     here = a.let(f"select i1 {few}, i64 {columns}, i64 0")
-    # So few rows are one block: its function is that of all rows.
+    # So few rows are one block: its function handles all rows.
     eight = a.let(f"mul i64 {s['m']}, 8")
     dots = a.at(parts, a.let(f"add i64 {_at('dots1') - 8}, {eight}"))
     with a.count("0", here, w.lanes) as at:

@@ -23,14 +23,14 @@ from tracecomp.ir.loops import LINE, Check, Expr, walk
 from tracecomp.ir.program import CallStep, Program, Ref, RepeatStep, Slot, Step, WhenStep, WhileStep, call_steps
 
 ALIGNMENT = 64
-"""Bytes: scratch memory begins at a cache line, like what lies in the arena."""
+"""Bytes: scratch memory, like values in the arena, begins at a cache line."""
 MODULE_LENGTH = 2**18
-"""Characters of kernels after which a module is complete: LLVM's work of a quarter of a second."""
+"""Characters of kernels after which a module is complete: LLVM compiles them in a quarter of a second."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramCode:
-    """Modules, the last with the entry; scratch memory behind the arena; labels by step number (1-based).
+    """Modules, the last with the entry; scratch memory after the arena; labels by step number (1-based).
 
     ``functions`` are the names of the functions that the steps call, in the same order; ``metadata`` the user's lines.
     """
@@ -50,7 +50,7 @@ class ProgramCode:
 
 
 def slot_places(program: Program) -> dict[tuple[str, int], int]:
-    """Where each input and output slot stands in the call table."""
+    """The index of each input and output slot in the call table."""
     return {(s.space, s.position): i for i, s in enumerate((*program.inputs, *program.outputs))}
 
 
@@ -69,7 +69,7 @@ def emit_program(
 ) -> ProgramCode:  # fmt: skip
     """The modules of ``program``. With ``profile`` the entry adds each step's nanoseconds to the last table entry.
 
-    ``complete`` is given every module but the last as soon as it is written. With ``lines`` instructions have the
+    ``complete`` receives every module but the last as soon as it is written. With ``lines`` instructions have the
     user's lines as debug information.
     """
     return _ProgramEmitter(program, target, profile, complete, Lines(program.sources) if lines else None).emit()
@@ -121,7 +121,7 @@ class _ProgramEmitter:
         return ModuleText(self.target, tuple(self.functions), dict(self.module.declarations))
 
     def _next_module(self) -> None:
-        """Begin another module; what is defined so far can be called from it."""
+        """Begin another module, which can call the functions defined so far."""
         done = self._module()
         self.modules.append(done)
         if self.complete:
@@ -156,7 +156,7 @@ class _ProgramEmitter:
 
     def _prologue(self, shared: int) -> None:
         e = self.e
-        # Scratch memory lies behind the arena: shared by all threads, then one part for each.
+        # Scratch memory follows the arena: shared by all threads, then one part for each.
         start = memory_before_scratch(self.program)
         arena = Value("%arena", "ptr")
         self.shared = e.gep("i8", arena, e.const("i64", start))
@@ -219,7 +219,7 @@ class _ProgramEmitter:
         e = self.e
         head, body, after = e.fresh("test"), e.fresh("body"), e.fresh("after")
         e.line(f"  br label %{head}")
-        # The test is code that runs again for each round, so nothing of it moves out.
+        # The test is code that runs again for each round, so no instruction moves out.
         e.push(conditional=True)
         e.start_label(head)
         self._steps(step.test)
@@ -253,40 +253,42 @@ class _ProgramEmitter:
         tags = [f"i64 {_tag(r.slot)}" for r in call.args] if self.program.checked else []
         rest = ["ptr %team", "ptr %failed", f"i64 {number + 1}", str(self.shared), str(self.private)]
         started = self._clock() if self.profile else None
-        # After a kernel that may fail, what writes the caller's memory runs only if nothing failed: a call
-        # that fails leaves tensors as they were. Temporary memory needs no such care.
+        # After a kernel that may fail, kernels that write the caller's memory run only if nothing failed: a failing
+        # call leaves tensors unchanged. Temporary memory needs no such care.
         after = self._unless_failed() if self.may_fail and _writes_outside(call) else None
         self.e.line(f"  call void {self._callee(number, args)}({', '.join([*map(str, args), *tags, *rest])})")
         if after:
             self.e.line(f"  br label %{after}")
             self.e.start_label(after)
-        # From the first kernel with a check on.
+        # From the first kernel with a check.
         checks = self.program.checked or any(isinstance(s, Check) for s in walk(call.kernel.body))
         self.may_fail = self.may_fail or checks
         if started:
             self._add_elapsed(number, started)
 
     def _callee(self, number: int, args: Sequence[Value]) -> str:
-        """The function of a step, by where what it streams to begins, and by whether other threads help."""
+        """Return the function of a step, chosen by the alignment of its non-temporal stores and by whether other
+        threads help."""
         e, (name, code) = self.e, self.codes[number]
         for function in (name, f"{name}{STREAMING}"):
             self.module.knows(f"@{function}")
         if not code.streamed:
             return f"@{name}"
-        # All beginnings or-ed together are at a line if each of them is.
+        # The or of all addresses is at a line if each address is.
         starts = [e.convert("ptrtoint", args[n], "i64") for n in code.streamed]
         both = reduce(lambda a, b: e.binary("or", a, b), starts)
         whole = e.compare("icmp eq", e.binary("and", both, e.const("i64", LINE - 1)), e.const("i64", 0))
-        # Alone: the store past the caches pays only where no other thread shares the work, so it asks for the team.
+        # Alone: non-temporal stores pay only if no other thread shares the work, so the team's state is read.
         if code.alone:
             whole = e.binary("and", whole, e.compare("icmp eq", Value("%team", "ptr"), Value("null", "ptr")))
         return e.pure(f"select {whole}, ptr @{name}{STREAMING}, ptr @{name}", "ptr", 0, [whole]).text
 
     def _unless_failed(self) -> str:
-        """Start a block that is left out once an index check failed, so that state stays as it was; its end label."""
+        """Start a block that is skipped once an index check failed, so that state is unchanged; return its end
+        label."""
         e = self.e
-        # Atomic, as workers may write it while the caller looks; monotonic,
-        # as they are done before the kernel returns.
+        # Atomic, as workers may write it while the caller looks; monotonic, as workers finish before the kernel
+        # returns.
         failed = e.effect("load atomic i64, ptr %failed monotonic, align 8", "i64")
         holds, run, after = e.fresh(), e.fresh("run"), e.fresh("after")
         e.line(f"  {holds} = icmp eq {failed}, 0")
@@ -298,7 +300,7 @@ class _ProgramEmitter:
         e = self.e
         o = self.indexer.offset(offset)
         if slot.space == "arena":
-            # Places in the arena are bytes from its beginning.
+            # Places in the arena are byte offsets from its start.
             o.const += slot.position
             return self.indexer.address(Value("%arena", "ptr"), "i8", o)
         place = self.places.get((slot.space, slot.position))
@@ -337,7 +339,7 @@ def _tag(slot: Slot) -> int:
 
 
 def main_source(call: CallStep, program: Program) -> Source | None:
-    """The line that a kernel's loops belong to: of its contraction, or else of the first of its nodes that has one."""
+    """The line of a kernel's loops: of its contraction, or else of the first of its nodes that has one."""
     nodes = sorted(call.nodes, key=lambda n: n.op.name != "contract")
     return next((program.sources[n] for n in nodes if n in program.sources), None)
 

@@ -31,8 +31,8 @@ class Reducing(Elements):
     def _initial(self, state: State) -> Value:
         init = self.eval(state.acc.init)
         if state.lane_width:
-            # Lanes start with the same number: an identity, or totals that go on
-            # element by element (then there is one lane).
+            # Lanes start with the same number: an identity, or totals that continue element by element (then there is
+            # one lane).
             return self.e.widen(init, state.lane_width)
         return self.e.widen(init, self.lanes_of(self.vector)) if self.vector in state.over and self.vector else init
 
@@ -44,21 +44,22 @@ class Reducing(Elements):
         vectorised = any(
             isinstance(s, Loop) and s.kind == "vector" and _updates(s.body, acc.name) for s in walk(stmt.body)
         )
-        # Partial sums without a vector loop (a short row) are scalars, dealt out by position.
+        # Partial sums without a vector loop (a short row) are scalars, chosen by position.
         if not vectorised:
             return State(acc, (), surrounding, 0, acc.lanes)
-        # Partial sums lie in as many vectors as there are registers' worth of lanes: 64 floats are
-        # four registers of 16. The order of the sum is the same on all of them.
+        # Partial sums are in as many vectors as their lanes fill: 64 floats are four registers of 16. The order of the
+        # sum is the same for all widths.
         lane_width = min(acc.lanes, self.width)
         return State(acc, (), surrounding, lane_width, acc.lanes // lane_width)
 
     def _settle_over(self, stmt: Accumulate, states: dict[str, State]) -> None:
-        """Which of the surrounding elements each accumulator differs over: iterated, as they may read each other."""
+        """The surrounding elements over which each accumulator differs: iterated, as accumulators may read each
+        other."""
         sources = _sources(stmt)
         over: dict[str, frozenset[Var]] = {}
         free = {name: [_free(x) for x in exprs] for name, exprs in sources.items()}
         surrounding = frozenset(self.spmd)
-        # A fixed point: an accumulator that reads another one differs over what that one differs over.
+        # A fixed point: an accumulator that reads another also differs over the variables of that one.
         changed = True
         while changed:
             changed = False
@@ -80,7 +81,7 @@ class Reducing(Elements):
         inner = [v for v in self.spmd if v not in state.surrounding]
         elements = self.ordered(over | frozenset(inner))
         vector_inside = self.vector is not None and self.vector in inner
-        # An update that reads accumulators which it changes must not take values remembered from the element before.
+        # An update that reads accumulators which it changes must not reuse values of the previous element.
         moving = any(_free(a)[1] & self.states.keys() for a in stmt.args)
         unnoted: dict[Point, list[Value]] = {}
         for _ in self.points(elements):
@@ -95,10 +96,10 @@ class Reducing(Elements):
                 vectors = accumulate.update_lanes(self.e, state, where, args, chunk, lanes, active)
                 unnoted.setdefault(where, []).extend(vectors)
             else:
-                # Without a vector loop the innermost variable deals elements out.
+                # Without a vector loop the innermost variable distributes elements.
                 part = self.point[inner[-1]] % state.acc.lanes if inner and not state.lane_width else 0
                 accumulate.update_part(self.e, state, (where, part), args)
-        # NaN is noted once for all vectors of an accumulator: one comparison for each two.
+        # NaN is recorded once for all vectors of an accumulator: one comparison for each two.
         for where, vectors in unnoted.items():
             accumulate.note_nan(self.e, state, where, vectors)
 
@@ -125,7 +126,7 @@ def _free(expr: Expr) -> tuple[frozenset[Var], frozenset[str]]:
     stack: list[Expr | Index] = [expr]
     while stack:
         x = stack.pop()
-        # Expressions share parts (the graph is a DAG), which would be walked again by every way.
+        # Expressions share parts (the graph is a DAG), which would be walked again on every path.
         if id(x) in seen:
             continue
         seen.add(id(x))

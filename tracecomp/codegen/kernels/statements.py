@@ -31,15 +31,15 @@ from tracecomp.ir.loops import (
 )
 
 STACK_LOCAL_BYTES = 16384
-"""Bytes of a buffer up to which it lies on the stack: workers have small ones, and several buffers may be there."""
+"""Most bytes of a buffer on the stack: workers have small stacks, which may hold several buffers."""
 _STORE_FENCE = "@llvm.x86.sse.sfence"
 
 
 class Statements(Storing, Reducing):
-    """Writes statements into one function; counts the scratch memory they want, for all threads and for each.
+    """Emit statements into one function; count their scratch memory, shared by all threads and per thread.
 
-    The text may use the function's ``%failed`` and ``%step`` (where a failing check writes what), ``%shared`` and
-    ``%private``.
+    The text may use the function's ``%failed`` and ``%step`` (the address and value that a failing check writes),
+    ``%shared`` and ``%private``.
     """
 
     def __init__(
@@ -51,18 +51,18 @@ class Statements(Storing, Reducing):
 
     def body(self, body: tuple[Stmt, ...]) -> None:
         deferred = self._deferred(body)
-        # Which updates are still to come: a second update of the same accumulators begins another group of terms.
+        # Updates that are still to come: a second update of the same accumulators begins another group of terms.
         following = [s.name for s in body if isinstance(s, Update)]
         updated: set[str] = set()
         for simple, group in groupby(body, lambda s: isinstance(s, Let | Store)):
             run = list(group)
-            # An epilogue of many values goes element by element; see ``store_by_element``.
+            # An epilogue of many values runs element by element; see ``store_by_element``.
             if simple and self.store_by_element([s for s in run if isinstance(s, Let | Store)]):
                 continue
             for stmt in run:
                 if isinstance(stmt, Update):
                     updated.add(following.pop(0))
-                # Between groups of terms loads are kept apart, see ``_separate``.
+                # Between groups of terms loads are kept separate, see ``_separate``.
                 elif following and following[0] in updated:
                     self._separate()
                     updated.clear()
@@ -72,24 +72,25 @@ class Statements(Storing, Reducing):
                     self.stmt(stmt)
 
     def _deferred(self, body: tuple[Stmt, ...]) -> frozenset[str]:
-        """Names whose values come from squares: made when a sum reads them, a square at a time, so registers suffice.
+        """Names whose values come from transposed blocks: computed when a sum reads them, a block at a time, so that
+        registers suffice.
 
-        Of what only sums: a store could change what is read later.
+        Only in bodies without stores: a store could change later reads.
         """
         found: set[str] = set()
         if not all(isinstance(s, Let | Update) for s in body):
             return frozenset()
         for stmt in body:
             reads = expressions((stmt,)) if isinstance(stmt, Let) else ()
-            turned = (self.turning(x) is not None if isinstance(x, Load) else _names(x, found) for x in reads)
-            if isinstance(stmt, Let) and any(turned):
+            transposed = (self.turning(x) is not None if isinstance(x, Load) else _names(x, found) for x in reads)
+            if isinstance(stmt, Let) and any(transposed):
                 found.add(stmt.name)
         return frozenset(found)
 
     def _separate(self) -> None:
-        """Keep what one update has loaded from staying in registers for the next update of the same accumulators."""
-        # A fence for this thread alone is no instruction, but LLVM may not move loads over it:
-        # without it all terms' loads would be made first and spilled.
+        """Keep the loads of one update from staying in registers for the next update of the same accumulators."""
+        # A fence for this thread alone is not an instruction, but LLVM may not move loads over it: without it all
+        # terms' loads would come first and be spilled.
         self.e.line('  fence syncscope("singlethread") seq_cst')
         self.stores.bump(frozenset(self.stores.version) | frozenset(self.groups.values()))
 
@@ -124,7 +125,7 @@ class Statements(Storing, Reducing):
         var = loop.var
         if var.extent <= 0:
             return
-        # Both kinds are no loops in the code: their bodies are evaluated for all elements at once.
+        # Neither kind is a loop in the code: all elements of the body are evaluated at once.
         if loop.kind == "tile" or loop.kind == "vector":
             self._spread(loop)
         elif var.extent == 1:
@@ -150,7 +151,7 @@ class Statements(Storing, Reducing):
         """A loop that runs at least once, tested at its end; accumulators updated inside become phis."""
         e = self.e
         written = self.written(loop.body)
-        # Before the loop as well: a load in it must not take a value from before that the loop itself changes.
+        # Before the loop as well: a load in it must not reuse an earlier value that the loop itself changes.
         self.stores.bump(written)
         before, head, after = e.label, e.fresh("loop"), e.fresh("after")
         self._open(written)
@@ -164,7 +165,7 @@ class Statements(Storing, Reducing):
         e.line(f"  {following} = add nuw nsw i64 {counter.text}, 1")
         e.line(f"  {counter.text}.more = icmp ult i64 {following}, {stop.text}")
         e.line(f"  br i1 {counter.text}.more, label %{head}, label %{after}")
-        # The body may have begun blocks of its own.
+        # The body may contain further blocks.
         latch = e.label
         lines = self._close()
         e.line(f"  br label %{head}")
@@ -173,7 +174,7 @@ class Statements(Storing, Reducing):
         for state, key, entry, phi in phis:
             final = state.values[key]
             e.line(f"  {phi.text} = phi {phi.type} [ {entry.text}, %{before} ], [ {final.text}, %{latch} ]")
-            # What leaves the loop counts as a value of the block around it.
+            # Values that leave the loop count as values of the enclosing block.
             if final.depth > e.depth:
                 state.values[key] = Value(final.text, final.elem, final.width, e.depth)
         e.blocks[-1].lines.extend(lines)
@@ -190,7 +191,7 @@ class Statements(Storing, Reducing):
         return phis
 
     def _updated(self, body: tuple[Stmt, ...]) -> list[State]:
-        # Accumulators declared inside of the body are not known here yet, and need no phi.
+        # Accumulators declared inside the body are not known here yet, and need no phi.
         names = dict.fromkeys(s.name for s in walk(body) if isinstance(s, Update))
         return [self.states[n] for n in names if n in self.states]
 
@@ -210,7 +211,7 @@ class Statements(Storing, Reducing):
 
     def _guarded(self, condition: Value, body: tuple[Stmt, ...]) -> None:
         """Run ``body`` if ``condition``; accumulators updated inside keep their value otherwise."""
-        # Peeling leaves conditions that are known.
+        # Peeling leaves conditions that are constant.
         if condition.const is not None:
             if condition.const:
                 self.body(body)
@@ -229,7 +230,7 @@ class Statements(Storing, Reducing):
         e.line(f"  br i1 {condition.text}, label %{then}, label %{join}")
         e.blocks[-1].lines.extend(lines)
         e.start_label(join)
-        # Kept as it was where the condition does not hold.
+        # Unchanged where the condition is false.
         for state, key, entry in entries:
             value = state.values[key]
             rhs = f"phi {value.type} [ {entry.text}, %{before} ], [ {value.text}, %{last} ]"
@@ -242,7 +243,7 @@ class Statements(Storing, Reducing):
         nbytes = max(buffer.size, 1) * buffer.dtype.itemsize
         # Whole cache lines, so that no two buffers share one.
         rounded = -(-nbytes // 64) * 64
-        # At the top of the kernel all threads see it; inside of a loop each iteration has its own.
+        # At the top of the kernel all threads share it; inside a loop each iteration has a separate one.
         if e.depth == 0:
             self.bases[buffer.name] = e.gep("i8", Value("%shared", "ptr"), e.const("i64", self.shared_bytes))
             self.shared_bytes += rounded
@@ -263,17 +264,17 @@ class Statements(Storing, Reducing):
         e.declare(name, f"declare void {name}(ptr, i32 immarg, i32 immarg, i32 immarg)")
         elem, base = convert.memory_elem(stmt.buffer.dtype), self.bases[stmt.buffer.name]
         address = self.indexer.address(base, elem, self.indexer.offset(stmt.offset))
-        # For reading, into the second cache and beyond: what is asked for is used some hundred cycles later.
+        # For reading, into the second cache and beyond: a prefetched line is used some hundred cycles later.
         e.line(f"  call void {name}({address}, i32 0, i32 2, i32 1)")
 
     def finish_streams(self) -> None:
-        """Let what has passed the caches by be seen before this thread meets others."""
+        """Make non-temporal stores visible before this thread synchronizes with others."""
         if self.streaming:
             self.e.declare(_STORE_FENCE, f"declare void {_STORE_FENCE}()")
             self.e.line(f"  call void {_STORE_FENCE}()")
 
     def _failure(self, stmt: Check) -> Value:
-        """What is reported when the check fails."""
+        """The word that is reported when the check fails."""
         e = self.e
         word = e.binary("add", Value("%step", "i64"), e.const("i64", failure_word(stmt.failure)))
         if stmt.detail is None:
@@ -295,7 +296,7 @@ class Statements(Storing, Reducing):
                 failed = e.compare("icmp ne", bits, e.const(bits.elem, 0))
             else:
                 failed = e.binary("xor", good, e.const("i1", 1))
-            # A plain store: whichever failure is written last is reported, and one is as good as another.
+            # A plain store: the last failure is reported, and any one is valid.
             self._branch(failed, [f"  store {word}, ptr %failed, align 8"])
 
 

@@ -1,4 +1,4 @@
-"""Stores: unit stride, scattered, transposed in registers, guarded; what many elements store, one at a time."""
+"""Stores: unit stride, scattered, transposed in registers, guarded, or one element at a time."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tracecomp.ir.index import Index, Var
 from tracecomp.ir.loops import LINE, Buffer, Let, Load, Store, expressions
 
 AT_ONCE = 8
-"""Elements whose values all fit the registers: more are computed and stored one after the other."""
+"""Most elements whose values all fit the registers: more are computed and stored one after the other."""
 
 
 class Storing(Elements):
     """Elements that can be written to memory."""
 
     def store(self, stmt: Store) -> None:
-        # All values before any store: a store may change what another element's value is read from.
+        # All values before any store: a store may change memory that another element's value is read from.
         elements = self._stored_over(stmt)
         values = {p: self.eval(stmt.value) for p in self.points(elements)}
         tile = self._transposed(stmt, elements)
@@ -39,18 +39,18 @@ class Storing(Elements):
 
     def _transposed(self, stmt: Store, elements: tuple[Var, ...]) -> Var | None:
         """The tile variable along which memory is contiguous, where a tile of vectors is stored transposed."""
-        # Contiguous along the tile and not along the lanes: squares are turned in registers.
+        # Contiguous along the tile and not along the lanes: blocks are transposed in registers.
         tile = tile_to_transpose(stmt.offset, self.vector, elements)
         return tile if stmt.where is None and inside(stmt.offset, stmt.buffer.size) else None
 
     # ---- element by element
 
     def store_by_element(self, run: Sequence[Let | Store]) -> bool:
-        """All statements for one element, then for the next, so that registers suffice; False if not done.
+        """Emit all statements for one element, then for the next, so that registers suffice; False if not done.
 
-        Statements may so change places where what one element stores no other element reads.
+        This reorders statements, which is legal if no element reads another's stores.
         """
-        # Without stores there is nothing that would free registers.
+        # Without stores no registers are freed.
         if not any(isinstance(stmt, Store) for stmt in run):
             return False
         own = []
@@ -61,14 +61,14 @@ class Storing(Elements):
             else:
                 own.append(self._stored_over(stmt))
         over = self.ordered(frozenset().union(*own))
-        # Few elements fit the registers as they are.
+        # Few elements fit the registers anyway.
         if prod(map(self.chunks, over)) <= AT_ONCE or not self._apart(run, own, over):
             return False
         done: list[set[Point]] = [set() for _ in run]
         for _ in self.points(over):
             for stmt, variables, known in zip(run, own, done, strict=True):
                 place = tuple(self.point[v] for v in variables)
-                # A value that does not change with all variables is made once.
+                # A value that does not change with all variables is computed once.
                 if place not in known:
                     known.add(place)
                     self._of_element(stmt, place)
@@ -76,7 +76,7 @@ class Storing(Elements):
         return True
 
     def _apart(self, run: Sequence[Let | Store], own: Sequence[tuple[Var, ...]], over: tuple[Var, ...]) -> bool:
-        """Whether no element reads or writes what another one stores, and none is stored together with others."""
+        """Whether no element reads or writes another's stores, and none is stored together with others."""
         loads = [(x.buffer, x.offset) for x in expressions(run) if isinstance(x, Load)]
         accesses = [*loads, *((stmt.buffer, stmt.offset) for stmt in run if isinstance(stmt, Store))]
         for stmt, elements in zip(run, own, strict=True):
@@ -85,8 +85,8 @@ class Storing(Elements):
                 if self._transposed(stmt, elements) is not None:
                     return False
                 group = self.group(stmt.buffer)
-                # What another element could read or write must not be stored before that: only
-                # accesses at the very same place are allowed in the group.
+                # Memory that another element could access must not be stored earlier: only accesses at the same
+                # position are allowed in the group.
                 if any(a != (stmt.buffer, stmt.offset) for a in accesses if self.group(a[0]) == group):
                     return False
                 # A store that several elements share would be seen by loads of the later ones.
@@ -101,7 +101,7 @@ class Storing(Elements):
         else:
             self._store_element(stmt, value)
             self.stores.bump(frozenset([self.group(stmt.buffer)]))
-        # The next statement of this element may read what was stored.
+        # This element's next statement may read the stored memory.
         self._memo.clear()
 
     def _store_transposed(
@@ -117,7 +117,7 @@ class Storing(Elements):
                 self.point[tile] = row
                 value = convert.to_memory(e, values[tuple(self.point[v] for v in elements)], dtype)
                 rows.append(e.widen(value, lanes))
-            # A constant vector has no point of its own.
+            # A constant vector has no element.
             lane = (self.point[vector] if vector in elements else 0) * lanes
             at = stmt.offset.substitute({vector: Index((), lane), tile: Index()})
             elem = convert.memory_elem(dtype)
@@ -139,7 +139,7 @@ class Storing(Elements):
             return
         o = self.indexer.offset(stmt.offset)
         mask = self.eval(stmt.where) if stmt.where else None
-        # A position that is data is checked; where the check fails nothing is stored outside of the buffer.
+        # A position that is data is checked; if the check fails nothing is stored outside the buffer.
         if mask is None and not inside(stmt.offset, buffer.size):
             mask = e.compare("icmp ult", self.indexer.join(o), e.const("i64", buffer.size))
         value = convert.to_memory(e, value, buffer.dtype)
@@ -147,7 +147,7 @@ class Storing(Elements):
         align = buffer.dtype.itemsize
         if o.width:
             full = e.both(e.widen(mask, o.width) if mask else None, self.active())
-            # Streamed only if whole: a masked store past the caches is a slow one.
+            # Non-temporal only if whole: a masked non-temporal store is slow.
             stream = full is None and o.stride == 1 and self._streams(stmt, o, o.width)
             e.line(store_text(e, e.widen(value, o.width), address, full, align, self.region(buffer), stream))
             return
@@ -156,7 +156,7 @@ class Storing(Elements):
             return
         assert self.vector is not None
         lanes = self.lanes_of(self.vector)
-        # All lanes go to one place, or one by one: in their order, so that the last one stays.
+        # All lanes store to one address, or one by one: in their order, so that the last one remains.
         for k in range(min(lanes, self.vector.extent - self.point[self.vector] * lanes)):
             condition = e.lane(mask, k) if mask and mask.width else mask
             self._store_scalar(buffer, e.lane(value, k) if value.width else value, address, condition)

@@ -7,18 +7,18 @@ from functools import partial
 
 from tracecomp.codegen.kernels.address import store_text, tail_mask
 from tracecomp.codegen.kernels.checked import Region
-from tracecomp.codegen.kernels.squares import turned_square, turned_within
+from tracecomp.codegen.kernels.squares import transposed_square, transposed_within
 from tracecomp.codegen.text.emitter import FLOAT_BITS, INT_BITS, Emitter, Value, next_power_of_two
 from tracecomp.ir.index import Index, Var
 
 MAX_TILE = 16
-"""Rows of a square that is turned in registers: 16 vectors of 16 float32 are half of 32 registers."""
+"""Most rows of a block that is transposed in registers: 16 vectors of 16 float32 are half of 32 registers."""
 FEW_ROWS = 2
-"""Of so few rows a transpose is as short as the call of a function."""
+"""With so few rows a transpose is as short as a function call."""
 
 
-LEAST_TURNED = 4
-"""Elements of a tile from which on whole vectors are loaded along it: fewer are loaded one by one in less time."""
+MIN_TRANSPOSED_EXTENT = 4
+"""Least elements of a tile for which whole vectors are loaded along it: fewer load faster one by one."""
 
 
 def tile_to_transpose(offset: Index, vector: Var | None, tiles: Sequence[Var]) -> Var | None:
@@ -35,19 +35,19 @@ def tile_to_transpose(offset: Index, vector: Var | None, tiles: Sequence[Var]) -
     return None
 
 
-def tile_to_turn(offset: Index, vector: Var, tiles: Sequence[Var]) -> Var | None:
-    """The tile variable along which memory is contiguous, when lanes are loaded that lie apart."""
-    found = (v for v in tiles if v != vector and v.extent >= LEAST_TURNED and offset.coefficient(v) == 1)
+def contiguous_tile(offset: Index, vector: Var, tiles: Sequence[Var]) -> Var | None:
+    """The tile variable along which memory is contiguous, if the loaded lanes are strided."""
+    found = (v for v in tiles if v != vector and v.extent >= MIN_TRANSPOSED_EXTENT and offset.coefficient(v) == 1)
     return next(found, None)
 
 
 def columns(e: Emitter, pieces: Sequence[Value], lanes: int) -> list[Value]:
-    """Vectors of ``lanes``, one for each element of a piece: lane k is of piece k, and poison where there is none."""
+    """Vectors of ``lanes``, one for each element of a piece: lane k is of piece k, and poison if there is none."""
     side, elem = pieces[0].width, pieces[0].elem
     padded = [*pieces, *(Value("poison", elem, side) for _ in range(lanes - len(pieces)))]
-    # Put side by side so that squares as wide as a piece lie beside each other: no element leaves its piece's place.
+    # Arranged so that blocks as wide as a piece are adjacent: each element keeps its position within its piece.
     rows = [_side_by_side(e, padded[n::side]) for n in range(side)]
-    return turned_within(rows, lanes, partial(shuffle, e))
+    return transposed_within(rows, lanes, partial(shuffle, e))
 
 
 def _side_by_side(e: Emitter, pieces: Sequence[Value]) -> Value:
@@ -64,7 +64,7 @@ def store_transposed(
     """Store the first ``active`` lanes of all rows: lane k of row r to element ``k * stride + r`` from ``base`` on.
 
     A function of the program does it where there are many shuffles, as there are few shapes. With ``stream``, ``base``
-    begins a line, and whole vectors of whole lines pass the caches by.
+    begins a line, and whole vectors of whole lines are stored non-temporally.
     """
     first = rows[0]
     # Each column has to begin at a vector, if the first one does.
@@ -72,7 +72,7 @@ def store_transposed(
     if len(rows) <= FEW_ROWS or region:
         _store_pieces(e, rows, base, stride, active, align, region, stream)
         return
-    # The name says the shape, so equal stores call one function.
+    # The name contains the shape, so equal stores call one function.
     name = f"@tc.transpose{'.stream' * stream}.{len(rows)}x{first.width}.{first.elem}.{stride}.{active}"
     if not e.module.knows(name):
         inner = Emitter(e.module)
@@ -88,17 +88,17 @@ def _store_pieces(
     e: Emitter, rows: Sequence[Value], base: Value, stride: int, active: int, align: int, region: Region | None,
     stream: bool,
 ) -> None:  # fmt: skip
-    """The stores: of one lane each, or of as many lanes as fill a vector where memory goes on without a gap."""
+    """Emit the stores: of one lane each, or of as many lanes as fill a vector if memory is contiguous."""
     lanes, extent = rows[0].width, len(rows)
     columns, count = transpose(e, rows), next_power_of_two(extent)
-    # Where memory goes on without a gap, columns are stored several at a time as one vector.
+    # If memory is contiguous, several columns are stored as one vector.
     joined = max(lanes // count, 1) if stride == count == extent else 1
     for lane in range(0, active, joined):
         for start in range(0, extent, lanes):
             offset = e.const("i64", lane * stride + start)
             address = e.gep(rows[0].elem, base, offset)
             piece = pick(e, columns, lane * count + start, min(count * joined, lanes))
-            # Of a rest, fewer lanes are there than a vector holds.
+            # A remainder has fewer lanes than a vector.
             present = min(extent - start, count) + (min(joined, active - lane) - 1) * count
             mask = tail_mask(e, piece.width, present)
             whole = mask is None and piece.width == lanes
@@ -114,7 +114,7 @@ def transpose(e: Emitter, rows: Sequence[Value]) -> list[Value]:
     count = next_power_of_two(len(rows))
     padded = [*rows, *(Value("poison", elem, width) for _ in range(count - len(rows)))]
     if count == width:
-        return turned_square(padded, (FLOAT_BITS | INT_BITS)[elem] // 8 or 1, partial(shuffle, e))
+        return transposed_square(padded, (FLOAT_BITS | INT_BITS)[elem] // 8 or 1, partial(shuffle, e))
     return _interleave(e, padded)
 
 
@@ -137,14 +137,14 @@ def shuffle(e: Emitter, a: Value, b: Value, order: Sequence[int]) -> Value:
     """Elements picked from ``a`` followed by ``b``."""
     mask = ", ".join(f"i32 {i}" for i in order)
     rhs = f"shufflevector {a}, {b}, <{len(order)} x i32> <{mask}>"
-    # Poison exists everywhere and must not hold the shuffle inside.
+    # Poison exists everywhere and must not keep the shuffle inside.
     return e.pure(rhs, a.elem, len(order), [v for v in (a, b) if v.text != "poison"])
 
 
 def pick(e: Emitter, vectors: Sequence[Value], first: int, count: int) -> Value:
-    """``count`` consecutive elements, from element ``first``, of the concatenation of equally wide vectors.
+    """Return ``count`` consecutive elements, from element ``first``, of the concatenation of equally wide vectors.
 
-    They lie in one vector, or fill several of which the first is meant.
+    They are within one vector, or fill several; then the first is returned.
     """
     width = vectors[0].width
     source = vectors[first // width]

@@ -1,1 +1,1 @@
-"""Math functions, spelled with LLVM's arithmetic alone."""
+"""Math functions, emitted with LLVM's arithmetic alone."""

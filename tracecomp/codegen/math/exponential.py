@@ -1,6 +1,7 @@
 """Exponentials, logarithms and hyperbolic functions, for float and double alike.
 
-Polynomial coefficients are minimax fits made for this file (Remez exchange in 45 digits); each says what it fits.
+Polynomial coefficients are minimax fits made for this file (Remez exchange in 45 digits); each names its function and
+range.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _LOG_SHORT = (
 )  # fmt: skip
 
 _LN2 = (0.6931471805599453, 2.3190468138462996e-17)
-"""ln 2, a double and what it lacks; the pairs below likewise."""
+"""ln 2: a double and its remainder; the pairs below likewise."""
 _LOG2E = (1.4426950408889634, 2.0355273740931033e-17)
 """1 / ln 2."""
 _LOG10E = (0.4342944819032518, 1.098319650216765e-17)
@@ -59,7 +60,7 @@ LN2_SHORT = (float.fromhex("0x1.62e42fefa3000p-1"), 2.8235290563031577e-13)
 def split(like: Number, pair: tuple[float, float]) -> tuple[float, float]:
     """A constant given as a double and its remainder, in two parts of the type of ``like``."""
     if like.is_double:
-        # Rounded to the type first, then the rest of it: the two parts together are the constant.
+        # Rounded to the type first, then the remainder: the two parts sum to the constant.
         return pair
     high = float(np.float32(pair[0]))
     return high, pair[0] - high + pair[1]
@@ -71,14 +72,14 @@ def _exponent(like: Number) -> tuple[int, int]:
 
 
 def _power_of_two(n: Number, like: Number) -> Number:
-    """2**n for an integer n in the range of normal exponents; ``like`` says of which type."""
+    """2**n for an integer n in the range of normal exponents; in the type of ``like``."""
     mantissa, bias = _exponent(like)
     # The exponent field is shifted into place; no table and no multiplication.
     return ((n + bias) << mantissa).as_float()
 
 
 def scale(y: Number, n: Number) -> Number:
-    """``y * 2**n`` for an integral n, rounded once whatever the result's size."""
+    """``y * 2**n`` for an integral n, rounded once for any size of the result."""
     # One instruction, rounded once, with denormal results.
     if y.e.module.target.has_scalef and y.v.width:
         return Number(y.e, _scalef(y.e, y.v, y.e.widen(n.v, y.v.width)))
@@ -136,7 +137,7 @@ def exp(x: Number) -> Number:
 
 
 def exp_of_sum(x: Number, low: Number) -> Number:
-    """e**(x + low) of doubles, where ``low`` is what rounding left of ``x``, for results that are doubles."""
+    """e**(x + low) of doubles, where ``low`` is the rounding error of ``x``, for results that are doubles."""
     r, n = _reduce(x)
     return scale(_exp_reduced(r + low), n)
 
@@ -190,8 +191,8 @@ def _expm1_reduced(r: Number) -> Number:
 
 
 def expm1_below_zero(x: Number) -> Number:
-    """``exp(x) - 1`` for ``-100 <= x <= 0``, of either zero 0. Where n is not 0 it is so large that one part of ln(2)
-    is enough."""
+    """``exp(x) - 1`` for ``-100 <= x <= 0``; 0 for both zeros. If n is not 0, it is so large that one part of ln(2) is
+    enough."""
     n = (x * _LOG2E[0]).rint()
     r = (-n).fma(split(x, _LN2)[0], x)
     power = scale(x.full(1.0), n)
@@ -201,14 +202,14 @@ def expm1_below_zero(x: Number) -> Number:
 def decompose(x: Number) -> tuple[Number, Number]:
     """``(m, e)`` with x == m * 2**e and sqrt(1/2) <= m < sqrt(2), for positive finite x; e is floating point."""
     mantissa, bias = _exponent(x)
-    # Denormal numbers are made normal by an exact factor, which is taken back from the exponent.
+    # Denormal numbers are made normal by an exact factor, for which the exponent is corrected.
     small = x < 2.0 ** (1 - bias)
     m, e = _decompose_normal(where(small, x * 2.0 ** (mantissa + 2), x))
     return m, where(small, e - (mantissa + 2), e).to_float()
 
 
 def _decompose_normal(x: Number) -> tuple[Number, Number]:
-    """The same where x is no denormal number; e is an integer."""
+    """The same for normal numbers; e is an integer."""
     mantissa, _ = _exponent(x)
     bits = x.bits()
     # Subtracting the bits of sqrt(1/2) makes the exponent field count from
@@ -232,7 +233,7 @@ def _log_near_one(f: Number, extra: Number | float = 0.0) -> Number:
 
 
 def _log_edges(x: Number, result: Number) -> Number:
-    """``result`` where 0 < x < inf, else what a logarithm gives."""
+    """``result`` where 0 < x < inf, else the special value of a logarithm."""
     result = where(x < math.inf, result, x)
     result = where(x.equals(0.0), -math.inf, result)
     return where(x < 0.0, math.nan, result)
@@ -252,7 +253,7 @@ def log_less(x: Number, offset: Number) -> Number:
 
 
 def log_of_normal(x: Number) -> Number:
-    """log for positive finite doubles that are not denormal."""
+    """log for positive finite normal doubles."""
     return _log_by_quotient(x, _LOG_DOUBLE)
 
 
@@ -290,7 +291,7 @@ def log10(x: Number) -> Number:
 
 def log1p(x: Number) -> Number:
     u = x + 1.0
-    # What adding 1 has rounded away.
+    # The rounding error of adding 1.
     lost = x - (u - 1.0)
     usual = (u > 0.0) & (u < math.inf)
     # First order: log(u + lost) = log(u) + lost / u.
@@ -327,7 +328,7 @@ def _sinh_of_floats(x: Number) -> Number:
     t = exp_within(a)
     z = a * a
     small = (a * z).fma(z.fma(1 / 120, z.full(1 / 6)), a)
-    # Below 1/64 the difference would lose what a float can still show: the series has it.
+    # Below 1/64 the difference would lose digits of a float; the series keeps them.
     return where(a < 2.0**-6, small, (t - 1.0 / t) * 0.5).rounded_to(x).with_sign_of(x)
 
 

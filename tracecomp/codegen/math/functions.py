@@ -1,4 +1,4 @@
-"""The functions of ``ir.scalars``: their error bounds, and how each is spelled, in line or as a function of the module.
+"""The functions of ``ir.scalars``: their error bounds, and their code, inline or as a function of the module.
 
 No function calls the system's math library, so results are the same on every machine with fused multiply-add.
 """
@@ -23,8 +23,8 @@ ULP: dict[str, tuple[float, float]] = {
     "lgamma": (0.51, 4.0), "digamma": (0.51, 4.0), "hypot": (0.51, 1.5), "fmod": (0.0, 0.0), "mod": (0.51, 0.5),
     "floordiv": (0.51, 0.5), "nextafter": (0.0, 0.0),
 }  # fmt: skip
-"""Largest error in units in the last place, (float32, float64). Of negative arguments of lgamma it means units of
-max(|result|, 1), and of digamma units of max(|result|, |digamma(1 - x)|, 1)."""
+"""Largest error in units in the last place, (float32, float64). For negative arguments of lgamma the unit is that of
+max(|result|, 1), and for digamma that of max(|result|, |digamma(1 - x)|, 1)."""
 
 FAST_ULP = {"tanh": 5.0, "erf": 5.0}
 """Largest errors of floats under ``fast_math``, where they differ."""
@@ -39,7 +39,7 @@ _IN_LINE: dict[str, Callable[..., Number]] = {
     "erf": special.erf,
     "nextafter": remainders.nextafter,
 }
-"""Short enough to stand where they are used, for floats and doubles."""
+"""Functions short enough to be inlined, for floats and doubles."""
 
 _OF_BOTH: dict[str, Callable[..., Number]] = {
     "log2": exponential.log2,
@@ -68,7 +68,7 @@ _OF_DOUBLES: dict[str, Callable[..., Number]] = {
 
 
 _FAST: dict[str, Callable[..., Number]] = {"tanh": fast.tanh, "erf": fast.erf}
-"""What stands in their place for floats under ``fast_math``."""
+"""Their replacements for floats under ``fast_math``."""
 
 
 def emit(e: Emitter, op: str, args: list[Value]) -> Value:
@@ -115,7 +115,7 @@ def nextafter_half(e: Emitter, a: Value, b: Value, dtype: DType) -> Value:
 
 def integer_power(e: Emitter, a: Value, n: Value, signed: bool) -> Value:
     bits = INT_BITS[a.elem]
-    # Known powers are written out: squares and cubes are what programs use.
+    # Known powers are expanded: programs mostly use squares and cubes.
     if n.const is not None and n.const >= 0:
         return remainders.known_power(Number(e, a), int(n.const)).v
     name = f"power.{'s' if signed else 'u'}"

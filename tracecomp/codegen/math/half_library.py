@@ -1,7 +1,7 @@
-"""Conversions of half precision for processors that have no instruction for them: what compilers' libraries define.
+"""Conversions of half precision for processors without instructions for them, under the names of compilers' libraries.
 
 LLVM calls these by name where code for x86-64 lacks F16C. They round to the nearest, ties to even, and make NaN quiet,
-as the instructions do.
+like the instructions.
 """
 
 from __future__ import annotations

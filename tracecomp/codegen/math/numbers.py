@@ -1,4 +1,4 @@
-"""Arithmetic notation for LLVM values: ``x * x + 1.0`` instead of nested emitter calls. Used by the math functions."""
+"""Arithmetic notation for LLVM values in math functions: ``x * x + 1.0`` instead of nested emitter calls."""
 
 from __future__ import annotations
 
@@ -167,14 +167,14 @@ class Number:
         """For a mask: whether some lane is true, as a scalar."""
         if not self.v.width:
             return self
-        # One integer for all lanes: a comparison with zero tells whether any is on.
+        # One integer for all lanes: nonzero if any is true.
         bits = self.e.mask_bits(self.v)
         return Number(self.e, self.e.compare("icmp ne", bits, self.e.const(bits.elem, 0)))
 
 
 def where(condition: Number, a: Operand, b: Operand) -> Number:
     """``a`` where the mask is true, else ``b``; at least one of them is a Number."""
-    # The mask's own lanes say how wide a constant has to be; ``select`` widens it.
+    # The mask's lanes determine the width of a constant; ``select`` widens it.
     like = a if isinstance(a, Number) else b
     return Number(like.e, like.e.select(condition.v, like.lift(a), like.lift(b)))
 
@@ -191,19 +191,19 @@ def at_least(x: Number, limit: float) -> Number:
 
 
 LONG = 10
-"""Coefficients from which on a polynomial is two chains."""
+"""Number of coefficients above which a polynomial is two chains."""
 
 
 def horner(x: Number, coefficients: Sequence[float]) -> Number:
     """The polynomial whose coefficients are given lowest first.
 
-    A long one is the sum of its even and its odd part, because the processor cannot look ahead far enough to fill the
-    waits of one long chain with work on other elements.
+    A long one is the sum of its even and its odd part: the processor's window is too small to fill the latency of one
+    long chain with other elements.
     """
     if len(coefficients) < LONG:
         return _chain(x, coefficients)
     square = x * x
-    # Even and odd powers: two chains of half the length, which run side by side.
+    # Even and odd powers: two chains of half the length, which run in parallel.
     return _chain(square, coefficients[1::2]).fma(x, _chain(square, coefficients[::2]))
 
 
@@ -221,7 +221,7 @@ def call_function(e: Emitter, name: str, build: Callable[..., Number], args: Seq
     full = f"@tc.{name}.{first.width}.{first.elem}"
     if not e.module.knows(full):
         declarations = e.module.declarations
-        # Its place is reserved, as writing it may declare others.
+        # Its place is reserved first, as its code may declare others.
         declarations[full] = ""
         inner = Emitter(e.module)
         params = [Value(f"%x{i}", a.elem, a.width) for i, a in enumerate(matched)]

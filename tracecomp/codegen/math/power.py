@@ -1,4 +1,4 @@
-"""Powers, by way of logarithms that have more bits than the result.
+"""Powers, from logarithms that have more bits than the result.
 
 The polynomial is a minimax fit made for this file (Remez exchange in 45 digits).
 """
@@ -80,7 +80,7 @@ def _power_of_floats(x: Number, y: Number) -> Number:
 def _power_of_doubles(x: Number, y: Number) -> Number:
     """With C's (and PyTorch's) results at the edges."""
     a = x.abs()
-    # Edges are put in below; 1.0 keeps the logarithm finite.
+    # Special cases follow; 1.0 keeps the logarithm finite.
     log_high, log_low = _log_double_double(where((a > 0.0) & (a < math.inf), a, 1.0))
     product = y * log_high
     product_low = y.fma(log_high, -product) + y * log_low

@@ -1,4 +1,4 @@
-"""Exact remainders and what is made of them, neighbours, hypotenuse, integer powers."""
+"""Exact remainders and functions of them, neighbours, hypotenuse, integer powers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class _Division:
 def _divide(x: Number, y: Number) -> _Division:
     a, b = x.abs(), y.abs()
     valid = (a < math.inf) & (b > 0.0)
-    # Dummies where there is no remainder, so that nothing traps or gives NaN on the way.
+    # Dummies where there is no remainder, so that intermediate results neither trap nor are NaN.
     both = valid & (b < math.inf)
     start, divisor = where(both, a, 0.0), where(both, b, 1.0)
     quotient, rest = _whole(start, divisor)
@@ -65,7 +65,7 @@ def _long_fmod(x: Number, y: Number) -> Number:
     """Long division of finite doubles, 51 bits of the quotient at a time."""
     e, bits, divisor = x.e, _QUOTIENT_BITS["double"], y.abs()
 
-    # The exponent field tells nothing of a divisor that is not normal: it is taken where it is.
+    # The exponent field of a denormal divisor is meaningless: such a divisor is handled directly.
     field = _exponent(divisor)
     lowest = where(field.equals(0), _exponent(divisor * 2.0**54) - 54, field)
 
@@ -74,7 +74,7 @@ def _long_fmod(x: Number, y: Number) -> Number:
 
     def step(values: list[Value]) -> list[Value]:
         r = Number(e, values[0])
-        # So many bits can be taken off at once: the difference of the exponents, less what one quotient holds.
+        # Number of bits for one step: the difference of the exponents, minus the bits of one quotient.
         gap = _exponent(r) - lowest - bits
         j = where(gap > 0, gap, 0)
         half = j >> 1
@@ -142,7 +142,7 @@ def hypot(x: Number, y: Number) -> Number:
 
 
 def known_power(x: Number, n: int) -> Number:
-    """``x**n`` by squaring, for a known power that is not negative."""
+    """``x**n`` by squaring, for a known non-negative power."""
     result, square = x.full(1), x
     while n:
         result = result * square if n & 1 else result
@@ -157,7 +157,7 @@ def integer_power(x: Number, n: Number, bits: int, signed: bool) -> Number:
     square = x
     for k in range(bits - 1 if signed else bits):
         odd = (n.shift_logical(k) & 1).equals(1)
-        # All rounds are run: lanes differ in n, and a loop would take as long as the longest.
+        # All rounds run: lanes differ in n, and a loop would take as long as the longest.
         result = where(odd, result * square, result)
         square = square * square
     if not signed:

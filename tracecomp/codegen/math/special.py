@@ -155,19 +155,20 @@ def _erfc_of_floats(x: Number) -> Number:
 
 
 def erfinv(y: Number) -> Number:
-    """By way of doubles; of floats, to bits enough that rounding hides which polynomial it was."""
+    """Computed in doubles; for floats, with enough bits that the choice of polynomial does not affect the rounded
+    result."""
     x = y.to_double()
     # 1 - x^2 by FMA: rounded once, which matters near 1.
     square = (-x).fma(x, 1.0)
     w = -(log_of_normal(square) if y.is_double else short_log(square))
     central = x * horner(w - 2.5, _ERFINV_LOW_DOUBLE if y.is_double else _ERFINV_LOW_FLOAT)
-    # In this form so that NaN counts as far, and is dealt with there.
+    # In this form NaN counts as far, and is handled there.
     far = ~(square > math.exp(-5.0))
 
     def tail() -> list[Value]:
         a = x.abs()
         value = horner(w.sqrt() - 4.1, _ERFINV_HIGH)
-        # erfinv(1) is infinite; beyond 1 it is no number.
+        # erfinv(1) is infinite; beyond 1 it is NaN.
         value = where(a < 1.0, value, where(a.equals(1.0), x.full(math.inf), math.nan))
         return [where(far, value.with_sign_of(x), central).v]
 
@@ -179,7 +180,7 @@ def lgamma(x: Number) -> Number:
     a = x.abs()
     tiny, low, far = a < 0.5, a < 1.5, a >= 2.5
     inverse = 1.0 / a
-    # Of small numbers lgamma(a) = lgamma(a + 2) - log(a * (a + 1)); Stirling's form wants log(a) - 1.
+    # For small numbers lgamma(a) = lgamma(a + 2) - log(a * (a + 1)); Stirling's form needs log(a) - 1.
     logarithm = log_less(where(tiny, a * (a + 1.0), a), where(far, x.full(1.0), 0.0))
     z = where(low, where(tiny, a, a - 1.0), a - 2.0)
     # Near 1 and near 2, where lgamma vanishes, z is exact and carries the relative accuracy.
@@ -189,7 +190,7 @@ def lgamma(x: Number) -> Number:
     near = where(low, where(a < 1.0, below_one, above_one), z * horner(z, _LGAMMA))
     tail = inverse.fma(horner(inverse * inverse, _STIRLING), 0.5 * math.log(2 * math.pi) - 0.5)
     positive = where(far, (a - 0.5).fma(logarithm, tail), near)
-    # In this form so that NaN is reflected too, and stays NaN.
+    # In this form NaN is reflected too, and stays NaN.
     reflect = ~(x > 0.0)
 
     def negative() -> list[Value]:
@@ -205,7 +206,7 @@ def lgamma(x: Number) -> Number:
 
 
 def _pi_cotangent(x: Number) -> tuple[Number, Number]:
-    """``pi / tan(pi * x)`` and what it lacks."""
+    """``pi / tan(pi * x)`` and its rounding error."""
     s, c, s_rest, c_rest = sin_pi(x)
     quotient = c / s
     rest = ((-quotient).fma(s, c) + c_rest - quotient * s_rest) / s
@@ -214,7 +215,7 @@ def _pi_cotangent(x: Number) -> tuple[Number, Number]:
 
 
 def _reciprocal(x: Number) -> tuple[Number, Number]:
-    """``1 / x`` and, for doubles, what rounding it has lost."""
+    """``1 / x`` and, for doubles, its rounding error."""
     found = 1.0 / x
     return found, (-found).fma(x, 1.0) * found if x.is_double else x.full(0.0)
 
@@ -227,7 +228,7 @@ def digamma(x: Number) -> Number:
     t = where(tiny, y + 1.0, at_most(y, 10.0))
     total, lost = _reciprocal(where(tiny, -y, x.full(-1.0)))
     total, lost = where(tiny, total, 0.0), where(tiny, lost, 0.0)
-    # Eight steps lead from 10 to below 2. Lanes that have arrived stand still. Of doubles, what rounding loses is kept.
+    # Eight steps reduce 10 to below 2. Finished lanes do not change. For doubles, rounding errors are accumulated.
     for _ in range(8):
         above = t >= 2.0
         t = where(above, t - 1.0, t)

@@ -46,7 +46,7 @@ _PI_2 = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591815e-33)
 _PI_2_FLOAT = (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15)
 """pi/2 in three floats."""
 _FAST_LIMIT = 2.0**23
-"""Arguments up to which n has so few bits that the reduction by three parts is exact."""
+"""Largest arguments for which n has so few bits that the reduction by three parts is exact."""
 _FAST_LIMIT_FLOAT = 2.0**17
 """The same for floats."""
 
@@ -58,7 +58,7 @@ _TWO_OVER_PI = int(
     16,
 )
 
-# Payne and Hanek's reduction: x = m * 2**e; of 2/pi only the 256 bits matter that end in the fraction of x * 2/pi / 4.
+# Payne and Hanek's reduction: x = m * 2**e; only 256 bits of 2/pi affect the fraction of x * 2/pi / 4.
 _REDUCE_NAME = "@tc.reduce_angle"
 _TABLE = "@tc.two_over_pi"
 
@@ -71,7 +71,7 @@ def _declare_reduction(e: Emitter) -> None:
     negative, size, quadrant = _turns(a, bits)
     angle = _angle(a, size, *(e.const("double", part).text for part in _PI_2[:2]))
     minus = a.let(f"fneg double {angle}")
-    # Of -x the angle and the quadrant are the opposite ones.
+    # For -x the angle and the quadrant change sign.
     below = a.let(f"icmp slt i64 {bits}, 0")
     turned = a.let(f"select i1 {a.let(f'xor i1 {negative}, {below}')}, double {minus}, double {angle}")
     quarter = a.let(f"select i1 {below}, i64 {a.let(f'sub i64 0, {quadrant}')}, i64 {quadrant}")
@@ -79,16 +79,16 @@ def _declare_reduction(e: Emitter) -> None:
     a.do(f"ret {{ double, i64 }} {a.let(f'insertvalue {{ double, i64 }} {first}, i64 {quarter}, 1')}")
     function = a.text(f"define {{ double, i64 }} {_REDUCE_NAME}(double %x) #3")
     e.declare(_REDUCE_NAME, f"{table}\n\ndeclare i256 @llvm.ctlz.i256(i256, i1)\n\n{function}\n")
-    # So that the fma intrinsic is declared.
+    # Declares the fma intrinsic.
     e.fma(*[e.const("double", 0.0)] * 3)
 
 
 def _turns(a: Assembler, bits: str) -> tuple[str, str, str]:
-    """What |x| * 2/pi is beside the nearest whole number: whether it is negative (i1), and its size in units of 2**-254
-    (i256); and that number modulo 4 (i64). ``bits`` are those of x."""
+    """Return the difference of |x| * 2/pi from the nearest whole number: its sign (i1) and magnitude in units of
+    2**-254 (i256); and that number modulo 4 (i64). ``bits`` are those of x."""
     exponent = a.let(f"and i64 {a.let(f'lshr i64 {bits}, 52')}, 2047")
     mantissa = a.let(f"or i64 {a.let(f'and i64 {bits}, 4503599627370495')}, 4503599627370496")
-    # Where the window of 2/pi begins that e selects, to a byte and then to a bit.
+    # Start of the window of 2/pi for the exponent e, first in bytes, then in bits.
     shift = a.let(f"sub i64 2101, {exponent}")
     byte, bit = a.let(f"lshr i64 {shift}, 3"), a.let(f"and i64 {shift}, 7")
     window = a.let(f"load i320, ptr {a.at(_TABLE, byte)}, align 1")
@@ -115,7 +115,7 @@ def _angle(a: Assembler, size: str, pi_high: str, pi_low: str) -> str:
     product = a.let(f"fmul double {high}, {pi_high}")
     error = _fma(a, high, pi_high, a.let(f"fneg double {product}"))
     rest = _fma(a, low, pi_high, _fma(a, high, pi_low, error))
-    # 2**(-62 - zeros), put together from its exponent.
+    # 2**(-62 - zeros), built from its exponent.
     exponent = a.let(f"sub i64 961, {a.let(f'trunc i256 {zeros} to i64')}")
     scale = a.let(f"bitcast i64 {a.let(f'shl i64 {exponent}, 52')} to double")
     return a.let(f"fmul double {a.let(f'fadd double {product}, {rest}')}, {scale}")
@@ -145,7 +145,7 @@ def reduce_angle(x: Number) -> tuple[Number, Number]:
     """``(r, q)`` with x == r + q*pi/2 modulo 2*pi and |r| <= pi/4; NaN for infinities."""
     e = x.e
     large = ~(x.abs() < _FAST_LIMIT) & (x.abs() < math.inf)
-    # Large lanes take the other way; here they must not make NaN or overflow.
+    # Lanes with large arguments are handled separately; here they must not give NaN or overflow.
     tame = where(large, 0.0, x)
     # Adding 1.5 * 2^52 rounds to whole numbers, and leaves the number in the low bits.
     magic = 1.5 * 2.0**52
@@ -159,7 +159,7 @@ def reduce_angle(x: Number) -> tuple[Number, Number]:
         r = (-n).fma(part, r)
 
     def exact() -> list[Value]:
-        # A harmless value in lanes that are not large.
+        # A harmless value in lanes with small arguments.
         angle, quadrant = _reduce_lanes(where(large, x, 2.0**30))
         return [e.select(large.v, angle, r.v), e.select(large.v, quadrant, q.v)]
 
@@ -206,7 +206,7 @@ def _of_float(x: Number, quarter: int, of_double: Callable[[Number], Number]) ->
     value = where((q & 1).equals(0), sine, cosine)
     # The sign bit is flipped by the quadrant's second bit.
     value = (value.bits() ^ ((q & 2) << 30)).as_float()
-    # In this form so that NaN and infinities count as large.
+    # In this form NaN and infinities count as large.
     large = ~(x.abs() < _FAST_LIMIT_FLOAT)
 
     def exact() -> list[Value]:
@@ -239,7 +239,7 @@ def tan(x: Number) -> Number:
     r, q = reduce_angle(x)
     s, c = sin_core(r), cos_core(r)
     even = (q & 1).equals(0)
-    # The tangent of -0.0; else the quotient, turned by a quarter in odd quadrants.
+    # The tangent of -0.0; else the quotient, rotated by a quarter in odd quadrants.
     return where(x.equals(0.0), x, where(even, s, -c) / where(even, c, s))
 
 
@@ -267,13 +267,13 @@ def atan2(y: Number, x: Number) -> Number:
 
 
 def _atan2_of_floats(y: Number, x: Number) -> Number:
-    """By way of doubles, where neither sums of the two overflow nor do constants need a second part."""
+    """Computed in doubles, in which sums do not overflow and constants need no second part."""
     a, b = y.abs(), x.abs()
     steep = a > b
     low, high = where(steep, b, a), where(steep, a, b)
     same = low.equals(high)
     p, q = low.to_double(), high.to_double()
-    # Compared as a product, to need no division before the one below.
+    # Compared as a product, to avoid a second division.
     upper = (p > q * math.tan(math.pi / 8)) | (same & (low > 0.0))
     # Equal numbers by hand: infinities would give NaN, and 0/0 too.
     u = where(same, 0.0, where(upper, p - q, p) / where(upper, p + q, q))
@@ -321,11 +321,11 @@ def acos(x: Number) -> Number:
 
 
 PI_REST = 1.2246467991473532e-16
-"""pi less the float64 nearest to it."""
+"""pi minus the float64 nearest to it."""
 
 
 def sin_pi(x: Number) -> tuple[Number, Number, Number, Number]:
-    """``(sin, cos)`` of pi * x with the period of sin's absolute value removed exactly, and what they lack."""
+    """``(sin, cos)`` of pi * x with the period of sin's absolute value removed exactly, and their rounding errors."""
     # Exact: the nearest whole number is subtracted without rounding.
     r = x - x.rint()
     a = r.abs()
@@ -334,7 +334,7 @@ def sin_pi(x: Number) -> tuple[Number, Number, Number, Number]:
     part = where(far, 0.5 - a, a)
     angle = part * math.pi
     lost = part.fma(math.pi, -angle) + part * PI_REST
-    # As ``sin_core`` and ``cos_core``, whose last sums are kept in two parts.
+    # Like ``sin_core`` and ``cos_core``, with the last sums in two parts.
     z, half = angle * angle, angle * angle * 0.5
     more = angle * z * horner(z, _SIN)
     s = angle + more

@@ -1,4 +1,4 @@
-"""Writing LLVM functions block by block: those that walk over records in memory, wait for threads, give memory.
+"""Writing LLVM functions block by block: code that walks over records, waits for threads, or allocates memory.
 
 Kernels are written with ``Emitter``, which places pure instructions itself.
 """
@@ -12,7 +12,7 @@ _BYTES = {"i32": 4, "i64": 8, "ptr": 8}
 
 
 class Assembler:
-    """The body of one function. Values are named as they are made; the current block is the last one written."""
+    """The body of one function. Values are named in order; the current block is the last one written."""
 
     def __init__(self) -> None:
         self.lines: list[str] = ["entry:"]
@@ -20,7 +20,7 @@ class Assembler:
         self._count = 0
 
     def name(self, stem: str) -> str:
-        """A name that is used nowhere else."""
+        """Return a unique name."""
         self._count += 1
         return f"{stem}{self._count}"
 
@@ -29,13 +29,13 @@ class Assembler:
         self.lines.append(f"  {text}")
 
     def let(self, text: str, name: str = "") -> str:
-        """The result of an instruction; ``name`` where a ``phi`` above has to say it first."""
+        """The result of an instruction; ``name`` if an earlier ``phi`` refers to it."""
         result = "%" + (name or self.name("v"))
         self.lines.append(f"  {result} = {text}")
         return result
 
     def phi(self, kind: str, incoming: Mapping[str, str], name: str = "") -> str:
-        """The value that belongs to the block that was left: from block to value."""
+        """The value that depends on the predecessor block: from block to value."""
         return self.let(f"phi {kind} " + ", ".join(f"[ {v}, %{b} ]" for b, v in incoming.items()), name)
 
     def call(self, kind: str, function: str, *operands: str) -> str:
@@ -47,15 +47,15 @@ class Assembler:
         self.do(f"call void {function}({', '.join(operands)})")
 
     def at(self, base: str, offset: int | str) -> str:
-        """The address ``offset`` bytes behind ``base``."""
+        """The address ``offset`` bytes after ``base``."""
         return self.let(f"getelementptr i8, ptr {base}, i64 {offset}")
 
     def load(self, kind: str, base: str, offset: int | str = 0) -> str:
-        """What stands ``offset`` bytes behind ``base``."""
+        """Load the value ``offset`` bytes after ``base``."""
         return self.let(f"load {kind}, ptr {self.at(base, offset)}, align 8")
 
     def store(self, kind: str, value: str, base: str, offset: int | str = 0) -> None:
-        """Write ``value`` there."""
+        """Store ``value`` ``offset`` bytes after ``base``."""
         self.do(f"store {kind} {value}, ptr {self.at(base, offset)}, align 8")
 
     def watch(self, kind: str, base: str, offset: int | str = 0, order: str = "monotonic") -> str:
@@ -99,7 +99,7 @@ class Assembler:
 
     @contextmanager
     def when(self, condition: str) -> Iterator[None]:
-        """What is written inside runs if ``condition`` holds."""
+        """Run the code written inside if ``condition`` is true."""
         inside, behind = self.name("then"), self.name("behind")
         self.choose(condition, inside, behind)
         self.block(inside)
@@ -109,12 +109,12 @@ class Assembler:
 
     @contextmanager
     def each(self, first: str, end: str, stride: int) -> Iterator[str]:
-        """What is written inside runs for every row of a table, whose address it is given."""
+        """Run the code written inside for every row of a table, with its address."""
         before, head, body = self.current, self.name("head"), self.name("body")
         latch, done, row = self.name("latch"), self.name("done"), "%" + self.name("row")
         self.go(head)
         self.block(head)
-        # The next row's name is known before it is written, as the ``phi`` stands above it.
+        # The next row's name is chosen before its code, as the ``phi`` comes first.
         self.lines.append(f"  {row} = phi ptr [ {first}, %{before} ], [ {row}.next, %{latch} ]")
         self.choose(self.let(f"icmp ult ptr {row}, {end}"), body, done)
         self.block(body)
@@ -127,7 +127,7 @@ class Assembler:
 
     @contextmanager
     def count(self, first: str, end: str, step: int | str = 1) -> Iterator[str]:
-        """What is written inside runs for ``first``, ``first + step``, ... below ``end``, unsigned."""
+        """Run the code written inside for ``first``, ``first + step``, ... below ``end``, unsigned."""
         before, head, body = self.current, self.name("head"), self.name("body")
         latch, done, number = self.name("latch"), self.name("done"), "%" + self.name("number")
         self.go(head)
@@ -148,5 +148,5 @@ class Assembler:
 
 
 def module_text(*parts: str) -> str:
-    """A module of functions that were written with ``Assembler``, and what they declare."""
+    """A module of functions that were written with ``Assembler``, with their declarations."""
     return "\n\n".join((*parts, "attributes #1 = { nounwind }")) + "\n"

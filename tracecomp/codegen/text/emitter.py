@@ -1,9 +1,9 @@
 """Writing LLVM text: typed values, structured blocks, and placement of pure instructions.
 
-Pure instructions are value-numbered by their text and written in the outermost block where their operands exist, so
-common subexpressions and loop invariants need no LLVM pass. A block's text grows until the next nested block is closed,
-hence "in an outer block" always means "just before the loop that is being written". This is value numbering and
-loop-invariant code motion.
+Pure instructions are value-numbered by their text and written in the outermost block where their operands exist. Common
+subexpressions and loop invariants therefore need no LLVM pass. A block's text grows until the next nested block is
+closed, so "in an outer block" always means "just before the current loop". This is value numbering and loop-invariant
+code motion.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SUFFIX = {"half": "f16", "float": "f32", "double": "f64"}
 
 
 class Value:
-    """An SSA value or literal: ``elem`` is LLVM's scalar type, ``width`` 0 for scalars, ``depth`` its block's."""
+    """An SSA value or literal: ``elem`` is LLVM's scalar type, ``width`` 0 for scalars, ``depth`` that of its block."""
 
     __slots__ = ("const", "depth", "elem", "text", "width")
 
@@ -57,7 +57,7 @@ def literal(elem: str, value: float | int) -> str:
         return "true" if value else "false"
     if elem[0] == "i":
         bits = int(elem[1:])
-        # Two's complement within the bits of the type, as numpy wraps constants.
+        # Two's complement within the bits of the type, like numpy's constants.
         wrapped = int(value) & ((1 << bits) - 1)
         return str(wrapped - (1 << bits) if wrapped >> (bits - 1) else wrapped)
     if elem == "half":
@@ -65,7 +65,7 @@ def literal(elem: str, value: float | int) -> str:
     with np.errstate(over="ignore"):
         # Rounded to float first: LLVM refuses a float literal that a float does not hold exactly.
         exact = float(np.float32(value)) if elem == "float" else float(value)
-    # Hexadecimal, because decimal text would be rounded a second time; float literals are spelled as doubles, too.
+    # Hexadecimal, because decimal text would be rounded a second time; float literals are written as doubles, too.
     return f"0x{struct.pack('>d', exact).hex().upper()}"
 
 
@@ -77,12 +77,12 @@ def type_suffix(elem: str, width: int) -> str:
 
 @dataclass(slots=True)
 class Module:
-    """What the functions of a module have in common: the machine, and declared or defined helper functions by name.
+    """Common state of a module's functions: the target, and declared or defined helper functions by name.
 
-    ``elsewhere`` are the declarations of functions that modules before it define.
-    ``lines``: instructions are marked with the user's lines.
-    ``fast_math``: the arithmetic of the program itself, not that inside of math functions, may be fused and regrouped.
-    ``shadow`` is how many bytes behind the arena its shadow lies, in checked programs (``kernels/checked.py``).
+    ``elsewhere`` are the declarations of functions that earlier modules define. ``lines``: instructions carry the
+    user's lines. ``fast_math``: the arithmetic of the program itself, not that inside of math functions, may be fused
+    and regrouped. ``shadow`` is the distance in bytes from the arena to its shadow, in checked programs
+    (``kernels/checked.py``).
     """
 
     target: Target
@@ -93,15 +93,15 @@ class Module:
     elsewhere: dict[str, str] = field(default_factory=dict)
 
     def knows(self, name: str) -> bool:
-        """Whether ``name`` may be called: it is defined or declared here, or declared now, being defined elsewhere."""
+        """Whether ``name`` may be called: it is defined or declared here, or defined elsewhere and now declared."""
         if name not in self.declarations and name in self.elsewhere:
             self.declarations[name] = self.elsewhere[name]
         return name in self.declarations
 
     @property
     def fast_flags(self) -> str:
-        """What follows the name of an arithmetic instruction."""
-        # Math functions have error bounds of their own, which regrouping would break.
+        """The flags of an arithmetic instruction."""
+        # Math functions have error bounds, which regrouping would break.
         return " reassoc nsz contract" if self.fast_math else ""
 
 
@@ -111,10 +111,10 @@ class Emitter:
     def __init__(self, module: Module) -> None:
         self.module = module
         self.blocks = [Block()]
-        # The label of the block that text is being added to: a ``phi`` names where its values come from.
+        # The label of the current block: a ``phi`` names its predecessors.
         self.label = "entry"
         self.allocas: list[str] = []
-        # The graph node that what is written now comes from.
+        # The graph node of the instructions that are written now.
         self.origin: object = None
         self._counter = 0
         # The outermost block that a pure instruction may move out to: the innermost conditional one.
@@ -134,7 +134,7 @@ class Emitter:
         self.blocks[-1].lines.append(f"{text}{self._mark()}" if text.startswith("  ") else text)
 
     def _mark(self) -> str:
-        """What tells where an instruction that is written now comes from: ``origin``, where that is asked for."""
+        """The debug mark of the current instruction: its ``origin``, if lines are requested."""
         return "" if self.module.lines is None or self.origin is None else self.module.lines.mark(self.origin)
 
     def start_label(self, label: str) -> None:
@@ -144,13 +144,12 @@ class Emitter:
     def push(self, conditional: bool = False) -> None:
         self.blocks.append(Block(conditional=conditional))
         if conditional:
-            # Below a condition nothing moves out: a division or load that the
-            # condition guards must not run without it.
+            # Nothing moves out of a condition: a division or load that the condition guards must not run without it.
             self._floor = self.depth
 
     def pop(self) -> list[str]:
         lines = self.blocks.pop().lines
-        # Another condition may be open around it.
+        # A condition may enclose another.
         self._floor = max((d for d, b in enumerate(self.blocks) if b.conditional), default=0)
         return lines
 
@@ -166,7 +165,7 @@ class Emitter:
         return self.place(rhs, elem, width, depth)
 
     def place(self, rhs: str, elem: str, width: int, depth: int, key: str | None = None) -> Value:
-        """The value of ``rhs``, written at ``depth`` (or deeper, if a condition stands in between)."""
+        """The value of ``rhs``, written at ``depth``, or deeper if a condition encloses the current block."""
         key = key or rhs
         target = max(depth, self._floor)
         # An equal instruction in any block between the operands and the target dominates this place.
@@ -181,8 +180,8 @@ class Emitter:
         return value
 
     def effect(self, rhs: str, elem: str, width: int = 0) -> Value:
-        """The value of an instruction that must stay where it stands."""
-        # Loads of memory that is written meanwhile, calls, and phis.
+        """The value of an instruction that must stay in place."""
+        # Loads of memory that may be written in between, calls, and phis.
         value = Value(self.fresh(), elem, width, self.depth)
         self.line(f"  {value.text} = {rhs}")
         return value
@@ -228,7 +227,7 @@ class Emitter:
         return self.pure(rhs, vector.elem, vector.width, (vector, scalar))
 
     def shuffle(self, a: Value, positions: Sequence[int], b: Value | None = None) -> Value:
-        # An open lane may hold anything, which leaves the shuffle free to be a cheaper one.
+        # An open lane may hold anything, which permits a cheaper shuffle.
         """Lanes of ``a`` (and ``b`` behind it) at ``positions``; -1 leaves a lane open."""
         other = str(b) if b else f"{a.type} poison"
         mask = ", ".join("i32 poison" if p < 0 else f"i32 {p}" for p in positions)
@@ -248,7 +247,7 @@ class Emitter:
 
     def select(self, condition: Value, a: Value, b: Value, branchless: bool = False) -> Value:
         """``a`` where the condition holds, else ``b``; ``branchless`` keeps LLVM from making it a branch."""
-        # Conditions known while writing cost nothing.
+        # Conditions known at emission cost nothing.
         if condition.const is not None:
             return a if condition.const else b
         width = max(condition.width, a.width, b.width)
@@ -259,7 +258,7 @@ class Emitter:
         return self.pure(f"select {condition}, {a}, {b}{hint}", a.elem, a.width, (condition, a, b))
 
     def convert(self, op: str, value: Value, elem: str) -> Value:
-        # LLVM folds a conversion of a literal while it reads the text.
+        # LLVM folds a conversion of a literal when it parses the text.
         """A conversion instruction; of constants too, which LLVM folds."""
         target = f"<{value.width} x {elem}>" if value.width else elem
         return self.pure(f"{op} {value} to {target}", elem, value.width, (value,))
@@ -281,7 +280,7 @@ class Emitter:
         return self.pure(rhs, first.elem, first.width, args_)
 
     def declare(self, name: str, text: str) -> None:
-        # Each helper once in a module; of one that another module defines, the declaration.
+        # Each helper once in a module; only the declaration if another module defines it.
         if not self.module.knows(name):
             self.module.declarations[name] = text
 
@@ -294,10 +293,10 @@ class Emitter:
         self.start_label(inside)
         results = then()
         self.line(f"  br label %{join}")
-        # ``then`` may have written blocks of its own, so the one that ends here is asked for, not remembered.
+        # ``then`` may have created further blocks, so the current one is read, not remembered.
         last = self.label
         lines = self.pop()
-        # The branch is written after its body, because pure values that move out must stand before it.
+        # The branch is written after its body, because pure values that move out must come before it.
         self.line(f"  br i1 {condition.text}, label %{inside}, label %{join}")
         self.blocks[-1].lines.extend(lines)
         self.start_label(join)
@@ -309,7 +308,7 @@ class Emitter:
     def repeat_while(
         self, start: list[Value], more: Callable[[list[Value]], Value], step: Callable[[list[Value]], list[Value]]
     ) -> list[Value]:
-        """Values that go through ``step`` as long as the scalar ``more`` of them holds."""
+        """Iterate values through ``step`` while the scalar ``more`` of them holds."""
         head, inside, after, before = self.fresh("head"), self.fresh("step"), self.fresh("after"), self.label
         self.line(f"  br label %{head}")
         self.push(conditional=True)
@@ -322,7 +321,7 @@ class Emitter:
         self.line(f"  br label %{head}")
         last = self.label
         lines = self.pop()
-        # The loop's head is written at last, in front of the lines that were collected.
+        # The loop's head is written last, before the collected lines.
         self.line(f"{head}:")
         for phi, a, b in zip(phis, start, results, strict=True):
             self.line(f"  {phi.text} = phi {phi.type} [ {a.text}, %{before} ], [ {b.text}, %{last} ]")

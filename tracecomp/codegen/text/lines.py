@@ -1,7 +1,7 @@
-"""The user's lines in LLVM text, as debug information: which line each instruction of a kernel comes from.
+"""The user's lines in LLVM text, as debug information: the source line of each instruction of a kernel.
 
-Instructions are marked with what they come from while they are written; ``finish`` turns the marks into locations, and
-gives all others the line of their kernel. Programs that run are written without.
+Instructions are marked with their origins while they are written. ``finish`` replaces the marks by locations, and gives
+all others the line of their kernel. Programs for execution omit the marks.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Lines:
         self._flags = [self._number(flag) for flag in flags]
 
     def mark(self, origin: object) -> str:
-        """What stands behind an instruction that comes from ``origin``; nothing where its line is not known."""
+        """The suffix of an instruction that comes from ``origin``; empty if its line is unknown."""
         source = self.sources.get(origin)
         if source is None:
             return ""
@@ -56,7 +56,7 @@ class Lines:
         return "\n".join(found)
 
     def metadata(self) -> str:
-        """What stands at the end of the module."""
+        """The entries at the end of the module."""
         if not self._files:
             return ""
         first = self._files[0]
@@ -71,7 +71,7 @@ class Lines:
         return [n for text, n in self._numbers.items() if text.startswith("!DIFile")]
 
     def _number(self, text: str) -> int:
-        """The number of an entry, which is made when it is asked for first."""
+        """The number of an entry, which is created on first use."""
         if text not in self._numbers:
             self._numbers[text] = _FIRST + len(self._texts)
             self._texts.append(text)
@@ -98,6 +98,6 @@ class Lines:
 
 
 def _quoted(text: str) -> str:
-    """A string of LLVM's: bytes that are not plain letters as two hexadecimal digits."""
+    """A string of LLVM's: bytes other than plain letters as two hexadecimal digits."""
     plain = (chr(b) if 32 <= b < 127 and b not in b'"\\' else f"\\{b:02X}" for b in text.encode())
     return f'"{"".join(plain)}"'

@@ -1,5 +1,5 @@
-"""The LLVM modules of a program: a long one is cut between kernels, so that LLVM can work on one while others are
-written. What a module has defined, kernels and helper functions, those after it declare and call.
+"""The LLVM modules of a program: a long one is split between kernels, so that LLVM can compile one while others are
+written. Later modules declare and call the kernels and helper functions of earlier ones.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class ModuleText:
 
 
 def joined(modules: Iterable[ModuleText]) -> ModuleText:
-    """One module that defines what all of them do, in their order."""
+    """Join modules into one with the definitions of all, in their order."""
     modules = list(modules)
     functions = tuple(f for m in modules for f in m.functions)
     texts: dict[str, str] = {}
@@ -55,7 +55,7 @@ def defined_in(texts: Iterable[str]) -> dict[str, str]:
 
 
 def _attributes(bits: int) -> str:
-    # Without these LLVM splits 512-bit vectors in two on processors where it believes that to be faster.
+    # Without these LLVM splits 512-bit vectors in two on processors where it assumes that to be faster.
     width = f'"prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}"'
     return (
         f"attributes #0 = {{ nounwind {width} }}\nattributes #1 = {{ nounwind noinline }}\n"

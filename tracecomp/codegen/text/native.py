@@ -1,4 +1,4 @@
-"""LLVM text to machine code in this process: the only place that talks to llvmlite, which is loaded when needed.
+"""Compile LLVM text to machine code in this process: the only module that uses llvmlite, which is loaded when needed.
 
 LLVM does instruction selection and register allocation; none of its optimising passes run.
 """
@@ -18,7 +18,7 @@ from tracecomp.codegen.text.target import FEATURES, Target, vector_bits_of
 from tracecomp_runtime import processor
 
 CODE_LEVEL = 2
-"""LLVM's own default of effort for selecting instructions and registers; no optimising pass runs at any level."""
+"""LLVM's default effort for instruction selection and register allocation; no optimising pass runs at any level."""
 _numbers = count()
 
 
@@ -35,11 +35,11 @@ def _binding() -> Any:
 
 
 def _leave_free(lock: Any) -> None:
-    """Let no Ctrl-C leave ``lock`` taken, for which every other thread would wait for ever.
+    """Prevent Ctrl-C from leaving ``lock`` acquired, for which every other thread would wait forever.
 
-    Its ``__enter__`` and ``__exit__`` are written in Python, where an interrupt can come before the lock is known to
-    be held, or before it is released: the functions in C of the lock within have no such moment. They do not call back
-    what other libraries have registered, so where one has, the lock stays as it is.
+    Its ``__enter__`` and ``__exit__`` are written in Python. An interrupt can arrive before the acquisition is
+    recorded, or before the release. The C functions of the inner lock have no such moment. They skip callbacks
+    registered by other libraries, so a lock with callbacks stays unchanged.
     """
 
     class Whole(type(lock)):  # type: ignore[misc]
@@ -55,19 +55,21 @@ def _leave_free(lock: Any) -> None:
 
 
 def _finish_before_forks(lock: Any) -> None:
-    """Let forks wait for calls of LLVM: a child could not go on with them, nor take the lock of a thread it lacks."""
+    """Make forks wait for calls of LLVM: a child could neither continue them nor acquire the lock of a missing
+    thread."""
     if hasattr(os, "register_at_fork"):
-        # Held over the fork: otherwise the child could inherit it locked, by a thread that it does not have.
+        # Acquired during the fork: otherwise the child could inherit the lock in the state of a thread that it does not
+        # have.
         release = partial(lock.__exit__, None, None, None)
         os.register_at_fork(before=lock.__enter__, after_in_parent=release, after_in_child=release)
 
 
 @cache
 def compiler_version() -> str:
-    """Names everything that decides what machine code a text becomes."""
+    """Return a name for everything that determines the machine code of a text."""
     import llvmlite
 
-    # Part of the object cache's key: another LLVM makes other code of the same text.
+    # Part of the object cache's key: another LLVM compiles the same text differently.
     return f"llvmlite {llvmlite.__version__}, LLVM {_binding().llvm_version_info}, level {CODE_LEVEL}"
 
 
@@ -94,7 +96,7 @@ def _machine(triple: str, cpu: str, features: str) -> Any:
         llvm.initialize_all_targets()
         llvm.initialize_all_asmprinters()
     target = llvm.Target.from_triple(triple)
-    # Position independent and small: all parts of a program lie within 2 GB, so that calls are direct.
+    # Position independent and small: all parts of a program are within 2 GB, so that calls are direct.
     return target.create_target_machine(cpu=cpu, features=features, opt=CODE_LEVEL, reloc="pic", codemodel="small")
 
 
@@ -105,8 +107,8 @@ def target_machine(target: Target) -> Any:
 def _parse(text: str, target: Target) -> Any:
     llvm = _binding()
     try:
-        # A context of its own, freed with the module.
-        module = llvm.parse_assembly(text, llvm.create_context())  # LLVM's own context keeps what modules are made of
+        # A separate context, freed with the module.
+        module = llvm.parse_assembly(text, llvm.create_context())  # LLVM's global context never frees modules' data
         module.triple = target.triple
         module.data_layout = target.data_layout
         module.verify()
@@ -122,7 +124,7 @@ def compile_object(text: str, target: Target) -> bytes:
 
 
 def compile_assembly(text: str, target: Target) -> str:
-    """The same code for people."""
+    """The same code as readable assembly."""
     with uninterrupted:
         return str(target_machine(target).emit_assembly(_parse(text, target)))
 
@@ -130,7 +132,7 @@ def compile_assembly(text: str, target: Target) -> str:
 class Linked:
     """Objects loaded into this process by LLVM's JITLink, which may call each other and the functions ``symbols``.
 
-    Each is laid out in one piece of memory: in pieces found one by one, code and its constants could be too far apart.
+    Each object is in one piece of memory: otherwise code and its constants could be too far apart.
     """
 
     def __init__(self, objects: Sequence[bytes], target: Target, symbols: Mapping[str, int]) -> None:
@@ -145,38 +147,39 @@ class Linked:
             self._held = [builder.add_current_process().link(self._jit, self._name)]
 
     def address(self, name: str) -> int:
-        """Of a function; KeyError where there is none."""
+        """The address of a function; KeyError if it does not exist."""
         with uninterrupted:
             try:
                 found = self._jit.lookup(self._name, name)
             except RuntimeError as error:
                 raise KeyError(name) from error
-            self._held.append(found)  # what has been looked up is unloaded with its first holder
+            self._held.append(found)  # a looked-up object is unloaded with its first holder
             return int(found[name])
 
     @property
     def holders(self) -> Sequence[object]:
-        """The code is in memory while one of them lives."""
+        """Objects that keep the code in memory while any of them is referenced."""
         return self._jit, *self._held
 
 
 @dataclass
 class _Loader:
-    """What loads objects, with LLVM's JITLink, and how many it has loaded."""
+    """A loader of objects with LLVM's JITLink, with the number of objects it has loaded."""
 
     jit: Any
     loads: int = 0
 
 
 _LOADS = 8
-"""A loader keeps some 9 KB of each object when that is unloaded; it takes 150 KB itself, and goes with its last one."""
+"""Objects per loader. A loader keeps some 9 KB of each unloaded object; it takes 150 KB itself, and is freed with its
+last one."""
 
 _loaders: dict[Target, _Loader] = {}
 
 
 def _jit(target: Target) -> Any:
     found = _loaders.get(target)
-    # A loader never gives back all that an object took; starting a new one now and then bounds that.
+    # A loader never returns all memory of an object; starting a new one regularly bounds the loss.
     if found is None or found.loads == _LOADS:
         jit = _binding().create_lljit_compiler(target_machine(target), use_jit_link=True, suppress_errors=True)
         found = _loaders[target] = _Loader(jit)

@@ -1,4 +1,4 @@
-"""The machine that code is spelled for."""
+"""The target machine of code generation."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """LLVM's names for a processor, and what codegen itself looks at."""
+    """LLVM's names for a processor, and the properties that codegen reads."""
 
     triple: str
     data_layout: str

@@ -1,9 +1,9 @@
-"""Memory for arrays that begins at a cache line, as an allocator of numpy's.
+"""An allocator for numpy whose arrays begin at cache lines.
 
-``malloc`` gives somewhat more, and what it gave stands before the memory: ``aligned_alloc`` leaves pieces behind that
-other memory settles in, so that the next array of the size needs new pages. Blocks that ``malloc`` would give back to
-the system at once are kept when they are freed, the last two of them: the program that made one often makes the next,
-and new pages take longer than what is computed into them.
+It takes somewhat more from ``malloc`` and stores the block's size and start before the array. ``aligned_alloc`` would
+leave fragments that other allocations occupy, so that the next array of the same size needs new pages. The last two
+freed blocks that ``malloc`` would return to the system at once are kept. A program often allocates the same size again,
+and new pages take longer than the computation that fills them.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from tracecomp.ir.loops import LINE
 SYMBOLS = ("malloc", "realloc", "free", "memmove", "memset")
 
 ROOM = LINE + 16
-"""What a block has beyond its array: the block's own size (8 bytes), where the block begins (8), the way to a line."""
+"""Bytes of a block beyond its array: the block's size (8), the block's address (8), and padding to a line."""
 LARGE = 32 * 2**20
-"""What the C library gives from its own memory at most (glibc's M_MMAP_THRESHOLD grows no further)."""
+"""Largest block that the C library takes from its heap (glibc's M_MMAP_THRESHOLD grows no further)."""
 KEPT = 128 * 2**20
-"""How large a block may be that is kept: two of them are memory that the process holds and nobody uses."""
+"""Largest block that is kept: up to two of them are unused memory of the process."""
 
 _DECLARATIONS = """
 declare ptr @malloc(i64)
@@ -39,15 +39,15 @@ def allocator_text() -> str:
 
 
 def _first_line(a: Assembler, block: str) -> str:
-    """The first cache line in ``block`` behind its two words."""
-    # At the last byte that a line may begin behind: rounding down from there finds the first line.
+    """The first cache line in ``block`` after its two words."""
+    # At the last byte after which a line may begin: rounding down from there gives the first line.
     last = a.at(block, ROOM - 1)
     past = a.let(f"and i64 {a.let(f'ptrtoint ptr {last} to i64')}, {LINE - 1}")
     return a.at(last, a.let(f"sub i64 0, {past}"))
 
 
 def _line() -> str:
-    """Where the array in a block begins; notes before it where the block does."""
+    """Find the array in a block; store the block's address before it."""
     a = Assembler()
     line = _first_line(a, "%start")
     # Before the array, at a fixed distance: freeing starts from the array's address.
@@ -57,14 +57,15 @@ def _line() -> str:
 
 
 def _taken() -> str:
-    """The block that ``slot`` keeps, if it has ``room`` bytes, else null. Other threads may take and keep meanwhile."""
+    """The block that ``slot`` keeps, if it has ``room`` bytes, else null. Other threads may access the slot
+    concurrently."""
     a = Assembler()
     # The exchange makes the block this thread's alone, or finds that another thread was faster.
     found = a.let("atomicrmw xchg ptr %slot, ptr null seq_cst")
     a.need(a.let(f"icmp ne ptr {found}, null"), "missing")
     a.choose(a.same(a.load("i64", found), "%room", "i64"), "done", "back")
     a.block("back")
-    # Too small or too large: it goes back to its place, and what another thread has put there meanwhile is freed.
+    # Too small or too large: it goes back to its place, and a block that another thread has put there is freed.
     a.run("@free", f"ptr {a.let(f'atomicrmw xchg ptr %slot, ptr {found} seq_cst')}")
     a.go("missing")
     a.block("missing")
@@ -92,14 +93,14 @@ def _block() -> str:
 
 
 def _return() -> str:
-    """Keeps a freed block, or gives it back; what it displaces is given back."""
+    """Keep a freed block, or free it; a displaced block is freed."""
     a = Assembler()
     room = a.load("i64", "%start")
-    # Larger ones than KEPT would be too much memory to hold for nothing.
+    # Larger ones than KEPT would be too much unused memory.
     keep = a.both(a.let(f"icmp ugt i64 {room}, {LARGE}"), a.let(f"icmp ule i64 {room}, {KEPT}"))
     a.choose(keep, "kept", "done")
     a.block("kept")
-    # The newer of the two slots takes it, the older slot what that held, and what drops out is freed.
+    # The newer of the two slots takes it, the older slot takes that one's block, and the last one is freed.
     newer = a.let("atomicrmw xchg ptr @tc.newer, ptr %start seq_cst")
     older = a.let(f"atomicrmw xchg ptr @tc.older, ptr {newer} seq_cst")
     a.go("done")
@@ -110,14 +111,14 @@ def _return() -> str:
 
 
 def _given(a: Assembler, start: str, room: str) -> None:
-    """Notes the size of a block."""
+    """Record the size of a block."""
     a.need(a.let(f"icmp ne ptr {start}, null"), "failed")
     a.store("i64", room, start)
 
 
 def _malloc() -> str:
     a = Assembler()
-    # Overflow is impossible: numpy checks sizes before it asks.
+    # Overflow is impossible: numpy checks sizes earlier.
     room = a.let(f"add i64 %size, {ROOM}")
     start = a.call("ptr", "@tc.block", f"i64 {room}")
     _given(a, start, room)
@@ -140,7 +141,7 @@ def _calloc() -> str:
 
 
 def _realloc() -> str:
-    """The C library keeps the contents where they stood in the block; they move to its new first line."""
+    """The C library keeps the contents at their offset in the block; move them to its new first line."""
     a = Assembler()
     before = a.load("ptr", "%old", -8)
     here, there = a.let("ptrtoint ptr %old to i64"), a.let(f"ptrtoint ptr {before} to i64")

@@ -1,6 +1,6 @@
-"""The native entry: one function of every program, which runs all its steps; and how calls from Python run it.
+"""The native entry: one function of every program, which runs all its steps.
 
-Its operands are the table of data pointers, the arena, the team of workers (null: none), and where it notes the number
+Its operands are the table of data pointers, the arena, the team of workers (null: none), and the place for the number
 of a step whose check failed.
 """
 
@@ -21,9 +21,9 @@ def run_entry(a: Assembler, entry: str, table: str, arena: str, team: str, faile
 
 
 def run_unlocked(a: Assembler, entry: str, table: str, arena: str, failed: str, pool: str, threads: str) -> None:
-    """Call it with the workers, and without the interpreter lock: until it returns nothing touches Python's objects."""
+    """Call it with the workers, and without the interpreter lock: until it returns no Python object is touched."""
     state = a.call("ptr", "@PyEval_SaveThread")
-    # Null where another call has the workers: then loops run here, with the same results.
+    # Null if another call has the workers: then loops run here, with the same results.
     team = a.call("ptr", f"@{TAKE}", f"ptr {pool}", f"i64 {threads}")
     run_entry(a, entry, table, arena, team, failed)
     a.run(f"@{RELEASE}", f"ptr {team}")

@@ -1,13 +1,13 @@
-"""LLVM text of how threads wait for a word of memory to change, and of how those that sleep are woken.
+"""LLVM text of waiting for a word of memory to change, and of waking sleepers.
 
-Waiting spins for a bounded time, a short one while other work wants the processors, then sleeps in the kernel
-(futex). A sleeper counts itself in the word behind the one it watches, then looks again; who changes the word looks
-for sleepers afterwards (all sequentially consistent), so a wake cannot be missed and costs a system call only when
-somebody sleeps.
+Waiting spins for a bounded time, a short one while other work wants the processors, then sleeps in the kernel (futex).
+A sleeper increments the count after the watched word, then checks the word again. A writer checks for sleepers after
+its write. All accesses are sequentially consistent, so a wake-up cannot be missed, and costs a system call only if a
+thread sleeps.
 
-A system that wakes a thread where it slept may leave it waiting there behind the caller while another processor is
-idle. So workers note their processor before they wait, and who wakes them first forbids a worker that would meet the
-caller, or another worker, the processors that are taken.
+A system that wakes a thread on its old processor may leave it waiting there behind the caller while another processor
+is idle. Workers therefore record their processor before they wait. The waking thread first excludes the occupied
+processors for a worker that would collide with the caller, or with another worker.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from tracecomp.codegen.text.assembler import Assembler
 from tracecomp.codegen.text.target import Target
 
 SLEEPERS = 4
-"""Behind a word that is watched: how many sleep until it changes."""
+"""Offset of the count of sleepers from a watched word."""
 
 CROWDED = 208
-"""In the pool: how many more waits are short because others want the processors."""
+"""In the pool: the number of further short waits, as other work wants the processors."""
 
 SEATS, SEAT_BYTES = 256, 64
 """In the pool: a cache line for each thread, which holds its ticket and then the two words below."""
@@ -27,11 +27,12 @@ THREAD_ID, PROCESSOR = 8, 12
 """Bytes into a thread's seat."""
 
 SPINS = 8000
-"""Looks at a word before a wait sleeps: 0.2 ms, some twenty times what waking a sleeper costs."""
+"""Checks of a word before a wait sleeps: 0.2 ms, some twenty times the cost of waking a sleeper."""
 FEW_SPINS = 500
-"""The same while others want the processors: 13 us, about what waking a sleeper costs."""
+"""The same while other work wants the processors: 13 us, about the cost of waking a sleeper. 13 us, about what waking a
+sleeper costs."""
 PROCESSORS = 1024
-"""Processors beyond these are not told apart: a set of them is 16 words."""
+"""Number of processors that are distinguished: a set of them is 16 words."""
 
 _FUTEX_WAIT, _FUTEX_WAKE, _EVERYBODY = 128, 129, 2**31 - 1  # both private to the process
 _MONOTONIC_CLOCK, _THREAD_CLOCK = 1, 3  # Linux's numbers
@@ -47,13 +48,13 @@ _PAUSE = {"x86_64": ("@llvm.x86.sse2.pause", ""), "aarch64": ("@llvm.aarch64.hin
 
 
 class Waiting:
-    """Writes the functions for one target."""
+    """Emit the functions for one target."""
 
     def __init__(self, target: Target) -> None:
         self.arch = target.triple.split("-", 1)[0]
 
     def text(self) -> str:
-        """All of them, with what they declare."""
+        """All of them, with their declarations."""
         name, operand = _PAUSE[self.arch]
         declared = f"declare i64 @syscall(i64, ...)\ndeclare void {name}({operand.split(' ')[0]})"
         return "\n\n".join((declared, self._wake(), self._await(), self._off(), self._part(), self._mark()))
@@ -73,7 +74,7 @@ class Waiting:
         return a.text("define internal void @tc.wake(ptr %word) #1")
 
     def _await(self) -> str:
-        """Returns when the word is another than ``old``, and tells whether it slept."""
+        """Return when the word differs from ``old``, and whether it slept."""
         a = Assembler()
         # Crowded: others want the processors, so spinning steals time from them.
         hurry = a.let(f"icmp ne i32 {a.watch('i32', '%pool', CROWDED)}, 0")
@@ -90,12 +91,11 @@ class Waiting:
         a.choose(a.let(f"icmp ult i32 {following}, {spins}"), "spin", "sleep")
         a.block("sleep")
         sleepers = a.at("%word", SLEEPERS)
-        # Counted before the last look: who changes the word after that sees the count and wakes.
+        # Counted before the last check: a later writer sees the count and wakes this thread.
         a.let(f"atomicrmw add ptr {sleepers}, i32 1 seq_cst")
         a.go("look")
-        a.block("look")  # again, now that it is counted: who changes the word from here on wakes it
-        # The kernel compares again with ``old`` when it puts the thread to
-        # sleep, so a change in between is not missed.
+        a.block("look")  # again, now that it is counted: later writers wake it
+        # The kernel compares with ``old`` again when it puts the thread to sleep, so a change in between is not missed.
         still = a.let(f"icmp eq i32 {a.watch('i32', '%word', 0, 'seq_cst')}, %old")
         a.choose(still, "block", "woken")
         a.block("block")
@@ -119,19 +119,19 @@ class Waiting:
             return a.load("i64", "%time"), a.load("i64", "%time", 8)
 
         (wall, wall_ns), (own, own_ns) = read(_MONOTONIC_CLOCK), read(_THREAD_CLOCK)
-        # Wall time less the thread's own processor time: what it waited for a processor, or slept.
+        # Wall time minus the thread's processor time: time without a processor, or asleep.
         seconds, nanoseconds = a.let(f"sub i64 {wall}, {own}"), a.let(f"sub i64 {wall_ns}, {own_ns}")
         whole = a.let(f"mul i64 {seconds}, 1000000000")
         a.do(f"ret i64 {a.let(f'add i64 {whole}, {nanoseconds}')}")
         return a.text("define internal i64 @tc.off(ptr %time) #1")
 
     def _part(self) -> str:
-        """Forbids workers that would meet the caller, or each other, the processors that are taken."""
+        """Exclude the occupied processors for workers that would collide with the caller, or with each other."""
         a = Assembler()
         words = PROCESSORS // 64
         processor, taken = a.let("alloca i32, align 4"), a.let(f"alloca [{words} x i64], align 8")
         mask = a.let(f"alloca [{words} x i64], align 8")
-        # The caller's own processor is taken first.
+        # The caller's processor is occupied first.
         a.do(f"store [{words} x i64] zeroinitializer, ptr {taken}, align 8")
         self.system(a, "getcpu", f"ptr {processor}", "ptr null", "ptr null")
         here = a.let(f"load i32, ptr {processor}, align 4")
@@ -165,18 +165,19 @@ class Waiting:
         return a.text("define internal void @tc.part(ptr %pool, i64 %threads) #1")
 
     def _send(self, a: Assembler, thread: str, taken: str, mask: str) -> None:
-        """Block "send": allow ``thread`` the processors of this process less those ``taken``; ``mask`` is room."""
+        """Block "send": allow ``thread`` the processors of this process minus those ``taken``; ``mask`` is scratch
+        memory."""
         words = PROCESSORS // 64
         a.block("send")
         a.do(f"store [{words} x i64] zeroinitializer, ptr {mask}, align 8")
-        # What this thread, and so its process, may use at all.
+        # The processors that this thread, and so its process, may use.
         self.system(a, "getaffinity", "i64 0", f"i64 {8 * words}", f"ptr {mask}")
         a.go("clear")
         a.block("clear")
         k = a.phi("i64", {"send": "0", "clear": "%k.next"})
         allowed = a.let(f"getelementptr i64, ptr {mask}, i64 {k}")
         free = a.let(f"xor i64 {a.load('i64', a.let(f'getelementptr i64, ptr {taken}, i64 {k}'))}, -1")
-        # Less what is taken.
+        # Minus the occupied ones.
         a.store("i64", a.let(f"and i64 {a.load('i64', allowed)}, {free}"), allowed)
         a.choose(a.let(f"icmp ult i64 {a.let(f'add i64 {k}, 1', 'k.next')}, {words}"), "clear", "move")
         a.block("move")

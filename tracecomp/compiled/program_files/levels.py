@@ -21,7 +21,7 @@ class Level:
 
     @property
     def target(self) -> Target:
-        """What code is spelled for."""
+        """The target of code generation."""
         cpu = "x86-64" if self.triple.startswith("x86_64") else "generic"
         return self.processor or native.cross_target(self.triple, cpu, self.features)
 
@@ -33,7 +33,7 @@ LEVELS: Mapping[str, Level] = {
 }
 """As the psABI defines them; ``tracecomp_runtime.processor`` finds out which of them a processor has."""
 OTHERS: Mapping[str, Level] = {"aarch64": Level("+neon", Machine(16, 32), triple="aarch64-unknown-linux-gnu")}
-"""Other architectures, whose code is in a file where it is asked for."""
+"""Other architectures, whose code is in a file on request."""
 
 
 def chosen(names: Sequence[str] | None) -> Mapping[str, Level]:

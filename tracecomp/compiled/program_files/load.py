@@ -45,7 +45,7 @@ class LoadedProgram:
 
     @property
     def state(self) -> Mapping[str, Tensor]:
-        """What the program reads and writes besides its arguments, by name."""
+        """The program's state by name, in addition to its arguments."""
         return {name: Tensor._wrap(array) for name, array in self.program.state.items()}
 
     @property
@@ -62,11 +62,11 @@ class LoadedProgram:
 def load_program(
     path: str | os.PathLike[str], *, digest: str | None = None, threads: int | None = None
 ) -> LoadedProgram:
-    """The program that ``compiled.save`` wrote to ``path``.
+    """Load the program that ``compiled.save`` wrote to ``path``.
 
-    A file with machine code is loaded only when its ``digest``, which saving it returned, is given and right: such code
-    can do whatever this process can. A file with graphs is checked and compiled, and may come from strangers; where
-    ``digest`` is given it has to be right all the same. ProgramError says what is wrong with a file.
+    A file with machine code is loaded only with the correct ``digest``, which saving it returned: such code can do
+    anything that this process can. A file with graphs is checked and compiled, and may be untrusted; a given ``digest``
+    must still be correct. ProgramError describes an invalid file.
     """
     if Container(path).header.get("kind") == "code":
         return LoadedProgram(program.load_program(path, digest=digest, threads=threads))
@@ -96,11 +96,11 @@ class _GraphFile(Container):
         return self
 
     def code(self, told: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The code of a graph, and what is known of it."""
+        """The code of a graph, with its description."""
         level, found = Level("", host(), compiler.host_target()), dict(told)
         graph, inputs = found.pop("graph"), found["inputs"]
         with self._believing_nothing():
-            # Verified are the loops, too: no access lies outside of its array.
+            # The loops are verified, too: no access is outside its array.
             with config.override(verify=True, fast_math=self.header.get("fast_math") is True):
                 code = code_of(graph, found.pop("aliases"), frozenset(map(int, told["frozen"])), level)
             found |= {"section": f"code/{told['section']}", "inputs": code.inputs(inputs, self._constant)}
@@ -121,14 +121,14 @@ class _GraphFile(Container):
         return str(len(self.arrays) - 1)
 
     def _graph(self, one: Mapping[str, Any], path: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What ``one`` tells of a graph, with the graph and its outputs over inputs; only what is known is kept."""
+        """The description of a graph, with the graph and its outputs that are inputs; only known fields are kept."""
         graph = parse_graph(bytes(self.section(one["section"])).decode())
         verify(graph)
         given = [(kind, what) for kind, what in one["inputs"]]
         found: dict[str, Any] = {"section": one["section"], "inputs": given, "frozen": one["frozen"], "graph": graph}
         if not path.get("sizes"):
             return {**found, "aliases": self._aliases(graph, path, given)}
-        # What a graph for several sizes works on has its own room, whatever a call or the file says of sizes.
+        # A graph for several sizes has separate memory, so sizes in a call or file cannot make it overflow.
         opened = [i.value.shape for i in graph.inputs if i.role != "constant"]
         room = {str(slot): shape for slot, ((kind, _), shape) in enumerate(zip(given, opened, strict=True))
                 if kind == "argument"}  # fmt: skip
@@ -149,8 +149,8 @@ class _GraphFile(Container):
         kinds = [(o.value.dtype.numpy, o.value.shape) for o in graph.outputs]
         told = [(tensors.dtype_of(dtype), _shape(shape)) for dtype, shape, *_ in path["outputs"]]
         wanted = [self._kind(kind, what, path) for kind, what in given]
-        # Each is a way for a damaged or hostile file to write where nobody expects
-        # it, so all of it is checked before a program is linked.
+        # Each of these would let a damaged or hostile file write to arbitrary memory, so all are checked before a
+        # program is linked.
         if not _same_kinds(told, kinds) or not _same_kinds(wanted, [(t.dtype.numpy, t.shape) for t in inputs]):
             raise self.error("is damaged: its header and its graphs name different arrays")
         found = {k: int(what) + before for k, (*_, how, what) in enumerate(path["outputs"]) if how == "in_place"}
@@ -178,7 +178,7 @@ FAULTS = (
     ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, RecursionError, RuntimeError,
     StopIteration, TypeError, ValueError,
 )  # fmt: skip
-"""What reading something damaged may raise."""
+"""Exceptions of reading damaged data."""
 
 
 def _shape(told: Sequence[Any]) -> tuple[int, ...] | None:

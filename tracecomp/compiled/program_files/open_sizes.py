@@ -40,7 +40,7 @@ class LeftOpen:
         return found[0]
 
     def box(self, sizes: Sizes) -> Box:
-        """The sizes that are asked for and served."""
+        """The requested sizes for which recordings are valid."""
         found = []
         for same, held in zip(sizes.sources, sizes.conditions.ranges, strict=True):
             low, high = self.ranges[self._name(same)]
@@ -48,7 +48,7 @@ class LeftOpen:
         return found
 
     def described(self, sizes: Sizes, argument: Mapping[int, int]) -> Json:
-        """What the loader needs to know of them; ``argument`` gives the number of the array that a leaf is."""
+        """The loader's description; ``argument`` maps a leaf to the number of its array."""
         held = sizes.conditions
         ranges = [(low, high, sorted(r.without)) for (low, high), r in zip(self.box(sizes), held.ranges, strict=True)]
         return {
@@ -142,9 +142,9 @@ def covering(graph: Graph, sizes: Sizes, box: Box) -> list[Instantiated]:
 
 
 def _classes(box: Box) -> Iterator[Box]:
-    """``box`` in boxes of sizes up to the next of 2, 3, 4, 8, 16, ...: padding is work.
+    """``box`` split into boxes of sizes up to the next of 2, 3, 4, 8, 16, ...: padding costs work.
 
-    Sums may be grouped in another way for two, three and four rows, and from 64 elements on: no box holds both.
+    The order of sums may differ for two, three and four rows, and from 64 elements on: no box contains both.
     """
     axes = []
     for low, high in box:
@@ -163,7 +163,7 @@ def _halves(box: Box, along: Any) -> Iterator[Box]:
 
 
 def checked_sizes(path: Mapping[str, Any], pieces: Sequence[Mapping[str, Any]]) -> None:
-    """ValueError unless what a file tells of open sizes are numbers of sizes that it has."""
+    """ValueError unless a file's description of dynamic sizes uses valid numbers of sizes."""
     sizes = path["sizes"]
     count, arguments = len(sizes["names"]), path["arguments"]
     if not count == len(sizes["sources"]) == len(sizes["ranges"]):

@@ -144,14 +144,14 @@ class Code:
     linked: Linked
 
     def inputs(self, given: Sequence[tuple[str, object]], constant: Callable[[Array], str]) -> list[tuple[str, Any]]:
-        """What the first places of the table hold: ``given``, with the constants among and behind them."""
+        """The first entries of the table: ``given``, with constants among and after them."""
         rest = iter(given)
         data = [i.data if i.role == "constant" else None for i in self.built.graph.inputs]
         places = [next(rest) if array is None else ("constant", constant(array)) for array in data]
         return [*places, *[("constant", constant(np.asarray(array))) for array in self.built.constants]]
 
     def described(self) -> dict[str, Json]:
-        """What the loader needs to know besides."""
+        """Further data for the loader."""
         image, symbols = self.image, self.linked.symbols
         return {
             **self.linked.description(), "entry": symbols[ENTRY], "call": symbols[program_call.CALL],
@@ -178,7 +178,7 @@ def code_of(graph: Graph, aliases: Mapping[int, int], frozen: Set[int], level: L
 
 
 class _File:
-    """What the paths of one function have in common: names of state, arrays, the structure of arguments."""
+    """Common parts of a function's paths: names of state, arrays, the structure of arguments."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -187,10 +187,10 @@ class _File:
         self.written: set[str] = set()
         self.numbers: list[tuple[str, float]] = []
         self._names: dict[object, str] = {}
-        self._held: list[Any] = []  # what ids in _names belong to
+        self._held: list[Any] = []  # keeps objects alive whose ids are in _names
 
     def header(self, kind: str, paths: Sequence[_Path], cases: Sequence[Case]) -> dict[str, Json]:
-        """What the file says of the function."""
+        """The file's description of the function."""
         structures = {repr(s): s for s in (_structure(paths[0], case.structure) for case in cases)}
         if len(structures) > 1:
             raise CaptureError(f"{self.name} cannot be saved: its examples have different structures")
@@ -231,7 +231,7 @@ class _File:
 
 
 def _without_saved(recording: Recording) -> Recording:
-    """``recording`` without what its graph gives for a later backward pass alone: nobody takes one through a file."""
+    """``recording`` without values for a later backward pass: that is impossible through a file."""
     if recording.split is None:
         return recording
     asked = [r.number for r in bottoms(recording.results)] + [p.number for p in recording.predicates]
@@ -406,7 +406,7 @@ class _Path:
         return spec
 
     def _steps(self, steps: Sequence[View]) -> Json:
-        """How a result of open sizes looks at its array."""
+        """Steps from the array of a result of dynamic sizes to the result."""
         unknown = [op.name for op, _ in steps if op.name not in VIEWS]
         if unknown:
             raise self.refusal(f"returns a view by {unknown[0]} of open sizes")
@@ -434,7 +434,7 @@ def _kind(value: object) -> Json:
 
 
 def error_name(kind: type[Exception]) -> str:
-    """What the loader raises where native code reports ``kind``."""
+    """The loader's exception if native code reports ``kind``."""
     return "IndexError" if issubclass(kind, IndexError) else "RuntimeError"
 
 

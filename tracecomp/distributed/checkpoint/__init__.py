@@ -1,4 +1,4 @@
-"""``torch.distributed.checkpoint``: checkpoints that any number of processes write and read."""
+"""``torch.distributed.checkpoint``: checkpoints that any number of processes can write and read."""
 
 from tracecomp.distributed.checkpoint import state_dict
 from tracecomp.distributed.checkpoint.files import (

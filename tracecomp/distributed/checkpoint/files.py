@@ -1,8 +1,8 @@
 """Checkpoints that N processes write and M processes read.
 
-A checkpoint is a folder. Every process writes one file with the values that fall to it, of sharded tensors the
-rows that it has; then rank 0 replaces ``metadata.json``, which says which file has which value. So a checkpoint changes
-at once when all files are there, and a process that dies while writing leaves the last one as it was.
+A checkpoint is a folder. Every process writes one file with its share of the values, and its rows of sharded tensors.
+Then rank 0 replaces ``metadata.json``, which maps values to files. The checkpoint therefore changes atomically when all
+files exist. A process that dies during the write leaves the previous checkpoint intact.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from tracecomp.serialization import files
 
 _METADATA = "metadata.json"
 _FORMAT = 1
-"""The version of this layout; a reader refuses another."""
+"""Version of this layout; readers reject others."""
 Key = tuple[Any, ...]
-"""Where a value stands: keys of dictionaries and places in lists, from the outside."""
+"""Path of a value: keys of dictionaries and list indices, outermost first."""
 
 
 _Rows = tuple[int, int, tuple[int, ...]]
-"""Which rows of a tensor of which shape."""
+"""Rows of a tensor, and its whole shape."""
 
 
 class CheckpointException(RuntimeError):
-    """A checkpoint cannot be read, or has not what is asked for."""
+    """Raised if a checkpoint cannot be read, or lacks a requested value."""
 
 
 def _leaves(value: object, at: Key = ()) -> Iterator[tuple[Key, Any]]:
-    """Values that are no dictionaries, and lists in which there are tensors, with where they stand."""
+    """Yield values other than dictionaries, and lists that contain tensors, with their paths."""
     value = _stateless(value)
     if isinstance(value, Mapping):
         for key, inner in value.items():
@@ -61,7 +61,7 @@ def _is_stateful(value: object) -> bool:
 
 
 def _stateless(value: Any) -> Any:
-    """The state of a module, optimizer, sampler and the like; another value as it is."""
+    """The state of a module, optimizer, sampler or similar; another value unchanged."""
     return value.state_dict() if _is_stateful(value) else value
 
 
@@ -78,8 +78,8 @@ def save(
 ) -> None:  # fmt: skip
     """Write ``state_dict``, nested dictionaries of tensors, values and objects with state, as a checkpoint.
 
-    All processes call it with the same keys. What all of them have is written once, by one of them each, so that they
-    write about as many bytes. A checkpoint that is there is replaced at once.
+    All processes call it with the same keys. Common values are written once, distributed over processes so that they
+    write about the same number of bytes. An existing checkpoint is replaced atomically.
     """
     folder = _folder(checkpoint_id, storage_writer)
     group = None if no_dist or not is_initialized() else group_of(process_group)
@@ -103,7 +103,7 @@ def save(
 
 
 def async_save(state_dict: Mapping[str, object], **options: Any) -> Future[None]:
-    """As ``save``. It is done when this returns, and so is the future."""
+    """Like ``save``, which has finished when this returns, as has the future."""
     save(state_dict, **options)
     done: Future[None] = Future()
     done.set_result(None)
@@ -123,7 +123,7 @@ def _size(value: object) -> int:
 
 
 def _owners(every: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    """Which rank writes which value: of those that have it, the one with the fewest bytes so far."""
+    """Choose the rank that writes each value: of those that have it, the one with the fewest bytes so far."""
     load = [0] * len(every)
     owner: dict[str, int] = {}
     for rank, values in enumerate(every):
@@ -137,17 +137,17 @@ def _owners(every: Sequence[Mapping[str, int]]) -> dict[str, int]:
 
 _NAME = re.compile(r"rank[0-9]+-[0-9a-f]+\.pt")
 _DEEPEST = 100
-"""Steps of a key, beyond which a description is damaged."""
+"""Most steps of a key; deeper descriptions are damaged."""
 
 
 def _check_told(found: dict[str, Any]) -> None:
-    """AttributeError, KeyError, TypeError or ValueError for a description that is none. It may come from a stranger."""
+    """AttributeError, KeyError, TypeError or ValueError for an invalid description. It is untrusted input."""
     parts = [part for entry in found.get("rows", {}).values() for part in entry["parts"]]
     for entry in found.get("rows", {}).values():
         if not entry["parts"] or not entry["shape"] or any(type(n) is not int or n < 0 for n in entry["shape"]):
             raise ValueError(f"rows of a tensor of {entry['shape']}")
     for name in [*found["entries"].values(), *(file for file, _, _ in parts)]:
-        if not isinstance(name, str) or not _NAME.fullmatch(name):  # of its own folder, and nothing else
+        if not isinstance(name, str) or not _NAME.fullmatch(name):  # files in its own folder only
             raise ValueError(f"the checkpoint lacks the file {name!r}")
     if any(type(n) is not int or n < 0 for _, first, last in parts for n in (first, last)):
         raise ValueError("invalid range of rows")
@@ -166,7 +166,7 @@ def _rows_of(sharding: Sharding) -> _Rows:
 
 
 def _replace(folder: Path, token: str, owner: Mapping[str, int], spread: Sequence[Mapping[str, _Rows]]) -> None:
-    """Let the folder be the new checkpoint, and remove files of older ones."""
+    """Make the folder the new checkpoint, and remove files of older ones."""
     entries = {text: _file(rank, token) for text, rank in owner.items()}
     rows: dict[str, Any] = {}
     for rank, found in enumerate(spread):
@@ -188,11 +188,11 @@ def load(
     state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str] | None = None, storage_reader: object = None,
     planner: object = None, process_group: Group | None = None, no_dist: bool = False,
 ) -> None:  # fmt: skip
-    """Fill ``state_dict`` from a checkpoint, whatever number of processes has written it.
+    """Fill ``state_dict`` from a checkpoint, for any number of processes that wrote it.
 
-    Tensors are written in place; other values replaced; objects with state load theirs, as a whole. An empty
-    dictionary gets all that the checkpoint has there. CheckpointException for keys and shapes that it lacks; with a
-    ``planner`` that allows a partial load, what stands at the outermost keys that it lacks stays.
+    Tensors are written in place; other values are replaced; objects with state load theirs, as a whole. An empty
+    dictionary receives everything that the checkpoint has at its path. CheckpointException for keys and shapes that it
+    lacks; with a ``planner`` that allows a partial load, missing outermost keys keep their values.
     """
     folder = _folder(checkpoint_id, storage_reader)
     values = _Values(folder)
@@ -204,7 +204,7 @@ def load(
 
 
 class _Values:
-    """The values of a checkpoint by where they stand; files are read when they are first needed."""
+    """The values of a checkpoint by path; files are read on first use."""
 
     def __init__(self, folder: Path) -> None:
         path = folder / _METADATA
@@ -250,7 +250,7 @@ class _Values:
         return tuple(value.shape) if isinstance(value, Tensor) else None
 
     def rows(self, key: Key, start: int, stop: int) -> Tensor:
-        """Some rows of a tensor, of which nothing else is read."""
+        """Some rows of a tensor; other rows are not read."""
         text = _text(key)
         if text not in self._rows:
             whole: Tensor = self[key]
@@ -266,7 +266,7 @@ class _Values:
         return rows[:0]
 
     def below(self, at: Key, sharding_of: Callable[[Key], Sharding | None] = lambda key: None) -> Any:
-        """Everything that stands below a key, in dictionaries and lists; rows where there is a sharding."""
+        """Everything below a path, in dictionaries and lists; only rows for sharded tensors."""
         keys = [key for key in self.places if key[: len(at)] == at]
         if keys == [at]:
             sharding = sharding_of(at)
@@ -283,7 +283,7 @@ class _Values:
 
 
 def _filled(value: Any, at: Key, values: _Values) -> Any:
-    """``value`` with what the checkpoint has in its place."""
+    """Return ``value`` with the checkpoint's contents."""
     if _is_stateful(value):
         value.load_state_dict(_state_of(value, at, values))
         return value
@@ -300,7 +300,7 @@ def _filled(value: Any, at: Key, values: _Values) -> Any:
             value.copy_(own(values[at] if sharding is None else values.rows(at, sharding.start, sharding.stop)))
         return value
     if isinstance(value, dict):
-        # An empty one says nothing of what it wants: it gets all that the checkpoint has there.
+        # An empty dictionary specifies no keys: it receives all of the checkpoint's.
         if not value:
             return values.below(at) if any(key[: len(at)] == at for key in values.places) else value
         return {key: _filled(inner, (*at, key), values) for key, inner in value.items()}
@@ -310,7 +310,7 @@ def _filled(value: Any, at: Key, values: _Values) -> Any:
 
 
 def _state_of(value: Any, at: Key, values: _Values) -> Any:
-    """The state that the checkpoint has for an object; of sharded tensors only rows of this process are read."""
+    """The checkpoint's state of an object; of sharded tensors only rows of this process are read."""
     if isinstance(value, Optimizer):
         params = [p for g in value.param_groups for p in g["params"]]
         shardings = {i: p.sharding for i, p in enumerate(params) if isinstance(p, ShardedTensor)}
@@ -343,7 +343,7 @@ def _folder(checkpoint_id: Any, storage: Any) -> Path:
 
 
 class DefaultSavePlanner:
-    """PyTorch's way to plan what ``save`` writes. Everything is written as always: options say nothing here."""
+    """PyTorch's planner of ``save``. Everything is always written: options have no effect."""
 
     def __init__(
         self, flatten_state_dict: bool = True, flatten_sharded_tensors: bool = True, **options: object
@@ -352,7 +352,7 @@ class DefaultSavePlanner:
 
 
 class DefaultLoadPlanner:
-    """PyTorch's way to plan what ``load`` reads; with ``allow_partial_load``, keys may be missing."""
+    """PyTorch's planner of ``load``; with ``allow_partial_load``, keys may be missing."""
 
     def __init__(
         self, flatten_state_dict: bool = True, flatten_sharded_tensors: bool = True, allow_partial_load: bool = False

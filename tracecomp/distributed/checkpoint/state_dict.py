@@ -1,4 +1,4 @@
-"""States of models and optimizers by names of parameters, the same for wrapped and plain models."""
+"""States of models and optimizers by parameter names, the same for wrapped and plain models."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Optimizers: TypeAlias = Optimizer | Iterable[Optimizer]
 
 @dataclass
 class StateDictOptions:
-    """How states are given and taken.
+    """Options for getting and setting states.
 
-    ``full_state_dict``: sharded tensors as whole ones, in all processes, or with ``cpu_offload`` in rank 0 alone, the
-    others getting nothing. ``broadcast_from_rank0``: what is loaded is what rank 0 has.
+    ``full_state_dict``: sharded tensors become whole ones, in all processes, or with ``cpu_offload`` in rank 0 alone;
+    other ranks get an empty state. ``broadcast_from_rank0``: all ranks load the state of rank 0.
     """
 
     full_state_dict: bool = False
@@ -35,7 +35,7 @@ class StateDictOptions:
 
 
 def _given(state: object, options: StateDictOptions | None) -> Any:
-    """``state`` as the options ask for it; collective where it becomes whole."""
+    """Return ``state`` in the form of the options; collective if tensors become whole."""
     if options is None or not options.full_state_dict:
         return state
     kept = not options.cpu_offload or not is_initialized() or get_rank() == 0
@@ -43,7 +43,8 @@ def _given(state: object, options: StateDictOptions | None) -> Any:
 
 
 def whole(state: object, kept: bool = True) -> Any:
-    """Sharded tensors as whole ones, one after another; a process where they are not ``kept`` takes part alone."""
+    """Replace sharded tensors by whole ones in sequence; a process without ``kept`` only takes part in the
+    communication."""
     if isinstance(state, ShardedTensor):
         found = state.full_tensor()
         return found if kept else None
@@ -56,7 +57,7 @@ def whole(state: object, kept: bool = True) -> Any:
 
 
 def _taken(state: object, options: StateDictOptions | None) -> Any:
-    """``state`` to be loaded: as it is, or that of rank 0."""
+    """Return the ``state`` to load: unchanged, or that of rank 0."""
     if options is None or not options.broadcast_from_rank0:
         return state
     found = [_described(state) if get_rank() == 0 else None]
@@ -65,14 +66,14 @@ def _taken(state: object, options: StateDictOptions | None) -> Any:
 
 
 class _Sent(NamedTuple):
-    """A tensor that rank 0 sends."""
+    """Description of a tensor that rank 0 sends."""
 
     shape: tuple[int, ...]
     dtype: Any
 
 
 def _described(state: object) -> Any:
-    """``state`` with the shape and dtype of every tensor in its place."""
+    """Replace every tensor of ``state`` by its shape and dtype."""
     if isinstance(state, Tensor):
         return _Sent(tuple(state.shape), state.dtype)
     if isinstance(state, Mapping):
@@ -81,7 +82,7 @@ def _described(state: object) -> Any:
 
 
 def _sent(described: Any, state: Any) -> Any:
-    """What rank 0 has described, with its tensors, one after another."""
+    """Receive the tensors that rank 0 has described, in sequence."""
     if isinstance(described, _Sent):
         found = T.empty(described.shape, dtype=described.dtype) if state is None else state.detach().clone()
         broadcast(found, 0)
@@ -111,7 +112,7 @@ def get_model_state_dict(
 def set_model_state_dict(
     model: Module, model_state_dict: Mapping[str, object], *, options: StateDictOptions | None = None
 ) -> Any:  # fmt: skip
-    """Load what ``get_model_state_dict`` gave; parameters without memory become what is loaded."""
+    """Load the result of ``get_model_state_dict``; parameters without memory become the loaded tensors."""
     strict = True if options is None else options.strict
     without = any(p.is_meta for p in _plain(model).parameters())
     return _plain(model).load_state_dict(_taken(dict(model_state_dict), options), strict=strict, assign=without)
@@ -122,7 +123,7 @@ def _listed(optimizers: Optimizers) -> list[Optimizer]:
 
 
 def _order(model: Module, optimizer: Optimizer) -> list[str]:
-    """Names of an optimizer's parameters in its order. RuntimeError for one that the model does not have."""
+    """Names of an optimizer's parameters in its order. RuntimeError for one that the model lacks."""
     names = _names(model)
     params = [p for group in optimizer.param_groups for p in group["params"]]
     for p in params:
@@ -134,7 +135,7 @@ def _order(model: Module, optimizer: Optimizer) -> list[str]:
 def get_optimizer_state_dict(
     model: Module, optimizers: Optimizers, *, submodules: object = None, options: StateDictOptions | None = None
 ) -> dict[str, Any]:  # fmt: skip
-    """States of optimizers with names of parameters in place of numbers."""
+    """States of optimizers with parameter names instead of numbers."""
     found: dict[str, Any] = {"state": {}, "param_groups": []}
     for optimizer in _listed(optimizers):
         order, given = _order(model, optimizer), optimizer.state_dict()
@@ -148,7 +149,7 @@ def set_optimizer_state_dict(
     model: Module, optimizers: Optimizers, optim_state_dict: Mapping[str, Any], *,
     options: StateDictOptions | None = None,
 ) -> None:  # fmt: skip
-    """Load what ``get_optimizer_state_dict`` gave."""
+    """Load the result of ``get_optimizer_state_dict``."""
     optim_state_dict = _taken(optim_state_dict, options)
     groups = list(optim_state_dict["param_groups"])
     for optimizer in _listed(optimizers):
@@ -158,7 +159,7 @@ def set_optimizer_state_dict(
 
 
 def numbered(model: Module, optimizer: Optimizer, named: Mapping[str, Any]) -> dict[str, Any]:
-    """A state by names of parameters as the optimizer takes it: with their numbers."""
+    """Convert a state by parameter names to the optimizer's numbers."""
     number = {name: place for place, name in enumerate(_order(model, optimizer))}
     state = {number[name]: value for name, value in named["state"].items() if name in number}
     groups = [{**group, "params": [number[name] for name in group["params"]]} for group in named["param_groups"]]
@@ -176,14 +177,14 @@ def set_state_dict(
     model: Module, optimizers: Optimizers, *, model_state_dict: Mapping[str, object],
     optim_state_dict: Mapping[str, object], options: StateDictOptions | None = None,
 ) -> Any:  # fmt: skip
-    """Load what ``get_state_dict`` gave."""
+    """Load the result of ``get_state_dict``."""
     found = set_model_state_dict(model, model_state_dict, options=options)
     set_optimizer_state_dict(model, optimizers, optim_state_dict, options=options)
     return found
 
 
 def _init_optim_state(optim: Optimizer) -> None:
-    """Let an optimizer that has made no step have state: a step with gradients and learning rates of zero."""
+    """Create the state of an optimizer without steps: one step with gradients and learning rates of zero."""
     if optim.state:
         return
     rates = [group["lr"] for group in optim.param_groups]

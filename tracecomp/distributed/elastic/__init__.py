@@ -1,1 +1,1 @@
-"""``torch.distributed.elastic``: what programs import of it. The launcher is ``tracecomp.distributed.run``."""
+"""``torch.distributed.elastic``: the parts that programs import. The launcher is ``tracecomp.distributed.run``."""

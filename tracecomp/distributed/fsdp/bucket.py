@@ -1,8 +1,8 @@
-"""Parameters of which every process keeps some rows: gathered when they are needed, gradients scattered when they come.
+"""Sharded parameters: rows are gathered for use, and gradients are scattered.
 
 The gather is a node of the autograd graph between rows and whole parameters, whose derivative combines gradients along
-the tree over shards. What operations save of whole parameters is a note of where it lies in them, so nothing keeps them
-alive between forward and backward.
+the tree over shards. Operations save the location of a whole parameter's part instead of the tensor, so nothing keeps
+whole parameters alive between forward and backward.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tracecomp.ops.prim import prim
 
 @dataclass(frozen=True)
 class MixedPrecisionPolicy:
-    """Dtypes of whole parameters, of the reduction of gradients, and of results; None leaves them as they are."""
+    """Dtypes of whole parameters, of the reduction of gradients, and of results; None leaves them unchanged."""
 
     param_dtype: DType | None = None
     reduce_dtype: DType | None = None
@@ -40,7 +40,7 @@ class MixedPrecisionPolicy:
 
 
 Places = Sequence[tuple[Module, str]]
-"""Where a parameter stands: modules and names of attributes, several for one that they share."""
+"""Places of a parameter: modules and attribute names, several for a shared parameter."""
 
 
 class _Whole(NamedTuple):
@@ -51,7 +51,7 @@ class _Whole(NamedTuple):
 
 
 class _Note(NamedTuple):
-    """What stands for a saved tensor: a piece of the memory of one whole parameter."""
+    """Replacement of a saved tensor: a part of the memory of one whole parameter."""
 
     number: int
     offset: int
@@ -61,7 +61,7 @@ class _Note(NamedTuple):
 
 
 class Bucket:
-    """Parameters of one dtype of one module, which travel in one message."""
+    """Parameters of one dtype of one module, which are sent in one message."""
 
     def __init__(
         self, params: Sequence[tuple[Parameter, Places]], group: Group, policy: MixedPrecisionPolicy, total: int
@@ -71,13 +71,13 @@ class Bucket:
         self.shardings = [Sharding(p.shape, group, (Shard(0),)) for p, _ in params]
         self.rows: Sequence[Any] = [_spread(p, s) for (p, _), s in zip(params, self.shardings, strict=True)]
         self.synchronised = True
-        self.shown = False  # whether ``unshard`` has given modules whole parameters
-        self.pending: list[Tensor | None] | None = None  # gradients that are not combined yet
+        self.shown = False  # whether ``unshard`` has installed whole parameters
+        self.pending: list[Tensor | None] | None = None  # gradients that are not reduced yet
         self._whole: _Whole | None = None
         self.install(self.rows)
 
     def find(self) -> None:
-        """Take the parameters that modules have now: ``to_empty`` and the like make other ones."""
+        """Read the current parameters of modules: ``to_empty`` and similar methods replace them."""
         if self.shown:
             self.shown = False
             self.install(self.rows)
@@ -90,7 +90,7 @@ class Bucket:
                 )
 
     def install(self, tensors: Sequence[Any]) -> None:
-        """Let modules have ``tensors`` for parameters."""
+        """Set ``tensors`` as the modules' parameters."""
         for places, tensor in zip(self.places, tensors, strict=True):
             for module, name in places:
                 module._parameters[name] = tensor
@@ -101,7 +101,7 @@ class Bucket:
         return [r._version for r in self.rows]
 
     def gathered(self) -> Sequence[Tensor]:
-        """Whole parameters without gradient; all processes call it."""
+        """Return whole parameters without gradient; all processes call it."""
         if modes.recorder is None and self._whole is not None and self._whole.versions == self._versions():
             return self._whole.tensors
         with no_grad():
@@ -117,11 +117,11 @@ class Bucket:
         return found
 
     def drop(self) -> None:
-        """Forget whole parameters."""
+        """Drop whole parameters."""
         self._whole = None
 
     def differentiable(self, count: int) -> list[Sequence[Tensor]]:
-        """Whole parameters for each of ``count`` shards."""
+        """Return whole parameters for each of ``count`` shards."""
         found = _Gather.apply(self, count, *self.rows)
         each = len(self.rows)
         return [found[k * each : (k + 1) * each] for k in range(count)]
@@ -129,7 +129,7 @@ class Bucket:
     # ---- saved tensors
 
     def note(self, tensor: Tensor) -> _Note | None:
-        """Where ``tensor`` lies in a whole parameter; None for one that does not."""
+        """Return the location of ``tensor`` in a whole parameter; None if it is in none."""
         if self._whole is None or not tensor._data.size:
             return None
         address = tensor._data.__array_interface__["data"][0]
@@ -140,7 +140,7 @@ class Bucket:
         return None
 
     def noted(self, note: _Note) -> Tensor:
-        """The tensor that a note stands for, out of parameters that are gathered again."""
+        """Return the tensor of a note, from parameters that are gathered again."""
         if note.versions != self._versions():
             shape = list(self.shardings[note.number].shape)
             raise RuntimeError(
@@ -154,7 +154,7 @@ class Bucket:
     # ---- gradients
 
     def scattered(self, leaves: Sequence[Sequence[Tensor | None]]) -> list[Tensor | None]:
-        """This process's rows of the mean of gradients over all leaves; None where nobody has one."""
+        """Return this process's rows of the mean of gradients over all leaves; None if no process has one."""
         if not self.synchronised:
             self._put_off(leaves)
             return [None] * len(self.rows)
@@ -171,7 +171,7 @@ class Bucket:
         ]
 
     def _pieces(self, grads: Sequence[Tensor | None], size: int) -> list[Tensor]:
-        """For each process its rows of all gradients in a row, then which parameters have one."""
+        """Concatenate, for each process, its rows of all gradients, then flags of existing gradients."""
         dtype = self.policy.reduce_dtype or self.policy.param_dtype or self.rows[0].dtype
         parts = []
         for grad, s in zip(grads, self.shardings, strict=True):
@@ -183,7 +183,7 @@ class Bucket:
         return [T.cat([*(p[r] for p in parts), flags]) for r in range(size)]
 
     def _put_off(self, leaves: Sequence[Sequence[Tensor | None]]) -> None:
-        """Add gradients of this process to those that wait to be combined."""
+        """Add gradients of this process to the pending ones."""
         if len(leaves) > 1:
             raise RuntimeError(at_user_line("no_sync(): gradients of shards are combined in every backward pass"))
         self.pending = _sums(self.pending, leaves[0])
@@ -196,13 +196,13 @@ class Bucket:
 
 
 def _sums(first: Sequence[Tensor | None] | None, second: Sequence[Tensor | None]) -> list[Tensor | None]:
-    """Sums one by one, of which either may be missing."""
+    """Elementwise sums, of which either operand may be missing."""
     pairs = zip(first or [None] * len(second), second, strict=True)
     return [b if a is None else a if b is None else a + b for a, b in pairs]
 
 
 def _flags(used: Tensor, leaves: Sequence[Sequence[Tensor | None]]) -> list[bool]:
-    """Which parameters some process has used; while recording, which this one has."""
+    """Flags of parameters that some process has used; during recording, of those that this one has."""
     if modes.recorder is not None:
         return [any(g is not None for g in row) for row in zip(*leaves, strict=True)]
     return [bool(v > 0) for v in used.tolist()]
@@ -213,7 +213,7 @@ def _listed(found: object) -> Sequence[Tensor]:
 
 
 def _spread(param: Parameter, sharding: Sharding) -> ShardedParameter:
-    """The rows of this process, of the values that rank 0 has."""
+    """The rows of this process, of the values of rank 0."""
     group = sharding.group
     with no_grad():
         if param.is_meta or group.size() == 1:
@@ -232,7 +232,7 @@ def _spread(param: Parameter, sharding: Sharding) -> ShardedParameter:
 
 
 class _Gather(Function):
-    """Whole parameters of rows, once for each shard of this process; backwards the mean over all shards."""
+    """Whole parameters from rows, once for each shard of this process; the backward is the mean over all shards."""
 
     @staticmethod
     def forward(ctx: Any, bucket: Bucket, count: int, *rows: Tensor) -> tuple[Tensor, ...]:
@@ -254,7 +254,7 @@ Hooks = tuple[Callable[[Tensor], Any], Callable[[Any], Tensor]]
 
 
 def saving(buckets: Sequence[Bucket]) -> Hooks:
-    """Hooks that save notes in place of whole parameters of ``buckets``; other tensors go to the hooks outside."""
+    """Hooks that save notes instead of whole parameters of ``buckets``; other tensors go to the outer hooks."""
     outside = modes.save_hooks[-1] if modes.save_hooks else None
 
     def pack(tensor: Tensor) -> Any:

@@ -1,4 +1,4 @@
-"""``fully_shard``: a module of whose parameters, gradients and optimizer state every process keeps some rows."""
+"""``fully_shard``: every process keeps some rows of a module's parameters, gradients and optimizer state."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tracecomp.nn.sharding import ShardedParameter
 
 
 class _State:
-    """What ``fully_shard`` keeps of one module."""
+    """State of ``fully_shard`` for one module."""
 
     def __init__(self, buckets: list[Bucket], group: Group, policy: MixedPrecisionPolicy, drops: bool) -> None:
         self.buckets, self.group, self.policy = buckets, group, policy
@@ -31,7 +31,8 @@ class _State:
 
     @contextmanager
     def whole(self, given: Shards | None) -> Iterator[None]:
-        """Inside, the module has whole parameters; for each shard, where it or one around it was given shards."""
+        """A context in which the module has whole parameters; one per shard if it or an outer module received
+        shards."""
         before = _running.now
         now = _running.now = before if given is None else given.context
         try:
@@ -48,7 +49,7 @@ class _State:
 
 
 class _Running(threading.local):
-    """The pass of shards that runs."""
+    """The current pass of shards."""
 
     now: ShardPass | None = None
 
@@ -57,7 +58,7 @@ _running = _Running()
 
 
 def _seen_by(bucket: Bucket, now: ShardPass | None) -> Sequence[Any]:
-    """The whole parameters of a bucket, as shards if there is a pass."""
+    """The whole parameters of a bucket, as shards during a pass."""
     if not grad_enabled():
         return bucket.gathered()
     each = bucket.differentiable(1 if now is None else len(now.plan.own))
@@ -65,7 +66,7 @@ def _seen_by(bucket: Bucket, now: ShardPass | None) -> Sequence[Any]:
 
 
 class FSDPModule:
-    """What ``fully_shard`` adds to the class of a module."""
+    """The methods that ``fully_shard`` adds to the class of a module."""
 
     _fsdp: _State
 
@@ -73,7 +74,7 @@ class FSDPModule:
         state = self._fsdp
         args, kwargs = _cast_inputs(state.policy, args, kwargs)
         with state.whole(next(within((args, kwargs), Shards), None)):
-            # A recorded call keeps what its own derivative wants: there is nothing to swap for a note.
+            # A recorded call keeps the operands of its derivative: saved tensors need no replacement.
             notes = saved_tensors_hooks(*saving(state.buckets)) if modes.recorder is None else nullcontext()
             with notes:
                 found = super()._call_impl(*args, **kwargs)  # type: ignore[misc]  # of the module's own class
@@ -84,7 +85,7 @@ class FSDPModule:
         yield from (m._fsdp for m in modules if isinstance(m, FSDPModule))
 
     def unshard(self, async_op: bool = False) -> Any:
-        """Give the module itself whole parameters, to be read until ``reshard``; all processes call it."""
+        """Gather the module's whole parameters until ``reshard``; all processes call it."""
         for bucket in self._fsdp.buckets:
             bucket.find()
             bucket.install([Parameter(t, r.requires_grad) for t, r in zip(bucket.gathered(), bucket.rows, strict=True)])
@@ -92,21 +93,21 @@ class FSDPModule:
         return _Done() if async_op else None
 
     def reshard(self) -> None:
-        """Give the module its rows back; what was written to whole parameters is lost."""
+        """Restore the module's rows; writes to whole parameters are lost."""
         for bucket in self._fsdp.buckets:
             bucket.install(bucket.rows)
             bucket.shown = False
             bucket.drop()
 
     def _show_whole(self) -> None:
-        """As ``unshard``, in the dtype of the rows."""
+        """Like ``unshard``, in the dtype of the rows."""
         for bucket in self._fsdp.buckets:
             bucket.find()
             bucket.install([Parameter(r.full_tensor(), r.requires_grad) for r in bucket.rows])
             bucket.shown = True
 
     def _keep_whole(self) -> None:
-        """Write what whole parameters are now to the rows."""
+        """Write the current whole parameters to the rows."""
         with no_grad():
             for bucket in self._fsdp.buckets:
                 for ((module, name), *_), row, sharding in zip(
@@ -115,9 +116,10 @@ class FSDPModule:
                     row.copy_(sharding.own(getattr(module, name)))
 
     def shard(self, *tensors: Tensor) -> Any:
-        """Tensors of this process's part of the global batch as logical shards, as ``DistributedDataParallel.shard``.
+        """Split tensors of this process's part of the global batch into logical shards, like
+        ``DistributedDataParallel.shard``.
 
-        For modules that were made with ``shards=S``. RuntimeError for others.
+        Only for modules created with ``shards=S``; RuntimeError for others.
         """
         found = self._planned("shard").cut(tensors)
         return found[0] if len(found) == 1 else tuple(found)
@@ -141,25 +143,25 @@ class FSDPModule:
                 bucket.synchronised = requires_gradient_sync
 
     def set_reshard_after_forward(self, reshard_after_forward: bool, recurse: bool = True) -> None:
-        """Whether whole parameters are given up between forward and backward."""
+        """Set whether whole parameters are dropped between forward and backward."""
         for state in self._states(recurse):
             state.drops = reshard_after_forward
 
     def set_is_last_backward(self, is_last_backward: bool) -> None:
-        """Nothing: every backward pass ends by itself."""
+        """Do nothing: every backward pass ends independently."""
 
     def set_modules_to_forward_prefetch(self, modules: object) -> None:
-        """Nothing: modules gather their parameters when they run."""
+        """Do nothing: modules gather their parameters when they run."""
 
     def set_modules_to_backward_prefetch(self, modules: object) -> None:
-        """Nothing: modules gather their parameters when they run."""
+        """Do nothing: modules gather their parameters when they run."""
 
 
 class _Done:
-    """The handle of an ``unshard`` that has ended."""
+    """The handle of a finished ``unshard``."""
 
     def wait(self) -> None:
-        """Come back at once."""
+        """Return at once."""
 
 
 def fully_shard(
@@ -167,17 +169,17 @@ def fully_shard(
     shard_placement_fn: object = None, mp_policy: MixedPrecisionPolicy | None = None, offload_policy: object = None,
     ignored_params: Any = None, shards: int | None = None,
 ) -> Any:  # fmt: skip
-    """Keep, in place, only this process's rows of the module's parameters; returns the module.
+    """Keep, in place, only this process's rows of the module's parameters; return the module.
 
-    Parameters that modules inside have already taken by ``fully_shard`` stay theirs: call it for blocks first, then for
-    the whole. They become those of rank 0. A call gathers whole parameters, gives them up after forward (unless
-    ``reshard_after_forward`` is False; by default in all but a module that is called from outside last), gathers them
-    again in backward, and leaves the mean of gradients over processes, by rows. With ``shards=S``, the same in all
-    calls, it is that over S logical shards: the bits are those of ``DistributedDataParallel(..., shards=S)`` for any
-    number of processes (``docs/distributed.md``). ``mesh`` is a process group, the default one if None.
+    Parameters of inner modules that are already sharded stay separate: call ``fully_shard`` for blocks first, then for
+    the whole. All ranks take the parameters of rank 0. A call gathers whole parameters and drops them after forward
+    (unless ``reshard_after_forward`` is False; the default for all but the outermost module). Backward gathers them
+    again, and leaves the mean of gradients over processes, by rows. With ``shards=S``, the same in all calls, the mean
+    is over S logical shards. Its bits are those of ``DistributedDataParallel(..., shards=S)`` for any number of
+    processes (``docs/distributed.md``). ``mesh`` is a process group, the default one if None.
 
-    ValueError for parameters without axes and containers without forward; RuntimeError for a parameter that a module
-    shares with one that is sharded by itself. (Rajbhandari et al. 2020, stage 3)
+    ValueError for parameters without axes and containers without forward; RuntimeError for a parameter shared with a
+    separately sharded module. (Rajbhandari et al. 2020, stage 3)
     """
     for name, value in (("shard_placement_fn", shard_placement_fn), ("offload_policy", offload_policy)):
         if value is not None:
@@ -207,7 +209,7 @@ def fully_shard(
 
 
 def _own(module: Module, ignored: Iterable[Tensor]) -> list[tuple[Parameter, Places]]:
-    """Parameters below ``module`` that no module inside has sharded by itself, and where they stand."""
+    """Parameters below ``module`` that no inner module has sharded separately, with their places."""
     left_out = {id(p) for p in ignored}
     found: dict[int, tuple[Parameter, list[tuple[Module, str]]]] = {}
     stack = [(module, "")]
@@ -255,7 +257,7 @@ def _cast_inputs(policy: MixedPrecisionPolicy, args: object, kwargs: object) -> 
 
 
 def _cast(value: Any, dtype: Any) -> Any:
-    """``value`` with its floating tensors in ``dtype``."""
+    """Cast the floating tensors of ``value`` to ``dtype``."""
     if isinstance(value, Tensor | Shards):
         return value.to(dtype) if value.dtype.is_floating_point else value
     if isinstance(value, dict):

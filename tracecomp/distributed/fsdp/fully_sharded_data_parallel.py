@@ -1,4 +1,4 @@
-"""``FullyShardedDataParallel``: a wrapper around a module that ``fully_shard`` has been called for."""
+"""``FullyShardedDataParallel``: a wrapper around a module to which ``fully_shard`` is applied."""
 
 from __future__ import annotations
 
@@ -29,19 +29,20 @@ _INSIDE = "_fsdp_wrapped_module."
 
 
 class ShardingStrategy(Enum):
-    """What processes share: parameters, gradients and states; these without parameters between the passes; nothing."""
+    """The parts that processes shard: parameters, gradients and states; the same without parameters between the passes;
+    nothing."""
 
     FULL_SHARD, SHARD_GRAD_OP, NO_SHARD, HYBRID_SHARD, _HYBRID_SHARD_ZERO2 = (auto() for _ in range(5))
 
 
 class BackwardPrefetch(Enum):
-    """When parameters are gathered for the backward pass; both are accepted, and gather when a module needs them."""
+    """When parameters are gathered for the backward pass; both are accepted; modules gather when they need them."""
 
     BACKWARD_PRE, BACKWARD_POST = auto(), auto()
 
 
 class StateDictType(Enum):
-    """What ``state_dict`` gives: whole tensors, or the rows of this process."""
+    """The form of ``state_dict``: whole tensors, or the rows of this process."""
 
     FULL_STATE_DICT, LOCAL_STATE_DICT, SHARDED_STATE_DICT = auto(), auto(), auto()
 
@@ -60,43 +61,43 @@ class MixedPrecision:
 
 @dataclass
 class CPUOffload:
-    """Accepted: parameters are in the memory of CPUs."""
+    """Accepted without effect: parameters are in the memory of CPUs."""
 
     offload_params: bool = False
 
 
 @dataclass
 class StateDictConfig:
-    """How ``state_dict`` gives tensors."""
+    """The form of tensors in ``state_dict``."""
 
     offload_to_cpu: bool = False
 
 
 @dataclass
 class FullStateDictConfig(StateDictConfig):
-    """With ``rank0_only`` other processes than rank 0 get nothing."""
+    """With ``rank0_only`` processes other than rank 0 get an empty state."""
 
     rank0_only: bool = False
 
 
 @dataclass
 class ShardedStateDictConfig(StateDictConfig):
-    """Rows as they are."""
+    """Rows without conversion."""
 
 
 @dataclass
 class OptimStateDictConfig(FullStateDictConfig):
-    """How ``optim_state_dict`` gives tensors."""
+    """The form of tensors in ``optim_state_dict``."""
 
 
 FullOptimStateDictConfig = OptimStateDictConfig
 
 
 class FullyShardedDataParallel(Module):
-    """``module`` with parameters, gradients and optimizer state shared out by rows, as ``fully_shard`` does.
+    """``module`` with parameters, gradients and optimizer state sharded by rows, like ``fully_shard``.
 
-    ``auto_wrap_policy`` (``fsdp.wrap``) says which modules inside are wrapped by themselves. FULL_SHARD gives whole
-    parameters up after forward; SHARD_GRAD_OP keeps them until the backward pass has used them; NO_SHARD is
+    ``auto_wrap_policy`` (``fsdp.wrap``) selects the inner modules that are wrapped separately. FULL_SHARD drops whole
+    parameters after forward; SHARD_GRAD_OP keeps them until the backward pass has used them; NO_SHARD is
     ``DistributedDataParallel``. Gradients, and weights after a step, have the bits of the latter; with ``shards=S`` for
     any number of processes. NotImplementedError for hybrid strategies. (Zhao et al. 2023)
     """
@@ -124,12 +125,12 @@ class FullyShardedDataParallel(Module):
         self._optim_state_dict_config: StateDictConfig = OptimStateDictConfig()
         if mixed.buffer_dtype is not None:
             _cast_buffers(module, mixed.buffer_dtype)
-        # Nothing to shard is what DistributedDataParallel does; it is no submodule, so that names stay as they are.
+        # Without sharding this is DistributedDataParallel; it is not a submodule, so that names do not change.
         replicas = None
         if strategy is ShardingStrategy.NO_SHARD:
             replicas = DistributedDataParallel(module, process_group=group, shards=shards)
         else:
-            # Inner modules first: each takes its own parameters, and the outermost what is left.
+            # Inner modules first: each takes its parameters, and the outermost one the remaining ones.
             if auto_wrap_policy is not None:
                 inner = functools.partial(
                     FullyShardedDataParallel, process_group=group, sharding_strategy=strategy, mixed_precision=mixed,
@@ -150,7 +151,7 @@ class FullyShardedDataParallel(Module):
 
     @property
     def module(self) -> Module:
-        """The module that was wrapped."""
+        """The wrapped module."""
         return self._fsdp_wrapped_module
 
     def __getattr__(self, name: str) -> Any:
@@ -167,22 +168,22 @@ class FullyShardedDataParallel(Module):
         return run(*args, **kwargs)
 
     def named_parameters(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, Parameter]]:
-        """Names as those of the module without wrappers."""
+        """Return names without the wrappers' prefix."""
         for name, param in super().named_parameters(*args, **kwargs):
             yield name.replace(_INSIDE, ""), param
 
     def named_buffers(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, Tensor]]:
-        """Names as those of the module without wrappers."""
+        """Return names without the wrappers' prefix."""
         for name, buffer in super().named_buffers(*args, **kwargs):
             yield name.replace(_INSIDE, ""), buffer
 
     def clip_grad_norm_(self, max_norm: float, norm_type: float = 2.0) -> Tensor:
-        """Scale gradients so that their norm over all processes is at most ``max_norm``; the norm before."""
+        """Scale gradients so that their norm over all processes is at most ``max_norm``; return the old norm."""
         return clip_grad_norm_(self.parameters(), max_norm, norm_type)
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Backward passes inside add gradients up in each process."""
+        """A context in which backward passes accumulate gradients in each process."""
         replicas = self.__dict__["_replicas"]
         if replicas is not None:
             with replicas.no_sync():
@@ -196,7 +197,7 @@ class FullyShardedDataParallel(Module):
 
     @staticmethod
     def fsdp_modules(module: Module, root_only: bool = False) -> list[FullyShardedDataParallel]:
-        """Wrappers in ``module``; with ``root_only`` those that no other one holds."""
+        """Wrappers in ``module``; with ``root_only`` those that no other one contains."""
         found = [m for m in module.modules() if isinstance(m, FullyShardedDataParallel)]
         held = {id(inner) for m in found for inner in m.modules() if inner is not m}
         return [m for m in found if not root_only or id(m) not in held]
@@ -207,7 +208,7 @@ class FullyShardedDataParallel(Module):
         module: Module, recurse: bool = True, writeback: bool = True, rank0_only: bool = False,
         offload_to_cpu: bool = False, with_grads: bool = False,
     ) -> Iterator[None]:  # fmt: skip
-        """Inside, modules have whole parameters; what is written to them is kept if ``writeback``.
+        """A context in which modules have whole parameters; writes to them are kept if ``writeback``.
 
         NotImplementedError for ``rank0_only`` with ``writeback``, as in PyTorch, and for ``with_grads``.
         """
@@ -234,7 +235,7 @@ class FullyShardedDataParallel(Module):
         module: Module, state_dict_type: StateDictType, state_dict_config: StateDictConfig | None = None,
         optim_state_dict_config: StateDictConfig | None = None,
     ) -> None:  # fmt: skip
-        """What ``state_dict`` and ``optim_state_dict`` give. NotImplementedError for LOCAL_STATE_DICT."""
+        """Set the form of ``state_dict`` and ``optim_state_dict``. NotImplementedError for LOCAL_STATE_DICT."""
         if state_dict_type is StateDictType.LOCAL_STATE_DICT:
             raise NotImplementedError(at_user_line("LOCAL_STATE_DICT is not supported. Use SHARDED_STATE_DICT"))
         for part in FullyShardedDataParallel.fsdp_modules(module):
@@ -248,7 +249,7 @@ class FullyShardedDataParallel(Module):
         module: Module, state_dict_type: StateDictType, state_dict_config: StateDictConfig | None = None,
         optim_state_dict_config: StateDictConfig | None = None,
     ) -> Iterator[None]:  # fmt: skip
-        """``set_state_dict_type`` inside."""
+        """A context with ``set_state_dict_type``."""
         parts = FullyShardedDataParallel.fsdp_modules(module)
         before = [(p._state_dict_type, p._state_dict_config, p._optim_state_dict_config) for p in parts]
         FullyShardedDataParallel.set_state_dict_type(
@@ -262,7 +263,7 @@ class FullyShardedDataParallel(Module):
 
     @staticmethod
     def optim_state_dict(model: Module, optim: Optimizer, optim_state_dict: object = None) -> dict[str, Any]:
-        """The state of ``optim`` by names of parameters, in the form that ``set_state_dict_type`` asks for."""
+        """Return the state of ``optim`` by parameter names, in the form of ``set_state_dict_type``."""
         first = FullyShardedDataParallel.fsdp_modules(model)[0]
         found = get_optimizer_state_dict(model, optim)
         if first._state_dict_type is StateDictType.FULL_STATE_DICT:
@@ -273,7 +274,7 @@ class FullyShardedDataParallel(Module):
     def optim_state_dict_to_load(
         model: Module, optim: Optimizer, optim_state_dict: Mapping[str, Any], **options: object
     ) -> dict[str, Any]:
-        """What ``optim.load_state_dict`` takes, of what ``optim_state_dict`` gave."""
+        """Convert a result of ``optim_state_dict`` to the argument of ``optim.load_state_dict``."""
         return numbered(model, optim, optim_state_dict)
 
 
@@ -282,7 +283,7 @@ def _elsewhere(config: StateDictConfig) -> bool:
 
 
 def _given(module: Any, state: dict[str, Any], prefix: str, metadata: object) -> None:
-    """Names without the wrapper, and tensors as they are asked for; in the outermost wrapper last."""
+    """Remove the wrapper from names, and convert tensors to the requested form; in the outermost wrapper last."""
     for key in [k for k in state if k.startswith(prefix + _INSIDE)]:
         value = state.pop(key)
         if module._state_dict_type is StateDictType.FULL_STATE_DICT:
@@ -293,7 +294,7 @@ def _given(module: Any, state: dict[str, Any], prefix: str, metadata: object) ->
 
 
 def _taken(module: object, state: dict[str, Any], prefix: str, *rest: object) -> None:
-    """Names as they are with the wrapper."""
+    """Add the wrapper to names."""
     for key in [k for k in state if k.startswith(prefix)]:
         state[prefix + _INSIDE + key.removeprefix(prefix)] = state.pop(key)
 
@@ -307,7 +308,7 @@ def _cast_buffers(module: Module, dtype: DType) -> None:
 
 
 def _wrap_inside(module: Module, policy: Policy, wrap: Any, skipped: set[int]) -> int:
-    """Wrap what the policy says of what ``module`` holds; the elements of parameters that this has taken."""
+    """Wrap the inner modules that the policy selects; return the number of elements of their parameters."""
     taken = 0
     for name, child in [*module._modules.items()]:
         if child is None or id(child) in skipped or isinstance(child, FullyShardedDataParallel):

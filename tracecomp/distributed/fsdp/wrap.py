@@ -1,6 +1,6 @@
-"""Which modules ``FullyShardedDataParallel`` wraps by themselves: functions of ``(module, recurse, nonwrapped_numel)``.
+"""Policies for ``FullyShardedDataParallel``: functions of ``(module, recurse, nonwrapped_numel)``.
 
-With ``recurse`` they say whether to look at what a module holds, else whether to wrap it.
+With ``recurse`` they return whether to visit the children of a module, else whether to wrap it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def size_based_auto_wrap_policy(
     force_leaf_modules: Iterable[type[Module]] | None = None,
     exclude_wrap_modules: Iterable[type[Module]] | None = None,
 ) -> bool:  # fmt: skip
-    """The modules with ``min_num_params`` elements in parameters that nothing inside has taken; no lists."""
+    """The modules with ``min_num_params`` elements in parameters that no inner module has taken; except lists."""
     leaves = tuple(_LEAVES if force_leaf_modules is None else force_leaf_modules)
     never = tuple(_LISTS if exclude_wrap_modules is None else exclude_wrap_modules)
     large = nonwrapped_numel >= min_num_params
@@ -60,12 +60,12 @@ class ModuleWrapPolicy:
 
 
 _wrapping: list[tuple[Callable[..., Module], dict[str, object]]] = []
-"""The wrappers of the ``enable_wrap`` blocks that are open, the innermost last."""
+"""The wrappers of the open ``enable_wrap`` blocks, the innermost last."""
 
 
 @contextmanager
 def enable_wrap(*, wrapper_cls: Callable[..., Module], **wrapper_kwargs: object) -> Iterator[None]:
-    """Inside, ``wrap(module)`` is ``wrapper_cls(module, **wrapper_kwargs)``."""
+    """A context in which ``wrap(module)`` is ``wrapper_cls(module, **wrapper_kwargs)``."""
     _wrapping.append((wrapper_cls, wrapper_kwargs))
     try:
         yield
@@ -74,7 +74,7 @@ def enable_wrap(*, wrapper_cls: Callable[..., Module], **wrapper_kwargs: object)
 
 
 def wrap(module: Module, **wrap_overrides: object) -> Module:
-    """``module`` in the wrapper of the block ``enable_wrap``, itself outside of one."""
+    """Wrap ``module`` as set by ``enable_wrap``; outside of it return ``module``."""
     if not _wrapping:
         return module
     wrapper, options = _wrapping[-1]

@@ -1,4 +1,4 @@
-"""``torch.distributed.nn``: collectives through which gradients pass."""
+"""``torch.distributed.nn``: differentiable collectives."""
 
 from tracecomp.distributed.nn import functional
 from tracecomp.distributed.nn.functional import (

@@ -52,7 +52,7 @@ def reduce(tensor: Tensor, dst: int, op: ReduceOp = ReduceOp.SUM, group: object 
 
 
 def _only_called(result: Tensor, value: Tensor) -> Tensor:
-    """``value``, from which the backward pass goes on into ``result`` with zeros: others wait for it there."""
+    """Return ``value``, with zero gradients for ``result``: other processes wait for its backward pass."""
     return T.where(T.zeros((), dtype=T_bool), result, value.detach())
 
 
@@ -77,7 +77,7 @@ def scatter(tensors: Sequence[Tensor], src: int = 0, group: object = None) -> Te
 def reduce_scatter(
     output: Tensor, input_list: Sequence[Tensor], op: ReduceOp = ReduceOp.SUM, group: object = None
 ) -> Tensor:  # fmt: skip
-    """``input_list[rank]`` of all processes combined; ``output`` says nothing here."""
+    """``input_list[rank]`` of all processes combined; ``output`` is ignored."""
     check_tensors(input_list, "input_list")
     found = _member(group)
     size = found.size()
@@ -90,7 +90,7 @@ def reduce_scatter(
 def all_to_all(
     output_tensor_list: Sequence[Tensor], input_tensor_list: Sequence[Tensor], group: object = None
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    """What every process has for this one; all of one shape. The first list says nothing here."""
+    """Return the element for this process of every process; all have one shape. The first list is ignored."""
     check_tensors(input_tensor_list, "input_tensor_list")
     found = _member(group)
     return tuple(prim.all_to_all(*input_tensor_list, group=found.group_name, size=found.size()))

@@ -1,7 +1,7 @@
-"""How tensors lie on several processes, as programs describe it: ``torch.distributed.tensor``.
+"""``torch.distributed.tensor``: descriptions of tensors that are distributed over processes.
 
-A plan can be written down, compared and printed. Tensors lie by rows (``Shard(0)``), as ``fully_shard`` lays them out;
-other placements, and ``parallelize_module``, say when they are used that they are not there (``docs/distributed.md``).
+A plan can be written, compared and printed. Tensors are distributed by rows (``Shard(0)``), like those of
+``fully_shard``; other placements, and ``parallelize_module``, raise on use (``docs/distributed.md``).
 """
 
 from tracecomp.distributed.tensor.placement_types import Partial, Placement, Replicate, Shard

@@ -1,4 +1,4 @@
-"""Placements: what each process along one dimension of a mesh holds of a tensor."""
+"""Placements: the part of a tensor that each process has, along one dimension of a mesh."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ class Placement:
     """The base of all placements."""
 
     def is_shard(self, dim: int | None = None) -> bool:
-        """Whether processes hold parts along ``dim``, or along any dimension."""
+        """Whether processes have parts along ``dim``, or along any dimension."""
         return isinstance(self, Shard) and dim in (None, self.dim)
 
     def is_replicate(self) -> bool:
-        """Whether every process holds the whole tensor."""
+        """Whether every process has the whole tensor."""
         return isinstance(self, Replicate)
 
     def is_partial(self, reduce_op: str | None = None) -> bool:
-        """Whether what processes hold is yet to be reduced, by ``reduce_op`` or any operator."""
+        """Whether processes have operands of a pending reduction, by ``reduce_op`` or any operator."""
         return isinstance(self, Partial) and reduce_op in (None, self.reduce_op)
 
 
 @dataclass(frozen=True)
 class Shard(Placement):
-    """Parts along dimension ``dim``, as long as ``chunk`` makes them: the last ones are shorter, or empty."""
+    """Parts along dimension ``dim``, with the lengths of ``chunk``: the last ones are shorter, or empty."""
 
     dim: int
 
@@ -34,7 +34,7 @@ class Shard(Placement):
 
     @staticmethod
     def local_shard_size_and_offset(curr_local_size: int, num_chunks: int, rank: int) -> tuple[int, int]:
-        """How long the part of process ``rank`` is, and where it begins.
+        """Return the length of the part of process ``rank``, and its start.
 
         >>> from tracecomp.distributed.tensor import Shard
         >>> [Shard.local_shard_size_and_offset(10, 4, rank) for rank in range(4)]
@@ -47,7 +47,7 @@ class Shard(Placement):
 
 @dataclass(frozen=True)
 class _StridedShard(Shard):
-    """Parts along ``dim`` of parts that another dimension of the mesh has made, ``split_factor`` of them."""
+    """Parts along ``dim`` of ``split_factor`` parts that another dimension of the mesh has created."""
 
     split_factor: int = 1
 
@@ -62,7 +62,7 @@ class Replicate(Placement):
 
 @dataclass(frozen=True)
 class Partial(Placement):
-    """Operands of a reduction that is yet to be done."""
+    """Operands of a pending reduction."""
 
     reduce_op: str = "sum"
 

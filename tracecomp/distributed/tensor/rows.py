@@ -17,7 +17,7 @@ DTensor = ShardedTensor
 def distribute_tensor(
     tensor: Tensor, device_mesh: Group | None = None, placements: Sequence[Placement] | None = None
 ) -> ShardedTensor:  # fmt: skip
-    """This process's rows of ``tensor``, which all processes of the group have; no communication.
+    """Return this process's rows of ``tensor``, which all processes of the group have; without communication.
 
     NotImplementedError for placements other than ``(Shard(0),)``.
     """

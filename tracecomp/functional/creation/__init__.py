@@ -1,1 +1,1 @@
-"""New tensors: filled, counted, drawn at random."""
+"""New tensors: filled, sequences, legacy constructors."""

@@ -1,4 +1,4 @@
-"""Making tensors: from data, filled, sequences."""
+"""Creation of tensors: from data, filled, sequences."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from tracecomp.ir.types import DType, bool_, from_numpy_dtype, int64, promote
 
 
 def finish(t: Tensor, requires_grad: bool = False, device: Device = None) -> Tensor:
-    """A factory's result with the arguments that all factories share."""
+    """Apply the arguments that all factories share to a factory's result."""
     if device is not None:
         t = to_place(t, memory_or(check_device(device)))
     elif modes.place is not None:
@@ -60,14 +60,14 @@ _new, _full = Tensor._wrap, OPS["full"].impl
 
 
 def _is_told_apart(value: object) -> bool:
-    """Whether ``value`` is a number that no other of its type is equal to: zeros of floats have signs."""
+    """Whether ``value`` has no other equal value of its type: zeros of floats have signs."""
     kind = type(value)
     return kind is int or kind is bool or (kind is float and value != 0.0)
 
 
 @lru_cache(1024)
 def _exact(value: Number, kind: str, dtype: DType) -> Any:
-    """``exact_scalar``: ``kind`` tells numbers apart that are equal."""
+    """``exact_scalar``; ``kind`` distinguishes equal numbers of different types."""
     return exact_scalar(value, dtype)
 
 
@@ -139,7 +139,7 @@ def array_of(data: object, dtype: DType | None) -> np.ndarray[Any, Any]:
 
 
 def _array_of_one_kind(data: Any) -> np.ndarray[Any, Any] | None:
-    """``array_of`` a number, or a list or matrix of numbers of one plain type; None for everything else."""
+    """``array_of`` a number, or a list or matrix of numbers of one plain type; None for anything else."""
     kinds = {*map(type, data)} if type(data) is list else {type(data)}
     if kinds == _ROWS:
         kinds = {type(x) for row in data for x in row}
@@ -151,7 +151,7 @@ def _array_of_one_kind(data: Any) -> np.ndarray[Any, Any] | None:
         return None
     try:
         array = np.array(data)
-    except ValueError:  # rows of different lengths: what is wrong is said by the general way
+    except ValueError:  # ragged rows: the general path reports the error
         return None
     if array.dtype is not _GIVEN[kind]:
         return None
@@ -184,7 +184,7 @@ def _array_of_numbers(data: object) -> np.ndarray[Any, Any]:
 
 
 def tensor_of(data: object, dtype: DType | None) -> Tensor:
-    """Return a new tensor of Python data; sizes and numbers that the present recording follows stay followed."""
+    """Return a new tensor of Python data; dynamic sizes and numbers of the current recording stay dynamic."""
     flat = None if modes.recorder is None else _flat(data)
     if flat is not None and 0 < sum(map(_is_followed, flat[1])) <= _MOST_FOLLOWED:
         shape, numbers = flat
@@ -195,7 +195,7 @@ def tensor_of(data: object, dtype: DType | None) -> Tensor:
 
 
 _MOST_FOLLOWED = 64
-"""Data with more followed numbers fixes them: each is an operand of one concatenation."""
+"""Most dynamic numbers in data; more become static: each is an operand of one concatenation."""
 
 
 def _is_followed(x: object) -> bool:
@@ -219,12 +219,12 @@ def _flat(data: object) -> tuple[tuple[int, ...], list[Any]] | None:
 
 
 def _is_rounded_once(kind: DType, dtype: DType) -> bool:
-    """Whether a graph converts numbers as numpy does; other types have ranges to check, or round twice."""
+    """Whether a graph converts numbers like numpy; other types need range checks, or round twice."""
     return (dtype is int64 and kind is int64) or (dtype.is_floating_point and dtype.itemsize > 2)
 
 
 def _assembled(shape: tuple[int, ...], numbers: list[Any], dtype: DType) -> Tensor:
-    """Return a tensor of ``numbers``, some of which are followed: the graph joins their values at every call."""
+    """Return a tensor of ``numbers``, some of which are dynamic: the graph joins their values in every call."""
     parts = []
     for follow, run in groupby(numbers, _is_followed):
         if follow:
@@ -235,7 +235,7 @@ def _assembled(shape: tuple[int, ...], numbers: list[Any], dtype: DType) -> Tens
 
 
 def _ragged(data: Any, depth: int = 0) -> Exception | None:
-    """What is wrong with nested sequences that are not an array; None when nothing is found."""
+    """Return the error for nested sequences that are not an array; None if they are valid."""
     sizes = [len(item) if hasattr(item, "__len__") else None for item in data]
     for size in sizes[1:]:
         if None in (size, sizes[0]) and size != sizes[0]:
@@ -272,7 +272,7 @@ def tensor(
 
 @function(to="torch")
 def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
-    """A tensor over ``ndarray``'s own memory; TypeError for element types without a dtype."""
+    """A tensor that shares ``ndarray``'s memory; TypeError for element types without a dtype."""
     if not isinstance(ndarray, np.ndarray):
         raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
     from_numpy_dtype(ndarray.dtype)
@@ -297,7 +297,7 @@ def as_tensor(
     """``data`` as a tensor, sharing memory with arrays and tensors where the dtype allows."""
     result: Tensor
     if not isinstance(data, Tensor | np.ndarray | np.generic) and hasattr(data, "__array_interface__"):
-        data = np.asarray(data)  # the memory of a storage, or of another library's array
+        data = np.asarray(data)  # a storage, or another library's array
     if isinstance(data, Tensor):
         result = data if dtype is None or dtype is data.dtype else prim.cast(data, dtype=dtype)
     elif isinstance(data, np.ndarray) and (dtype is None or dtype.numpy == data.dtype):
@@ -313,7 +313,7 @@ def as_tensor(
 def scalar_tensor(
     s: Number, *, dtype: DType | None = None, device: Device = None, layout: Layout = None, requires_grad: bool = False
 ) -> Tensor:
-    """A 0-d tensor of one number, float unless ``dtype`` says otherwise."""
+    """A 0-d tensor of one number, float unless ``dtype`` is given."""
     return finish(constant((), s, dtype or default_dtype()), requires_grad, device)
 
 
@@ -358,7 +358,7 @@ def full(
     size: Sequence[int], fill_value: Number, *, dtype: DType | None = None, layout: Layout = None,
     device: Device = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
-    """A tensor of ``fill_value``, in its own dtype unless given."""
+    """A tensor of ``fill_value``, in its dtype unless given."""
     if not isinstance(size, Sequence):
         raise TypeError(f"full(): argument 'size' (position 1) must be tuple of ints, not {type(size).__name__}")
     return finish(_filled(new_shape((size,)), fill_value, dtype), requires_grad, device)
@@ -378,7 +378,7 @@ def full_like(
     input: Tensor, fill_value: Number, *, dtype: DType | None = None, layout: Layout = None, device: Device = None,
     requires_grad: bool = False, memory_format: MemoryFormat = None,
 ) -> Tensor:  # fmt: skip
-    """A tensor of ``fill_value`` with the shape, dtype and order in memory of ``input``."""
+    """A tensor of ``fill_value`` with the shape, dtype and memory order of ``input``."""
     made = _filled(tuple(input.shape), fill_value, dtype or input.dtype)
     return finish(copied(input, made, memory_format), requires_grad, device)
 

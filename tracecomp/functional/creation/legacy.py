@@ -20,7 +20,7 @@ from tracecomp.ir.types import DType
 
 
 def legacy_tensor(dtype: DType, args: tuple[object, ...], device: Device = None) -> Tensor:
-    """Sizes give an unset tensor, a sequence or array gives its data, a tensor is shared. Only on the CPU."""
+    """Create an unset tensor from sizes, or a tensor from a sequence or array; share a tensor. Only on the CPU."""
     if device is not None and Place(device).type != "cpu":
         raise RuntimeError(
             f"legacy constructor expects device type: cpu but device type: {Place(device).type} was passed"
@@ -47,7 +47,7 @@ Tensor.__new__ = staticmethod(_new)  # type: ignore[assignment, method-assign]
 
 
 class _TypedMeta(type):
-    """``isinstance(x, FloatTensor)`` asks for the dtype; calling makes a tensor."""
+    """``isinstance(x, FloatTensor)`` tests the dtype; a call creates a tensor."""
 
     dtype: DType
 

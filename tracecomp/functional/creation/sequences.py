@@ -20,7 +20,7 @@ from tracecomp.functional.publish import function
 from tracecomp.ir.types import DType, float32, float64, int64
 
 _LONG = 1 << 61
-"""Sums of two such numbers are numbers of 64 bits."""
+"""Bound below which sums of two numbers fit 64 bits."""
 
 
 @function(to="torch")
@@ -31,7 +31,7 @@ def arange(
     """start, start + step, ... below ``end``; ``arange(end)`` starts at 0."""
     if end is None:
         start, end = 0, start
-    # The usual range of indices, without the checks of what else may be given.
+    # The usual range of indices, without the checks of other arguments.
     if modes.recorder is None and not use.begun and dtype is None and _ascends(start, end, step):
         return finish(wrap(np.arange(int(start), int(end), int(step), dtype=np.int64)), requires_grad, device)
     bounds: list[Any] = [operand(x, "arange", name) for x, name in ((start, "start"), (end, "end"), (step, "step"))]
@@ -56,7 +56,7 @@ def arange(
 
 
 def _ascends(start: object, end: object, step: object) -> bool:
-    """Whether these are Python's own numbers of 64 bits, of which some lie between ``start`` and ``end``."""
+    """Whether these are Python ints of 64 bits that define a nonempty range from ``start`` to ``end``."""
     if type(start) is not int or type(end) is not int or type(step) is not int:
         return False
     return 0 < step < _LONG and -_LONG < start < end < _LONG
@@ -107,7 +107,7 @@ def _number(x: Number | complex | Tensor, name: str) -> Any:
 
 
 def _ends(name: str, start: Any, end: Any, steps: Any, dtype: DType | None) -> tuple[Any, Any, DType]:
-    """Both ends as numbers that ``dtype`` holds, and that type: complex when one of them is, unless given."""
+    """Both ends as numbers of ``dtype``, and that type: complex when one of them is, unless given."""
     start, end = _number(start, name), _number(end, name)
     if not is_index(steps):
         raise TypeError(f"{name}() received an invalid combination of arguments: steps must be int, not {steps!r}")
@@ -142,7 +142,7 @@ def _linspace(start: Any, end: Any, steps: int, dtype: DType) -> Tensor:
 
 
 def _followed_linspace(start: Any, end: Any, steps: int, dtype: DType) -> Tensor:
-    """Compute ``_linspace`` in the graph, from numbers that the recording follows."""
+    """Compute ``_linspace`` in the graph, from dynamic numbers of the recording."""
     kind = dtype if dtype.differentiable else float64
     first, last = constant((), start, kind), constant((), end, kind)
     step = (last - first) / constant((), steps - 1, kind)
@@ -161,7 +161,7 @@ def logspace(
     start, end, dtype = _ends("logspace", start, end, steps, dtype)
     width = np.dtype(np.complex128 if dtype.is_complex else np.float64)
     powers = np.linspace(start, end, steps, dtype=width) if steps != 1 else np.asarray([start], width)
-    if not dtype.is_complex:  # by this package's own powers: numpy's differ from processor to processor
+    if not dtype.is_complex:  # this package's own powers: numpy's depend on the processor
         raised = prim.pow(constant(powers.shape, base, float64), wrap(powers))
         return finish(cast(raised, dtype), requires_grad, device)
     with np.errstate(all="ignore"):

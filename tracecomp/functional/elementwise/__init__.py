@@ -1,1 +1,1 @@
-"""Functions that treat every element alike, and conversions between types."""
+"""Elementwise functions, and conversions between types."""

@@ -33,7 +33,7 @@ from tracecomp.ir.types import DType, bool_, complex128, compute_dtype, float32,
 
 
 def two(name: str, a: Operand, b: Operand, numbers: bool = False) -> tuple[Operand, Operand]:
-    """Checked operands, at least one of them a tensor; with ``numbers``, two numbers will do."""
+    """Checked operands, at least one of them a tensor; with ``numbers``, two numbers are valid."""
     if not isinstance(a, Tensor) and not isinstance(b, Tensor):
         if not numbers or not isinstance(a, bool | int | float | complex):
             raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(a).__name__}")
@@ -58,7 +58,7 @@ def _scaled(name: str, other: Operand, alpha: object, *operands: Operand) -> Ope
 
 
 def _with_alpha(name: str, a: Operand, b: Operand, alpha: object) -> Tensor:
-    """``a + alpha * b`` or ``a - alpha * b``; half types round ``alpha``, and then the result alone, as in PyTorch."""
+    """``a + alpha * b`` or ``a - alpha * b``; half types round ``alpha``, and then only the result, as in PyTorch."""
     dtype, scaled, by = result_dtype(a, b), _scaled(name, b, alpha, a, b), getattr(prim, name)
     if isinstance(scaled, Tensor) and scaled.dtype is not dtype:
         found: Tensor = cast(by(in_half(bring(a, dtype), dtype), scaled), dtype)
@@ -68,7 +68,7 @@ def _with_alpha(name: str, a: Operand, b: Operand, alpha: object) -> Tensor:
 
 
 def in_half(x: Operand, dtype: DType) -> Operand:
-    """``x`` rounded to ``dtype`` and in the type that is computed in: they differ for half types."""
+    """Round ``x`` to ``dtype`` and return it in its computing type: they differ for half types."""
     if compute_dtype(dtype) is dtype:
         return x
     return wide(x) if isinstance(x, Tensor) else float(np.asarray(x, dtype.numpy))
@@ -115,9 +115,9 @@ def mul(input: Operand, other: Operand) -> Tensor:
 
 
 def _is_number_to_half(a: Operand, b: Operand) -> TypeGuard[Any]:
-    """Whether ``b`` is a number beside ``a`` of a half type, which products and quotients do not round to that type.
+    """Whether ``b`` is a number and ``a`` has a half type: products and quotients do not round such a number.
 
-    PyTorch takes it in float32 there, and nowhere else: sums round it first.
+    PyTorch uses it in float32 in that case only: sums round it first.
     """
     if not isinstance(a, Tensor) or compute_dtype(a.dtype) is a.dtype or result_dtype(a, b) is not a.dtype:
         return False
@@ -327,7 +327,8 @@ def minimum(input: Tensor, other: Tensor) -> Tensor:
 
 
 def _prefer_number(name: str, before: Any, input: Tensor, other: Tensor) -> Tensor:
-    """``a`` where it stands before ``b`` or ``b`` is NaN, else ``b``: of equal ones ``a`` has the gradient."""
+    """Return ``a`` where it comes before ``b`` or ``b`` is NaN, else ``b``; for equal elements the gradient goes to
+    ``a``."""
     a, b = common(*two(name, input, other))
     first = before(a, b)
     return prim.where(prim.bitwise_or(first, prim.isnan(b)) if a.dtype.is_floating_point else first, a, b)
@@ -349,7 +350,7 @@ _OPERANDS = frozenset((Tensor, bool, int, float))
 
 
 def _operator(fn: Callable[..., Tensor], name: str, reverse: bool = False) -> Callable[[Tensor, Any], Any]:
-    """``fn`` as a binary operator method: foreign operands are left to the other side."""
+    """``fn`` as a binary operator method: foreign operands return NotImplemented."""
 
     def run(self: Tensor, other: Operand) -> Tensor:
         if type(other) in _OPERANDS:
@@ -360,7 +361,7 @@ def _operator(fn: Callable[..., Tensor], name: str, reverse: bool = False) -> Ca
             return typing.cast("Tensor", NotImplemented)
         return fn(other, self) if reverse else fn(self, other)
 
-    # As in PyTorch: who is asked about ``other - self`` sees which of the two it is.
+    # As in PyTorch: ``__torch_function__`` of ``other - self`` receives the operands in this order.
     run.__name__ = run.__qualname__ = f"__r{name}__" if reverse else fn.__name__
     return run
 

@@ -21,7 +21,7 @@ def parts(z: Tensor) -> Parts:
     return prim.real(z), prim.imag(z)
 
 
-# ---- putting together and taking apart
+# ---- construction and parts
 
 
 def _check_parts(a: Tensor, b: Tensor) -> None:
@@ -54,7 +54,7 @@ def polar(abs: Tensor, angle: Tensor) -> Tensor:
 
 @function(to="torch", takes=ALL)
 def view_as_real(input: Tensor) -> Tensor:
-    """The same memory as real numbers: real and imaginary part along a new last dimension of size 2."""
+    """View the same memory as real numbers: real and imaginary part along a new last dimension of size 2."""
     if not input.dtype.is_complex:
         raise RuntimeError("view_as_real is only supported for complex tensors")
     return prim.view_as_real(input)
@@ -62,7 +62,7 @@ def view_as_real(input: Tensor) -> Tensor:
 
 @function(to="torch", takes=ALL)
 def view_as_complex(input: Tensor) -> Tensor:
-    """The same memory as complex numbers; the last dimension, of size 2, holds their parts."""
+    """View the same memory as complex numbers; the last dimension, of size 2, has their parts."""
     if input.dtype not in (float32, float64):
         raise RuntimeError(
             f"view_as_complex is only supported for half, float and double tensors, but got a tensor of {input.dtype}"
@@ -71,7 +71,7 @@ def view_as_complex(input: Tensor) -> Tensor:
 
 
 def real(input: Tensor) -> Tensor:
-    """The real part, as a view; of real tensors themselves."""
+    """The real part, as a view; real tensors are returned unchanged."""
     return prim.real(input) if input.dtype.is_complex else input
 
 
@@ -106,13 +106,13 @@ def resolve_conj(input: Tensor) -> Tensor:
 
 @function(takes=ALL)
 def conj(input: Tensor) -> Tensor:
-    """The conjugate, computed at once; real tensors themselves."""
+    """The conjugate, computed at once; real tensors are returned unchanged."""
     return prim.conj(input) if input.dtype.is_complex else input
 
 
 @function(takes=ALL, inplace=True)
 def conj_physical(input: Tensor) -> Tensor:
-    """The conjugate, a copy also of real tensors."""
+    """The conjugate, also a copy for real tensors."""
     return prim.conj(input) if input.dtype.is_complex else prim.cast(input, dtype=input.dtype)
 
 
@@ -157,7 +157,7 @@ def _log(z: Tensor) -> Tensor:
 
 
 def _sqrt(z: Tensor) -> Tensor:
-    """The root with a real part that is not negative, without cancellation (Abramowitz and Stegun 3.7.27)."""
+    """The root with a non-negative real part, without cancellation (Abramowitz and Stegun 3.7.27)."""
     re, im = parts(z)
     zero = prim.bitwise_and(prim.eq(re, 0.0), prim.eq(im, 0.0))
     safe = prim.where(zero, 1.0, re)
@@ -234,13 +234,13 @@ def _turned_back(z: Tensor) -> Tensor:
 
 
 def _one_minus(z: Tensor) -> Tensor:
-    """1 - z with the sign of zero that the imaginary part of -z has."""
+    """1 - z, where a zero imaginary part has the sign of that of -z."""
     re, im = parts(z)
     return prim.complex(prim.sub(1.0, re), prim.neg(im))
 
 
 def _plus(z: Tensor, number: float) -> Tensor:
-    """z + number, the imaginary part as it is."""
+    """z + number, with an unchanged imaginary part."""
     re, im = parts(z)
     return prim.complex(prim.add(re, number), im)
 
@@ -265,7 +265,8 @@ def _acosh(z: Tensor) -> Tensor:
 
 
 def _atanh(z: Tensor) -> Tensor:
-    """log((1 + z) / (1 - z)) / 2 by its parts; the real one, which is odd, from the side where nothing cancels."""
+    """log((1 + z) / (1 - z)) / 2 by its parts; the real one, which is odd, is computed on the side without
+    cancellation."""
     re, im = parts(z)
     size = prim.copysign(re, 1.0)
     below, square = prim.sub(1.0, size), prim.mul(im, im)
@@ -282,7 +283,8 @@ def _sinc(z: Tensor) -> Tensor:
 
 
 def log_of_sum(a: Tensor, b: Tensor) -> Tensor:
-    """log(e^a + e^b) of complex numbers, relative to the one with the larger real part, whose imaginary part stays."""
+    """log(e^a + e^b) of complex numbers, relative to the one with the larger real part, whose imaginary part is
+    kept."""
     below = prim.lt(prim.real(a), prim.real(b))
     low, high = prim.where(below, a, b), prim.where(below, b, a)
     size = prim.real(low)
@@ -312,7 +314,7 @@ OF_COMPLEX: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def of_complex(name: str, z: Tensor) -> Tensor:
-    """The function called ``name`` of a complex tensor; NotImplementedError when there is none."""
+    """The function called ``name`` of a complex tensor; NotImplementedError if it does not exist."""
     found = OF_COMPLEX.get(name)
     if found is None:
         raise not_implemented(f"{name}_cpu", z.dtype)
@@ -339,7 +341,7 @@ def power(base: Tensor, exponent: Any) -> Tensor:
 
 
 def _power_of_zero(exponent: Tensor) -> Tensor:
-    """``0 ** exponent``: 1, 0 or infinite as the exponent is zero or has a positive or negative real part."""
+    """``0 ** exponent``: 1, 0 or infinite for an exponent that is zero, or has a positive or negative real part."""
     re, im = parts(exponent)
     none = prim.bitwise_and(prim.eq(re, 0.0), prim.eq(im, 0.0))
     above, dtype = prim.gt(re, 0.0), re.dtype

@@ -30,7 +30,7 @@ _CONVERSIONS = {
 
 
 def _converted(input: Tensor, dtype: DType | None, copy: bool, format: MemoryFormat) -> Tensor:
-    """``input`` in a dtype and order; itself where it has both."""
+    """``input`` in a dtype and order; itself if it has both."""
     same = dtype is None or dtype is input.dtype
     if same and not copy and format in (None, preserve_format, suggested(input._data)):
         return input
@@ -66,9 +66,10 @@ def to(
 ) -> Tensor: ...  # fmt: skip
 @function(to="Tensor", takes=ALL)
 def to(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """Another dtype, device or ``memory_format``, or those of another tensor. Itself when nothing changes.
+    """Convert to a dtype, device or ``memory_format``, or to those of another tensor; return the tensor if nothing
+    changes.
 
-    On ``meta`` it has no elements, and nothing brings them back: NotImplementedError.
+    A tensor on ``meta`` has no elements and cannot be moved to another device: NotImplementedError.
     """
     dtype, copy = kwargs.get("dtype"), kwargs.get("copy", False)
     where = kwargs.get("device")
@@ -154,13 +155,13 @@ def is_pinned(input: Tensor, device: Device = None) -> bool:
 
 @function(to="Tensor", takes=ALL)
 def get_device(input: Tensor) -> int:
-    """-1: the CPU."""
+    """Return -1, for the CPU."""
     return -1
 
 
 @function(to="Tensor", takes=ALL)
 def is_set_to(input: Tensor, tensor: Tensor) -> bool:
-    """Whether both look at the same memory in the same way."""
+    """Whether both are the same view of the same memory."""
     a, b = input._data, tensor._data
     return (a.shape, a.strides, input._address()) == (b.shape, b.strides, tensor._address())
 
@@ -180,7 +181,7 @@ for _name, _value in (("is_cuda", False), ("is_sparse", False), ("is_quantized",
 
 
 def _device(self: Tensor) -> devices.device:
-    """Where the tensor is: the CPU or, without memory, ``meta``."""
+    """The device: the CPU or, without memory, ``meta``."""
     array = self._data
     return array.place if isinstance(array, MetaArray) else devices.CPU
 
@@ -191,17 +192,17 @@ def _is_meta(self: Tensor) -> bool:
 
 
 def _is_cpu(self: Tensor) -> bool:
-    """Whether the tensor lies in the CPU's memory."""
+    """Whether the tensor is in the CPU's memory."""
     return _device(self).type == "cpu"
 
 
 def _layout(self: Tensor) -> devices.layout:
-    """Strided: tensors are dense."""
+    """Return strided: tensors are dense."""
     return devices.strided
 
 
 def _names(self: Tensor) -> tuple[None, ...]:
-    """None for every dimension: dimensions have no names."""
+    """Return None for every dimension: dimensions have no names."""
     return (None,) * self.ndim
 
 
@@ -226,13 +227,13 @@ def is_signed(input: Tensor) -> bool:
 
 @function(takes=ALL)
 def is_conj(input: Tensor) -> bool:
-    """False: conjugation is never lazy."""
+    """Return False: conjugation is never lazy."""
     return False
 
 
 @function(takes=ALL)
 def is_neg(input: Tensor) -> bool:
-    """False: negation is never lazy."""
+    """Return False: negation is never lazy."""
     return False
 
 
@@ -244,31 +245,31 @@ def is_tensor(obj: object) -> bool:
 
 @function(to="torch", takes=ALL)
 def is_storage(obj: object) -> bool:
-    """False: storages are not objects of their own."""
+    """Return False: storages are not separate objects."""
     return False
 
 
 @function(to="torch", takes=ALL)
 def is_nonzero(input: Tensor) -> bool:
-    """The truth of a one-element tensor."""
+    """The truth value of a one-element tensor."""
     return bool(input)
 
 
 @function(to="torch", takes=ALL)
 def numel(input: Tensor) -> int:
-    """How many elements ``input`` has."""
+    """The number of elements."""
     return input.numel()
 
 
 @function(to="torch", takes=ALL)
 def result_type(tensor1: Operand, tensor2: Operand) -> DType:
-    """The dtype that arithmetic on both has."""
+    """The dtype of arithmetic on both."""
     return _result_dtype(operand(tensor1, "result_type"), operand(tensor2, "result_type"))
 
 
 @function(to="torch")
 def promote_types(type1: DType, type2: DType) -> DType:
-    """The smallest dtype that holds both."""
+    """The smallest dtype that contains both."""
     return promote(dtype_argument(type1, "promote_types"), dtype_argument(type2, "promote_types"))
 
 
@@ -280,7 +281,7 @@ def can_cast(from_: DType, to: DType) -> bool:
 
 @function(to="torch")
 def set_default_tensor_type(t: DType | str | type) -> None:
-    """The default dtype by a tensor type."""
+    """Set the default dtype by a tensor type."""
     set_default_dtype(dtype_of_type(t))
 
 

@@ -41,7 +41,7 @@ for _name, _aliases in _FLOAT_UNARY.items():
 
 
 def magnitude(x: Tensor) -> Tensor:
-    """|x| whose derivative at 0 is 1, for formulas of |x| that are smooth there: any slope of either side is right."""
+    """|x| whose derivative at 0 is 1, for formulas of |x| that are smooth there: the slope of either side is valid."""
     return prim.where(prim.lt(x, 0), prim.neg(x), x)
 
 
@@ -66,7 +66,7 @@ def reciprocal(x: Tensor) -> Tensor:
 
 @function("negative", takes=ALL, inplace=True)
 def neg(input: Tensor) -> Tensor:
-    """-input; RuntimeError on bools."""
+    """Return -input; RuntimeError on bools."""
     if input.dtype is bool_:
         raise RuntimeError(
             "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, "
@@ -77,7 +77,7 @@ def neg(input: Tensor) -> Tensor:
 
 @function(takes=ALL)
 def positive(input: Tensor) -> Tensor:
-    """``input`` itself; RuntimeError on bools."""
+    """Return ``input``; RuntimeError on bools."""
     if input.dtype is bool_:
         raise RuntimeError("The `+` operator, on a bool tensor is not supported.")
     return input
@@ -119,7 +119,7 @@ def sgn(input: Tensor) -> Tensor:
 
 @function(inplace=True)
 def sign(input: Tensor) -> Tensor:
-    """-1, 0 or 1 with the sign of ``input``."""
+    """Return -1, 0 or 1 with the sign of ``input``."""
     return prim.cast(input, dtype=bool_) if input.dtype is bool_ else prim.sign(input)
 
 
@@ -186,7 +186,7 @@ def logit(input: Tensor, eps: float | None = None) -> Tensor:
 
 
 def _float_test(name: str, doc: str, test: Callable[[Tensor], Tensor], otherwise: bool = False) -> None:
-    """Publish a bool test whose answer for integers is constant."""
+    """Publish a bool test that is constant for integers."""
 
     def apply(input: Tensor) -> Tensor:
         if input.dtype.is_complex:
@@ -249,7 +249,7 @@ def largest(dtype: DType) -> float:
 
 @function("clip", inplace=True, composite=True)
 def clamp(input: Tensor, min: Operand | None = None, max: Operand | None = None) -> Tensor:
-    """``input`` limited to [min, max], which are numbers or tensors. Gradients are zero outside; NaN propagates."""
+    """Limit ``input`` to [min, max], which are numbers or tensors. Gradients are zero outside; NaN propagates."""
     if min is None and max is None:
         raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
     bounds = [operand(b, "clamp", "min") for b in (min, max) if b is not None]
@@ -263,7 +263,7 @@ def clamp(input: Tensor, min: Operand | None = None, max: Operand | None = None)
 
 
 def _limit(x: Tensor, bound: Operand, beyond: Callable[..., Tensor], within: Callable[..., Tensor]) -> Tensor:
-    """``bound`` where ``x`` is beyond it (or it is NaN), ``x`` elsewhere."""
+    """Return ``bound`` where ``x`` is beyond it (or it is NaN), ``x`` elsewhere."""
     if not x.dtype.is_floating_point or (isinstance(bound, float) and not math.isnan(bound)):
         return prim.where(beyond(x, bound), bound, x)
     return prim.where(prim.bitwise_or(within(x, bound), prim.isnan(x)), x, bound)

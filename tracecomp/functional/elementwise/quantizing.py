@@ -20,7 +20,7 @@ def _fake_quantized(
     inside = (steps >= low) & (steps <= high)
     rounded = (steps.clamp(low, high) - zero_point) * scale
     passing = T.where(inside, x, x.detach())
-    return rounded + (passing - passing.detach())  # exactly zero, with the gradient of x where it is inside
+    return rounded + (passing - passing.detach())  # a value of exactly zero, with the gradient of x inside
 
 
 @function(to="torch")

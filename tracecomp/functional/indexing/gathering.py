@@ -29,7 +29,7 @@ def _index(name: str, index: Tensor, kinds: Sequence[object] = (int64,)) -> Tens
 
 
 def _lift(x: Tensor) -> Tensor:
-    """0-d tensors count as 1-d here."""
+    """Treat 0-d tensors as 1-d here."""
     return to_shape(x, (1,)) if x.ndim == 0 else x
 
 
@@ -53,7 +53,7 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
 
 
 def in_range(primitive: Callable[..., Tensor], *operands: Tensor, **attrs: Any) -> Tensor:
-    """An indexed primitive; here an index out of bounds is a RuntimeError."""
+    """Call an indexed primitive; an index out of bounds is a RuntimeError here."""
     try:
         return primitive(*operands, **attrs)
     except IndexError as error:
@@ -64,7 +64,7 @@ _REDUCE = {"add": "add", "multiply": "mul", "sum": "add", "prod": "mul", "amax":
 
 
 def _source(name: str, input: Tensor, index: Tensor, src: Tensor | Number) -> Tensor:
-    """``src`` cut to the shape of ``index``, or a number spread over it."""
+    """``src`` sliced to the shape of ``index``, or a number broadcast to it."""
     if not isinstance(src, Tensor):
         return constant(tuple(_lift(index).shape), src, input.dtype)
     if src.dtype is not input.dtype:
@@ -116,7 +116,7 @@ def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
 
 
 def _neutral(mode: str, dtype: DType) -> Number:
-    """What combining with changes nothing."""
+    """The identity of the reduction."""
     if mode in ("add", "mul"):
         return 0 if mode == "add" else 1
     return _limits(dtype)[0 if mode == "max" else 1]
@@ -162,7 +162,7 @@ def _combined(
     x: Tensor, part: Tensor, hits: Tensor, write: Callable[[Tensor, Tensor, str], Tensor], reduce: str,
     include_self: bool,
 ) -> Tensor:  # fmt: skip
-    """``part`` combined into ``x``; ``hits`` counts what goes to each element."""
+    """Combine ``part`` into ``x``; ``hits`` counts the sources of each element."""
     mode = "add" if reduce == "mean" else _REDUCE[reduce]
     base = x
     if not include_self:
@@ -347,7 +347,7 @@ def repeat_interleave(
 
 
 def _repeated_places(times: Tensor, total: int | None) -> Tensor:
-    """0, 1, ..., each as many times as is said: how many runs have ended before each place."""
+    """0, 1, ..., each repeated the given number of times: the number of finished runs before each position."""
     ends = prim.cumsum(times, axis=0)
     needed = prim.sum(times, axes=(0,))
     if total is None:

@@ -1,4 +1,4 @@
-"""``x[...]`` and ``x[...] = v``: views for what is basic (``keys.py``), and index tensors merged to one."""
+"""``x[...]`` and ``x[...] = v``: views for basic indices (``keys.py``), and index tensors merged to one."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ Index: TypeAlias = OneIndex | tuple[OneIndex, ...]
 
 
 def _result_axis(advanced: Advanced) -> int:
-    """Where the dimensions of the index stand in the result: where they index, if that is one place, else in front.
+    """The position of the index's dimensions in the result: at the indexed ones if these are adjacent, else in front.
 
-    Tensors that stand for one number take their dimension away first, as numbers do.
+    Tensors that represent a number remove their dimension first, like numbers.
     """
     numbers = [d for d, t in advanced if not t.ndim]
     dims = [d - sum(n < d for n in numbers) for d, t in advanced if t.ndim] or [advanced[0][0]]
@@ -41,7 +41,7 @@ def _result_axis(advanced: Advanced) -> int:
 
 
 class _Plan:
-    """Several index tensors as one: the dimensions they index are brought together and merged."""
+    """Several index tensors as one: the indexed dimensions are made adjacent and merged."""
 
     def __init__(self, view: Tensor, advanced: Advanced) -> None:
         dims = [d for d, _ in advanced]
@@ -66,7 +66,7 @@ class _Plan:
         (_, linear), *others = advanced
         for dim, index in others:
             linear = prim.add(prim.mul(linear, self.view.shape[dim]), index)
-            if modes.recorder is not None:  # another call's index may be out of range and the sum of both in range
+            if modes.recorder is not None:  # in another call single indices may be out of range, and their sum in range
                 inside = prim.bitwise_and(prim.ge(index, 0), prim.lt(index, self.view.shape[dim]))
                 linear = prim.where(inside, linear, -1)
         if modes.recorder is None and linear._data.shape == self.index_shape:
@@ -84,7 +84,7 @@ class _Plan:
         return found if self.view._data.flags.c_contiguous else lay(found, self._order_of_result(found))
 
     def _order_of_result(self, found: Tensor) -> Order:
-        """The view decides where it is not indexed, the index where it stands."""
+        """The view determines the order of unindexed dimensions, the index that of the indexed ones."""
         shape, index = found._data.shape, self.index._data
         behind = len(shape) - self.axis - index.ndim
         strides = [self.view._data.strides[d] for d in self.order]
@@ -96,7 +96,7 @@ class _Plan:
         return (*self.merged_shape[: self.axis], *self.index_shape, *self.merged_shape[self.axis + 1 :])
 
     def written(self, values: Tensor, mode: str) -> Tensor:
-        """The view with the indexed elements set to (or increased by) ``values``."""
+        """Return the view with the indexed elements set to (or increased by) ``values``."""
         src = fit(values, self.result_shape())
         new = to_shape(prim.put(self.merged(), self.index, src, axis=self.axis, mode=mode), self.open_shape)
         if self.order == tuple(range(self.view.ndim)):
@@ -137,7 +137,7 @@ def getitem(self: Tensor, key: Index) -> Tensor:
 
 
 def _picked(x: Tensor, key: Tensor) -> Tensor | None:
-    """``x[key]`` as numpy has it, where that is the same; None elsewhere, and for what is refused."""
+    """``x[key]`` by numpy, if that is equivalent; None otherwise, and for invalid keys."""
     array, places = x._data, key._data
     if not array.flags.c_contiguous or not places.ndim or not array.ndim:
         return None
@@ -156,7 +156,7 @@ def _picked(x: Tensor, key: Tensor) -> Tensor | None:
 
 
 def _made(array: np.ndarray[Any, Any]) -> Tensor:
-    """A tensor of its own, as an operator makes it outside of recordings."""
+    """A new tensor, like an operator's result outside recordings."""
     found: Tensor = Tensor._wrap(array)
     if modes.inference:
         found._inference = True
@@ -164,7 +164,7 @@ def _made(array: np.ndarray[Any, Any]) -> Tensor:
 
 
 def _looking(x: Tensor, places: Advanced, found: Tensor) -> Tensor:
-    """``found`` as what it is eagerly, a view of ``x``: in a recording the graph takes it where the tensors say."""
+    """Make ``found`` the view of ``x`` that it is eagerly: a recording indexes by the tensors."""
     if modes.recorder is None:
         return found
     starts, stops = [0] * x.ndim, list(x.shape)
@@ -190,8 +190,8 @@ def _value_tensor(value: object, like: Tensor) -> Tensor:
 
 
 def _write_masked(x: Tensor, key: object, values: Tensor) -> bool:
-    """Write where one mask among basic indices holds, if ``values`` are the same for all its places: so their number is
-    not asked for, and a recording serves every mask."""
+    """Write where one mask among basic indices is true, if ``values`` are the same for all its positions: their number
+    is not read, and one recording is valid for every mask."""
     items = entries(key, x.ndim) if x.ndim else []
     tensors = [n for n, item in enumerate(items) if isinstance(item, Tensor)]
     if len(tensors) != 1 or items[tensors[0]].dtype is not bool_ or any(isinstance(item, bool) for item in items):
@@ -203,7 +203,7 @@ def _write_masked(x: Tensor, key: object, values: Tensor) -> bool:
     same = values.ndim <= behind or values.shape[values.ndim - behind - 1] == 1
     if tuple(mask.shape) != tuple(view.shape[axis : axis + mask.ndim]) or not same or values.ndim > axis + 1 + behind:
         return False
-    if values.ndim > behind:  # one dimension stands for all of the mask's
+    if values.ndim > behind:  # one dimension represents all of the mask's
         cut = values.ndim - behind - 1
         values = to_shape(values, (*values.shape[:cut], *[1] * mask.ndim, *values.shape[cut + 1 :]))
     _check_put(x, values)
@@ -222,7 +222,8 @@ def _check_put(x: Tensor, values: Tensor) -> None:
 
 
 def _put_at_once(x: Tensor, key: Index, values: Tensor) -> bool:
-    """``x[key] = values`` as numpy has it, where that is the same and no history is written; False, also for errors."""
+    """``x[key] = values`` by numpy, if that is equivalent and no history is written; False otherwise, also for
+    errors."""
     array, given = x._data, values._data
     if given.dtype is not array.dtype or not array.flags.c_contiguous or not array.size:
         return False
@@ -230,7 +231,7 @@ def _put_at_once(x: Tensor, key: Index, values: Tensor) -> bool:
         return False
     place: Any
     if isinstance(key, Tensor):
-        # One value for all places: their order does not matter then.
+        # One value for all positions: their order does not matter.
         mask = key.dtype is bool_ and key._data.shape == array.shape[: key._data.ndim]
         if given.ndim or not key._data.ndim or not (mask or key.dtype is int64):
             return False
@@ -242,7 +243,7 @@ def _put_at_once(x: Tensor, key: Index, values: Tensor) -> bool:
     check_write(x, False)
     try:
         array[place] = given
-    except (IndexError, ValueError):  # the errors of tensors are raised by those who know them
+    except (IndexError, ValueError):  # the tensor path reports errors
         return False
     x._shared_storage().wrote()
     return True

@@ -1,7 +1,7 @@
-"""What a key of ``x[key]`` means: integers, slices, Ellipsis, None, masks and index tensors, mixed.
+"""Parsing of keys of ``x[key]``: integers, slices, Ellipsis, None, masks and index tensors, mixed.
 
-Everything basic (integers, slices, None) becomes one view. What is left are index tensors for some dimensions of that
-view, with masks already turned into positions.
+All basic parts (integers, slices, None) become one view. The rest are index tensors for some dimensions of that view;
+masks are converted to positions.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from tracecomp.ir.types import bool_, int8, int16, int32, int64, uint8
 Part: TypeAlias = int | tuple[int | None, int | None, int | None] | EllipsisType | None
 Advanced = list[tuple[int, Tensor]]
 _LONG = 32
-"""The length from which on a list is positions, whatever is in it."""
+"""Length above which a list is always positions, for any contents."""
 
 
 def normal_index(index: Tensor, size: int, axis: int) -> Tensor:
     """Non-negative positions in int64; IndexError when one is out of range."""
-    places, here = index._data, getattr(size, "value", size)  # a size that is followed is not asked for
+    places, here = index._data, getattr(size, "value", size)  # a dynamic size is not read
     if index.is_meta:
         return cast(index, int64)
     low, high = (places.min(), places.max()) if places.size else (0, -1)
@@ -69,7 +69,7 @@ def _index_tensor(item: object) -> Tensor:
 
 
 def is_number(item: object) -> bool:
-    """Whether an index entry is a tensor that stands for one whole number."""
+    """Whether an index entry is a tensor with a single integer."""
     return isinstance(item, Tensor) and not item.ndim and item.dtype not in (bool_, uint8)
 
 
@@ -80,15 +80,15 @@ def _is_basic(item: object) -> bool:
 
 
 def _followed(item: object) -> Any:
-    """An index entry, as a tensor if it is a number that the present recording follows."""
+    """An index entry, as a tensor if it is a dynamic number of the current recording."""
     follow = getattr(type(item), "__tracecomp_tensor__", None)
-    sized = hasattr(type(item), "number")  # a size keeps its formula
+    sized = hasattr(type(item), "number")  # a size keeps its expression
     tensor = None if follow is None or sized or not isinstance(item, int) else follow(item)
     return item if tensor is None else tensor
 
 
 def _consumed(item: object) -> int:
-    """How many dimensions an index entry uses up."""
+    """The number of dimensions that an index entry consumes."""
     if item is None or item is Ellipsis or isinstance(item, bool):
         return 0
     if isinstance(item, Tensor) and item.dtype is bool_:
@@ -97,7 +97,7 @@ def _consumed(item: object) -> int:
 
 
 def _is_tuple(key: object) -> TypeGuard[Sequence[Any]]:
-    """Whether the parts of ``key`` index a dimension each, as those of short lists of other things than numbers do."""
+    """Whether each part of ``key`` indexes a dimension, as in short lists with entries other than numbers."""
     if isinstance(key, tuple):
         return True
     if not isinstance(key, list) or len(key) >= _LONG or not any(_indexes_alone(part) for part in key):
@@ -114,7 +114,7 @@ def _indexes_alone(part: object) -> bool:
 
 
 def entries(key: object, ndim: int) -> list[Any]:
-    """The index as one entry per dimension (None and masks aside): Ellipsis is spelled out."""
+    """The index as one entry per dimension (None and masks aside): Ellipsis is expanded."""
     items = list(key) if _is_tuple(key) else [key]
     items = [_followed(x) if _is_basic(x) else _index_tensor(x) for x in items]
     items = [bool(x) if isinstance(x, Tensor) and x.dtype is bool_ and not x.ndim else x for x in items]
@@ -127,7 +127,7 @@ def entries(key: object, ndim: int) -> list[Any]:
     fill = [slice(None)] * (ndim - used)
     if not any(x is Ellipsis for x in items):
         return items + fill
-    # As in PyTorch, each of several stands for as many dimensions as one alone would.
+    # As in PyTorch, each of several consumes as many dimensions as a single one.
     spelled = [entry for x in items for entry in (fill if x is Ellipsis else (x,))]
     while sum(map(_consumed, spelled)) > ndim and isinstance(spelled[-1], slice) and spelled[-1] == slice(None):
         spelled.pop()
@@ -138,7 +138,7 @@ def entries(key: object, ndim: int) -> list[Any]:
 
 def resolve(x: Tensor, key: object) -> tuple[Tensor, Advanced]:
     """The basic part of the index as a view of ``x``, and index tensors for some of its dimensions."""
-    # Before all else: a dimension that is not there has no size to compare with.
+    # First: a missing dimension has no size to compare with.
     if x.ndim == 0 and not isinstance(key, tuple) and isinstance(key, int) and not isinstance(key, bool):
         raise IndexError(
             "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert a "
@@ -149,7 +149,7 @@ def resolve(x: Tensor, key: object) -> tuple[Tensor, Advanced]:
     advanced: Advanced = []
     axis = 0
     for item in entries(key, x.ndim):
-        # None adds an axis. A bool does too, and then keeps or drops it: an index of one position or of none.
+        # None adds an axis. A bool does too, and then keeps or drops it: an index of one position or of zero.
         if item is None or isinstance(item, bool):
             if isinstance(item, bool):
                 advanced.append((len(shape), wrap(np.zeros((1 if item else 0,), np.int64))))
@@ -164,13 +164,12 @@ def resolve(x: Tensor, key: object) -> tuple[Tensor, Advanced]:
             shape += x.shape[axis : axis + used]
             axis += used
         else:
-            # A number is a slice of length one whose axis is left out of the shape.
+            # A number is a slice of length one whose axis is dropped from the shape.
             starts[axis] = _integer(as_index(item), x.shape[axis], axis)
             stops[axis] = starts[axis] + 1
             axis += 1
     view = x
-    # One slice for the whole key, so that views of views stay short;
-    # without one, nothing is made where nothing changes.
+    # One slice for the whole key, so that views of views stay short; no slice if nothing changes.
     whole = all(_same_size(a, 0) for a in starts) and all(map(_same_size, stops, x.shape))
     if not whole or any(s != 1 for s in steps):
         view = prim.slice(x, starts=tuple(starts), stops=tuple(stops), steps=tuple(steps))
@@ -180,10 +179,10 @@ def resolve(x: Tensor, key: object) -> tuple[Tensor, Advanced]:
 
 
 def _same_size(a: int, b: int) -> bool:
-    """Whether two sizes are equal in every call that a recording is for.
+    """Whether two sizes are equal in every call of a recording.
 
-    A slice that ends at the size of an axis by chance stays a slice: comparing a followed size with a number would
-    exclude that number from the sizes the recording holds for.
+    A slice that happens to end at the size of an axis stays a slice: comparing a dynamic size with a number would
+    exclude that number from the recording's valid sizes.
     """
     if type(a) is int and type(b) is int:
         return a == b
@@ -192,7 +191,7 @@ def _same_size(a: int, b: int) -> bool:
 
 @lru_cache(4096)
 def steps_to(shape: Shape, parts: tuple[Part, ...]) -> tuple[View, ...]:
-    """The views that lead to what ``parts`` pick of the first dimensions; none where that is for ``resolve``."""
+    """Return the views that select ``parts`` of the first dimensions; empty if ``resolve`` has to do it."""
     picks = sum(part is not None and part is not Ellipsis for part in parts)
     if not parts or picks > len(shape) or 0 in shape or parts.count(Ellipsis) > 1:
         return ()
@@ -209,7 +208,7 @@ def steps_to(shape: Shape, parts: tuple[Part, ...]) -> tuple[View, ...]:
             bounds.append(_slice(slice(*part), shape[axis]))
             kept.append(len(range(*bounds[-1])))
         elif isinstance(part, int):
-            # A number is a slice of length one whose axis is left out of the shape.
+            # A number is a slice of length one whose axis is dropped from the shape.
             start = _integer(part, shape[axis], axis)
             bounds.append((start, start + 1, 1))
     behind = shape[len(bounds) :]

@@ -1,4 +1,4 @@
-"""Where tensors are true or nonzero: positions, one tensor per dimension or as rows of a matrix."""
+"""Positions of true or nonzero elements: one tensor per dimension, or rows of a matrix."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from tracecomp.ir.types import bool_, int64
 
 
 def true_positions(mask: Tensor) -> Tensor:
-    """Positions of the true elements of a 1-d mask. In a recording their number is observed, their places computed."""
+    """Positions of the true elements of a 1-d mask. In a recording their number is observed, and the positions are
+    computed."""
     if modes.recorder is None:
         return wrap(np.flatnonzero(mask._data))
     ones = cast(mask, int64)
@@ -71,7 +72,7 @@ def argwhere(input: Tensor) -> Tensor:
 
 @function(takes=ALL, composite=True)
 def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
-    """:func:`nonzero` with exactly ``size`` rows: cut off, or filled up."""
+    """:func:`nonzero` with exactly ``size`` rows: truncated, or padded."""
     found = nonzero(input)
     count, width = found.shape
     if count >= size:

@@ -22,18 +22,18 @@ from tracecomp.functional.storage import TypedStorage, UntypedStorage
 from tracecomp.ir.types import DType
 
 _MANY = 4096
-"""Elements from which on it is worth not to make an array of equal ones."""
+"""Elements above which avoiding an array of equal ones pays."""
 
 
 @function(to="Tensor", takes=ALL)
 def copy__(input: Tensor, src: Operand, non_blocking: bool = False) -> Tensor:
-    """Elements of ``src`` (broadcast, converted), or a number, written into this tensor."""
+    """Write elements of ``src`` (broadcast, converted), or a number, into this tensor."""
     value = operand(src, "copy_", "src")
     if not isinstance(value, Tensor):
         value = constant((), value, input.dtype)
     value = cast(value, input.dtype)
     history = modes.recorder is not None or (modes.grad and value.requires_grad)
-    # What has a history becomes a result of its own, as that is what a write moves.
+    # A source with a history becomes a separate result, as the write moves that.
     if history or value._data.shape != input._data.shape:
         value = prim.expand(value, shape=tuple(input.shape))
     assign_(input, value)
@@ -41,7 +41,7 @@ def copy__(input: Tensor, src: Operand, non_blocking: bool = False) -> Tensor:
 
 
 def _each_once(x: Tensor) -> Tensor:
-    """``x``, or the part of an expanded tensor that has each element of its memory once."""
+    """``x``, or the part of an expanded tensor with each element of its memory once."""
     stops = tuple(min(n, 1) if s == 0 else n for n, s in zip(x.shape, x._data.strides, strict=True))
     if stops == x.shape:
         return x
@@ -60,14 +60,14 @@ def _filled(x: Tensor, value: Operand) -> Tensor:
 
 
 def _shown_everywhere(x: Tensor, value: Operand) -> Tensor:
-    """What ``_filled`` gives, to be copied at once: one element that is seen at every place, where nobody looks on."""
+    """The result of ``_filled`` if it is copied at once: a single element that is broadcast without memory."""
     few = x._data.size < _MANY
     if few or isinstance(value, Tensor) or modes.recorder is not None or use.begun:
         return _filled(x, value)
     one, shape = constant((), value, x.dtype)._data, x._data.shape
-    if one.dtype.kind == "V":  # which has no buffer
+    if one.dtype.kind == "V":  # no buffer protocol
         return Tensor._wrap(np.broadcast_to(one, shape))
-    return Tensor._wrap(np.ndarray(shape, one.dtype, one, 0, (0,) * len(shape)))  # as ``broadcast_to``, in a tenth
+    return Tensor._wrap(np.ndarray(shape, one.dtype, one, 0, (0,) * len(shape)))  # a faster ``broadcast_to``
 
 
 @function(takes=ALL)
@@ -78,7 +78,7 @@ def fill(input: Tensor, value: Operand) -> Tensor:
 
 @function(takes=ALL)
 def fill__(input: Tensor, value: Operand) -> Tensor:
-    """Every element becomes ``value``."""
+    """Set every element to ``value``."""
     place = _each_once(input)
     assign_(place, _shown_everywhere(place, value))
     return input
@@ -86,7 +86,7 @@ def fill__(input: Tensor, value: Operand) -> Tensor:
 
 @function(takes=ALL)
 def zero__(input: Tensor) -> Tensor:
-    """Every element becomes 0."""
+    """Set every element to 0."""
     place = _each_once(input)
     assign_(place, _shown_everywhere(place, 0))
     return input
@@ -97,9 +97,9 @@ def set__(
     input: Tensor, source: Tensor | TypedStorage | UntypedStorage | None = None, storage_offset: int = 0,
     size: Sequence[int] | None = None, stride: Sequence[int] | None = None,
 ) -> Tensor:  # fmt: skip
-    """Look at the memory of ``source`` from now on: at all of it, or at a strided part; without ``source`` at none.
+    """Make this tensor view the memory of ``source``: all of it, or a strided part; without ``source`` an empty one.
 
-    RuntimeError for another dtype, and for places outside of the memory.
+    RuntimeError for another dtype, and for positions outside the memory.
     """
     if source is None:
         source = wrap(np.empty(0, input.dtype.numpy))

@@ -18,8 +18,8 @@ from tracecomp.functional.shape.shaping import matrix_transpose, to_shape
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary") -> Tensor:
     """Distances in the p-norm between every row of ``x1`` and every row of ``x2``.
 
-    Euclidean ones of more than 25 rows come from products of matrices, as in PyTorch (``compute_mode`` says when):
-    faster, with fewer digits where rows are nearly equal.
+    Euclidean ones of more than 25 rows use matrix products, as in PyTorch (``compute_mode`` selects it): faster, with
+    fewer digits if rows are nearly equal.
     """
     if compute_mode not in _MODES:
         raise ValueError(f"{compute_mode} is not a valid value for compute_mode")
@@ -41,7 +41,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_fo
 _MODES = {
     "use_mm_for_euclid_dist_if_necessary": 26, "use_mm_for_euclid_dist": 0, "donot_use_mm_for_euclid_dist": math.inf
 }  # fmt: skip
-"""From how many rows on Euclidean distances come from products."""
+"""Number of rows above which Euclidean distances use products."""
 
 
 def _euclidean(x1: Tensor, x2: Tensor) -> Tensor:
@@ -54,7 +54,7 @@ def _euclidean(x1: Tensor, x2: Tensor) -> Tensor:
 
 
 def _norm(difference: Tensor, p: float) -> Tensor:
-    """The p-norm over the last dimension, of half types in float32; its gradient at zero is zero."""
+    """The p-norm over the last dimension, for half types in float32; its gradient at zero is zero."""
     return rounded(_wide_norm(wide(difference), p), difference)
 
 

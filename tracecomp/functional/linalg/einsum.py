@@ -31,7 +31,7 @@ def _from_sublists(args: Sequence[Any]) -> tuple[str, list[Tensor]]:
 
 
 def _parse(equation: str, operands: Sequence[Tensor]) -> tuple[list[str], str, tuple[int, ...]]:
-    """Terms and output with the ellipsis spelled as upper-case-free private labels, and the ellipsis shape."""
+    """Terms and output with the ellipsis replaced by unused labels, and the ellipsis shape."""
     text = equation.replace(" ", "")
     left, arrow, right = text.partition("->")
     terms = left.split(",")
@@ -40,7 +40,7 @@ def _parse(equation: str, operands: Sequence[Tensor]) -> tuple[list[str], str, t
             f"einsum(): {'more' if len(terms) < len(operands) else 'fewer'} operands were provided than specified in "
             "the equation"
         )
-    # The axes that the ellipsis stands for, operand by operand: aligned at their right ends, as broadcasting does.
+    # The axes of the ellipsis, operand by operand: aligned at their right ends, as in broadcasting.
     shapes = []
     for i, (term, x) in enumerate(zip(terms, operands, strict=True)):
         named = term.replace("...", "", 1)
@@ -54,7 +54,7 @@ def _parse(equation: str, operands: Sequence[Tensor]) -> tuple[list[str], str, t
             )
         shapes.append(tuple(x.shape[term.index("...") :][:extra]) if "..." in term else ())
     batch = broadcast_shapes(*shapes)
-    # Letters that the equation does not use, so that from here on there are plain labels only.
+    # Letters that the equation does not use, so that only plain labels remain.
     hidden = [c for c in string.ascii_letters if c not in text][: len(batch)]
     spelled = []
     for term, shape in zip(terms, shapes, strict=True):
@@ -70,13 +70,13 @@ def _parse(equation: str, operands: Sequence[Tensor]) -> tuple[list[str], str, t
                     f"einsum(): output subscript {c} does not appear in the equation for any input operand"
                 )
     else:
-        # Without an arrow: labels that stand once, in alphabetical order, behind the ellipsis (numpy's rule).
+        # Without an arrow: labels that occur once, in alphabetical order, after the ellipsis (numpy's rule).
         out = "".join(hidden) + "".join(sorted(c for c in set(named) if named.count(c) == 1))
     return spelled, out, batch
 
 
 def _without_repeats(x: Tensor, term: str) -> tuple[Tensor, str]:
-    """Diagonals taken of labels that occur twice in a term."""
+    """Take diagonals for labels that occur twice in a term."""
     for label in dict.fromkeys(term):
         while term.count(label) > 1:
             i = term.index(label)
@@ -112,13 +112,13 @@ def _drop_ones(x: Tensor, term: str) -> tuple[Tensor, str]:
 
 
 def _sum_out(x: Tensor, term: str, needed: str) -> tuple[Tensor, str]:
-    """Labels that nobody else needs summed away."""
+    """Sum over labels that are not ``needed`` elsewhere."""
     axes = tuple(i for i, c in enumerate(term) if c not in needed)
     return (sum(x, axes), "".join(c for c in term if c in needed)) if axes else (x, term)
 
 
 def _one_by_one(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Operands that were given as one sequence."""
+    """The operands, if they were passed as one sequence."""
     listed_ones = len(args) == 2 and isinstance(args[0], str) and isinstance(args[1], list | tuple)
     return (args[0], *args[1]) if listed_ones else args
 
@@ -145,8 +145,8 @@ def einsum(*args: str | Tensor | Sequence[Tensor] | Sequence[int]) -> Tensor:
     # Axes of size 1 broadcast against any size, so they are dropped and come back at the end.
     pairs = [_drop_ones(x, t) for x, t in pairs]
     result, term = pairs[0]
-    # From left to right, as PyTorch does without a path: labels that nothing
-    # later needs are summed as soon as they can be.
+    # From left to right, as in PyTorch without a path: labels that nothing later needs are summed as soon as they can
+    # be.
     for i, (x, labels) in enumerate(pairs[1:], 1):
         later = out + "".join(t for _, t in pairs[i + 1 :])
         result, term = _sum_out(result, term, labels + later)

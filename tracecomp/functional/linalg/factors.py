@@ -116,7 +116,7 @@ GeqrfResult = result_type("geqrf", Reflections)
 
 
 def matrices(x: Tensor, name: str, square: bool = False) -> Tensor:
-    """A floating or complex tensor of at least two dimensions, square if asked; PyTorch's errors otherwise."""
+    """A floating or complex tensor of at least two dimensions, square if ``square``; PyTorch's errors otherwise."""
     if not isinstance(x, Tensor):
         raise TypeError(f"{name}(): argument 'A' (position 1) must be Tensor, not {type(x).__name__}")
     if x.ndim < 2:
@@ -145,8 +145,8 @@ def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
 def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -> CholeskyInfo:
     """(factor, info): the order of the first leading minor that is not positive-definite, 0 if all are.
 
-    Where there is such a minor, the factor is that of the minors before it; the rest is as LAPACK leaves it: the pivot
-    that is not positive, and the triangle of ``A`` that was not yet reached.
+    If there is such a minor, the factor is that of the previous minors. The rest equals LAPACK's: the non-positive
+    pivot, and the triangle of ``A`` that was not reached.
     """
     matrices(A, "linalg.cholesky", square=True)
     factor, info = prim.cholesky(A, strict=check_errors, above=upper)
@@ -156,7 +156,7 @@ def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -
 
 
 def _as_far_as_it_went(a: Tensor, factor: Tensor, info: Tensor, upper: bool) -> Tensor:
-    """``factor``, and from the step on where ``info`` says that there is none, what LAPACK has then."""
+    """``factor``, with LAPACK's partial result from the failing step of ``info`` on."""
     axes = (-1, -2) if upper else (-2, -1)
     row, column = (create("iota", shape=tuple(a.shape[-2:]), axis=axis % 2, dtype=int32) for axis in axes)
     failed = prim.sub(prim.reshape(info, shape=(*info.shape, 1, 1)), 1)
@@ -213,8 +213,8 @@ def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
 def eig(A: Tensor) -> Eigen:
     """Eigenvalues, in no order, and eigenvectors of length 1, both complex, of general matrices.
 
-    Eigenvectors are determined up to a factor of absolute value 1. Gradients of what depends on it, or by vectors of
-    equal eigenvalues, do not exist: RuntimeError for the former, infinite or NaN for the latter.
+    Eigenvectors are determined up to a factor of absolute value 1. Results that depend on that factor have no gradient:
+    RuntimeError. Gradients by vectors of equal eigenvalues are infinite or NaN.
     """
     return EigResult(*prim.eig(matrices(A, "linalg.eig", square=True)))
 
@@ -227,7 +227,7 @@ def eigvals(A: Tensor) -> Tensor:
 
 
 def singular_values(x: Tensor) -> Tensor:
-    """Singular values, descending. Derivatives read the vectors too, which take longer."""
+    """Singular values, descending. Derivatives also need the vectors, which take longer."""
     return prim.svd(x, full=False)[1] if differentiated(x) else prim.svdvals(x)
 
 
@@ -279,7 +279,7 @@ def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -
 
 
 def _first_zero(x: Tensor) -> Tensor:
-    """The place of the first zero along the last axis, from 1; 0 if there is none."""
+    """The index of the first zero along the last axis, from 1; 0 if there is none."""
     n, axis = x.shape[-1], x.ndim - 1
     if x.numel() == 0:
         return constant(tuple(x.shape[:-1]), 0, int32)
@@ -328,7 +328,7 @@ def lu(A: Tensor, *, pivot: bool = True) -> PLU:
 
 @function(takes=ALL)
 def lu_(input: Tensor, pivot: bool = True, get_infos: bool = False) -> tuple[Tensor, ...]:
-    """(LU, pivots) and, if asked, infos."""
+    """(LU, pivots) and, on request, infos."""
     lu, pivots, info = lu_factor_ex(input, pivot=pivot)
     return (lu, pivots, info) if get_infos else (lu, pivots)
 
@@ -337,9 +337,8 @@ def lu_(input: Tensor, pivot: bool = True, get_infos: bool = False) -> tuple[Ten
 def ldl_factor(A: Tensor, *, hermitian: bool = False) -> LDLFactor:
     """(L and D in one matrix, LAPACK's row swaps) of symmetric or ``hermitian`` matrices, read from the lower triangle.
 
-    A = P L D L' P', of ``hermitian`` ones P L D L* P', with unit lower triangular L and blocks of one or two rows in D.
-    RuntimeError for singular ones.
-    Not differentiable.
+    A = P L D L' P', for ``hermitian`` ones P L D L* P'. L is unit lower triangular, and D has blocks of one or two
+    rows. RuntimeError for singular ones. Not differentiable.
     """
     return LdlFactorResult(*_ldl(A, "linalg.ldl_factor", hermitian, strict=True)[:2])
 
@@ -402,7 +401,7 @@ publish(householder_product, "torch.orgqr", "Tensor.orgqr")
 
 
 def _fitting(name: str, input: Tensor, tau: Tensor, other: Tensor | None = None) -> None:
-    """Reflections, their factors and what they are applied to belong together."""
+    """Check that reflections, their factors and the operand have matching shapes."""
     for what, given in (("tau", tau), ("other", other)):
         if given is not None and given.dtype is not input.dtype:
             raise RuntimeError(
@@ -428,7 +427,7 @@ def _fitting(name: str, input: Tensor, tau: Tensor, other: Tensor | None = None)
 
 @function(takes=ALL)
 def geqrf(input: Tensor) -> Reflections:
-    """(reflections below the diagonal with R above, their factors tau), as LAPACK gives them."""
+    """(reflections below the diagonal with R above, their factors tau), in LAPACK's form."""
     return GeqrfResult(*prim.geqrf(matrices(input, "geqrf")))
 
 

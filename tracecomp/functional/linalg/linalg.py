@@ -102,7 +102,7 @@ def pinv(
 
 
 def _limit(A: Tensor, s: Tensor, atol: Any, rtol: Any) -> Tensor:
-    """The singular value that counts as zero, per matrix."""
+    """The largest singular value that counts as zero, per matrix."""
     top = to_shape(prim.max(s, axes=(s.ndim - 1,)), (*s.shape[:-1], 1))
     if rtol is None:
         rtol = 0.0 if atol is not None else _tolerance(A, None, None)
@@ -125,7 +125,7 @@ def matrix_rank(
     A: Tensor, tol: float | Tensor | None = None, hermitian: bool = False, *, atol: float | Tensor | None = None,
     rtol: float | Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """How many singular values (absolute eigenvalues if ``hermitian``) count as not zero."""
+    """The number of nonzero singular values (absolute eigenvalues if ``hermitian``)."""
     matrices(A, "linalg.matrix_rank", square=hermitian)
     lead = tuple(A.shape[:-2])
     if A.numel() == 0:
@@ -182,7 +182,7 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
 
 @function("linalg.matrix_exp", takes=FLOATS + COMPLEX, composite=True)
 def matrix_exp(input: Tensor) -> Tensor:
-    """Exponential of square matrices: a Taylor polynomial of a halved matrix, squared back."""
+    """Exponential of square matrices: a Taylor polynomial of a scaled matrix, squared back."""
     matrices(input, "linalg.matrix_exp", square=True)
     if input.numel() == 0:
         return input.clone()

@@ -14,7 +14,7 @@ from tracecomp.ir.types import DType, Shape
 
 
 def _range(A: Tensor, q: int, niter: int, M: Tensor | None) -> Tensor:
-    """An orthonormal basis that nearly holds the columns of ``A - M``."""
+    """An orthonormal basis that approximately spans the columns of ``A - M``."""
 
     def times(x: Tensor, turned: bool) -> Tensor:
         a = adjoint(A) if turned else A

@@ -1,4 +1,4 @@
-"""Matrix products and everything made of them: one primitive, ``contract``."""
+"""Matrix products and functions composed of them, by one primitive, ``contract``."""
 
 from __future__ import annotations
 
@@ -129,14 +129,14 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     if pair == (2, 1):
         return mv(input, other)
     if pair == (1, 2) and input.shape[0] == other.shape[0] and input.dtype is other.dtype:
-        # A row, whose products are summed as those of several rows are.
+        # A single row is summed in the same order as several rows.
         return to_shape(mm(to_shape(input, (1, input.shape[0])), other), other.shape[1:])
     return _batched(input, other)
 
 
 def _batched(a: Tensor, b: Tensor) -> Tensor:
     same_dtype("matmul", a, b)
-    plan = _plain_batch if modes.recorder is None else _batch  # sizes of a recording are no keys
+    plan = _plain_batch if modes.recorder is None else _batch  # dynamic sizes cannot be cache keys
     shape_a, shape_b, spec, shape = plan(tuple(a.shape), tuple(b.shape))
     return to_shape(contract(to_shape(a, shape_a), to_shape(b, shape_b), spec), shape)
 
@@ -160,7 +160,7 @@ _plain_batch = lru_cache(4096)(_batch)
 
 
 def _named(x: Shape, batch: Sequence[int], names: list[str], inner: int) -> tuple[str, Shape]:
-    """Labels of the batch dimensions of ``x``; those of size 1 are dropped, for they are broadcast."""
+    """Labels of the batch dimensions of ``x``; those of size 1 are dropped, because they broadcast."""
     lead = len(x) - inner
     own = list(range(len(batch) - lead, len(batch)))
     kept = [i for i in own if x[i - len(batch) + lead] != 1]
@@ -171,7 +171,7 @@ install_operators({"matmul": matmul})
 
 
 def _of_halves(alpha: Number, beta: Number, *tensors: Tensor) -> bool:
-    """Whether sums with products of these are made in float32 and rounded once, as BLAS does."""
+    """Whether these products are computed in float32 and rounded once, like BLAS."""
     return is_half(*tensors) and (alpha != 1 or beta != 0)
 
 
@@ -293,7 +293,7 @@ def tensordot(a: Tensor, b: Tensor, dims: int | Sequence[Sequence[int] | int] | 
     label_a = [next(names) for _ in range(a.ndim)]
     label_b = [next(names) for _ in range(b.ndim)]
     for i, j in zip(dims_a, dims_b, strict=True):
-        # As in PyTorch, one element stands for all of the other side: these are summed first.
+        # As in PyTorch, a single element pairs with all of the other side: these are summed first.
         if a.shape[i] == 1 != b.shape[j]:
             b = b.sum(j, keepdim=True)
         elif b.shape[j] == 1 != a.shape[i]:

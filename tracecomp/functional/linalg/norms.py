@@ -20,8 +20,7 @@ from tracecomp.ir.types import DType, broadcast_shapes, type_word
 def power_norm(x: Tensor, p: float, axes: Shape, keepdim: bool) -> Tensor:
     """(sum |x|^p)^(1/p) with its limits at 0 and infinity; the gradient at zero is zero.
 
-    Of half types it is computed in float32: squares of 300 are no number of float16. Complex numbers count by their
-    absolute values.
+    Half types are computed in float32: squares of 300 overflow float16. Complex numbers count by their absolute values.
     """
     x = x.abs() if x.dtype.is_complex else x
     return rounded(_power_norm(wide(x), p, axes, keepdim), x)
@@ -47,7 +46,7 @@ def _power_norm(x: Tensor, p: float, axes: Shape, keepdim: bool) -> Tensor:
 
 
 def _in_dtype(x: Tensor, dtype: DType | None, name: str) -> Tensor:
-    """``x`` in the ``dtype`` asked for; RuntimeError where one of both is complex."""
+    """Convert ``x`` to ``dtype``; RuntimeError if only one of both is complex."""
     if dtype is None:
         return x
     if dtype.is_complex is not x.dtype.is_complex:

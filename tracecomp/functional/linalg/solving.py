@@ -57,7 +57,7 @@ def cholesky_solve(input: Tensor, L: Tensor, upper: bool = False) -> Tensor:
 
 
 def _reading(full: Tensor, triangle: Tensor) -> Tensor:
-    """The triangle's values, with the gradient of the whole matrix, as PyTorch has it here."""
+    """The triangle's values, with the gradient of the whole matrix, as in PyTorch."""
     return prim.add(full, prim.sub(triangle, full.detach()))
 
 
@@ -69,7 +69,7 @@ def cholesky_inverse(input: Tensor, upper: bool = False) -> Tensor:
 
 
 def _fitting(name: str, a: Tensor, b: Tensor) -> None:
-    """Of a X = b: RuntimeError naming the function unless ``a`` is square, and ``b`` has its rows and dtype."""
+    """Check a X = b: RuntimeError naming the function unless ``a`` is square, and ``b`` has its rows and dtype."""
     matrices(a, name, square=True)
     if a.dtype is not b.dtype:
         raise RuntimeError(
@@ -122,7 +122,7 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
 
 @function(to="linalg", takes=ALL, composite=True)
 def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False) -> ResultInfo:
-    """(solution, info): for a singular matrix the place of the first zero pivot, from 1, and a solution of NaN.
+    """(solution, info): for a singular matrix the index of the first zero pivot, from 1, and a solution of NaN.
 
     LinAlgError if ``check_errors``.
     """
@@ -164,7 +164,7 @@ def inv(A: Tensor) -> Tensor:
 
 @function(to="linalg", takes=ALL, composite=True)
 def inv_ex(A: Tensor, *, check_errors: bool = False) -> InverseInfo:
-    """(inverse, info): for a singular matrix the place of the first zero pivot, from 1, and an inverse of NaN.
+    """(inverse, info): for a singular matrix the index of the first zero pivot, from 1, and an inverse of NaN.
 
     LinAlgError if ``check_errors``.
     """
@@ -175,7 +175,7 @@ def inv_ex(A: Tensor, *, check_errors: bool = False) -> InverseInfo:
 
 
 def _regular(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """``a`` with the identity in place of singular matrices, its ``info``, and which ones are singular."""
+    """Replace singular matrices in ``a`` by the identity; return them, ``info``, and which ones are singular."""
     info = lu_factor_ex(a.detach()).info
     singular = prim.ne(info, 0)
     return prim.where(to_shape(singular, (*singular.shape, 1, 1)), identity(a), a), info, singular
@@ -210,7 +210,7 @@ def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoin
 
 
 def _rows_at(x: Tensor, order: Tensor) -> Tensor:
-    """The rows of broadcast batches of matrices in the order given."""
+    """The rows of broadcast batches of matrices in the given order."""
     lead = broadcast_shapes(tuple(x.shape[:-2]), tuple(order.shape[:-1]))
     shape = (*lead, *x.shape[-2:])
     places = prim.expand(to_shape(order, (*order.shape, 1)), shape=shape)

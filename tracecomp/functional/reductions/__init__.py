@@ -1,1 +1,1 @@
-"""Functions that make fewer elements, or rank them: sums, statistics, sorting."""
+"""Functions that reduce or rank elements: sums, statistics, sorting."""

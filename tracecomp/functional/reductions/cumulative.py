@@ -48,7 +48,8 @@ def _running_products(x: Tensor, axis: int) -> Tensor:
 
 
 def _prefixes(join: Callable[[Tensor, Tensor], Tensor], x: Tensor, axis: int, neutral: float) -> Tensor:
-    """``join`` of all elements up to each, in log2(n) steps (Hillis and Steele 1986): for what is no primitive scan."""
+    """Combine all elements up to each by ``join``, in log2(n) steps (Hillis and Steele 1986): without a primitive
+    scan."""
     reach = 1
     while reach < x.shape[axis]:
         x = join(shift(x, reach, neutral, axis), x)
@@ -80,7 +81,7 @@ def cummin(input: Tensor, dim: int) -> ValuesIndices:
 
 @function(takes=FLOATS + COMPLEX, composite=True)
 def logcumsumexp(input: Tensor, dim: int) -> Tensor:
-    """log of the running sum of exp(x): of exponentials relative to the running maximum, rescaled where it grows."""
+    """log of the running sum of exp(x): computed relative to the running maximum, and rescaled where it grows."""
     x = as_float(input)
     axis = wrap_dim(dim, x.ndim)
     if x.ndim == 0 or x.numel() == 0:
@@ -135,7 +136,7 @@ def _column(x: Tensor, axis: int, ndim: int) -> tuple[int, ...]:
 
 
 def _areas(y: Tensor, x: Tensor | None, dx: Number | Tensor, axis: int) -> Tensor:
-    """Twice the area between neighbours; of integers an integer, in their type as in PyTorch."""
+    """Twice the area between neighbours; for integers in their type, as in PyTorch."""
     y = y if y.dtype is not bool_ else cast(truth(y), int64)
     n = y.shape[axis]
     pairs = prim.add(cut_range(y, axis, 1, n), cut_range(y, axis, 0, n - 1))

@@ -15,7 +15,7 @@ from tracecomp.ir.types import bool_, int64
 
 
 def _distinct_rows(x: Tensor, dim: int | None) -> tuple[Tensor, tuple[int, ...]]:
-    """The things to compare as rows of a matrix, and the shape of one of them."""
+    """The items to compare as rows of a matrix, and the shape of one of them."""
     if dim is None:
         return to_shape(x, (x.numel(), 1)), ()
     axis = wrap_dim(dim, x.ndim)
@@ -38,7 +38,7 @@ def _arranged(rows: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _runs(rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Where a new row starts, and which run each row belongs to."""
+    """Mark the start of each new row, and number the run of each row."""
     n = rows.shape[0]
     changed = prim.any(prim.ne(cut_range(rows, 0, 1, n), cut_range(rows, 0, 0, n - 1)), axes=(1,))
     starts = prim.concat(create("full", value=True, shape=(1,), dtype=bool_), changed, axis=0)
@@ -101,7 +101,7 @@ def unique(
     input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
     dim: int | None = None,
 ) -> Tensor | tuple[Tensor, ...]:  # fmt: skip
-    """Distinct elements (or slices along ``dim``), sorted; with their inverse indices and counts if asked."""
+    """Distinct elements (or slices along ``dim``), sorted; with their inverse indices and counts on request."""
     return _packed(input, dim, True, return_inverse, return_counts)
 
 

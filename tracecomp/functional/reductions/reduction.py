@@ -26,7 +26,7 @@ def reduced(primitive: Any, x: Tensor, axes: Shape, keepdim: bool) -> Tensor:
 
 
 def count_of(x: Tensor, axes: Shape) -> int:
-    """How many elements each result sums."""
+    """The number of elements of each sum."""
     return math.prod(x.shape[i] for i in axes)
 
 
@@ -65,12 +65,12 @@ def prod(input: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype:
 
 
 def product(x: Tensor, axes: Shape, keepdim: bool) -> Tensor:
-    """The product over ``axes``, of any type but bool."""
+    """The product over ``axes``, for any type but bool."""
     return reduced(_complex_product if x.dtype.is_complex else prim.prod, x, axes, keepdim)
 
 
 def _complex_product(x: Tensor, axes: Shape) -> Tensor:
-    """The product by halves, so that a zero's gradient, which is the product of all others, needs no division."""
+    """The product by halves: the gradient of a zero is the product of all others, without a division."""
     rest = tuple(i for i in range(x.ndim) if i not in axes)
     shape, n = tuple(x.shape[i] for i in rest), count_of(x, axes)
     if n == 0:
@@ -107,7 +107,7 @@ def mean(input: Tensor, dim: Dim = None, keepdim: bool = False, *, dtype: DType 
 
 @function(composite=True)
 def nanmean(input: Tensor, dim: Dim = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
-    """:func:`mean` over what is not NaN."""
+    """:func:`mean` over elements that are not NaN."""
     x = _need_float("nanmean", input, dtype)
     axes = reduce_axes(dim, x.ndim)
     present = cast(prim.logical_not(prim.isnan(x)), x.dtype)
@@ -270,7 +270,7 @@ def _truth_axes(dim: Dim, ndim: int) -> Shape:
 
 @function(takes=ALL)
 def count_nonzero(input: Tensor, dim: Dim = None) -> Tensor:
-    """How many elements are nonzero."""
+    """The number of nonzero elements."""
     return prim.sum(cast(logic.truth(input), int64), axes=reduce_axes(dim, input.ndim))
 
 
@@ -302,7 +302,7 @@ def safe_sqrt(x: Tensor) -> Tensor:
 
 
 def _moments(input: Tensor, dim: Dim, correction: Number, keepdim: bool, name: str) -> tuple[Tensor, Tensor]:
-    """Variance and mean, of half types in float32; complex numbers vary in both parts."""
+    """Variance and mean, for half types in float32; complex numbers vary in both parts."""
     if not input.dtype.differentiable:
         raise RuntimeError(f"{name} only support floating point and complex dtypes")
     axes = reduce_axes(dim, input.ndim)
@@ -325,7 +325,7 @@ def squared(x: Tensor) -> Tensor:
 
 
 def _correction(dim: Any, unbiased: Any, correction: Any, name: str) -> tuple[Dim, Any]:
-    """``var(x, unbiased)`` gives a bool where ``dim`` stands."""
+    """The correction; ``var(x, unbiased)`` passes a bool as ``dim``."""
     if isinstance(dim, bool):
         dim, unbiased = None, dim
     if correction is not None:

@@ -1,4 +1,4 @@
-"""Where values belong among sorted ones, and whether they are among others."""
+"""Insertion positions among sorted values, and membership tests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tracecomp.functional.shape.shaping import cut_range, to_shape
 from tracecomp.ir.types import bool_, int32
 
 FEW = 64
-"""So many elements are compared with each one that is looked for."""
+"""Most elements that are compared with each searched one directly."""
 
 
 @function(to="torch", composite=True)
@@ -27,7 +27,7 @@ def searchsorted(
     side: str | None = None,
     sorter: Tensor | None = None,
 ) -> Tensor:
-    """Where to insert values so that the last axis of ``sorted_sequence`` stays sorted."""
+    """Positions at which to insert values so that the last axis of ``sorted_sequence`` stays sorted."""
     if side not in (None, "left", "right"):
         raise RuntimeError(f"torch.searchsorted(): side can only be 'left' or 'right' but got {side}")
     if side == "left" and right:
@@ -87,7 +87,7 @@ def _among_few(a: Tensor, b: Tensor) -> Tensor:
 
 def _among(a: Tensor, b: Tensor) -> Tensor:
     known = prim.sort(b, axis=0, descending=False)[0]
-    if b.dtype.is_floating_point:  # a search goes astray among NaN, which equals nothing
+    if b.dtype.is_floating_point:  # NaN, which equals nothing, breaks a search
         known = prim.where(prim.isnan(b), cut_range(known, 0, 0, 1), b)
         known = prim.sort(known, axis=0, descending=False)[0]
     place = prim.searchsorted(known, to_shape(a, (a.numel(),)), right=False)

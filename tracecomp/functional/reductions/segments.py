@@ -1,4 +1,4 @@
-"""Reductions of consecutive stretches of an axis."""
+"""Reductions of consecutive segments of an axis."""
 
 from __future__ import annotations
 
@@ -23,12 +23,11 @@ def segment_reduce(
     data: Tensor, reduce: str, *, lengths: Tensor | None = None, indices: Tensor | None = None,
     offsets: Tensor | None = None, axis: int = 0, unsafe: bool = False, initial: Number | None = None,
 ) -> Tensor:  # fmt: skip
-    """Each stretch of ``axis`` reduced to one element: "sum", "mean", "max", "min" or "prod".
+    """Reduce each segment of ``axis`` to one element: "sum", "mean", "max", "min" or "prod".
 
-    Stretches follow one another: ``lengths`` (..., S) says how long they are, or ``offsets`` (..., S + 1) where they
-    begin and the last ends. The leading dimensions are those of ``data`` before ``axis``. ``initial`` takes part in
-    every stretch, and is the result of empty ones. RuntimeError when they do not fit, except that ``unsafe`` does not
-    look at the values.
+    Segments are consecutive: ``lengths`` (..., S) has their lengths, or ``offsets`` (..., S + 1) their starts and the
+    end of the last one. The leading dimensions are those of ``data`` before ``axis``. ``initial`` takes part in every
+    segment, and is the result of empty ones. RuntimeError when they do not fit; ``unsafe`` skips the check of values.
     """
     mode, given = _checked(data, reduce, lengths, indices, offsets)
     axis = wrap_dim(axis, data.ndim)
@@ -45,7 +44,7 @@ def segment_reduce(
     place = create("iota", shape=(*given.shape[:-1], n), axis=axis, dtype=int64)
     at = searchsorted(cut_range(given, axis, 1, count + 1).contiguous(), place, right=True)
     outside = prim.bitwise_or(prim.lt(place, cut_range(given, axis, 0, 1)), prim.ge(at, count))
-    at = prim.where(outside, count, at)  # one stretch more than there are takes what belongs to none
+    at = prim.where(outside, count, at)  # an additional segment takes the elements outside all others
     return _reduced(data, at, axis, count, mode, initial)
 
 
@@ -79,7 +78,7 @@ def _check_lengths(lengths: Tensor, n: int, unsafe: bool) -> None:
 
 
 def _reduced(data: Tensor, at: Tensor, axis: int, count: int, mode: str, initial: Number | None) -> Tensor:
-    """``data`` with the elements of ``axis`` joined that have the same number below ``count`` in ``at``."""
+    """Reduce the elements of ``axis`` in ``data`` that have the same number below ``count`` in ``at``."""
     shape = (*data.shape[:axis], count + 1, *data.shape[axis + 1 :])
     at = prim.expand(prim.reshape(at, shape=(*at.shape, *[1] * (data.ndim - axis - 1))), shape=tuple(data.shape))
     given = 0.0 if mode == "sum" and initial is None else initial
@@ -87,7 +86,7 @@ def _reduced(data: Tensor, at: Tensor, axis: int, count: int, mode: str, initial
     base = create("full", value=start, shape=shape, dtype=data.dtype)
     if given is None or mode in ("sum", "prod"):
         found = scatter_reduce(base, axis, at, data, mode, include_self=mode in ("sum", "prod"))
-    elif mode == "mean":  # what it begins with is added, not counted
+    elif mode == "mean":  # the initial value is added, not counted
         ones = create("full", value=1, shape=tuple(data.shape), dtype=int64)
         counts = scatter_reduce(create("full", value=0, shape=shape, dtype=int64), axis, at, ones, "sum")
         total = scatter_reduce(base, axis, at, data, "sum")

@@ -28,7 +28,7 @@ from tracecomp.ir.types import int64
 
 
 def sorted_pair(x: Tensor, axis: int, descending: bool = False) -> tuple[Tensor, Tensor]:
-    """Sorted values and where they were; 0-d tensors are sorted already."""
+    """Sorted values and their positions; 0-d tensors are already sorted."""
     if x.ndim == 0:
         return prim.cast(x, dtype=x.dtype), create("full", value=0, shape=(), dtype=int64)
     values, indices = prim.sort(x, axis=axis, descending=descending)
@@ -94,7 +94,7 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Val
 
 
 def _median_rank(x: Tensor, axis: int, skip_nan: bool) -> Any:
-    """Rank of the lower median: of all, where any NaN wins, or of what is not NaN."""
+    """Rank of the lower median: of all, where any NaN wins, or of elements that are not NaN."""
     n = x.shape[axis] if x.ndim else 1
     if not x.dtype.is_floating_point or x.ndim == 0:
         return (n - 1) // 2
@@ -133,7 +133,7 @@ def nanmedian(input: Tensor) -> Tensor: ...
 def nanmedian(input: Tensor, dim: int, keepdim: bool = False) -> ValuesIndices: ...
 @function(takes=NUMBERS, composite=True)
 def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
-    """The lower median of what is not NaN; with ``dim``, (values, indices)."""
+    """The lower median of elements that are not NaN; with ``dim``, (values, indices)."""
     return _median("nanmedian", NanmedianResult, input, dim, keepdim, True)
 
 
@@ -160,7 +160,7 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
 def _quantile(
     input: Tensor, q: float | Tensor, dim: int | None, keepdim: bool, interpolation: str, skip_nan: bool
 ) -> Tensor:
-    """Quantiles; what PyTorch refuses is refused first, in its order, so that the same error is seen."""
+    """Quantiles; checks run in PyTorch's order, so that the same error is raised."""
     if interpolation not in ("linear", "lower", "higher", "midpoint", "nearest"):
         raise RuntimeError(
             "quantile() interpolation must be one of linear, lower, higher, midpoint or nearest, but got "
@@ -175,16 +175,16 @@ def _quantile(
         raise RuntimeError("quantile() q tensor must be same dtype as the input tensor")
     if input.numel() == 0:
         raise RuntimeError("quantile() input tensor must be non-empty")
-    # Checked on the numbers that are there; a recording guards that it looked at them.
+    # Checked on the current numbers; a recording guards the check.
     if levels.numel() and not levels.is_meta and (levels._data.min() < 0 or levels._data.max() > 1):
         raise RuntimeError("quantile() q values must be in the range [0, 1]")
-    # All elements are one row, or the axis goes last: ``_ranked`` sorts along the last one.
+    # All elements are one row, or the axis is moved to the end: ``_ranked`` sorts along the last one.
     original = input.ndim
     axis = 0 if dim is None else wrap_dim(dim, input.ndim)
     kept = (1,) * original if dim is None else keep_dims(input.shape, (axis,) if original else ())
     x = to_shape(input, (input.numel(),)) if dim is None or input.ndim == 0 else movedim(input, axis, -1)
     found = _ranked(x, to_shape(levels, (levels.numel(),)), interpolation, skip_nan)
-    # One quantile for each level, in front; a single level has no axis of its own.
+    # One quantile for each level, in front; a single level has no axis.
     shape = kept if keepdim else tuple(found.shape[1:])
     return to_shape(found, ((levels.numel(),) if levels.ndim else ()) + shape)
 
@@ -232,7 +232,7 @@ def quantile(
 def nanquantile(
     input: Tensor, q: float | Tensor, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Tensor:
-    """:func:`quantile` of what is not NaN."""
+    """:func:`quantile` of elements that are not NaN."""
     return _quantile(input, q, dim, keepdim, interpolation, True)
 
 

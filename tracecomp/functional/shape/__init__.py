@@ -1,1 +1,1 @@
-"""Functions that move elements or look at them in another shape."""
+"""Functions that move elements or view them in another shape."""

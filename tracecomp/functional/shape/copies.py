@@ -96,7 +96,7 @@ _publish_copy("alias", alias, "alias_copy")
 
 
 def _replaced(input: Tensor, src: Tensor, seen: Callable[[Tensor], Tensor], name: str) -> Tensor:
-    """A copy of ``input`` whose elements under the view ``seen`` are those of ``src``."""
+    """A copy of ``input`` whose elements in the view ``seen`` are those of ``src``."""
     copy = own(input)
     place = seen(copy)
     if tuple(place.shape) != tuple(src.shape):

@@ -1,4 +1,4 @@
-"""Joining tensors and cutting them into pieces."""
+"""Joining and splitting of tensors."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
         joined = prim.concat(*parts, axis=dim % parts[0].ndim)
         return joined if joined.ndim < 4 else copied(parts[0], joined, common_format(parts))
     dtype = result_dtype(*parts)
-    # Parts of one dimension join whether they are empty or not, and a recording need not ask how long they are.
+    # 1-d parts join whether they are empty or not, and a recording need not read their sizes.
     flat = all(x.ndim == 1 for x in parts) and dim in (-1, 0)
     kept = parts if flat else [x for x in parts if tuple(x.shape) != (0,)] or parts[:1]
     first = kept[0]
     for i, x in enumerate(parts):
         if x.ndim == 0:
             raise RuntimeError(f"zero-dimensional tensor (at position {i}) cannot be concatenated")
-    # Where all parts are skipped, any dim will do.
+    # If all parts are skipped, any dim is valid.
     axis = 0 if flat or tuple(first.shape) == (0,) else wrap_dim(dim, first.ndim)
     for i, x in enumerate(kept):
         if x.ndim != first.ndim:
@@ -69,7 +69,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
 
 
 def _fit(parts: list[Tensor], dim: int) -> bool:
-    """Whether all are of one type and, but for ``dim``, of one shape, so that nothing is to be decided."""
+    """Whether all have one type and, except in ``dim``, one shape, so that there is nothing to decide."""
     first = parts[0]._data
     kind, shape, ndim = first.dtype, first.shape, first.ndim
     if not -ndim <= dim < ndim or shape == (0,):
@@ -157,7 +157,7 @@ def split(tensor: Tensor, split_size_or_sections: Sizes, dim: int = 0) -> tuple[
 
 
 def _split_method(self: Tensor, split_size: Sizes, dim: int = 0) -> tuple[Tensor, ...]:
-    """:func:`split`, whose second parameter has another name as a method."""
+    """:func:`split`, as a method, with another name of the second parameter."""
     return split(self, split_size, dim)
 
 
@@ -199,7 +199,7 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
 
 @function(takes=ALL, views=True)
 def tensor_split(input: Tensor, indices_or_sections: Sizes | Tensor, dim: int = 0) -> tuple[Tensor, ...]:
-    """So many pieces of nearly equal size, or pieces cut at the listed indices, as views."""
+    """The given number of pieces of nearly equal size, or pieces split at the listed indices, as views."""
     if input.ndim == 0:
         raise RuntimeError("tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims")
     axis = wrap_dim(dim, input.ndim)
@@ -246,7 +246,7 @@ _family("dsplit", 3, 2, "the third dimension")
 
 @function(takes=ALL, views=True)
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
-    """Every slice along a dimension, without it, as views."""
+    """Every slice along a dimension, without that dimension, as views."""
     if input.ndim == 0:
         raise IndexError("Dimension specified as 0 but tensor has no dimensions")
     axis = wrap_dim(dim, input.ndim)
@@ -255,7 +255,7 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
 
 @function(to="torch")
 def broadcast_shapes_(*shapes: Sizes) -> Size:
-    """The shape that all broadcast to; RuntimeError when there is none."""
+    """The shape that all broadcast to; RuntimeError if they do not broadcast."""
     return Size(broadcast_shapes(*((s,) if isinstance(s, int) else tuple(s) for s in shapes)))
 
 

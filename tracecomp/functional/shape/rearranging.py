@@ -1,4 +1,4 @@
-"""Copies in another arrangement: repeated, reversed, rolled, turned, put on a block diagonal."""
+"""Copies in another arrangement: repeated, reversed, rolled, rotated, on a block diagonal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tracecomp.ir.types import DType, promote
 
 @function(takes=ALL)
 def tile(input: Tensor, *dims: Sizes) -> Tensor:
-    """Repeated as often as ``dims`` says, missing leading entries being 1."""
+    """Repeated ``dims`` times; missing leading entries are 1."""
     counts = as_shape(dims)
     counts = (1,) * (input.ndim - len(counts)) + counts
     return repeat(input, counts)
@@ -27,7 +27,7 @@ def tile(input: Tensor, *dims: Sizes) -> Tensor:
 
 @function(to="Tensor", takes=ALL, composite=True)
 def repeat(input: Tensor, *repeats: Sizes) -> Tensor:
-    """Copies laid side by side along every dimension."""
+    """Copies along every dimension."""
     counts = as_shape(repeats)
     lead = len(counts) - input.ndim
     if lead < 0:
@@ -96,7 +96,7 @@ def _roll(x: Tensor, shift: int, axis: int) -> Tensor:
 
 @function(takes=ALL, composite=True)
 def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
-    """Turned by 90 degrees ``k`` times in the plane of ``dims``, from the first towards the second."""
+    """Rotated by 90 degrees ``k`` times in the plane of ``dims``, from the first towards the second."""
     if len(dims) != 2:
         raise RuntimeError(f"expected total rotation dims == 2, but got dims = {len(dims)}")
     if input.ndim < 2:

@@ -1,4 +1,4 @@
-"""Reshaping, reordering, broadcasting and cutting tensors: views wherever memory allows."""
+"""Reshaping, reordering, broadcasting and slicing of tensors: views wherever memory permits."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _view_dtype(x: Tensor, dtype: DType) -> Tensor:
         return prim.reinterpret(x, dtype=dtype)
     if sizes_differ and x.ndim == 0:
         raise RuntimeError(f"self.dim() cannot be 0 to view {x.dtype.name} as {dtype.name} (different element sizes)")
-    # A complex number is seen as its two real ones, and joined again where the result is complex.
+    # A complex number is viewed as its two real ones, and joined again if the result is complex.
     parts = prim.view_as_real(x) if x.dtype.is_complex else prim.reshape(x, shape=(*x.shape, 1))
     flat = prim.reshape(parts, shape=(*x.shape[:-1], parts.numel() // max(math.prod(x.shape[:-1]), 1)))
     if flat.dtype is not dtype.to_real():
@@ -404,14 +404,15 @@ def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Te
 
 
 def _rows_follow(plane: np.ndarray[Any, Any]) -> bool:
-    """Whether the rows of the last two axes lie one behind the other, so that both can be one axis."""
+    """Whether the rows of the last two axes are contiguous, so that both can be one axis."""
     rows, columns = plane.shape[-2:]
     return 1 in (rows, columns) or plane.strides[-2] == columns * plane.strides[-1]
 
 
 @function(to="Tensor", takes=ALL, views=True)
 def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
-    """Windows of ``size`` every ``step`` positions of ``dimension``; the place in the window is the last dimension."""
+    """Windows of ``size`` every ``step`` positions of ``dimension``; the position in the window is the last
+    dimension."""
     axis = wrap_dim(dimension, input.ndim)
     if size < 0 or step <= 0:
         raise RuntimeError(f"size is {size} but must be >= 0" if size < 0 else f"step is {step} but must be > 0")

@@ -1,4 +1,4 @@
-"""Memory: strides, contiguity, and changing a tensor in place into another view of itself."""
+"""Memory: strides, contiguity, and in-place changes of a tensor to another view of itself."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def strided_positions(size: Sequence[int], stride: Sequence[int], offset: int) -
 
 @function(takes=ALL)
 def as_strided(input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Tensor:
-    """A view of ``input``'s memory: element i lies at ``storage_offset`` + i * ``stride``.
+    """A view of ``input``'s memory: element i is at ``storage_offset`` + i * ``stride``.
 
-    RuntimeError for a negative size or stride, and for places outside of the memory.
+    RuntimeError for a negative size or stride, and for positions outside the memory.
     """
     size, stride = as_shape((size,)), as_shape((stride,))
     offset = _checked_offset(input, size, stride, storage_offset)
@@ -56,7 +56,7 @@ def _strided_view(flat: Tensor, size: Sequence[int], stride: Sequence[int], star
     view = prim.slice(flat, starts=(start,), stops=(stop,), steps=(1,))
     if start == stop:
         return prim.reshape(view, shape=tuple(size))
-    # The longest strides first: what a window spans is then least.
+    # The longest strides first: windows then span the least memory.
     dims = sorted((d for d, n in enumerate(size) if n > 1 and stride[d]), key=lambda d: -stride[d])
     for i, d in enumerate(dims):
         span = _extent([size[k] for k in dims[i + 1 :]], [stride[k] for k in dims[i + 1 :]])
@@ -72,7 +72,8 @@ def _strided_view(flat: Tensor, size: Sequence[int], stride: Sequence[int], star
 
 
 def _shown(x: Tensor, places: np.ndarray[Any, Any]) -> Tensor:
-    """The elements of ``x`` at ``places`` of its memory, and 0 where it shows none: their gradient is dropped."""
+    """The elements of ``x`` at ``places`` of its memory, and 0 at positions outside ``x``: their gradient is
+    dropped."""
     shown = strided_positions(x.shape, x.stride(), x.storage_offset()).reshape(-1)
     order = np.argsort(shown, kind="stable")
     found = np.searchsorted(shown[order], places).clip(max=len(shown) - 1)
@@ -82,14 +83,14 @@ def _shown(x: Tensor, places: np.ndarray[Any, Any]) -> Tensor:
 
 
 def _extent(size: Sequence[int], stride: Sequence[int]) -> int:
-    """How many elements of memory lie from the first element of a strided tensor to its last."""
+    """The number of elements of memory from the first element of a strided tensor to its last."""
     return 0 if 0 in size else 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True))
 
 
 def _memory_for(x: Tensor, offset: int, extent: int) -> tuple[Tensor, int]:
-    """What has ``extent`` elements of memory from ``offset`` on: ``x``, its base, or else all of its memory.
+    """A tensor with ``extent`` elements of memory from ``offset`` on: ``x``, its base, or else all of its memory.
 
-    Also where in it they begin.
+    Also returns the offset in it.
     """
     recorder = modes.recorder
     for base in (x, cast("Tensor", base_of(x)) if x._linked else None, alias(cast("Tensor", owner(x)[0]))):
@@ -111,7 +112,7 @@ def _memory_for(x: Tensor, offset: int, extent: int) -> tuple[Tensor, int]:
 
 
 def _checked_offset(x: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None) -> int:
-    """Where a strided view of ``x``'s memory begins."""
+    """The offset of a strided view of ``x``'s memory, after checks."""
     offset = x.storage_offset() if storage_offset is None else storage_offset
     if storage_offset is not None and modes.recorder is not None:
         modes.recorder.ask(x, "storage_offset")
@@ -134,7 +135,7 @@ def _checked_offset(x: Tensor, size: Sequence[int], stride: Sequence[int], stora
 def as_strided_scatter(
     input: Tensor, src: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
 ) -> Tensor:
-    """A copy of ``input`` with the elements :func:`as_strided` sees replaced by ``src``."""
+    """A copy of ``input`` with the elements of :func:`as_strided` replaced by ``src``."""
     offset = _checked_offset(input, size, stride, storage_offset or 0)
     places = strided_positions(size, stride, offset).reshape(-1)
     flat = prim.reshape(input, shape=(input.numel(),))
@@ -144,7 +145,7 @@ def as_strided_scatter(
 
 @function(to="Tensor", takes=ALL, views=True)
 def contiguous(input: Tensor, memory_format: MemoryFormat = None) -> Tensor:
-    """``input`` in row-major memory, or in ``memory_format``; itself when it is already."""
+    """``input`` in row-major memory, or in ``memory_format``; unchanged if it already is."""
     if memory_format is None or memory_format is contiguous_format:
         return row_major(input)
     if memory_format is preserve_format:
@@ -155,10 +156,10 @@ def contiguous(input: Tensor, memory_format: MemoryFormat = None) -> Tensor:
 
 
 def _become(input: Tensor, view_of: Callable[[Tensor], Tensor]) -> Tensor:
-    """Make ``input`` the view that ``view_of`` takes of its former self.
+    """Make ``input`` the view that ``view_of`` returns of its former self.
 
-    That view takes part in histories whatever the mode, except in inference mode: ``input`` itself is no view for
-    those who look, and may be written where views made without gradients may not.
+    The view takes part in histories in any mode, except inference mode. ``input`` itself does not count as a view, and
+    may be written where views created without gradients may not.
     """
     former = former_of(input)
     before, modes.grad = modes.grad, modes.grad or not (modes.inference or input._quiet)
@@ -191,10 +192,10 @@ for _name, _fn in (("squeeze", squeeze), ("unsqueeze", unsqueeze), ("transpose",
 
 @function(to="Tensor", takes=ALL)
 def resize__(input: Tensor, *sizes: Sizes, memory_format: MemoryFormat = None) -> Tensor:
-    """Another size over the same memory in row-major order, or in ``memory_format``.
+    """Resize over the same memory in row-major order, or in ``memory_format``.
 
-    Where the memory is too small the tensor gets memory of its own, and new elements are zero. Views taken before keep
-    the old memory: in PyTorch they would share the new one.
+    If the memory is too small, the tensor gets new memory, and new elements are zero. Earlier views keep the old
+    memory; in PyTorch they would share the new one.
     """
     shape = as_shape(sizes)
     if input.requires_grad:
@@ -222,19 +223,19 @@ def resize__(input: Tensor, *sizes: Sizes, memory_format: MemoryFormat = None) -
 
 
 def counted(t: Tensor, before: int) -> Tensor:
-    """``t``, which got other memory, with one write more than the ``before`` it had."""
+    """``t``, whose memory was replaced, with one write more than the ``before`` it had."""
     t._shared_storage().version = before + 1
     return t
 
 
 def _fits(x: Tensor, count: int) -> bool:
-    """Whether ``count`` elements lie in the memory of ``x`` from its first one on, and can be seen through a view."""
+    """Whether ``count`` elements fit the memory of ``x`` from its first one on, and a view can show them."""
     memory = owner(x)[0]._data
     return _is_whole(memory, x) and x.storage_offset() + count <= memory.size
 
 
 def _is_whole(memory: np.ndarray[Any, Any], x: Tensor) -> bool:
-    """Whether ``memory``, that of what ``x`` looks at, consists of elements like those of ``x`` without gaps."""
+    """Whether ``memory``, the base of ``x``, consists of elements like those of ``x`` without gaps."""
     dense = memory.flags.c_contiguous or memory_order(memory) is not None
     return dense and memory.dtype == x._data.dtype and not x.is_meta
 

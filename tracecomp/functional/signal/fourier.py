@@ -19,7 +19,7 @@ Plan = tuple[tuple[int, ...], list[int]]  # axes, and sizes along them
 
 
 def _floating(x: Tensor) -> Tensor:
-    """``x`` in a type that has transforms."""
+    """Convert ``x`` to a type that has transforms."""
     x = as_float(x)
     if x.dtype.to_real() not in (float32, float64):
         raise RuntimeError(f"Unsupported dtype {type_word(x.dtype)}")
@@ -43,7 +43,7 @@ def _norm(norm: str | None) -> str:
 
 
 def sized(x: Tensor, axis: int, n: int) -> Tensor:
-    """Cut off, or padded with zeros, at the end of an axis."""
+    """Truncate, or pad with zeros, at the end of an axis."""
     have = x.shape[axis]
     if n == have:
         return x
@@ -61,7 +61,7 @@ def _check_points(sizes: Sequence[int]) -> None:
 
 
 def _plan(x: Tensor, s: Any, dim: Any, halved: bool = False) -> Plan:
-    """Axes and sizes of a transform in several dimensions; ``halved``: of a result whose operand is a half spectrum."""
+    """Axes and sizes of a transform in several dimensions; ``halved``: of a result with a half spectrum as operand."""
     sizes = None if s is None else [int(n) for n in ([s] if isinstance(s, int) else s)]
     if dim is None:
         count = x.ndim if sizes is None else len(sizes)
@@ -76,7 +76,7 @@ def _plan(x: Tensor, s: Any, dim: Any, halved: bool = False) -> Plan:
         sizes = [-1] * len(axes)
     if len(sizes) != len(axes):
         raise RuntimeError("When given, dim and shape arguments must have the same length")
-    # Half a spectrum of n points belongs to 2 * (n - 1) points, unless the caller says it was an odd number.
+    # Half a spectrum of n points belongs to 2 * (n - 1) points, unless the caller gives an odd number.
     whole = [2 * (x.shape[a] - 1) if halved and a == axes[-1] else x.shape[a] for a in axes]
     found = [have if n == -1 else n for n, have in zip(sizes, whole, strict=True)]
     _check_points(found)

@@ -1,4 +1,4 @@
-"""Short-time Fourier transforms: windows of a signal, transformed one by one, and their overlapping sum."""
+"""Short-time Fourier transforms: windows of a signal, transformed one by one, and their overlap-add."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _turned(x: Tensor, start: int, stop: int) -> Tensor:
 
 
 def _padded(x: Tensor, pad: int, mode: str) -> Tensor:
-    """``pad`` more samples at both ends of the last dimension."""
+    """Extend the last dimension by ``pad`` samples at both ends."""
     n, axis = x.shape[-1], x.ndim - 1
     if mode == "constant":
         around = (0,) * axis + (pad,)
@@ -45,7 +45,7 @@ def _padded(x: Tensor, pad: int, mode: str) -> Tensor:
 
 
 def _window(name: str, window: Tensor | None, win_length: int, n_fft: int, like: Tensor) -> Tensor | None:
-    """The window with zeros around it up to ``n_fft``; None when it is 1 everywhere."""
+    """The window, padded with zeros to ``n_fft``; None when it is 1 everywhere."""
     if window is not None and (window.ndim != 1 or window.shape[0] != win_length):
         raise RuntimeError(
             f"{name}: expected a 1D window tensor of size equal to win_length={win_length}, but got window with size "
@@ -69,7 +69,7 @@ def _lengths(name: str, n_fft: int, hop_length: int | None, win_length: int | No
 
 
 def _promoted(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """Both complex if either is."""
+    """Convert both to complex if either is."""
     if a.dtype.is_complex or b.dtype.is_complex:
         return cast(a, a.dtype.to_complex()), cast(b, b.dtype.to_complex())
     return a, b
@@ -79,7 +79,7 @@ _warned: set[str] = set()
 
 
 def _warn_once(why: str) -> None:
-    """PyTorch's warning of a transform without a window, once in a process."""
+    """PyTorch's warning about a transform without a window, once per process."""
     if why not in _warned:
         _warned.add(why)
         warn_user(
@@ -155,7 +155,7 @@ def istft(
     window: Tensor | None = None, center: bool = True, normalized: bool = False, onesided: bool | None = None,
     length: int | None = None, return_complex: bool = False,
 ) -> Tensor:  # fmt: skip
-    """The signal of which :func:`stft` gives ``input``, by least squares (Griffin and Lim 1984)."""
+    """The signal whose :func:`stft` is ``input``, by least squares (Griffin and Lim 1984)."""
     _check_spectrum(input, n_fft, onesided, window, return_complex)
     hop, width = _lengths("istft", n_fft, hop_length, win_length)
     spectrum = input if input.ndim == 3 else prim.reshape(input, shape=(1, *input.shape))
@@ -188,7 +188,7 @@ def istft(
 
 
 def _overlapped(frames: Tensor, hop: int) -> Tensor:
-    """(B, windows, n) added up where they overlap: (B, T)."""
+    """Overlap-add (B, windows, n) to (B, T)."""
     batch, count, n = frames.shape
     shape = (batch, n + hop * (count - 1))
     return prim.fold(frames, shape=shape, sizes=(n,), strides=(hop,), dilations=(1,))

@@ -32,7 +32,7 @@ def _check(name: str, M: int, dtype: DType | None, layout: Layout) -> DType:
 
 
 def _places(M: int, sym: bool, dtype: DType) -> tuple[Tensor, int]:
-    """0 ... M - 1 and the length of the symmetric window they are part of."""
+    """0 ... M - 1 and the length of the symmetric window that contains them."""
     return create("iota", shape=(M,), axis=0, dtype=float64), M if sym else M + 1
 
 
@@ -195,7 +195,7 @@ def kaiser(
 
 
 def _check_older(name: str, window_length: int, dtype: DType | None, layout: Layout) -> DType:
-    """The type of one of the older windows, which are made in any floating type."""
+    """The type of one of the older windows, which support any floating type."""
     kind = dtype or default_dtype()
     if layout not in (None, strided):
         raise RuntimeError(f"{name} is not implemented for sparse types, got: {layout}")
@@ -252,7 +252,7 @@ def _halves(input: Tensor, dim: Any, sign: int) -> Tensor:
 
 @function(to="fft", takes=ALL, composite=True)
 def fftshift(input: Tensor, dim: Dim = None) -> Tensor:
-    """The zero frequency moved to the middle."""
+    """Move the zero frequency to the middle."""
     return _halves(input, dim, 1)
 
 

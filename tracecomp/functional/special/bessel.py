@@ -15,7 +15,7 @@ from tracecomp.functional.special.series import chebyshev, polynomial
 
 
 def _split(x: Tensor, limit: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Whether x <= limit, and x made harmless for the form used on either side."""
+    """Whether x <= limit, and x replaced by a harmless value for the form of the other side."""
     small = prim.le(x, limit)
     return small, prim.where(small, x, limit), prim.where(small, limit, x)
 
@@ -179,7 +179,7 @@ def airy_ai(input: Tensor) -> Tensor:
     series = polynomial(prim.sub(prim.div(6.0, zeta), 1.0), tables.AIRY_LARGE)
     decay = prim.mul(series, prim.exp(prim.neg(zeta)))
     high = prim.div(decay, prim.mul(prim.sqrt(prim.sqrt(up)), 2 * math.sqrt(math.pi)))
-    # Whatever is in neither range goes here, so that NaN stays NaN.
+    # Values in neither range take this branch, so that NaN stays NaN.
     down = prim.where(prim.bitwise_or(middle, right), 8.0, prim.neg(x))
     return prim.where(middle, near, prim.where(right, high, _airy_wave(down)))
 

@@ -54,7 +54,7 @@ def _times(a: Tensor | float, b: Tensor | float) -> Any:
 
 def zeta_of(s: Tensor | float, q: Tensor) -> Tensor:
     """Hurwitz zeta for every real q: terms with q + k < 0 are added one by one."""
-    floors = prim.floor(prim.where(prim.lt(q, 0.0), q, 0.0).detach()).clamp(-1000, 0)  # of NaN 0: it has no terms
+    floors = prim.floor(prim.where(prim.lt(q, 0.0), q, 0.0).detach()).clamp(-1000, 0)  # 0 for NaN, which has no terms
     low = int(prim.min(floors.reshape(-1), axes=(0,))) if q.numel() else 0
     total: Tensor | None = None
     for k in range(-low + 1 if low else 0):
@@ -86,7 +86,7 @@ def zeta(input: Operand, other: Operand) -> Tensor:
 
 
 _LARGEST_FACTORIAL = 170
-"""That of a greater number is no finite float64."""
+"""Largest argument whose factorial is a finite float64."""
 
 
 def polygamma_of(n: int, x: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
-"""The regularised incomplete gamma functions, each by the expansion that converges where its arguments are.
+"""The regularised incomplete gamma functions, each by an expansion that converges for its arguments.
 
-All is computed in float64: what a float32 would lose to exponents of many digits is more than its last places.
+All is computed in float64: float32 would lose more than its last digits to large exponents.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from tracecomp.ir.types import float64
 _STEPS = 200
 """Terms of the series, which needs 100 at x = 0.7 a and 50 at a = x = 20, and twice the levels of the fraction."""
 _UNIFORM = 20.0
-"""From this a on the expansion for large a has 14 digits."""
+"""Least a for which the expansion for large a has 14 digits."""
 _NEAR = 0.3
-"""Within this relative distance of x from a: farther off the others converge."""
+"""Largest relative distance of x from a for that expansion: farther away the others converge."""
 
 _LOG_GAMMA = (0.0, -0.5772156649015329, 1.6449340668482264 / 2, -1.2020569031595942 / 3, 1.0823232337111382 / 4,
               -1.0369277551433699 / 5, 1.0173430619844491 / 6, -1.008349277381923 / 7, 1.0040773561979443 / 8,
               -1.0020083928260822 / 9, 1.000994575127818 / 10, -1.0004941886041194 / 11)  # fmt: skip
-"""Of log(gamma(1 + a)) for small a: Euler's constant, then zeta(k) / k with alternating signs (DLMF 5.7.3)."""
+"""Coefficients of log(gamma(1 + a)) for small a: Euler's constant, then zeta(k) / k with alternating signs (DLMF
+5.7.3)."""
 
 
 @function("gammainc", "special.gammainc", inplace=True, composite=True)
@@ -56,7 +57,7 @@ def _of_doubles(a: Tensor, x: Tensor, upper: bool) -> Tensor:
     uniform = _all(prim.gt(sa, _UNIFORM), prim.lt(prim.abs(apart), _NEAR))
     low = _all(prim.lt(sx, prim.add(sa, 1.0)), prim.bitwise_not(uniform))
     small = _all(low, _tail_is_small(sa, sx))
-    # Each is given what it can compute, where another one's result is taken.
+    # Each expansion gets a harmless operand where the result of another expansion is used.
     lower = _series(prim.where(low, sa, 1.0), prim.where(low, sx, 1.0))
     neither = prim.bitwise_or(low, uniform)
     higher = _fraction(prim.where(neither, 1.0, sa), prim.where(neither, 3.0, sx))
@@ -102,7 +103,8 @@ def _fraction(a: Tensor, x: Tensor) -> Tensor:
 
 
 def _tail_is_small(a: Tensor, x: Tensor) -> Tensor:
-    """Whether the upper function is the smaller one although x < a + 1, so that one minus the other would lose it."""
+    """Whether the upper function is the smaller one although x < a + 1, so that one minus the other would lose its
+    digits."""
     near_zero = prim.ge(prim.mul(a, prim.log(x)), -0.4)
     return _all(prim.le(x, 1.1), prim.where(prim.le(x, 0.5), near_zero, prim.le(a, prim.mul(x, 1.1))))
 
@@ -114,7 +116,7 @@ def _small_tail(a: Tensor, x: Tensor) -> Tensor:
     for n in range(2, 26):
         factor = prim.mul(factor, prim.mul(x, -1.0 / n))
         total = prim.add(total, prim.div(factor, prim.add(a, float(n))))
-    # One and a small a lose the digits of a.
+    # 1 + a loses digits of a small a.
     few = prim.lt(a, 0.05)
     log_gamma = prim.where(few, polynomial(prim.where(few, a, 0.0), _LOG_GAMMA), prim.lgamma(prim.add(a, 1.0)))
     others = prim.mul(prim.mul(total, a), prim.exp(prim.sub(power, log_gamma)))
@@ -124,7 +126,7 @@ def _small_tail(a: Tensor, x: Tensor) -> Tensor:
 def _expansion(a: Tensor, apart: Tensor, upper: bool) -> Tensor:
     """Either function for large a and x = a (1 + apart): Temme's uniform expansion (DLMF 8.12.3 to 8.12.8)."""
     half = prim.sub(apart, prim.log1p(apart))
-    # At x = a the root has no derivative, but eta is what it is a function of, to first order.
+    # At x = a the root has no derivative, but eta is a smooth function of its argument, to first order.
     there = prim.gt(half, 0.0)
     root = prim.sqrt(prim.mul(prim.where(there, half, 0.5), 2.0))
     eta = prim.where(there, prim.where(prim.lt(apart, 0.0), prim.neg(root), root), apart)

@@ -60,7 +60,7 @@ def _publish(name: str, first: Start, step: Step, shifted: bool) -> None:
             x = create("full", value=x, shape=(), dtype=degree.dtype)
         if not isinstance(degree, Tensor):
             degree = create("full", value=degree, shape=(), dtype=x.dtype)
-        degree = prim.where(prim.isnan(degree), -1.0, prim.trunc(degree))  # PyTorch's integer of NaN is negative
+        degree = prim.where(prim.isnan(degree), -1.0, prim.trunc(degree))  # PyTorch converts NaN to a negative integer
         x = _scale(x, 2.0, -1.0) if shifted else x
         top = int(degree.max()) if degree.numel() else 0
         before, now = prim.add(prim.mul(x, 0.0), 1.0), first(x)

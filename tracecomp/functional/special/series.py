@@ -1,4 +1,4 @@
-"""Evaluating polynomials and Chebyshev series."""
+"""Evaluation of polynomials and Chebyshev series."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from tracecomp.ir.types import float64
 
 
 def polynomial(t: Tensor, coefficients: Sequence[float]) -> Tensor:
-    """sum of c[k] t**k for |t| <= 1, the even and the odd powers apart: two chains that do not wait for each other.
+    """sum of c[k] t**k for |t| <= 1, the even and the odd powers separately: two independent chains.
 
-    Floats do without the last coefficients, below 1e-10 of the largest.
+    Floats omit the last coefficients, below 1e-10 of the largest.
     """
     if t.dtype is not float64:
         least = 1e-10 * max(map(abs, coefficients))

@@ -59,7 +59,7 @@ def _log_add(input: Tensor, other: Tensor, power: Any, log1p: Any, scale: float,
 
 
 def _zero_times(x: Tensor, y: Any, log: Any, safe: float) -> Tensor:
-    """x * log(y), zero where x is zero and y is a number. Where the logarithm is finite, so is its gradient."""
+    """x * log(y), zero where x is zero and y is a number. The gradient is finite where the logarithm is."""
     if not isinstance(y, Tensor):
         y = create("full", value=float(y), shape=(), dtype=x.dtype)
     infinite = prim.bitwise_or(prim.le(y, safe - 1.0), prim.eq(y, math.inf))
@@ -146,7 +146,7 @@ def _log_ndtr(x: Tensor) -> Tensor:
 
 @function(to="special", composite=True)
 def log_ndtr(input: Tensor) -> Tensor:
-    """log of the distribution function of the standard normal, also far in the lower tail."""
+    """log of the distribution function of the standard normal, accurate far in the lower tail."""
     return _log_ndtr(as_float(input))
 
 
@@ -206,7 +206,7 @@ def frexp(input: Tensor) -> MantissaExponent:
 
 
 def _euclid(input: Tensor, other: Tensor, name: str) -> tuple[Tensor, Tensor, Tensor]:
-    """Greatest common divisor by remainders until no lane has any left."""
+    """Greatest common divisor by remainders until all are zero."""
     a, b = common(*two(name, input, other))
     if a.dtype.kind != "int":
         raise not_implemented(f"{name}_cpu", a.dtype)

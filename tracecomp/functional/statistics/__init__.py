@@ -1,1 +1,1 @@
-"""Covariances, histograms, and reductions over what a mask leaves."""
+"""Covariances, histograms, and reductions of masked tensors."""

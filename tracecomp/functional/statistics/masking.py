@@ -68,7 +68,7 @@ def prod(
 def _running(
     name: str, run: Callable[..., Tensor], input: Tensor, dim: int, dtype: DType | None, mask: Tensor | None
 ) -> Tensor:
-    """A running sum or product, of integers in their own type as in PyTorch."""
+    """A running sum or product; integers keep their type, as in PyTorch."""
     x = _converted(input, dtype)
     if x.dtype is bool_:
         raise not_implemented(f"{name}_out_cpu", bool_)

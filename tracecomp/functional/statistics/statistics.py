@@ -24,7 +24,7 @@ from tracecomp.ir.types import float64, int64, type_word
 
 @function(composite=True)
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
-    """How often each non-negative integer occurs, or the sums of ``weights`` there."""
+    """The number of occurrences of each non-negative integer, or the sums of their ``weights``."""
     if input.dtype.kind != "int":
         raise not_implemented("bincount_cpu", input.dtype)
     if input.ndim != 1:
@@ -46,7 +46,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
 
 
 def _edges(x: Tensor, low: Number, high: Number, margin: float) -> tuple[float, float]:
-    """The range of the bins; where all elements are equal, ``margin`` around them."""
+    """The range of the bins; if all elements are equal, ``margin`` around them."""
     if x.numel() == 0 and low == high:
         return low, low + 2 * margin
     if low == high:
@@ -83,7 +83,7 @@ def histogram(
     input: Tensor, bins: int | Tensor, *, range: Sequence[float] | None = None, weight: Tensor | None = None,
     density: bool = False,
 ) -> CountsEdges:  # fmt: skip
-    """(counts, edges) of bins given by their number and range, or by their edges."""
+    """(counts, edges) of bins, defined by their number and range, or by their edges."""
     x = to_shape(input, (input.numel(),))
     if isinstance(bins, Tensor):
         edges = bins

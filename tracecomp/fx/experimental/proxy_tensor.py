@@ -34,8 +34,8 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         """``value``, a tensor or several, is what ``node`` gives."""
         if isinstance(value, Tensor):
             node.meta["val"] = value
-            # Both held, so that their numbers stay their own. What autograd keeps of a result is another tensor over
-            # the very same array.
+            # Both are referenced, so that their ids stay unique. Autograd keeps a result as another tensor over the
+            # same array.
             self._known[id(value)] = self._known[id(value._data)] = value, node
             self._arrays.append(value._data)
         elif isinstance(value, tuple | list):
@@ -43,7 +43,7 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
                 self.bind(part, self.graph.call_function(operator.getitem, (node, i)))
 
     def node_of(self, value: object) -> Any:
-        """What stands for ``value`` in the graph."""
+        """The graph's node or constant for ``value``."""
         if not isinstance(value, Tensor):
             return value
         found = self._known.get(id(value)) or self._known.get(id(value._data))
@@ -53,7 +53,7 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         return found[1]
 
     def from_outside(self, value: Tensor) -> Node:
-        """The node of a tensor that is no argument."""
+        """The node of a tensor that is not an argument."""
         kind = "_param_constant" if isinstance(value, Parameter) else "_tensor_constant"
         name = next(f"{kind}{i}" for i in range(len(self._known) + 1) if not hasattr(self.root, f"{kind}{i}"))
         if isinstance(value, Parameter):

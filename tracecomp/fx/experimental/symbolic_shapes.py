@@ -1,6 +1,6 @@
-"""What libraries take from ``torch.fx.experimental.symbolic_shapes``: questions about sizes that a graph leaves open.
+"""Names that libraries import from ``torch.fx.experimental.symbolic_shapes``: queries about dynamic sizes.
 
-Sizes that recordings follow answer questions as numbers do, and remember what was asked.
+Dynamic sizes of recordings answer like numbers, and record the query as a guard.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def guard_or_true(a: object) -> bool:
 
 
 def statically_known_true(x: object) -> bool:
-    """Whether ``x`` holds whatever the open sizes are: nothing is asked of a recording."""
+    """Whether ``x`` is true for all dynamic sizes: no guard is recorded."""
     return not isinstance(x, _SYMBOLS) and bool(x)
 
 

@@ -11,7 +11,7 @@ from tracecomp.fx.node import Node, map_aggregate
 
 
 class TensorMetadata(NamedTuple):
-    """What is known of a tensor without its elements."""
+    """Properties of a tensor without its elements."""
 
     shape: Any
     dtype: Any

@@ -1,4 +1,4 @@
-"""``split_module``: a graph in parts, each a module of its own."""
+"""``split_module``: split a graph into parts, each a separate module."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tracecomp.nn.module import Module
 __all__ = ["split_module"]
 
 _OUTSIDE = ("placeholder", "get_attr", "output")
-"""What stays in the module that calls the parts."""
+"""Nodes that stay in the module that calls the parts."""
 
 
 class _Part:

@@ -1,4 +1,4 @@
-"""The report of a compiled function: one HTML file that needs nothing else, and its JSON twin."""
+"""The report of a compiled function: one self-contained HTML file, and the same data as JSON."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def write_report(
     against: AnyPath | None = None,
     errors: bool = False,
 ) -> Path:
-    """Write ``path`` (HTML) and its twin beside it (``.json``); returns the former.
+    """Write ``path`` (HTML) and its JSON version (``.json``) in the same folder; return the HTML path.
 
-    ValueError when ``against`` is no report of this format.
+    ValueError if ``against`` is not a report of this format.
     """
     data = report_data(compiled, args, kwargs, errors)
     if against is not None:

@@ -13,15 +13,15 @@ _SCRIPTS = ("state.js", "graph.js", "charts.js", "panes.js", "main.js")
 
 
 def page(data: Mapping[str, object]) -> str:
-    """A page that shows ``data``, which stands in it as JSON. It loads nothing: a policy in its head forbids it."""
-    text = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")  # no text in it ends the script
+    """Return a page that shows ``data``, embedded as JSON. A policy in its head forbids it to load anything."""
+    text = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")  # no text can end the script
     parts = {
         "title": escape(f"{data['name']}: tracecomp report").encode("ascii", "xmlcharrefreplace").decode(),
         "style": _read("style.css"),
         "script": "\n".join(map(_read, _SCRIPTS)),
         "data": text,
     }
-    # At once: a part may hold what looks like the place of another.
+    # One pass: a part may contain a placeholder of another.
     return re.sub(r"\{\{(title|style|script|data)\}\}", lambda place: parts[place[1]], _read("index.html"))
 
 

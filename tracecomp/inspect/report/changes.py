@@ -1,4 +1,4 @@
-"""What has changed between two reports: kernels, times, memory, bits of the code."""
+"""Changes between two reports: kernels, times, memory, bits of the code."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from typing import Any
 
 NOISE = 0.15
-"""The relative difference of two times that counts as one; measured times of one program differ so much."""
+"""Least relative difference of two times that counts; measured times of one program differ by as much."""
 LEAST = 2e-6
-"""Seconds by which times must differ."""
+"""Least difference in seconds."""
 
 
 def changes(old: dict[str, Any], new: dict[str, Any]) -> list[dict[str, str]]:
-    """Lines ``what``, ``before``, ``after``, most important first; none where both reports say the same."""
+    """Lines ``what``, ``before``, ``after``, most important first; none if both reports agree."""
     found = [*_costs(old, new)]
     pairs = zip(old["programs"], new["programs"], strict=False)
     for before, after in pairs:
@@ -59,7 +59,7 @@ def _program(old: dict[str, Any], new: dict[str, Any]) -> Iterator[dict[str, str
 
 
 def _body(kernel: dict[str, Any]) -> str:
-    """What tells kernels apart but for their numbers."""
+    """The contents of a kernel without its numbers."""
     return "\n".join(kernel["loops"][1:])
 
 

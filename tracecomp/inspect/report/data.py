@@ -24,7 +24,7 @@ from tracecomp.passes.cost.machine import host
 from tracecomp.runtime import peaks
 
 FORMAT = 1
-"""Of the JSON twin; a report against another format is refused."""
+"""Version of the JSON format; a comparison with another format is rejected."""
 AROUND = 12
 """Lines of source that are shown around each line that the program comes from."""
 
@@ -32,9 +32,9 @@ AROUND = 12
 def report_data(
     compiled: Compiled, args: tuple[object, ...], kwargs: Mapping[str, object], errors: bool = False
 ) -> dict[str, Any]:
-    """What is known of a compiled function, with the graph after every step, kernels, their code, and the source.
+    """Return the facts about a compiled function, with the graph after every step, kernels, their code, and the source.
 
-    ``errors``: with those of every node against float64.
+    ``errors``: include errors of every node against float64.
     """
     facts = explained(compiled, args, kwargs)
     programs = [program_data(g, errors) for f in _functions(facts) for g in f.graphs if g.backend is not None]
@@ -57,7 +57,7 @@ def _functions(facts: FunctionFacts) -> Iterator[FunctionFacts]:
 
 
 def _without_kernels(facts: dict[str, Any]) -> dict[str, Any]:
-    """Facts about recordings and costs; those about graphs stand with the programs."""
+    """Facts about recordings and costs; the programs contain those about graphs."""
     recordings = [{k: v for k, v in r.items() if k != "graphs"} for r in facts["recordings"]]
     return {**facts, "recordings": recordings, "parts": [_without_kernels(p) for p in facts["parts"]]}
 
@@ -113,7 +113,7 @@ def program_data(graph: GraphFacts, errors: bool = False) -> dict[str, Any]:
 def _code(
     kernel: Kernel, functions: dict[str, Sequence[str]], files: dict[str, str], program: Program, texts: Texts
 ) -> dict[str, Any]:
-    """A kernel's schedule, loops and assembly; with each line of these the number of the user's line, or -1."""
+    """A kernel's schedule, loops and assembly; each line of these has the number of the user's line, or -1."""
     loops = kernel_lines(kernel)
     found = [pair for name, body in functions.items() for pair in ((f"{name}:", ""), *with_lines(body, files))]
     of_loops = [str(program.sources[o]) if o in program.sources else "" for _, o in loops]
@@ -127,7 +127,7 @@ def _code(
 
 
 def sources(programs: Iterable[dict[str, Any]]) -> dict[str, dict[str, str]]:
-    """The user's lines that nodes come from, and those around them, by file and number."""
+    """The user's lines of nodes, with surrounding lines, by file and number."""
     wanted: dict[str, set[int]] = {}
     for program in programs:
         for row in program["nodes"]:

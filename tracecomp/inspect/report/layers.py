@@ -1,8 +1,8 @@
-"""Where the nodes of a graph stand on a page: layers inside of nested boxes, one box for each scope.
+"""Layout of a graph on a page: layers inside nested boxes, one box for each scope.
 
-An edge leads to a lower layer of the box that holds both ends; a layer's order puts nodes near those that they are
-joined to (the barycentre method of Sugiyama, Tagawa and Toda, 1981). What is said here is order alone: the page turns
-it into coordinates, so that boxes can be opened and closed.
+An edge leads to a lower layer of the box that contains both ends. A layer's order places nodes near their neighbours
+(the barycentre method of Sugiyama, Tagawa and Toda, 1981). This module determines only the order. The page computes
+coordinates, so that boxes can be opened and closed.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
 WIDEST = 8
-"""Items of a row at most; wider layers take several rows."""
+"""Most items of a row; wider layers take several rows."""
 SWEEPS = 4
-"""Times that the order within layers is improved, down and up: later ones hardly move anything."""
+"""Sweeps that improve the order within layers, down and up: later ones hardly change it."""
 
 Path = tuple[str, ...]
 Item = Hashable
@@ -21,9 +21,9 @@ Item = Hashable
 
 @dataclass
 class Box:
-    """A scope: its name, what stands in it, and its rows. An item is a node's number, or ``-1 - n`` for box ``n``.
+    """A scope: its name, contents, and rows. An item is a node's number, or ``-1 - n`` for box ``n``.
 
-    ``items`` have the numbers of the nodes in them: a box stands about where they do on the average.
+    ``items`` are the numbers of the nodes inside: their average determines a box's place.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Box:
 
 
 def boxes(inputs: Sequence[Sequence[int]], paths: Sequence[Path]) -> list[Box]:
-    """The boxes of nodes that read ``inputs`` and stand in scopes ``paths``; the first one holds all others."""
+    """Build the boxes of nodes that read ``inputs`` and are in scopes ``paths``; the first one contains all others."""
     found: list[Box] = [Box("")]
     numbers: dict[Path, int] = {(): 0}
     for n, path in enumerate(paths):
@@ -50,7 +50,7 @@ def boxes(inputs: Sequence[Sequence[int]], paths: Sequence[Path]) -> list[Box]:
 
 
 def _home(path: Path, found: list[Box], numbers: dict[Path, int]) -> int:
-    """The number of the box of a scope, which is made, with those around it, when it is met first."""
+    """The number of the box of a scope; creates it, with enclosing boxes, on first use."""
     if path not in numbers:
         _home(path[:-1], found, numbers)
         numbers[path] = len(found)
@@ -59,7 +59,7 @@ def _home(path: Path, found: list[Box], numbers: dict[Path, int]) -> int:
 
 
 def _join(m: int, n: int, paths: Sequence[Path], found: list[Box], numbers: dict[Path, int]) -> None:
-    """Note an edge in the innermost box that holds both ends, between what stands for them there."""
+    """Add an edge in the innermost box that contains both ends, between their representatives there."""
     depth = 0
     for a, b in zip(paths[m], paths[n], strict=False):
         if a != b:
@@ -85,7 +85,7 @@ def _rows(box: Box) -> list[list[int]]:
 
 
 def _untangle(layers: list[list[int]], edges: Sequence[tuple[int, int]]) -> None:
-    """Order each layer by the mean place of what its items are joined to, going down and up."""
+    """Order each layer by the mean position of its items' neighbours, sweeping down and up."""
     above: dict[int, list[int]] = {}
     below: dict[int, list[int]] = {}
     for a, b in edges:
@@ -103,6 +103,6 @@ def _untangle(layers: list[list[int]], edges: Sequence[tuple[int, int]]) -> None
 
 
 def _spread(layer: Sequence[int], place: dict[int, float]) -> None:
-    """Places of a layer's items from 0 to 1, so that layers of several widths compare."""
+    """Positions of a layer's items from 0 to 1, so that layers of several widths are comparable."""
     for n, item in enumerate(layer):
         place[item] = (n + 0.5) / len(layer)

@@ -1,4 +1,4 @@
-"""The graph after every step, as tables: which nodes stay the same from step to step, and where each stands."""
+"""The graph after every step, as tables: nodes that steps leave unchanged, and the place of each."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tracecomp.passes.program.frame import ControlTask, Frame, Task
 
 PHASES = ("forward", "backward", "update")
 COPIES = ("copies of results",)
-"""Where kernels stand that compute no node: they bring results and state to their places."""
+"""Scope of kernels that compute no node: they copy results and state."""
 
 
 class Texts:
-    """Texts that occur many times, by number."""
+    """Repeated texts, by number."""
 
     def __init__(self) -> None:
         self.list: list[str] = []
@@ -32,10 +32,10 @@ class Texts:
 
 
 class Nodes:
-    """Every node of every step once: an entry that stands in several steps is one that they left alone.
+    """Every node of every step once: an entry in several steps is unchanged by them.
 
-    A node is the one of the step before that has its operator, type, attributes, line and scope, the first with the
-    first and so on: what is rewritten around it does not make it another.
+    A node matches the node of the previous step with the same operator, type, attributes, line and scope, in order.
+    Changes of its neighbours do not matter.
     """
 
     def __init__(self, texts: Texts) -> None:
@@ -44,7 +44,7 @@ class Nodes:
         self._before: dict[tuple[int, ...], list[int]] = {}
 
     def of(self, graph: Graph) -> dict[Node, int]:
-        """The numbers of a graph's nodes, which come after those of the step before; of literals none."""
+        """The numbers of a graph's nodes, which come after those of the previous step; literals have none."""
         seen: defaultdict[tuple[int, ...], list[int]] = defaultdict(list)
         found: dict[Node, int] = {}
         for node in graph.live_nodes():
@@ -73,7 +73,7 @@ class Nodes:
 
 
 def stage_table(graph: Graph, numbers: Mapping[Node, int]) -> dict[str, Any]:
-    """One step: numbers of its nodes, what each reads (by place), and the boxes that they stand in."""
+    """One step: numbers of its nodes, the operands of each (by position), and their boxes."""
     nodes = list(numbers)
     place = {node: n for n, node in enumerate(nodes)}
     inputs = [sorted({place[v.node] for v in node.inputs if v.node in place}) for node in nodes]
@@ -82,14 +82,15 @@ def stage_table(graph: Graph, numbers: Mapping[Node, int]) -> dict[str, Any]:
 
 
 def scope_paths(graph: Graph, nodes: Sequence[Node], inputs: Sequence[Sequence[int]]) -> list[tuple[str, ...]]:
-    """Phase and scopes of each node. What depends on a backward pass and is none, like an optimizer, is an update."""
+    """Phase and scopes of each node. A node that depends on a backward pass without being part of it, such as an
+    optimizer's, is an update."""
     scopes = [graph.origin.get(node, Origin()).scope for node in nodes]
     if not any("backward" in scope for scope in scopes):
         return list(scopes)
     after = [False] * len(nodes)
     for n, read in enumerate(inputs):
         after[n] = "backward" in scopes[n] or any(after[m] for m in read)
-    # A scope of which some nodes come after the backward pass is the update, its preparation before it included.
+    # A scope with nodes after the backward pass is the update, including its nodes before it.
     updating = {s[0] for s, late in zip(scopes, after, strict=True) if late and s and "backward" not in s}
     found = []
     for scope, late in zip(scopes, after, strict=True):
@@ -100,7 +101,7 @@ def scope_paths(graph: Graph, nodes: Sequence[Node], inputs: Sequence[Sequence[i
 
 
 def kernel_table(frame: Frame, program: Program, paths: Mapping[Node, tuple[str, ...]]) -> dict[str, Any]:
-    """The kernel calls as a graph: a call reads what an earlier one wrote. A control operator is one node."""
+    """The kernel calls as a graph: a call reads results of earlier ones. A control operator is one node."""
     tasks = [*frame.prepacking, *frame.tasks]
     writer: dict[Any, int] = {}
     inputs: list[list[int]] = []

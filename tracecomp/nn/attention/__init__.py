@@ -1,4 +1,4 @@
-"""``torch.nn.attention``: which implementation of scaled dot product attention is to run; there is one here."""
+"""``torch.nn.attention``: the choice of an implementation of scaled dot product attention; there is one here."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import Enum
 
 
 class SDPBackend(Enum):
-    """PyTorch's implementations by name; all mean the one that is here."""
+    """PyTorch's implementations by name; all denote the single one here."""
 
     ERROR = -1
     MATH = 0
@@ -20,7 +20,7 @@ class SDPBackend(Enum):
 
 @contextmanager
 def sdpa_kernel(backends: SDPBackend | Sequence[SDPBackend], set_priority: bool = False) -> Iterator[None]:
-    """Accepted without effect; AssertionError for what is no backend."""
+    """Accept a choice without effect; AssertionError if it is not a backend."""
     chosen = [backends] if isinstance(backends, SDPBackend) else backends
     assert all(isinstance(b, SDPBackend) for b in chosen), "Backend must be an instance of SDPBackend"
     yield

@@ -1,4 +1,4 @@
-"""Where PyTorch has the names of ``func.flex_attention``, which stands above ``nn`` because its masks are mapped."""
+"""PyTorch's location of ``func.flex_attention``, which is in a layer above ``nn`` because its masks are mapped."""
 
 from __future__ import annotations
 

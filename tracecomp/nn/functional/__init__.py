@@ -16,7 +16,7 @@ from tracecomp.nn.functional import (
     vision,
 )
 
-__all__ = [  # what these modules publish becomes public below, also where a module has a function's name
+__all__ = [  # published names become public below, even if a module shares a function's name
     "activation", "adaptive", "attention", "classification", "conv", "linear", "loss", "norm", "padding", "pooling",
     "resize", "vision",
 ]  # fmt: skip

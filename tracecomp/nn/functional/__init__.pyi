@@ -51,17 +51,17 @@ def avg_pool2d(input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, p
 def avg_pool3d(input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None) -> Tensor:
     """(N, C, D, H, W) -> (N, C, D', H', W')."""
 def batch_norm(input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None = None, bias: Tensor | None = None, training: bool = False, momentum: float | Tensor = ..., eps: float = ...) -> Tensor:
-    """Normalise each channel (axis 1) by batch statistics, which move the running ones, or by the running ones.
+    """Normalise each channel (axis 1) by batch statistics, which update the running ones, or by the running ones.
 
     Ioffe and Szegedy 2015. ValueError in training when a channel has one value only.
     """
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """``x1[i] W[o, i, j] x2[j]``: (*, in1), (*, in2), (out, in1, in2) -> (*, out)."""
 def binary_cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None, reduce: bool | None = None, reduction: str = 'mean') -> Tensor:
-    """Cross entropy of probabilities, logarithms at least -100.
+    """Cross entropy of probabilities, with logarithms of at least -100.
 
-    ValueError when sizes differ, RuntimeError when dtypes do or when numbers are not between 0 and 1 (looked at when
-    called eagerly or recorded, not in compiled calls).
+    ValueError when sizes differ. RuntimeError when dtypes differ or when numbers are not between 0 and 1 (checked in
+    eager calls and during recording, not in compiled calls).
     """
 def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None, reduce: bool | None = None, reduction: str = 'mean', pos_weight: Tensor | None = None) -> Tensor:
     """``binary_cross_entropy`` of ``sigmoid(input)`` without overflow. ValueError when sizes differ."""
@@ -134,7 +134,7 @@ def fractional_max_pool3d(input: Tensor, kernel_size: Sizes, output_size: Target
 def gaussian_nll_loss(input: Tensor, target: Tensor, var: Tensor | float, full: bool = False, eps: float = ..., reduction: str = 'mean') -> Tensor:
     """Negative log likelihood of a Gaussian target with mean ``input`` and variance ``var``, at least ``eps``."""
 def gelu(input: Tensor, approximate: str = 'none', *, out: Tensor | None = None) -> Tensor:
-    """``x * Phi(x)``, by erf or (``approximate="tanh"``) by the tanh formula of Hendrycks and Gimpel 2016."""
+    """``x * Phi(x)``, with erf or (``approximate="tanh"``) by the tanh formula of Hendrycks and Gimpel 2016."""
 def glu(input: Tensor, dim: int = -1) -> Tensor:
     """First half times sigmoid of the second half along ``dim``; RuntimeError if it cannot be halved."""
 def grid_sample(input: Tensor, grid: Tensor, mode: str = 'bilinear', padding_mode: str = 'zeros', align_corners: bool | None = None) -> Tensor:
@@ -177,8 +177,8 @@ def linear_cross_entropy(input: Tensor, linear_weight: Tensor, target: Tensor, *
     """Cross entropy of the logits ``linear(input, linear_weight, linear_bias)``.
 
     ``input`` is (I) or (N, I), ``linear_weight`` (C, *, I), ``linear_bias`` (C, *), ``target`` classes (N, *) or class
-    probabilities (N, C, *). RuntimeError for other shapes, and for ``ignore_index`` with probabilities.
-    ``options`` change nothing here.
+    probabilities (N, C, *). RuntimeError for other shapes, and for ``ignore_index`` with probabilities. ``options``
+    have no effect here.
     """
 def local_response_norm(input: Tensor, size: int, alpha: float = ..., beta: float = ..., k: float = ...) -> Tensor:
     """``x / (k + alpha * mean of x^2 over size neighbouring channels) ** beta`` (Krizhevsky et al. 2012)."""
@@ -242,7 +242,7 @@ def multilabel_soft_margin_loss(input: Tensor, target: Tensor, weight: Tensor | 
 def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None, ignore_index: int = -100, reduce: bool | None = None, reduction: str = 'mean') -> Tensor:
     """``-weight[y] x[y]`` of log-probabilities (N, C, *) and classes (N, *), the mean over the weights.
 
-    Targets equal to ``ignore_index`` count for nothing. IndexError for a class out of range.
+    Targets equal to ``ignore_index`` are ignored. IndexError for a class out of range.
     """
 def normalize(input: Tensor, p: float = ..., dim: int | Sequence[int] = 1, eps: float = ..., out: Tensor | None = None) -> Tensor:
     """``x`` over its p-norm along ``dim``, the norm at least ``eps``."""
@@ -251,7 +251,8 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
 def pad(input: Tensor, pad: Sequence[int], mode: str = 'constant', value: float | None = None) -> Tensor:
     """Pad from the last axis on: ``pad = (left, right, top, bottom, ...)``.
 
-    Modes: constant (``value``), reflect, replicate, circular. NotImplementedError for a mode or rank PyTorch has not.
+    Modes: constant (``value``), reflect, replicate, circular. NotImplementedError for a mode or rank that PyTorch
+    lacks.
     """
 def pairwise_distance(x1: Tensor, x2: Tensor, p: float = ..., eps: float = ..., keepdim: bool = False) -> Tensor:
     """p-norm of ``x1 - x2 + eps`` along the last axis."""
@@ -264,7 +265,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
 def poisson_nll_loss(input: Tensor, target: Tensor, log_input: bool = True, full: bool = False, size_average: bool | None = None, eps: float = ..., reduce: bool | None = None, reduction: str = 'mean') -> Tensor:
     """Negative log likelihood of a Poisson target, ``input`` the (log) rate."""
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
-    """``leaky_relu`` with a learnt slope: one, or one per channel (dimension 1).
+    """``leaky_relu`` with a learnable slope: one, or one per channel (dimension 1).
 
     RuntimeError unless the number of slopes is 1 or the number of channels.
     """
@@ -283,7 +284,7 @@ def rrelu_(input: Tensor, lower: float = ..., upper: float = ..., training: bool
 def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = ..., is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False) -> Tensor:
     """``softmax(Q K^T scale + mask) V``: (*, L, E), (*, S, E), (*, S, Ev) -> (*, L, Ev).
 
-    A boolean mask says which keys take part; another is added to the scores. ``scale`` defaults to ``1 / sqrt(E)``.
+    A boolean mask selects keys; any other mask is added to the scores. ``scale`` defaults to ``1 / sqrt(E)``.
     RuntimeError when both a mask and ``is_causal`` are given.
     """
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
@@ -319,7 +320,7 @@ def threshold_(input: Tensor, threshold: float, value: float, inplace: bool = Fa
 def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = ..., p: float = 2, eps: float = ..., swap: bool = False, size_average: bool | None = None, reduce: bool | None = None, reduction: str = 'mean') -> Tensor:
     """``max(0, d(anchor, positive) - d(anchor, negative) + margin)``."""
 def triplet_margin_with_distance_loss(anchor: Tensor, positive: Tensor, negative: Tensor, *, distance_function: Callable[[Tensor, Tensor], Tensor] | None = None, margin: float = ..., swap: bool = False, reduction: str = 'mean') -> Tensor:
-    """``triplet_margin_loss`` with a distance of one's own."""
+    """``triplet_margin_loss`` with a custom distance."""
 def unfold(input: Tensor, kernel_size: Sizes, dilation: Sizes = 1, padding: Sizes = 0, stride: Sizes = 1) -> Tensor:
     """Patches of (N, C, H, W) as columns: (N, C * KH * KW, L)."""
 def upsample(input: Tensor, size: Sizes | None = None, scale_factor: float | Sequence[float] | None = None, mode: str = 'nearest', align_corners: bool | None = None) -> Tensor:

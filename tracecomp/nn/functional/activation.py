@@ -22,13 +22,14 @@ _SQRT_2_OVER_PI = math.sqrt(2.0 / math.pi)
 
 
 def finish(input: Tensor, result: Tensor, inplace: bool) -> Tensor:
-    """``result`` in the type of ``input``, or ``input`` overwritten by it."""
+    """Return ``result`` in the type of ``input``, or overwrite ``input`` by it."""
     result = rounded(result, input)
     return store_inplace(input, result) if inplace else result
 
 
 def operand(input: Tensor, inplace: bool) -> Tensor:
-    """``input`` for formulas, half types in float32. Derivatives may read it: `finish` may overwrite ``input``."""
+    """Return ``input`` for formulas, half types in float32. Derivatives may read it: `finish` may overwrite
+    ``input``."""
     return wide(before_write(input, ()) if inplace else input)
 
 
@@ -57,7 +58,7 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace
         raise ValueError("min_val cannot be greater than max_val")
     if not input.is_floating_point():
         min_val, max_val = int(min_val), int(max_val)
-    constant = input.detach()  # a zero of the other sign than a limit's stays, without a gradient
+    constant = input.detach()  # a zero of the other sign than the limit is kept, without a gradient
     low = T.where(input <= min_val, T.where(input < min_val, min_val, constant), input)
     high = T.where(input > max_val, max_val, constant)
     return finish(input, T.where(input >= max_val, high, low), inplace)
@@ -84,7 +85,7 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = Fals
 
 @function(to="nn.functional torch", takes=FLOATS)
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
-    """``leaky_relu`` with a learnt slope: one, or one per channel (dimension 1).
+    """``leaky_relu`` with a learnable slope: one, or one per channel (dimension 1).
 
     RuntimeError unless the number of slopes is 1 or the number of channels.
     """
@@ -129,7 +130,7 @@ def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
 
 
 def _elu(input: Tensor, alpha: float, scale: float, input_scale: float = 1.0) -> Tensor:
-    # The argument of expm1 is cut off at 0 so that the branch not taken cannot overflow into the gradient.
+    # The argument of expm1 is at most 0, so that the unused branch cannot overflow into the gradient.
     positive = input > 0
     below = T.where(positive, 0.0, input)
     if input_scale != 1.0:
@@ -155,7 +156,7 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
 
 @function(to="nn.functional", takes=FLOATS)
 def gelu(input: Tensor, approximate: str = "none") -> Tensor:
-    """``x * Phi(x)``, by erf or (``approximate="tanh"``) by the tanh formula of Hendrycks and Gimpel 2016."""
+    """``x * Phi(x)``, with erf or (``approximate="tanh"``) by the tanh formula of Hendrycks and Gimpel 2016."""
     with scope("gelu"):
         x = wide(input)
         if approximate == "tanh":
@@ -298,7 +299,7 @@ def normalize(
 
 
 def _publish_in_place(fn: Callable[..., Tensor], to: str) -> None:
-    """Publish the function that overwrites its first operand: that is what ``inplace=True`` asks ``fn`` for."""
+    """Publish the in-place variant of ``fn``, which calls it with ``inplace=True``."""
 
     @functools.wraps(fn)
     def run(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:

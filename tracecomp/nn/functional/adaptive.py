@@ -40,14 +40,15 @@ def _regions(size: int, length: int) -> tuple[list[int], list[int]]:
 
 
 def _places(first: list[int], last: list[int]) -> tuple[Tensor, Tensor]:
-    """Regions from ``first`` to ``last`` as (places, positions): where their elements are, and which of them exist."""
+    """Regions from ``first`` to ``last`` as (places, positions): the positions of their elements, and which of them
+    exist."""
     width = range(max(b - a for a, b in zip(first, last, strict=True)))
     index = [[min(a + j, b - 1) for a, b in zip(first, last, strict=True)] for j in width]
     return T.tensor(index), T.tensor([[a + j < b for a, b in zip(first, last, strict=True)] for j in width])
 
 
 def _gather_regions(x: Tensor, starts: list[list[int]], ends: list[list[int]]) -> tuple[Tensor, Any, Tensor]:
-    """Elements of regions of unequal extent: (..., places, positions), which places count, their flat source."""
+    """Elements of regions of unequal extent: (..., places, positions), a mask of existing places, their flat source."""
     n = len(starts)
     lead = x.ndim - n
     lengths = x.shape[lead:]
@@ -103,7 +104,7 @@ def adaptive_avg_pool(n: int, input: Tensor, output_size: Target) -> Tensor:
         else:
             regions = [_regions(want, have) for want, have in zip(target, length, strict=True)]
             result = x
-            for axis, (first, last) in enumerate(regions):  # the first axis first, along which rows stay whole
+            for axis, (first, last) in enumerate(regions):  # the first axis first, so that rows stay whole
                 result = _sum_of_regions(result, 2 + axis, first, last)
             result = result / divisor([[b - a for a, b in zip(*r, strict=True)] for r in regions], x)
     result = following(result, x) if n == 2 else result.contiguous()
@@ -197,7 +198,7 @@ def fractional_max_pool(
     n: int, input: Tensor, kernel_size: Sizes, output_size: Target, output_ratio: float | Sequence[float] | None,
     return_indices: bool, samples: Any,
 ) -> Any:  # fmt: skip
-    """Maximum over pseudo-random regions; ``samples`` (N, C, n) in [0, 1) places them."""
+    """Maximum over pseudo-random regions; ``samples`` (N, C, n) in [0, 1) determines their places."""
     name = f"fractional_max_pool{n}d"
     if output_size is None and output_ratio is None:
         raise ValueError(f"{name} requires specifying either an output_size or an output_ratio")
@@ -226,7 +227,7 @@ def _fractional_planes(x: Tensor, samples: Tensor, kernel: Ints, size: Ints) -> 
     tops, places = [], []
     for batch, sample in zip(x.unbind(0), samples[: x.shape[0]].tolist(), strict=True):
         for plane, point in zip(batch.unbind(0), sample, strict=True):
-            # The last axis of samples goes with the first spatial one in PyTorch: (..., W, H) for planes.
+            # PyTorch pairs the last axis of samples with the first spatial one: (..., W, H) for planes.
             at = [
                 _fractional_starts(p, have, w, k)
                 for p, have, w, k in zip(reversed(point), plane.shape, size, kernel, strict=True)
@@ -266,7 +267,7 @@ def max_unpool(
     padding: Sizes,
     output_size: Sequence[int] | None,
 ) -> Tensor:
-    """Values put back to the positions they were the maximum of, zeros elsewhere."""
+    """Write values to the positions of their maxima, zeros elsewhere."""
     name = f"max_unpool{n}d"
     x, single = batched(input, n, name)
     if indices.dtype.name != "int64":

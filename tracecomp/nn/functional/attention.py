@@ -21,7 +21,7 @@ def scaled_dot_product_attention(
 ) -> Tensor:  # fmt: skip
     """``softmax(Q K^T scale + mask) V``: (*, L, E), (*, S, E), (*, S, Ev) -> (*, L, Ev).
 
-    A boolean mask says which keys take part; another is added to the scores. ``scale`` defaults to ``1 / sqrt(E)``.
+    A boolean mask selects keys; any other mask is added to the scores. ``scale`` defaults to ``1 / sqrt(E)``.
     RuntimeError when both a mask and ``is_causal`` are given.
     """
     if is_causal and attn_mask is not None:
@@ -41,7 +41,8 @@ def scaled_dot_product_attention(
         if enable_gqa:
             key = key.repeat_interleave(query.shape[-3] // key.shape[-3], -3)
             value = value.repeat_interleave(query.shape[-3] // value.shape[-3], -3)
-        # Scores of half types stay in float32 until they are weights, as in PyTorch: float16 has none above 65504.
+        # Scores of half types stay in float32 until softmax, as in PyTorch: float16 cannot represent values above
+        # 65504.
         scores = (wide(query) * _scale(query, scale)) @ wide(key).transpose(-2, -1)
         if is_causal:
             lengths = query.shape[-2], key.shape[-2]
@@ -55,7 +56,7 @@ def _scale(query: Tensor, scale: float | None) -> float:
 
 
 def _masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
-    """Softmax of masked scores. The weights of a row that the mask leaves nothing are 0, softmax alone gives NaN.
+    """Softmax of masked scores. Fully masked rows have weights 0, for which softmax alone gives NaN.
 
     Softmax gets zeros for such a row, so that its derivative is free of NaN as well.
     """
@@ -72,7 +73,7 @@ def _masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def _float_mask(mask: Tensor | None, like: Tensor) -> Tensor | None:
-    """A boolean mask (True: leave out) as one that is added."""
+    """Convert a boolean mask (True: leave out) to one that is added."""
     if mask is None:
         return None
     if mask.dtype is bool_:
@@ -108,7 +109,7 @@ def multi_head_attention_forward(
     alike = key.shape[:2] == value.shape[:2] if use_separate_proj_weight else key.shape == value.shape
     if not alike:
         raise AssertionError(f"key shape {key.shape} does not match value shape {value.shape}")
-    # Only a hint for the mask that is given: this formula makes none of its own.
+    # Only a hint about the given mask: this formula does not build one.
     if is_causal and attn_mask is None:
         raise RuntimeError("Need attn_mask if specifying the is_causal hint.")
     if use_separate_proj_weight:
@@ -132,7 +133,7 @@ def multi_head_attention_forward(
 def _heads_mask(
     attn_mask: Tensor | None, key_padding_mask: Tensor | None, q: Tensor, heads: int, sources: int
 ) -> Tensor | None:
-    """Both masks as one that is added to scores (N, heads, L, S)."""
+    """Combine both masks into one that is added to scores (N, heads, L, S)."""
     length, batch = q.shape[:2]
     mask = _float_mask(attn_mask, q)
     if mask is not None:
@@ -155,7 +156,7 @@ def _heads_mask(
 def _extend(
     k: Tensor, v: Tensor, mask: Tensor | None, bias_k: Tensor | None, bias_v: Tensor | None, add_zero: bool
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Keys and values with the learnt entry and the zero entry that the layer's options add."""
+    """Keys and values with the learnable entry and the zero entry of the layer's options."""
     batch, embed = k.shape[1:]
     extra = []
     if bias_k is not None and bias_v is not None:
@@ -182,7 +183,7 @@ def _attend(
     keys = split(k) if static_k is None else static_k.reshape(batch, heads, -1, size)
     values = split(v) if static_v is None else static_v.reshape(batch, heads, -1, size)
     scores = (split(q) * math.sqrt(1.0 / size)) @ keys.transpose(-2, -1)
-    # PyTorch computes weights that nobody asks for in scaled_dot_product_attention, and others by softmax alone.
+    # PyTorch uses scaled_dot_product_attention if weights are not requested, and softmax alone otherwise.
     attention = T.softmax(scores if mask is None else scores + mask, -1) if shown else _masked_softmax(scores, mask)
     dropped = dropout(attention, dropout_p) if dropout_p else attention
     out = (dropped @ values).permute(2, 0, 1, 3).reshape(length, batch, embed)

@@ -22,7 +22,7 @@ _reduced = reduce
 
 
 def _check_classes(input: Tensor, target: Tensor, weight: Tensor | None) -> int:
-    """The class axis of ``input``. ValueError or RuntimeError when shapes do not belong together."""
+    """The class axis of ``input``. ValueError or RuntimeError when shapes do not match."""
     if input.ndim == 0:
         raise ValueError(f"Expected 1 or more dimensions (got {input.ndim})")
     axis = 1 if input.ndim > 1 else 0
@@ -51,7 +51,7 @@ def nll_loss(
 ) -> Tensor:  # fmt: skip
     """``-weight[y] x[y]`` of log-probabilities (N, C, *) and classes (N, *), the mean over the weights.
 
-    Targets equal to ``ignore_index`` count for nothing. IndexError for a class out of range.
+    Targets equal to ``ignore_index`` are ignored. IndexError for a class out of range.
     """
     reduction = legacy_reduction(size_average, reduce, reduction)
     axis = _check_classes(input, target, weight)
@@ -95,7 +95,7 @@ def cross_entropy(
 
 @dataclass(frozen=True)
 class LinearCrossEntropyOptions:
-    """How PyTorch cuts the batch of :func:`linear_cross_entropy` into chunks. It changes nothing here."""
+    """PyTorch's chunking of the batch of :func:`linear_cross_entropy`. It has no effect here."""
 
     allow_retain_graph: bool = False
     batch_chunk_size: int | None = None
@@ -113,8 +113,8 @@ def linear_cross_entropy(
     """Cross entropy of the logits ``linear(input, linear_weight, linear_bias)``.
 
     ``input`` is (I) or (N, I), ``linear_weight`` (C, *, I), ``linear_bias`` (C, *), ``target`` classes (N, *) or class
-    probabilities (N, C, *). RuntimeError for other shapes, and for ``ignore_index`` with probabilities.
-    ``options`` change nothing here.
+    probabilities (N, C, *). RuntimeError for other shapes, and for ``ignore_index`` with probabilities. ``options``
+    have no effect here.
     """
     if not 1 <= input.ndim <= 2:
         raise RuntimeError(f"expected input with dimensionality 1 or 2, got {input.ndim}")
@@ -267,7 +267,7 @@ def _ctc_lengths(name: str, given: Any, batch: int) -> Tensor:
 
 
 def _ctc_labels(targets: Tensor, lengths: Tensor) -> Tensor:
-    """Targets by rows, of which each has as many as its length says."""
+    """Targets by rows, with the given lengths."""
     if targets.ndim == 2:
         longest = int(lengths._data.max(initial=0))
         if longest > targets.shape[1]:
@@ -306,7 +306,7 @@ def _ctc_forward(lp: Tensor, labels: Tensor, t_len: Tensor, s_len: Tensor, blank
 
 
 def _log_add(*terms: Tensor) -> Tensor:
-    """log of the sum of exponentials, with no NaN in value or gradient where every term is -inf."""
+    """log of the sum of exponentials, without NaN in value or gradient if every term is -inf."""
     stacked = T.stack(terms)
     top = stacked.detach().amax(0)
     safe = T.where(top == -math.inf, 0, top)

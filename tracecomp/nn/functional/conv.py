@@ -130,7 +130,7 @@ def convolution(
 
 
 def _product(run: Callable[[Tensor, Tensor], Tensor], x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """``run(x, weight)``; of half types in float32 where ``bias`` is added to it, so that the sum is rounded once."""
+    """``run(x, weight)``; for half types in float32 if ``bias`` is added, so that the sum is rounded once."""
     if is_half(x, weight, bias):
         x, weight = wide(x), wide(weight)
     return _by_parts(run, x, weight)
@@ -152,7 +152,7 @@ def _finish(out: Tensor, bias: Tensor | None, n: int, single: bool, operands: Se
                 f"but got bias of size {list(bias.shape)} instead"
             )
         out = rounded(out + wide(bias).reshape(-1, *[1] * n), bias)
-    if n == 2 or out.dtype is not float64:  # PyTorch's way: there is no such kernel for volumes of doubles
+    if n == 2 or out.dtype is not float64:  # as in PyTorch, which has no kernel for volumes of doubles
         out = following(out, *operands)
     return out.squeeze(0) if single else out
 
@@ -206,7 +206,7 @@ def transposed(
         total = (length - 1) * s - 2 * p + d * (k - 1) + 1 + e
         if total <= 0:
             raise RuntimeError(f"{name}: calculated output size {total} is too small for input {list(input.shape)}")
-        # What output_padding adds beyond the last whole stride reads less padding, and zeros once there is none left.
+        # Output_padding beyond the last full stride first replaces padding, then appends zeros.
         whole = e // s * s
         zeros = max(whole - p, 0)
         size.append(total - zeros)

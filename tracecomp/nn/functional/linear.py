@@ -177,11 +177,11 @@ def embedding_bag(
         combined = _combine_bags(rows, bag, kept, bags, mode)
     except IndexError as error:
         raise RuntimeError(f"embedding_bag: offsets[0] has to be 0, for every index is in a bag: {error}") from None
-    return combined[:-1] if include_last_offset else combined  # the last bag has what lies behind the last offset
+    return combined[:-1] if include_last_offset else combined  # the last bag has the rows after the last offset
 
 
 def _bags(input: Tensor, offsets: Tensor | None) -> tuple[Tensor | None, int]:
-    """The bag of each index, None where each row is one, and how many bags there are."""
+    """Return the bag of each index (None if each row is one), and the number of bags."""
     if input.ndim == 2:
         if offsets is not None:
             raise ValueError(

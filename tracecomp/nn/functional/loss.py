@@ -19,24 +19,24 @@ from tracecomp.nn.functional.linear import pairwise_distance
 
 
 def check_reduction(reduction: str) -> None:
-    """ValueError for a word that is no reduction."""
+    """ValueError if ``reduction`` is not 'none', 'mean' or 'sum'."""
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"{reduction} is not a valid value for reduction")
 
 
 def reduce(loss: Tensor, reduction: str) -> Tensor:
-    """Mean, sum or all of ``loss``. ValueError for another word."""
+    """Mean, sum or all of ``loss``. ValueError for another reduction."""
     if reduction == "mean":
         return loss.mean()
     check_reduction(reduction)
     return loss.sum() if reduction == "sum" else loss
 
 
-_reduced = reduce  # for functions that have an argument of that name
+_reduced = reduce  # for functions with an argument named reduce
 
 
 def legacy_reduction(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
-    """The reduction that the two older arguments ask for, or ``reduction``."""
+    """Return the reduction that the two older arguments select, or ``reduction``."""
     if size_average is None and reduce is None:
         return reduction
     chosen = "none" if reduce is False else "sum" if size_average is False else "mean"
@@ -126,7 +126,7 @@ def huber_loss(
 
 
 def _log(x: Tensor, inside: Tensor, logarithm: Callable[[Tensor], Tensor]) -> Tensor:
-    """``logarithm(x)`` where ``inside``, else -100 without a gradient (and without NaN in its place)."""
+    """``logarithm(x)`` where ``inside``, else -100 without a gradient (and without NaN)."""
     return T.where(inside, logarithm(T.where(inside, x, 0.5)), -100.0)
 
 
@@ -135,10 +135,10 @@ def binary_cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
     reduce: bool | None = None, reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
-    """Cross entropy of probabilities, logarithms at least -100.
+    """Cross entropy of probabilities, with logarithms of at least -100.
 
-    ValueError when sizes differ, RuntimeError when dtypes do or when numbers are not between 0 and 1 (looked at when
-    called eagerly or recorded, not in compiled calls).
+    ValueError when sizes differ. RuntimeError when dtypes differ or when numbers are not between 0 and 1 (checked in
+    eager calls and during recording, not in compiled calls).
     """
     reduction = legacy_reduction(size_average, reduce, reduction)
     if input.shape != target.shape:
@@ -312,7 +312,7 @@ def triplet_margin_with_distance_loss(
     distance_function: Callable[[Tensor, Tensor], Tensor] | None = None, margin: float = 1.0, swap: bool = False,
     reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
-    """``triplet_margin_loss`` with a distance of one's own."""
+    """``triplet_margin_loss`` with a custom distance."""
     if margin <= 0:
         raise ValueError(f"margin must be greater than 0, got {margin}")
     distance = distance_function or pairwise_distance

@@ -46,7 +46,7 @@ def batch_norm(
     momentum: float | Tensor = 0.1,
     eps: float = 1e-5,
 ) -> Tensor:
-    """Normalise each channel (axis 1) by batch statistics, which move the running ones, or by the running ones.
+    """Normalise each channel (axis 1) by batch statistics, which update the running ones, or by the running ones.
 
     Ioffe and Szegedy 2015. ValueError in training when a channel has one value only.
     """

@@ -16,7 +16,8 @@ from tracecomp.functional.publish import function
 
 
 def constant_pad(input: Tensor, pad: Sequence[int], value: complex = 0.0) -> Tensor:
-    """``pad`` holds (before, after) from the last axis on; negative amounts cut off. RuntimeError if too many."""
+    """``pad`` has (before, after) for each axis, the last one first; negative amounts cut off. RuntimeError if too
+    many."""
     if len(pad) % 2:
         raise RuntimeError(f"Length of pad must be even but instead it equals {len(pad)}")
     if len(pad) > 2 * input.ndim:
@@ -37,7 +38,7 @@ def constant_pad(input: Tensor, pad: Sequence[int], value: complex = 0.0) -> Ten
         if length != size:
             input = input.narrow(axis, start, max(length, 0))
     low, high = [max(v, 0) for v in low], [max(v, 0) for v in high]
-    if all(type(v) is int and v == 0 for v in (*low, *high)):  # in every call, not in this one by chance
+    if all(type(v) is int and v == 0 for v in (*low, *high)):  # static zeros, which are the same in every call
         return input.clone()
     fill = exact_scalar(value, input.dtype)
     padded = prim.pad(input, low=tuple(low), high=tuple(high), interior=(0,) * input.ndim, value=fill)
@@ -45,7 +46,7 @@ def constant_pad(input: Tensor, pad: Sequence[int], value: complex = 0.0) -> Ten
 
 
 def _padded(x: Tensor, dim: int, before: int, after: int, mode: str) -> Tensor:
-    """One axis with its own elements on both sides; less than nothing cuts elements off."""
+    """Extend one axis by its own elements on both sides; negative amounts cut elements off."""
     size = x.shape[dim]
     if mode == "reflect" and max(before, after) >= size:
         raise RuntimeError(
@@ -64,7 +65,7 @@ def _padded(x: Tensor, dim: int, before: int, after: int, mode: str) -> Tensor:
 
 
 def _side(x: Tensor, dim: int, count: int, starts: tuple[int, int, int], mode: str) -> Tensor:
-    """What stands beside an axis; ``starts``: where that begins in the axis when it is reflected, repeated, wrapped."""
+    """The elements next to an axis; ``starts``: their first index for reflection, replication and wrapping."""
     if mode == "reflect":
         return x.narrow(dim, starts[0], count).flip(dim)
     if mode == "replicate":
@@ -76,7 +77,8 @@ def _side(x: Tensor, dim: int, count: int, starts: tuple[int, int, int], mode: s
 def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
     """Pad from the last axis on: ``pad = (left, right, top, bottom, ...)``.
 
-    Modes: constant (``value``), reflect, replicate, circular. NotImplementedError for a mode or rank PyTorch has not.
+    Modes: constant (``value``), reflect, replicate, circular. NotImplementedError for a mode or rank that PyTorch
+    lacks.
     """
     pad = tuple(map(as_index, pad))
     with scope("pad"):

@@ -73,7 +73,7 @@ class _Geometry:
         )
 
     def windows(self, x: Tensor, fill: float | int) -> Tensor:
-        """(..., kernel, counts): the windows of ``x`` whose padding holds ``fill``. Neighbours are read together."""
+        """(..., kernel, counts): the windows of ``x``, padded with ``fill``. Adjacent windows are read together."""
         lead = (0,) * (x.ndim - len(self.length))
         if any(self.padding) or any(h > 0 for h in self.high):
             high = tuple(max(h, 0) for h in self.high)
@@ -112,14 +112,14 @@ class _Geometry:
 
 
 def lowest(dtype: DType) -> float | int:
-    """What no element of ``dtype`` is less than."""
+    """The smallest value of ``dtype``."""
     if dtype.is_floating_point:
         return -math.inf
     return 0 if not dtype.is_signed else -(2 ** (8 * dtype.itemsize - 1))
 
 
 def pick_max(windows: Tensor, axis: int) -> tuple[Tensor, Tensor]:
-    """Maximum along ``axis`` and its first place; the gradient goes to that place only."""
+    """Maximum along ``axis`` and its first position, which alone receives the gradient."""
     place = windows.argmax(axis)
     if not differentiated(windows):
         return prim.max(windows, axes=(axis,)), place

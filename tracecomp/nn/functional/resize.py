@@ -51,7 +51,8 @@ def _whole_size(size: Any) -> int:
 
 
 def _scaled(have: int, factor: float) -> int:
-    """Return ``have * factor`` rounded down. Sizes stay followed by factors whose products are exact, as 2 or 0.75."""
+    """Return ``have * factor`` rounded down. Dynamic sizes stay symbolic for factors with exact products, such as 2 or
+    0.75."""
     if math.isfinite(factor):
         above, below = factor.as_integer_ratio()
         if 0 < above < _EXACT and below < _EXACT:
@@ -60,7 +61,7 @@ def _scaled(have: int, factor: float) -> int:
 
 
 _EXACT = 1 << 20
-"""Products of sizes and such numbers are exact in float64."""
+"""Largest size and factor for which products are exact in float64."""
 
 
 def _scale(have: int, want: int, factor: float | None, align_corners: bool) -> float:
@@ -70,9 +71,9 @@ def _scale(have: int, want: int, factor: float | None, align_corners: bool) -> f
 
 
 Steps: TypeAlias = "np.ndarray[Any, Any] | Tensor"
-"""Positions and weights along an axis: an array, or a tensor where the recording follows a size."""
+"""Positions and weights along an axis: an array, or a tensor if the size is dynamic."""
 Taps: TypeAlias = Sequence[tuple[Steps, Steps]]
-"""Positions to read, in int64, with the weights of what is read, in float64."""
+"""Positions to read, in int64, with their weights, in float64."""
 
 
 def _count(have: int, want: int) -> Steps:
@@ -163,7 +164,7 @@ def _antialias_matrix(
 
 
 def _matrix(taps: Taps, have: int) -> list[list[float]]:
-    """Weights (want, have) of what ``_weighted`` adds up."""
+    """Weights (want, have) as a matrix, equivalent to ``_weighted``."""
     rows = [[0.0] * have for _ in taps[0][0].tolist()]
     for index, weight in taps:
         for row, i, w in zip(rows, index.tolist(), weight.tolist(), strict=True):
@@ -172,15 +173,15 @@ def _matrix(taps: Taps, have: int) -> list[list[float]]:
 
 
 _WEIGHT_BITS = 15
-"""Weights for bytes are numbers of so many bits without sign, as in PyTorch and Pillow."""
+"""Bits of the integer weights for bytes, without sign, as in PyTorch and Pillow."""
 _MOST_FRACTION_BITS = 22
-"""So many of them at most stand behind the point; Pillow's bound."""
+"""Most fractional bits of the weights; Pillow's bound."""
 
 
 def _resized_bytes(x: Tensor, axis: int, weights: list[list[float]]) -> Tensor:
     """One axis of bytes resized by weights in fixed point, rounded to bytes: PyTorch's results exactly.
 
-    Sums of products are below 2^53, so that float64 holds them exactly.
+    Sums of products are below 2^53, which float64 represents exactly.
     """
     largest = max(w for row in weights for w in row)
     bits = next(
@@ -233,7 +234,7 @@ def interpolate(
     with scope("interpolate"):
         if mode == "area":
             return adaptive_avg_pool(len(sizes), input, sizes)
-        # Values of half types are weighted in float32 and rounded once; the nearest ones are taken as they are.
+        # Values of half types are weighted in float32 and rounded once; nearest modes copy values.
         x = input if mode.startswith("nearest") else wide(input)
         x = _resize(x, sizes, factors, mode, bool(align_corners), antialias)
         return following(rounded(x, input), input)
@@ -244,7 +245,7 @@ def _resize(
 ) -> Tensor:
     for axis in reversed(range(2, x.ndim)):
         have, want, factor = x.shape[axis], sizes[axis - 2], factors[axis - 2]
-        if antialias or x.dtype is uint8:  # matrices of weights hold for these sizes only
+        if antialias or x.dtype is uint8:  # matrices of weights are valid for these sizes only
             have, want = operator.index(have), operator.index(want)
         if mode.startswith("nearest"):
             index = _nearest(have, want, factor, mode == "nearest-exact")

@@ -189,7 +189,7 @@ def _reflect(x: Tensor, low: float, high: float) -> Tensor:
 
 
 def _place(x: Tensor, size: int, padding_mode: str, align_corners: bool) -> Tensor:
-    """Where a normalised coordinate falls on an axis, after the rule for what is outside."""
+    """The position of a normalised coordinate on an axis, by the rule for outside values."""
     x = _unnormalize(x, size, align_corners)
     return _inside(x, size, padding_mode, align_corners)
 
@@ -272,7 +272,7 @@ def grid_sample(
             found = _lookup(flat, [p.round().to(int64) for p in at], sizes)
             if not grid.requires_grad:
                 return found
-            # The nearest element does not change with the grid: a gradient of zeros, not none.
+            # The nearest element does not depend on the grid: its gradient is zero, not undefined.
             return T.where(T.ones((), dtype=bool_), found, points[0].to(found.dtype).unsqueeze(1))
         return _sample_linear(flat, at, sizes)
 

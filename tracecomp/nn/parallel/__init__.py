@@ -1,4 +1,4 @@
-"""The names of ``torch.nn.parallel``: several processes, and one device."""
+"""The names of ``torch.nn.parallel``, for several processes and a single device."""
 
 from tracecomp.base.lazy_names import later
 from tracecomp.nn.parallel.data_parallel import DataParallel, data_parallel

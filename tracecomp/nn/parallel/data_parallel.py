@@ -1,4 +1,4 @@
-"""``DataParallel`` where there is one device: the wrapped module and the ``module.`` prefix of its names."""
+"""``DataParallel`` for a single device: the wrapped module and the ``module.`` prefix of its names."""
 
 from __future__ import annotations
 
@@ -24,5 +24,5 @@ def data_parallel(
     module: Module, inputs: object, device_ids: object = None, output_device: object = None, dim: int = 0,
     module_kwargs: dict[str, Any] | None = None,
 ) -> Any:  # fmt: skip
-    """``module(*inputs, **module_kwargs)``: there is one device."""
+    """``module(*inputs, **module_kwargs)``, on the single device."""
     return module(*(inputs if isinstance(inputs, tuple) else (inputs,)), **(module_kwargs or {}))

@@ -23,16 +23,16 @@ from tracecomp.nn.parallel.shards import ShardPlan, Shards, within
 from tracecomp.ops.prim import prim
 
 _MB = 1 << 20
-"""Bytes: ``bucket_cap_mb`` counts in these, as PyTorch does."""
+"""Bytes of the unit of ``bucket_cap_mb``, as in PyTorch."""
 
 
 class DistributedDataParallel(Module, Joinable):
     """``module`` in every process of a group, with equal parameters and equal gradients.
 
-    Parameters and buffers are made those of rank 0; after every backward pass gradients are the mean over processes,
-    sent in buckets of ``bucket_cap_mb`` while the pass still runs. With ``shards=S`` the mean is that of S logical
-    shards of the global batch, in one order for any number of processes up to S: see ``shard`` and
-    ``docs/distributed.md``. RuntimeError when no parameter requires a gradient or when the processes' models differ.
+    Parameters and buffers are copied from rank 0. After every backward pass gradients are the mean over processes, sent
+    in buckets of ``bucket_cap_mb`` while the pass still runs. With ``shards=S`` the mean is over S logical shards of
+    the global batch, in one order for any number of processes up to S: see ``shard`` and ``docs/distributed.md``.
+    RuntimeError when no parameter requires a gradient or when the processes' models differ.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class DistributedDataParallel(Module, Joinable):
         cap = int((25 if bucket_cap_mb is None else bucket_cap_mb) * _MB)
         self.shards = shards
         self._plan: ShardPlan | None = None
-        self._by_initial = True  # what gradients are divided by while processes join
+        self._by_initial = True  # divisor of gradients while processes join
         self._reducer: Reducer | None = None
         if shards is not None:
             self._check_for_shards()
@@ -87,7 +87,7 @@ class DistributedDataParallel(Module, Joinable):
         yield from self.module.named_buffers()
 
     def _compared(self, what: str, value: object) -> list[Any]:
-        """``value`` of every process."""
+        """Return ``value`` of every process."""
         packed = np.frombuffer(pickle.dumps(value), np.uint8)
         bodies = self.process_group.worker.run(lambda: self.process_group.gather_bytes(packed, what))
         return [pickle.loads(body.tobytes()) for body in bodies]
@@ -110,7 +110,8 @@ class DistributedDataParallel(Module, Joinable):
             )
 
     def _check_for_shards(self) -> None:
-        """Errors for what would make the number of processes show: other random states, statistics of one shard."""
+        """Raise for state that would make results depend on the number of processes: other random states, statistics of
+        one shard."""
         for name, child in self.module.named_modules():
             if getattr(child, "running_mean", None) is not None and not type(child).__name__.startswith(
                 "SyncBatchNorm"
@@ -133,7 +134,7 @@ class DistributedDataParallel(Module, Joinable):
             )
 
     def _same(self, tensors: Iterable[Tensor], root: int = 0) -> None:
-        """Make tensors those of rank ``root``."""
+        """Copy tensors from rank ``root``."""
         if self.process_group.size() == 1:
             return
         by_dtype: dict[Any, list[Tensor]] = {}
@@ -169,12 +170,12 @@ class DistributedDataParallel(Module, Joinable):
         return output
 
     def _same_buffers(self, root: int) -> None:
-        """Make buffers those of rank ``root``, where the model was made so."""
+        """Copy buffers from rank ``root``, if the model was created so."""
         if self.broadcast_buffers and self.require_forward_param_sync:
             self._same((b for n, b in self.module.named_buffers() if n not in self.parameters_to_ignore), root)
 
     def _of_shards(self, inputs: tuple[object, ...], kwargs: Mapping[str, object]) -> Any:
-        """The module's results for each shard; without shards, in evaluation, the module's."""
+        """Return the module's results for each shard; in evaluation without shards, the module's."""
         if grad_enabled() and not self.require_backward_grad_sync:
             raise RuntimeError(at_user_line("no_sync() does not go with shards: every pass gives the mean over all"))
         given = next(within((inputs, kwargs), Shards), None)
@@ -187,7 +188,7 @@ class DistributedDataParallel(Module, Joinable):
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Inside, forward and backward passes only add to the gradients of this process."""
+        """Return a context in which forward and backward passes only add to the gradients of this process."""
         before = self.require_backward_grad_sync
         self.require_backward_grad_sync = False
         try:
@@ -198,18 +199,19 @@ class DistributedDataParallel(Module, Joinable):
     def join(
         self, divide_by_initial_world_size: bool = True, enable: bool = True, throw_on_early_termination: bool = False
     ) -> Join:  # fmt: skip
-        """Inside, processes may have different numbers of inputs: those that have none left answer for zeros.
+        """Return a context in which processes may have different numbers of inputs: those without inputs contribute
+        zeros.
 
-        Gradients are divided by the number of processes, or by that of those that have inputs. In the end the model is
-        that of the last process with inputs. With ``throw_on_early_termination``, RuntimeError in all processes when
-        the first one has none left.
+        Gradients are divided by the number of processes, or by that of those with inputs. At the end the model is that
+        of the last process with inputs. With ``throw_on_early_termination``, RuntimeError in all processes when the
+        first one has none left.
         """
         return Join(
             [self], enable, throw_on_early_termination, divide_by_initial_world_size=divide_by_initial_world_size
         )
 
     def join_hook(self, **kwargs: Any) -> JoinHook:
-        """How this model answers in a ``Join`` block; ``divide_by_initial_world_size`` as in ``join``."""
+        """This model's part in a ``Join`` block; ``divide_by_initial_world_size`` as in ``join``."""
         if self._reducer is None:
             raise RuntimeError(at_user_line("join() does not go with shards: global batches have one size"))
         self._by_initial = bool(kwargs.get("divide_by_initial_world_size", True))
@@ -222,11 +224,11 @@ class DistributedDataParallel(Module, Joinable):
 
     @property
     def join_process_group(self) -> Group:
-        """The group that gradients are combined in."""
+        """The group in which gradients are combined."""
         return self.process_group
 
     def _begin_joined(self, synchronised: bool) -> int:
-        """Tell processes without inputs of this pass; the rank whose buffers are everybody's."""
+        """Announce this pass to processes without inputs; return the rank whose buffers all processes take."""
         join, reducer = self._join, self._reducer
         assert reducer is not None
         if join is None:
@@ -238,7 +240,7 @@ class DistributedDataParallel(Module, Joinable):
         return join.last.active[-1]
 
     def answer(self, join: Join) -> None:
-        """Take part in a pass of the others."""
+        """Take part in a pass of other processes."""
         assert self._reducer is not None
         self._same_buffers(join.last.active[-1])
         if join.last.synchronised:
@@ -246,15 +248,16 @@ class DistributedDataParallel(Module, Joinable):
             self._reducer.answer()
 
     def become(self, join: Join) -> None:
-        """Take parameters and buffers of the last process with inputs."""
+        """Copy parameters and buffers from the last process with inputs."""
         self._same((t for _, t in self._everything()), join.last.active[-1])
 
     def shard(self, *tensors: Tensor) -> Any:
-        """Tensors of this process's part of the global batch as its logical shards, for a model with ``shards=S``.
+        """Split tensors of this process's part of the global batch into its logical shards, for a model with
+        ``shards=S``.
 
-        Axis 0 is cut into equal parts, one for each of the process's shards; all tensors of a step in one call.
-        What the model and functions make of them is computed shard by shard. ``backward()`` of a
-        loss gives the mean over all shards of all processes; ``mean(loss)`` its value.
+        Axis 0 is split into equal parts, one for each of the process's shards; pass all tensors of a step in one call.
+        The model and functions run shard by shard. ``backward()`` of a loss computes the mean over all shards of all
+        processes; ``mean(loss)`` is its value.
         """
         if self._plan is None:
             raise RuntimeError(at_user_line("shard(): the model was made without shards=..."))
@@ -268,11 +271,11 @@ class DistributedDataParallel(Module, Joinable):
         return value.context.mean(value)
 
     def will_sync_module_buffers(self) -> bool:
-        """Whether the next forward pass takes over buffers of another process."""
+        """Whether the next forward pass copies buffers from another process."""
         return self.broadcast_buffers and self.require_forward_param_sync and any(True for _ in self.module.buffers())
 
     def _get_ddp_logging_data(self) -> dict[str, Any]:
-        """What PyTorch logs of a model, as far as it means something here."""
+        """PyTorch's log data of a model, as far as it applies here."""
         group = self.process_group
         return {
             "world_size": group.size(), "rank": group.rank(), "module_name": type(self.module).__name__,
@@ -295,7 +298,7 @@ class DistributedDataParallel(Module, Joinable):
         self._reducer.hook = state, hook
 
     def _set_static_graph(self) -> None:
-        """As ``static_graph=True``."""
+        """The same as ``static_graph=True``."""
         self.static_graph = True
         if self._reducer is not None:
             self._reducer.find_unused = True
@@ -305,7 +308,7 @@ class DistributedDataParallel(Module, Joinable):
 
 
 class _Answers(JoinHook):
-    """A model's part in the passes of processes that have inputs left."""
+    """A model's part in the passes of processes with inputs."""
 
     def __init__(self, model: DistributedDataParallel) -> None:
         self._model = model
@@ -320,7 +323,7 @@ class _Answers(JoinHook):
 
 
 def _unused(params: Sequence[Tensor], output: object) -> list[Tensor]:
-    """Parameters from which no tensor of ``output`` comes."""
+    """Parameters on which no tensor of ``output`` depends."""
     found: set[int] = set()
     seen: set[int] = set()
     stack = [t.grad_fn for t in within(output, Tensor, objects=True) if t.grad_fn is not None]
@@ -337,7 +340,7 @@ def _unused(params: Sequence[Tensor], output: object) -> list[Tensor]:
 
 
 def _group(given: Group | None) -> Group:
-    """The group asked for, else the default one. ValueError where there is neither."""
+    """Return ``given``, or the default group. ValueError if neither exists."""
     found = given or world.default
     if found is None:
         raise ValueError(

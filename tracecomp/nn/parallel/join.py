@@ -1,4 +1,4 @@
-"""Uneven inputs: processes that have none left take part in what the others still send."""
+"""Uneven inputs: processes without inputs take part in the communication of the others."""
 
 from __future__ import annotations
 
@@ -17,23 +17,24 @@ _EARLY = "Detected at least one rank that exhausted inputs. Throwing across all 
 
 
 class JoinHook:
-    """How a process without inputs answers those that have some."""
+    """The part of a process without inputs in the steps of the others."""
 
     def main_hook(self) -> None:
-        """Called once for each step of the others: makes the collective calls of a step."""
+        """Make the collective calls of one step; called once for each step of the others."""
 
     def post_hook(self, is_last_joiner: bool) -> None:
-        """Called when nobody has inputs left, in processes that were among the last to have some and in others."""
+        """Called when all processes have finished their inputs, with whether this one was among the last."""
 
 
 class Joinable(ABC):
-    """What ``Join`` takes. Before the collective calls of each step it calls ``Join.notify_join_context(self)``."""
+    """A participant of ``Join``. Before the collective calls of each step it calls
+    ``Join.notify_join_context(self)``."""
 
     _join: Join | None = None
 
     @abstractmethod
     def join_hook(self, **kwargs: Any) -> JoinHook:
-        """How it answers; ``kwargs`` are those of ``Join``."""
+        """Return the hook; ``kwargs`` are those of ``Join``."""
 
     @property
     @abstractmethod
@@ -56,9 +57,10 @@ class _Step(NamedTuple):
 class Join:
     """A block in which processes may have different numbers of inputs.
 
-    Before every step all processes tell whether they have inputs, for the first of ``joinables``. Those without any
-    answer when they leave the block, until nobody has inputs. With ``throw_on_early_termination``, RuntimeError in all
-    processes when the first one has none left. ValueError without joinables, and for several groups.
+    Before every step all processes announce whether they have inputs, for the first of ``joinables``. Those without
+    inputs take part when they leave the block, until all have finished. With ``throw_on_early_termination``,
+    RuntimeError in all processes when the first one has no inputs left. ValueError without joinables, and for several
+    groups.
     """
 
     def __init__(
@@ -78,7 +80,7 @@ class Join:
             joinable._join = self if enable else None
 
     def __enter__(self) -> None:
-        """Nothing: steps say that they begin."""
+        """Do nothing: steps announce themselves."""
 
     def __exit__(self, kind: object, value: object, traceback: object) -> None:
         try:
@@ -89,7 +91,7 @@ class Join:
                 joinable._join = None
 
     def _answer(self) -> None:
-        """Take part in the steps of the others for as long as there are some."""
+        """Take part in the steps of the other processes until there are none."""
         last = True
         while self._announce(0):
             last = False
@@ -100,12 +102,12 @@ class Join:
 
     @staticmethod
     def notify_join_context(joinable: Joinable) -> Work | None:
-        """Tell that a step begins here; a Work that has ended, None for all but the first joinable of a block."""
+        """Announce the start of a step; return a finished Work, or None for all but the first joinable of a block."""
         join = joinable._join
         return None if join is None or not join.begin(joinable, True) else Work.done(None)
 
     def begin(self, joinable: Joinable, synchronised: bool) -> bool:
-        """Tell that a step of ``joinable`` begins here; False for all but the first one, whose step it belongs to."""
+        """Announce the start of a step of ``joinable``; False for all but the first one, to whose step it belongs."""
         if joinable is not self._joinables[0]:
             return False
         if modes.recorder is not None:
@@ -114,7 +116,8 @@ class Join:
         return True
 
     def _announce(self, told: int) -> bool:
-        """Hear from all; whether somebody has inputs. RuntimeError in all if that was asked for and one has none."""
+        """Exchange announcements; return whether any process has inputs. RuntimeError in all processes if one has none
+        and that was requested."""
         with no_grad():
             found = prim.all_gather(T.tensor([told]), group=self._group.group_name, size=self._group.size())
         words = [int(t) for t in (found if isinstance(found, tuple) else (found,))]

@@ -23,7 +23,7 @@ _FIRST = 1 << 20
 
 
 class Bucket:
-    """Parameters of one dtype whose gradients travel together, in the order in which they are likely to be ready."""
+    """Parameters of one dtype whose gradients are sent together, in the order in which they are likely to be ready."""
 
     def __init__(self, params: Sequence[Tensor]) -> None:
         self.params = list(params)
@@ -31,17 +31,17 @@ class Bucket:
         self.rearm()
 
     def rearm(self) -> None:
-        """Wait for all gradients again."""
+        """Reset to wait for all gradients."""
         self.waiting = {id(p) for p in self.params}
 
     def joined(self, grads: Sequence[Tensor | None]) -> Tensor:
-        """Gradients in a row; zeros for missing ones."""
+        """Concatenate gradients; zeros for missing ones."""
         pairs = zip(self.params, grads, strict=True)
         flat = [(T.zeros_like(p) if g is None else g).reshape(-1) for p, g in pairs]
         return flat[0].clone() if len(flat) == 1 else T.cat(flat)
 
     def split(self, flat: Tensor) -> list[Tensor]:
-        """Gradients out of a row."""
+        """Split concatenated gradients."""
         pieces = flat.split([p.numel() for p in self.params])
         return [piece.reshape(p.shape) for p, piece in zip(self.params, pieces, strict=True)]
 
@@ -59,7 +59,7 @@ def buckets_of(params: Sequence[Tensor], cap: int) -> list[Bucket]:
 
 
 class GradBucket:
-    """What a communication hook gets: the gradients of a bucket in a row."""
+    """The argument of a communication hook: the concatenated gradients of a bucket."""
 
     def __init__(self, bucket: Bucket, index: int, count: int, buffer: Tensor) -> None:
         self._bucket, self._index, self._count, self._buffer = bucket, index, count, buffer
@@ -84,9 +84,9 @@ class GradBucket:
 
 
 class Reducer:
-    """Replaces the gradients of ``params`` by their mean over the group, once a backward pass has them all.
+    """Replace the gradients of ``params`` by their mean over the group, once a backward pass has computed them all.
 
-    A bucket is sent when it and those before it are complete, so all processes send in one order.
+    A bucket is sent when it and the previous ones are complete, so all processes send in the same order.
     """
 
     def __init__(self, params: Sequence[Tensor], group: Group, cap: int, views: bool) -> None:
@@ -96,7 +96,7 @@ class Reducer:
         self.find_unused = False
         self.hook: tuple[Any, Hook] | None = None
         self._of = {id(p): b for b in self.buckets for p in b.params}
-        self.divisor: int | None = None  # what a mean is divided by, if not by the number of processes
+        self.divisor: int | None = None  # divisor of a mean, if it is not the number of processes
         self._started: list[Callable[[], Tensor]] = []
         self._unused: set[int] = set()
         for p in params:
@@ -104,19 +104,19 @@ class Reducer:
 
     @property
     def unfinished(self) -> list[Tensor]:
-        """Parameters whose gradients a pass still waits for, after others have come; empty between passes."""
+        """Parameters whose gradients are missing in an unfinished pass; empty between passes."""
         left = [p for b in self.buckets for p in b.params if id(p) in b.waiting]
         return left if len(left) < len(self._of) else []
 
     def restart(self) -> None:
-        """Forget a pass that has not come to its end."""
+        """Drop an unfinished pass."""
         self._started.clear()
         self._unused.clear()
         for bucket in self.buckets:
             bucket.rearm()
 
     def ready_without(self, unused: Sequence[Tensor]) -> None:
-        """Do not wait for gradients of parameters that a pass does not use."""
+        """Exclude the gradients of parameters that a pass does not use."""
         self._unused = {id(p) for p in unused}
         for p in unused:
             self._of[id(p)].waiting.discard(id(p))
@@ -133,7 +133,7 @@ class Reducer:
             self._finish()
 
     def answer(self) -> None:
-        """Take part in a pass of the others, with zeros."""
+        """Take part in a pass of other processes, with zeros."""
         started = [self._start(i, [None] * len(b.params)) for i, b in enumerate(self.buckets)]
         self._unused = {*self._of}
         self._used_somewhere()
@@ -142,7 +142,7 @@ class Reducer:
         self.restart()
 
     def _start(self, index: int, grads: Sequence[Tensor | None]) -> Callable[[], Tensor]:
-        """Send a bucket; what is returned waits for the mean."""
+        """Send a bucket; return the function that waits for the mean."""
         bucket = self.buckets[index]
         with no_grad():
             flat = bucket.joined(grads)
@@ -154,7 +154,7 @@ class Reducer:
         return get if self.divisor is None else lambda: get() * factor
 
     def _finish(self) -> None:
-        """All buckets are on their way: wait for them, and write gradients."""
+        """Wait for all buckets, and write gradients."""
         used = self._used_somewhere()
         with no_grad():
             for bucket, get in zip(self.buckets, self._started, strict=True):
@@ -168,7 +168,7 @@ class Reducer:
         self.restart()
 
     def _used_somewhere(self) -> set[int] | None:
-        """Parameters that some process has used; None when nobody asks."""
+        """Parameters that some process has used; None if not needed."""
         if not self.find_unused:
             return None
         order = [p for b in self.buckets for p in b.params]
@@ -179,9 +179,9 @@ class Reducer:
 
 
 def mean_over(group: Group, leaves: Sequence[Tensor], total: int) -> Callable[[], Tensor]:
-    """Start to compute the mean of ``leaves`` over all ``total`` of the group's; what is returned waits for it.
+    """Start the mean of ``leaves`` over all ``total`` leaves of the group; return the function that waits for it.
 
-    Before division they are summed along the tree over leaves. While recording it is a node of the graph.
+    They are summed along the tree over leaves, then divided. During recording it is a node of the graph.
     """
     attrs: dict[str, Any] = {"op": "AVG", "group": group.group_name, "total": total}
     if modes.recorder is not None or group.size() == 1:
@@ -194,5 +194,5 @@ def mean_over(group: Group, leaves: Sequence[Tensor], total: int) -> Callable[[]
 
 
 def _first(value: Any) -> Tensor:
-    """The tensor that a hook's future holds, alone or in a list."""
+    """The tensor in a hook's future, alone or in a list."""
     return value[0] if isinstance(value, list | tuple) else value

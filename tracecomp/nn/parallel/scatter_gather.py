@@ -1,4 +1,4 @@
-"""Inputs to several devices and results back, where there is one: the CPU, of which any number may be named."""
+"""Scatter and gather for a single device: the CPU, which may be named any number of times."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tracecomp.nn.module import Module
 
 
 def scatter(inputs: object, target_gpus: Sequence[object], dim: int = 0) -> Any:
-    """``inputs`` in as many parts as there are targets: tensors in chunks along ``dim``, all else in copies."""
+    """Split ``inputs`` into one part per target: tensors in chunks along ``dim``, other values copied."""
     count = len(target_gpus)
     if isinstance(inputs, Tensor):
         return inputs.chunk(count, dim)
@@ -56,7 +56,7 @@ def replicate(network: Module, devices: Sequence[object], detach: bool = False) 
 def parallel_apply(
     modules: Sequence[Module], inputs: Sequence[Any], kwargs_tup: Any = None, devices: object = None
 ) -> list[Any]:  # fmt: skip
-    """Each module called with its inputs, one after the other."""
+    """Call each module with its inputs, one after the other."""
     named = kwargs_tup or [{}] * len(modules)
     given = zip(modules, inputs, named, strict=True)
     return [m(*(args if isinstance(args, tuple | list) else (args,)), **kwargs) for m, args, kwargs in given]

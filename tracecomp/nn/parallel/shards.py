@@ -1,8 +1,9 @@
-"""Logical shards of a global batch: computed one by one, summed along one tree, so that processes do not show.
+"""Logical shards of a global batch: computed one by one and summed along one tree, so that bits do not depend on the
+number of processes.
 
-The global batch is cut into S shards, whoever computes them. Each shard has its own view of every parameter and its own
-random numbers; what shards have in common (gradients, batch statistics) is combined by the primitive ``all_reduce``,
-whose leaves are the shards.
+The global batch is split into S shards, for any number of processes. Each shard has a separate view of every parameter
+and separate random numbers. Values common to shards (gradients, batch statistics) are combined by the primitive
+``all_reduce``, whose leaves are the shards.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from tracecomp.nn.parallel.reducer import Bucket, buckets_of, mean_over
 from tracecomp.ops.prim import prim
 
 _STREAM = 0x2545F4914F6CDD1D
-"""What the seeds of neighbouring shards differ by."""
+"""Difference of the seeds of neighbouring shards."""
 _DRAWS = 1 << 32
 """Blocks of random numbers that one pass may draw."""
 
@@ -35,7 +36,7 @@ Found = TypeVar("Found")
 
 
 class ShardPlan:
-    """What all passes of one model have in common: the group, which shards are this process's, and buckets."""
+    """Common state of all passes of one model: the group, the shards of this process, and buckets."""
 
     def __init__(self, params: Sequence[Tensor], group: Group, total: int, cap: int) -> None:
         if total < group.size():
@@ -46,7 +47,7 @@ class ShardPlan:
         self.bucket_of = {id(p): b for b in buckets_of(params, cap) for p in b.params}
 
     def cut(self, tensors: Sequence[Tensor]) -> list[Shards]:
-        """The rows of this process as its shards, for one pass."""
+        """Split the rows of this process into its shards, for one pass."""
         begun, count = ShardPass(self), len(self.own)
         for t in tensors:
             if not isinstance(t, Tensor) or not t.ndim or t.shape[0] % count:
@@ -58,7 +59,7 @@ class ShardPlan:
 class ShardPass:
     """One pass of the shards of this process: their views of parameters, and their random numbers.
 
-    It belongs to the shards that it begins with and to what is computed from them.
+    It belongs to its initial shards and to values computed from them.
     """
 
     def __init__(self, plan: ShardPlan) -> None:
@@ -70,7 +71,7 @@ class ShardPass:
             default_generator.state.copy_(base + T.tensor([0, _DRAWS]))
 
     def view(self, param: Tensor | Shards, i: int) -> Tensor:
-        """What the ``i``-th shard of this process sees of a parameter; another tensor as it is."""
+        """Return the ``i``-th shard's view of a parameter; other tensors unchanged."""
         if isinstance(param, Shards):
             part: Tensor = param.parts[i]
             return part
@@ -101,7 +102,7 @@ class ShardPass:
         return isinstance(value, Shards) or id(value) in self.plan.bucket_of
 
     def each(self, func: Callable[..., object], args: tuple[object, ...], named: Mapping[str, object]) -> Any:
-        """``func`` for each shard, with what it sees of parameters and its random numbers."""
+        """Run ``func`` for each shard, with its views of parameters and its random numbers."""
         found = []
         for i in self.plan.places:
             with self.numbers(i):
@@ -110,7 +111,7 @@ class ShardPass:
 
     @contextmanager
     def numbers(self, i: int) -> Iterator[None]:
-        """Inside, random numbers are those of the ``i``-th shard."""
+        """A context with the random numbers of the ``i``-th shard."""
         before = default_generator.state
         default_generator.state = self._states[i]
         try:
@@ -119,7 +120,7 @@ class ShardPass:
             default_generator.state = before
 
     def parameters(self) -> TorchFunctionMode:
-        """A block inside of which what is computed from parameters alone is computed for each shard too."""
+        """A context in which computations on parameters alone also run for each shard."""
         return _Parameters(self)
 
     def mean(self, value: Shards) -> Tensor:
@@ -139,7 +140,7 @@ def _signed(word: int) -> int:
 
 
 class _Spread(Function):
-    """The parameters of a bucket once for each shard; backwards the mean over all shards."""
+    """The parameters of a bucket once for each shard; the backward is the mean over all shards."""
 
     @staticmethod
     def forward(ctx: Any, plan: ShardPlan, bucket: Bucket, *params: Tensor) -> tuple[Tensor, ...]:
@@ -157,7 +158,7 @@ class _Spread(Function):
 
 
 class _Summed(Function):
-    """Every shard gets the sum over all shards, which is its own derivative too."""
+    """Give every shard the sum over all shards, which is also its derivative."""
 
     @staticmethod
     def forward(ctx: Any, plan: ShardPlan, *parts: Tensor) -> tuple[Tensor, ...]:
@@ -171,7 +172,7 @@ class _Summed(Function):
 
 
 class _Parameters(TorchFunctionMode):
-    """Sees parameters of the model as each shard sees them."""
+    """Replace parameters of the model by the current shard's views."""
 
     def __init__(self, context: ShardPass) -> None:
         self._context = context
@@ -190,7 +191,7 @@ class _Parameters(TorchFunctionMode):
 
 
 class Shards:
-    """One value for each shard of this process. Functions and methods of tensors act on each of them."""
+    """One value for each shard of this process. Functions and methods of tensors apply to each of them."""
 
     def __init__(self, parts: Sequence[Tensor], context: ShardPass) -> None:
         self.parts, self.context = list(parts), context
@@ -221,7 +222,7 @@ class Shards:
         backward(self.parts)
 
     def item(self) -> Any:
-        """RuntimeError: shards have values of their own."""
+        """RuntimeError: each shard has a different value."""
         raise RuntimeError(at_user_line("item() of shards: ask model.mean(value) in all processes, then its item()"))
 
     __bool__ = __float__ = __int__ = item
@@ -262,7 +263,7 @@ for _name in ("neg", "invert", "abs", "lt", "le", "gt", "ge", "eq", "ne"):
 
 
 def within(value: object, kind: type[Found], objects: bool = False) -> Iterator[Found]:
-    """What is a ``kind`` in lists, tuples and dictionaries; with ``objects``, in attributes too."""
+    """Yield objects of ``kind`` in lists, tuples and dictionaries; with ``objects``, also in attributes."""
     parts: Iterable[object] = ()
     if isinstance(value, kind):
         yield value
@@ -277,7 +278,7 @@ def within(value: object, kind: type[Found], objects: bool = False) -> Iterator[
 
 
 def _seen(value: object, i: int, context: ShardPass) -> Any:
-    """``value`` as the ``i``-th shard sees it."""
+    """``value`` with the ``i``-th shard's tensors."""
     if isinstance(value, Shards):
         if value.context is not context:
             raise RuntimeError(
@@ -296,7 +297,7 @@ def _seen(value: object, i: int, context: ShardPass) -> Any:
 
 
 def _together(values: list[Any], context: ShardPass) -> Any:
-    """What the shards' results are as one: tensors are Shards, numbers must be equal."""
+    """Combine the shards' results: tensors become Shards, numbers must be equal."""
     first = values[0]
     if isinstance(first, Tensor):
         return Shards(values, context)

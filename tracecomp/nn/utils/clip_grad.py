@@ -24,14 +24,14 @@ def _grads(parameters: Tensors) -> list[Tensor]:
 
 
 def _norm(t: Tensor, norm_type: float) -> Tensor:
-    """The norm of one tensor; of a sharded one that of the whole, so that its bits do not show who has which rows."""
+    """The norm of one tensor; for a sharded one that of the whole, so that bits do not depend on the sharding."""
     return vector_norm(t.full_tensor() if isinstance(t, ShardedTensor) else t, norm_type)
 
 
 def get_total_norm(
     tensors: Tensors, norm_type: float = 2.0, error_if_nonfinite: bool = False, foreach: bool | None = None
 ) -> Tensor:
-    """The norm of all tensors taken as one vector. RuntimeError if it is not finite and that was asked for."""
+    """The norm of all tensors as one vector. RuntimeError if it is not finite and ``error_if_nonfinite`` is set."""
     with no_grad():
         parts = _listed(tensors)
         if not parts:
@@ -60,7 +60,7 @@ def clip_grad_norm_(
     parameters: Tensors, max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> Tensor:  # fmt: skip
-    """Scale gradients, in place, so that their norm is at most ``max_norm``; returns the norm before."""
+    """Scale gradients, in place, so that their norm is at most ``max_norm``; returns the old norm."""
     parameters = _listed(parameters)
     total = get_total_norm(_grads(parameters), norm_type, error_if_nonfinite)
     clip_grads_with_norm_(parameters, max_norm, total)

@@ -14,7 +14,7 @@ def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
 
 
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
-    """Give every parameter its part of ``vec``. TypeError unless a tensor."""
+    """Copy each part of ``vec`` into its parameter. TypeError unless a tensor."""
     if not isinstance(vec, Tensor):
         raise TypeError(f"expected torch.Tensor, but got: {type(vec).__name__}")
     start = 0

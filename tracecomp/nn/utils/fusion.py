@@ -39,14 +39,14 @@ def fuse_conv_bn_weights(
     conv_w: Tensor, conv_b: Maybe, bn_rm: Tensor, bn_rv: Tensor, bn_eps: float, bn_w: Maybe, bn_b: Maybe,
     transpose: bool = False,
 ) -> tuple[Parameter, Parameter]:  # fmt: skip
-    """Weight and bias of a convolution that does what the convolution and then the batch norm did."""
+    """Weight and bias of a convolution that is equivalent to the convolution and the batch norm."""
     return _fuse(conv_w, conv_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b, 1 if transpose else 0)
 
 
 def fuse_linear_bn_weights(
     linear_w: Tensor, linear_b: Maybe, bn_rm: Tensor, bn_rv: Tensor, bn_eps: float, bn_w: Tensor, bn_b: Tensor
 ) -> tuple[Parameter, Parameter]:
-    """Weight and bias of a linear layer that does what the layer and then the batch norm did."""
+    """Weight and bias of a linear layer that is equivalent to the layer and the batch norm."""
     return _fuse(linear_w, linear_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b, 0)
 
 

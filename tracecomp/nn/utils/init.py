@@ -1,4 +1,4 @@
-"""Making modules without drawing their first weights."""
+"""Construction of modules without initialising their weights."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tracecomp.nn.module import Module
 
 
 def skip_init(module_cls: type[Module], *args: Any, **kwargs: Any) -> Any:
-    """A module of ``module_cls`` whose parameters and buffers have memory and no particular values.
+    """Construct a module of ``module_cls`` whose parameters and buffers are uninitialised.
 
     RuntimeError unless ``module_cls`` is a module class that takes a ``device``.
 

@@ -152,7 +152,7 @@ def orthogonal(
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
     """Length and direction of a weight as separate parameters (Salimans and Kingma 2016).
 
-    Loads what ``nn.utils.weight_norm`` saved, too.
+    It also loads checkpoints of ``nn.utils.weight_norm``.
     """
 
     def older_names(state: dict[str, Any], prefix: str, *rest: Any) -> None:

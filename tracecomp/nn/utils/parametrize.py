@@ -19,7 +19,7 @@ _cache: dict[tuple[int, str], Tensor] = {}
 
 @contextmanager
 def cached() -> Iterator[None]:
-    """Within the block, every parametrised tensor is computed once."""
+    """A context in which every parametrised tensor is computed once."""
     global _caching
     _caching += 1
     try:
@@ -31,7 +31,7 @@ def cached() -> Iterator[None]:
 
 
 def _check_like(before: Tensor, after: object, what: str, unsafe: bool, shape: bool = True) -> None:
-    """ValueError when ``what`` does not give a tensor, or, unless ``unsafe``, one of another dtype or shape."""
+    """ValueError when the result of ``what`` is not a tensor, or, unless ``unsafe``, has another dtype or shape."""
     if not isinstance(after, Tensor):
         raise ValueError(f"A {what} must return a tensor. Got {type(after).__name__}.")
     if unsafe:
@@ -50,7 +50,7 @@ def _check_like(before: Tensor, after: object, what: str, unsafe: bool, shape: b
 
 
 class ParametrizationList(ModuleList):
-    """The parametrisations of one tensor and what they start from (``original``, or ``original0``, ...)."""
+    """The parametrisations of one tensor and their operands (``original``, or ``original0``, ...)."""
 
     def __init__(self, modules: Sequence[Module], original: Tensor, unsafe: bool = False) -> None:
         if not modules:
@@ -125,7 +125,7 @@ class ParametrizationList(ModuleList):
 
 
 def _inject(module: Module, name: str) -> None:
-    """Give ``module`` a class of its own in which ``name`` is the parametrised tensor."""
+    """Give ``module`` a separate class in which ``name`` is the parametrised tensor."""
     cls = type(module)
     if "parametrizations" not in module._modules:
 
@@ -197,7 +197,7 @@ def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
 
 
 def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized: bool = True) -> Module:
-    """Make the tensor plain again, with its parametrised value or (if asked for) its original."""
+    """Make the tensor plain again, with its parametrised value or (on request) its original."""
     if not is_parametrized(module, tensor_name):
         raise ValueError(f"Module {module} does not have a parametrization on {tensor_name}")
     entry = module.parametrizations[tensor_name]

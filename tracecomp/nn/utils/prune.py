@@ -1,7 +1,7 @@
 """Pruning: parameters multiplied by masks, under the names of torch.nn.utils.prune.
 
 A pruned parameter ``name`` becomes a parameter ``name_orig`` and a buffer ``name_mask``; a forward pre-hook computes
-their product anew for every call.
+their product for every call.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class BasePruningMethod:
         setattr(module, self._tensor_name, self.apply_mask(module))
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        """The mask for ``t``, of which ``default_mask`` has left some elements."""
+        """The mask for ``t``, restricted to the elements that ``default_mask`` leaves."""
         raise NotImplementedError
 
     def apply_mask(self, module: Module) -> Tensor:
@@ -44,7 +44,7 @@ class BasePruningMethod:
     def apply(
         cls, module: Module, name: str, *args: Any, importance_scores: Tensor | None = None, **kwargs: Any
     ) -> BasePruningMethod:
-        """Mask ``module.name``, on top of what masks it already."""
+        """Mask ``module.name``, in addition to existing masks."""
         method = cls(*args, **kwargs)
         method._tensor_name = name
         found = _hook_of(module, name)
@@ -68,7 +68,7 @@ class BasePruningMethod:
         return hook
 
     def remove(self, module: Module) -> None:
-        """Make the masked parameter a plain one again."""
+        """Make the masked parameter plain again."""
         weight = self.apply_mask(module)
         if hasattr(module, self._tensor_name):
             delattr(module, self._tensor_name)
@@ -80,7 +80,7 @@ class BasePruningMethod:
 
 
 class PruningContainer(BasePruningMethod):
-    """Several methods one after the other: each sees what those before it have left."""
+    """Several methods one after the other: each applies to the elements that the previous ones leave."""
 
     PRUNING_TYPE = "container"
 
@@ -113,7 +113,7 @@ class PruningContainer(BasePruningMethod):
         return self._pruning_methods[index]
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        """``default_mask`` with what the last method masks of the rest."""
+        """``default_mask`` minus the elements that the last method masks."""
         method = self._pruning_methods[-1]
         kept = _left(method, t, default_mask)
         mask = default_mask.to(dtype=t.dtype).clone()
@@ -122,7 +122,7 @@ class PruningContainer(BasePruningMethod):
 
 
 def _left(method: BasePruningMethod, t: Tensor, mask: Tensor) -> Any:
-    """The key of what a method looks at: elements that are left, or channels of which some are."""
+    """The index of the elements that a method considers: unmasked elements, or channels with some."""
     if method.PRUNING_TYPE == "unstructured":
         return mask == 1
     if method.PRUNING_TYPE == "global":
@@ -155,7 +155,7 @@ class CustomFromMask(BasePruningMethod):
         self.mask = mask
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        """What both masks leave."""
+        """Elements that both masks leave."""
         assert default_mask.shape == self.mask.shape
         return default_mask * self.mask.to(dtype=default_mask.dtype)
 
@@ -316,7 +316,7 @@ def remove(module: Module, name: str) -> Module:
 
 
 def is_pruned(module: Module) -> bool:
-    """Whether a parameter of ``module`` or of what it holds is pruned."""
+    """Whether a parameter of ``module`` or of its children is pruned."""
     return any(isinstance(hook, BasePruningMethod) for m in module.modules() for hook in m._forward_pre_hooks.values())
 
 
@@ -335,7 +335,7 @@ def _check_amount(amount: object) -> None:
 
 
 def _count(amount: Any, size: int) -> int:
-    """How many of ``size`` the amount is. ValueError when it is more."""
+    """The number of elements of ``size`` for an amount. ValueError when it is more."""
     if isinstance(amount, float):
         return round(amount * size)
     if amount > size:

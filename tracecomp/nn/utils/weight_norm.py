@@ -53,7 +53,7 @@ def _check_shape(weight: Tensor, what: str) -> None:
 
 
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
-    """Replace a parameter by its length ``name_g`` and direction ``name_v``. RuntimeError if that was done before."""
+    """Replace a parameter by its length ``name_g`` and direction ``name_v``. RuntimeError if it already is."""
     if _hook_of(module, WeightNorm, name):
         raise RuntimeError(f"Cannot register two weight_norm hooks on the same parameter {name}")
     hook = WeightNorm(name, dim)
@@ -68,7 +68,7 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
 
 
 def remove_weight_norm(module: Module, name: str = "weight") -> Module:
-    """Put the plain parameter back. ValueError when there is none to put back."""
+    """Restore the plain parameter. ValueError if the module has no weight norm of that name."""
     found = _hook_of(module, WeightNorm, name)
     if found is None:
         raise ValueError(f"weight_norm of '{name}' not found in {module}")
@@ -141,7 +141,7 @@ def spectral_norm(
 
 
 def remove_spectral_norm(module: Module, name: str = "weight") -> Module:
-    """Put the plain parameter back. ValueError when there is none to put back."""
+    """Restore the plain parameter. ValueError if the module has no spectral norm of that name."""
     found = _hook_of(module, SpectralNorm, name)
     if found is None:
         raise ValueError(f"spectral_norm of '{name}' not found in {module}")

@@ -1,4 +1,4 @@
-"""How each primitive is written in ONNX: one rule for each, found by name; ``refused`` says what has none, and why."""
+"""Export rules of primitives: one rule for each, by name; ``refused`` has the reasons for primitives without one."""
 
 from tracecomp.onnx.export_rules import (
     contraction,

@@ -1,4 +1,4 @@
-"""Loops and branches, with their regions as bodies that read what lies outside of them."""
+"""Loops and branches, with regions as bodies that read outer values."""
 
 from __future__ import annotations
 

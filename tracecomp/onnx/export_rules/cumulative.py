@@ -17,7 +17,7 @@ def _cast(e: Emitter, x: str, dtype: DType) -> str:
 
 
 def _running(node: Node) -> DType:
-    """What a running value is kept in; ONNX's operators take the wider types only."""
+    """The type of a running value; ONNX's operators support the wider types only."""
     dtype = node.inputs[0].dtype
     return running_dtype(dtype) if dtype.kind == "float" else int64
 

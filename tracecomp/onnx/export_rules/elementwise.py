@@ -1,4 +1,5 @@
-"""One element at a time. What ONNX lacks is a formula, accurate to some units in the last place but where it says."""
+"""Elementwise primitives. Functions that ONNX lacks are formulas, accurate to some units in the last place unless
+noted."""
 
 from __future__ import annotations
 
@@ -166,7 +167,7 @@ def _div(a: Term, b: Term) -> Term:
 
 @_formula("atan2")
 def _atan2(y: Term, x: Term) -> Term:
-    """The angle in the first eighth, turned to where the point lies."""
+    """The angle in the first octant, reflected to the point's octant."""
     high, wide = abs(y), abs(x)
     steep = high > wide
     less, more = steep.where(wide, high), steep.where(high, wide)

@@ -1,4 +1,4 @@
-"""Collects what a model consists of while its graph is written, and finds the rule of each primitive."""
+"""Collects the parts of a model while its graph is exported, and finds the rule of each primitive."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
 
 
 _WHOLE = "onnx."
-"""What names of ONNX's own operators begin with in graphs that are to be written (``whole.py``)."""
+"""Prefix of names of ONNX's own operators in graphs for export (``whole.py``)."""
 
 
 _WHOLE_RULES: dict[str, Rule] = {}
@@ -86,12 +86,12 @@ class Emitter:
         self.arrays: dict[str, Array] = {}
         """Weights by name."""
         self._turns: dict[str, tuple[str, Sequence[int]]] = {}
-        """What is transposed, and how, by the name of the result."""
+        """Operand and permutation of transposes, by the name of the result."""
         self._made: dict[tuple[str, ...], str] = {}
         self.names: dict[Value, str] = {}
         self.scope = ""
         self.open: dict[str, tuple[str, int]] = {}
-        """Where open sizes are read: the name of an input, and its dimension."""
+        """Sources of dynamic sizes: the name of an input, and its dimension."""
         self._sizes: dict[Any, str] = {}
         self._count = 0
         self._taken: set[str] = set()
@@ -106,7 +106,7 @@ class Emitter:
         return self.several(op, inputs, 1, **attrs)[0]
 
     def _turned(self, name: str, perm: Sequence[int]) -> str:
-        """A transpose; of what is one, one of that."""
+        """A transpose; two transposes are merged into one."""
         name, before = self._turns.get(name, (name, range(len(perm))))
         perm = [before[k] for k in perm]
         if perm == [*range(len(perm))]:
@@ -156,7 +156,7 @@ class Emitter:
 
     @contextmanager
     def body(self) -> Iterator[list[Any]]:
-        """Nodes that are written inside are those of a body, which is given. It may read what lies outside of it."""
+        """A context whose nodes form a body, which is yielded. It may read outer values."""
         outer, sizes, scope = self.nodes, dict(self._sizes), self.scope
         self.nodes = []
         try:
@@ -175,9 +175,9 @@ class Emitter:
         self, states: Sequence[tuple[str, DType]], series: Sequence[tuple[str, DType]], results: Sequence[DType],
         step: Callable[[list[str]], Sequence[str]], axis: int = 0, reverse: bool = False,
     ) -> list[str]:  # fmt: skip
-        """States after all steps, and what the steps gave: ``step`` takes states and elements of the series.
+        """States after all steps, and the steps' results: ``step`` takes states and elements of the series.
 
-        It gives new states and elements of ``results``; series and results lie along ``axis``.
+        It returns new states and elements of ``results``; series and results have steps along ``axis``.
         """
         given = [self.fresh() for _ in [*states, *series]]
         with self.body() as nodes:
@@ -274,7 +274,7 @@ def described(name: str, dtype: DType) -> Any:
 
 
 def missing(graph: Graph) -> set[str]:
-    """What is in ``graph`` and its regions without a form in ONNX, each with the reason."""
+    """The primitives in ``graph`` and its regions without a form in ONNX, each with the reason."""
     found: set[str] = set()
     for node in graph.live_nodes():
         if node.op.name not in RULES and not node.op.name.startswith(_WHOLE):

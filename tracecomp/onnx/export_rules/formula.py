@@ -79,15 +79,15 @@ class Term:
         return self.of("And", other, dtype=np.bool_)
 
     def equals(self, other: Term | float) -> Term:
-        """Where they are equal."""
+        """Elementwise equality."""
         return self.of("Equal", other, dtype=np.bool_)
 
     def is_nan(self) -> Term:
-        """Where it is not a number."""
+        """Whether it is NaN."""
         return self.of("IsNaN", dtype=np.bool_)
 
     def is_negative(self) -> Term:
-        """Where the sign is set, that of zeros too."""
+        """Whether the sign is set, including that of zeros."""
         return (self < 0.0) | (1.0 / self < 0.0)
 
     def with_sign_of(self, other: Term) -> Term:

@@ -11,7 +11,7 @@ from tracecomp.onnx.errors import UnsupportedError
 
 
 class Writer(Protocol):
-    """What the emitter has for spellings: the version, constants by name, and ways to write more."""
+    """The emitter's interface for spellings: the version, constants by name, and functions to add nodes."""
 
     version: int
     held: dict[str, np.ndarray[Any, Any]]
@@ -24,7 +24,7 @@ class Writer(Protocol):
 
 
 Attributes = dict[str, Any]
-"""Of an operator, by name."""
+"""Attributes of an operator, by name."""
 Spelled = tuple[str, Sequence[str], Attributes]
 """An operator, its operands and its attributes."""
 Spelling = Callable[[Writer, str, Sequence[str], Attributes], Spelled]
@@ -45,7 +45,7 @@ def _part_of_shape(e: Writer, op: str, inputs: Sequence[str], attrs: Attributes)
 
 
 def _no_zeros(e: Writer, op: str, inputs: Sequence[str], attrs: Attributes) -> Spelled:
-    """A size of 0 meant that of the operand."""
+    """Replace sizes of 0, which denote those of the operand."""
     if 0 in e.held.get(inputs[1], ()):
         raise UnsupportedError(f"arrays without elements need operators of version 14, not {e.version}")
     return op, inputs, {k: v for k, v in attrs.items() if k != "allowzero"}

@@ -1,4 +1,4 @@
-"""Random bits, from numbers that whoever runs the model draws."""
+"""Random bits, from numbers that the runtime of the model draws."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ Array = np.ndarray[Any, Any]
 GATES = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2), "RNN": (0,)}
 """PyTorch's gates (i, f, g, o and r, z, n) in the order that ONNX has them in."""
 _SHORT = {"weight_ih": "W", "weight_hh": "R", "bias_ih": "B"}
-"""What names of weights say, and what ONNX calls them."""
+"""Names of weights and their ONNX counterparts."""
 
 
 @whole_rule("LSTM", "GRU", "RNN")

@@ -33,7 +33,7 @@ def _reduced(e: Emitter, op: str, x: str, axes: Sequence[int]) -> str:
 
 
 def _some_nan(e: Emitter, x: str, axes: Sequence[int]) -> str:
-    """Where there is a NaN: ONNX does not say what becomes of it."""
+    """Mask of NaN: ONNX does not define its handling."""
     odd = e.node("Cast", [e.node("IsNaN", [x])], to=onnx.TensorProto.INT32)
     return e.node("Cast", [_reduced(e, "ReduceSum", odd, axes)], to=onnx.TensorProto.BOOL)
 

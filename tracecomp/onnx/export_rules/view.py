@@ -1,4 +1,4 @@
-"""Views, padding, joins, and arrays made of nothing."""
+"""Views, padding, joins, and created arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each of ONNX's operators means in terms of tensors. Importing the package fills ``registry.RULES``."""
+"""The meaning of each ONNX operator in terms of tensors. Importing the package fills ``registry.RULES``."""
 
 from tracecomp.onnx.rules import (
     control,

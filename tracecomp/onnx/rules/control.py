@@ -23,7 +23,7 @@ def if_(call: Call, condition: Value) -> Any:
 
 @rule("Loop", raw=True)
 def loop(call: Call, trips: Value = None, condition: Value = None, *carried: Value) -> Any:
-    """The carried values at the end, and what each turn gave besides, one after the other."""
+    """The final carried values, and the other results of each iteration, stacked."""
     body, state = call.attr("body"), [*carried]
     limit = None if trips is None else ints(trips)[0]
     going, given, turn = condition is None or _truth(condition), [], 0
@@ -45,7 +45,7 @@ def loop(call: Call, trips: Value = None, condition: Value = None, *carried: Val
 
 @rule("Scan", raw=True)
 def scan(call: Call, *values: Value) -> Any:
-    """State first, then what is gone through; before version 9 for each of a batch."""
+    """State first, then the scanned inputs; before version 9 for each of a batch."""
     if call.opset < 9:
         if values[0] is not None:
             raise call.refuse("lengths of sequences")

@@ -1,4 +1,4 @@
-"""Operators that treat every element alike, and conversions of types."""
+"""Elementwise operators, and conversions of types."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tracecomp.onnx.small_types import SMALL, dtype_of_small, to_float8, to_smal
 
 
 def _sign(x: Tensor) -> Tensor:
-    """What is not a number has a sign that is none either; PyTorch's has 0."""
+    """The sign of NaN is NaN; PyTorch's is 0."""
     return T.where(T.isnan(x), x, T.sign(x)) if x.is_floating_point() else T.sign(x)
 
 
@@ -70,7 +70,7 @@ def aligned(call: Call, a: Tensor, b: Tensor) -> Tensor:
 
 @rule("Equal", raw=True)
 def equal(call: Call, a: Value, b: Value) -> Value:
-    """Of text, too."""
+    """Equality, of text too."""
     if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
         return np.asarray(a == b, np.bool_)
     first, second = (v if isinstance(v, Tensor) else T.from_numpy(np.array(v)) for v in (a, b))
@@ -79,7 +79,7 @@ def equal(call: Call, a: Value, b: Value) -> Value:
 
 @rule("Div")
 def div(call: Call, a: Tensor, b: Tensor) -> Tensor:
-    """Of integers: towards zero."""
+    """Division; of integers: towards zero."""
     b = aligned(call, a, b)
     return T.div(a, b) if a.dtype.is_floating_point else T.div(a, b, rounding_mode="trunc")
 
@@ -257,6 +257,6 @@ def dropout(call: Call, x: Tensor, ratio: Value = None, training: Value = None) 
     else:
         kept = T.rand(x.shape) >= rate
         found = T.where(kept, x / (1 - rate), T.zeros_like(x))
-    if call.opset < 10:  # what is kept was of the operand's type
+    if call.opset < 10:  # the mask had the operand's type
         kept = kept.to(x.dtype)
     return (found, kept) if call.results > 1 else found

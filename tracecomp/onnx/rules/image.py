@@ -24,7 +24,7 @@ _ROUNDED: dict[str, Callable[[Array], Array]] = {
 
 
 def _places(mode: str, new: int, old: int, scale: float, region: tuple[float, float], dtype: Any) -> Array:
-    """Where each element of the result lies among those of the operand, in the arithmetic of ``dtype``."""
+    """The position of each element of the result in the operand, in the arithmetic of ``dtype``."""
     at = np.arange(new, dtype=dtype)
     if mode == "align_corners":
         length = old * scale  # not rounded, as the operator is defined
@@ -148,7 +148,7 @@ def upsample(call: Call, x: Tensor, scales: Value = None) -> Tensor:
 
 
 _ALIKE = {("linear", 3): "linear", ("linear", 4): "bilinear", ("linear", 5): "trilinear", ("cubic", 4): "bicubic"}
-"""What ``interpolate`` calls modes, by the number of dimensions."""
+"""Modes of ``interpolate``, by the number of dimensions."""
 
 
 def _interpolated(
@@ -209,7 +209,7 @@ def roi_align(call: Call, x: Tensor, rois: Tensor, batches: Tensor) -> Tensor:
 
 
 def _corners(places: list[float], size: int) -> list[tuple[int, int, float, bool]]:
-    """The two elements beside each place, the weight of the second, and whether the place is in the image."""
+    """The two neighbours of each position, the weight of the second, and whether the position is in the image."""
     found = []
     for p in places:
         inside = -1.0 <= p <= size
@@ -264,7 +264,7 @@ def max_roi_pool(call: Call, x: Tensor, rois: Tensor) -> Tensor:
 
 
 def _bin(k: int, length: int, bins: int, start: int, size: int) -> tuple[int, int]:
-    """Where bin ``k`` of a region begins and ends, in the image."""
+    """Start and end of bin ``k`` of a region, in the image."""
     ends = math.floor(k * length / bins), math.ceil((k + 1) * length / bins)
     first, last = (min(max(v + start, 0), size) for v in ends)
     return first, last
@@ -274,7 +274,7 @@ def _bin(k: int, length: int, bins: int, start: int, size: int) -> tuple[int, in
 def non_max_suppression(
     call: Call, boxes: Value, scores: Value, most: Value = None, overlap: Value = None, least: Value = None
 ) -> Value:
-    """Of boxes that overlap, those with the best scores; triples of batch, class and box."""
+    """The best-scoring of overlapping boxes; triples of batch, class and box."""
     limit = 0 if most is None else ints(most)[0]
     threshold = 0.0 if overlap is None else float(np.asarray(overlap).item())
     lowest = -math.inf if least is None else float(np.asarray(least).item())

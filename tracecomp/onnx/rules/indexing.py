@@ -111,7 +111,7 @@ def reverse_sequence(call: Call, x: Tensor, lengths: Value) -> Tensor:
 
 @rule("Unique")
 def unique(call: Call, x: Tensor) -> Any:
-    """What there is, where it was met first, which of them each element is, and how often each occurs."""
+    """The distinct elements, their first positions, the inverse indices, and the counts."""
     array = x.numpy()
     found, first, inverse, counts = np.unique(array, True, True, True, axis=call.attr("axis"))
     if not call.attr("sorted", 1):

@@ -17,7 +17,7 @@ def gemm(call: Call, a: Tensor, b: Tensor, c: Tensor | None = None) -> Tensor:
     alpha, beta = call.attr("alpha", 1.0), call.attr("beta", 1.0)
     product = T.matmul(a.t() if call.attr("transA", 0) else a, b.t() if call.attr("transB", 0) else b)
     product = product if alpha == 1 else (product * alpha).to(a.dtype)
-    if c is None or beta == 0:  # what is not added does not make NaN
+    if c is None or beta == 0:  # a term times 0 must not give NaN
         return product
     return product + (c if beta == 1 else (c * beta).to(a.dtype))
 

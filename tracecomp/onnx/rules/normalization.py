@@ -12,7 +12,7 @@ from tracecomp.onnx.registry import Call, rule
 
 
 def _channels(v: Tensor, x: Tensor) -> Tensor:
-    """``v``, one for each channel, beside ``x``."""
+    """``v``, one for each channel, reshaped to broadcast with ``x``."""
     return v.reshape([1, -1, *[1] * (x.dim() - 2)])
 
 
@@ -21,7 +21,7 @@ def batch_norm(call: Call, x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor,
     """In training mode the running values are results; a module in training keeps them itself."""
     epsilon, momentum = call.attr("epsilon", 1e-5), call.attr("momentum", 0.9)
     stated = bool(call.attr("training_mode", 0))
-    if call.opset < 9 and not call.attr("spatial", 1):  # every element of an image is a channel of its own
+    if call.opset < 9 and not call.attr("spatial", 1):  # every element of an image is a separate channel
         flat = [v.reshape(-1) for v in (scale, bias, mean, var)]
         return F.batch_norm(x.flatten(1), flat[2], flat[3], flat[0], flat[1], False, 0.0, epsilon).reshape(x.shape)
     training = stated or call.training or (call.opset < 7 and not call.attr("is_test", 0) and call.results > 1)

@@ -1,4 +1,4 @@
-"""Integers that stand for floats."""
+"""Quantization: integers that represent floats."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from tracecomp.onnx.small_types import FLOAT4, bounds, to_float8, to_small
 
 
 def _spread(call: Call, v: Tensor, x: Tensor) -> Tensor:
-    """``v`` beside ``x``: one for all, one for each place along ``axis``, or one for each block there."""
+    """``v`` reshaped to broadcast with ``x``: one for all, one for each index along ``axis``, or one for each block
+    there."""
     if v.dim() == 0 or (v.numel() == 1 and not call.attr("block_size", 0)):
         return v.reshape([])
     axis = call.attr("axis", 1) % x.dim()
@@ -26,7 +27,7 @@ def _spread(call: Call, v: Tensor, x: Tensor) -> Tensor:
 
 @rule("QuantizeLinear")
 def quantize(call: Call, x: Tensor, scale: Tensor, zero: Tensor | None = None) -> Tensor:
-    """Rounds half to even; what is beyond the integers' range becomes its ends."""
+    """Round half to even; values beyond the integers' range are clamped."""
     number = call.attr("output_dtype") or call.small_type(2)
     dtype = dtype_of(call, number) if number else (uint8 if zero is None else zero.dtype)
     if dtype.name.startswith("float8"):

@@ -1,4 +1,4 @@
-"""Recurrent layers: those that PyTorch has, and steps over the first dimension for what they can do besides.
+"""Recurrent layers: PyTorch's where possible, otherwise steps over the first dimension.
 
 Weights are in ONNX's order of gates.
 """
@@ -58,7 +58,7 @@ def _run_layer(
     call: Call, mode: str, x: Tensor, w: Tensor, r: Tensor, b: Tensor | None, lengths: Tensor | None,
     states: list[Tensor | None],
 ) -> tuple[Tensor, list[Tensor]]:  # fmt: skip
-    """What ``_run`` gives, by PyTorch's layer."""
+    """The result of ``_run``, by PyTorch's layer."""
     op, turned = call.node.op, call.attr("layout", 0)
     if turned:
         x, states = x.transpose(0, 1), [None if s is None else s.transpose(0, 1) for s in states]

@@ -1,4 +1,4 @@
-"""Operators about shapes: what they are, and elements in another one."""
+"""Operators on shapes: queries, and elements in another shape."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def pad(call: Call, x: Tensor, pads: Value = None, value: Value = None, axes: Va
 
 
 def _places(mode: str, size: int, low: int, high: int) -> list[int]:
-    """Which element stands at each place of a padded dimension."""
+    """The source element of each position of a padded dimension."""
     how: Any = mode
     return [int(n) for n in np.pad(np.arange(size), (max(low, 0), max(high, 0)), how)]
 

@@ -86,7 +86,7 @@ def conv_transpose(call: Call, x: Tensor, w: Tensor, b: Tensor | None = None) ->
         pads = spans(call, x.shape[2:], kernel, strides, dilations) if auto != "VALID" else [(0, 0)] * rank
     fn = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}[rank]
     found = fn(x, w, b, strides, 0, 0, call.attr("group", 1), dilations)
-    # what is added behind is the bias alone: no operand reaches it
+    # elements added at the end are the bias alone: no operand reaches them
     grown = [(-low, e - high) for (low, high), e in zip(pads, extra, strict=True)]
     if b is not None and any(high > 0 for _, high in grown):
         return padded(found - b.reshape([-1] + [1] * rank), grown) + b.reshape([-1] + [1] * rank)
@@ -97,7 +97,7 @@ def conv_transpose(call: Call, x: Tensor, w: Tensor, b: Tensor | None = None) ->
 def deform_conv(
     call: Call, x: Tensor, w: Tensor, offset: Tensor, b: Tensor | None = None, mask: Tensor | None = None
 ) -> Tensor:
-    """Each element of a window is read at a place of its own, between four (Dai et al. 2017, Zhu et al. 2018)."""
+    """Each element of a window is read at a separate position, between four (Dai et al. 2017, Zhu et al. 2018)."""
     (n, c, height, width), (filters, _, kh, kw) = x.shape, w.shape
     (sy, sx), (dy, dx) = call.attr("strides", [1, 1]), call.attr("dilations", [1, 1])
     (top, _), (left, _) = spans(call, [height, width], [kh, kw], [sy, sx], [dy, dx])

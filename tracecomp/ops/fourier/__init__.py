@@ -1,1 +1,1 @@
-"""Fourier transforms: what they mean and their loops."""
+"""Fourier transforms: their meaning and their loops."""

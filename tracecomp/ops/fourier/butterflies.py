@@ -1,4 +1,4 @@
-"""Discrete Fourier transforms of a few complex numbers, written out as scalar expressions."""
+"""Discrete Fourier transforms of a few complex numbers, as unrolled scalar expressions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tracecomp.ops.statements import Names
 
 Complex = tuple[Expr, Expr]
 LARGEST = 19
-"""The largest prime number of points that is written out."""
+"""The largest prime number of points that is unrolled."""
 
 
 class Writer:
@@ -25,7 +25,7 @@ class Writer:
         self.stmts: list[Stmt] = []
 
     def let(self, expr: Expr) -> Expr:
-        """``expr`` under a name."""
+        """Bind ``expr`` to a name."""
         if isinstance(expr, Read | Const):
             return expr
         name = self._names.let()

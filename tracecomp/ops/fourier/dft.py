@@ -1,8 +1,8 @@
-"""``dft``: transforms along one axis as they lie in memory, which compiled Fourier transforms are made of.
+"""``dft``: transforms along one axis in memory layout, of which compiled Fourier transforms consist.
 
-The operand is (..., points, inner), complex numbers as real and imaginary parts along one more axis of 2, or, with
-``apart_in``, as two operands; the result likewise. Three forms: "c2c" from complex to complex numbers, "r2c" from an
-even number of real ones to the half spectrum, "c2r" back.
+The operand is (..., points, inner). Complex numbers are real and imaginary parts along one more axis of 2, or, with
+``apart_in``, two operands; the result likewise. Three forms: "c2c" from complex to complex numbers, "r2c" from an even
+number of real ones to the half spectrum, "c2r" back.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ def whole(types: Sequence[TensorType], apart: bool) -> TensorType:
 def _infer(
     *types: TensorType, form: str, forward: bool, scale: float, apart_in: bool, apart_out: bool
 ) -> TensorType | tuple[TensorType, TensorType]:
-    """A real end has half as many points, and none of its parts apart: hence the cases by ``form``."""
+    """A real end has half as many points, and no separate parts: hence the cases by ``form``."""
     dtype = check_dtype("dft", types, "wide")
-    # Real ends have one direction each, and no parts that could lie apart.
+    # Real ends have one direction each, and no separate parts.
     right = form == "c2c" or (forward, apart_in and form == "r2c", apart_out and form == "c2r") == (
         form == "r2c", False, False,
     )  # fmt: skip
@@ -49,7 +49,7 @@ def _infer(
     fits = x.ndim >= least and (form == "r2c" or x.shape[-1] == 2)
     require(fits, RuntimeError, f"dft: expected (..., points, inner{', 2' * (least - 2)}), got {x}")
     *lead, points, inner = x.shape if form == "r2c" else x.shape[:-1]
-    # Of a real end of n points n / 2 + 1 are stored: the halves need an even n.
+    # A real end of n points stores n / 2 + 1: the halves need an even n.
     enough = points > 1 if form == "c2c" else points > 2 and points % 2 == 0 if form == "r2c" else points > 2
     require(enough, RuntimeError, f"dft: Invalid number of data points ({points}) for {form}, operand {x}")
     if form == "c2r":

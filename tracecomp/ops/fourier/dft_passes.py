@@ -1,7 +1,7 @@
-"""What the loops of every transform are made of: passes of butterflies over vectors, and half spectra.
+"""Building blocks of the loops of every transform: passes of butterflies over vectors, and half spectra.
 
-Vectors of complex numbers that wait for the next pass lie in scratch memory, real and imaginary parts in turns. All is
-written for the forward transform; the backward one is the same with the parts swapped on both ends.
+Vectors of complex numbers between passes are in scratch memory, real and imaginary parts alternating. All loops are
+written for the forward transform; the backward one swaps the parts on both ends.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Scratch:
 class Transform:
     """One transform of (rows, points, inner), with roots from ``table``; see ``ops/fourier/dft.py``.
 
-    ``ins`` and ``outs`` are one buffer each, or two where real and imaginary parts lie apart.
+    ``ins`` and ``outs`` are one buffer each, or two if real and imaginary parts are separate.
     """
 
     def __init__(
@@ -80,11 +80,11 @@ class Transform:
         w.stmts.append(Loop("tile", part, (Store(self.outs[0], start * 2 + index(part), chosen),)))
 
     def given(self, source: Source) -> Source:
-        """``source`` as the forward transform sees it."""
+        """``source`` in the form that the forward transform reads."""
         return source if self.forward else lambda j, lane: source(j, lane)[::-1]
 
     def result(self, sink: Sink) -> Sink:
-        """``sink`` for what the forward transform gives."""
+        """``sink`` for the results of the forward transform."""
 
         def store(w: Writer, j: Index, lane: Index, value: Complex) -> None:
             sink(w, j, lane, w.scaled(value if self.forward else value[::-1], self.scale))
@@ -94,7 +94,7 @@ class Transform:
     # ---- passes
 
     def passes(self, c: Columns, width: int, scratch: Sequence[Scratch], source: Source, sink: Sink) -> list[Stmt]:
-        """Transforms of ``width`` lanes, side by side: what passes hand over stands in ``scratch`` by turns."""
+        """Transforms of ``width`` lanes, in parallel: passes alternate between the two ``scratch`` buffers."""
         done, found = 1, []
         for n, (radix, table) in enumerate(zip(c.radices, c.at, strict=True)):
             rest = c.points // (done * radix)
@@ -104,7 +104,7 @@ class Transform:
         return found
 
     def _pass(self, radix: int, done: int, rest: int, table: int, width: int, source: Source, sink: Sink) -> Stmt:
-        """Butterflies of elements ``done * rest`` apart, whose results lie ``done`` apart."""
+        """Butterflies of elements ``done * rest`` apart, with results ``done`` apart."""
         w, names = Writer(self.names), self.names
         q, p, lane = names.var(done), names.var(rest), names.var(width)
         read, write = at(q) + at(p) * done, at(q) + at(p) * (done * radix)
@@ -140,7 +140,7 @@ class Transform:
         return re, w.op("fma", sin, odd[1], call("fma", cos, odd[0], even[1]))
 
     def split_ends(self, w: Writer, first: Complex, last: Complex) -> Complex:
-        """``split`` of frequency 0, where only real parts count."""
+        """``split`` of frequency 0, of which only real parts count."""
         a, b = w.let(first[0]), w.let(last[0])
         return w.op("add", a, b), w.op("sub", a, b)
 
@@ -150,7 +150,7 @@ class Transform:
 
 
 def at(var: Var) -> Index:
-    """The value of a loop variable, known where it has only one."""
+    """The value of a loop variable, a constant if its extent is 1."""
     return index(var) if var.extent > 1 else Index()
 
 

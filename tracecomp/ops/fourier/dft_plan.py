@@ -1,10 +1,10 @@
-"""How a transform along one axis is cut into passes, and the roots of unity that the passes read.
+"""Plan of a transform along one axis: its passes, and the roots of unity that they read.
 
 A transform of n points is a product of small ones (Cooley and Tukey 1965), in an order that needs no bit reversal
 (Stockham). ``Columns`` are such passes over vectors: every element is as many lanes as one register has, and each lane
-is a transform of its own. ``n = n1 * n2`` points become two such stages (Bailey 1990): columns of n1 points, a root
-for every element, columns of n2 points. What is computed follows from the points alone, so a row has the same bits
-beside any others; how it lies in memory says only whether a vector's lanes belong to one transform or to several.
+is a separate transform. ``n = n1 * n2`` points become two such stages (Bailey 1990): columns of n1 points, a root for
+every element, columns of n2 points. The operations depend on the points alone, so a row has the same bits in any batch.
+The memory layout determines only whether a vector's lanes belong to one transform or to several.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ VECTOR = 64
 """Bytes of the widest register."""
 
 FEW_POINTS = 256
-"""Up to so many points, rows are lanes where there are enough of them."""
+"""Most points for which rows are lanes, if there are enough rows."""
 
 Array = np.ndarray[Any, Any]
 
 
 def radices(n: int) -> tuple[int, ...] | None:
-    """The sizes of the passes of a transform of ``n`` points; None where a prime factor is too large."""
+    """The sizes of the passes of a transform of ``n`` points; None if a prime factor is too large."""
     found: list[int] = []
     odd = 3
     twos = (n & -n).bit_length() - 1
@@ -51,7 +51,7 @@ def radices(n: int) -> tuple[int, ...] | None:
 
 @immutable
 class Blocks:
-    """``extent`` neighbours in blocks of one width; the last block ends with the last of them and may repeat some."""
+    """``extent`` neighbours in blocks of one width; the last block ends at the last element and may repeat some."""
 
     extent: int
     width: int
@@ -74,7 +74,7 @@ def blocks(extent: int, lanes: int) -> Blocks:
 
 @immutable
 class Columns:
-    """Passes over ``points`` vectors; ``at`` says where in the table each pass finds its roots."""
+    """Passes over ``points`` vectors; ``at`` has the table positions of each pass's roots."""
 
     points: int
     radices: tuple[int, ...]
@@ -83,13 +83,13 @@ class Columns:
 
 @dataclass
 class Table:
-    """The roots of unity of a transform, made when they are asked for."""
+    """The roots of unity of a transform, computed on first use."""
 
     size: int = 0
     parts: list[Callable[[], Array]] = field(default_factory=list)
 
     def add(self, size: int, make: Callable[[], Array]) -> int:
-        """Where the ``size`` numbers that ``make`` gives will stand."""
+        """Return the position in the table for the ``size`` numbers that ``make`` returns."""
         self.parts.append(make)
         self.size += size
         return self.size - size
@@ -113,10 +113,10 @@ def _of_pass(n: int, radix: int) -> Array:
 
 @immutable
 class Plan:
-    """One transform of ``points`` complex numbers per row; ``second`` is None where points are not cut in two stages.
+    """One transform of ``points`` complex numbers per row; ``second`` is None for a single stage.
 
-    With ``in_row``, lanes of both stages belong to one transform, else every lane is one of its own. ``twiddles`` is
-    the place of the roots between the stages, ``halves`` that of the roots which join a half spectrum.
+    With ``in_row``, lanes of both stages belong to one transform, else every lane is a separate one. ``twiddles`` is
+    the position of the roots between the stages, ``halves`` that of the roots which join a half spectrum.
     """
 
     points: int
@@ -144,7 +144,7 @@ def plan(points: int, rows: int, inner: int, itemsize: int, real: bool) -> Plan:
     few = rows < most // 2 or points > FEW_POINTS or _wasted(split, most) == 1.0
     in_row = inner == 1 and few
     lanes = blocks(n2, most) if in_row else beside
-    # In a row in the order in which blocks of lanes read them, else one number after the other.
+    # In a row in the order in which blocks of lanes read them, otherwise in index order.
     roots = lanes if in_row else Blocks(n2, 1)
     twiddles = table.add(2 * roots.count * roots.width * n1, lambda: _between(n1, roots))
     return Plan(points, lanes, first, second, in_row, twiddles, halves, table)
@@ -162,7 +162,8 @@ def _between(n1: int, lanes: Blocks) -> Array:
 
 
 def _split(n: int, most: int) -> tuple[int, int] | None:
-    """``n = n1 * n2`` that leaves the fewest lanes idle, of these with the fewest passes; None where one is tiny."""
+    """Return ``n = n1 * n2`` that leaves the fewest lanes idle, of these with the fewest passes; None if one is
+    tiny."""
     small = [d for d in range(4, math.isqrt(n) + 1) if n % d == 0]
     pairs = [p for d in small for p in ((d, n // d), (n // d, d))]
     if not pairs:
@@ -171,7 +172,7 @@ def _split(n: int, most: int) -> tuple[int, int] | None:
     def passes(pair: tuple[int, int]) -> int:
         return sum(len(radices(n) or ()) for n in pair)
 
-    # Of as good ones the most equal, whose columns stay in the nearest cache.
+    # Among equally good ones the most equal, whose columns stay in the nearest cache.
     return min(pairs, key=lambda p: (_wasted(p, most), passes(p), abs(p[0] - p[1]), p[0]))
 
 
@@ -185,5 +186,5 @@ def _lanes(n: int, most: int) -> int:
 
 
 def fast_size(least: int) -> int:
-    """A number of points from ``least`` on that has small factors only: 1, 3 or 5 times a power of two."""
+    """A number of at least ``least`` points that has small factors only: 1, 3 or 5 times a power of two."""
     return min(f << max(-(-least // f) - 1, 0).bit_length() for f in (1, 3, 5))

@@ -1,4 +1,4 @@
-"""Transforms side by side: every lane of a vector is one of them, and nothing moves between lanes."""
+"""Transforms in parallel: every lane of a vector is one of them, and nothing moves between lanes."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from tracecomp.ops.fourier.dft_passes import Scratch, Sink, Source, Transform, a
 from tracecomp.ops.statements import vectors
 
 TILE = 16
-"""Rows side by side in lanes: one register of 16 float32."""
+"""Rows that are lanes of one vector: one register of 16 float32."""
 
 
 class Side(Transform):
-    """Lanes are what stands behind the axis, or, where nothing does, rows, which are turned on their way in and out."""
+    """Lanes are the inner axes, or, if there are none, rows, which are transposed on input and output."""
 
     def statements(self) -> list[Stmt]:
         lanes = self.plan.lanes
@@ -28,7 +28,7 @@ class Side(Transform):
 
     def _columns(self, row: Index, start: Index, scratch: tuple[Scratch, Scratch]) -> list[Stmt]:
         n, inner = self.plan.points, self.inner
-        size = n if self.form == "c2c" else n + 1  # of the complex end
+        size = n if self.form == "c2c" else n + 1  # points of the complex end
 
         def place(j: Index, lane: Index, size: int) -> Index:
             return (row * size + j) * inner + start + lane
@@ -55,7 +55,7 @@ class Side(Transform):
         return [*self._transformed(width, scratch, rows, found.write), *self._join(found, store_pairs)]
 
     def _turns(self) -> int:
-        """How often elements are read from memory: all but the first time from scratch memory, by turns."""
+        """How often elements are read from memory: after the first pass from alternating scratch memory."""
         return len(self.plan.first.radices) if self.plan.second is None else 2
 
     def _transformed(self, width: int, scratch: tuple[Scratch, Scratch], source: Source, sink: Sink) -> list[Stmt]:
@@ -64,7 +64,7 @@ class Side(Transform):
         if second is None:
             return self.passes(first, width, scratch, source, sink)
         between, n1, n2 = scratch[0], first.points, second.points
-        pitch = n2 + 1  # a power of two would put a column's elements into one set of the cache
+        pitch = n2 + 1  # a power of two would map a column to one cache set
         column, row = names.var(n2), names.var(n1)
         one, two = self.scratch(n1, width), self.scratch(n2, width)
 
@@ -99,7 +99,7 @@ class Side(Transform):
         return [*stmts, *(s for part in back for s in part)]
 
     def _turned(self, to: Scratch, x: Buffer, first: int, step: int, start: Index) -> list[Stmt]:
-        """The numbers of each row of ``x`` as vectors over rows: ``step`` apart, from vector ``first`` on."""
+        """Load the numbers of each row of ``x`` as vectors over rows: ``step`` apart, from vector ``first`` on."""
         count = x.size // self.rows
 
         def body(i: Index) -> list[Stmt]:
@@ -110,7 +110,7 @@ class Side(Transform):
         return vectors(self.names, count, body, chunk=TILE)
 
     def _turned_back(self, given: Scratch, out: Buffer, first: int, step: int, start: Index) -> list[Stmt]:
-        """The rows of ``out`` from vectors over rows."""
+        """Store vectors over rows to the rows of ``out``."""
         count = out.size // self.rows
         if given.width == 1:
             return vectors(
@@ -136,7 +136,7 @@ class Side(Transform):
         return [over(one, around.stmts), Loop("serial", k, (over(lane, w.stmts),))]
 
     def _split(self, width: int, source: Source, sink: Sink) -> list[Stmt]:
-        """What transforms to even elements plus i times odd ones, from half spectra."""
+        """Recover the spectrum of even elements plus i times odd ones from half spectra."""
         n = self.plan.points
         one, lane, k = self.names.var(width), self.names.var(width), self.names.var(n - 1)
         ends, w = Writer(self.names), Writer(self.names)

@@ -11,18 +11,19 @@ from tracecomp.ops.fourier.dft_passes import Transform, at, locals_of, over
 from tracecomp.ops.fourier.dft_plan import Blocks, Columns
 
 Step = tuple[int, Callable[[Index, Index, Index], list[Stmt]]]
-"""How many blocks a step of a row has, and the statements for (row, slot of its scratch memory, block)."""
+"""Number of blocks in a step of a row, and the statements for (row, slot of its scratch memory, block)."""
 
 LONG, FEW_ROWS = 1 << 13, 8
-"""From so many points on, threads share each of fewer rows than this; else they share the rows."""
+"""Points above which threads share each of fewer rows than this; otherwise they share the rows."""
 
 
 class Stages(Transform):
-    """``points = n1 * n2``: element ``j1 * n2 + j2`` of the operand, element ``k1 + n1 * k2`` of the result.
+    """Two stages, ``points = n1 * n2``: element ``j1 * n2 + j2`` of the operand, element ``k1 + n1 * k2`` of the
+    result.
 
-    Columns of n1 elements have lanes over j2, those of n2 elements over k1. What the first ones give stands in
-    ``between``, block by block, and is turned on its way to the second ones. ``whole`` holds the transform of a row's
-    even elements plus i times its odd ones.
+    Columns of n1 elements have lanes over j2, those of n2 elements over k1. Results of the first stage are in
+    ``between``, block by block, and are transposed for the second stage. ``whole`` has the transform of a row's even
+    elements plus i times its odd ones.
     """
 
     def statements(self) -> list[Stmt]:

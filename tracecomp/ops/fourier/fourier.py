@@ -1,4 +1,4 @@
-"""Discrete Fourier transforms. numpy says what they mean; compiled, they are made of ``dft`` (``ops/fourier/dft.py``).
+"""Discrete Fourier transforms. numpy defines their meaning; compiled, they consist of ``dft`` (``ops/fourier/dft.py``).
 
 Three primitives, each of which is the derivative of another: complex to complex, real to half spectrum, and half
 spectrum to real. The last of ``axes`` is the halved one. ``norm`` is numpy's and PyTorch's: "backward" divides inverse
@@ -25,7 +25,7 @@ from tracecomp.ops.prim import prim
 Axes: TypeAlias = tuple[int, ...]
 NORMS = ("backward", "ortho", "forward")
 FEW_LANES = 8
-"""Elements behind an axis below which it is moved to the end first, as fewer fill no vector."""
+"""Inner elements below which an axis is moved to the end first, as fewer fill no vector."""
 ADJOINT = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
 
 
@@ -50,7 +50,7 @@ def _each(x: ComplexOperand, fn: Callable[[Operand], Operand]) -> Any:
 
 
 def _along(x: ComplexOperand, axis: int, form: str, forward: bool, apart: bool, scale: float = 1.0) -> Any:
-    """``dft`` along one axis, which goes last where what stands behind it fills few lanes.
+    """``dft`` along one axis, which is moved to the end if its inner elements fill few lanes.
 
     Complex operands and, with ``apart``, results are a ``Pair``, else values in memory.
     """
@@ -177,7 +177,7 @@ def _r2c_loop(x: Operand, apart: bool, *, axes: Axes, norm: str) -> Any:
 
 
 def _interior_weight(like: Operand, axis: int, n: int, weight: float) -> Any:
-    """``weight`` for frequencies of which a half spectrum leaves out the negative twin, 1 for the others."""
+    """``weight`` for frequencies whose negative counterpart a half spectrum omits, 1 for the others."""
     half = n // 2 + 1
     shape = tuple(half if i == axis else 1 for i in range(len(like.shape)))
     place = prim.iota(like=like, shape=shape, axis=axis, dtype=int64)
@@ -219,7 +219,7 @@ def _c2r_infer(x: TensorType, *, axes: Axes, size: int, norm: str) -> TensorType
 
 
 def _c2r_impl(x: Array, *, axes: Axes, size: int, norm: Norm) -> Any:
-    """Axis by axis, so that of the first and the last frequency the real parts count."""
+    """Transform axis by axis, so that only the real parts of the first and the last frequency count."""
     for axis in axes[:-1]:
         x = np.fft.ifft(x, axis=axis, norm=norm)
     return _dense(np.fft.irfft(x, size, axis=axes[-1], norm=norm), from_numpy_dtype(x.dtype).to_real().numpy)

@@ -1,7 +1,7 @@
-"""Roots of unity, by sums and products alone: those are rounded alike on every processor, sines of a library are not.
+"""Roots of unity by sums and products alone: every processor rounds those alike, unlike a library's sines.
 
-Angles and series are double-double numbers, unevaluated sums of two float64 (Dekker 1971), so that what is rounded to
-one float64 has some thirty digits. Every step is a single rounded operation: their order is the algorithm.
+Angles and series are double-double numbers, unevaluated sums of two float64 (Dekker 1971): the final rounding to one
+float64 starts from some thirty digits. Every step is a single rounded operation: their order is the algorithm.
 """
 
 from __future__ import annotations
@@ -15,42 +15,42 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 Two: TypeAlias = tuple[Any, Any]
-"""A number as its float64 and what is left."""
+"""A number as its nearest float64 and the remainder."""
 
-_EIGHTH = (np.float64(math.pi / 4), np.float64(3.061616997868383e-17))
-"""pi / 4: its float64, and pi / 4 less that."""
-_TERMS = 14
-"""Of a series at pi / 4: the next one is below 1e-32."""
-_SPLIT = 2.0**27 + 1.0
-"""Times a float64 it leaves the upper 26 of its 53 bits: products of such halves are exact."""
-_TABULATED = 4096
-"""Points from which on roots are products of two tables, of about the square root of so many each: one product takes
-a sixth of the time of the two series."""
+_QUARTER_PI = (np.float64(math.pi / 4), np.float64(3.061616997868383e-17))
+"""pi / 4: its nearest float64, and the remainder."""
+_SERIES_TERMS = 14
+"""Terms of a series at pi / 4: the next one is below 1e-32."""
+_VELTKAMP_FACTOR = 2.0**27 + 1.0
+"""Factor of Veltkamp's splitting: it separates the upper 26 of 53 bits, so that products of such halves are exact."""
+_MIN_TABULATED = 4096
+"""Points above which roots are products of two tables, each of about the square root of the points: one product takes a
+sixth of the time of the two series."""
 
 
 def _sum(a: Array, b: Array) -> Two:
-    """The sum and what rounding took from it (Knuth's TwoSum)."""
+    """The sum and its rounding error (Knuth's TwoSum)."""
     total = a + b
     part = total - a
     return total, (a - (total - part)) + (b - part)
 
 
 def _ordered(a: Array, b: Array) -> Two:
-    """The same where ``a`` is not the smaller one (Dekker's FastTwoSum)."""
+    """The same if ``a`` is not smaller (Dekker's FastTwoSum)."""
     total = a + b
     return total, b - (total - a)
 
 
 def _product(a: Array, b: Array) -> Two:
-    """The product and what rounding took from it (Dekker's TwoProduct, without a fused multiply-add)."""
+    """The product and its rounding error (Dekker's TwoProduct, without a fused multiply-add)."""
     (ah, al), (bh, bl) = _halves(a), _halves(b)
     found = a * b
     return found, ((ah * bh - found) + ah * bl + al * bh) + al * bl
 
 
 def _halves(a: Array) -> Two:
-    """Two numbers of 26 bits whose sum it is (Veltkamp's splitting)."""
-    wide = _SPLIT * a
+    """Two numbers of 26 bits whose sum is ``a`` (Veltkamp's splitting)."""
+    wide = _VELTKAMP_FACTOR * a
     high = wide - (wide - a)
     return high, a - high
 
@@ -68,7 +68,7 @@ def _times(a: Two, b: Two) -> Two:
 def _series(square: Two, first: int) -> Two:
     """``sum of (-square)**j / (2 j + first)!``: the cosine for 0, the sine over its angle for 1."""
     total: Two | None = None
-    for j in reversed(range(_TERMS)):
+    for j in reversed(range(_SERIES_TERMS)):
         exact = Fraction((-1) ** j, math.factorial(2 * j + first))
         near = float(exact)
         factor = (np.float64(near), np.float64(float(exact - Fraction(near))))
@@ -78,11 +78,11 @@ def _series(square: Two, first: int) -> Two:
 
 
 def _cos_sin(m: Array, n: int) -> tuple[Two, Two]:
-    """Of ``m / n * pi / 4`` for whole numbers ``m`` up to ``n``."""
+    """Cosine and sine of ``m / n * pi / 4`` for whole numbers ``m`` up to ``n``."""
     given = m.astype(np.float64)
     share = given / n
     back, rest = _product(share, np.asarray(float(n)))
-    angle = _times((share, ((given - back) - rest) / n), _EIGHTH)
+    angle = _times((share, ((given - back) - rest) / n), _QUARTER_PI)
     square = _times(angle, angle)
     return _series(square, 0), _times(angle, _series(square, 1))
 
@@ -104,7 +104,7 @@ def roots_of_unity(k: Array, n: int) -> tuple[Array, Array]:
     left = eighths > 2 * n
     eighths = np.where(left, 4 * n - eighths, eighths)
     steep = eighths > n
-    found = (_cos_sin if n < _TABULATED else _tabulated)(np.where(steep, 2 * n - eighths, eighths), n)
+    found = (_cos_sin if n < _MIN_TABULATED else _tabulated)(np.where(steep, 2 * n - eighths, eighths), n)
     near, across = (value[0] for value in found)
     cos, sin = np.where(steep, across, near), np.where(steep, near, across)
     return np.where(left, -cos, cos), np.where(below, sin, -sin)

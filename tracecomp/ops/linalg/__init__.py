@@ -1,1 +1,1 @@
-"""Factorizations and solvers: what they mean and their loops."""
+"""Factorizations and solvers: their meaning and their loops."""

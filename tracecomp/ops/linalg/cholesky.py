@@ -72,7 +72,7 @@ def _loop(
     ins: Sequence[Buffer], outs: Sequence[Buffer], in_types: Sequence[TensorType], out_types: Types, *, strict: bool,
     above: bool,
 ) -> list[Stmt]:  # fmt: skip
-    """The upper triangle of U with U'U = A, row by row in memory, then turned unless it is wanted ``above``."""
+    """The upper triangle of U with U'U = A, row by row in memory, transposed at the end unless ``above``."""
     (*lead, n, _), names = in_types[0].shape, Names()
     if not math.prod(lead):
         return []
@@ -104,7 +104,7 @@ def _loop(
 
 
 def _checked(names: Names, info: Buffer, fails: str) -> list[Stmt]:
-    """One matrix after the other, the first one last: what is reported last is the error."""
+    """Check one matrix after the other, the first one last: the last report is the error."""
     batch, order = names.var(info.size), names.let()
     found = Read(order, int64, frozenset((batch,)))
     at = index(batch) * -1 + (info.size - 1)
@@ -114,7 +114,7 @@ def _checked(names: Names, info: Buffer, fails: str) -> list[Stmt]:
 
 
 def _diagonal(names: Names, x: Matrix, info: Matrix, panel: Panel) -> list[Stmt]:
-    """The rows of U within a panel's own columns. What is left of the diagonal has no meaning."""
+    """The rows of U within a panel's columns. The lower triangle is undefined."""
     c, r, lane, over = names.var(panel.count), names.var(panel.count), names.var(panel.count), names.var(panel.count)
     top, by, side, dtype = names.let(), names.let(), names.let(), x.buffer.dtype
     step, row = panel.first + index(c), panel.first + index(r)
@@ -138,7 +138,7 @@ def _diagonal(names: Names, x: Matrix, info: Matrix, panel: Panel) -> list[Stmt]
 
 
 def _turned(names: Names, source: Matrix, target: Matrix, n: int) -> list[Stmt]:
-    """``target`` is the transpose of ``source``; within a matrix, of its upper triangle the lower one."""
+    """``target`` is the transpose of ``source``; within one matrix, the upper triangle is copied to the lower one."""
     row, result = names.var(n), list[Stmt]()
     for start, count, repeat in strips(names, n):
         lane = names.var(count)

@@ -72,7 +72,7 @@ def _eig_vjp(grads: Gradients, outs: Operands, ins: Operands) -> Any:
 
 
 def _row(values: Operand | None) -> Any:
-    assert values is not None  # a rule runs where some result is used
+    assert values is not None  # a rule runs only if some result is used
     return prim.reshape(values, shape=(*values.shape[:-1], 1, values.shape[-1]))
 
 

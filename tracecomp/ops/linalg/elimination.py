@@ -1,6 +1,6 @@
 """Loops of triangular solves and of LU: panels of columns, eliminated step by step.
 
-What a panel leaves to do for the other columns is a product, done in register tiles.
+The update of the other columns is a product, computed in register tiles.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tracecomp.ir.scalars import call, const
 from tracecomp.ir.types import int32, int64
 from tracecomp.ops.statements import Names, repeated
 
-# Columns of a panel; rows and columns of a register tile of what follows it.
+# Columns of a panel; rows and columns of a register tile of the update.
 PANEL, HEIGHT, WIDTH = 16, 4, 32
 
 
@@ -61,7 +61,8 @@ class Panel:
 
 
 def panels(names: Names, steps: int, body: Callable[[Panel], Sequence[Stmt]], back: bool = False) -> list[Stmt]:
-    """``body`` for the whole panels of so many steps, and for a last, narrower one; the last one first if ``back``."""
+    """Emit ``body`` for the full panels of ``steps`` steps, and for a last, narrower one; the last one first if
+    ``back``."""
     found: list[Sequence[Stmt]] = []
     for p in pieces(steps, PANEL):
         if p.length < PANEL:
@@ -74,7 +75,7 @@ def panels(names: Names, steps: int, body: Callable[[Panel], Sequence[Stmt]], ba
 
 
 def strips(names: Names, size: int) -> Iterator[tuple[Index, int, Callable[[Sequence[Stmt]], list[Stmt]]]]:
-    """(first column, columns, how to repeat) of whole strips of columns, and of a last, narrower one."""
+    """Yield (first column, columns, repetition) of full strips of columns, and of a last, narrower one."""
     return repeated(names, size, WIDTH)
 
 
@@ -82,14 +83,14 @@ def eliminated(
     names: Names, left: Matrix, target: Matrix, panel: Panel, rows: int, start: Index, width: int,
     divide: Callable[[Expr, Index], Expr], where: Callable[[Index], Expr | None], triangle: bool = False,
 ) -> list[Stmt]:  # fmt: skip
-    """Of ``width`` columns: the panel's rows by substitution, then their multiples taken from all rows below it, of a
-    ``triangle`` from those above or on the diagonal."""
+    """Solve ``width`` columns for a panel: its rows by substitution, then subtract their multiples from all rows below
+    it; with ``triangle`` only from those above or on the diagonal."""
     r, lane = names.var(panel.count), names.var(width)
     row, column = panel.first + index(r), start + index(lane)
     reduced, value = _less(names, left, target, panel, row, column, index(r))
     within = (reduced, target.store(row, column, divide(value, row), where(column)))
     result: list[Stmt] = [Loop("serial", r, (Loop("vector", lane, within),))]
-    # Whole panels end where tiles do, so a last, lower tile lies below all of them.
+    # Full panels end at tile borders, so a last, lower tile is below all of them.
     begin = 0 if panel.first.terms else panel.end.const
     for first, height, repeat in repeated(names, rows - begin, HEIGHT, first=begin):
         t, lane = names.var(height), names.var(width)
@@ -105,7 +106,7 @@ def eliminated(
 def _less(
     names: Names, left: Matrix, target: Matrix, panel: Panel, row: Index, column: Index, steps: Index | None = None
 ) -> tuple[Stmt, Expr]:
-    """An element less the multiples of the panel's rows (of its first ``steps`` ones), and the name of that."""
+    """An element minus the multiples of the panel's (first ``steps``) rows, and its name."""
     s, total, dtype = names.var(panel.count), names.let(), target.buffer.dtype
     step = panel.first + index(s)
     body: tuple[Stmt, ...] = (Update(total, (call("neg", left.load(row, step)), target.load(step, column))),)
@@ -117,13 +118,13 @@ def _less(
 
 
 def _taken(panel: Panel, first: Index, before: Index | None) -> Expr:
-    """Whether the tile whose first row is ``first`` lies below the panel, and begins ``before`` a row."""
+    """Whether the tile with first row ``first`` is below the panel, and begins ``before`` a row."""
     below = call("ge", IndexValue(first), IndexValue(panel.end))
     return below if before is None else call("and", below, call("lt", IndexValue(first), IndexValue(before)))
 
 
 def largest(names: Names, x: Matrix, start: Index, rows: int, column: Index) -> tuple[Stmt, Index]:
-    """The row, from ``start`` on, of the first largest absolute value (or NaN) of a column."""
+    """The row, not before ``start``, of the first largest absolute value (or NaN) of a column."""
     i, best, place = names.var(rows), names.let(), names.let()
     dtype = x.buffer.dtype
     value, most = call("abs", x.load(index(i), column)), Read(best, dtype)
@@ -135,7 +136,7 @@ def largest(names: Names, x: Matrix, start: Index, rows: int, column: Index) -> 
 
 
 def swapped(names: Names, x: Matrix, a: Index, b: Index, width: int, left: Index) -> list[Stmt]:
-    """Rows ``a`` and ``b`` exchanged, ``width`` columns from ``left`` on."""
+    """Swap rows ``a`` and ``b`` in ``width`` columns from ``left`` on."""
     result: list[Stmt] = []
     for start, count, repeat in strips(names, width):
         lane, one, other = names.var(count), names.let(), names.let()
@@ -155,8 +156,8 @@ def copied(names: Names, source: Matrix, target: Matrix, rows: int, panel: Panel
 
 
 def pivoted(names: Names, x: Matrix, whole: Matrix, pivots: Matrix, panel: Panel, rows: int, width: int) -> list[Stmt]:
-    """The steps of a panel of LU, which is ``x``: a row of a largest element on top, also in the ``whole`` matrix of
-    so many columns, and its multiples taken from what is below."""
+    """Factor a panel ``x`` of LU: swap a row with the largest element to the top, and subtract its multiples from the
+    rows below. Rows are swapped in the panel and in the ``whole`` matrix of ``width`` columns."""
     c, i, pivot, dtype = names.var(panel.count), names.var(rows), names.let(), x.buffer.dtype
     step, row = panel.first + index(c), index(i)
     search, found = largest(names, x, step, rows, step)
@@ -171,9 +172,10 @@ def pivoted(names: Names, x: Matrix, whole: Matrix, pivots: Matrix, panel: Panel
 
 
 def _row_less(names: Names, x: Matrix, panel: Panel, c: Index, row: Index, pivot: Expr) -> list[Stmt]:
-    """A row's part in the panel: the factor at place ``c``, behind it the row less that multiple of the row of step c.
+    """Update a row's part in the panel: the factor at position ``c``, after it the row minus that multiple of the row
+    of step c.
 
-    The part is stored as one vector, because loads of vectors have to wait for single elements stored before.
+    The part is stored as one vector, because loads of vectors have to wait for single elements stored earlier.
     """
     lane, by, dtype, step = names.var(panel.count), names.let(), x.buffer.dtype, panel.first + c
     divisor = call("select", call("eq", pivot, const(0.0, dtype)), const(1.0, dtype), pivot)

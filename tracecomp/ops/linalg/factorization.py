@@ -39,7 +39,7 @@ from tracecomp.ops.prim import prim
 
 
 def _differences(s: Operand) -> Any:
-    """s[j] - s[i]; infinite where they are equal, so that what is divided by it vanishes."""
+    """s[j] - s[i]; infinite if they are equal, so that quotients by it vanish."""
     table = prim.sub(prim.reshape(s, shape=(*s.shape[:-1], 1, s.shape[-1])), prim.reshape(s, shape=(*s.shape, 1)))
     return prim.where(prim.eq(table, 0.0), float("inf"), table)
 
@@ -48,10 +48,10 @@ def _as_diagonal(s: Operand, like: Operand) -> Any:
     return scale_rows(unit(like), s)
 
 
-# ---- vectors without a phase of their own
+# ---- vectors without a determined phase
 
 _PHASE = 1e-2
-"""A derivative by the phase, without unit, up to which a loss counts as independent of it: PyTorch's bound."""
+"""Largest derivative by the phase for which a loss counts as independent of it: PyTorch's bound."""
 
 
 def _phase_free(re: Array, im: Array, *, message: str) -> Any:
@@ -74,7 +74,7 @@ def _diagonal_angles(x: Operand) -> Any:
 
 
 def _checked(weights: Operand, angles: Operand, message: str) -> Any:
-    """``weights`` of values, if the vectors' phases, whose derivatives are ``angles``, change nothing."""
+    """``weights`` of values, after a check that the vectors' phases, with derivatives ``angles``, change nothing."""
     row = (*weights.shape[:-1], 1, weights.shape[-1])
     parts = (prim.reshape(x, shape=row) for x in (weights, angles))
     return prim.reshape(prim.phase_free(*parts, message=message), shape=tuple(weights.shape))
@@ -89,7 +89,7 @@ def _over(x: Operand, gap: Operand) -> Any:
 
 
 def no_phase(name: str) -> str:
-    """PyTorch's words for a loss that depends on the phase of what ``name`` gives as eigenvectors."""
+    """PyTorch's message for a loss that depends on the phase of eigenvectors of ``name``."""
     return (
         f"{name}_backward: The eigenvectors in the complex case are specified up to multiplication by e^{{i phi}}. The "
         "specified loss function depends on this quantity, so it is ill-defined."
@@ -116,7 +116,7 @@ def _eigh_vjp(grads: Gradients, outs: Operands, ins: Operands, *, uplo: str) -> 
     if weights is not None:
         diagonal = _as_diagonal(weights, vectors)
         inner = diagonal if inner is None else prim.add(inner, diagonal)
-    assert inner is not None  # a rule runs where some result is used
+    assert inner is not None  # a rule runs only if some result is used
     return (mm(mm(vectors, inner), adjoint(vectors)),)
 
 
@@ -147,18 +147,18 @@ _NO_PHASE_OF_SINGULAR_VECTORS = (
     "svd_backward: The singular vectors in the complex case are specified up to multiplication by e^{i phi}. The "
     "specified loss function depends on this phase term, making it ill-defined."
 )
-"""PyTorch's words for a loss that depends on the phase of singular vectors."""
+"""PyTorch's message for a loss that depends on the phase of singular vectors."""
 
 
 def _svd_inner(u: Operand, s: Operand, v: Operand, gu: Operand | None, gs: Operand | None, gv: Operand | None) -> Any:
-    """What stands between U and V in the gradient."""
+    """The middle factor, between U and V, of the gradient."""
     gap = _differences(prim.mul(s, s))
     weights = given(gs, s)
     found, angles = list[Any](), list[Any]()
     if gu is not None:
         turning = mm(adjoint(u), gu)
         found.append(scale_columns(_over(_skew(turning), gap), s))
-        if turning.dtype.is_complex:  # a phase that a column of U and a row of V share
+        if turning.dtype.is_complex:  # a phase shared by a column of U and a row of V
             angles.append(_diagonal_angles(turning))
             found.append(_as_diagonal(imaginary(prim.mul(angles[0], _inverse(s))), turning))
     if gv is not None:

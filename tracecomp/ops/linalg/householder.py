@@ -1,7 +1,7 @@
 """Loops of Householder reflections: panels of columns, whose reflections are then applied together.
 
-The product of a panel's reflections is I - V T V' where T's inverse is the upper triangle of V'V with 1/tau on its
-diagonal (Puglisi, 1992), so applying it is two products in register tiles and a substitution between them.
+The product of a panel's reflections is I - V T V'. T's inverse is the upper triangle of V'V with 1/tau on its diagonal
+(Puglisi, 1992). Applying it is two products in register tiles and a substitution between them.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from tracecomp.ir.scalars import call, const
 from tracecomp.ops.linalg.elimination import HEIGHT, PANEL, WIDTH, Matrix, Panel
 from tracecomp.ops.statements import Names
 
-# Reflections of a panel that a register tile takes at once.
+# Reflections of a panel that one register tile processes.
 TILE = 8
 
 
 @immutable
 class Workspace:
-    """What the panel's reflections need in one place: V by rows, V'V, V'X for a strip of columns, a row of scalars."""
+    """Scratch memory of a panel's reflections: V by rows, V'V, V'X for a strip of columns, a row of scalars."""
 
     v: Matrix
     gram: Matrix
@@ -44,7 +44,7 @@ def _named(names: Names, value: Expr, over: Index) -> tuple[Let, Read]:
 
 
 def reflections(names: Names, work: Workspace, x: Matrix, tau: Matrix, panel: Panel, rows: int) -> list[Stmt]:
-    """The panel's columns become reflections, below the diagonal, and R above it, as LAPACK's geqr2 leaves them."""
+    """Replace the panel's columns by reflections, below the diagonal, and R above it, like LAPACK's geqr2."""
     c, i, lane, dtype = names.var(panel.count), names.var(rows), names.var(panel.count), x.buffer.dtype
     step, total = panel.first + index(c), names.let()
     below = call("gt", IndexValue(index(i)), IndexValue(step))
@@ -57,7 +57,7 @@ def reflections(names: Names, work: Workspace, x: Matrix, tau: Matrix, panel: Pa
 
 
 def _reflected(names: Names, row: Matrix, x: Matrix, tau: Matrix, panel: Panel, c: Index, rows: int) -> list[Stmt]:
-    """Of the step at place ``c``, where ``row`` holds the column's products with all columns, below the diagonal."""
+    """Apply step ``c``, for which ``row`` has the column's products with all columns, below the diagonal."""
     step, dtype = panel.first + c, x.buffer.dtype
     zero, one = const(0.0, dtype), const(1.0, dtype)
     first, alpha = _named(names, x.load(step, step), step)
@@ -92,7 +92,7 @@ def _reflected(names: Names, row: Matrix, x: Matrix, tau: Matrix, panel: Panel, 
 
 
 def gathered(names: Names, work: Workspace, x: Matrix, panel: Panel, rows: int) -> list[Stmt]:
-    """V of a panel in one place, with its ones and zeros, and V'V."""
+    """Copy V of a panel into one place, with its ones and zeros, and compute V'V."""
     i, lane, dtype = names.var(rows), names.var(panel.count), x.buffer.dtype
     sides = IndexValue(index(i)), IndexValue(panel.first + index(lane))
     zero, one = const(0.0, dtype), const(1.0, dtype)
@@ -125,8 +125,8 @@ def applied(
     names: Names, work: Workspace, tau: Matrix, x: Matrix, panel: Panel, rows: int, start: Index, width: int,
     turn: bool, behind: Index | None = None,
 ) -> list[Stmt]:  # fmt: skip
-    """The panel's reflections of ``width`` columns of X, or of those from ``behind`` on: of the first reflection last,
-    or first if ``turn``."""
+    """Apply the panel's reflections to ``width`` columns of X, or to those from ``behind`` on: the first reflection
+    last, or first if ``turn``."""
     result = _products(names, work, x, work.inner, panel, rows, start, width)
     result += _substituted(names, work, tau, panel, width, turn)
     for p in pieces(rows, HEIGHT):
@@ -146,7 +146,8 @@ def applied(
 
 
 def _substituted(names: Names, work: Workspace, tau: Matrix, panel: Panel, width: int, turn: bool) -> list[Stmt]:
-    """V'X becomes T V'X, or T'V'X if ``turn``: row by row, each less multiples of those before it, in their order."""
+    """Replace V'X by T V'X, or T'V'X if ``turn``: row by row, each minus multiples of those before it, in their
+    order."""
     k, s, lane, total, dtype = *(names.var(n) for n in (panel.count, panel.count, width)), names.let(), tau.buffer.dtype
     place, other = (index(v) if turn else index(v) * -1 + (panel.count - 1) for v in (k, s))
     known = call("lt", IndexValue(index(s)), IndexValue(index(k)))

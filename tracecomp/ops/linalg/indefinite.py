@@ -1,8 +1,8 @@
-"""LDL' of symmetric matrices, and LDL* of Hermitian ones, that need not be definite, run by the host.
+"""LDL' of symmetric matrices, and LDL* of Hermitian ones, for indefinite matrices, run by the host.
 
-Bunch and Kaufman, "Some stable methods for calculating inertia and solving symmetric linear systems" (1977), with the
-pivots and the compact form of LAPACK's ``sytrf`` and ``hetrf``: D has blocks of one or two rows, whose rows are swapped
-as ``pivots`` say (counted from 1; negative twice where two rows make a block).
+The method is that of Bunch and Kaufman, "Some stable methods for calculating inertia and solving symmetric linear
+systems" (1977). Pivots and compact form are those of LAPACK's ``sytrf`` and ``hetrf``. D has blocks of one or two rows.
+``pivots`` lists the swapped rows, counted from 1; a block of two rows has two negative entries.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tracecomp.ops.define import of, require
 from tracecomp.ops.linalg.matrix import SQUARES, WIDE, decomposition, magnitude, matrices, square
 
 _GROWTH = (1 + 17**0.5) / 8
-"""Of the largest element beside it, what a pivot of one row must have; it bounds the growth of both kinds alike."""
+"""Least ratio of a single-row pivot to the largest element of its column; it bounds the growth of both kinds alike."""
 
 
 def _ldl_infer(x: TensorType, *, hermitian: bool) -> tuple[TensorType, ...]:
@@ -40,7 +40,7 @@ def _turned(x: Array, hermitian: bool) -> Array:
 
 
 def _factorize(a: Array, pivots: Array, hermitian: bool) -> int:
-    """L and D in place of the lower triangle ``a``; the first (from 1) zero block of D, or 0."""
+    """L and D in the memory of the lower triangle ``a``; the first (from 1) zero block of D, or 0."""
     k = singular = 0
     if hermitian:
         np.fill_diagonal(a, a.diagonal().real)
@@ -63,7 +63,7 @@ def _factorize(a: Array, pivots: Array, hermitian: bool) -> int:
 
 
 def _inverse(block: Array, hermitian: bool) -> Any:
-    """Of a block of D, given below its diagonal; scaled so that its determinant does not overflow."""
+    """The inverse of a block of D, given below its diagonal; scaled so that its determinant does not overflow."""
     if len(block) == 1:
         return 1 / block
     scale = abs(block[1, 0]) if hermitian else block[1, 0]
@@ -121,7 +121,7 @@ def _ldl_solve_impl(ld: Array, b: Array, pivots: Array, *, hermitian: bool) -> A
 
 
 def _substitute(a: Array, pivots: Array, x: Array, hermitian: bool) -> None:
-    """The solution in place of the right-hand side ``x``."""
+    """The solution in the memory of the right-hand side ``x``."""
     blocks = list(_blocks(pivots))
     for k, height, last, other in blocks:
         x[[last, other]] = x[[other, last]]
@@ -135,7 +135,7 @@ def _substitute(a: Array, pivots: Array, x: Array, hermitian: bool) -> None:
 
 
 def _blocks(pivots: Array) -> Iterator[tuple[int, int, int, int]]:
-    """Where each block of D begins, its rows, and the two rows swapped before it."""
+    """Yield the start of each block of D, its rows, and the two rows swapped before it."""
     k = 0
     while k < len(pivots):
         height = 1 if pivots[k] > 0 else 2

@@ -45,7 +45,8 @@ def _solve_infer(a: TensorType, b: TensorType) -> TensorType:
 
 
 def _singular(x: Array, kind: str) -> Exception:
-    """The error. LAPACK has not told the place, and rounds otherwise: with no zero here, the last one is named."""
+    """The error. LAPACK has not reported the position, and rounds differently: without a zero here, the last one is
+    named."""
     return zero_pivot(lu_by_rows(x, fails="")[0], kind, x.shape[:-2]) or failure(kind, detail=x.shape[-1])
 
 
@@ -144,7 +145,7 @@ def _batch(x: TensorType) -> TensorType:
 
 
 def _sign_and_pivots(x: Operand) -> tuple[Any, Any]:
-    """The sign of LU's exchange of rows, and U's diagonal."""
+    """The sign of LU's row exchanges, and U's diagonal."""
     lu, swaps = prim.lu_factor(x, fails="")
     n, lead = x.shape[-1], tuple(x.shape[:-2])
     own = prim.iota(like=swaps, shape=tuple(swaps.shape), axis=len(lead), dtype=int32)
@@ -178,7 +179,7 @@ def _slogdet_infer(x: TensorType) -> tuple[TensorType, TensorType]:
 
 
 def _slogdet_vjp(grads: Gradients, outs: Operands, ins: Operands) -> Any:
-    """Of a complex sign the angle varies."""
+    """Derivative of slogdet; the angle of a complex sign varies."""
     g = None if grads[1] is None else as_type(grads[1], ins[0])
     if grads[0] is not None and outs[0].dtype.is_complex:
         turning = imaginary(prim.imag(prim.mul(conj(outs[0]), grads[0])))

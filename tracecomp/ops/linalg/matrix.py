@@ -37,7 +37,7 @@ def adjoint(x: Operand) -> Any:
 
 
 def as_type(s: Operand, x: Operand) -> Any:
-    """Real numbers ``s`` as complex ones where ``x`` is complex."""
+    """Real numbers ``s`` as complex ones if ``x`` is complex."""
     return s if s.dtype is x.dtype else prim.cast(s, dtype=x.dtype)
 
 
@@ -107,7 +107,7 @@ def decomposition(
     """
 
     def run(*arrays: Array, **attrs: Any) -> Any:
-        # Products of numpy choose their order by strides, which are others in a program.
+        # numpy chooses the order of products by strides, which differ in a program.
         result = impl(*map(_dense, arrays), **attrs)
         return tuple(map(_dense, result)) if isinstance(result, tuple) else _dense(result)
 
@@ -161,12 +161,12 @@ def _dense(x: Array) -> Any:
 
 
 def magnitude(x: Array) -> Any:
-    """By what LAPACK compares pivots."""
+    """The magnitude by which LAPACK compares pivots."""
     return np.abs(x.real) + np.abs(x.imag) if np.iscomplexobj(x) else np.abs(x)
 
 
 def zero_pivot(lu: Array, kind: str, lead: tuple[int, ...]) -> Exception | None:
-    """The failure ``kind`` for the first zero on the diagonals of matrices; None where there is none."""
+    """The failure ``kind`` for the first zero on the diagonals of matrices; None without zeros."""
     zeros = np.diagonal(lu, axis1=-2, axis2=-1) == 0
     if not zeros.any():
         return None
@@ -176,5 +176,5 @@ def zero_pivot(lu: Array, kind: str, lead: tuple[int, ...]) -> Exception | None:
 
 
 def given(g: Operand | None, like: Operand) -> Any:
-    """A gradient, or zeros where a result was not used."""
+    """Return a gradient, or zeros if the result was not used."""
     return prim.mul(like, 0.0) if g is None else g

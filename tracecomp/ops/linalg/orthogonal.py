@@ -61,7 +61,7 @@ def _qr_impl(x: Array, *, full: bool) -> Any:
 
 def _square_qr(q: Operand, r: Operand, gq: Operand, gr: Operand) -> Any:
     inner = upper(prim.sub(mm(gr, adjoint(r)), mm(adjoint(q), gq)))
-    if inner.dtype.is_complex:  # R's diagonal is real, so Q's columns have no phase of their own
+    if inner.dtype.is_complex:  # R's diagonal is real, so the phase of Q's columns is free
         inner = prim.where(prim.eq(rows_minus_columns(inner), 0), as_type(prim.real(inner), inner), inner)
     inner = prim.add(inner, adjoint(upper(inner, 1)))
     total = prim.add(gq, mm(q, inner))
@@ -97,7 +97,7 @@ def _geqrf_impl(x: Array) -> Any:
 
 
 def _geqrf_composed(x: Operand) -> tuple[Any, Any]:
-    """Of numbers around 1, whose squares neither overflow nor vanish."""
+    """QR of matrices scaled to 1, whose squares neither overflow nor vanish."""
     if 0 in x.shape:
         return x, prim.full(like=x, value=0.0, shape=(*x.shape[:-2], min(x.shape[-2:])), dtype=x.dtype)
     n = len(x.shape)
@@ -164,7 +164,7 @@ def _reflect_impl(a: Array, tau: Array, x: Array, *, turn: bool) -> Any:
 
 
 def _reflect_vjp(grads: Operands, outs: Operands, ins: Operands, *, turn: bool) -> Any:
-    """Reflection by reflection, since what each of them was given cannot be had back from what it made of it."""
+    """Derivative reflection by reflection, since the operand of each cannot be recovered from its result."""
     a, tau, x = ins
     n, k, g = a.shape[-1], tau.shape[-1], grads[0]
     back = prim.reflect(a, tau, g, turn=not turn)

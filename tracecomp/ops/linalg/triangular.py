@@ -82,7 +82,7 @@ def _triangular_loop(
     ins: Sequence[Buffer], outs: Sequence[Buffer], in_types: Sequence[TensorType], out_types: Types, *, above: bool,
     ones: bool, turn: bool,
 ) -> list[Stmt]:  # fmt: skip
-    """Steps go up the rows of an upper triangle. Threads share strips of columns."""
+    """Solve by steps from the last row of an upper triangle. Threads share strips of columns."""
     (*lead, n, width), names = in_types[1].shape, Names()
 
     def place(step: Index) -> Index:
@@ -218,7 +218,7 @@ def _lu_vjp(grads: Operands, outs: Operands, ins: Operands, *, fails: str) -> An
     up = upper(core)
 
     def without(factor_above: bool, x: Operand, turn: bool) -> Any:
-        """The core's lower (or upper) factor, its adjoint if asked, taken from the left of ``x``."""
+        """Multiply ``x`` from the left by the inverse of the core's lower (or upper) factor, or its adjoint."""
         factor = conj(core) if turn else core
         return prim.triangular_solve(factor, x, above=factor_above, ones=not factor_above, turn=turn)
 
@@ -254,7 +254,7 @@ def _lu_loop(
     kept = Buffer("panel", in_types[0].dtype, m * PANEL)
 
     def panel(panel: Panel) -> list[Stmt]:
-        narrow = Matrix(kept, lambda i, j: i * PANEL + j - panel.first)  # where rows lie close together
+        narrow = Matrix(kept, lambda i, j: i * PANEL + j - panel.first)  # rows that are close together
         steps = pivoted(names, narrow, x, pivots, panel, m, n)
         result = [copied(names, x, narrow, m, panel), *steps, copied(names, narrow, x, m, panel)]
         for start, count, repeat in strips(names, n):
@@ -278,7 +278,7 @@ def _lu_loop(
 
 
 def _checked(names: Names, x: Buffer, size: int, shape: tuple[int, int], fails: str, batches: int) -> Stmt:
-    """No pivot is zero: the first one last, as what is found last is the error."""
+    """Check that no pivot is zero: the first one last, as the last report is the error."""
     number, back, pivot, dtype = names.var(batches), names.var(size), names.let(), x.dtype
     batch, step = index(number) * -1 + (batches - 1), index(back) * -1 + (size - 1)
     at = (batch * shape[0] + step) * shape[1] + step

@@ -17,8 +17,9 @@ def schedule_bilinear(nest: BilinearNest, chooser: Chooser) -> tuple[Stmt, ...]:
 
 
 def schedule_parts(nest: BilinearNest, chooser: Chooser) -> tuple[tuple[Stmt, ...], tuple[Stmt, ...]]:
-    """The loops that pack an operand, for all values of the variables outside the nest, and the loops that follow."""
-    # No results, so nothing is computed.
+    """Return the loops that pack an operand, for all values of the variables outside the nest, and the loops after
+    them."""
+    # No results: compute nothing.
     if any(v.extent == 0 for v in nest.out):
         return (), ()
     if not nest.out:

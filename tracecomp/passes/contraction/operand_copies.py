@@ -1,7 +1,7 @@
-"""Copies of operands that are not what tiles should load, made once for all register tiles.
+"""Copies of operands in a form that tiles load fast, made once for all register tiles.
 
-Half precision is computed in float32; vectors whose elements lie apart are turned, where no panel is packed; and so
-are rows whose terms lie so far apart that they push each other out of the cache.
+Half precision is converted to float32. Strided vectors are transposed where no panel is packed. Rows whose terms are so
+far apart that they evict each other from the cache are made dense.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from tracecomp.passes.schedule.tiling import shared_out, strip, tiles
 COPY_NAMES = {"lhs": "computed_left", "rhs": "computed_right"}
 """The buffers of copies."""
 LANES = 64
-"""Elements that are copied at a time where memory is read and written in runs: four vectors of float32."""
+"""Elements that are copied at a time where memory is contiguous on both sides: four vectors of float32."""
 BLOCK = 16
-"""Elements of a square that is transposed in registers on the way."""
+"""Side, in elements, of a block that is transposed in registers on the way."""
 
 
 def with_copies(nest: BilinearNest, tiles: TileSchedule) -> tuple[tuple[Stmt, ...], BilinearNest]:
@@ -37,7 +37,7 @@ def with_copies(nest: BilinearNest, tiles: TileSchedule) -> tuple[tuple[Stmt, ..
 
 
 def copied_order(nest: BilinearNest, operand: Operand, tiles: TileSchedule) -> list[Var]:
-    """The variables of a copy, outermost first: as in the nest, but lanes that lie apart come together."""
+    """The variables of a copy, outermost first: in the nest's order, with strided lanes last."""
     names = [v for v in (*nest.out, *nest.reduce) if operand.depends(v)]
     # Stable: all variables keep the nest's order, and the lanes go last, next to each other.
     return sorted(names, key=lambda v: v == tiles.vector and operand.stride(v) != 1)
@@ -48,15 +48,14 @@ def copied(operand: Operand, name: str, names: list[Var], dtype: DType, kind: st
     copy = Buffer(name, dtype, product_of(names))
     at = linear([index(v) for v in names], [v.extent for v in names])
     read = Operand([Let(name, Load(copy, at))], Read(name, dtype, frozenset(names)))
-    # Names of the copy's own statements get a suffix, as the operand's appear again where tiles read.
+    # Names in the copy's statements get a suffix, as the operand's names occur again where tiles read it.
     body = Copier({}, f"_{name}").stmts((*operand.stmts, Store(copy, at, operand.expr)))
     *others, last = names
-    # Fewer loops where source and copy step alike.
+    # Merge loops along which source and copy have proportional strides.
     joined = merge_vars(others, list(body))
     body, others = Copier(joined).stmts(body), merged(others, joined)
     source = Operand(list(body), operand.expr)
-    # The variable along which the source is dense: reading along it and
-    # storing along another is a transpose by squares.
+    # The variable along which the source is dense: reading along it and storing along another is a blockwise transpose.
     fast = next((v for v in (last, *others) if source.stride(v) == 1), last)
     if fast is last:
         body = strip(last, LANES, body)

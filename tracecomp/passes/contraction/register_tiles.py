@@ -1,9 +1,8 @@
 """Contractions and convolutions as register tiles, by a schedule: packing, loop tiling for threads, tiles, prefetches.
 
-One micro-kernel serves all: a tile of one output variable (unrolled) by SIMD lanes of another, with the sum over all
-summed variables in order inside, one FMA per term. What is chosen stands in the schedule
-(``passes/contraction/tile_schedule.py``), and how to choose in ``tile_choice.py`` and ``block_choice.py``; here nothing
-is decided.
+One micro-kernel serves all: a tile of one output variable (unrolled) by SIMD lanes of another. Inside is the sum over
+all summed variables in order, one FMA per term. The schedule (``passes/contraction/tile_schedule.py``) has every
+choice, made by ``tile_choice.py`` and ``block_choice.py``. This module decides nothing.
 """
 
 from __future__ import annotations
@@ -26,11 +25,12 @@ from tracecomp.passes.schedule.tiling import in_squares, joined, loops, one_afte
 
 
 def register_tiles(nest: BilinearNest, schedule: TileSchedule) -> tuple[tuple[Stmt, ...], tuple[Stmt, ...]]:
-    """The loops that pack an operand, for all values of the variables outside the nest, and the loops that follow."""
+    """Return the loops that pack an operand, for all values of the variables outside the nest, and the loops after
+    them."""
     copying, nest = with_copies(nest, schedule)
     tiled = _Tiled(nest, schedule)
     if schedule.pack == "once" and tiled.b_operand.inside:
-        # An operand that is made in the same kernel does not exist before; its panel is packed in turn.
+        # An operand that is computed in the same kernel does not exist earlier; its panel is packed block by block.
         return copying, (*tiled.packing(), *tiled.emit())
     return (*copying, *tiled.packing()), tiled.emit()
 
@@ -42,22 +42,22 @@ class _Tiled:
         self.nest, self.schedule = nest, schedule
         self.b_operand = nest.b_operand(schedule.vector)
         self.vector, self.tile, self.threads = schedule.vector, schedule.tile, schedule.threads
-        # Variables that blocks have all of are loops inside of them.
+        # Variables that a block spans are loops inside it.
         self.others = [v for v in schedule.beside(nest) if v not in schedule.block_vars]
         self.by_block = schedule.pack == "block"
         self.panels = Panels(nest, schedule)
-        # Numbers all names that are made, as every width and rest has statements of its own.
+        # Numbers all names: every width and every remainder has separate statements.
         self.copies = 0
 
     def packing(self) -> tuple[Stmt, ...]:
-        """The moving operand copied into panels, where that is done once for all blocks."""
+        """Pack the operand that varies along the lanes, if that happens once for all blocks."""
         if self.schedule.pack != "once":
             return ()
         parts = zip(self.schedule.columns(), self.schedule.pack_threads, strict=True)
         return tuple(s for columns, kind in parts for s in self.panels.packed(columns, kind))
 
     def emit(self) -> tuple[Stmt, ...]:
-        """Whole and remaining lanes, by blocks of rows and the remaining rows."""
+        """Return full and remaining lanes, by blocks of rows and the remaining rows."""
         outer, columns = product_of(self.others), self.schedule.columns()
         rows = [self.schedule.blocks_of_rows(n) for n in self.schedule.row_blocks]
         if self.schedule.by_rows:
@@ -68,7 +68,7 @@ class _Tiled:
 
     def _by_rows(self, outer: int, columns: list[Pieces], rows: list[RowBlocks]) -> tuple[Stmt, ...]:
         """Blocks of all columns of some rows."""
-        # Columns inside: the thread keeps its rows of A near, and goes through the columns of B.
+        # Columns inside: the thread keeps its rows of A near, and iterates over the columns of B.
         place = Var("place", outer)
         parts = []
         for number, step, some in _numbered(rows):
@@ -82,7 +82,7 @@ class _Tiled:
         return one_after_another(self.threads, [self._below(place, parts)])
 
     def _blocks(self, outer: int, columns: Pieces, rows: list[RowBlocks]) -> Loop:
-        """The blocks of one width, those of a column below each other; a block has one value of each ``split_vars``."""
+        """The blocks of one width, ordered by column; a block has one value of each ``split_vars``."""
         split = self.schedule.split_vars
         place = Var("place", outer * columns.count * product_of(split))
         at = index(place) if place.extent > 1 else Index()
@@ -99,10 +99,10 @@ class _Tiled:
         return self._below(place, parts)
 
     def _below(self, place: Var, parts: list[Loop]) -> Loop:
-        """The parts one after another for every value of ``place``."""
+        """Return the parts in sequence for every value of ``place``."""
         below = one_after_another(self.threads, parts)
         first = below[0] if len(below) == 1 else None
-        # Threads share one loop, so places and blocks are numbered together.
+        # Threads share one loop, so one number encodes place and block.
         if self.threads != "serial" and isinstance(first, Loop) and first.kind == self.threads:
             return joined(self.threads, place, first.var, first.body)
         return Loop(self.threads, place, below)
@@ -110,7 +110,7 @@ class _Tiled:
     def _block(
         self, inner: list[Var], columns: Pieces, column: Index, first: Index, some: RowBlocks
     ) -> tuple[Stmt, ...]:
-        """Register tiles below each other, from step ``first``, for all values of the inner variables."""
+        """Return register tiles along the rows, from step ``first``, for all values of the inner variables."""
 
         def body(nest: BilinearNest) -> tuple[Stmt, ...]:
             return self._tiles(nest, columns, column, first, some)
@@ -120,7 +120,7 @@ class _Tiled:
             return body(self.nest)
         height = self.schedule.height
         rows = some.steps.length * height + self.schedule.rows_left * some.rest
-        # What the block's totals span: rows and columns of this block, at all inner values.
+        # The range of the block's totals: its rows and columns at all inner values.
         spans = {self.tile: (first * height, rows)} if self.tile else {}
         spans[self.vector] = (columns.start(column), columns.length)
         return in_k_blocks(self.nest, self.schedule.k_blocks, Totals(self._name("totals"), inner, spans), body)
@@ -135,7 +135,7 @@ class _Tiled:
             micro = self._micro(nest, columns, column, (first + index(step)) * height, height)
             tiles.extend([Loop("serial", step, micro)] if steps > 1 else Copier({step: Index()}).stmts(micro))
         if some.rest:
-            # The rest of the rows is one shorter tile, with a body of its own.
+            # The remaining rows are one shorter tile with a separate body.
             last = Index((), self.schedule.steps * height)
             tiles.extend(self._micro(nest, columns, column, last, self.schedule.rows_left))
         return tuple(tiles)
@@ -147,12 +147,11 @@ class _Tiled:
         mapping = {self.vector: columns.start(column) + index(lane)}
         if self.tile is not None:
             mapping[self.tile] = first + index(unit)
-        # Several tiles stand in one kernel; their names differ by this.
+        # A kernel contains several tiles; this suffix makes their names distinct.
         suffix = f"_{self.copies}"
         read = self._read(nest, columns, column, lane)
         if self.tile is not None and self.schedule.written_out:
-            # Windows that slide along the rows are written out, so they take
-            # the corner instead of an unrolled variable.
+            # Windows that slide along the rows are unrolled, so they take the corner instead of an unrolled variable.
             corner = mapping | {self.tile: first}
             return (Loop("vector", lane, sliding(read, self.schedule, corner, height, suffix)),)
         terms: tuple[Stmt, ...] = (
@@ -160,10 +159,10 @@ class _Tiled:
             *self._epilogue_ahead(columns.start(column), first, height, columns.length),
             *(*read.lhs.stmts, *read.rhs.stmts, Update(ACCUMULATOR, (read.lhs.expr, read.rhs.expr))),
         )
-        square, unrolled = self.schedule.turned, self.schedule.unrolled_terms
+        square, unrolled = self.schedule.transposed, self.schedule.unrolled_terms
         loops_of_terms = in_squares(nest.reduce, terms, square) if square else _summed(nest.reduce, terms, unrolled)
         summed = Accumulate((nest.accumulator(),), loops_of_terms)
-        if square:  # rows inside: all of them use a square while it is in registers
+        if square:  # rows innermost: they share a block in registers
             inner = Copier(mapping, suffix).stmts((summed, *nest.epilogue))
             return (Loop("vector", lane, (Loop("tile", unit, inner),) if height > 1 else _at_first(unit, inner)),)
         # The lanes' loop is outside of the sum: a tile of rows by vectors is then the body of the sum's loop.
@@ -171,11 +170,11 @@ class _Tiled:
         if self.schedule.unrolled is not None:
             short = Var(self._name("w"), self.schedule.unrolled.extent)
             body = (Loop("tile", short, Copier({self.schedule.unrolled: index(short)}).stmts(body)),)
-        # ``tile`` unrolls: totals of all rows are registers, and one term does all their FMAs.
+        # The tile's loop is unrolled: totals of all rows are registers, and one term does all their FMAs.
         return (Loop("tile", unit, body),) if height > 1 else _at_first(unit, body)
 
     def _read(self, nest: BilinearNest, columns: Pieces, column: Index, lane: Var) -> BilinearNest:
-        """The nest with the operand that is packed read from its panel."""
+        """Return the nest with its packed operand read from the panel."""
         if self.schedule.pack == "no":
             return nest
         panel = self.panels.read(columns, column, lane)
@@ -187,12 +186,12 @@ class _Tiled:
         if not self.schedule.prefetch_terms or load is None or self.tile is None:
             return ()
         last = self.nest.reduce[-1]
-        # Beyond the end at the last terms: a prefetch of an address that is not mapped does nothing.
+        # The last terms prefetch beyond the end: a prefetch of an unmapped address has no effect.
         ahead = {self.tile: first, last: index(last) + self.schedule.prefetch_terms, **self._first_unrolled()}
         return (Prefetch(load.buffer, load.offset.substitute(ahead)),)
 
     def _epilogue_ahead(self, column: Index, first: Index, height: int, width: int) -> list[Stmt]:
-        """Prefetches of what the statements after the sum read and write, some lines of each in every term."""
+        """Prefetch the operands and results of the statements after the sum, some lines in every term."""
         tile, looped = self.tile, _looped(self.nest.reduce, self.schedule.unrolled_terms)
         if tile is None or not self.schedule.prefetch:
             return []
@@ -203,7 +202,7 @@ class _Tiled:
             if buffer.name not in self.schedule.prefetch or not lanes:
                 continue
             line = LINE // buffer.dtype.itemsize
-            # Powers of two, so that number // across and number % across are shifts; a few lines are asked for twice.
+            # Powers of two, so that number // across and number % across are shifts; a few lines are fetched twice.
             across = _power_of_two(-(-width // line))
             lines = across * _power_of_two(height)
             # Spread over the terms, so that prefetches do not queue up behind each other.
@@ -230,9 +229,9 @@ def _numbered(rows: list[RowBlocks]) -> Iterator[tuple[Var, Index, RowBlocks]]:
 
 
 def _summed(names: list[Var], body: tuple[Stmt, ...], unrolled: int) -> tuple[Stmt, ...]:
-    """Loops over the summed variables; a short innermost one is written out."""
+    """Loops over the summed variables; a short innermost one is unrolled."""
     looped = _looped(names, unrolled)
-    # The order stays: terms of the innermost variable follow each other in the text.
+    # The order is unchanged: terms of the innermost variable are adjacent.
     for last in names[len(looped) :]:
         body = tuple(s for n in range(last.extent) for s in Copier({last: Index((), n)}, f"_{n}").stmts(body))
     for var in reversed(looped):
@@ -245,7 +244,7 @@ def _at_first(unit: Var, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
 
 
 def _looped(names: list[Var], unrolled: int) -> list[Var]:
-    """The summed variables that have loops: a short innermost one is written out."""
+    """The summed variables that have loops: a short innermost one is unrolled."""
     return names[:-1] if len(names) > 1 and names[-1].extent <= unrolled else names
 
 

@@ -1,7 +1,7 @@
-"""Windows that slide along the rows of a register tile, written out: every vector that rows share is loaded once.
+"""Unrolled windows that slide along the rows of a register tile: every vector that rows share is loaded once.
 
-Terms that padding makes zero are left out: some while they are written, because what decides is known, the others by a
-condition. Loops over summed variables are cut where such conditions change, as long as that is not much to write.
+Terms that padding makes zero are left out: at compile time if the condition is known, otherwise by a branch. Loops over
+summed variables are split where such conditions change, as long as the code stays short.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tracecomp.passes.schedule.tiling import loops
 
 @dataclass(frozen=True)
 class _Term:
-    """Statements that add a term, which is zero without any of the ``conditions``; none of these varies over lanes."""
+    """Statements that add a term, which is zero unless all ``conditions`` hold; none of these varies over lanes."""
 
     conditions: tuple[Expr, ...]
     stmts: tuple[Stmt, ...]
@@ -51,13 +51,13 @@ _Terms = Callable[[Sequence[_Piece]], list[_Term]]
 
 
 def written_out(nest: BilinearNest) -> bool:
-    """Whether rows of a tile are written out: windows slide along them, or few conditions leave out what is padding.
+    """Whether the rows of a tile are unrolled: windows slide along them, or few conditions leave out padding.
 
-    Terms of padding that are left out add no NaN where a weight is infinite, so this is decided for the reference
-    machine, whatever the tiles of the machine at hand.
+    Leaving out terms of padding changes bits if a weight is infinite (no NaN is added). The reference machine decides,
+    whatever the tiles of the actual machine.
     """
     tiles = tiles_of(nest, REFERENCE)
-    # A packed operand has its zeros in the panel, so its conditions ask nothing.
+    # The panel of a packed operand contains its zeros, so it needs no conditions.
     packed = nest.b_operand(tiles.vector) if tiles.pack != "no" else None
     conditions = [c for operand in (nest.lhs, nest.rhs) if operand is not packed for c in operand.conditions]
     # A condition that varies over lanes cannot leave out a term for all of them.
@@ -67,7 +67,7 @@ def written_out(nest: BilinearNest) -> bool:
     steps = tiles.tile.extent // tiles.height
     first = index(Var("step", steps)) * tiles.height if steps > 1 else Index()
     at = {tiles.vector: index(Var("lane", tiles.width)), tiles.tile: first}
-    # Written on trial: how many conditions and updates there are is known only then.
+    # Unroll on trial: only then are the numbers of conditions and updates known.
     stmts = sliding(nest, tiles, at, tiles.height, "")
     asked, added = (sum(isinstance(s, kind) for s in walk(stmts)) for kind in (If, Update))
     return asked * UPDATES_ASKED <= added
@@ -76,13 +76,13 @@ def written_out(nest: BilinearNest) -> bool:
 def sliding(
     nest: BilinearNest, tiles: TileSchedule, mapping: dict[Var, Index], height: int, suffix: str
 ) -> tuple[Stmt, ...]:
-    """Rows below each other by terms, in order of the place that is read; each row's terms stay in their order.
+    """Return the rows by terms, in order of the position that is read; each row's terms keep their order.
 
     ``mapping`` says where the lanes and the first of the ``height`` rows are; names end in ``suffix``.
     """
     assert tiles.tile is not None
     short = tiles.unrolled
-    # An unrolled variable's values are rows too, all beside each other.
+    # An unrolled variable's values are further rows, at equal column positions.
     beside: list[dict[Var, Index]] = [{short: Index((), m)} for m in range(short.extent)] if short else [{}]
     rows = [
         (n, Copier({**mapping, tiles.tile: mapping[tiles.tile] + n, **at}, f"{suffix}_{n}_{m}"))
@@ -90,7 +90,7 @@ def sliding(
         for m, at in enumerate(beside)
     ]
     sums = [copier.stmt(Accumulate((nest.accumulator(),), ())) for _, copier in rows]
-    # How many places the window moves from one row to the next.
+    # Positions by which the window moves from one row to the next.
     apart = rows_apart(nest, tiles.vector, tiles.tile, tiles.window[0]) if tiles.window else 0
     lanes = mapping[tiles.vector].vars()
 
@@ -105,8 +105,9 @@ def sliding(
                 own.names = dict(copier.names)
                 term = _term(nest, own, lanes)
                 if term is not None:
-                    # By the place that is read, so that terms which read the same vector stand together and load it
-                    # once. Terms of one row keep their order: a later place of its window is a later place in memory.
+                    # Sorted by the position that is read, so that terms which read the same vector are adjacent and
+                    # load it once. Terms of one row keep their order: a later position of its window is later in
+                    # memory.
                     found.append(((apart * n + sum(place[:1]), place[1:], n), term))
         return [term for _, term in sorted(found, key=lambda t: t[0])]
 
@@ -120,7 +121,7 @@ def _ending(place: Sequence[int]) -> str:
 
 
 def _term(nest: BilinearNest, own: Folding, lanes: Set[Var]) -> _Term | None:
-    """The term of the operands as ``own`` copies it; None when it is zero."""
+    """Return the term of the operands, renamed by ``own``; None when it is zero."""
     found = [own.expr(c) for operand in (nest.lhs, nest.rhs) for c in operand.conditions]
     # A condition that is known to fail means that the operand is padding here: the term would add zero.
     if any(isinstance(c, Const) and not c.value for c in found):
@@ -128,14 +129,14 @@ def _term(nest: BilinearNest, own: Folding, lanes: Set[Var]) -> _Term | None:
     # Conditions over lanes stay masks of the loads. Others, that a loop's
     # variable decides, become an ``if`` around the term.
     conditions = tuple(c for c in dict.fromkeys(found) if not isinstance(c, Const) and lanes.isdisjoint(c.vars()))
-    # Below that ``if`` they hold, so that loads need no mask for them.
+    # The ``if`` guarantees them, so that loads need no mask for them.
     own.holding.update(conditions)
     update = Update(ACCUMULATOR, (nest.lhs.expr, nest.rhs.expr))
     return _Term(conditions, own.stmts((*nest.lhs.stmts, *nest.rhs.stmts, update)))
 
 
 def _summed(outer: Sequence[Var], terms: _Terms, most: int) -> tuple[Stmt, ...]:
-    """The terms for all values of the ``outer`` variables, in pieces if these have ``most`` terms altogether."""
+    """The terms for all values of the ``outer`` variables, in pieces of together at most ``most`` terms."""
     plain = terms(())
     conditions = {c for term in plain for c in term.conditions}
     # Cut where some condition changes: in each piece more of them are known.
@@ -147,7 +148,7 @@ def _summed(outer: Sequence[Var], terms: _Terms, most: int) -> tuple[Stmt, ...]:
     if all(len(pieces) == 1 for pieces in parts):
         return loops("serial", outer, tuple(_skipping(plain)))
     found = {pieces: terms(pieces) for pieces in product(*parts)}
-    # So many terms would take long to compile; then conditions are asked in one loop.
+    # Unrolling so many terms takes long to compile; one loop with conditions is used instead.
     if sum(map(len, found.values())) > most:
         return loops("serial", outer, tuple(_skipping(plain)))
     return _in_pieces(parts, (), found)
@@ -166,7 +167,7 @@ def _in_pieces(
 
 
 def _skipping(terms: Sequence[_Term], known: Set[Expr] = frozenset()) -> Iterator[Stmt]:
-    """The terms in order, each where its conditions hold; those that neighbours have in common are asked for once."""
+    """Emit the terms in order, each under its conditions; neighbours share the conditions that they have in common."""
 
     def asked(term: _Term) -> Expr | None:
         return next((c for c in term.conditions if c not in known), None)

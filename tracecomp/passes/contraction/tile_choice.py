@@ -1,6 +1,6 @@
 """The choice of a register tile: which variable becomes SIMD lanes, how large the tile is, whether to pack, k-blocks.
 
-Made from shapes, strides and a model of the machine.
+The choice depends on shapes, strides and a model of the machine.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import gcd
 
-from tracecomp.codegen.kernels.transpose import LEAST_TURNED
+from tracecomp.codegen.kernels.transpose import MIN_TRANSPOSED_EXTENT
 from tracecomp.ir.index import Var
 from tracecomp.passes.contraction.tile_schedule import TileSchedule
 from tracecomp.passes.cost.machine import Machine
@@ -18,6 +18,7 @@ from tracecomp.passes.cost.reference import (
     FAR_APART_BYTES,
     FAR_CYCLES,
     FAR_LINES,
+    MAX_TRANSPOSED_ROWS,
     NEAR_STORES,
     NOMINAL_LANES,
     PACKED_CYCLES,
@@ -26,8 +27,7 @@ from tracecomp.passes.cost.reference import (
     SHUFFLED_STRIDE,
     SLIDING_TERMS,
     STORE_CYCLES,
-    TURNED_CYCLES,
-    TURNED_ROWS,
+    TRANSPOSED_CYCLES,
 )
 from tracecomp.passes.nests.contraction_nest import BilinearNest, Operand, product_of
 from tracecomp.passes.schedule.k_blocking import KBlocks, k_blocks_of
@@ -41,81 +41,81 @@ def _reuse(nest: BilinearNest, operand: Operand, vector: Var) -> int:
 
 
 def filled(extent: int) -> float:
-    """The share of lanes that so many elements fill."""
+    """The fraction of lanes that ``extent`` elements fill."""
     return extent / (-(-extent // NOMINAL_LANES) * NOMINAL_LANES)
 
 
 def _lane_cost(nest: BilinearNest, vector: Var) -> float:
-    """Cycles per vector of multiply-adds, by strides and extents only; an ordering, not a prediction.
+    """Estimate cycles per vector of multiply-adds from strides and extents; an ordering, not a prediction.
 
-    Elements that lie apart in memory are packed into vectors, once for many calls if they are frozen.
+    Strided elements are packed into vectors, once for many calls if they are frozen.
     """
-    # ``alone``: nothing else moves the operand, so that every element is packed once.
+    # ``alone``: the operand varies along nothing else, so that every element is packed once.
     cost, alone = 1.0, all(map(nest.b_operand(vector).depends, nest.out))
     for operand in (nest.lhs, nest.rhs):
         if operand.depends(vector):
-            # What a vector costs to load is shared by all multiply-adds that use it.
+            # All multiply-adds that use a vector share the cost of loading it.
             reuse = _reuse(nest, operand, vector)
             stride = operand.stride(vector) or 0
-            turned = reuse <= TURNED_ROWS and _turnable(nest, operand, vector)
-            apart = 1.0 if nest.is_frozen(operand) else TURNED_CYCLES if turned else PACKED_CYCLES
+            transposed = reuse <= MAX_TRANSPOSED_ROWS and _transposable(nest, operand, vector)
+            apart = 1.0 if nest.is_frozen(operand) else TRANSPOSED_CYCLES if transposed else PACKED_CYCLES
             shuffled = alone and 1 < stride <= SHUFFLED_STRIDE
             cost += (1.0 if stride == 1 else SHUFFLED_CYCLES if shuffled else apart) / reuse
-    # A scalar of the other operand is spread over the lanes by the instruction itself; two vectors are two loads.
+    # The FMA instruction broadcasts a scalar of the other operand; two vectors are two loads.
     if nest.one_sided(vector):
         cost -= 0.5
     if _far_apart(nest, nest.a_operand(vector)):
         cost += FAR_CYCLES
-    # Stores come once for all terms, so a long sum hardly feels them.
+    # Stores happen once for all terms, so their share of a long sum is small.
     if nest.store_stride(vector) != 1:
         cost += STORE_CYCLES / max(product_of(nest.reduce), 1)
-    # Lanes beyond the extent do nothing.
+    # Lanes beyond the extent do no useful work.
     return cost / filled(vector.extent)
 
 
 def _far_apart(nest: BilinearNest, a_operand: Operand) -> bool:
-    """Whether the elements that the rows of a tile read lie in lines of their own for every term, far apart."""
+    """Whether, for every term, the rows of a tile read elements in separate, distant lines."""
     last = nest.reduce[-1] if nest.reduce else None
     # Few lines stay in the cache until the next row of the tile reads its neighbour in them.
     if last is None or product_of(nest.reduce) <= FAR_LINES:
         return False
     far = abs(a_operand.stride(last) or 0) * nest.acc.dtype.itemsize >= FAR_APART_BYTES
-    # Elements of one line belong to different rows of the tile, so that each line is fetched once for several rows.
+    # Rows of the tile share lines, so each line is fetched once for several rows.
     return far and any(a_operand.stride(v) == 1 for v in nest.out)
 
 
 def _vector(nest: BilinearNest) -> Var:
     # Reversed, as of equal costs the last variable wins: its neighbours are nearer in memory.
     costs = {v: _lane_cost(nest, v) for v in reversed(nest.out)}
-    # What is nearly as cheap counts as equal. Then results that are stored side by side decide.
+    # Nearly equal costs count as equal; then prefer results that are stored contiguously.
     cheap = sorted((v for v in costs if costs[v] <= AS_GOOD * min(costs.values())), key=costs.__getitem__)
     near = [v for v in cheap if 0 < abs(nest.store_stride(v) or 0) <= NEAR_STORES]
     return min(near, key=lambda v: abs(nest.store_stride(v) or 0), default=cheap[0])
 
 
 def tiles_of(nest: BilinearNest, machine: Machine) -> TileSchedule:
-    """The tiles for a nest: the first fields of its schedule.
+    """Choose the tiles for a nest: the first fields of its schedule.
 
-    Copies hold padding's zeros, which are added, where tiles that read the operand itself may leave the terms out
-    (``passes/contraction/sliding_windows.py``). With infinite weights that shows, so which operands of a padded
-    contraction are copied is decided for the reference machine.
+    Tiles that read a copy add padding's zeros. Tiles that read the operand directly may leave those terms out
+    (``passes/contraction/sliding_windows.py``). Infinite weights make the difference visible, so the reference machine
+    decides which operands of a padded contraction are copied.
     """
     tiles = _tiles(nest, machine)
-    # Padding's zeros in a panel are added, and times infinity give NaN. So whether there is a panel
-    # is the reference machine's choice; how large tiles are is this machine's.
+    # A panel contains padding's zeros, and zero times infinity is NaN. The reference machine therefore decides whether
+    # there is a panel; tile sizes are chosen for the actual machine.
     if nest.padded:
         tiles = replace(tiles, pack=_tiles(nest, REFERENCE).pack)
     return tiles
 
 
 def _tiles(nest: BilinearNest, machine: Machine) -> TileSchedule:
-    """The tile that fills the registers with totals and shares vectors; then what is packed, and k-blocks.
+    """Choose the tile that fills the registers with totals and shares vectors; then packing and k-blocks.
 
-    Each step narrows the next one: windows exclude a second unrolled variable, both exclude k-blocks.
+    Each choice narrows the next: windows exclude a second unrolled variable, both exclude k-blocks.
     """
     vector = _vector(nest)
     b_operand = nest.b_operand(vector)
-    # Rows of a tile should share B's vectors. Only if no variable leaves B alone, rows may be those that share A.
+    # Rows of a tile should share B's vectors. If B varies along every variable, rows may share A instead.
     candidates = [v for v in nest.out if v != vector and not b_operand.depends(v)]
     candidates = candidates or [v for v in nest.out if v != vector and nest.one_sided(v)]
     windows = {v: _window(nest, vector, v) for v in candidates}
@@ -125,7 +125,7 @@ def _tiles(nest: BilinearNest, machine: Machine) -> TileSchedule:
     window = windows[tile] if tile is not None else ()
     height, vectors, tail = _size(nest, vector, tile, window, machine)
     unrolled = None
-    # All rows of the tile's variable are in one tile: there may be registers left for a second, short variable.
+    # All rows of the tile's variable are in one tile: registers may be left for a second, short variable.
     if tile is not None and height == tile.extent:
         others = [v for v in candidates if v != tile]
         if nest.one_sided(vector) and not window:
@@ -136,17 +136,18 @@ def _tiles(nest: BilinearNest, machine: Machine) -> TileSchedule:
         else:
             others = [v for v in others if _share_vectors(nest, vector, v)]
             unrolled, vectors = _unrolled_beside(others, height, vectors, window, machine)
-    # The tail is handled by a column of its own, in vectors of half the width.
+    # The tail is a separate column, in vectors of half the width.
     width = min(vectors * machine.lanes(nest.acc.dtype.itemsize), vector.extent - tail)
-    # Several tiles go through the same column of B, so a column that leaves
-    # the cache would be read from memory for each.
-    turned = _turned(nest, b_operand, vector, tile, machine)
-    if turned:  # one vector of lanes, as each lane reads a line of its own
-        return TileSchedule(vector, min(turned, vector.extent), tile, tile.extent if tile else 1, turned=turned)
+    # Several tiles read the same column of B; a column that does not fit the cache would be read from memory for each.
+    transposed = _transposed(nest, b_operand, vector, tile, machine)
+    if transposed:  # one vector of lanes: each lane reads a separate line
+        return TileSchedule(
+            vector, min(transposed, vector.extent), tile, tile.extent if tile else 1, transposed=transposed
+        )
     several = len(candidates) > 1 or (tile is not None and tile.extent > height)
     alike = tile is None or not b_operand.depends(tile)  # all rows of the tile read one panel
     packed, k_blocks = alike and _packed(nest, b_operand, vector, machine), None
-    # Windows and unrolled variables have their terms written out, which k-blocks would cut.
+    # Windows and unrolled variables have unrolled terms, which k-blocks would split.
     if several and unrolled is None and not window:
         k_blocks = _k_blocks(nest, None if packed else b_operand, vector, width, machine)
     pack = "once" if packed else "no"
@@ -156,18 +157,18 @@ def _tiles(nest: BilinearNest, machine: Machine) -> TileSchedule:
 def _size(
     nest: BilinearNest, vector: Var, tile: Var | None, window: tuple[Var, ...], machine: Machine
 ) -> tuple[int, int, int]:
-    """Height and vectors of a tile, and how many last lanes stand by themselves."""
+    """Return the height and vectors of a tile, and the number of last lanes in a separate column."""
     lanes = machine.lanes(nest.acc.dtype.itemsize)
     # A window's vectors stay in registers while the rows slide over them.
     held = window[0].extent if window else 0
     rows = tile.extent if tile else 1
-    # A written-out window grows with its terms, and code that is too long is slow to compile and to fetch.
+    # An unrolled window grows with its terms, and long code is slow to compile and to fetch.
     most = machine.tuning.sliding_updates // product_of(window) if window else machine.registers
-    # Where arithmetic runs in halves, a vector of half the width costs
-    # half, so a rest is worth an instruction of its own.
+    # On cores that execute a vector as two halves, a half-width vector costs half, so a separate instruction for the
+    # tail pays.
     tail = _tail(vector.extent, lanes) if machine.in_halves else 0
-    # Both operands move with the lanes: each row needs vectors of its own,
-    # so what is held is per vector, not for the tile.
+    # Both operands vary along the lanes: each row needs separate vectors, so registers are counted per vector, not per
+    # tile.
     if nest.one_sided(vector):
         size = tile_size(rows, vector.extent, lanes, machine.registers - held, most=most, tail=tail)
     else:
@@ -178,7 +179,7 @@ def _size(
 def _unrolled_beside(
     others: list[Var], height: int, vectors: int, window: tuple[Var, ...], machine: Machine
 ) -> tuple[Var | None, int]:
-    """The longest variable that joins rows which share vectors, as a whole, and how many vectors the tile has then."""
+    """The longest variable whose values all fit as rows that share vectors, and how many vectors the tile has then."""
     # Vectors of the window that rows share, one for each place or row, whichever are fewer.
     held = min(window[0].extent, height) if window else 0
     for var in sorted(others, key=lambda v: -v.extent):
@@ -201,19 +202,19 @@ def _tail(extent: int, lanes: int) -> int:
 def _k_blocks(
     nest: BilinearNest, b_operand: Operand | None, vector: Var, width: int, machine: Machine
 ) -> KBlocks | None:
-    """k-blocks where the vectors of one column of register tiles would leave the cache before they are used again.
+    """Choose k-blocks if the vectors of one column of register tiles would leave the cache before they are reused.
 
-    Also where lanes are stored apart, and what lies between them belongs to other tiles that read the same: their
+    Also if result lanes are strided and the elements between them belong to other tiles with the same operands: their
     totals are stored together. ``b_operand`` is the operand whose vectors are not packed.
     """
-    # Inside of outer loops (a row fusion) a block is small already.
+    # Inside outer loops (a row fusion) a block is small already.
     if nest.outside or not nest.reduce:
         return None
     gap = nest.store_stride(vector)
     # Results between two neighbouring lanes that other tiles compute.
     between = product_of([v for v in nest.out if 0 < (nest.store_stride(v) or 0) < (gap or 0) and nest.one_sided(v)])
     column = product_of(nest.reduce) * width * nest.acc.dtype.itemsize
-    # If those lie close, totals of all of them are kept together and stored in whole lines at the end.
+    # If those are near, the totals of all of them are kept together and stored in whole lines at the end.
     together = gap == between > 1 and gap * nest.acc.dtype.itemsize <= machine.tuning.near_result_bytes
     # Half of the second cache for B's column, the other half for A and the results.
     if not together and column <= machine.l2_bytes // 2:
@@ -222,14 +223,15 @@ def _k_blocks(
     def apart(var: Var) -> int:
         return abs(b_operand.stride(var) or 0) * nest.acc.dtype.itemsize if b_operand else 0
 
-    # What the block's other variables span is read in every k-block too.
+    # Every k-block also reads the range of the block's other variables.
     inside = sum(apart(v) * (v.extent - 1) for v in nest.out if v != vector and nest.one_sided(v))
     return k_blocks_of(nest.reduce, apart, machine.l2_bytes // 2 - inside, machine.tuning)
 
 
 def _window(nest: BilinearNest, vector: Var, tile: Var) -> tuple[Var, ...]:
-    """The last summed variables, from the one along which an operand's vectors are read like along the tile."""
-    # From the first variable on that slides: all further in are places of the same window.
+    """The innermost summed variables, from the first along which an operand's vectors coincide with those along the
+    tile."""
+    # From the first variable that slides: all inner ones are positions of the same window.
     for n, var in enumerate(nest.reduce):
         if rows_apart(nest, vector, tile, var) and product_of(nest.reduce[n:]) <= SLIDING_TERMS:
             return tuple(nest.reduce[n:])
@@ -242,7 +244,8 @@ def _share_vectors(nest: BilinearNest, vector: Var, rows: Var) -> bool:
 
 
 def rows_apart(nest: BilinearNest, vector: Var, tile: Var, within: Var) -> int:
-    """How many steps of ``within`` lead from one row of the tile to the next, if both read some of the same vectors."""
+    """How many steps of ``within`` separate one row of the tile from the next, if both read some of the same
+    vectors."""
     for operand in (nest.lhs, nest.rhs):
         step, each = operand.stride(tile), operand.stride(within)
         # A step of the tile is a whole number of steps of the window, and smaller than
@@ -253,55 +256,55 @@ def rows_apart(nest: BilinearNest, vector: Var, tile: Var, within: Var) -> int:
 
 
 def _packed(nest: BilinearNest, b_operand: Operand, vector: Var, machine: Machine) -> bool:
-    """Whether the operand that moves with the lanes is worth copying into a contiguous panel."""
+    """Whether to copy the operand that varies along the lanes into a contiguous panel."""
     reuse, frozen = _reuse(nest, b_operand, vector), nest.is_frozen(b_operand)
     if not (nest.one_sided(vector) and b_operand.depends(vector)) or not nest.reduce:
         return False
-    # Lanes that lie apart while terms lie together are turned in squares, which is faster than one by one.
+    # Strided lanes with contiguous terms are transposed in blocks, which is faster than element by element.
     if abs(b_operand.stride(vector) or 0) > SHUFFLED_STRIDE and _dense(b_operand, nest.reduce):
         return True
-    # A panel pays if each vector is used often enough to make up for being written and
-    # read again: four times, or twice if it lasts over many calls.
+    # A panel pays if each vector is reused often enough to cover a write and a read: four times, or twice if frozen.
     if reuse < (2 if frozen else 4):
         return False
-    # Lanes that lie apart would be gathered for each use, half precision converted for each use.
+    # Without a panel, strided lanes are gathered for each use and half precision is converted for each use.
     if b_operand.stride(vector) != 1 or once_computed(nest, b_operand, machine):
         return True
     terms = product_of(nest.reduce)
     row = abs(b_operand.stride(nest.reduce[-1]) or 0) * nest.acc.dtype.itemsize
     tuning = machine.tuning
-    # Packed once for all calls: also where only the distance between terms speaks for it.
+    # Packed once for all calls: a large distance between terms is then reason enough.
     if frozen:
         return row >= tuning.far_bytes
     if terms < tuning.far_terms or row < tuning.far_bytes or reuse < tuning.far_reads:
         return False
-    # Memory that no cache holds comes in whole lines only when terms lie together. Or terms share few sets
-    # of the cache, so that they push each other out before their neighbours are used.
+    # Memory that no cache holds arrives in whole lines, which pays only if terms are contiguous. Otherwise terms may
+    # share few sets of the cache and evict each other before their neighbours are used.
     return cold(b_operand, machine) or reuse * max(terms / lines_held(row, machine), 2) >= tuning.crowded_reads
 
 
-def _turned(nest: BilinearNest, b_operand: Operand, vector: Var, tile: Var | None, machine: Machine) -> int:
-    """Terms of squares that are turned in registers and used from there; 0 where a panel, or nothing, is better.
+def _transposed(nest: BilinearNest, b_operand: Operand, vector: Var, tile: Var | None, machine: Machine) -> int:
+    """The number of terms in blocks that are transposed in registers and used there; 0 if a panel, or a direct load, is
+    better.
 
-    All rows that read a square have to be in one tile: else it would be turned several times.
+    All rows that read a block have to be in one tile; otherwise it would be transposed several times.
     """
     rows = tile.extent if tile else 1
-    alone = _reuse(nest, b_operand, vector) == rows <= min(TURNED_ROWS, machine.registers // 4)
-    return machine.lanes(nest.acc.dtype.itemsize) if alone and _turnable(nest, b_operand, vector) else 0
+    alone = _reuse(nest, b_operand, vector) == rows <= min(MAX_TRANSPOSED_ROWS, machine.registers // 4)
+    return machine.lanes(nest.acc.dtype.itemsize) if alone and _transposable(nest, b_operand, vector) else 0
 
 
-def _turnable(nest: BilinearNest, operand: Operand, vector: Var) -> bool:
-    """Whether the operand's lanes lie apart and its terms together, in the innermost summed variable."""
+def _transposable(nest: BilinearNest, operand: Operand, vector: Var) -> bool:
+    """Whether the operand's lanes are strided and its terms contiguous, in the innermost summed variable."""
     load = operand.load
-    # Which terms of padding are left out decides bits, and weights that last are packed once for all calls.
+    # Leaving out terms of padding changes bits, and frozen weights are packed once for all calls.
     if load is None or load.where or not nest.reduce or nest.padded or nest.is_frozen(operand) or operand.inside:
         return False
     last, apart = nest.reduce[-1], abs(operand.stride(vector) or 0) > SHUFFLED_STRIDE
-    return nest.one_sided(vector) and apart and operand.stride(last) == 1 and last.extent >= LEAST_TURNED
+    return nest.one_sided(vector) and apart and operand.stride(last) == 1 and last.extent >= MIN_TRANSPOSED_EXTENT
 
 
 def _dense(operand: Operand, summed: Sequence[Var]) -> bool:
-    """Whether so many terms as a square has lie together."""
+    """Whether as many terms as a block has are contiguous."""
     return any(abs(operand.stride(v) or 0) == 1 and v.extent >= NOMINAL_LANES for v in summed)
 
 
@@ -312,36 +315,36 @@ def cold(operand: Operand, machine: Machine) -> bool:
 
 def lines_held(row: int, machine: Machine) -> int:
     """How many lines ``row`` bytes apart the cache holds."""
-    # Addresses ``row`` apart meet in the same set every ``way bytes / gcd`` terms: a power
-    # of two uses few sets, each with as many lines as there are ways.
+    # Addresses ``row`` bytes apart map to the same set every ``way bytes / gcd`` terms: a power of two uses few sets,
+    # each with as many lines as there are ways.
     return machine.l2_bytes // gcd(row, machine.l2_bytes // machine.l2_ways)
 
 
 def once_computed(nest: BilinearNest, operand: Operand, machine: Machine) -> bool:
-    """Whether a copy of an operand made from what it is loaded from pays: many read it, and it is no larger."""
-    # A copy holds padding's zeros, see tiles_of.
+    """Whether a copy of a computed operand pays: it is read often, and the copy is at most as large as its source."""
+    # A copy contains padding's zeros, see tiles_of.
     tuning = (REFERENCE if nest.padded else machine).tuning  # see tiles_of
     return operand.computed and read_often(nest, operand, tuning.computed_reads)
 
 
 def read_often(nest: BilinearNest, operand: Operand, least: int) -> bool:
-    """Whether every element of an operand in memory is read so often, and not again from a larger range of indices."""
+    """Whether every element of an operand in memory is read often, and not through a larger range of indices."""
     names = (*nest.outside, *nest.out, *nest.reduce)
     moved = [v for v in names if operand.depends(v)]
     if operand.load is None or not moved:
         return False
-    # Read often by what does not move it, and not through overlapping
-    # windows, whose copy would be larger than the original.
+    # Reads come from variables that do not move it, not from overlapping windows, whose copy would be larger than the
+    # original.
     return product_of(v for v in names if v not in moved) >= least and product_of(moved) <= operand.load.buffer.size
 
 
 def tile_size(
     rows: int, columns: int, lanes: int, registers: int, held: int = 0, most: int = 32, tail: int = 0
 ) -> tuple[int, int]:
-    """Height and vectors of the register tile with the fewest modelled cycles over the whole result.
+    """Choose the height and vectors of the register tile with the fewest modelled cycles over the whole result.
 
-    ``held``: how many vectors of an operand every column of the tile keeps in registers, beyond one, if it has so many
-    rows. ``most``: how many vectors the tile may have. ``tail``: see ``TileSchedule``.
+    ``held`` returns, for a number of rows, how many vectors of an operand beyond one every column of the tile keeps in
+    registers. ``most`` limits the tile's vectors. ``tail``: see ``TileSchedule``.
     """
     best, best_cost = (1, 1), float("inf")
     # Small enough to try all sizes: 8 vectors by 14 rows are more than any register file holds.
@@ -352,11 +355,11 @@ def tile_size(
             # Two registers stay free for what the epilogue computes.
             if needed > registers - 2 or height > rows or height * vectors > most:
                 continue
-            # No vector of the tile may be empty.
+            # Every vector of the tile must be non-empty.
             if vectors > 1 and (vectors - 1) * lanes >= columns - tail:
                 continue
             cost = _cover(rows, columns - tail, height, vectors, lanes, bool(tail))
-            # The small margin keeps the choice from depending on the rounding of two equal sums.
+            # The small margin makes the choice independent of the rounding of two equal sums.
             if cost < best_cost - 1e-9:
                 best, best_cost = (height, vectors), cost
     return best
@@ -364,12 +367,12 @@ def tile_size(
 
 def _cover(rows: int, columns: int, height: int, vectors: int, lanes: int, half: bool) -> float:
     def cycles(h: int, v: float) -> float:
-        # Cycles of one term: an FMA each, at least four, as long as a total waits for its own last FMA; loads
-        # of B's vectors and half as much for A's scalars; loop and address arithmetic.
+        # Cycles of one term: an FMA for each vector, at least four because a total waits for its previous FMA. Add
+        # loads of B's vectors, half as much for A's scalars, and loop and address arithmetic.
         return max(h * v, 4.0) + 0.15 * (v + 0.5 * h) + 0.01 * h + 0.4 if h and v else 0.0
 
     full_rows, rest_rows = divmod(rows, height)
-    # Rests of rows and columns are tiles of their own size, and count with their own cycles.
+    # Remaining rows and columns are tiles of other sizes, and count with the cycles of those.
     full_columns, rest_columns = divmod(columns, vectors * lanes)
     rest_vectors = -(-rest_columns // lanes)
     total = 0.0

@@ -1,4 +1,4 @@
-"""The schedule of a contraction in register tiles, as data: it is chosen, prints, and can be written by hand."""
+"""The schedule of a contraction in register tiles, as data: it is chosen, printed, and can be written by hand."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from tracecomp.passes.schedule.records import (
 )
 
 TILE_FIELDS = (
-    "vector", "width", "tail", "tile", "height", "unrolled", "window", "k_blocks", "pack", "turned",
+    "vector", "width", "tail", "tile", "height", "unrolled", "window", "k_blocks", "pack", "transposed",
     "written_out",
 )  # fmt: skip
-"""Fields on which the others depend: these are chosen for the tiles that are wanted."""
+"""Fields on which the others depend: the other fields are chosen for the tiles that these describe."""
 
 
 MOST_RESULTS = 64
-"""Results of a tile for each register at most: four whole registers of results, of which all but one are in memory."""
+"""Results of a tile per register, at most: four whole registers, of which all but one are in memory."""
 PADDING = "skipped padding terms affect the bits"
 
 
 @dataclass(frozen=True)
 class RowBlocks:
-    """Blocks of tiles below each other, in ``steps`` of one tile; ``rest``: the last one has the remaining rows too."""
+    """Blocks of tiles along the rows, in ``steps`` of one tile; ``rest``: the last one includes the remaining rows."""
 
     steps: Pieces
     rest: bool = False
@@ -65,7 +65,7 @@ class TileSchedule:
     written_out: bool = setting(yes_or_no, "the tile's terms are written out; terms of padding are left out", False)
     k_blocks: KBlocks | None = setting(k_blocks_read, "the summed variables in order, one in pieces: k/392", None)
     pack: str = setting(word("no", "once", "block"), "B is packed into panels: once for all, or by the block", "no")
-    turned: int = setting(number, "terms of B transposed in registers at a time, a square; 0: none", 0)
+    transposed: int = setting(number, "terms of B transposed in registers at a time, a square; 0: none", 0)
     copies: tuple[str, ...] = setting(words("lhs", "rhs"), "operands copied first, in float32, in the lanes' order", ())
     block_vars: tuple[Var, ...] = setting(variables_of, "variables that a block has all of, with their totals", ())
     split_vars: tuple[Var, ...] = setting(variables_of, "block_vars of which a block has one value", ())
@@ -80,9 +80,9 @@ class TileSchedule:
     written_terms: int = setting(number, "multiply-adds of a tile that are written out at most", 700)
 
     def columns(self) -> list[Pieces]:
-        """The lanes in columns of tiles: whole ones, remaining lanes, those that stand by themselves."""
+        """The lanes in columns of tiles: full ones, remaining lanes, the tail in a separate column."""
         found = list(pieces(self.vector.extent - self.tail, self.width))
-        # Columns from left to right: whole ones, a narrower rest, and the tail.
+        # Columns from left to right: full ones, a narrower remainder, and the tail.
         return [*found, *pieces(self.tail, self.tail, self.vector.extent - self.tail)]
 
     @property
@@ -91,30 +91,31 @@ class TileSchedule:
 
     @property
     def steps(self) -> int:
-        """Whole tiles below each other."""
+        """Number of full tiles along the rows."""
         return self.tile_rows // self.height
 
     @property
     def rows_left(self) -> int:
-        """Rows after the last whole tile."""
+        """Number of rows after the last full tile."""
         return self.tile_rows % self.height
 
     def blocks_of_rows(self, blocks: int) -> list[RowBlocks]:
-        """The rows in about so many blocks of nearly one size."""
-        # Blocks of nearly one size, so that threads end together.
+        """Split the rows into about ``blocks`` blocks of nearly one size."""
+        # Blocks of nearly one size, so that threads finish together.
         steps, equal = self._even(blocks)
         found = [RowBlocks(Pieces(equal, 0, steps))] if equal else []
         done = equal * steps
-        # The rest of the rows goes to the last block, as a tile of fewer rows.
+        # The last block takes the remaining rows, as a tile of fewer rows.
         if self.steps > done or self.rows_left or not found:
             found.append(RowBlocks(Pieces(1, done, self.steps - done), bool(self.rows_left)))
         return found
 
     def _even(self, blocks: int) -> tuple[int, int]:
-        """Steps of a block, and how many have them; what remains is one more block, of about that size if possible."""
+        """Return the steps of a block and the number of such blocks; the remainder is one more block, of similar size
+        if possible."""
         steps, rest = self.steps // blocks, self.rows_left / self.height
-        # The number of steps for which what remains for the last block is nearest to theirs. If that is off
-        # by less than a block, the last block takes it; else it is one block more.
+        # The number of steps for which the remainder for the last block is nearest to theirs. If the difference is less
+        # than a block, the last block takes it; else it is one block more.
         cuts = [(abs(self.steps + rest - blocks * n), n) for n in (steps, steps + 1)]
         uneven, even = min(cuts)
         return (even, blocks - 1) if uneven < even else (steps, blocks)
@@ -124,12 +125,12 @@ class TileSchedule:
         return [v for v in nest.out if v not in (self.vector, self.tile, self.unrolled)]
 
     def moved(self, nest: BilinearNest, operand: Operand) -> list[Var]:
-        """Those of them that panels of ``operand`` depend on."""
+        """Those of ``outer`` that panels of ``operand`` depend on."""
         return [v for v in self.beside(nest) if operand.depends(v)] if self.pack != "no" else []
 
 
 def check_tiles(tiles: TileSchedule, chosen: TileSchedule, nest: BilinearNest, registers: int) -> None:
-    """ScheduleError if tiles that were written by hand do not fit a nest, or would change the order of its sums.
+    """ScheduleError if tiles written by hand do not fit a nest, or would change the order of its sums.
 
     ``chosen`` are the tiles that would have been chosen.
     """
@@ -138,7 +139,7 @@ def check_tiles(tiles: TileSchedule, chosen: TileSchedule, nest: BilinearNest, r
     # The order of summed variables is the order of the sum.
     summed = (*k_blocks.outer, k_blocks.cut, *k_blocks.inner) if k_blocks else tuple(nest.reduce)
     rows = tiles.height * (tiles.unrolled.extent if tiles.unrolled else 1)
-    # A panel holds one operand's lanes; rows of a tile can read it only if they all read the same.
+    # Rows of a tile can share a panel only if they all read the same vectors.
     one_panel = b_operand.depends(tiles.vector) and nest.one_sided(tiles.vector)
     shared = tiles.tile is None or not b_operand.depends(tiles.tile)
     _refuse(
@@ -147,20 +148,20 @@ def check_tiles(tiles: TileSchedule, chosen: TileSchedule, nest: BilinearNest, r
         (not 0 < tiles.width <= tiles.vector.extent - tiles.tail, "width is 1 to what there is of vector"),
         (not 0 < tiles.height <= tiles.tile_rows, "height is 1 to what there is of tile"),
         (rows * tiles.width > MOST_RESULTS * registers, f"{rows} by {tiles.width} exceeds the registers"),
-        # k_blocks name the whole order, which has to be the graph's.
+        # k_blocks list the whole order of the sum, which has to be the graph's.
         (summed != tuple(nest.reduce), f"k_blocks has to name {' '.join(v.name for v in nest.reduce)} in this order"),
-        # Which rows read the same vectors follows from strides; it cannot be wished for.
+        # Strides determine which rows read the same vectors; a record cannot change that.
         (tiles.window not in ((), chosen.window), "window can be left out, not chosen"),
         (bool(tiles.window) and tiles.tile != chosen.tile, "window belongs to the tile that was chosen"),
         (tiles.pack != "no" and not (one_panel and shared), "there is no panel that all rows of a tile share"),
-        # Whether padding is packed, and so added, decides bits where a weight is infinite.
-        (tiles.turned > 0 and tiles.pack != "no", "panels are packed in lane order: transpose must be 0"),
+        # Packed padding is added, which decides bits where a weight is infinite.
+        (tiles.transposed > 0 and tiles.pack != "no", "panels are packed in lane order: transposed must be 0"),
         (nest.padded and (tiles.pack == "no") != (chosen.pack == "no"), PADDING),
     )
 
 
 def check_blocks(schedule: TileSchedule, chosen: TileSchedule, nest: BilinearNest) -> None:
-    """The same for the rest of the schedule."""
+    """ScheduleError if the rest of the schedule does not fit."""
     parts, steps = len(schedule.columns()), max(schedule.steps, 1)
     beside = set(schedule.beside(nest))
     by_block = schedule.pack == "block"
@@ -174,7 +175,7 @@ def check_blocks(schedule: TileSchedule, chosen: TileSchedule, nest: BilinearNes
         (schedule.copies != chosen.copies and nest.padded, PADDING),
         (schedule.written_out != chosen.written_out and nest.padded, PADDING),
         (schedule.written_out and schedule.tile is None, "written_out needs rows"),
-        (schedule.turned > 0 and schedule.written_out, "written_out has no loop over terms to transpose"),
+        (schedule.transposed > 0 and schedule.written_out, "written_out has no loop over terms to transpose"),
         (not set(schedule.split_vars) <= set(schedule.block_vars), "split_vars are some of block_vars"),
         (not set(schedule.block_vars) <= beside, "block_vars must differ from the tile's variables"),
         # Totals between k-blocks are kept for a block's variables; without k-blocks there are none.

@@ -1,1 +1,1 @@
-"""What things cost on the machine at hand; asked by every pass that chooses."""
+"""Cost models, for every pass that makes a choice."""

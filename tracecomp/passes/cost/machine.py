@@ -1,8 +1,8 @@
-"""The machine that code is scheduled for: what it has, read from the system, and how fast it is.
+"""The machine that code is scheduled for: its resources, read from the system, and its speed.
 
-``Machine`` holds facts for the cost models, and no decisions. Everything that is chosen from it changes how fast a
-program is and never its bits: what decides bits is in ``passes/cost/reference.py``, the same on every processor. Tests
-hand in a machine (``lower(..., machine=...)``, or ``with on(machine):`` around what compiles).
+``Machine`` has facts for the cost models, and no decisions. A choice made from it changes a program's speed and never
+its bits. Choices that decide bits use ``passes/cost/reference.py``, the same on every processor. Tests pass a machine
+(``lower(..., machine=...)``, or ``with on(machine):`` around the compilation).
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from tracecomp.passes.cost.tuning import Tuning
 class Machine:
     """Facts about one processor core and the caches that it reaches. Sizes are bytes.
 
-    ``in_halves``: arithmetic on whole registers takes two steps, so that on half of one it takes half the time.
+    ``in_halves``: arithmetic on whole registers takes two steps, so that half-width vectors take half the time.
     ``l3_sharers``: how many of the system's processors share the last cache.
     """
 
     vector_bytes: int
     registers: int
-    # The reference machine's caches, which hold where the system tells of none.
+    # The reference machine's caches are the default where the system reports none.
     l1_bytes: int = 32 * 1024
     l2_bytes: int = 1024 * 1024
     l3_bytes: int = 32 * 1024 * 1024
@@ -46,26 +46,25 @@ class Machine:
         return self.vector_bytes // itemsize
 
     def tuned(self, **values: int) -> Machine:
-        """The machine with some fields of ``tuning`` set; TypeError for a name that is none of them."""
+        """The machine with some fields of ``tuning`` set; TypeError for an unknown name."""
         return replace(self, tuning=replace(self.tuning, **values))
 
     @property
     def cold_bytes(self) -> int:
-        """Memory larger than this comes from no cache, as other operands want the last one too: a quarter of it."""
-        # The last cache is shared by what the kernel reads, what it writes and by other threads. A quarter is what
-        # one operand may count on; it also errs towards copying too little rather than too much.
+        """Memory larger than a quarter of the last cache counts as not cached, as other operands need the cache too."""
+        # The last cache is shared by the kernel's operands and results and by other threads. One operand may count on a
+        # quarter of it; this errs towards copying too little rather than too much.
         return self.l3_bytes // 4
 
     @property
     def parallel_work(self) -> float:
-        """Vector additions (``passes/cost/scalar_cost.py``) from which on it pays to wake threads for a loop."""
-        # Scaled by how much work goes into the time of one wake-up: a fast
-        # core with slow wake-ups needs longer loops.
+        """Vector additions (``passes/cost/scalar_cost.py``) above which waking threads for a loop pays."""
+        # Scaled by the work that one wake-up costs: a fast core with slow wake-ups needs longer loops.
         return self.tuning.parallel_work * self.rates.work_of_a_wake
 
     @property
     def parallel_products(self) -> float:
-        """Multiply-adds from which on it pays to wake threads for a contraction."""
+        """Multiply-adds above which waking threads for a contraction pays."""
         return self.tuning.parallel_products * self.rates.work_of_a_wake
 
 
@@ -79,14 +78,14 @@ def host() -> Machine:
         return chosen
     try:
         return _host(str(config.cache_directory()))
-    # The key is the folder, so that a test with a cache folder of its own does not see this process's record.
-    except FileNotFoundError:  # a user without a home has no records either
+    # The cache folder is the key, so that a test with a separate cache folder does not see this process's record.
+    except FileNotFoundError:  # no home directory: no records either
         return described()
 
 
 @contextmanager
 def on(machine: Machine) -> Iterator[Machine]:
-    """Let ``host()`` be ``machine`` in this thread while the block runs, for tests and for trying schedules."""
+    """Make ``host()`` return ``machine`` in this thread during the block, for tests and for trials of schedules."""
     token = _chosen.set(machine)
     try:
         yield machine
@@ -96,23 +95,23 @@ def on(machine: Machine) -> Iterator[Machine]:
 
 @cache
 def _host(folder: str) -> Machine:
-    # Sizes are what the system says, rates what was measured: only the
-    # latter need a record, so a missing one is no error.
+    # Sizes come from the system, rates from measurements. Only the latter need a record, so a missing record is not an
+    # error.
     plain = described()
     return replace(plain, rates=recorded(folder) or plain.rates)
 
 
 def described() -> Machine:
-    """The machine as the system describes it, with rates that nobody has measured."""
+    """The machine as the system describes it, with default rates."""
     found = processor.read()
     machine = Machine(found.vector_bytes, found.registers, in_halves=found.in_halves)
     return _with_caches(machine, found.caches)
 
 
 def _with_caches(machine: Machine, caches: dict[int, Cache]) -> Machine:
-    """The machine with the caches that the system tells of; the others stay as they are by default.
+    """The machine with the caches that the system reports; the others keep their defaults.
 
-    A processor without a last cache of its own kind has the one before in its place.
+    A processor without a third cache counts its second in its place.
     """
     first, second, last = (caches.get(level) for level in (1, 2, 3))
     if first:

@@ -1,7 +1,7 @@
-"""What the system tells of the processor: instruction sets, registers, caches.
+"""The system's description of the processor: instruction sets, registers, caches.
 
-Linux tells by ``/proc/cpuinfo`` and ``/sys``, and where a container hides the latter by ``sysconf``; macOS by
-``sysctlbyname``. What is missing or impossible is left out, so that whoever asks keeps a default.
+Linux provides ``/proc/cpuinfo`` and ``/sys``, and ``sysconf`` if a container hides the latter; macOS provides
+``sysctlbyname``. Missing or implausible values are left out, so that the caller keeps a default.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from tracecomp_runtime.processor import highest
 
 PLAUSIBLE = {1: (8 << 10, 1 << 20), 2: (64 << 10, 256 << 20), 3: (256 << 10, 4 << 30)}
-"""Bytes that a cache of each level can have. Some virtual machines tell of caches of 0 or 2^31 bytes."""
+"""Plausible sizes in bytes of a cache of each level. Some virtual machines report caches of 0 or 2^31 bytes."""
 
 SYSCONF = {1: (188, 189, 190), 2: (191, 192, 193), 3: (194, 195, 196)}
 """glibc's numbers for size, ways and line of the data caches, by level (``_SC_LEVEL1_DCACHE_SIZE`` and so on)."""
@@ -56,11 +56,11 @@ def read() -> Processor:
     flags -= {"x86-64-v2": {"avx2", "avx512f"}, "x86-64-v3": {"avx512f"}}.get(highest(), set())
     caches = {level: c for level, c in _caches().items() if PLAUSIBLE[level][0] <= c.nbytes <= PLAUSIBLE[level][1]}
     name = cpu.get("model name") or _sysctl_text("machdep.cpu.brand_string") or platform.processor() or "unknown"
-    # All four are asked for, as code generation uses masks (VL), bytes and halves (BW), and 64-bit
-    # integers (DQ) at will. Knights Landing has F alone, and is scheduled as AVX2.
+    # All four are required: generated code uses masks (VL), bytes and halves (BW), and 64-bit integers (DQ) at will.
+    # Knights Landing has F alone, and is scheduled as AVX2.
     if {"avx512f", "avx512vl", "avx512bw", "avx512dq"} <= flags:
-        # Zen 4 runs a 512-bit instruction as two halves. Family 25 is Zen 3 too,
-        # but that has no AVX-512 and does not come here.
+        # Zen 4 runs a 512-bit instruction as two halves. Family 25 is Zen 3 too, but it has no AVX-512 and does not
+        # reach this line.
         in_halves = (cpu.get("vendor_id"), cpu.get("cpu family")) == _ZEN4
         return Processor(name, 64, 32, in_halves, caches)
     if "avx2" in flags:
@@ -71,7 +71,7 @@ def read() -> Processor:
 
 
 def key() -> str:
-    """Names the kind of processor: one record of measurements holds for all that share it."""
+    """Name of the kind of processor: all machines of a kind share one record of measurements."""
     cpu = _cpuinfo()
     # The vector width is part of the key: a hypervisor may hide AVX-512 from a processor of the same name.
     words = (read().name, cpu.get("cpu family", ""), cpu.get("model", ""), cpu.get("stepping", ""))
@@ -80,13 +80,13 @@ def key() -> str:
 
 @cache
 def _cpuinfo() -> dict[str, str]:
-    """What Linux says of the first processor, by name."""
+    """Linux's description of the first processor, by name."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf8")
     except OSError:
         return {}
-    # Processors are separated by an empty line. The first stands for all: a schedule made for
-    # it is right on the others of a hybrid part too, only less fast.
+    # Processors are separated by an empty line. The first describes all: its schedules are correct on the other cores
+    # of a hybrid part too, only slower.
     pairs = (line.partition(":") for line in text.split("\n\n")[0].splitlines())
     return {name.strip(): value.strip() for name, _, value in pairs}
 
@@ -94,7 +94,7 @@ def _cpuinfo() -> dict[str, str]:
 def _caches() -> dict[int, Cache]:
     if sys.platform == "darwin":
         return _from_sysctl()
-    # sysfs first, because it knows who shares a cache; sysconf asks the processor and knows sizes alone.
+    # sysfs first, because it reports how many processors share a cache; sysconf reports sizes alone.
     return _from_sysfs(Path("/sys/devices/system/cpu/cpu0/cache")) or _from_sysconf()
 
 
@@ -102,7 +102,7 @@ def _from_sysfs(folder: Path) -> dict[int, Cache]:
     """Linux's description of the caches that hold data."""
     found: dict[int, Cache] = {}
     for index in sorted(folder.glob("index*")):
-        # Files of an index come and go with the hypervisor. One that cannot be read is as if it were not there.
+        # Index files may disappear under a hypervisor. An unreadable one counts as missing.
         with suppress(OSError, ValueError):
             if _word(index / "type") in ("Data", "Unified"):
                 level, nbytes = int(_word(index / "level")), _bytes(_word(index / "size"))
@@ -143,10 +143,10 @@ def _numbered(text: str) -> set[int]:
 
 
 def _from_sysconf() -> dict[int, Cache]:
-    """What the C library knows, which asks the processor itself."""
+    """The C library's values, which it reads from the processor."""
     found: dict[int, Cache] = {}
     if platform.libc_ver()[0] != "glibc":
-        return found  # others give these numbers another meaning
+        return found  # the numbers have other meanings elsewhere
     for level, numbers in SYSCONF.items():
         with suppress(OSError, ValueError):
             nbytes, ways, line = map(os.sysconf, numbers)
@@ -155,7 +155,7 @@ def _from_sysconf() -> dict[int, Cache]:
 
 
 def _from_sysctl() -> dict[int, Cache]:
-    """macOS's description of the fast cores; there is no third cache that it tells of."""
+    """macOS's description of the fast cores; it reports no third cache."""
     line = _sysctl_number("hw.cachelinesize")
     found: dict[int, Cache] = {}
     for level, names in ((1, ("l1dcachesize",)), (2, ("l2cachesize",)), (3, ("l3cachesize",))):
@@ -163,8 +163,8 @@ def _from_sysctl() -> dict[int, Cache]:
         sizes = [_sysctl_number(f"{stem}.{name}") for stem in ("hw.perflevel0", "hw") for name in names]
         nbytes = next(filter(None, sizes), 0)
         if nbytes:
-            # Apple's second cache is one for a cluster of cores. Of the others
-            # nothing is told, so they count as private.
+            # Apple's second cache serves a cluster of cores. Sharing of the others is not reported, so they count as
+            # private.
             sharers = _sysctl_number("hw.perflevel0.cpusperl2") if level == 2 else 1
             found[level] = Cache(nbytes, 0, line, max(sharers, 1))
     return found
@@ -179,9 +179,9 @@ def _sysctl_text(name: str) -> str:
 
 
 def _sysctl(name: str) -> bytes:
-    """The value under a name of macOS; empty elsewhere and where there is none."""
+    """Return the value of a macOS name; empty elsewhere and for an unknown name."""
     libc, size = ctypes.CDLL(None), ctypes.c_size_t(256)
-    # Linux on Arm comes here too, as its cpuinfo names no model; its C library has no such function.
+    # Linux on Arm reaches this line, as its cpuinfo names no model; its C library has no such function.
     if not hasattr(libc, "sysctlbyname"):
         return b""
     buffer = ctypes.create_string_buffer(size.value)

@@ -1,8 +1,8 @@
 """How fast the processor is, measured once by ``python -m tracecomp env --measure`` and kept in the cache folder.
 
-Nothing is measured while programs are compiled: without a record the rates of the reference machine hold, so that
-a program's schedule is the same in every process. With one, only the choice of which loops wake threads changes, in
-powers of two, as two measurements of one machine differ by some percent. No bit of a result depends on it.
+Compilation never measures. Without a record the rates of the reference machine apply, so that a program's schedule is
+the same in every process. A record changes only which loops wake threads, in powers of two, as two measurements of one
+machine differ by some percent. Bits of results do not depend on it.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from pathlib import Path
 from tracecomp.passes.cost import processor
 
 FILE = "machine.json"
-"""Name of the records in the cache folder: one for every kind of processor that has used the folder."""
+"""Name of the records in the cache folder, which has one record per kind of processor."""
 
 STEPS = (0.25, 8.0)
-"""How far a measured machine may move the amount of work that is worth a wake-up: a disturbed try should not matter."""
+"""Limits of the factor by which a record scales the work worth a wake-up: a disturbed measurement should not matter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Of one core: float32 operations, and bytes, per second. The defaults are those of the reference machine.
+    """Rates of one core: float32 operations, and bytes, per second. The defaults are those of the reference machine.
 
     ``multiply_adds``, ``divisions`` and ``gathers``: elements, in whole registers. ``load_bytes``: from the first
-    cache. ``bandwidth``: read and written, of memory that no cache holds. ``wake_seconds``: what waking a worker costs
-    the thread that wakes it, and ``0.0`` if there is one processor alone.
+    cache. ``bandwidth``: read and written, of memory that no cache holds. ``wake_seconds``: the time that waking a
+    worker takes the waking thread; ``0.0`` with a single processor.
     """
 
     multiply_adds: float = 54e9
@@ -39,9 +39,9 @@ class Rates:
 
     @property
     def work_of_a_wake(self) -> float:
-        """How much more a core gets done in the time of a wake-up than the reference machine does; a power of two."""
+        """How many times the reference machine's work a core does during a wake-up; a power of two."""
         if self.wake_seconds <= 0.0 or self.multiply_adds <= 0.0:
-            # No worker to wake, or a record that makes no sense: thresholds stay as they were tuned.
+            # No worker to wake, or an implausible record: thresholds keep their tuned values.
             return 1.0
         ratio = self.wake_seconds * self.multiply_adds / (REFERENCE.wake_seconds * REFERENCE.multiply_adds)
         # Powers of two, because two measurements of one machine differ by a
@@ -54,18 +54,17 @@ REFERENCE = Rates()
 
 
 def recorded(folder: str) -> Rates | None:
-    """What was measured on this kind of processor; None if nothing was, or if it cannot be read."""
+    """The measurements of this kind of processor; None if there are none, or if they cannot be read."""
     try:
         found = json.loads((Path(folder) / FILE).read_text(encoding="utf8"))[processor.key()]
         return Rates(**{f.name: float(found[f.name]) for f in fields(Rates)})
     except (OSError, ValueError, KeyError, TypeError):
-        # Anything unreadable is as if nobody had measured. A record decides
-        # speed alone, so a warning would only be noise.
+        # An unreadable record counts as missing. A record decides only speed, so a warning would be noise.
         return None
 
 
 def record(folder: str, rates: Rates) -> Path:
-    """Keep what was measured on this kind of processor, beside the records of others."""
+    """Store the measurements of this kind of processor, next to the records of others."""
     path = Path(folder) / FILE
     try:
         found = json.loads(path.read_text(encoding="utf8"))

@@ -1,4 +1,4 @@
-"""What an operator costs per element, in units of one vector addition, read off its scalar expression.
+"""Cost of an operator per element, in units of one vector addition, computed from its scalar expression.
 
 A cost model: an ordering of choices, not a prediction.
 """
@@ -23,13 +23,13 @@ _OWN = {
     **dict.fromkeys(("hypot", "fmod", "mod", "floordiv", "erfc", "erfinv", "pow"), 50.0),
     **dict.fromkeys(("asinh", "acosh", "lgamma", "digamma"), 100.0),
 }
-"""Vector additions that an operation takes the time of, by the instructions of its code (``codegen/math``)."""
+"""Time of an operation in vector additions, counted from the instructions of its code (``codegen/math``)."""
 
 _FUNCTION = 12.0
 """The same for functions that are not listed: a reduction of the argument and a polynomial of some eight terms."""
 
 MOVING_COST = 3.0
-"""Vector additions that an element on its way through memory takes the time of, when it fits no cache."""
+"""Time, in vector additions, of moving an element through memory that no cache holds."""
 
 
 def op_cost(node: Node) -> float:
@@ -51,5 +51,5 @@ def expr_cost(expr: Expr) -> float:
 
 def stmts_cost(body: Iterable[Stmt]) -> float:
     """Cost of evaluating statements once."""
-    # Half for the statement itself: a let of a load has an expression that costs nothing.
+    # Half for the statement: a let of a load has an expression that costs nothing.
     return sum(0.5 + (expr_cost(s.value) if isinstance(s, Let | Store) else 0.0) for s in body)

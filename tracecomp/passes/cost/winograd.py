@@ -1,4 +1,5 @@
-"""How fast convolutions by transformed tiles are, beside window by window: from sizes alone, as it decides bits."""
+"""Estimated speed of convolutions by transformed tiles, relative to window by window, from sizes alone: it decides
+bits."""
 
 from __future__ import annotations
 
@@ -28,8 +29,8 @@ class Sizes:
 
     @property
     def places(self) -> int:
-        # A stride sorts the places of a window by remainder; each remainder is a
-        # convolution of stride 1 with a window of its own length.
+        # A stride sorts the positions of a window by remainder; each remainder is a convolution of stride 1 with a
+        # separate window length.
         """Products for two results: one more than its places for every piece of a window (``form_of``)."""
         lengths = [len(range(r, self.window, self.stride)) for r in range(self.stride)]
         # F(2, n) needs n + 1 products for two results: n, and one more for each
@@ -74,14 +75,14 @@ class Convolution:
 
     @property
     def speed(self) -> float:
-        """About how many times as fast transformed tiles are; 1 where they do not pay."""
+        """Estimated speed of transformed tiles, as a factor; 1 where they do not pay."""
         # A window of one place moves over its axis like another batch.
         images = self.images * prod(n for k, n in zip(self.kernel, self.out, strict=True) if k == 1)
         return speed(self.channels, self.filters, images if self.gradient else NOMINAL_IMAGES, self.axes)
 
 
 def speed(channels: int, filters: int, images: int, axes: Sequence[Sizes]) -> float:
-    """About how many times as fast as window by window this form is; 1 where it does not pay.
+    """Estimated speed of this form relative to window by window; 1 where it does not pay.
 
     A convolution and the gradient of its weights transform matrices of the same sizes.
     """
@@ -95,6 +96,7 @@ def speed(channels: int, filters: int, images: int, axes: Sequence[Sizes]) -> fl
     # channels, and transforming weights by all tiles of the batch.
     transforming = TRANSFORM_COST * (1 / channels + 1 / filters) + of_weights / (images * pairs)
     products = pairs * places * (1 + transforming)
-    # Products of the plain form by products here, both as multiply-adds, with the transforms counted in that unit.
+    # Products of the plain form per product of this form, both as multiply-adds, with the transforms counted in that
+    # unit.
     estimate = prod(axis.out * axis.window for axis in axes) / products
     return estimate if estimate >= LEAST_SPEED else 1.0

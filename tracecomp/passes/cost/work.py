@@ -1,4 +1,4 @@
-"""How much loops do, read off their statements: whether threads should share them, and for profiles."""
+"""Amount of work of loops, computed from their statements, for sharing among threads and for profiles."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tracecomp.passes.cost.parallel import parallel_kind
 from tracecomp.passes.cost.scalar_cost import MOVING_COST, expr_cost
 
 MOST_VALUES = 1 << 20
-"""Values of a loop's variable for which conditions are tried: 8 MB of numbers, some milliseconds."""
+"""Most values of a loop's variable for which conditions are evaluated: 8 MB of numbers, some milliseconds."""
 
 
 def shared_where_it_pays(body: Iterable[Stmt], machine: Machine) -> tuple[Stmt, ...]:
-    """The statements with parallel loops made opportunistic or serial that do too little for other threads to help."""
+    """Return the statements, with parallel loops made opportunistic or serial if they have too little work to share."""
     return tuple(
         # Total over the statement, not per iteration: a short loop with a
         # long body is as worth sharing as the reverse.
@@ -40,7 +40,7 @@ def _work(body: Iterable[Stmt], times: int) -> Iterator[float]:
             case Let(_, value) | Check(value):
                 yield times * expr_cost(value)
             case Store(_, _, value):
-                # A store that computes little still moves its line through memory, whichever is longer counts.
+                # A store that computes little still moves its line through memory, so the longer of the two counts.
                 yield times * max(expr_cost(value), MOVING_COST)
             case Update(_, args):
                 # One for the multiply-add itself, plus what its operands cost.
@@ -51,8 +51,8 @@ def _work(body: Iterable[Stmt], times: int) -> Iterator[float]:
 
 def runs(var: Var, body: tuple[Stmt, ...]) -> Iterator[tuple[int, tuple[Stmt, ...]]]:
     """The parts of a loop's body and how often each runs: conditions on the variable alone hold for some values."""
-    # A condition on the loop's own variable (peeled borders, triangles) makes parts of the body rarer. Values are
-    # tried one by one, in numpy: exact, where an estimate of a half would hide a loop that hardly runs.
+    # A condition on the loop's variable (peeled borders, triangles) makes parts of the body run less often. numpy
+    # evaluates it for every value: an estimate of a half would hide a loop that hardly runs.
     if var.extent <= MOST_VALUES and any(isinstance(s, If) for s in body):
         yield from _runs_for(np.arange(var.extent), var, body)
     else:
@@ -70,11 +70,11 @@ def _runs_for(values: Array, var: Var, body: tuple[Stmt, ...]) -> Iterator[tuple
 
 
 def _held(condition: Expr, var: Var, values: Array) -> Array | None:
-    """For which values of a variable a condition holds; None when it depends on more than that."""
+    """For which values of a variable a condition holds; None when it depends on anything else."""
     try:
         found = Scope({var: values}).expr(condition)
-    # The condition reads data or another loop's variable: taken as always true,
-    # which overestimates and so only shares a loop too many.
+    # The condition reads data or another loop's variable: treat it as always true, which overestimates the work and at
+    # worst shares one loop too many.
     except (KeyError, VerifyError):
         return None
     return np.broadcast_to(found, values.shape)

@@ -1,4 +1,4 @@
-"""Which materialised or computed values a node reads, and where: index relations seen through views."""
+"""Index relations between nodes and the values that they read, through views."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ TRANSPARENT_KINDS = frozenset({"view", "creation"})
 
 
 def buffer_of(value: Value) -> Value:
-    # A reshape of dense memory names the same bytes in the same order, so it needs no buffer. Other
-    # views reorder elements and are views of the index, not of the memory.
+    # A reshape of dense memory names the same bytes in the same order, so it needs no buffer. Other views reorder
+    # elements: they change indices, not memory.
     """The value whose memory holds ``value``: reshapes of dense memory cost nothing."""
     while value.node is not None and value.node.op.name == "reshape":
         value = value.node.inputs[0]
@@ -41,7 +41,7 @@ class ReadAt:
 
 
 MaterializedViews = Set[Node]
-"""Views that are stored: their readers load what was stored, instead of looking through the view."""
+"""Views that are stored: their readers load the stored copy instead of evaluating the view."""
 
 
 def is_transparent(node: Node, materialized_views: MaterializedViews) -> bool:
@@ -50,11 +50,11 @@ def is_transparent(node: Node, materialized_views: MaterializedViews) -> bool:
 
 
 def producers(node: Node, through: Callable[[Node], bool]) -> list[Node]:
-    """Nodes whose results ``node`` reads, those that are looked ``through`` left out."""
+    """Nodes whose results ``node`` reads; those for which ``through`` holds are replaced by their producers."""
     found: dict[Node, None] = {}
     stack = list(node.inputs)
-    # Views are looked through here, so that fusion sees arithmetic meet arithmetic. A dict keeps the
-    # order of discovery: groups are formed in the same order in every process.
+    # Views are skipped, so that fusion sees adjacent arithmetic. A dict keeps the order of discovery: groups are formed
+    # in the same order in every process.
     while stack:
         producer = stack.pop().node
         if producer is None:
@@ -73,8 +73,8 @@ class Space:
         self.node = node
         self.materialized_views = materialized_views
         is_reduction = isinstance(node.op.loop, Reduced)
-        # A reduction runs over its operand's elements, and its result is a
-        # position of that space without the reduced axes.
+        # A reduction runs over its operand's elements, and its result is indexed by that space without the reduced
+        # axes.
         self.shape = node.inputs[0].shape if is_reduction else node.outputs[0].shape
         self.numel = (node.inputs[0] if is_reduction else node.outputs[0]).type.numel
         self.var = Var("t", self.numel)
@@ -83,7 +83,7 @@ class Space:
 
     @cached_property
     def reads(self) -> tuple[ReadAt, ...]:
-        """What the node reads per element of its space, views followed to what they look at."""
+        """The node's reads per element of its space, views followed to their sources."""
         found: list[ReadAt] = []
         _Tracer(self.materialized_views, found).node(self.node, unravel(self.flat, self.shape))
         return tuple(dict.fromkeys(found))
@@ -92,14 +92,14 @@ class Space:
 def reads_aligned(value: Value, target: Value, inside: Set[Node], materialized_views: MaterializedViews) -> bool:
     """Whether each element of ``value`` depends on the same element of ``target`` alone.
 
-    Nodes ``inside`` are evaluated wherever their results are read, and views are looked through.
+    Nodes ``inside`` are evaluated wherever their results are read, and views are followed.
     """
     var = Var("t", value.type.numel)
     flat = index(var) if value.type.numel != 1 else Index()
     found: list[ReadAt] = []
     _Tracer(materialized_views, found, inside).value(value, unravel(flat, value.shape))
-    # Offsets are normal forms, so equal ones are the same element at every position. Unequal ones
-    # may still be equal, and the answer is then no, which only loses a fusion.
+    # Offsets are normal forms, so equal offsets address the same element at every position. Unequal ones may still be
+    # equal, and the answer is then no, which only loses a fusion.
     reads = [r for r in found if r.value is target]
     # Equal offsets alone would let a smaller target be read from a part of the larger value's positions.
     return all(r.offset == flat for r in reads) and (not reads or value.type.numel == target.type.numel)
@@ -107,7 +107,7 @@ def reads_aligned(value: Value, target: Value, inside: Set[Node], materialized_v
 
 @dataclass
 class _Tracer:
-    """Follows reads through views, and through nodes ``inside`` a kernel, to what is loaded."""
+    """Follow reads through views, and through nodes ``inside`` a kernel, to loads."""
 
     materialized_views: MaterializedViews
     found: list[ReadAt]
@@ -133,36 +133,37 @@ class _Tracer:
         node = value.node
         if node is None or not (node in self.inside or is_transparent(node, self.materialized_views)):
             self.found.append(ReadAt(value, linear(position, value.shape)))
-        # A value may be reached by many ways through a diamond of views. Without
-        # this the number of visits would double at each.
+        # A value may be reachable on many paths through diamonds of views. Without this each diamond would double the
+        # number of visits.
         elif (value, position) not in self.seen:
             self.seen.add((value, position))
             if isinstance(node.op.loop, Pointwise | Indexed):
                 self.node(node, position)
             else:
-                # A reduction inside reads whole rows. Variables that occur nowhere else stand
-                # for "any element", so no read of it is ever aligned.
+                # A reduction inside reads whole rows. Fresh variables represent "any element", so no read of it is ever
+                # aligned.
                 for operand in node.inputs:
                     self.value(operand, tuple(index(Var("any", size)) for size in operand.shape))
 
     def _reader(self, operand: Value) -> Callable[..., Expr]:
         def read(position: Sequence[Index], where: Expr | None = None) -> Expr:
             self.value(operand, tuple(position))
-            # A scalar constant is handed on as one: a loop meaning may look at its number.
+            # A scalar constant is passed as a constant: the rule of an operator may use its value.
             if operand.type.numel == 1 and operand.node and operand.node.op.name == "full":
                 return Const(operand.node.attrs["value"], operand.dtype)
             over = frozenset(v for i in position for v in i.vars())
-            # By identity, as reads of several nodes are compared: the graph holds its values. No program has the name.
+            # By identity, as reads of several nodes are compared: the graph keeps its values alive. The name occurs in
+            # no program.
             return Read(f"operand{id(operand)}", operand.dtype, over)
 
         return read
 
 
 def is_interleaving(node: Node) -> bool:
-    """Whether a node puts one element of each operand after the other."""
+    """Whether a node interleaves its operands, one element of each in turn."""
     return (
         node.op.name == "concat"
-        # Along the last axis, one element each: results then alternate in memory, as real and imaginary parts do.
+        # Along the last axis, one element each: results then alternate in memory, like real and imaginary parts.
         and node.attrs["axis"] == node.outputs[0].ndim - 1
         and all(v.shape[-1] == 1 for v in node.inputs)
     )

@@ -1,7 +1,7 @@
-"""Concatenations that no kernel computes: the kernel that makes a part stores it within the whole.
+"""Concatenations without a kernel: the kernel that computes a part stores it within the whole.
 
-So the phases of a strided convolution's gradient, or of a transposed convolution, are interleaved as they are computed,
-and real and imaginary parts of complex results (`passes/schedule/interleave.py`).
+This interleaves the phases of a strided convolution's gradient, or of a transposed convolution, as they are computed.
+It also interleaves real and imaginary parts of complex results (`passes/schedule/interleave.py`).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ RUN_BYTES = 64
 
 
 def with_concats_in_place(partition: Partition, graph: Graph, aliases: Mapping[int, int]) -> Partition:
-    """The partition without the concatenations all of whose parts are made for them alone."""
-    # A concatenation that is written over an input: its parts would be stored while others may still read that input.
+    """Return the partition without concatenations whose parts are all computed for them alone."""
+    # The concatenation overwrites an input: its parts would be stored while other kernels may still read that input.
     outputs = {buffer_of(o.value) for o in graph.outputs}
     overwriting = {buffer_of(graph.outputs[o].value) for o in aliases}
     maker = {v: g for g in partition.groups for v in partition.stored[g]}
@@ -35,7 +35,8 @@ def with_concats_in_place(partition: Partition, graph: Graph, aliases: Mapping[i
         parts = _parts(group)
         if not parts or not overwriting.isdisjoint(partition.stored[group]):
             continue
-        # A part that somebody else reads, or that is read back while it is made, would be read with gaps between runs.
+        # A part with other readers, or one that is read back while it is computed, would be read with gaps between
+        # runs.
         if all(v not in outputs and reads.get(v) == 1 and _stores_anywhere(maker.get(v)) for v in parts):
             found.append(parts)
     # An interleaving store writes whole vectors only if one kernel makes all
@@ -51,7 +52,8 @@ def with_concats_in_place(partition: Partition, graph: Graph, aliases: Mapping[i
 
 
 def _parts(group: Group) -> dict[Value, BufferSlice]:
-    """The parts of a concatenation, and where they lie in it; empty if the group is none, or its runs are short."""
+    """The parts of a concatenation, with their places; empty if the group is not a concatenation, or its runs are
+    short."""
     # One node only: a concatenation that was fused with arithmetic already has a kernel that reads all parts once.
     node, whole = group.nodes[0], group.nodes[0].outputs[0]
     if node.op.name != "concat" or len(group.nodes) != 1:
@@ -73,9 +75,9 @@ def _parts(group: Group) -> dict[Value, BufferSlice]:
 def _interleaved_by_one(
     parts: Mapping[Value, BufferSlice], found: list[dict[Value, BufferSlice]], partition: Partition
 ) -> bool:
-    """Whether one kernel makes all parts, of one element each, and interleaves all that it stores alike."""
-    # All that the kernel stores has to be interleaved in the same number: a plain
-    # store beside it would be scattered over lanes of another step.
+    """Whether one kernel computes all parts, of one element each, and interleaves all its stores alike."""
+    # All stores of the kernel have to interleave the same number of parts: a plain store would need the lanes of
+    # another step.
     alike = {v for other in found if _is_interleaved(other) and len(other) == len(parts) for v in other}
     makers = [g for g in partition.groups if not parts.keys().isdisjoint(partition.stored[g])]
     return len(makers) == 1 and makers[0].kind == "loops" and alike.issuperset(partition.stored[makers[0]])
@@ -86,21 +88,21 @@ def _is_interleaved(parts: Mapping[Value, BufferSlice]) -> bool:
 
 
 def _stores_anywhere(group: Group | None) -> bool:
-    """Whether a kernel stores every element once, and does not read what it has stored."""
-    # A reduction's result is read back by later passes over the row, from where it would have to lie densely.
+    """Whether a kernel stores every element once, and does not read its own results."""
+    # Later passes over the row read a reduction's result back, and need it dense.
     return group is not None and group.kind in ("loops", "bilinear") and not group.has_reduction
 
 
 def _outermost(slices: Mapping[Value, BufferSlice]) -> dict[Value, BufferSlice]:
-    """Places in wholes that are no parts themselves."""
+    """Return slices of outermost wholes only."""
     wholes: Set[Value] = {p.whole for p in slices.values()}
     found = {}
     for value, place in slices.items():
-        # A part of a part lies in the outermost whole: steps are applied from the inside out.
+        # A part of a part is in the outermost whole: steps are applied from the inside out.
         while place.whole in slices:
             outer = slices[place.whole]
             place = BufferSlice(outer.whole, (*place.steps, *outer.steps))
-        # Wholes that became parts have no buffer of their own any more, so they have no place either.
+        # A whole that became a part no longer has a separate buffer, so it is not the target of slices.
         if value not in wholes:
             found[value] = place
     return found

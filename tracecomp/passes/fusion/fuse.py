@@ -1,10 +1,14 @@
 """Which nodes share a kernel: groups over a common iteration space, with the reason where nodes stay apart.
 
-Every node that is not a view starts as a group of its own. Groups merge along producer -> consumer edges, then with
-siblings that read the same large value, when (1) their spaces agree, (2) every read between them is aligned, element
-to the same element or row result to the same row, and (3) no dependence leads out of the merged group and back in.
-Merging never changes an order of summation, which the graph alone decides. Elementwise nodes that join the contraction
-before them are epilogue fusion.
+Every node that is not a view starts as a separate group. Groups merge along producer -> consumer edges, then with
+siblings that read the same large value. A merge needs three conditions:
+
+* their spaces agree;
+* every read between them is aligned, element to the same element or row result to the same row;
+* the merged group is in no dependence cycle.
+
+Merging never changes an order of summation, which the graph alone decides. Elementwise nodes that join the
+contraction before them are epilogue fusion.
 """
 
 from __future__ import annotations
@@ -22,23 +26,23 @@ from tracecomp.passes.fusion.rematerialize import rematerialized
 MAX_NODES = 96
 """Nodes of a kernel at most: the search for what may share one, and LLVM's work, grow faster than their number."""
 SIBLING_BYTES = 4096
-"""Bytes of a value from which on kernels that read it share one for that alone: less comes from the first cache."""
+"""Bytes of a value above which its readers merge for that reason alone: smaller ones come from the first cache."""
 MIN_TRANSPOSED = 2048
-"""Elements of a transposed value from which on it has a kernel that turns squares in registers: it must have some."""
-MIN_ACROSS = 16384
-"""The same where only a reduction reads it: less is read across the first cache in the same time."""
+"""Least elements of a transposed value for a separate kernel that transposes blocks in registers."""
+MIN_TRANSPOSED_REDUCED = 16384
+"""The same if only a reduction reads it: below this, strided reads from the first cache take no longer."""
 
 
 class Fuser:
-    """Builds a ``Partition`` of a graph's live nodes; results take the memory of the inputs ``overwritten``."""
+    """Builds a ``Partition`` of a graph's live nodes; results are stored over the inputs ``overwritten``."""
 
     def __init__(self, graph: Graph, enabled: bool = True, overwritten: Set[Value] = frozenset()) -> None:
         self.enabled = enabled
         self.readers = Readers(graph, overwritten)
         self.group_of = self.readers.group_of
         self.groups: dict[int, Group] = {}
-        # A bitset in one int: most groups are needed by none, and asking that is the fast way out of _merge.
-        self.needed = 0  # every group that another one depends on, by id
+        # A bitset in one int: most groups are needed by none, and this test is the fast exit of _merge.
+        self.needed = 0  # bit per group id: another group depends on it
         self.decisions: list[Decision] = []
 
     def run(self) -> Partition:
@@ -47,27 +51,27 @@ class Fuser:
         readers.choose(units)
         for node in units:
             self._add(node)
-        # Siblings last: merging producers with consumers saves a store and a load, sharing a read
-        # saves one load, so the former should have its choice of partners.
+        # Siblings last: merging producers with consumers saves a store and a load, sharing a read saves one load, so
+        # merges along edges come first.
         if self.enabled:
             self._merge_siblings(units)
         groups = self._ordered()
         again = rematerialized(groups, readers) if self.enabled else set()
         stored = {g: self._stored(g, again) for g in groups}
-        # A group whose results are all rematerialized elsewhere computes nothing that anybody reads.
+        # A group whose results are all rematerialized elsewhere has no readers.
         groups = [g for g in groups if stored[g]]
         return Partition(groups, stored, again, self.decisions, readers.order, readers.materialized_views)
 
     def _is_unit(self, node: Node) -> bool:
-        """Nodes that make a kernel of their own at first; views do only where their memory is asked for."""
+        """Nodes that start as separate kernels; views only if their memory is needed."""
         if node.op.kind not in TRANSPARENT_KINDS:
             return True
         value = node.outputs[0]
-        # A reshape that is asked for is the buffer of what it reshapes.
+        # A stored reshape is the buffer of its operand.
         if buffer_of(value) is not value:
             return False
-        # Four reasons to store a view: it is an output, an opaque kernel takes its address, reading through it would
-        # cross memory, or the roles of a convolution's axes are read off its strides.
+        # Four reasons to store a view: it is an output, an opaque kernel takes its address, reading through it would be
+        # strided, or strides determine the roles of a convolution's axes.
         if node.op.name in ("expand", "full") and self._meets_windows(value):
             self.readers.repeated.add(node)
             return True
@@ -82,22 +86,22 @@ class Fuser:
         )
 
     def _crosses(self, node: Node) -> bool:
-        """Whether a transpose meets operands in another order, all of which would be read across memory with it, or
-        is reduced along its rows, which lie across memory."""
+        """Whether a transpose would make reads of the other operands strided, or is reduced along its strided rows."""
         value = node.outputs[0]
         return _is_transpose(node) and (
             any(
                 isinstance(user.op.loop, Pointwise)
-                # Reading x.T beside y element by element makes one of both a read per line. Stored once by a kernel
-                # that turns squares, all later reads are dense. If every operand is transposed alike, nothing crosses.
+                # Reading x.T and y element by element makes one of both a read per line. A kernel that transposes
+                # blocks in registers stores it once, and all later reads are dense. If every operand is transposed
+                # alike, no read is strided.
                 and any(v.type.numel == value.type.numel and not _permuted(v) for v in user.inputs)
                 for user in self.readers.users(value)
             )
-            or (value.type.numel >= MIN_ACROSS and self._is_reduced_along(value))
+            or (value.type.numel >= MIN_TRANSPOSED_REDUCED and self._is_reduced_along(value))
         )
 
     def _is_reduced_along(self, value: Value) -> bool:
-        """Whether a reduction runs along the last axis of ``value``, or of what is computed from it place by place."""
+        """Whether a reduction runs along the last axis of ``value``, or of an elementwise result of it."""
         seen, stack = {value}, [value]
         while stack:
             value = stack.pop()
@@ -115,10 +119,10 @@ class Fuser:
         for user in self.readers.users(value):
             if user.op.name == "reshape" and self._needs_memory(user.outputs[0]):
                 return True
-            # A reshape shares the buffer, so what is asked of it is asked of the value.
+            # A reshape shares the buffer, so requirements on it apply to the value.
             if user.op.name == "reshape" and user.outputs[0] in self.readers.wanted:
                 return True
-            # Kernels with loops of their own (sorting, solving, host calls) take pointers to dense memory.
+            # Kernels with opaque loops (sorting, solving, host calls) take pointers to dense memory.
             if not isinstance(user.op.loop, Pointwise | Indexed | Reduced | Bilinear):
                 return True
         return False
@@ -134,7 +138,7 @@ class Fuser:
         self.needed |= group.ancestors
         if not self.enabled:
             return
-        # The largest transfer first: a merge may rule out a later one, and each saves its bytes.
+        # The largest transfer first: a merge may exclude a later one, and each saves the bytes it transfers.
         found = sorted(self.readers.producers(node), key=lambda n: -n.outputs[0].type.nbytes)
         for producer in found:
             first, second = self.group_of[producer], self.group_of[node]
@@ -157,7 +161,7 @@ class Fuser:
         fit = self._fit(first, second)
         if isinstance(fit, str):
             return fit
-        # Last of the checks, as it is the only one that walks over the other groups' sets.
+        # Last of the checks, as it iterates over the other groups' sets.
         if self._would_cycle(first, second):
             return "another kernel must run between them"
         domain, rows = fit
@@ -165,14 +169,15 @@ class Fuser:
         return ""
 
     def _fit(self, first: Group, second: Group) -> tuple[Domain, set[Node]] | str:
-        """The common space and its row nodes, or the reason why there is none."""
-        # These have no element-wise meaning that could be evaluated inside another loop.
+        """Return the common space and its row nodes, or the reason why there is none."""
+        # These have no elementwise meaning that another loop could evaluate.
         if "imperative" in (first.kind, second.kind) or "control" in (first.kind, second.kind):
             return "one of them is not elementwise"
-        # Squares in registers need a loop order of their own, which other reads of the kernel would have to follow.
+        # Transposed blocks in registers need a special loop order, which other reads of the kernel would have to
+        # follow.
         if any(n in self.readers.materialized_views and _is_transpose(n) for n in (*first.nodes, *second.nodes)):
             return "a transpose runs in separate blocks"
-        # Contractions are asked before spaces are compared: their space is that of their results.
+        # Contractions are checked before spaces are compared: their space is that of their results.
         if "bilinear" in (first.kind, second.kind):
             reason = self._unfit_for_contraction(first, second)
             if reason:
@@ -186,15 +191,15 @@ class Fuser:
         return reason
 
     def _unfit_for_contraction(self, first: Group, second: Group) -> str:
-        """Why two groups, one of them at least a contraction, cannot be one kernel; "" when they can."""
+        """Why two groups, one of them at least a contraction, cannot be one kernel; "" when it is possible."""
         if first.kind == second.kind:
             return "each is a contraction"
-        # A reduction beside a contraction would need all of a row, where a register tile has a part of it.
+        # A reduction in the same kernel would need a whole row, of which a register tile has a part.
         if first.has_reduction or second.has_reduction or first.domain.numel != second.domain.numel:
             return "only elementwise results of the same shape join a contraction"
         members = set(first.nodes)
         contractions = (n for n in second.nodes if isinstance(n.op.loop, Bilinear))
-        # An epilogue comes after the sum. What is computed before it would be computed once for each time it is read.
+        # An epilogue comes after the sum. A prologue would be computed once for each read.
         if any(p in members for n in contractions for p in self.readers.producers(n)):
             return "operands of a contraction are read many times"
         return ""
@@ -203,11 +208,11 @@ class Fuser:
         element, row = domain.offsets()
         members = set(first.nodes)
         for node in second.nodes:
-            # Operands of a contraction are no part of its space; _unfit_for_contraction has dealt with them.
+            # Operands of a contraction are not part of its space; _unfit_for_contraction has handled them.
             if isinstance(node.op.loop, Bilinear):
                 continue
-            # In a space with reductions a node stands either for every element or
-            # once for a row; its offset is spelled accordingly.
+            # In a space with reductions a node has one value either per element or per row; its offset is spelled
+            # accordingly.
             here = row if node in rows else element
             for read in self.readers.space(node).reads:
                 producer = read.value.node
@@ -215,14 +220,14 @@ class Fuser:
                     continue
                 # A reduction's result exists once per row, also where its node is not (yet) in ``rows``.
                 is_row = producer in rows or isinstance(producer.op.loop, Reduced)
-                # Indices are normal forms, so equal terms mean the same element at every position; unequal ones may
-                # also mean it, and then fusion is only missed.
+                # Indices are normal forms: equal terms are the same element at every position. Unequal ones may also
+                # be; that only loses a fusion.
                 if read.offset.substitute({self.readers.space(node).var: here}) != (row if is_row else element):
                     return f"{node.op.name} reads {producer.op.name} at another position"
         return None
 
     def _would_cycle(self, first: Group, second: Group) -> bool:
-        """Whether some other group depends on ``first`` and is needed by ``second``."""
+        """Whether a third group depends on ``first`` and is needed by ``second``."""
         for node in second.nodes:
             for producer in self.readers.producers(node):
                 group = self.group_of[producer]
@@ -233,8 +238,8 @@ class Fuser:
         return False
 
     def _merge(self, first: Group, second: Group, domain: Domain, rows: set[Node]) -> None:
-        # ``ancestors`` is the transitive closure of dependences, one bit per group id, so that _would_cycle asks with
-        # one shift. The merged group keeps the id of ``first``; every set that has either id gets the closure of both.
+        # ``ancestors`` is the transitive closure of dependences, one bit per group id, so that _would_cycle is one
+        # shift. The merged group keeps the id of ``first``; every set that has either id gets the closure of both.
         # Graph order keeps producers before consumers, which building the nest relies on.
         first.nodes = sorted(first.nodes + second.nodes, key=self.readers.order.__getitem__)
         first.domain, first.per_row = domain, rows
@@ -245,13 +250,13 @@ class Fuser:
         gone, kept = 1 << second.id, 1 << first.id
         brought = second.ancestors & ~first.ancestors & ~kept
         first.ancestors = (first.ancestors | brought) & ~gone
-        # Most merges append a node that nobody reads yet to its producer: then no other set can change.
+        # Most merges append an unread node to its producer: then no other set can change.
         if not self.needed & gone and not (brought and self.needed & kept):
             return
         self.needed |= kept | brought
         for group in self.groups.values():
             if group.ancestors & (gone | kept) and group is not first:
-                # Whoever depended on either depends now on both, and on all that both needed.
+                # A group that depended on either now depends on both, and on everything that both needed.
                 group.ancestors = group.ancestors & ~gone | kept | first.ancestors
 
     def _merge_siblings(self, units: list[Node]) -> None:
@@ -260,8 +265,8 @@ class Fuser:
         for node in units:
             if isinstance(node.op.loop, Pointwise | Reduced):
                 for read in self.readers.space(node).reads:
-                    # Aligned with the reader's own flat position: only then do both kernels read the
-                    # value in the same order, so that one pass serves both.
+                    # Aligned with the reader's own flat position: only then do both kernels read the value in the same
+                    # order, and one pass serves both.
                     if read.value.type.nbytes >= SIBLING_BYTES and read.offset == self.readers.space(node).flat:
                         readers.setdefault(read.value, []).append(node)
         interleaved = (self.readers.producers(node) for node in units if is_interleaving(node))
@@ -273,13 +278,13 @@ class Fuser:
                 if first is second or "bilinear" in (first.kind, second.kind):
                     continue
                 if first.ancestors >> second.id & 1:
-                    first, second = second, first  # _try_merge wants the producer first
+                    first, second = second, first  # _try_merge takes the producer first
                 if not self._indirect(first, second):
                     self._try_merge(first, second)
 
     def _indirect(self, first: Group, second: Group) -> bool:
-        # _would_cycle looks at producers of ``second``. Siblings need not be neighbours, so a way
-        # of two or more steps from one to the other has to be ruled out here.
+        # _would_cycle checks producers of ``second``. Siblings need not be neighbours, so a path of two or more steps
+        # between them has to be excluded here.
         direct = {self.group_of[p].id for n in second.nodes for p in self.readers.producers(n)}
         return bool(second.ancestors >> first.id & 1) and first.id not in direct
 
@@ -287,19 +292,19 @@ class Fuser:
         stored = []
         for node in group.nodes:
             for value in node.outputs:
-                # Imperative kernels write all their results: they have no way to leave one out.
+                # Imperative kernels write all their results: they cannot leave one out.
                 needed = node not in rematerialized and self.readers.leaves_group(value, group, rematerialized)
                 if value in self.readers.wanted or needed or group.kind in ("imperative", "control"):
                     stored.append(value)
         return stored
 
     def _ordered(self) -> list[Group]:
-        """Groups after those they read; among the ready ones, by where their last node stands in the graph."""
-        # By the last node: a group that merges have made long comes where it is complete, near those who read it.
+        """Groups after those they read; among ready ones, by the position of their last node in the graph."""
+        # By the last node: a group made long by merges comes where it is complete, near its readers.
         remaining = sorted(self.groups.values(), key=lambda g: self.readers.order[g.nodes[-1]])
         done, ordered = 0, []
         while remaining:
-            # A group may be in its own set after merges with what depended on it; that bit is ignored.
+            # A merge with a dependent may put a group in its own set; that bit is ignored.
             ready = next((g for g in remaining if g.ancestors & ~done & ~(1 << g.id) == 0), None)
             if ready is None:
                 raise AssertionError("kernel groups depend on each other in a cycle")
@@ -310,7 +315,7 @@ class Fuser:
 
 
 def _is_transpose(node: Node) -> bool:
-    """Whether a node moves another axis to the end of something large."""
+    """Whether a node moves another axis of a large value to the end."""
     value = node.outputs[0]
     # Smaller ones stay in the first cache, where a strided read costs little.
     return node.op.name == "permute" and value.type.numel >= MIN_TRANSPOSED and node.attrs["dims"][-1] != value.ndim - 1
@@ -335,7 +340,7 @@ def _kind(node: Node) -> str:
 
 
 def _common_domains(first: Group, second: Group) -> Iterator[tuple[Domain, set[Node]]]:
-    """Spaces in which both groups could run, with the nodes that then have one element a row."""
+    """Spaces in which both groups could run, with the nodes that then have one value per row."""
     a, b = first.domain, second.domain
     if a.has_reduction and b.has_reduction:
         # Both reduce: only over the same runs, as the passes over a row are shared.
@@ -352,7 +357,7 @@ def _common_domains(first: Group, second: Group) -> Iterator[tuple[Domain, set[N
 def _with_map(domain: Domain, rows: set[Node], other: Group) -> Iterator[tuple[Domain, set[Node]]]:
     if other.domain.numel == domain.numel:
         yield domain, rows
-    # Its nodes have one element for a row: they run between the passes. Tried second, so
-    # that when rows have one element each the plain reading wins.
+    # Its nodes have one value per row: they run between the passes. Tried second, so that elementwise fusion wins when
+    # rows have one element each.
     if other.domain.numel == domain.row_count:
         yield domain, rows | set(other.nodes)

@@ -15,9 +15,10 @@ from tracecomp.passes.fusion.access import MaterializedViews
 
 @dataclass(frozen=True)
 class Domain:
-    """An iteration space as runs ``(extent, reduced)`` in row-major order, neighbours alike merged, ones dropped.
+    """An iteration space as runs ``(extent, reduced)`` in row-major order, equal neighbours merged, extents of 1
+    dropped.
 
-    ``lanes``: the partial sums of a reduction, over which the elements of the innermost run are dealt out.
+    ``lanes``: the partial sums of a reduction, among which the elements of the innermost run are distributed.
     """
 
     runs: tuple[tuple[int, bool], ...]
@@ -29,16 +30,16 @@ class Domain:
         runs: list[tuple[int, bool]] = []
         for axis, extent in enumerate(shape):
             reduced = axis in axes
-            # Axes of size 1 say nothing about the order, but kept ones that part reduced axes from what follows:
-            # one of a batch has the order of many.
+            # Axes of size 1 do not affect the order. Kept ones still separate reduced axes from what follows, so that a
+            # batch of one has the order of a larger batch.
             if extent == 1 and (reduced or not axes or not runs):
                 continue
-            # Neighbours of one kind are stepped through as one variable, because the operand is dense and row-major.
+            # Neighbours of one kind become one variable, because the operand is dense and row-major.
             if runs and runs[-1][1] == reduced:
                 runs[-1] = (runs[-1][0] * extent, reduced)
             else:
                 runs.append((extent, reduced))
-        # Lanes only where the innermost run is reduced; else lanes go along kept variables and sums are in order.
+        # Lanes only if the innermost run is reduced; else lanes are kept variables and sums are in order.
         return Domain(tuple(runs), lanes_for(runs[-1][0]) if runs and runs[-1][1] else 1)
 
     @property
@@ -75,7 +76,8 @@ class Domain:
 
 @dataclass(eq=False)
 class Group:
-    """Nodes of one kernel. ``kind``: loops, bilinear, imperative, control. ``per_row``: those with one element each."""
+    """Nodes of one kernel. ``kind``: loops, bilinear, imperative, control. ``per_row``: nodes with one value per
+    row."""
 
     id: int
     kind: str
@@ -91,7 +93,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Decision:
-    """Why two nodes share a kernel or do not, in words."""
+    """A fusion decision and its reason."""
 
     producer: Node
     consumer: Node
@@ -103,9 +105,9 @@ class Decision:
 class RowFusion:
     """Groups, neighbours in the partition's order, that run as one loop over blocks of ``height`` rows.
 
-    Rows are numbered by an outer variable of extent ``outer`` and a place below ``count``. ``block_values`` are the
-    values that only these groups read: they are kept for one block at a time. What ``non_row_outputs`` store is not
-    made row by row in this order, so none of the groups reads it.
+    Rows are numbered by an outer variable of extent ``outer`` and a position below ``count``. ``block_values`` are read
+    by these groups alone and kept for one block at a time. Results of ``non_row_outputs`` are not computed row by row
+    in this order, so none of the groups reads them.
     """
 
     groups: tuple[Group, ...]
@@ -118,17 +120,17 @@ class RowFusion:
 
 @dataclass(frozen=True)
 class BufferSlice:
-    """Where a value lies that is stored within the memory of a larger one, ``whole``.
+    """The place of a value that is stored within the memory of a larger one, ``whole``.
 
-    Each of ``steps`` leads from a part to what holds it, or to the next part: runs of so many elements lie so many
-    apart, the first at some offset.
+    Each step maps a part to its whole, or to the next part: runs of that many elements, that many apart, the first at
+    some offset.
     """
 
     whole: Value
     steps: tuple[tuple[int, int, int], ...]
 
     def offset(self, own: Index) -> Index:
-        """The offset in the whole of the element at offset ``own``."""
+        """Return the offset in the whole of the element at offset ``own``."""
         for run, apart, first in self.steps:
             # Each run of ``run`` elements moves on by the gap between runs; within a run elements stay side by side.
             own = own + (own // run) * (apart - run) + first
@@ -137,10 +139,10 @@ class BufferSlice:
 
 @dataclass
 class Partition:
-    """The groups in an order that respects their dependences, what each stores, and what is recomputed in place.
+    """Groups in an order that respects their dependences, with the values that each stores and recomputes.
 
-    ``slices`` are stored values that have no memory of their own; nobody reads them by themselves. ``rematerialized``
-    are nodes that are evaluated again by each kernel that reads them, ``materialized_views`` views that are stored.
+    ``slices`` are stored values without separate memory; only the whole is read. ``rematerialized`` are nodes that are
+    evaluated again by each kernel that reads them, ``materialized_views`` are views that are stored.
     """
 
     groups: list[Group] = field(default_factory=list)
@@ -153,16 +155,16 @@ class Partition:
     slices: dict[Value, BufferSlice] = field(default_factory=dict)
 
     def memory(self, value: Value) -> Value:
-        """The value in whose memory a stored one lies."""
+        """The value whose memory contains a stored one."""
         return self.slices[value].whole if value in self.slices else value
 
     def units(self) -> Iterator[Group | RowFusion]:
-        """What becomes one kernel each: row fusions, and the groups in none."""
+        """Units that become one kernel each: row fusions, and the groups outside of them."""
         fusion_of = {g: c for c in self.row_fusions for g in c.groups}
         for group in self.groups:
             fused = fusion_of.get(group)
             if fused is None:
                 yield group
-            # A row fusion stands where its first group stood: the others follow directly, so order is kept.
+            # A row fusion takes the place of its first group: the others follow directly, so order is kept.
             elif group is fused.groups[0]:
                 yield fused

@@ -1,4 +1,4 @@
-"""What a group evaluates in its kernel besides its own nodes, and what it loads."""
+"""Nodes that a group evaluates in its kernel in addition to its own, and the values that it loads."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ def with_rematerialized(group: Group, partition: Partition) -> Group:
     extra = [n for n in evaluated_inside(group, partition) if n in partition.rematerialized]
     if not extra:
         return group
-    # Graph order again: a rematerialized producer may read another one.
+    # Graph order: a rematerialized producer may read another.
     extra.sort(key=partition.order.__getitem__)
-    # A copy of the group, as the partition's own goes on saying which nodes belong where.
+    # A copy, as the partition's group must keep its own nodes.
     return Group(group.id, group.kind, [*extra, *group.nodes], group.domain, group.per_row | set(extra))
 
 
@@ -24,7 +24,7 @@ def values_read(group: Group, partition: Partition) -> set[Value]:
     """The values outside the group that its kernel loads."""
     inside = set(group.nodes)
     seen = [*group.nodes, *evaluated_inside(group, partition)]
-    # What is evaluated here is not loaded, whoever it belongs to.
+    # Nodes evaluated here are not loaded, whichever group contains them.
     reached = inside | set(seen)
     return {v for n in seen for v in n.inputs if v.node is None or v.node not in reached}
 

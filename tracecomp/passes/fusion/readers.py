@@ -1,4 +1,4 @@
-"""Who reads what in a graph, through views that nobody stores: what fusion and rematerialization both ask."""
+"""Readers of values through views that are not stored, for fusion and rematerialization."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from tracecomp.passes.fusion.groups import Group
 
 
 class Readers:
-    """``units`` are the nodes that are in kernels, not evaluated wherever they are read.
+    """``units`` are the nodes in kernels; other nodes are evaluated by their readers.
 
-    ``materialized_views`` are the views of them; other views are transparent: readers look through. ``repeated``
-    are values of one number that are stored. ``order`` numbers the live nodes. ``wanted`` are values whose memory is an
-    output's, ``overwritten`` inputs whose memory outputs take.
-    ``group_of`` is the kernel that a unit is in; who merges kernels keeps it up to date.
+    ``materialized_views`` are the views among them; readers follow other views to their sources. ``repeated`` are
+    stored values that contain a single number. ``order`` numbers the live nodes. ``wanted`` are values stored in the
+    memory of outputs, ``overwritten`` inputs whose memory outputs take.
+
+    ``group_of`` maps a unit to its kernel; code that merges kernels keeps it up to date.
     """
 
     def __init__(self, graph: Graph, overwritten: Set[Value]) -> None:
@@ -30,7 +31,7 @@ class Readers:
         self._users: dict[Value, list[Node]] = {}
         self._spaces: dict[Node, Space] = {}
         for node in self.live:
-            # Once per value, also where an operator has it twice (x * x): users are counted as readers.
+            # Once per value, even if a node has it as two operands (x * x): users are counted as readers.
             for value in dict.fromkeys(node.inputs):
                 self._users.setdefault(value, []).append(node)
 
@@ -66,13 +67,14 @@ class Readers:
                 yield user
 
     def leaves_group(self, value: Value, group: Group, rematerialized: Set[Node] = frozenset()) -> bool:
-        """Whether some kernel other than ``group`` reads ``value`` from memory, or ``rematerialized`` units that do."""
+        """Whether a kernel other than ``group``, or ``rematerialized`` units that read it, load ``value`` from
+        memory."""
         for user in self.users(value):
-            # Not transitively through the group itself: a member that reads it does so in registers.
+            # Not through the group itself: its members read the value in registers.
             if user in self.units and self.group_of[user] is not group:
                 return True
             again = user in self.units and user in rematerialized
-            # A reader that is itself computed again reads this value in yet other kernels.
+            # A reader that is itself rematerialized reads this value in further kernels.
             if again and self.leaves_group(user.outputs[0], group, rematerialized):
                 return True
             if self.is_transparent(user) and self.leaves_group(user.outputs[0], group, rematerialized):

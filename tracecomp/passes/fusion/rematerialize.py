@@ -1,8 +1,8 @@
-"""Which results are computed again where another kernel reads them, instead of being stored.
+"""Rematerialization: results that are computed again by the kernels that read them, instead of stored.
 
-A kernel stores what others read of it. Where that follows cheaply from less, only the less is stored: of
-``0.5 * x * (1 + tanh(u(x)))`` and what its gradient reads, ``x`` and the tanh. Bits do not change, because every
-element is computed by the same operations from the same operands. The field calls it rematerialization.
+A kernel stores the values that others read. If those follow cheaply from fewer values, only these are stored: of ``0.5
+* x * (1 + tanh(u(x)))`` and its gradient's operands, ``x`` and the tanh. Bits do not change, because every element is
+computed by the same operations from the same operands.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from tracecomp.passes.fusion.groups import Group
 from tracecomp.passes.fusion.readers import Readers
 
 NODE_COST = 4.0
-"""Vector additions of a node that is computed again at each reader: about a load and a store (``MOVING_COST``)."""
+"""Vector additions of a node that each reader computes again: about a load and a store (``MOVING_COST``)."""
 CHAIN_COST = 12.0
-"""The same for a chain of nodes from values that exist: three readers' loads and what storing the value takes."""
+"""The same for a chain of nodes from existing values: the loads of three readers and one store."""
 
 
 @dataclass(frozen=True)
 class _Recipe:
-    """How a result is computed again: through ``inner`` results, from ``leaves`` in memory."""
+    """How a result is rematerialized: through ``inner`` results, from ``leaves`` in memory."""
 
     inner: set[Node]
     leaves: dict[Node, int]
@@ -33,7 +33,7 @@ class _Recipe:
 
 
 def rematerialized(groups: Iterable[Group], readers: Readers) -> set[Node]:
-    """The nodes whose results are computed again by those who read them; ``groups`` come after those they read."""
+    """Choose the nodes whose readers compute them again; ``groups`` come after those they read."""
     search = _Search(readers)
     for group in groups:
         search.visit(group)
@@ -48,23 +48,22 @@ class _Search:
         self.chosen: set[Node] = set()
 
     def visit(self, group: Group) -> None:
-        """Decide what of ``group`` is stored."""
-        # Imperative and control kernels store all they make.
+        """Decide which values of ``group`` are stored."""
+        # Imperative and control kernels store all their results.
         if group.kind not in ("loops", "bilinear"):
             return
         crossing = [n for n in group.nodes if self._crosses(n, group)]
         kept = set(crossing)
         recipes: dict[Node, _Recipe] = {}
-        # Last first: what is computed again names the leaves that have to be stored, and these come earlier.
+        # Last first: a recipe names the leaves that have to be stored, and these come earlier.
         for node in sorted(crossing, key=self.readers.order.__getitem__, reverse=True):
             recipe = self._recipe(node, group, kept) if self._may_rematerialize(node, group) else None
-            # No more memory than before: peak memory is a promise, and time saved on
-            # one value must not be paid by holding others longer.
+            # Peak memory must not grow: time saved on one value must not be paid by longer lifetimes of others.
             if recipe is not None and self._added(node, recipe, group, kept) <= node.outputs[0].type.nbytes:
                 recipes[node] = recipe
                 kept.discard(node)
                 kept.update(n for n in recipe.leaves if n in group.nodes)
-        # Recipes are chosen one by one. Only together do they show whether storing a common leaf pays.
+        # Recipes are chosen one by one. Whether storing a common leaf pays depends on all of them.
         self._keep_what_gains(recipes, set(crossing))
         for node, recipe in recipes.items():
             self.chosen |= {node} | recipe.inner
@@ -90,7 +89,7 @@ class _Search:
         return self.readers.space(reader).numel <= node.outputs[0].type.numel
 
     def _recipe(self, node: Node, group: Group, kept: set[Node]) -> _Recipe | None:
-        """``node`` in terms of what is in memory or would have to be; None when that costs too much."""
+        """Return ``node`` in terms of values that are, or would be, in memory; None if that costs too much."""
         recipe = _Recipe(set(), {}, set())
         cost = 0.0
         stack = [node]
@@ -104,8 +103,7 @@ class _Search:
                 if producer is None:
                     recipe.inputs.add(value)
                 elif producer in recipe.inner or producer in recipe.leaves:
-                    # What is stored in any case is a leaf; what is cheap and in the
-                    # same kernel is computed again on the way.
+                    # A value that is stored in any case is a leaf; a cheap one in the same kernel is computed again.
                     continue
                 elif producer in self.chosen or (producer not in kept and self._inside(producer, group)):
                     recipe.inner.add(producer)
@@ -115,15 +113,15 @@ class _Search:
         # Reading up to two operands instead of one result costs a reader about as much as the store that is saved.
         nbytes = sum(recipe.leaves.values()) + sum(v.type.nbytes for v in recipe.inputs)
         own = node.outputs[0]
-        # The 64 bytes let scalars and short rows in. A mask has a quarter of its operand's bytes or less, so
-        # the rule would never take one, and what it is made from is mostly read beside it.
+        # The 64 bytes admit scalars and short rows. A mask takes at most a quarter of its operand's bytes and would
+        # never qualify, and readers mostly load that operand anyway.
         return recipe if nbytes <= 2 * own.type.nbytes + 64 or own.dtype.kind == "bool" else None
 
     def _inside(self, node: Node, group: Group) -> bool:
         return _is_cheap(node) and self.readers.group_of.get(node) is group
 
     def _operands(self, node: Node) -> Iterator[Value]:
-        """What ``node`` reads, through views."""
+        """The values that ``node`` reads, through views."""
         for value in node.inputs:
             if value.node is not None and self.readers.is_transparent(value.node):
                 yield from self._operands(value.node)
@@ -131,28 +129,28 @@ class _Search:
                 yield value
 
     def _added(self, node: Node, recipe: _Recipe, group: Group, kept: set[Node]) -> int:
-        """Bytes that are in memory longer, or at all, because ``node`` is computed from ``recipe``.
+        """Bytes that are in memory longer, or additionally, because ``node`` is computed from ``recipe``.
 
-        An input is in memory anyway, but one that is overwritten would have to be overwritten later.
+        An input is in memory in any case, but one that is overwritten would have to be overwritten later.
         """
         until = self._last_read(node.outputs[0])
         overwritten = recipe.inputs & self.readers.overwritten
         added = sum(v.type.nbytes for v in overwritten if self._last_read(v) < until)
         for leaf, nbytes in recipe.leaves.items():
             stored = leaf in kept or leaf not in group.nodes
-            # A leaf that would be freed before the last reader of ``node`` now lives longer.
+            # A leaf whose last use precedes the last reader of ``node`` now lives longer.
             if not stored or max(map(self._last_read, leaf.outputs)) < until:
                 added += nbytes
         return added
 
     def _last_read(self, value: Value) -> int:
         if value in self.readers.wanted:
-            # An output lives to the end of the program.
+            # An output is kept until the end of the program.
             return len(self.readers.order)
         return max((self.readers.order[r] for r in self.readers.units_of(value)), default=-1)
 
     def _keep_what_gains(self, recipes: dict[Node, _Recipe], crossing: set[Node]) -> None:
-        """Drop recipes for whose sake as much is stored newly as they save."""
+        """Drop recipes whose additional stores cost as much as they save."""
         saved: dict[Node, int] = {}
         for node, recipe in recipes.items():
             for leaf in recipe.leaves:

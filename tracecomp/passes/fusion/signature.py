@@ -1,4 +1,4 @@
-"""When kernels are the same but for the values they work on: what a group computes, with its values numbered."""
+"""Signatures of kernels: equal if the kernels differ only in the values they work on."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from tracecomp.passes.fusion.members import evaluated_inside
 
 
 def signature(groups: Sequence[Group], partition: Partition, same: Mapping[Value, Value]) -> tuple[Any, list[Value]]:
-    """What a kernel computes with its values numbered, and the values in that order."""
+    """Return a kernel's computation with its values numbered, and the values in that order."""
     values: dict[Value, int] = {}
 
     def number(value: Value) -> int:
-        # Numbers in order of first use: two kernels are equal when their graphs are, whatever their values are called.
+        # Numbers in order of first use: two kernels are equal when their graphs are, whatever the names of values.
         return values.setdefault(value, len(values))
 
     described = [_described(g, partition, same, number) for g in groups]
     for value in list(values):
         number(buffer_of(value))
     storages = tuple(values[buffer_of(v)] for v in list(values))
-    # Which values share memory is part of the key: a kernel that writes over its operand has other loops.
+    # The key includes which values share memory: a kernel that overwrites its operand has other loops.
     memory = tuple(number(same[v]) if v in same else -1 for v in list(values))
     slices = [(v, partition.slices[v]) for g in groups for v in partition.stored[g] if v in partition.slices]
     # Places within a larger buffer change offsets, so they belong to the key too.

@@ -1,1 +1,1 @@
-"""Passes that take a graph and give a graph."""
+"""Passes from graph to graph."""

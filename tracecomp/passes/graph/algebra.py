@@ -1,9 +1,9 @@
 """Simplification of scalar algebra: rules that never change a result's bits.
 
-So ``x * 1`` and ``x - 0.0`` are ``x``, but ``x + 0.0`` is not (it turns -0.0 into 0.0), ``x * 0`` is not ``0`` (NaN,
-infinity), sums are never regrouped, and division becomes multiplication only by powers of two. Bits of a NaN (its sign
-and payload) carry no meaning and are not kept. Rules about shapes are in ``views``. Each function here is a rewrite
-rule.
+For example, ``x * 1`` and ``x - 0.0`` are ``x``, but ``x + 0.0`` is not: -0.0 becomes 0.0. ``x * 0`` is not ``0``: the
+product of NaN or infinity is NaN. Sums are never regrouped. Division becomes multiplication only for powers of two.
+Bits of a NaN (its sign and payload) carry no meaning and are not kept. Rules about shapes are in ``views``. Each
+function here is a rewrite rule.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _is_all_ones(value: Number, dtype: DType) -> bool:
 
 TYPED_IDENTITY: dict[str, Test] = {
     "floor_divide": lambda value, dtype: value == 1 and dtype.kind == "int",
-    # For floats too: nothing is below minus infinity, and NaN passes through either way.
+    # Valid for floats too: nothing is below minus infinity, and NaN passes through either way.
     "maximum": lambda value, dtype: value == _limits(dtype)[0],
     "minimum": lambda value, dtype: value == _limits(dtype)[1],
     "bitwise_and": _is_all_ones,
@@ -63,7 +63,7 @@ def _declared_identity(op: Op) -> float | None:
 
 def same_number(x: Number, y: Number) -> bool:
     """Equality that tells 0.0 from -0.0 and equates NaN with NaN."""
-    # Bit by bit but for NaN's payload: 0.0 and -0.0 are equal numbers and different constants.
+    # Bitwise but for NaN's payload: 0.0 and -0.0 compare equal and are different constants.
     return (x == y and math.copysign(1.0, x) == math.copysign(1.0, y)) or (x != x and y != y)
 
 
@@ -88,10 +88,10 @@ def _filled(g: Rewriter, value: Number, a: Application) -> Value:
 
 @RULES.on_kind("elementwise")
 def constant_on_the_right(g: Rewriter, a: Application) -> Replacement:
-    """c + x -> x + c; maximum and minimum, which choose among equal zeros by position, only for other constants"""
+    """c + x -> x + c; maximum and minimum only for non-zero constants: equal zeros are chosen by position"""
     if len(a.inputs) != 2 or constant(a.inputs[1]) is not None:
         return None
-    # With a constant the two can be equal only at that constant; at zero, which of 0.0 and -0.0 comes first decides.
+    # Both operands can be equal only at the constant; for zero, the operand order decides between 0.0 and -0.0.
     x, y = a.inputs
     c = constant(x)
     # Constants on the right: later rules look there alone.
@@ -125,14 +125,14 @@ _NEVER_MINUS_ZERO = ("conv", "conv_transpose", "conv_weight", "fold", "abs", "ex
 
 
 def is_never_minus_zero(value: Value, depth: int = 4) -> bool:
-    """Whether it is plain that no element is -0.0; sums are not, since they start from 0.0."""
+    """Whether no element can be -0.0, by simple rules; sums are not, since they start from 0.0."""
     # Four steps back: deep enough for what programs write, and cheap for each addition.
     node = value.node
     if node is None or depth == 0:
         return False
     name = node.op.name
     if name in _NEVER_MINUS_ZERO or name == "iota":
-        # These add to 0.0 or give no negative number.
+        # These add to 0.0 or are never negative.
         return True
     if name == "full":
         # A constant's own sign is known.
@@ -210,7 +210,7 @@ def idempotent_binary(g: Rewriter, a: Application) -> Replacement:
 
 @RULES.on("abs")
 def abs_of_neg(g: Rewriter, a: Application) -> Replacement:
-    """abs(neg(x)) -> abs(x); the negative of an unsigned number is another one"""
+    """abs(neg(x)) -> abs(x); not for unsigned integers, whose negation wraps around"""
     inner = made_by(a.inputs[0], "neg")
     return g.apply("abs", inner.inputs[0]) if inner and a.type.dtype.signed else None
 
@@ -276,7 +276,7 @@ def div_by_power_of_two(g: Rewriter, a: Application) -> Replacement:
     if c is None or not math.isfinite(c) or abs(math.frexp(c)[0]) != 0.5:
         return None
     reciprocal = 1.0 / c
-    # Within half precision's normal numbers: for any type the reciprocal is a normal number, so no digit is lost.
+    # Within half precision's normal numbers: the reciprocal is then a normal number of any type, so no digit is lost.
     normal = abs(reciprocal) >= 2.0**-14 and abs(reciprocal) <= 2.0**14
     return g.apply("mul", x, g.full(reciprocal, y.shape, y.dtype)) if normal else None
 
@@ -310,7 +310,7 @@ def comparison_of_bool_with_constant(g: Rewriter, a: Application) -> Replacement
     x, y = a.inputs
     inner, c = made_by(x, "cast"), constant(y)
     b = inner.inputs[0] if inner else x
-    # A bool is 0 or 1; compared with another number the answer is a constant that other rules find.
+    # A bool is 0 or 1; a comparison with another number is a constant that other rules find.
     if b.dtype is not bool_ or c not in (0, 1):
         return None
     true = (c == 1) == (a.op.name == "eq")

@@ -1,7 +1,7 @@
 """Physical orders of values: how an order of axes carries over from a node's operands to its result and back.
 
-An order ``p`` of a value says that it is kept as ``permute(value, p)``. Only orders of neighbours in a chain matter
-here; the values themselves stay what they are.
+A value with order ``p`` is stored as ``permute(value, p)``. Only the orders of adjacent values in a chain matter here;
+the values do not change.
 """
 
 from __future__ import annotations
@@ -25,34 +25,35 @@ def channels_last(rank: int) -> Order:
 
 
 def moves_only_ones(shape: Shape, order: Order) -> bool:
-    """Whether the order leaves memory as it is."""
+    """Whether the order leaves memory unchanged."""
     moved = [d for d in order if shape[d] != 1]
     return moved == sorted(moved)
 
 
 def is_flexible(node: Node) -> bool:
-    """Whether the node can run in any order of axes, and hands its operands' order on."""
+    """Whether the node can run in any order of axes, and passes its operands' order to its result."""
     if node.op.name == "reshape":
-        # A reshape that tears batch, channels and space apart has no order to hand on.
+        # A reshape that splits batch, channels and space has no order to pass on.
         return keeps_axes_apart(node.inputs[0].shape, node.outputs[0].shape)
     if node.op.name in REDUCTIONS:
-        # Of fewer axes there is nothing left that could be channels last.
+        # With fewer axes no order is channels last.
         return node.outputs[0].ndim >= 3
     if node.op.name == "expand":
-        # New axes in front would have no place in the operand's order.
+        # New leading axes have no place in the operand's order.
         return node.inputs[0].ndim == node.outputs[0].ndim
     return node.op.kind == "elementwise" or node.op.name in (*SAME_RANK, *CONVOLUTIONS, "windows", "fold", "permute")
 
 
 def reads_any_order(node: Node) -> bool:
-    """Whether the node takes its operands as they are kept: sums to few axes do, and hand no order on."""
+    """Whether the node takes its operands in their stored order: sums to few axes do, and pass no order on."""
     return is_flexible(node) or node.op.name in REDUCTIONS
 
 
 def reshape_parts(source: Shape, target: Shape) -> list[tuple[list[int], list[int]]]:
-    """Runs of axes of ``source`` and of ``target`` that hold the same elements, as short as can be; ones left out."""
+    """Return the shortest runs of axes of ``source`` and of ``target`` that hold the same elements; axes of size 1 left
+    out."""
     parts: list[tuple[list[int], list[int]]] = []
-    # Axes of one place belong to no run: they are put back at the end.
+    # Axes of size 1 belong to no run: they are put back at the end.
     left = [d for d, n in enumerate(source) if n != 1]
     right = [d for d, n in enumerate(target) if n != 1]
     while left or right:
@@ -72,7 +73,7 @@ def reshape_parts(source: Shape, target: Shape) -> list[tuple[list[int], list[in
 
 def keeps_axes_apart(source: Shape, target: Shape) -> bool:
     """Whether a reshape leaves at least batch, channels and one other axis distinct."""
-    # With an empty axis no product of extents says anything.
+    # With an empty axis products of extents are all zero.
     if min(len(source), len(target)) < 3 or 0 in source:
         return False
     together = len(reshape_parts(source, target))
@@ -81,46 +82,46 @@ def keeps_axes_apart(source: Shape, target: Shape) -> bool:
 
 
 def linked(node: Node) -> tuple[Value, ...]:
-    """The operands and results of a flexible node that had best be kept in related orders."""
+    """The operands and results of a flexible node that should have related orders."""
     result = node.outputs[0]
     if node.op.name == "conv":
-        # The weight has an order of its own: it is small and packed anyway.
+        # The weight has an independent order: it is small and packed anyway.
         return (node.inputs[0], result)
     if node.op.name == "conv_weight":
-        # Its result is a weight; its operands are images.
+        # The result is a weight; the operands are images.
         return node.inputs
     if node.op.kind == "elementwise":
-        # Operands of lower rank are spread over the result and are cheap in any order.
+        # Operands of lower rank are broadcast to the result and are cheap in any order.
         return (*(v for v in node.inputs if v.ndim == result.ndim), result)
     return (*node.inputs, result)
 
 
 def forward(node: Node, operand: Value, order: Order) -> Order | None:
-    """The order of the node's result when ``operand`` is kept in ``order``; None when it does not carry over."""
+    """The order of the node's result if ``operand`` has ``order``; None when it does not carry over."""
     name, result = node.op.name, node.outputs[0]
     if node.op.kind == "elementwise" or name in SAME_RANK:
         return order if operand.ndim == result.ndim else None
     if name == "reshape":
         return reshaped(operand.shape, result.shape, order)
     if name == "permute":
-        # The permutation moves names of axes: what was axis d is now where ``dims`` has d.
+        # The permutation renames axes: axis d moves to the position of d in ``dims``.
         return tuple(node.attrs["dims"].index(d) for d in order)
     if name == "windows":
-        # Places in a window come last, in any order of the image.
+        # Positions in a window come last, in any order of the image.
         return (*order, *range(operand.ndim, result.ndim))
     if name == "fold":
         rank = result.ndim
-        # Only if the places of windows are still last.
+        # Only if the positions in windows are still last.
         return order[:rank] if order[rank:] == tuple(range(rank, operand.ndim)) else None
     if name in REDUCTIONS:
         kept = [d for d in range(operand.ndim) if d not in node.attrs["axes"]]
-        # Reduced axes go, the others close up.
+        # Reduced axes are dropped.
         return tuple(kept.index(d) for d in order if d in kept)
     return None
 
 
 def backward(node: Node, operand: Value, order: Order) -> Order | None:
-    """The order of ``operand`` when the node's result is kept in ``order``; None when any will do."""
+    """The order of ``operand`` if the node's result has ``order``; None when any will do."""
     name, result = node.op.name, node.outputs[0]
     if node.op.kind == "elementwise" or name in SAME_RANK:
         return order if operand.ndim == result.ndim else None
@@ -137,16 +138,17 @@ def backward(node: Node, operand: Value, order: Order) -> Order | None:
 
 
 def reshaped(source: Shape, target: Shape, order: Order) -> Order | None:
-    """The order of ``target`` that is the same memory as ``source`` in ``order``; None when runs of axes are torn.
+    """The order of ``target`` with the same memory as ``source`` in ``order``; None when runs of axes are split.
 
-    An axis of one place stands behind the axis before it, where parts woven along it lie in the target's order.
+    An axis of size 1 comes directly after the axis before it, at which interleaved parts are placed in the target's
+    order.
     """
     parts = {ins[0]: (ins, outs) for ins, outs in reshape_parts(source, target)}
     moving = [d for d in order if source[d] != 1]
     result: list[int] = []
     while moving:
         ins, outs = parts.get(moving[0], ([], []))
-        # A run of axes that became one has to stand together and in order, else its memory is torn.
+        # Merged axes have to be adjacent and in order, else their memory is not one run.
         if not ins or moving[: len(ins)] != ins:
             return None
         moving = moving[len(ins) :]

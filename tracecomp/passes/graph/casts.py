@@ -45,9 +45,9 @@ def cast_of_cast(g: Rewriter, a: Application) -> Replacement:
     if inner is None:
         return None
     first, middle, last = inner.inputs[0].dtype, a.inputs[0].dtype, a.type.dtype
-    # Float to integer out of range depends on the wider type's own rule, so a float in the middle is no detour.
+    # Float to integer out of range follows the wider type's rule, so a float in between changes results.
     exact = holds_exactly(middle, first) and not (first.is_floating_point and last.kind == "int")
-    # Wrapping twice is wrapping once to the narrower one.
+    # Wrapping twice equals wrapping once to the narrower type.
     wraps = {first.kind, middle.kind, last.kind} == {"int"} and last.itemsize <= middle.itemsize
     return g.apply("cast", inner.inputs[0], dtype=last) if exact or wraps else None
 
@@ -58,7 +58,7 @@ def cast_to_bool_of_mask(g: Rewriter, a: Application) -> Replacement:
     x = a.inputs[0]
     if a.type.dtype is not bool_:
         return None
-    # A comparison is what rules about masks look for.
+    # Rules about masks match comparisons.
     return g.apply("ne", x, g.scalar(0.0 if x.dtype.is_floating_point else 0, x.dtype))
 
 

@@ -26,14 +26,14 @@ from tracecomp.passes.steps import Log
 
 @dataclass(slots=True)
 class _Complex:
-    """A complex value in the new graph, in the forms that were asked for so far."""
+    """A complex value in the new graph, in the representations that were needed so far."""
 
     pair: Pair | None = None
     memory: Any = None
 
     def as_pair(self) -> Pair:
         """Two real values."""
-        # Made on demand and once: most values are wanted in one form only.
+        # Created lazily and once: most values are needed in one representation only.
         if self.pair is None:
             self.pair = unpacked(self.as_memory())
         return self.pair
@@ -51,9 +51,9 @@ Known = Sym | _Complex
 
 
 def split_complex(graph: Graph, log: Log) -> Graph:
-    """``graph`` without complex types; itself when it has none."""
+    """Return ``graph`` without complex types; the same graph if it has none."""
     ends = (*(i.value for i in graph.inputs), *(o.value for o in graph.outputs))
-    # Most programs have no complex value: those graphs are handed back as they are.
+    # Most programs have no complex value: their graphs are returned unchanged.
     if any(v.dtype.is_complex for v in ends) or has_node(graph, _touches_complex):
         return _split(graph, log)
     return graph
@@ -67,7 +67,7 @@ def _split(graph: Graph, log: Log) -> Graph:
     new, in_memory = Graph(graph.name), _in_memory(graph)
     known: dict[Value, Known] = {i.value: _input(new, i.value.type, i.name, i.role, i.data) for i in graph.inputs}
     for node in graph.live_nodes():
-        # Results keep the user's line; only nodes that changed name this pass.
+        # Results keep the user's line; changed nodes also name this pass.
         here = graph.origin.get(node, Origin())
         new.here = replace(here, made_by="complex_to_real") if _touches_complex(node) else here
         known.update(zip(node.outputs, _apply(new, node, [known[v] for v in node.inputs], in_memory, log), strict=True))
@@ -80,10 +80,10 @@ def _split(graph: Graph, log: Log) -> Graph:
 
 
 def _in_memory(graph: Graph) -> set[Value]:
-    # What leaves the graph, or goes into a body, has to lie in memory as complex numbers do, parts side by side.
-    """The complex values that are wanted as they lie in memory, by outputs and bodies, also through views."""
+    # Outputs of the graph, and operands of bodies, must have the memory layout of complex numbers, parts interleaved.
+    """The complex values that are needed interleaved in memory, by outputs and bodies, also through views."""
     found = {o.value for o in graph.outputs}
-    # Backwards: whether a view is wanted in memory depends on its readers.
+    # Backwards: whether a view is needed in memory depends on its readers.
     for node in reversed(list(graph.live_nodes())):
         wanted = isinstance(node.op.loop, Control) or node.op.name == "view_as_real"
         if wanted or (_moves(node) and node.outputs[0] in found):
@@ -92,11 +92,11 @@ def _in_memory(graph: Graph) -> set[Value]:
 
 
 def _moves(node: Node) -> bool:
-    """Whether a node can move complex values as they lie in memory."""
+    """Whether a node can move complex values in their interleaved form."""
     return node.op.name in _MOVES and node.inputs[0].dtype.is_complex and node.outputs[0].dtype.is_complex
 
 
-# On memory each is one operator on a real value with one more axis; on pairs it would be two.
+# In interleaved form each is one operator on a real value with one more axis; on pairs it would be two.
 _MOVES: dict[str, Callable[..., Any]] = {
     "cast": lambda x, dtype: prim.cast(x, dtype=dtype.to_real()),
     "concat": prim.concat,
@@ -108,7 +108,7 @@ _MOVES: dict[str, Callable[..., Any]] = {
     "permute": lambda x, dims: prim.permute(x, dims=(*dims, len(dims))),
     "slice": lambda x, starts, stops, steps: prim.slice(x, starts=(*starts, 0), stops=(*stops, 2), steps=(*steps, 1)),
 }
-"""Operators that move complex values, on what lies in memory."""
+"""Operators that move complex values, applied to the interleaved form."""
 
 
 def _input(new: Graph, type: TensorType, name: str, role: str, data: np.ndarray[Any, Any] | None) -> Known:
@@ -125,11 +125,11 @@ def _memory(x: Known) -> Sym:
 def _apply(new: Graph, node: Node, operands: list[Known], in_memory: set[Value], log: Log) -> list[Known]:
     """The results of ``node`` in the new graph."""
     if isinstance(node.op.loop, Control):
-        # Bodies are graphs of their own, with inputs and outputs in memory.
+        # Bodies are separate graphs, with inputs and outputs in memory.
         attrs = {k: _split(v, log) if isinstance(v, Graph) else v for k, v in node.attrs.items()}
         return _in_place(node, _make(new, node, list(map(_memory, operands)), attrs))
     if isinstance(node.op.loop, Interleaved):
-        # An operator that interleaves takes either form, and is told which is wanted.
+        # An operator that interleaves takes either form; the attribute selects one.
         given = (x.memory or x.pair if isinstance(x, _Complex) else x for x in operands)
         made = node.op.loop.fn(*given, node.outputs[0] not in in_memory, **node.attrs)
         return [_complex(made) if node.outputs[0].dtype.is_complex else made]
@@ -150,7 +150,7 @@ def _apply(new: Graph, node: Node, operands: list[Known], in_memory: set[Value],
 
 
 def _in_place(node: Node, made: Sequence[Any]) -> list[Known]:
-    """The results of ``node`` from what is ``made``, complex ones as they lie in memory."""
+    """The results of ``node`` from ``made``, with complex values interleaved in memory."""
     return [_Complex(memory=m) if v.dtype.is_complex else m for v, m in zip(node.outputs, made, strict=True)]
 
 

@@ -1,7 +1,7 @@
-"""Constant folding: what depends on constants only is computed once, by the operators' numpy meaning.
+"""Constant folding: values that depend on constants only are computed once, by the operators' numpy meaning.
 
-Results that are one number everywhere become ``full``. Others become constant inputs when they are small and cost
-something: positions and masks, a few instructions on an index, are cheaper computed where they are used than loaded.
+Results that contain a single number become ``full``. Others become constant inputs when they are small and expensive.
+Positions and masks, a few instructions on an index, are cheaper to compute at their use than to load.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from tracecomp.passes.steps import Log
 Array = np.ndarray[Any, Any]
 
 KNOWN_LIMIT = 1 << 18
-"""Largest value, in elements, that is looked at."""
+"""Largest value, in elements, that folding evaluates."""
 
 STORED_LIMIT = 4096
-"""Largest constant, in elements, that folding makes."""
+"""Largest constant, in elements, that folding stores."""
 
 _SUMS = ("reduction", "contraction", "convolution", "window", "cumulative", "transform")
 """Kinds of operators whose float results depend on the order of terms, or on rounding in between."""
 _WHOLE = {float64: 1 << 53, float32: 1 << 24}
-"""Whole numbers up to here are exact; of half types up to 256."""
+"""Largest whole number up to which sums are exact; up to 256 for half types."""
 
 _LEFT = ("creation", "random", "control")
 
 
 def fold_constants(graph: Graph, log: Log) -> Graph:
-    """``graph`` with what depends on constants only computed."""
+    """Return ``graph`` with values that depend only on constants folded."""
     rules = Rules()
     folder = _Folder()
-    # Creation is cheap by itself, random values must differ between calls, control is not evaluated here.
+    # Creation is cheap, random values must differ between calls, and control flow is not evaluated here.
     rules.on_kind(*(kind for kind in KINDS if kind not in _LEFT))(folder.constant_result)
     rules.on("take")(folder.take_of_progression)
     rules.on("put")(folder.put_of_progression)
@@ -49,7 +49,7 @@ def fold_constants(graph: Graph, log: Log) -> Graph:
 
 
 def _is_rounded_otherwise(a: Application, arrays: Sequence[Array]) -> bool:
-    """Whether numpy's result may have other bits than the program's: functions with an error bound, sums of floats."""
+    """Whether numpy's result may differ in bits from the program's: functions with an error bound, sums of floats."""
     if not a.types[0].dtype.is_floating_point or a.op.name in EXACT_REDUCTIONS:
         return False
     if a.op.kind not in _SUMS:
@@ -65,7 +65,7 @@ def _is_rounded_otherwise(a: Application, arrays: Sequence[Array]) -> bool:
 
 
 class _Folder:
-    """Remembers the elements of values that are known."""
+    """Remember the elements of known values."""
 
     def __init__(self) -> None:
         self._arrays: dict[Value, Array | None] = {}
@@ -75,11 +75,11 @@ class _Folder:
         results = self._results(g, a)
         if results is None:
             return None
-        # One number everywhere needs no memory.
+        # A single number needs no memory.
         if all(_is_uniform(r) for r in results):
             return [g.full(r.flat[0].item(), t.shape, t.dtype) for r, t in zip(results, a.types, strict=True)]
-        # Positions and masks are cheaper computed from an index than loaded;
-        # large constants would only grow the program.
+        # Positions and masks are cheaper to compute from an index than to load; large constants would only grow the
+        # program.
         if _is_cheap(g, a) or sum(r.size for r in results) > STORED_LIMIT:
             return None
         return [_stored(g, r, t) for r, t in zip(results, a.types, strict=True)]
@@ -99,26 +99,25 @@ class _Folder:
             return None
         place = _slice_of_axis(base.shape, a.attrs["axis"], run)
         if op is not None:
-            # Positions of a progression are all different, so that reading, combining
-            # and writing once is the same as one after the other.
+            # Positions of a progression are all different, so one combined update equals a sequence of updates.
             new = g.apply(op, g.apply("slice", base, **place), new)
         return g.apply("slice_update", base, new, **place)
 
     def _progression(self, g: Rewriter, index: Value, a: Application) -> range | None:
-        """A known list of positions that rise in equal steps within the axis."""
+        """Return a known list of indices that rise in equal steps within the axis."""
         known = self._known(g, index) if index.ndim == 1 and index.type.numel else None
         if known is None:
             return None
-        # Equal steps are all that a slice can say.
+        # A slice has one constant step.
         first, step = int(known[0]), int(known[1] - known[0]) if known.size > 1 else 1
         run = range(first, first + step * known.size, step) if step > 0 else range(0)
         inside = len(run) > 0 and run[0] >= 0 and run[-1] < a.inputs[0].shape[a.attrs["axis"]]
-        # Out of range positions have to fail as they would at run time, so they stay.
+        # Out-of-range positions have to fail as they would at run time, so they stay.
         return run if inside and np.array_equal(known, run) else None
 
     def _results(self, g: Rewriter, a: Application) -> list[Array] | None:
         """The results of ``a`` when its operands are known."""
-        if a.op.kind in ("random", "control") or a.op.communicates:  # other processes' operands may be others
+        if a.op.kind in ("random", "control") or a.op.communicates:  # operands of other processes may differ
             return None
         arrays = [self._known(g, v) for v in a.inputs]
         if sum(t.numel for t in a.types) > KNOWN_LIMIT:
@@ -126,11 +125,11 @@ class _Folder:
         known = [array for array in arrays if array is not None]
         if len(known) < len(arrays) or _is_rounded_otherwise(a, known):
             return None
-        # Division by zero and overflow give what numpy gives at run time, without its warning.
+        # Division by zero and overflow give numpy's run-time results, without its warnings.
         with np.errstate(all="ignore"):
             found = a.op.impl(*arrays, **a.attrs)
         found = found if isinstance(found, tuple) else (found,)
-        # numpy may widen (a mean, a sum); the operator's type holds.
+        # numpy may widen (a mean, a sum); the operator's type is the result's.
         return [np.asarray(r, t.dtype.numpy) for r, t in zip(found, a.types, strict=True)]
 
     def _known(self, g: Rewriter, value: Value) -> Array | None:
@@ -141,7 +140,7 @@ class _Folder:
 
     def _find(self, g: Rewriter, value: Value) -> Array | None:
         node = value.node
-        # Above the limit not even looked at: folding is no place to spend memory.
+        # Above the limit nothing is evaluated: folding must not take much memory.
         if value.type.numel > KNOWN_LIMIT:
             return None
         if node is None:
@@ -179,15 +178,15 @@ def scan_of_constants(g: Rewriter, a: Application) -> Replacement:
 
 
 def _is_uniform(array: Array) -> bool:
-    # By bytes, so that 0.0 beside -0.0, or two NaNs, are not one number.
+    # By bytes, so that 0.0 and -0.0, or two different NaNs, are not one number.
     return array.size > 0 and array.tobytes() == array.flat[0].tobytes() * array.size
 
 
 def _is_cheap(g: Rewriter, a: Application) -> bool:
-    """Whether computing the result where it is used is no dearer than loading it."""
+    """Whether computing the result at its use is as cheap as loading it."""
     if a.op.kind == "view":
         return True
-    # A constant input is loaded anyway, so what follows from it elementwise is better stored once.
+    # A constant input is loaded anyway, so an elementwise result of it is better stored once.
     loads = any(v.node is None for v in a.inputs)
     return a.op.kind == "elementwise" and "costly" not in a.op.traits and not loads
 

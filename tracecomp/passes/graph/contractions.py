@@ -1,9 +1,9 @@
-"""One spelling for contractions, so that the scheduler sees few shapes of loop nest.
+"""Normal form of contractions, so that the scheduler sees few shapes of loop nest.
 
-Permuted and repeated operands become labels of the spec (transposed operands are free), labels of size 1 go, labels
-that always stand together merge into one, the result's last label belongs to the right operand, labels are renamed.
-Without a summed label a contraction is a product, and with a vector operand it is a product and a sum: row and
-column sums run at memory speed, where a register tile has nothing to reuse.
+Permuted and repeated operands become labels of the spec (transposed operands are free). Labels of size 1 are dropped,
+and labels that are always adjacent are merged. The result's last label belongs to the right operand, and labels are
+renamed. Without a summed label a contraction is a product. With a vector operand it is a product and a sum: row and
+column sums run at memory speed, and a register tile would reuse nothing.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from tracecomp.passes.graph.rewrite import Application, Replacement, Rewriter, R
 RULES = Rules()
 
 SHORT_ROW = 8
-"""Fewer elements stored together than these cost more than moving the result once more."""
+"""Least contiguous elements of a result: shorter runs cost more than one more copy of the result."""
 MANY_TERMS = 1024
-"""The sum of so many terms takes much longer than storing it in any way."""
+"""Least terms of a sum that takes much longer than any store of its result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Spec:
         return "".join(sorted(c for c in self.lhs if c not in self.out))
 
     def own(self, side: int) -> str:
-        """The labels of an operand that the other one lacks."""
+        """The labels of one operand that the other lacks."""
         return "".join(c for c in self.terms[side] if c not in self.terms[1 - side])
 
     @property
@@ -91,7 +91,7 @@ def contract_with_vector(g: Rewriter, a: Application) -> Replacement:
 
 
 def _product_as_it_lies(g: Rewriter, matrix: Value, other: Value) -> Value:
-    """``matrix * other``; of a permuted matrix the permuted product, whose sum may then stay in the order of memory."""
+    """Return ``matrix * other``; for a permuted matrix the permuted product, whose sum may stay in memory order."""
     turned = made_by(matrix, "permute")
     if turned is None:
         return g.apply("mul", matrix, other)
@@ -103,7 +103,7 @@ def _product_as_it_lies(g: Rewriter, matrix: Value, other: Value) -> Value:
 
 def _aligned(g: Rewriter, value: Value, labels: str, target: str) -> Value:
     """``value`` with its axes in the order of ``target`` and axes of size 1 for labels it lacks."""
-    # Target order first, then axes of size 1 for what is missing: broadcasting does the rest.
+    # Target order first, then axes of size 1 for missing labels: broadcasting does the rest.
     order = sorted(range(len(labels)), key=lambda d: target.index(labels[d]))
     permuted = g.apply("permute", value, dims=tuple(order))
     sizes = dict(zip(labels, value.shape, strict=True))
@@ -119,7 +119,7 @@ def contract_of_permuted(g: Rewriter, a: Application) -> Replacement:
         node = made_by(value, "permute")
         if node:
             values[side] = node.inputs[0]
-            # The label of an axis goes where the permutation took it from.
+            # An axis takes the label of the axis that the permutation moved.
             order = sorted(range(value.ndim), key=node.attrs["dims"].__getitem__)
             terms[side] = "".join(terms[side][d] for d in order)
     if tuple(values) == a.inputs:
@@ -131,13 +131,13 @@ def contract_of_permuted(g: Rewriter, a: Application) -> Replacement:
 def permute_of_contract(g: Rewriter, a: Application) -> Replacement:
     """permute(contract(x, y, "mk,kn->mn")) -> contract(x, y, "mk,kn->nm"), also with a reshape between them
 
-    Not for contractions of windows, whose order of axes the layout chose, nor where only few elements that are stored
-    together would remain so.
+    Not for contractions of windows, whose order of axes the layout chose, nor if too few elements of the result would
+    remain contiguous.
     """
     value = a.inputs[0]
     between = made_by(value, "reshape")
     node = made_by(between.inputs[0] if between else value, "contract")
-    # Shared values are made anyway, and convolutions had their order chosen by the layout.
+    # Shared values are stored anyway, and the layout chose the order of convolutions.
     if node is None or {value, node.outputs[0]} & g.shared or any(made_by(v, "windows") for v in node.inputs):
         return None
     spec = Spec.parse(node.attrs["spec"])
@@ -145,7 +145,7 @@ def permute_of_contract(g: Rewriter, a: Application) -> Replacement:
     if found is None:
         return None
     lhs = dict(zip(spec.lhs, node.inputs[0].shape, strict=True))
-    # Rows that get short make every store a single element, which many terms would hide.
+    # Short rows make every store a single element; many terms hide that cost.
     if _row(a.type.shape) < SHORT_ROW <= _row(value.shape) and prod(lhs[c] for c in spec.summed) < MANY_TERMS:
         return None
     parts, axes = found
@@ -163,14 +163,15 @@ def permute_of_contract(g: Rewriter, a: Application) -> Replacement:
 
 
 def _row(shape: Shape) -> int:
-    """Elements that lie together along the last axis, those of one place left out."""
+    """Contiguous elements along the last axis; axes of size 1 are left out."""
     return next((n for n in reversed(shape) if n != 1), 1)
 
 
 def _split_labels(spec: Spec, shape: Shape, wanted: Shape) -> tuple[dict[str, dict[str, int]], list[str]] | None:
-    """For each result label the labels and sizes into which ``wanted`` cuts it, and the labels of each wanted axis.
+    """Map each result label to the labels and sizes into which ``wanted`` splits it, and list the labels of each wanted
+    axis.
 
-    None where it cuts otherwise.
+    None if ``wanted`` does not split whole labels.
     """
     # Fresh letters, as cutting a label makes several.
     free = iter(c for c in ascii_letters if c not in spec.lhs + spec.rhs)
@@ -179,7 +180,7 @@ def _split_labels(spec: Spec, shape: Shape, wanted: Shape) -> tuple[dict[str, di
     if 0 in shape:
         return None
     for ins, outs in reshape_parts(shape, wanted):
-        # A run of several axes that becomes another run of several cuts no label cleanly.
+        # A run of several axes that becomes another run of several does not split whole labels.
         if len(ins) > 1 and len(outs) > 1:
             return None
         for at in ins:
@@ -203,8 +204,8 @@ def contract_of_expanded(g: Rewriter, a: Application) -> Replacement:
         source = (1,) * (value.ndim - x.ndim) + x.shape
         other = terms[1 - side]
         gone = [d for d, n in enumerate(source) if n != value.shape[d]]
-        # A label that the other operand has as well, and that is not summed: repeating over it is
-        # what a missing label means. A summed one would have to be multiplied.
+        # The other operand has this label and it is not summed: a missing label means repetition. A summed one would
+        # need a factor.
         if all(terms[side][d] in other and terms[side][d] in spec.out for d in gone):
             values[side] = g.reshape(x, tuple(n for d, n in enumerate(source) if d not in gone))
             terms[side] = "".join(c for d, c in enumerate(terms[side]) if d not in gone)
@@ -215,13 +216,13 @@ def contract_of_expanded(g: Rewriter, a: Application) -> Replacement:
 
 @RULES.on("contract")
 def contract_without_ones(g: Rewriter, a: Application) -> Replacement:
-    """Labels of size 1 go; of the summed ones, and of those that one operand alone has, one stays"""
+    """Labels of size 1 are dropped; one stays of the summed ones, and of those that one operand alone has"""
     spec, sizes = spec_of(a), extents(a)
-    # A window of one place is still a window; its position is needed where windows are read.
+    # A window of size 1 is still a window; reads of windows need its position.
     windowed = {c for v, term in zip(a.inputs, (spec.lhs, spec.rhs), strict=True) for c in _windowed(v, term)}
     ones = [c for c in sizes if sizes[c] == 1 and c not in windowed]
-    # One summed label stays, so that it remains a sum with its own rounding. A matrix of one row
-    # stays a matrix: its products are summed as those of several rows are.
+    # One summed label stays, so that the sum still rounds. A matrix of one row stays a matrix: it is summed in the same
+    # order as several rows.
     for labels in (spec.summed, spec.own(0), spec.own(1)):
         if labels and all(c in ones for c in labels):
             ones.remove(labels[0])
@@ -234,9 +235,9 @@ def contract_without_ones(g: Rewriter, a: Application) -> Replacement:
 
 @RULES.on("contract")
 def contract_with_merged_labels(g: Rewriter, a: Application) -> Replacement:
-    """ "bsk,kn->bsn" -> "mk,kn->mn": labels that stand side by side in every term that has one of them"""
+    """ "bsk,kn->bsn" -> "mk,kn->mn": merges labels that are adjacent in every term that has one of them"""
     spec, sizes = spec_of(a), extents(a)
-    # Operands that are views lie in strides; joining their axes would need a copy.
+    # Operands that are views are strided; joining their axes would need a copy.
     fixed = "".join(t for v, t in zip(a.inputs, (spec.lhs, spec.rhs), strict=True) if not is_dense(v))
     pair = _mergeable(spec, fixed)
     if pair is None:
@@ -249,7 +250,7 @@ def contract_with_merged_labels(g: Rewriter, a: Application) -> Replacement:
 
 
 def is_dense(value: Value) -> bool:
-    """Whether ``value`` lies in memory in row-major order, so that neighbouring axes merge at no cost."""
+    """Whether ``value`` is dense in row-major order, so that neighbouring axes merge for free."""
     # Reshapes of dense memory change no address.
     while (node := made_by(value, "reshape")) is not None:
         value = node.inputs[0]
@@ -257,7 +258,7 @@ def is_dense(value: Value) -> bool:
 
 
 def _windowed(value: Value, labels: str) -> str:
-    """Labels that count windows or places in them."""
+    """Labels of windows or of positions in them."""
     node = made_by(value, "windows")
     return labels[node.inputs[0].ndim - len(node.attrs["sizes"]) :] if node else ""
 
@@ -270,7 +271,7 @@ def _mergeable(spec: Spec, fixed: str) -> tuple[str, str] | None:
             # Summed labels are joined in the order of the sum.
             if first in fixed or second in fixed or (first in summed and first + second not in summed):
                 continue
-            # Joined only if they stand together wherever one of them stands: then they count as one index.
+            # Joined only if they are adjacent in every term: then they count as one index.
             if all((first + second in t) or (first not in t and second not in t) for t in spec.terms):
                 return first, second
     return None
@@ -289,10 +290,10 @@ def contract_without_sum(g: Rewriter, a: Application) -> Replacement:
 
 @RULES.on("contract")
 def contract_with_row_on_the_right(g: Rewriter, a: Application) -> Replacement:
-    """The result's last label belongs to the right operand, whose rows then are vectors: ``A @ B`` as it stands"""
+    """The result's last label belongs to the right operand, whose rows then are vectors, as in ``A @ B``"""
     spec = spec_of(a)
-    # Lanes run along the result's last label, so that operand's rows are what they load.
-    # A product is the same with its sides swapped, term by term.
+    # Lanes run along the result's last label, so lanes load that operand's rows. Swapping the factors changes no
+    # product.
     if spec.out and spec.out[-1] in spec.lhs and spec.out[-1] not in spec.rhs:
         return contract(g, a.inputs[1], a.inputs[0], Spec(spec.rhs, spec.lhs, spec.out))
     return None
@@ -300,7 +301,7 @@ def contract_with_row_on_the_right(g: Rewriter, a: Application) -> Replacement:
 
 @RULES.on("contract")
 def contract_with_standard_labels(g: Rewriter, a: Application) -> Replacement:
-    """Labels by role: b in both operands and the result, m on the left, n on the right, k summed"""
+    """Label letters by role: b in both operands and the result, m on the left, n on the right, k summed"""
     spec = spec_of(a)
     names: dict[str, str] = {}
     pools = {role: iter(letters) for role, letters in _LETTERS.items()}
@@ -308,17 +309,17 @@ def contract_with_standard_labels(g: Rewriter, a: Application) -> Replacement:
         # Three bits: in the left operand, in the right one, in the result.
         role = (c in spec.lhs) + 2 * (c in spec.rhs) + 4 * (c in spec.out)
         letter = next(pools[role], None)
-        # So many labels of a role are rare enough to stand as they are.
+        # A role with that many labels is rare; they keep their names.
         if letter is None:
             return None
         names[c] = letter
     renamed = Spec(*("".join(names[c] for c in term) for term in spec.terms))
-    # Equal contractions become one kernel, and one spelling means fewer loop nests to schedule.
+    # Equal contractions share a kernel, and a normal form leaves fewer loop nests to schedule.
     return None if renamed == spec else contract(g, a.inputs[0], a.inputs[1], renamed)
 
 
 _LETTERS = {7: "bcdefBCDEF", 5: "mopqrMOPQR", 6: "nuvwxNUVWX", 3: "klstyz"}
-"""Letters for labels, by a set of three bits: that they stand in the first operand, the second, the result.
+"""Letters for labels, by a set of three bits: occurs in the first operand, the second, the result.
 
-Those of summed labels are in alphabetical order, which is the order of the sum.
+Letters of summed labels are in alphabetical order, which is the order of the sum.
 """

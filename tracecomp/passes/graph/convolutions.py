@@ -1,8 +1,10 @@
-"""Convolutions in simple terms: padding becomes ``pad``, and a transposed convolution becomes plain convolutions, one
-for each remainder of the position modulo the stride, whose results are interleaved (so nothing is multiplied by
-inserted zeros). ``layout`` then spells the plain ones as contractions of windows.
+"""Convolutions in simple terms: padding becomes ``pad``, and transposed convolutions become plain ones.
 
-Padding counts as zeros that are multiplied like any other element, eagerly and compiled: an infinite weight against
+A transposed convolution becomes one plain convolution for each remainder of the position modulo the stride. Their
+results are interleaved, so no inserted zeros are multiplied. ``layout`` rewrites plain convolutions as contractions of
+windows.
+
+Padding counts as zeros that are multiplied like any other element, eagerly and compiled: an infinite weight times
 padding gives NaN, as in PyTorch's general CPU path.
 """
 
@@ -24,7 +26,7 @@ Ints = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """Sizes of one convolution: ``out`` windows of ``kernel`` places over an input padded to ``full``."""
+    """Sizes of one convolution: ``out`` windows of size ``kernel`` over an input padded to ``full``."""
 
     kernel: Ints
     out: Ints
@@ -39,9 +41,9 @@ class Geometry:
         return len(self.kernel)
 
     def tiles(self) -> bool:
-        """Whether windows are disjoint runs, or single places, in every dimension."""
+        """Whether windows are disjoint runs, or single elements, in every dimension."""
         return all(
-            # One place, one window, or windows side by side: no two windows share an element.
+            # A single element, a single window, or adjacent windows: no two windows share an element.
             k == 1 or out == 1 or (k == s and d == 1)
             for k, out, s, d in zip(self.kernel, self.out, self.stride, self.dilation, strict=True)
         )
@@ -73,16 +75,16 @@ def _without_padding(a: Application) -> dict[str, object]:
     return {**a.attrs, "padding": ((0, 0),) * len(a.attrs["padding"])}
 
 
-# Three quarters: parts add kernels and smaller tiles, which a quarter less work pays for.
+# Three quarters: parts add kernels and have smaller tiles, which must save at least a quarter of the work.
 PARTLY = 0.75
-"""Up to this share of its work, a convolution is done in parts, without what would be with padding."""
+"""Largest share of its work at which a convolution is split into parts that skip padding."""
 PART_LENGTH = 8
-"""Results of a part along an axis, on the average, and channels: of less there are too few to fill register tiles."""
+"""Least average results of a part along an axis, and least channels: fewer do not fill register tiles."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """``count`` positions from ``first`` on that meet the image with the ``others``, and with no others."""
+    """``count`` positions from ``first`` that overlap the image exactly at ``others``."""
 
     first: int
     count: int
@@ -90,14 +92,15 @@ class Seen:
 
 
 def seen_along(count: int, step: int, others: int, apart: int, low: int, size: int) -> list[Seen]:
-    """The positions along an axis; number a meets number b of ``others`` at ``a * step + b * apart - low``."""
+    """The positions along an axis; position a reads the image at position b of ``others`` at ``a * step + b * apart -
+    low``."""
     ranges = []
     for a in range(count):
         # From a * step + b * apart - low between 0 and the size, rounded up on both sides.
         start, stop = -(-(low - a * step) // apart), -(-(low + size - a * step) // apart)
         ranges.append(range(min(max(start, 0), others), min(max(stop, 0), others)))
     found = []
-    # Neighbouring positions that meet the same range form one part.
+    # Neighbouring positions that overlap the same range form one part.
     for same, run in groupby(enumerate(ranges), lambda r: r[1]):
         first, *rest = [a for a, _ in run]
         found.append(Seen(first, 1 + len(rest), same))
@@ -106,7 +109,7 @@ def seen_along(count: int, step: int, others: int, apart: int, low: int, size: i
 
 @RULES.on("conv", "conv_weight")
 def convolution_in_parts(g: Rewriter, a: Application) -> Replacement:
-    """conv(x, w, padding) -> concat(conv(slice(x), slice(w)), ...) where much of the work would be with padding"""
+    """conv(x, w, padding) -> concat(conv(slice(x), slice(w)), ...) if much of the work would be on padding"""
     x, other = a.inputs
     weights = a.op.name == "conv_weight"
     kernel, out = (tuple(a.attrs["kernel"]), other.shape[2:]) if weights else (other.shape[2:], a.type.shape[2:])
@@ -117,13 +120,13 @@ def convolution_in_parts(g: Rewriter, a: Application) -> Replacement:
     ):
         axes.append(seen_along(k, d, o, s, lo, n) if weights else seen_along(o, s, k, d, lo, n))
     done = prod(sum(seen.count * len(seen.others) for seen in axis) for axis in axes)
-    # Parts that are short have rests everywhere.
+    # Short parts have remainders everywhere.
     long = all(o >= PART_LENGTH * len(axis) for o, axis in zip(out, axes, strict=True))
     channels = min(x.shape[1], other.shape[1] if weights else a.type.shape[1]) // shape.groups
     if done > PARTLY * prod(kernel) * prod(out) or not long or channels < PART_LENGTH:
         return None
     parts = [_part(g, a, shape, chosen) for chosen in product(*axes)]
-    # From the last axis on: parts were made in row-major order.
+    # From the last axis: parts are in row-major order.
     for dim, axis in reversed(list(enumerate(axes, 2))):
         rows = [parts[n : n + len(axis)] for n in range(0, len(parts), len(axis))]
         parts = [g.apply("concat", *row, axis=dim) for row in rows]
@@ -137,7 +140,7 @@ def _part(g: Rewriter, a: Application, shape: Geometry, chosen: Sequence[Seen]) 
     count = tuple(seen.count for seen in chosen)
     others = tuple(len(seen.others) for seen in chosen)
     if 0 in others:
-        # These windows see padding alone.
+        # These windows contain padding alone.
         return g.full(_zero(x), (*a.type.shape[:2], *count), x.dtype)
     kernel, out = (count, others) if weights else (others, count)
     starts, sizes = [], []
@@ -145,7 +148,7 @@ def _part(g: Rewriter, a: Application, shape: Geometry, chosen: Sequence[Seen]) 
     for seen, k, o, s, d, (lo, _) in along:
         first, place = (seen.others.start, seen.first) if weights else (seen.first, seen.others.start)
         starts.append(first * s + place * d - lo)
-        # What ``o`` windows of ``k`` places cover.
+        # The extent that ``o`` windows of size ``k`` cover.
         sizes.append((o - 1) * s + (k - 1) * d + 1)
     ones = (1,) * x.ndim
     image = slice_of(g, x, (0, 0, *starts), (*x.shape[:2], *sizes), ones)
@@ -172,7 +175,7 @@ def transposed_pointwise_convolution(g: Rewriter, a: Application) -> Replacement
     shape = geometry(a, w.shape[2:], y.shape[2:], a.type.shape[2:])
     if set(shape.kernel) != {1}:
         return None
-    # A single place adds no neighbours: as a convolution the layout still weighs it.
+    # A 1x1 kernel adds no neighbours: as a convolution the layout still weighs it.
     plain = plain_convolution(g, y, _input_major(g, w, shape), (1,) * shape.rank, shape.groups)
     gaps = tuple(s - 1 for s in shape.stride)
     low = [-lo for lo, _ in shape.padding]
@@ -198,15 +201,15 @@ def transposed_convolution_of_tiles(g: Rewriter, a: Application) -> Replacement:
     if not shape.tiles():
         return None
     windows, places = "uvw"[: shape.rank], "xyz"[: shape.rank]
-    # Every place of every window is one product, so the whole is one contraction, laid out tile by tile.
+    # Every element of every window is one product, so one contraction computes all of them, tile by tile.
     spec = f"ngo{windows},goc{places}->ngc{places}{windows}"
     result = g.apply("contract", grouped(g, y, 1, shape.groups), grouped(g, w, 0, shape.groups), spec=spec)
     run = tuple(out * k for out, k in zip(shape.out, shape.kernel, strict=True))
     rank = shape.rank
-    # A window's place follows its window directly: reshaping joins the two to positions.
+    # Window and position in it are adjacent axes: a reshape joins them to image positions.
     tiles = tuple(d for n in range(3, 3 + rank) for d in (n + rank, n))
     flat = g.reshape(g.apply("permute", result, dims=(0, 1, 2, *tiles)), (*a.type.shape[:2], *run))
-    # Gaps between windows (single places with a stride) or within them (dilation) are zeros, put in by padding.
+    # Gaps between windows (1x1 kernels with a stride) or within them (dilation) are zeros, inserted by padding.
     gaps = tuple(s - 1 if k == 1 else d - 1 for s, k, d in zip(shape.stride, shape.kernel, shape.dilation, strict=True))
     low = [-lo for lo, _ in shape.padding]
     covered = [(n - 1) * (gap + 1) + 1 for n, gap in zip(run, gaps, strict=True)]
@@ -222,9 +225,10 @@ def grouped(g: Rewriter, value: Value, axis: int, groups: int) -> Value:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Results at positions ``remainder`` modulo the stride: every ``step``-th place of the kernel from ``first``.
+    """Results at positions ``remainder`` modulo the stride: every ``step``-th kernel element from ``first``.
 
-    Result ``q`` of the phase adds input ``q - shift - j * dilation`` times place ``first + j * step``, ``j < count``.
+    Result ``q`` of the phase adds input ``q - shift - j * dilation`` times kernel element ``first + j * step``, ``j <
+    count``.
     """
 
     first: int
@@ -235,14 +239,14 @@ class Phase:
 
 
 def phases(kernel: int, stride: int, dilation: int) -> Iterator[Phase]:
-    """One phase for each remainder modulo ``stride``; ``count`` is 0 where no place of the kernel falls."""
+    """Return one phase for each remainder modulo ``stride``; ``count`` is 0 where no kernel element contributes."""
     common = gcd(stride, dilation)
     step = stride // common
     for remainder in range(stride):
-        # Places k of the kernel with k * dilation equal to the remainder modulo the stride: every ``step``-th.
+        # Kernel elements k with k * dilation equal to the remainder modulo the stride: every ``step``-th.
         first = next((k for k in range(min(step, kernel)) if (k * dilation - remainder) % stride == 0), None)
         if first is None:
-            # Some remainders meet no place of the kernel: those results are zero.
+            # Some remainders meet no kernel element: those results are zero.
             yield Phase(0, step, 0, 0, 1)
         else:
             count = (kernel - first + step - 1) // step
@@ -267,13 +271,13 @@ def transposed_convolution(g: Rewriter, a: Application) -> Replacement:
     """conv_transpose(y, w) -> interleave(conv(pad(y), flip(w) of each phase))"""
     y, w = a.inputs
     shape = geometry(a, w.shape[2:], y.shape[2:], a.type.shape[2:])
-    # Results of each remainder, rounded up: the last ones are cut away at the end.
+    # Results of each remainder, rounded up: the last ones are cut off at the end.
     count = tuple(-(-n // s) for n, s in zip(a.type.shape[2:], shape.stride, strict=True))
     kernel = _input_major(g, w, shape)
     geometries = zip(shape.kernel, shape.stride, shape.dilation, shape.padding, strict=True)
     along = [_phases_from(k, s, d, lo) for k, s, d, (lo, _) in geometries]
     spans = [[_span(p, b, n) for p, b in ps if p.count] for ps, n in zip(along, count, strict=True)]
-    # Padded once for all phases, by what the farthest of them reads.
+    # Padded once for all phases, as far as the farthest of them reads.
     low = [max(0, -min(start for start, _ in span)) for span in spans]
     high = [max(0, max(stop for _, stop in span) - n) for span, n in zip(spans, y.shape[2:], strict=True)]
     padded = pad_spatial(g, y, low, high)
@@ -287,7 +291,7 @@ def transposed_convolution(g: Rewriter, a: Application) -> Replacement:
 
 
 def _phases_from(kernel: int, stride: int, dilation: int, low: int) -> list[tuple[Phase, int]]:
-    """The phases of results 0, 1, ... ``stride`` - 1, of which ``low`` are cut away before, and where they begin."""
+    """Return the phases of results 0, 1, ... ``stride`` - 1 after the first ``low`` are cut off, and their start."""
     every = list(phases(kernel, stride, dilation))
     return [(every[(n + low) % stride], (n + low) // stride) for n in range(stride)]
 
@@ -312,10 +316,10 @@ def _phase(
     g: Rewriter, y: Value, kernel: Value, shape: Geometry, reads: Sequence[tuple[int, int]], count: Ints,
     chosen: Sequence[Phase],
 ) -> Value:  # fmt: skip
-    """``count`` results of one phase. ``kernel`` is flipped: place k is its k-th from the end."""
+    """``count`` results of one phase. ``kernel`` is flipped: element k is its k-th from the end."""
     if any(p.count == 0 for p in chosen):
         return g.full(_zero(y), (y.shape[0], kernel.shape[0], *count), y.dtype)
-    # In the flipped kernel the phase's last place comes first.
+    # In the flipped kernel the phase's last element comes first.
     starts = [k - 1 - p.first - (p.count - 1) * p.step for k, p in zip(shape.kernel, chosen, strict=True)]
     steps = (1, 1, *(p.step for p in chosen))
     places = slice_of(g, kernel, (0, 0, *starts), (*kernel.shape[:2], *(p.count for p in chosen)), steps)
@@ -332,11 +336,11 @@ def _interleave(g: Rewriter, parts: Sequence[Value], stride: Ints) -> Value:
 
 
 def _in_turns(g: Rewriter, parts: Sequence[Value], axis: int) -> Value:
-    """The elements of ``parts`` in turns along an axis."""
+    """The elements of ``parts``, interleaved along an axis."""
     if len(parts) == 1:
         return parts[0]
     shape = parts[0].shape
-    # Elements in turns: a new axis behind this one, over the parts.
+    # Interleaved by a new axis after this one, over the parts.
     apart = [g.reshape(part, (*shape[: axis + 1], 1, *shape[axis + 1 :])) for part in parts]
     joined = g.apply("concat", *apart, axis=axis + 1)
     return g.reshape(joined, (*shape[:axis], shape[axis] * len(parts), *shape[axis + 1 :]))

@@ -1,4 +1,4 @@
-"""Dead code elimination in control operators. Other dead nodes are left behind whenever a graph is rebuilt."""
+"""Dead code elimination in control operators. Any rebuild of a graph drops other dead nodes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tracecomp.passes.steps import Log
 
 
 def remove_dead_code(graph: Graph, log: Log) -> Graph:
-    """Drop what ``scan`` stacks but nobody reads, and operands its body ignores."""
+    """Drop unread stacked results of ``scan``, and operands that its body ignores."""
     # Only scans stack results that may be unread.
     if not has_node(graph, lambda n: n.op.name == "scan"):
         return graph
@@ -20,7 +20,7 @@ def remove_dead_code(graph: Graph, log: Log) -> Graph:
     new = Graph(graph.name)
     values = {i.value: new.add_input(i.value.type, i.name, i.role, i.data) for i in graph.inputs}
     for node in live:
-        # Nodes keep the line that they came from.
+        # Nodes keep their source line.
         new.here = graph.origin.get(node, Origin())
         kept = _kept_results(node, read)
         inputs, attrs = list(node.inputs), node.attrs
@@ -35,20 +35,20 @@ def remove_dead_code(graph: Graph, log: Log) -> Graph:
 
 
 def _kept_results(node: Node, read: set[Value]) -> list[int]:
-    """The positions of the results that a node must go on having."""
-    # Carries stay, read or not: each step needs the one before.
+    """The positions of the results that a node must keep."""
+    # Carries stay, read or not: each step needs the previous one.
     carries = node.attrs["carries"] if node.op.name == "scan" else len(node.outputs)
     return [k for k, v in enumerate(node.outputs) if k < carries or v in read]
 
 
 def _trimmed_scan(node: Node, kept: list[int], log: Log) -> tuple[list[Value], dict[str, Any]]:
-    """Operands and attributes of a ``scan`` whose body computes only the ``kept`` results from what it needs."""
+    """Operands and attributes of a ``scan`` whose body computes only the ``kept`` results."""
     attrs = node.attrs
     full: Graph = attrs["body"]
     body = remove_dead_code(subgraph(full, full.inputs, [full.outputs[k] for k in kept]), log)
     needed = {v for n in body.live_nodes() for v in n.inputs} | {o.value for o in body.outputs}
     carries, given = attrs["carries"], [i for i in body.inputs if i.role != "constant"]
-    # The body is simplified first, so that operands which only dead code needed go too.
+    # The body is simplified first, which also removes operands of dead code.
     places = [p for p, i in enumerate(given) if p < carries or i.value in needed]
     constants = [i for i in body.inputs if i.role == "constant" and i.value in needed]
     trimmed = subgraph(body, [given[p] for p in places] + constants, body.outputs)

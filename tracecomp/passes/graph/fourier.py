@@ -1,4 +1,4 @@
-"""Fourier transforms: the roots of unity that they read, and numbers of points with a large prime factor."""
+"""Fourier transforms: their roots of unity, and sizes with a large prime factor."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def transform_as_convolution(g: Rewriter, a: Application) -> Replacement:
 
     Bluestein 1970: ``j * k = (j**2 + k**2 - (k - j)**2) / 2``.
     """
-    # Complex transforms only; radices answers None where there is a large prime factor.
+    # Complex transforms only; ``radices`` returns None for a large prime factor.
     if a.attrs["form"] != "c2c" or radices(_operand(a).shape[-3]) is not None:
         return None
     shape = _operand(a).shape[:-1]
     n, forward = shape[-2], a.attrs["forward"]
-    # Long enough that wrapping around meets zeros only, and with small factors.
+    # Long enough that wrap-around reaches only zeros, and with small factors.
     size = fast_size(2 * n - 1)
     # k squared modulo 2n, before it becomes an angle: exact at any size.
     cos, sin = roots_of_unity(np.arange(n) ** 2, 2 * n)
@@ -40,14 +40,14 @@ def transform_as_convolution(g: Rewriter, a: Application) -> Replacement:
     # The chirp around 0, to both sides.
     around[:n] = chirp.conj()
     around[size - n + 1 :] = chirp[:0:-1].conj()
-    graph = cast(Graph, g)  # builds as a graph does, and simplifies on the way
+    graph = cast(Graph, g)  # has a graph's interface, and simplifies
     given = [Sym(graph, v) for v in a.inputs]
     # The filter's spectrum is a constant of the program, computed in double.
     weight, filtering = (_constant(g, c, a.inputs[0]) for c in (chirp, spectrum(around)))
     times = product(prim.mul)
     low = (0,) * len(shape)
     high = (*low[:-2], size - n, 0)
-    # The product with the chirp turns the transform into a convolution, done by two transforms of the longer size.
+    # The product with the chirp turns the transform into a convolution, computed by two transforms of the longer size.
     turned = times(Pair(*given) if a.attrs["apart_in"] else unpacked(*given), weight)
     padded = (prim.pad(p, low=low, high=high, interior=low, value=0.0) for p in (turned.re, turned.im))
     found = times(_apart(*padded, forward=True, scale=1.0), filtering)
@@ -80,7 +80,7 @@ RULES = Rules(SMALL_FACTORS)
 @RULES.on("dft")
 def roots_of_transform(g: Rewriter, a: Application) -> Replacement:
     """dft(x) -> dft(x, roots of unity)"""
-    # Applied already.
+    # Already applied.
     if len(a.inputs) > 1 + a.attrs["apart_in"]:
         return None
     x = _operand(a)

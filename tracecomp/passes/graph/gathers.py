@@ -27,12 +27,12 @@ def scatter_of_slices(g: Rewriter, a: Application) -> Replacement:
 def _of_slices(g: Rewriter, index: Value, base: Value, axis: int) -> Value | None:
     """The index along ``axis`` if it is repeated along all other axes of ``base``, which it covers."""
     inner = made_by(index, "expand")
-    # Every other axis has to be covered in full: else some elements would not be written.
+    # Every other axis has to be covered in full; otherwise some elements would not be written.
     if inner is None or any(n != index.shape[d] for d, n in enumerate(base.shape) if d != axis):
         return None
     x = inner.inputs[0]
     once = (1,) * (index.ndim - x.ndim) + x.shape
-    # The index must move along its own axis alone.
+    # The index must vary along its axis alone.
     if index.ndim < 2 or any(n != 1 for d, n in enumerate(once) if d != axis) or once[axis] != index.shape[axis]:
         return None
     return g.reshape(x, (once[axis],))

@@ -1,7 +1,7 @@
-"""Cuts a graph at operators that the host runs (LAPACK, communication): what lies between becomes machine code.
+"""Split a graph at operators that the host runs (LAPACK, communication): the parts between become machine code.
 
-Communication goes on beside code. So a compiled part is cut again where the operands of a communication are complete:
-it is started there, and what follows in the part is computed while bytes move.
+Communication overlaps with computation. A compiled part is therefore split again where the operands of a communication
+are complete: the communication starts there, and the rest of the part is computed during the transfer.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tracecomp.ir.op import External
 
 @dataclass(frozen=True)
 class Segment:
-    """A part of a graph: ``work`` turns the values ``reads`` of the whole graph into ``writes``."""
+    """A part of a graph: ``work`` computes the values ``writes`` from ``reads`` of the whole graph."""
 
     work: Graph | Node
     reads: tuple[Value, ...]
@@ -24,13 +24,13 @@ class Segment:
 
 
 def has_external(graph: Graph) -> bool:
-    """Whether the host runs some live node; CompileError when one stands in a loop or branch."""
+    """Whether the host runs some live node; CompileError if one is in a loop or branch."""
     found = False
     for node in graph.live_nodes():
         found |= node.op.run_by_host(v.type for v in node.inputs)
         for value in node.attrs.values():
             if isinstance(value, Graph) and has_external(value):
-                # Loops and branches run inside of one native call, which cannot come back to the host in the middle.
+                # Loops and branches run inside of one native call, which cannot call the host.
                 raise CompileError(
                     f"{node.op.name}: its body calls a host routine, which machine code cannot do; "
                     "compile with backend='interpret'"
@@ -39,16 +39,16 @@ def has_external(graph: Graph) -> bool:
 
 
 def segments(graph: Graph) -> list[Segment]:
-    """Parts to run one after another: as few graphs as the order of external nodes allows, and those nodes.
+    """Split a graph into consecutive parts: as few graphs as the order of external nodes permits, and those nodes.
 
-    Complex types have been split up. A stage is a compiled part, then nodes of the host; what can be started among
-    these stands as early in the part as its operands allow. Communications keep their order, which is that of the
-    program and so of all processes, whatever else each of them does.
+    Complex types were split earlier. A stage is a compiled part, then nodes of the host. Nodes that can start early are
+    placed in the part as soon as their operands are complete. Communications keep the program's order, which is the
+    same in all processes.
     """
     native: dict[int, list[Node]] = {}
     external: dict[int, list[Node]] = {}
-    # Stages number the times that control changes between code and host: a value made by the
-    # host is seen by code one stage later, and by other host nodes at once.
+    # Stages count the changes of control between code and host. Code can read a value of the host one stage later,
+    # other host nodes at once.
     by_code: dict[Value, int] = {i.value: 0 for i in graph.inputs}  # the first stage whose code can read a value
     by_host = dict(by_code)
     last = 0  # the stage of the last communication
@@ -88,17 +88,17 @@ def _stage(nodes: Sequence[Node], hosted: Sequence[Node]) -> Iterator[list[Node]
 
 
 def can_start(node: Node) -> bool:
-    """Whether the host can start a node and go on."""
+    """Whether the host can start a node without waiting for it."""
     return node.op.communicates
 
 
 def operator_name(node: Node) -> str:
-    """The operator that the host runs for a node; of complex numbers the one that they are for."""
+    """The operator that the host runs for a node; of complex numbers its complex form."""
     return str(node.attrs["op"]) if node.op.name == "hosted" else node.op.name
 
 
 def started(parts: Sequence[Segment]) -> set[Node]:
-    """Nodes of the host that can go on beside a compiled part, which does not read their results."""
+    """Nodes of the host that can overlap with a compiled part, because it does not read their results."""
     found, waiting = set(), set[Node]()
     for part in parts:
         waiting = {n for n in waiting if not {*n.outputs} & {*part.reads}}
@@ -122,7 +122,7 @@ def _ancestors(host: Node, made_by: Mapping[Value, Node]) -> set[Node]:
 
 
 def _with_reads(graph: Graph, pieces: Sequence[tuple[int, list[Node] | Node]]) -> list[Segment]:
-    """Parts of ``pieces``, made backwards, so that each knows which of its results later ones read."""
+    """Parts of ``pieces``, built backwards, as each needs to know which of its results later ones read."""
     needed = {o.value for o in graph.outputs}
     found: list[Segment] = []
     for at, piece in reversed(pieces):
@@ -135,7 +135,7 @@ def _with_reads(graph: Graph, pieces: Sequence[tuple[int, list[Node] | Node]]) -
 
 
 def _native(graph: Graph, nodes: Sequence[Node], needed: set[Value], number: int) -> Segment:
-    """The graph of ``nodes``, which gives those of their results that are ``needed`` elsewhere."""
+    """The graph of ``nodes``, with the results that are ``needed`` elsewhere as outputs."""
     part = Graph(f"{graph.name}_{number}")
     inside = {v for node in nodes for v in node.outputs}
     constants = {i.value: i for i in graph.inputs if i.role == "constant"}
@@ -152,7 +152,7 @@ def _native(graph: Graph, nodes: Sequence[Node], needed: set[Value], number: int
     for node in nodes:
         part.here = graph.origin[node]
         known.update(zip(node.outputs, part.add(node.op, [known[v] for v in node.inputs], node.attrs), strict=True))
-    # Values used inside of the part alone need no memory between parts.
+    # Values used only inside the part need no memory between parts.
     writes = [v for node in nodes for v in node.outputs if v in needed]
     for value in writes:
         part.add_output(known[value])

@@ -1,10 +1,9 @@
-"""Physical order of axes: channels last along chains of convolutions where that pays, decided on the graph.
+"""Layout assignment: channels last along chains of convolutions where that pays.
 
-Values joined by nodes that run in any order form a region. A region is kept channels last when its convolutions gain
-more (vectors run over output channels) than turning values at its border costs; the decision is noted in words. The
-region's nodes are then rebuilt on permuted operands, so what was a permutation at each step cancels, and each
-convolution is spelled as a contraction of windows, whose result comes in any order of axes for free. Other compilers
-call this layout assignment.
+Values joined by nodes that run in any order form a region. A region is channels last if its convolutions gain more
+(vectors run over output channels) than transposes at its border cost. The log has the decision. The region's nodes are
+then rebuilt on permuted operands, so the permutations of adjacent nodes cancel. Each convolution becomes a contraction
+of windows, whose result can have any order of axes for free.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from tracecomp.passes.steps import Log
 
 @dataclass(eq=False, slots=True)
 class Region:
-    """Values that are kept in related orders, and the convolutions among their makers and readers."""
+    """Values that are kept in related orders, and the convolutions that compute or read them."""
 
     values: set[Value]
     convolutions: list[Node] = field(default_factory=list)
@@ -46,12 +45,12 @@ def plan(graph: Graph, log: Log) -> Graph:
     chosen: dict[Value, Order] = {}
     live = list(graph.live_nodes())
     flexible = [n for n in live if axis_orders.is_flexible(n)]
-    # What leaves the graph, or is read by nodes with an order of their own, has to be turned back.
+    # Outputs of the graph, and operands of nodes with a fixed order, have to be transposed back.
     fixed = {v for n in live if not axis_orders.reads_any_order(n) for v in n.inputs} | {o.value for o in graph.outputs}
     for region in regions(live):
         gain = sum(_cycles(n, last=False) - _cycles(n, last=True) for n in region.convolutions)
         kept = _orders(region, flexible)
-        # Both in cycles of the reference machine, as the layout decides orders of sums.
+        # Both in cycles of the reference machine, as the layout decides the order of sums.
         cost = _border_bytes(region, kept, fixed) / BORDER_BYTES_PER_CYCLE
         last = gain > cost
         first = region.convolutions[0]
@@ -71,7 +70,7 @@ def regions(live: list[Node]) -> list[Region]:
     root: dict[Value, Value] = {}
 
     def find(value: Value) -> Value:
-        # Union-find with path halving: regions are as large as networks.
+        # Union-find with path halving: a region may be as large as a network.
         while root.setdefault(value, value) is not value:
             root[value] = value = root[root[value]]
         return value
@@ -101,13 +100,13 @@ def _cycles(node: Node, last: bool) -> float:
     work = float(out.type.numel * channels)
     work *= prod(sizes_of(node).kernel)
     if last:
-        # Depthwise convolutions have one channel in a group; their lanes go over the groups.
+        # Depthwise convolutions have one channel in a group; their lanes are the groups.
         per_group = out.shape[1] // groups
         efficiency = _filled(per_group if per_group > 1 else groups, width)
         efficiency *= sizes_of(node).speed
     elif node.op.name == "conv":
         efficiency = CHANNELS_FIRST_EFFICIENCY * _filled(out.shape[-1], width)
-        # Windows that move by several places are loaded with a stride, and packed once for all filters of a group.
+        # Windows with a stride are strided loads, packed once for all filters of a group.
         if node.attrs["stride"][-1] != 1:
             efficiency /= 1 + PACKING_VECTORS * groups / out.shape[1]
     else:
@@ -117,33 +116,33 @@ def _cycles(node: Node, last: bool) -> float:
 
 
 def _filled(extent: int, width: int) -> float:
-    """The share of vector lanes that do work on rows of ``extent`` elements."""
+    """The share of vector lanes in use for rows of ``extent`` elements."""
     return extent / (-(-extent // width) * width)
 
 
 def _border_bytes(region: Region, kept: dict[Value, Order], fixed: set[Value]) -> int:
-    """Bytes turned where the region meets what is fixed: its inputs and what rigid nodes read of it."""
+    """Bytes transposed at the region's border: its inputs, and values that rigid nodes read."""
     total = 0
     for value in region.values:
         order = kept.get(value, axis_orders.identity(value.ndim))
         if value.ndim < 3 or axis_orders.moves_only_ones(value.shape, order):
-            # Axes of one place may move without a copy.
+            # Axes of size 1 may move without a copy.
             continue
         given = value.node is None or not axis_orders.is_flexible(value.node)
-        # Turned once where it comes in, and once where it goes out.
+        # Transposed once on entry, and once on exit.
         total += value.type.nbytes * (given + (value in fixed))
     return total
 
 
 def _orders(region: Region, flexible: list[Node]) -> dict[Value, Order]:
-    """An order for each value of the region, spreading from the convolutions along the graph, both ways."""
+    """Choose an order for each value of the region, propagated from the convolutions in both directions."""
     known: dict[Value, Order] = {}
     for node in region.convolutions:
         for value in axis_orders.linked(node):
             known.setdefault(value, channels_last(value.ndim))
     nodes = [n for n in flexible if not region.values.isdisjoint(axis_orders.linked(n))]
     while True:
-        # Back and forth until no order is new: a value far from every convolution hears of it by several neighbours.
+        # Repeat until no order is new: a value far from every convolution is reached through several neighbours.
         before = len(known)
         for node in nodes:
             _spread_forward(node, known)
@@ -171,7 +170,7 @@ def _spread_backward(node: Node, known: dict[Value, Order]) -> None:
         return
     for operand in axis_orders.linked(node)[:-1]:
         order = axis_orders.backward(node, operand, known[node.outputs[0]])
-        # The first that speaks wins; a value that two readers want in different orders is turned for one of them.
+        # The first reader decides; a value that two readers want in different orders is transposed for one of them.
         if order is not None:
             known.setdefault(operand, order)
 
@@ -200,7 +199,7 @@ def _results(g: Rewriter, node: Node, operands: list[Placed], order: Order) -> I
     """The node's results, the first one in ``order``."""
     if node.op.name in CONVOLUTIONS:
         return [convolution(g, node, operands, order)]
-    # A rigid node takes operands as the graph means them.
+    # A rigid node takes operands in the graph's order.
     if order != axis_orders.identity(len(order)) and axis_orders.is_flexible(node):
         return [rebuild(g, node, operands, order)]
     plain = g.node(node, (in_order(g, p, None) for p in operands), g.graph.here)

@@ -1,8 +1,7 @@
-"""Work that every step of a scan would repeat, done once before it.
+"""Loop-invariant code motion for ``scan``: work that every step would repeat is done once before it.
 
-Nodes of the body that depend on constants of the loop alone move out. A weight that each step contracts along its last
-axis is transposed once outside, so that steps read its rows as vectors instead of rearranging it again and again.
-Loop-invariant code motion, for the steps of a scan.
+Nodes of the body that depend only on constants of the loop move out. A weight that each step contracts along its last
+axis is transposed once outside: each step then reads its rows as vectors.
 """
 
 from __future__ import annotations
@@ -51,7 +50,8 @@ class _Body:
         self.new = Graph(self.old.name)
 
     def inside(self, value: Value) -> Value:
-        """``value`` in the new body; an invariant one becomes an operand of the scan, a view of one is made again."""
+        """``value`` in the new body; an invariant one becomes an operand of the scan, a view of one is repeated
+        inside."""
         if value not in self.known:
             # A view of an invariant is free inside, while outside it could become a copy.
             node = value.node
@@ -75,7 +75,7 @@ class _Body:
 def _hoist_from(outer: Graph, operands: list[Value], attrs: Attrs, log: Log) -> tuple[list[Value], Any]:
     old: Graph = attrs["body"]
     opened = [i.value for i in old.inputs if i.role != "constant"]
-    # Carries and stacked operands change from step to step; what follows them is the same for all.
+    # Carries and stacked operands change from step to step; the operands after them are constant.
     moving = attrs["carries"] + attrs["xs"]
     body = _Body(old, outer, dict(zip(opened[moving:], operands[moving:], strict=True)))
     given = iter(operands)
@@ -93,7 +93,7 @@ def _hoist_from(outer: Graph, operands: list[Value], attrs: Attrs, log: Log) -> 
 
 
 def _place(node: Node, body: _Body, log: Log) -> None:
-    # A node without operands (a constant) is as cheap inside.
+    # A node without operands (a constant) costs the same inside.
     if node.inputs and all(v in body.outside for v in node.inputs):
         results = body.outer.add(node.op, [body.outside[v] for v in node.inputs], node.attrs)
         body.outside.update(zip(node.outputs, results, strict=True))
@@ -102,7 +102,7 @@ def _place(node: Node, body: _Body, log: Log) -> None:
     body.new.here = body.old.origin.get(node, Origin())
     if node.op.name == "contract" and _turnable(node, body.outside):
         lhs, rhs = node.attrs["spec"].split("->")[0].split(",")
-        # Rows of the transposed weight are what a step's lanes read; the sum's order does not change.
+        # Rows of the transposed weight are loaded by a step's lanes; the sum's order does not change.
         spec = f"{lhs},{rhs[::-1]}->{node.attrs['spec'].split('->')[1]}"
         inputs = [body.inside(node.inputs[0]), body.turned(node.inputs[1])]
         results = body.new.add(OPS["contract"], inputs, {"spec": spec})
@@ -116,5 +116,5 @@ def _turnable(node: Node, outside: dict[Value, Value]) -> bool:
     """Whether the right operand is an invariant matrix that is summed along its last axis."""
     terms, out = node.attrs["spec"].split("->")
     lhs, rhs = terms.split(",")
-    # Two labels, the last summed and the first kept: exactly what a transposition turns into rows.
+    # Two labels, the last summed and the first kept: a transpose makes the summed label contiguous.
     return len(rhs) == 2 and node.inputs[1] in outside and rhs[1] not in out and rhs[0] in out and rhs[0] not in lhs

@@ -20,14 +20,14 @@ def update_of_everything(g: Rewriter, a: Application) -> Replacement:
 @RULES.on("pad")
 def pad_by_nothing(g: Rewriter, a: Application) -> Replacement:
     """pad(x, 0) -> x"""
-    # By shape as well: negative and positive amounts may add up to nothing.
+    # By shape as well: negative and positive amounts may add up to zero.
     nothing = not any(a.attrs["low"]) and not any(a.attrs["high"])
     return a.inputs[0] if nothing and a.inputs[0].shape == a.type.shape else None
 
 
 @RULES.on("pad")
 def pad_that_cuts(g: Rewriter, a: Application) -> Replacement:
-    """pad by nothing but negative amounts -> slice"""
+    """pad by negative amounts alone -> slice"""
     low, high = a.attrs["low"], a.attrs["high"]
     if any(a.attrs["interior"]) or max((*low, *high), default=1) > 0 or 0 in a.type.shape:
         return None
@@ -42,7 +42,7 @@ def pad_of_pad(g: Rewriter, a: Application) -> Replacement:
     if inner is None or any(a.attrs["interior"]) or not same_number(inner.attrs["value"], a.attrs["value"]):
         return None
     sides = [amount for node in (a, inner) for side in ("low", "high") for amount in node.attrs[side]]
-    # What one pad cuts away, the other cannot bring back.
+    # One pad may cut off elements that the other cannot restore.
     if min(sides, default=0) < 0:
         return None
     low, high = (
@@ -56,20 +56,20 @@ def pad_of_same_constant(g: Rewriter, a: Application) -> Replacement:
     """pad(full(c), c) -> full(c)"""
     c = constant(a.inputs[0])
     same = c is not None and same_number(c, a.attrs["value"])
-    # The same number bit by bit, as the pad may be of -0.0.
+    # Bitwise the same number, as the pad may be of -0.0.
     return g.full(c, a.type.shape, a.type.dtype) if c is not None and same else None
 
 
 @RULES.on("add")
 def sum_of_pads(g: Rewriter, a: Application) -> Replacement:
-    """pad(x) + pad(y) -> pad(concat(x, y)) + 0.0 when x and y come to stand beside each other: gradients of a split"""
-    # By position, so that the gradient of a split is joined in order whatever the order of additions.
+    """pad(x) + pad(y) -> pad(concat(x, y)) + 0.0 if x and y become adjacent: gradients of a split"""
+    # By position, so that the gradient of a split is joined in order, for any order of additions.
     runs = sorted(filter(None, map(_padded_run, a.inputs)), key=lambda run: run[:2])
     if len(runs) < 2 or a.inputs[0].shape != a.inputs[1].shape:
         return None
     (axis, first, x), (other, second, y) = runs
     gap, shape = second - first - x.shape[axis], list(x.shape)
-    # Other axes, or runs that overlap: there elements are really added.
+    # Other axes, or runs that overlap: elements are added there.
     if axis != other or gap < 0:
         return None
     shape[axis], zero = gap, 0.0 if x.dtype.is_floating_point else 0
@@ -85,7 +85,7 @@ def sum_of_pads(g: Rewriter, a: Application) -> Replacement:
 def _padded_run(value: Value) -> tuple[int, int, Value] | None:
     """Axis, position and operand of a ``pad`` with zeros along one axis, to which 0.0 may have been added."""
     total = made_by(value, "add")
-    # Of three parts, two were joined before.
+    # Two of three parts may be joined already.
     if total and constant(total.inputs[1]) == 0:
         value = total.inputs[0]
     node = made_by(value, "pad")
@@ -105,7 +105,7 @@ def concat_of_parts(g: Rewriter, a: Application) -> Replacement:
     for part in a.inputs:
         inner = made_by(part, "concat")
         parts += inner.inputs if inner and inner.attrs["axis"] == axis else [part]
-    # At least one part stays, to say what type the result has.
+    # At least one part stays, which determines the result's type.
     parts = [p for p in parts if p.shape[axis]] or parts[:1]
     if len(parts) == 1:
         return parts[0]
@@ -117,7 +117,7 @@ def concat_of_neighbours(g: Rewriter, a: Application) -> Replacement:
     """concat(slice(x, 0:3), slice(x, 3:8)) -> slice(x, 0:8)"""
     axis = a.attrs["axis"]
     parts = [a.inputs[0]]
-    # Each part joins the run before it, if it goes on where that ended.
+    # Each part joins the run before it if it starts at the run's end.
     for part in a.inputs[1:]:
         joined = _join(g, parts[-1], part, axis)
         parts[-1:] = [joined] if joined else [parts[-1], part]
@@ -147,13 +147,13 @@ def scatter_of_one_into_a_number(g: Rewriter, a: Application) -> Replacement:
     """scatter(full(c), index, y) with one index per line -> where(position == index, y combined with c, c)"""
     base, index, new = a.inputs
     axis, shape = a.attrs["axis"], a.type.shape
-    # One index per line: no two writes meet, so their order does not matter.
+    # One index per line: no two writes overlap, so their order does not matter.
     one_each = bool(shape) and index.shape == (*shape[:axis], 1, *shape[axis + 1 :])
     if constant(base) is None or not one_each or a.type.numel == 0 or a.type.dtype is bool_:
         return None
     n = shape[axis]
     places = g.apply("iota", shape=(n,), axis=0, dtype=int32)
-    place = g.apply("take", places, index, axis=0)  # checks the index
+    place = g.apply("take", places, index, axis=0)  # also checks the index
     along = g.reshape(places, tuple(n if d == axis else 1 for d in range(len(shape))))
     op = _WRITTEN.get(a.attrs["mode"])
     if op is not None:

@@ -1,4 +1,4 @@
-"""Reductions, windows and folds.
+"""Rules for reductions, windows and folds.
 
 ``EXACT_RULES`` keep every bit and are part of simplification. ``RULES`` follow the choice of layout and settle the
 order in which floats are added.
@@ -21,7 +21,7 @@ def reduction_of_ones(g: Rewriter, a: Application) -> Replacement:
     """sum over axes of size 1 -> reshape; a float sum starts from 0.0, so -0.0 becomes 0.0 as it did"""
     x, axes = a.inputs[0], a.attrs["axes"]
     kept = tuple(d for d in axes if x.shape[d] != 1)
-    # A sum of integers of one place may widen, which a reshape cannot.
+    # A sum of integers over an axis of size 1 may widen, which a reshape cannot.
     if (len(kept) == len(axes) and kept) or x.dtype is not a.type.dtype:
         return None
     if kept:
@@ -29,7 +29,7 @@ def reduction_of_ones(g: Rewriter, a: Application) -> Replacement:
         squeezed = g.reshape(x, tuple(n for d, n in enumerate(x.shape) if d not in gone))
         return g.apply(a.op.name, squeezed, axes=tuple(d - sum(e < d for e in gone) for d in kept))
     result = g.reshape(x, a.type.shape)
-    # A sum starts from 0.0, which makes -0.0 to 0.0.
+    # A sum starts from 0.0, which turns -0.0 into 0.0.
     if a.op.name == "sum" and x.dtype.is_floating_point:
         return g.apply("add", result, g.scalar(0.0, x.dtype))
     return result
@@ -50,7 +50,7 @@ def reduction_of_reduction(g: Rewriter, a: Application) -> Replacement:
         return None
     x, first = inner.inputs[0], inner.attrs["axes"]
     rest = [d for d in range(x.ndim) if d not in first]
-    # Axes of the inner reduction are gone when the outer one counts its own.
+    # The outer axes are numbered without those of the inner reduction.
     return g.apply(a.op.name, x, axes=tuple(sorted((*first, *(rest[d] for d in a.attrs["axes"])))))
 
 
@@ -58,13 +58,13 @@ def reduction_of_reduction(g: Rewriter, a: Application) -> Replacement:
 def exact_reduction_of_expand(g: Rewriter, a: Application) -> Replacement:
     """max(expand(x)) -> max over the axes that are not repeated"""
     inner = made_by(a.inputs[0], "expand")
-    # With nothing in it, the value would be read where no repetition reads it.
+    # Empty values: the reduction would read elements that no repetition reads.
     if inner is None or 0 in inner.outputs[0].shape:
         return None
     x, offset = inner.inputs[0], inner.outputs[0].ndim - inner.inputs[0].ndim
     axes = tuple(d - offset for d in a.attrs["axes"] if d >= offset)
     reduced = g.apply(a.op.name, x, axes=axes) if axes else x
-    # ``any`` of numbers is a bool: without a reduction left there would be nothing that makes it one.
+    # ``any`` of numbers is a bool: only the reduction converts it.
     if reduced.dtype is not a.type.dtype:
         return None
     return g.apply("expand", reduced, shape=a.type.shape)
@@ -74,7 +74,7 @@ def exact_reduction_of_expand(g: Rewriter, a: Application) -> Replacement:
 def exact_reduction_of_permute(g: Rewriter, a: Application) -> Replacement:
     """max(permute(x)) -> permute(max(x)); not for argmax over several axes, which counts in their order"""
     inner = made_by(a.inputs[0], "permute")
-    # Positions over several axes are counted in the order of the axes, which a permutation changes.
+    # Positions over several axes follow the order of the axes, which a permutation changes.
     if inner is None or (a.op.name in ("argmax", "argmin") and len(a.attrs["axes"]) != 1):
         return None
     return reduce_before_permute(g, a, inner)
@@ -85,7 +85,7 @@ def reduce_before_permute(g: Rewriter, a: Application, permute: Node) -> Value:
     dims = permute.attrs["dims"]
     axes = tuple(sorted(dims[d] for d in a.attrs["axes"]))
     kept = [d for d in range(len(dims)) if d not in axes]
-    # Axes that remain keep the order that the permutation gives them.
+    # The other axes keep the permutation's order.
     order = tuple(kept.index(d) for d in dims if d not in axes)
     return g.apply("permute", g.apply(a.op.name, permute.inputs[0], axes=axes), dims=order)
 
@@ -113,13 +113,13 @@ def windows_that_tile(g: Rewriter, a: Application) -> Replacement:
     steps, run = [1] * lead, list(x.shape[:lead])
     tiles = list(x.shape[:lead])
     for k, n, s, d in zip(sizes, counts, a.attrs["strides"], a.attrs["dilations"], strict=True):
-        # Windows that lie side by side, or have a single place, share no element.
+        # Adjacent windows, or windows of one element, share no element.
         if not (k == 1 or n == 1 or (k == s and d == 1)):
             return None
         steps.append(s if k == 1 else d)
         run.append(n * k)
         tiles += [n, k]
-    # Windows first, then places: the order of the axes of ``windows``.
+    # Windows first, then positions in them: the order of the axes of ``windows``.
     order = (*range(lead), *range(lead, lead + 2 * rank, 2), *range(lead + 1, lead + 2 * rank, 2))
     return g.apply("permute", g.reshape(slice_of(g, x, [0] * x.ndim, tuple(run), steps), tuple(tiles)), dims=order)
 
@@ -150,7 +150,7 @@ def fold_that_tiles(g: Rewriter, a: Application) -> Replacement:
 
 @RULES.on("reshape")
 def split_of_permute(g: Rewriter, a: Application) -> Replacement:
-    """reshape(permute(x)) that only splits axes -> permute(reshape(x)), which lies in memory as it is"""
+    """reshape(permute(x)) that only splits axes -> permute(reshape(x)), which leaves memory unchanged"""
     inner = made_by(a.inputs[0], "permute")
     parts = _split_axes(a.inputs[0].shape, a.type.shape)
     if inner is None or parts is None:

@@ -1,4 +1,4 @@
-"""Nodes rebuilt on values that are kept in another order of axes."""
+"""Nodes rebuilt on values in another order of axes."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Placed:
 
 
 def in_order(g: Rewriter, placed: Placed, order: Order | None) -> Value:
-    """The value in ``order`` (None: as the graph means it)."""
-    # ``kept`` is permuted already; its order says where each axis went.
+    """Return the value in ``order`` (None: the graph's order)."""
+    # ``kept`` is permuted already; its order maps the axes.
     want = identity(len(placed.order)) if order is None else order
     return g.apply("permute", placed.kept, dims=tuple(placed.order.index(d) for d in want))
 
@@ -31,12 +31,12 @@ def rebuild(g: Rewriter, node: Node, operands: list[Placed], order: Order) -> Pl
     """A flexible node's result in ``order``."""
     name, result = node.op.name, node.outputs[0]
     if node.op.kind == "elementwise":
-        # Operands of lower rank get their leading axes, so that the order speaks of all of them.
+        # Operands of lower rank get their leading axes, so that the order covers all axes.
         values = [_broadcast(g, p, result.ndim, order) for p in operands]
         return Placed(g.add(node.op, values, node.attrs)[0], order)
     if name in ("pad", "concat"):
         values = [in_order(g, p, order) for p in operands]
-        return Placed(g.add(node.op, values, _turned(node.attrs, order))[0], order)
+        return Placed(g.add(node.op, values, _transposed(node.attrs, order))[0], order)
     if name in REDUCTIONS:
         return _reduction(g, node, operands[0], order)
     if name == "fold":
@@ -45,7 +45,7 @@ def rebuild(g: Rewriter, node: Node, operands: list[Placed], order: Order) -> Pl
         have = reshaped(result.shape, node.inputs[0].shape, order)
         if have is not None:
             return Placed(g.reshape(in_order(g, operands[0], have), tuple(result.shape[d] for d in order)), order)
-    # Any other view is made as the graph means it and permuted afterwards: permutations cancel with neighbours.
+    # Any other view is built in the graph's order and permuted afterwards: permutations cancel with neighbours.
     view = g.add(node.op, (in_order(g, operands[0], None),), node.attrs)[0]
     return Placed(g.apply("permute", view, dims=order), order)
 
@@ -61,8 +61,8 @@ def _broadcast(g: Rewriter, placed: Placed, rank: int, order: Order) -> Value:
     return g.apply("permute", g.reshape(plain, (1,) * (rank - have) + plain.shape), dims=order)
 
 
-def _turned(attrs: Attrs, order: Order) -> dict[str, Any]:
-    """Attributes that speak of axes, for axes in ``order``."""
+def _transposed(attrs: Attrs, order: Order) -> dict[str, Any]:
+    """Attributes that name axes, translated to ``order``."""
     if "axis" in attrs:
         return {**attrs, "axis": order.index(attrs["axis"])}
     return {k: tuple(v[d] for d in order) if isinstance(v, tuple) else v for k, v in attrs.items()}
@@ -71,23 +71,22 @@ def _turned(attrs: Attrs, order: Order) -> dict[str, Any]:
 def _reduction(g: Rewriter, node: Node, operand: Placed, order: Order) -> Placed:
     axes = node.attrs["axes"]
     if node.outputs[0].dtype.is_floating_point and node.op.name in ("sum", "prod"):
-        # The order of terms is that of the axes as they are meant; ``reductions.py`` says where they may stay.
+        # The order of terms is that of the graph's axes; ``reductions.py`` says which reductions may keep ``order``.
         value = g.add(node.op, (in_order(g, operand, None),), node.attrs)[0]
         return Placed(in_order(g, Placed(value, identity(value.ndim)), order), order)
     kept = [d for d in range(len(operand.order)) if d not in axes]
-    turned = tuple(sorted(operand.order.index(d) for d in axes))
-    value = g.add(node.op, (operand.kept,), {"axes": turned})[0]
+    transposed = tuple(sorted(operand.order.index(d) for d in axes))
+    value = g.add(node.op, (operand.kept,), {"axes": transposed})[0]
     have = Placed(value, tuple(kept.index(d) for d in operand.order if d in kept))
     return Placed(in_order(g, have, order), order)
 
 
 def _fold(g: Rewriter, node: Node, operand: Placed, order: Order) -> Placed:
-    """``fold`` with windows of size 1 over the axes that now stand among or after the folded ones."""
+    """Apply ``fold`` with windows of size 1 over the axes that are now among or after the folded ones."""
     shape, rank = node.attrs["shape"], len(node.attrs["shape"])
     lead = rank - len(node.attrs["sizes"])
     first = min(order.index(d) for d in range(lead, rank))
-    # Axes that stand behind the first folded one have to be part of the window; a
-    # window of one place is what leaves them as they are.
+    # Axes after the first folded one have to be part of the window; a window of size 1 leaves them unchanged.
     over = order[first:]
     attrs = {
         key: tuple(node.attrs[key][d - lead] if d >= lead else 1 for d in over)
@@ -111,25 +110,25 @@ def sizes_of(node: Node) -> Convolution:
 
 
 def convolution(g: Rewriter, node: Node, operands: list[Placed], order: Order) -> Placed:
-    """``conv`` and ``conv_weight`` as a contraction of windows, the result in ``order``.
+    """Build ``conv`` and ``conv_weight`` as a contraction of windows, the result in ``order``.
 
-    What is computed by transformed tiles is so in any order: it takes channels last, and its result is turned.
+    Transformed tiles take channels last in any case; their result is permuted.
     """
     if not sizes_of(node).transformed:
         return _windowed(g, node, operands, order)
     last = channels_last(node.outputs[0].ndim)
     images = operands if node.op.name == "conv_weight" else operands[:1]
-    turned = [Placed(in_order(g, p, last), last) for p in images]
-    made = _windowed(g, node, [*turned, *operands[len(turned) :]], order if len(turned) == 2 else last)
+    transposed = [Placed(in_order(g, p, last), last) for p in images]
+    made = _windowed(g, node, [*transposed, *operands[len(transposed) :]], order if len(transposed) == 2 else last)
     return Placed(in_order(g, made, order), order)
 
 
 def _windowed(g: Rewriter, node: Node, operands: list[Placed], order: Order) -> Placed:
-    """The contraction.
+    """Build the contraction.
 
-    A weight gradient from channels-last operands is made with output channels last, which is how its vectors run.
-    Of channels-last operands windows have channels innermost, as they lie; whatever the layout, sums go channel by
-    channel, place by place.
+    A weight gradient of channels-last operands has output channels last, along which its vectors run. Windows of
+    channels-last operands have channels innermost, as in memory. In any layout, sums run channel by channel, element by
+    element.
     """
     groups, rank = node.attrs["groups"], node.outputs[0].ndim - 2
     is_conv = node.op.name == "conv"
@@ -137,7 +136,7 @@ def _windowed(g: Rewriter, node: Node, operands: list[Placed], order: Order) -> 
     result = node.outputs[0]
     group = "g" if groups > 1 else ""
     windows, places = "uvw"[:rank], "xyz"[:rank] if set(kernel) != {1} else ""
-    # Channels innermost, if the image lies so and there is more than one.
+    # Channels innermost, if the image has that layout and more than one channel.
     inside = is_conv and bool(places) and operands[0].order[-1] == 1 and node.inputs[0].shape[1] > groups
     x = _windows(g, split_channels(g, operands[0], 1, groups), node.attrs, kernel, inside)
     other = split_channels(g, operands[1], 0 if is_conv else 1, groups)
@@ -146,7 +145,7 @@ def _windowed(g: Rewriter, node: Node, operands: list[Placed], order: Order) -> 
     second = f"{group}oc{places}" if is_conv else f"n{group}o{windows}"
     seen = f"n{group}{windows}p{places}c" if inside else f"n{group}c{windows}{places}"
     spec = f"{seen},{second}->" + "p" * inside
-    # Vectors of a weight's gradient run over output channels.
+    # Vectors of a weight gradient run over output channels.
     if not is_conv and operands[1].order[-1] == 1:
         order = (*range(1, rank + 2), 0)
     axes = ["n", f"{group}o", *windows] if is_conv else [f"{group}o", "c", *(places or [""] * rank)]
@@ -155,8 +154,8 @@ def _windowed(g: Rewriter, node: Node, operands: list[Placed], order: Order) -> 
 
 
 def split_channels(g: Rewriter, placed: Placed, axis: int, groups: int) -> Value:
-    """The value as the graph means it, with axis ``axis`` split by group."""
-    # One group needs no axis of its own.
+    """Return the value in the graph's order, with axis ``axis`` split by group."""
+    # One group needs no separate axis.
     if groups == 1:
         return in_order(g, placed, None)
     at, shape = placed.order.index(axis), placed.kept.shape
@@ -166,9 +165,9 @@ def split_channels(g: Rewriter, placed: Placed, axis: int, groups: int) -> Value
 
 
 def _windows(g: Rewriter, x: Value, attrs: Attrs, kernel: tuple[int, ...], inside: bool) -> Value:
-    """What each result sees of ``x``; for 1x1 kernels the elements themselves.
+    """Return the windows of ``x``; for 1x1 kernels the elements themselves.
 
-    ``inside``: windows have all channels of a group in them, as their last axis.
+    ``inside``: windows include all channels of a group, as their last axis.
     """
     stride, lead = attrs["stride"], x.ndim - len(kernel)
     if inside:
@@ -177,6 +176,6 @@ def _windows(g: Rewriter, x: Value, attrs: Attrs, kernel: tuple[int, ...], insid
         return g.apply("windows", last, sizes=sizes, strides=(*stride, 1), dilations=(*attrs["dilation"], 1))
     if set(kernel) != {1}:
         return g.apply("windows", x, sizes=tuple(kernel), strides=stride, dilations=attrs["dilation"])
-    # Windows of one place are the elements at every stride: a view without windows.
+    # Windows of size 1 are the elements at every stride: a view without windows.
     steps = (1,) * lead + tuple(stride)
     return g.apply("slice", x, starts=(0,) * x.ndim, stops=x.shape, steps=steps)

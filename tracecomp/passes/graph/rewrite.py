@@ -1,8 +1,8 @@
-"""The rewrite driver: rebuilds a graph node by node, offering every application to rules before it is made.
+"""The rewrite driver: rebuilds a graph node by node and offers every application to rules before it is added.
 
 A rule is a function ``(rewriter, application) -> value, values, or None`` ("does not apply"), listed in ``Rules`` by
-the operators it looks at. What a rule builds is offered to the rules again, so one walk reaches the fixed point as long
-as every rule makes its graph simpler by some measure. Nodes keep the user line and scope of what they replace.
+operator. Nodes that a rule builds are offered to the rules again. One walk therefore reaches the fixed point, if every
+rule makes its graph simpler by some measure. Nodes keep the user line and scope of the nodes they replace.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Rule = Callable[["Rewriter", Application], Replacement]
 
 
 class Rules:
-    """Rewrite rules by operator name and by kind of operator, in the order they are tried."""
+    """Rewrite rules by operator name and by kind of operator, in the order of application."""
 
     def __init__(self, *parts: Rules) -> None:
         self._by_op: dict[str, list[Rule]] = {}
@@ -86,9 +86,10 @@ class Rules:
 
 
 class Rewriter:
-    """Builds the new graph. Rules use ``apply``, ``add`` and ``scalar`` as they would a ``Graph``'s.
+    """Builds the new graph. Rules use ``apply``, ``add`` and ``scalar`` like those of a ``Graph``.
 
-    ``region`` rewrites the bodies of control operators. ``shared`` are the values that had several readers.
+    ``region`` rewrites the bodies of control operators. ``shared`` are the values with several readers in the old
+    graph.
     """
 
     def __init__(self, name: str, rules: Rules, log: Log, made_by: str, region: Callable[[Graph], Graph]) -> None:
@@ -127,8 +128,9 @@ class Rewriter:
         return self._constants[key]
 
     def add(self, op: Op, inputs: Iterable[Value], attrs: Attrs) -> tuple[Value, ...]:
-        """The results of ``op``, or of what the first rule that applies puts in its place."""
-        # The same application again, from a rule or from the old graph: answered without trying rules once more.
+        """Add ``op``, or the replacement by the first rule that applies, and return the results."""
+        # The same application again, from a rule or from the old graph: reuse its results without trying the rules
+        # again.
         inputs = tuple(inputs)
         key = (op.name, inputs, attrs_key(attrs))
         done = self._done.get(key)
@@ -139,24 +141,24 @@ class Rewriter:
     def _make(self, application: Application) -> tuple[Value, ...]:
         origin = self.graph.here
         for rule in self._rules.of(application.op):
-            # What a rule makes is known by its pass and keeps the user's line.
+            # A node that a rule adds names its pass and keeps the user's line.
             self.graph.here = self._origin_here(origin)
             try:
                 found = rule(self, application)
-            except Exception as error:  # a fault of the rule
+            except Exception as error:  # an error in the rule
                 note_place(error, f"rule {rule.__name__} of {application.op.name}", [origin.source])
                 raise
             self.graph.here = origin
             if found is not None:
                 self.log.hits[rule.__name__] += 1
                 values = (found,) if isinstance(found, Value) else tuple(found)
-                # A wrong type would show up far away from the rule.
+                # A wrong type would surface far away from the rule.
                 _check_types(rule, application, values, origin)
                 return values
         return self.graph.add(application.op, application.inputs, application.attrs, application.types)
 
     def _origin_here(self, origin: Origin) -> Origin:
-        """``origin`` as that of nodes which this pass makes."""
+        """Mark ``origin`` as a node of this pass."""
         if origin is not self._origin:
             self._origin, self._mine = origin, replace(origin, made_by=self._made_by)
         return self._mine
@@ -178,16 +180,16 @@ class Rewriter:
 def rewrite(graph: Graph, rules: Rules, log: Log, made_by: str) -> Graph:
     """``graph`` rebuilt under ``rules``, regions included; nodes that no output needs are left behind."""
     rewriter = Rewriter(graph.name, rules, log, made_by, partial(rewrite, rules=rules, log=log, made_by=made_by))
-    # Inputs first, whether they are read or not: their positions are the caller's.
+    # Inputs first, read or not: callers rely on their positions.
     new = rewriter.graph
     values: dict[Value, Value] = {i.value: new.add_input(i.value.type, i.name, i.role, i.data) for i in graph.inputs}
-    # Counted on the old graph, as the new one is still growing.
+    # Counted in the old graph, as the new one is incomplete.
     reads = Counter(v for node in graph.live_nodes() for v in node.inputs)
     reads.update(o.value for o in graph.outputs)
     for node in graph.live_nodes():
         results = rewriter.node(node, (values[v] for v in node.inputs), graph.origin.get(node, Origin()))
         values.update(zip(node.outputs, results, strict=True))
-        # By the new value, as rules ask with values of the new graph.
+        # By the new value, as rules look up values of the new graph.
         rewriter.shared.update(values[v] for v in node.outputs if reads[v] > 1)
     new.here = Origin()
     for output in graph.outputs:
@@ -214,11 +216,11 @@ def has_node(graph: Graph, test: Callable[[Node], bool]) -> bool:
 
 
 def made_by(value: Value, *ops: str) -> Node | None:
-    """The node that computes ``value`` when it is an application of one of ``ops``."""
+    """Return the node that computes ``value`` if its operator is one of ``ops``."""
     return value.node if value.node is not None and value.node.op.name in ops else None
 
 
 def constant(value: Value) -> bool | int | float | None:
-    """The number every element of ``value`` is, when it is a ``full``."""
+    """Return the number that fills ``value`` if it is a ``full``."""
     node = made_by(value, "full")
     return None if node is None else node.attrs["value"]

@@ -12,7 +12,7 @@ from tracecomp.passes.graph.rewrite import Application, Replacement, Rewriter, R
 from tracecomp.passes.steps import Log
 
 DECOMPOSITION = Rules()
-# The order in which rules are tried: algebra before shapes.
+# Order of application: algebra before shapes.
 SIMPLIFICATION = Rules(algebra.RULES, casts.RULES, views.RULES, pads.RULES, reductions.EXACT_RULES, gathers.RULES)
 # Canonical rules come first; simplification cleans up after each of them.
 CANONICAL = Rules(contractions.RULES, reductions.RULES, SIMPLIFICATION)
@@ -23,7 +23,7 @@ def composed_operator(g: Rewriter, a: Application) -> Replacement:
     """argmax(x) -> min(where(x == max(x), position, size))"""
     if not isinstance(a.op.loop, Composed):
         return None
-    graph = cast(Graph, g)  # builds as a graph does, and simplifies on the way
+    graph = cast(Graph, g)  # has a graph's interface, and simplifies
     result = a.op.loop.fn(*(Sym(graph, v) for v in a.inputs), **a.attrs)
     return [r.value for r in result] if isinstance(result, tuple) else result.value
 
@@ -32,8 +32,8 @@ DECOMPOSED = Rules(convolutions.RULES, fourier.RULES, DECOMPOSITION, SIMPLIFICAT
 
 
 def decompose(graph: Graph, log: Log) -> Graph:
-    """Spell out convolutions, transforms and operators whose loop meaning is a composition of others."""
-    # Rebuilding a graph costs time; most have nothing to spell out.
+    """Expand convolutions, transforms and operators whose loop meaning is a composition of others."""
+    # Rebuilding a graph costs time; most need no expansion.
     if not has_node(graph, lambda n: n.op.kind in ("convolution", "transform") or isinstance(n.op.loop, Composed)):
         return graph
     return rewrite(graph, DECOMPOSED, log, "decompose")
@@ -45,5 +45,5 @@ def simplify(graph: Graph, log: Log) -> Graph:
 
 
 def canonicalise(graph: Graph, log: Log) -> Graph:
-    """One spelling for contractions and reductions. This settles orders of summation."""
+    """Bring contractions and reductions to normal form. This fixes orders of summation."""
     return rewrite(graph, CANONICAL, log, "canonical")

@@ -1,8 +1,8 @@
-"""Sums that a ``scan`` adds up step by step, taken out of its body.
+"""Sums that a ``scan`` accumulates step by step, moved out of its body.
 
-The gradient of a weight used at every step is a carry to which each step adds a product of a few rows. Stacking what
-the steps multiply and multiplying once is the same sum with long rows, which runs near the machine's peak, and spares
-reading and writing the total at every step. It settles another order of summation: by step, then within the step.
+The gradient of a weight used at every step is a carry to which each step adds a product of a few rows. Stacking the
+factors of all steps and multiplying once is the same sum with long rows. It runs near the machine's peak and does not
+read and write the total at every step. It fixes another order of summation: by step, then within the step.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tracecomp.passes.graph.subgraph import subgraph
 from tracecomp.passes.steps import Log
 
 SHORT = 256
-"""Products over fewer terms than this per step gain from being taken together."""
+"""Largest number of terms per step for which stacking pays."""
 
 
 def sum_after_scans(graph: Graph, log: Log) -> Graph:
@@ -32,7 +32,7 @@ def sum_after_scans(graph: Graph, log: Log) -> Graph:
         origin = graph.origin.get(node, Origin())
         inputs = [values[v] for v in node.inputs]
         found = _hoistable(node) if node.op.name == "scan" else []
-        # Scans without such totals are rebuilt as they are.
+        # Scans without such totals are rebuilt unchanged.
         results = _without(g, node, inputs, found, origin) if found else g.node(node, inputs, origin)
         values.update(zip(node.outputs, results, strict=True))
     g.graph.here = Origin()
@@ -44,20 +44,20 @@ def sum_after_scans(graph: Graph, log: Log) -> Graph:
 
 @dataclass(frozen=True)
 class Total:
-    """Carry number ``carry`` to which every step adds what ``term`` computes."""
+    """A carry, number ``carry``, to which every step adds the result of ``term``."""
 
     carry: int
     term: Node
 
 
 def _hoistable(node: Node) -> list[Total]:
-    """The carries of a scan that only add up short contractions, or sums of what those contract."""
+    """The carries of a scan that only accumulate short contractions, or sums of the operands of those."""
     body: Graph = node.attrs["body"]
     reads = [v for n in body.live_nodes() for v in n.inputs]
     shown = [o.value for o in body.outputs]
     given = [i.value for i in body.inputs if i.role != "constant"]
     carries = node.attrs["carries"]
-    # Operands that are the same at each step would be stacked for nothing.
+    # Operands that are the same at each step would be stacked needlessly.
     varying = _varying(body, given[: carries + node.attrs["xs"]])
     totals = []
     for number in range(carries):
@@ -74,10 +74,10 @@ def _hoistable(node: Node) -> list[Total]:
         term = next((v.node for v in add.inputs if v is not before), None)
         if term is not None and term.outputs[0].type == after.type and all(v in varying for v in term.inputs):
             totals.append(Total(number, term))
-    # Long products per step run near the peak by themselves.
+    # Long products per step already run near the peak.
     products = [t for t in totals if t.term.op.name == "contract" and _terms(t.term) < SHORT]
     stacked = {v for t in products for v in t.term.inputs}
-    # A bias' gradient sums what the weight's gradient multiplies: its stack is there already.
+    # A bias' gradient sums the operand of the weight's gradient: its stack exists already.
     sums = [t for t in totals if t.term.op.name == "sum" and t.term.inputs[0] in stacked]
     return sorted(products + sums, key=lambda t: t.carry)
 
@@ -92,21 +92,21 @@ def _varying(body: Graph, sources: list[Value]) -> set[Value]:
 
 
 def _terms(node: Node) -> int:
-    """How many products one element of a contraction adds."""
+    """Number of products that are summed in one element of a contraction."""
     spec = Spec.parse(node.attrs["spec"])
     return prod(n for c, n in zip(spec.lhs, node.inputs[0].shape, strict=True) if c in spec.summed)
 
 
 @dataclass
 class _Stacks:
-    """Where each value of the body stands when all steps are stacked: an operand, or a result numbered among ys."""
+    """Location of each body value when all steps are stacked: an operand, or a result numbered among ys."""
 
     operands: dict[Value, Value]
     ys: list[Value]
     added: list[Value] = field(default_factory=list)
 
     def need(self, value: Value) -> None:
-        # Operands of the scan are stacked as they are; others become results.
+        # Operands of the scan are stacked already; others become results.
         if value not in self.operands and value not in (*self.ys, *self.added):
             self.added.append(value)
 
@@ -115,7 +115,7 @@ class _Stacks:
 
 
 def _without(g: Rewriter, node: Node, inputs: list[Value], totals: list[Total], origin: Origin) -> list[Value]:
-    """The results of a scan that leaves ``totals`` to what is built after it."""
+    """The results of a scan without the carries ``totals``, which are computed after it."""
     body: Graph = node.attrs["body"]
     carries, xs = node.attrs["carries"], node.attrs["xs"]
     given = [i for i in body.inputs if i.role != "constant"]
@@ -131,7 +131,7 @@ def _without(g: Rewriter, node: Node, inputs: list[Value], totals: list[Total], 
     kept = [i for n, i in enumerate(given) if n not in gone]
     smaller = subgraph(body, [*kept, *(i for i in body.inputs if i.role == "constant")], outputs)
     g.graph.here = origin
-    # The others keep their places.
+    # The others keep their positions.
     attrs = {**node.attrs, "body": smaller, "carries": carries - len(gone)}
     results = g.add(node.op, [v for n, v in enumerate(inputs) if n not in gone], attrs)
     left, ys = iter(results[: carries - len(gone)]), results[carries - len(gone) :]
@@ -146,10 +146,10 @@ def _total(g: Rewriter, total: Total, start: Value, stacks: _Stacks, ys: tuple[V
     operands = [stacks.find(v, ys) for v in total.term.inputs]
     if total.term.op.name == "sum":
         axes = (0, *(d + 1 for d in total.term.attrs["axes"]))
-        # Added to what the carry began with, as each step would have.
+        # Starts with the carry's initial value, like the steps.
         return g.apply("add", start, g.apply("sum", operands[0], axes=axes))
     spec = Spec.parse(total.term.attrs["spec"])
-    # The step is the slowest summed dimension, step by step: its label stands before all others.
+    # The step is the slowest summed dimension: its label comes first.
     step = "A"
     whole = Spec(step + spec.lhs, step + spec.rhs, spec.out)
     return g.apply("add", start, g.apply("contract", *operands, spec=str(whole)))

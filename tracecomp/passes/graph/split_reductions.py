@@ -1,15 +1,15 @@
-"""Long reductions in two stages, and sums along rows that lie as columns in memory.
+"""Split long reductions into two stages, and sums along strided rows into lanes.
 
-The order of a sum is part of its meaning (``ir/sum_order.py``); here it is spelled out.
+The order of a sum is part of its meaning (``ir/sum_order.py``); this pass makes it explicit in the graph.
 
 * Long rows become blocks of a row, which threads can share, then a sum of blocks.
 * Columns of many rows become blocks of rows, then a sum of blocks.
-* Reductions over separate runs of axes, when long, take the innermost run first.
+* Reductions over separate runs of axes, when long, reduce the innermost run first.
 
-* Of a row whose elements lie apart, with kept ones between them, the lanes become an axis: their sums are columns.
+* For a row whose elements are strided, the lanes become an axis: their sums are columns.
 
-Only the extents that are reduced decide, so a row's result does not depend on how many rows there are. ``max``,
-``min``, ``any`` and ``all`` do not depend on order and are cut the same way. See ``docs/numerics.md``.
+Only the reduced extents decide, so a row's result does not depend on how many rows there are. ``max``, ``min``, ``any``
+and ``all`` do not depend on order and are split the same way. See ``docs/numerics.md``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tracecomp.passes.steps import Log
 from tracecomp_runtime.open_sizes import block_length
 
 HALVED = {64: 8, 16: 4, 8: 8, 4: 4}
-"""Of so many lanes, how many are combined by one kernel."""
+"""Number of lanes to the number of them that one kernel combines."""
 _COMBINE = {"sum": "add", "prod": "mul"}
 
 
@@ -57,7 +57,7 @@ def reduction_in_stages(g: Rewriter, a: Application) -> Replacement:
     if sum(r.reduced for r in runs) > 1:
         inner = runs[at].axes
         first = g.apply(a.op.name, x, axes=inner)
-        # The inner run stood last, but for kept axes and reduced ones of size 1.
+        # The inner run was last, but for kept axes and reduced ones of size 1.
         return g.apply(a.op.name, first, axes=tuple(d - sum(e < d for e in inner) for d in axes if d not in inner))
     flat = g.reshape(x, tuple(r.extent for r in runs))
     total = _in_blocks(g, a.op.name, flat, at, COLUMN_BLOCK if at < len(runs) - 1 else ROW_BLOCK)
@@ -73,13 +73,13 @@ def reduction_lane_by_lane(g: Rewriter, a: Application) -> Replacement:
     x, dims, extent = permute.inputs[0], permute.attrs["dims"], runs[-1].extent
     lanes, places = lanes_for(extent), [dims[d] for d in a.attrs["axes"] if a.inputs[0].shape[d] != 1]
     at, length = dims[runs[-1].axes[0]], len(runs[-1].axes)
-    # Rows of one step have no columns to add; other orders of the axes are read across memory.
+    # Rows of one step have no columns to add; other orders of the axes would be strided reads.
     if extent <= lanes or places != sorted(places) or places[-length:] != list(range(at, at + length)):
         return None
     before, behind, steps = x.shape[:at], x.shape[at + length :], -(-extent // lanes)
     shape = (*before, steps, lanes, *behind)
     over = (*(d for d in sorted(dims[d] for d in a.attrs["axes"]) if d < at), at)
-    # Rows inside already, and columns so long that they would be cut.
+    # Rows are innermost already, or columns are so long that they are split.
     if prod(behind) == 1 or stage(runs_of(shape, over)) is not None:
         return None
     # Partial sums are rounded to the result's type once, at the end.
@@ -88,7 +88,7 @@ def reduction_lane_by_lane(g: Rewriter, a: Application) -> Replacement:
     filled = _filled(g, a.op.name, g.reshape(exact, (*before, extent, *behind)), at, steps * lanes)
     columns = g.apply(a.op.name, g.reshape(filled, shape), axes=over)
     total = _halved(g, a.op.name, columns, at - sum(d < at for d in over), lanes)
-    # The axes of x that are left, and their order in the result; reduced ones of size 1 go.
+    # The remaining axes of x, and their order in the result; reduced ones of size 1 are dropped.
     left = [d for d in range(x.ndim) if d not in places]
     kept = [d for d in dims if dims.index(d) not in a.attrs["axes"]]
     order = [*kept, *(d for d in left if d not in kept)]
@@ -97,7 +97,7 @@ def reduction_lane_by_lane(g: Rewriter, a: Application) -> Replacement:
 
 
 def _halved(g: Rewriter, op: str, x: Value, axis: int, lanes: int) -> Value:
-    """The lanes along ``axis`` combined by halving: some at a time, which are one expression."""
+    """The lanes along ``axis`` combined by halving: some at a time, in one expression."""
     while lanes > 1:
         some = HALVED[lanes]
         lanes //= some
@@ -111,7 +111,7 @@ def _halved(g: Rewriter, op: str, x: Value, axis: int, lanes: int) -> Value:
 
 
 def _filled(g: Rewriter, op: str, x: Value, axis: int, length: int) -> Value:
-    """``x`` with what changes no sum behind its elements along ``axis``, so that there are ``length``."""
+    """Extend ``x`` along ``axis`` to ``length`` elements with the reduction's identity."""
     more = length - x.shape[axis]
     if not more:
         return x
@@ -121,14 +121,14 @@ def _filled(g: Rewriter, op: str, x: Value, axis: int, length: int) -> Value:
 
 
 def _in_blocks(g: Rewriter, op: str, x: Value, axis: int, target: int) -> Value:
-    """Axis ``axis`` of ``x`` reduced block by block; what does not fill a block is one more, shorter block."""
+    """Axis ``axis`` of ``x`` reduced block by block; the remainder is one more, shorter block."""
     extent = x.shape[axis]
     block = block_length(extent, target)
     whole = extent - extent % block
     main = _reduced_blocks(g, op, _part(g, x, axis, 0, whole), axis, block)
     if whole == extent:
         return g.apply(op, main, axes=(axis,))
-    # The rest is one shorter block.
+    # The remainder is one shorter block.
     tail = _reduced_blocks(g, op, _part(g, x, axis, whole, extent), axis, extent - whole)
     return g.apply(op, g.apply("concat", main, tail, axis=axis), axes=(axis,))
 

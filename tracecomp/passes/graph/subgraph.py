@@ -1,4 +1,4 @@
-"""A part of a graph as a graph of its own."""
+"""A part of a graph as a separate graph."""
 
 from __future__ import annotations
 

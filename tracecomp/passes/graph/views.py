@@ -33,7 +33,7 @@ def slice_of_everything(g: Rewriter, a: Application) -> Replacement:
 @RULES.on("flip")
 def flip_of_nothing(g: Rewriter, a: Application) -> Replacement:
     """flip(x, axes of size 1) -> x"""
-    # One spelling, so that equal flips are one node.
+    # Normal form, so that equal flips are one node.
     axes = tuple(sorted(d for d in a.attrs["axes"] if a.type.shape[d] > 1))
     if axes and axes == tuple(a.attrs["axes"]):
         return None
@@ -89,7 +89,7 @@ def permute_of_permute(g: Rewriter, a: Application) -> Replacement:
             return None
         runs[outs[0]] = ins
     moved = [axis for d in a.attrs["dims"] for axis in runs.get(d, [])]
-    moved += [axis for axis in range(value.ndim) if axis not in moved]  # of one place
+    moved += [axis for axis in range(value.ndim) if axis not in moved]  # axes of size 1
     dims = tuple(inner.attrs["dims"][d] for d in moved)
     return g.reshape(g.apply("permute", inner.inputs[0], dims=dims), a.type.shape)
 
@@ -104,11 +104,11 @@ def permute_of_ones(g: Rewriter, a: Application) -> Replacement:
 
 @RULES.on("slice")
 def slice_in_normal_form(g: Rewriter, a: Application) -> Replacement:
-    """Step 1 where one element is taken, the stop just after the last element taken: equal slices become one node."""
+    """Step 1 for a single element, stop just after the last element taken: equal slices become one node."""
     starts, steps = tuple(a.attrs["starts"]), list(a.attrs["steps"])
     for d, size in enumerate(a.type.shape):
         if size <= 1:
-            # One element has no next one, so that any step reads the same.
+            # With a single element, any step reads the same.
             steps[d] = 1
     stops = tuple(s + max(n - 1, 0) * k + (n > 0) for s, k, n in zip(starts, steps, a.type.shape, strict=True))
     if (stops, tuple(steps)) == (tuple(a.attrs["stops"]), tuple(a.attrs["steps"])):
@@ -129,7 +129,7 @@ def slice_of_slice(g: Rewriter, a: Application) -> Replacement:
     if inner is None or 0 in a.type.shape:
         return None
     first = zip(inner.attrs["starts"], inner.attrs["steps"], strict=True)
-    # Positions in the inner slice times its step.
+    # Positions in the inner slice are multiplied by its step.
     starts = [s + k * t for (s, k), t in zip(first, a.attrs["starts"], strict=True)]
     steps = [k * j for k, j in zip(inner.attrs["steps"], a.attrs["steps"], strict=True)]
     return slice_of(g, inner.inputs[0], starts, a.type.shape, steps)
@@ -152,21 +152,21 @@ def slice_of_expand(g: Rewriter, a: Application) -> Replacement:
 
 @RULES.on("slice")
 def slice_of_pad(g: Rewriter, a: Application) -> Replacement:
-    """slice(pad(x)) -> slice(x) when nothing of the padding is taken"""
+    """slice(pad(x)) -> slice(x) when no padding is taken"""
     inner = made_by(a.inputs[0], "pad")
     if inner is None or 0 in a.type.shape or any(inner.attrs["interior"]):
         return None
     x, low = inner.inputs[0], inner.attrs["low"]
     starts = [s - b for s, b in zip(a.attrs["starts"], low, strict=True)]
     last = [s + (n - 1) * k for s, n, k in zip(starts, a.type.shape, a.attrs["steps"], strict=True)]
-    # First and last inside of the image: then all between them are.
+    # First and last are inside the image: then all between them are.
     inside = all(s >= 0 and e < size for s, e, size in zip(starts, last, x.shape, strict=True))
     return slice_of(g, x, starts, a.type.shape, a.attrs["steps"]) if inside else None
 
 
 @RULES.on("slice")
 def slice_of_concat(g: Rewriter, a: Application) -> Replacement:
-    """slice(concat(x, y)) -> slice(x) when it lies within one part"""
+    """slice(concat(x, y)) -> slice(x) when it is within one part"""
     inner = made_by(a.inputs[0], "concat")
     if inner is None or 0 in a.type.shape:
         return None
@@ -188,7 +188,7 @@ def slice_of_concat(g: Rewriter, a: Application) -> Replacement:
 def squeezed_permute(g: Rewriter, a: Application) -> Replacement:
     """reshape(permute(x)) that drops axes of size 1 -> permute(reshape(x))"""
     inner = made_by(a.inputs[0], "permute")
-    # Only axes of one place go, so both orders read the same elements.
+    # Only axes of size 1 are dropped, so both orders read the same elements.
     gone = dropped_ones(a.inputs[0].shape, a.type.shape)
     if inner is None or gone is None:
         return None
@@ -215,7 +215,7 @@ def dropped_ones(shape: Shape, target: Shape) -> tuple[int, ...] | None:
     """The axes of size 1 that ``shape`` loses to become ``target``; None when it changes otherwise."""
     gone, at = [], 0
     for d, n in enumerate(shape):
-        # Greedy: an axis that fits is taken, and only ones may be left out.
+        # Greedy: an axis that fits is taken, and only axes of size 1 may be left out.
         if at < len(target) and n == target[at]:
             at += 1
         elif n == 1:
@@ -231,7 +231,7 @@ def flip_of_flip(g: Rewriter, a: Application) -> Replacement:
     inner = made_by(a.inputs[0], "flip")
     if inner is None:
         return None
-    # Flipped twice is not flipped: the symmetric difference.
+    # Flipping twice cancels: the symmetric difference.
     axes = tuple(sorted(set(inner.attrs["axes"]) ^ set(a.attrs["axes"])))
     return g.apply("flip", inner.inputs[0], axes=axes)
 
@@ -254,7 +254,7 @@ def elementwise_of_filled(g: Rewriter, a: Application) -> Replacement:
     if len(a.inputs) == 1:
         return None
     rest = [v.shape for v in a.inputs if constant(v) is None]
-    # The shape must follow from other operands, or it would be lost.
+    # Other operands must determine the shape, or it would be lost.
     if not rest or broadcast_shapes(*rest) != a.type.shape:
         return None
     inputs = [v if (c := constant(v)) is None else g.scalar(c, v.dtype) for v in a.inputs]

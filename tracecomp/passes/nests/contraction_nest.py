@@ -1,7 +1,7 @@
 """Contractions and convolutions as an unscheduled nest: output variables, summed variables, operands, epilogue.
 
-What follows the sum elementwise is its epilogue; that it is part of the nest is epilogue fusion. A convolution reads
-one operand through windows: im2col, without a matrix of windows in memory.
+Elementwise nodes after the sum are its epilogue, and part of the nest (epilogue fusion). A convolution reads one
+operand through windows: im2col, without a matrix of windows in memory.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from tracecomp.passes.nests.scalar_exprs import Block, Evaluator, Params
 
 ACCUMULATOR = "c"
 MULTIPLY_ADDS = 1.5
-"""In the time of one unit of ``passes/cost/scalar_cost.py``."""
+"""Time of one multiply-add in units of ``passes/cost/scalar_cost.py``, inverted: multiply-adds per unit."""
 
 
 @dataclass
 class Operand:
-    """How one operand's element is loaded: statements, then the expression.
+    """Load of an operand's element: statements, then the expression.
 
-    ``inside``: it is made in the same kernel, by blocks of rows (``passes/row_fusion/row_tiles.py``).
+    ``inside``: it is computed in the same kernel, by blocks of rows (``passes/row_fusion/row_tiles.py``).
     """
 
     stmts: list[Stmt]
@@ -57,20 +57,19 @@ class Operand:
     def load(self) -> Load | None:
         """The memory access, when there is just one."""
         loads = [s.value for s in self.stmts if isinstance(s, Let) and isinstance(s.value, Load)]
-        # More than one load (values added on the way) or none has no single
-        # stride, so it is not packed and not fetched ahead.
+        # More than one load (a sum of values) or none has no single stride, so it is neither packed nor prefetched.
         return loads[0] if len(loads) == 1 else None
 
     @property
     def computed(self) -> bool:
-        """Whether what is loaded is not the operand yet: half precision, which is computed in float32."""
+        """Whether the load needs a conversion: half precision, which is computed in float32."""
         return self.load is not None and not isinstance(self.expr, Read)
 
     @property
     def conditions(self) -> list[Expr]:
-        """Comparisons of positions without any of which the operand is zero: it is padding there."""
-        # Padding is spelled as a select between the load and zero, with a cast around it for half
-        # precision. Only a zero makes leaving a term out the same as adding it.
+        """Comparisons of positions that must all hold; otherwise the operand is zero (padding)."""
+        # Padding is a select between the load and zero, with a cast around it for half precision. Only a zero makes
+        # leaving a term out the same as adding it.
         lets = {s.name: s.value for s in self.stmts if isinstance(s, Let)}
         value = _resolved(self.expr, lets)
         while isinstance(value, Call) and value.op == "cast":
@@ -79,13 +78,13 @@ class Operand:
             return []
         condition, _, otherwise = value.args
         zero = isinstance(otherwise, Const) and otherwise.value == 0
-        # Conditions on data can not be decided when loops are made, so only comparisons of positions count.
+        # Conditions on data cannot be decided when loops are built, so only comparisons of positions count.
         return [c for c in _conjuncts(condition, lets) if _compares_position(c)] if zero else []
 
     def stride(self, var: Var) -> int | None:
         """Elements between neighbours along ``var``; None when not constant."""
         load = self.load
-        # An operand that is not one load may still ignore a variable: then its stride is 0 whatever it computes.
+        # An operand that is not one load may still ignore a variable: then its stride is 0 for any expression.
         return load.offset.coefficient(var) if load else (None if self.depends(var) else 0)
 
     def depends(self, var: Var) -> bool:
@@ -93,7 +92,7 @@ class Operand:
 
 
 def _resolved(expr: Expr, lets: Mapping[str, Expr]) -> Expr:
-    """The expression that a name stands for."""
+    """The expression that a name is bound to."""
     while isinstance(expr, Read) and expr.name in lets:
         expr = lets[expr.name]
     return expr
@@ -107,8 +106,8 @@ def _conjuncts(expr: Expr, lets: Mapping[str, Expr]) -> list[Expr]:
 
 
 def _compares_position(expr: Expr) -> bool:
-    # ``ge`` and ``lt`` against a constant are all that ``in_range`` and pads
-    # make; a bare value counts as a position of its own.
+    # ``ge`` and ``lt`` with a constant are the only forms that ``in_range`` and pads produce; a bare value counts as a
+    # position.
     position, *others = expr.args if isinstance(expr, Call) and expr.op in ("ge", "lt") else [expr]
     known = isinstance(position, IndexValue) and not position.index.is_computed
     return known and all(isinstance(x, Const) for x in others)
@@ -118,8 +117,8 @@ def _compares_position(expr: Expr) -> bool:
 class BilinearNest:
     """``out`` and ``reduce`` variables, outermost first; the operands; the statements after the sum, its epilogue.
 
-    ``plain`` is the nest with nothing after the sum but its own store: what decides the order of summation.
-    ``outside`` are variables of loops around the nest; ``start`` is what the sum starts from, if not from zero.
+    ``plain`` is the nest with only a store after the sum: it decides the order of summation. ``outside`` are variables
+    of loops around the nest; ``start`` is the sum's initial value, if it is not zero.
     """
 
     out: list[Var]
@@ -134,7 +133,7 @@ class BilinearNest:
     start: Expr | None = None
 
     def store_stride(self, var: Var) -> int | None:
-        # All stores of an epilogue go along the same positions, so the first one speaks for them.
+        # All stores of an epilogue use the same positions, so the first represents them.
         stores = [s for s in self.epilogue if isinstance(s, Store)]
         return stores[0].offset.coefficient(var)
 
@@ -145,28 +144,28 @@ class BilinearNest:
 
     @property
     def work(self) -> float:
-        """Running time in multiply-adds, with what follows the sums."""
-        # An epilogue moves its result at least. Its cost is in vector additions, so it is turned into multiply-adds.
+        """Running time in multiply-adds, including the epilogue."""
+        # An epilogue at least moves its result. Its cost is in vector additions, so it is converted to multiply-adds.
         after = max(stmts_cost(self.epilogue), MOVING_COST) * MULTIPLY_ADDS
         return product_of(self.out) * (product_of(self.reduce) + after)
 
     def one_sided(self, var: Var) -> bool:
-        """Whether only one operand moves with ``var``."""
+        """Whether only one operand varies along ``var``."""
         return not (self.lhs.depends(var) and self.rhs.depends(var))
 
     def is_frozen(self, operand: Operand) -> bool:
         """Whether an operand is the same in many calls."""
-        # All of what an operand reads has to last: one changing factor changes the product.
+        # Everything that the operand reads has to be frozen: one changing factor changes the product.
         loads = [x for x in expressions(operand.stmts) if isinstance(x, Load)]
         return bool(loads) and {x.buffer for x in loads} <= self.params.frozen_buffers()
 
     def a_operand(self, vector: Var) -> Operand:
-        """The A operand: the one that does not move with the lanes of ``vector``, and is spread over them."""
+        """The A operand: constant along the lanes of ``vector``, and broadcast to them."""
         return self.lhs if self.b_operand(vector) is self.rhs else self.rhs
 
     def b_operand(self, vector: Var) -> Operand:
-        """The B operand: the one that moves with the lanes of ``vector``, which are loaded or packed."""
-        # Where both move, the right one: a result's last axis is the right operand's, so its lanes lie side by side.
+        """The B operand: it varies along the lanes of ``vector``, which are loaded or packed."""
+        # If both vary, the right one: a result's last axis is the right operand's, so its lanes are contiguous.
         return self.rhs if self.rhs.depends(vector) else self.lhs
 
     def update(self) -> Update:
@@ -188,7 +187,7 @@ class BilinearNest:
             return Operand(list(copier.stmts(o.stmts)), copier.expr(o.expr), o.inside)
 
         epilogue = list(copier.stmts(self.epilogue))
-        # The accumulator stands for a result, so it depends on the new output variables whatever the old ones were.
+        # The accumulator represents a result, so it depends on the new output variables in any case.
         acc = Read(self.acc.name, self.acc.dtype, frozenset(out))
         start = self.start and copier.expr(self.start)
         lhs, rhs = operand(self.lhs), operand(self.rhs)
@@ -196,16 +195,16 @@ class BilinearNest:
 
 
 def product_of(names: Iterable[Var]) -> int:
-    """How many values variables have together."""
+    """The product of the extents of variables."""
     return prod(v.extent for v in names)
 
 
 def labelled_bilinear(group: Group, stored: list[Value], params: Params) -> BilinearNest:
     """The nest of a contraction or convolution and the elementwise nodes that follow it.
 
-    Its variables are those of the contraction as the graph spells it; ``plain`` is tidied.
+    Its variables are the labels of the graph's contraction; ``plain`` is tidied.
     """
-    # A group has one contraction at most (fusion refuses a second), so the first one is it.
+    # A group has one contraction at most (fusion refuses a second), so the first match is the only one.
     root = next(n for n in group.nodes if isinstance(n.op.loop, Bilinear))
     assert isinstance(root.op.loop, Bilinear)
     form = root.op.loop.fn([v.type for v in root.inputs], root.outputs[0].type, **root.attrs)
@@ -220,19 +219,19 @@ def labelled_bilinear(group: Group, stored: list[Value], params: Params) -> Bili
         # The sum itself is in the accumulator; everything else of the group is evaluated on it.
         return cast(acc, node.outputs[0].dtype) if node is root else None
 
-    # One evaluator for all three bodies: what one has bound must not be read in another, hence a new ``Block`` each.
+    # One evaluator for all three bodies, with a new ``Block`` each: names bound in one must not be read in another.
     evaluator = Evaluator(members, params, supplied)
 
     def operand(value: Value, axes: tuple[dict[str, int], ...]) -> Operand:
         block = evaluator.block = Block()
-        # Each axis is a sum of variables times constants: a convolution's is
-        # output times stride plus place times dilation.
+        # Each axis is a sum of variables times constants: for a convolution, output times stride plus kernel position
+        # times dilation.
         at = tuple(sum((index(names[n]) * c for n, c in axis.items()), Index()) for axis in axes)
         return Operand(block.stmts, cast(evaluator.read(value, at), dtype))
 
     lhs = operand(root.inputs[0], form.lhs)
     rhs = operand(root.inputs[1], form.rhs)
-    # Results are stored by the root's flat position, which stored values of other shapes unravel on their own.
+    # Results are stored by the root's flat position, which stored values of other shapes unravel themselves.
     flat = linear([index(v) for v in out], [v.extent for v in out])
     block = evaluator.block = Block()
     places = [unravel(flat, v.shape) for v in stored]
@@ -240,24 +239,24 @@ def labelled_bilinear(group: Group, stored: list[Value], params: Params) -> Bili
     found = [evaluator.read(v, at) for v, at in zip(stored, places, strict=True)]
     for value, at, expr in zip(stored, places, found, strict=True):
         block.stmts.append(params.store(value, linear(at, value.shape), expr))
-    # The order of summation must not depend on what follows. So it is chosen on the nest with a bare store.
+    # The order of summation must not depend on the epilogue, so it is chosen on the nest with a bare store.
     alone: list[Stmt] = [Store(Buffer("result", dtype, root.outputs[0].type.numel), flat, acc)]
     plain = tidied(BilinearNest(out, reduce, lhs, rhs, alone, params, acc))
     return BilinearNest(out, reduce, lhs, rhs, block.stmts, params, acc, plain)
 
 
 def without_ones(nest: BilinearNest) -> BilinearNest:
-    """The nest without variables that have one value."""
-    # A variable of one value would be a candidate for lanes and loops, and has nothing to give to either.
+    """Drop variables of extent 1."""
+    # A variable of extent 1 would be a useless candidate for lanes and loops.
     ones = {v: Index() for v in (*nest.out, *nest.reduce) if v.extent == 1}
     return nest.mapped(ones, [v for v in nest.out if v not in ones], [v for v in nest.reduce if v not in ones])
 
 
 def tidied(nest: BilinearNest) -> BilinearNest:
-    """Variables split where indices divide them, then joined where they step as one; ones dropped."""
-    # Ones first: they stand between variables that could be joined.
+    """Split variables where indices divide them, then join those that step as one; drop extents of 1."""
+    # Extents of 1 first: they separate variables that could be joined.
     nest = without_ones(nest)
-    # Each split takes a division out of some index; 24 are more than any spec has, and end what would not converge.
+    # Each split removes a division from some index; the limit exceeds any spec's needs, and guarantees termination.
     for _ in range(24):
         found = wanted_split(_all_stmts(nest), (*nest.out, *nest.reduce))
         if found is None:
@@ -265,7 +264,7 @@ def tidied(nest: BilinearNest) -> BilinearNest:
         outer, inner, mapping = split(*found)
         out, reduce = (replaced(names, found[0], outer, inner) for names in (nest.out, nest.reduce))
         nest = nest.mapped(mapping, out, reduce)
-    # Kept and summed variables are joined among themselves: joined with each other they would have no kind.
+    # Kept and summed variables are joined among themselves: a variable is either kept or summed.
     mapping = merge_vars(nest.out, _all_stmts(nest)) | merge_vars(nest.reduce, _all_stmts(nest))
     return nest.mapped(mapping, merged(nest.out, mapping), merged(nest.reduce, mapping))
 

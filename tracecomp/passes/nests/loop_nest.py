@@ -1,9 +1,9 @@
 """A group of elementwise nodes and reductions as an unscheduled loop nest.
 
-A nest runs over outer variables; for each row, which is one value of these, it alternates row statements with reduction
-passes over the reduced variables. A pass computes the reductions whose operands are ready and stores the results that
-are ready. A value needed by a later pass is evaluated again, reloaded from its result, or, when it is costly, kept: in
-the memory of a result of the last pass, or else in scratch memory.
+A nest runs over outer variables. For each row (one value of these) it alternates row statements with reduction passes
+over the reduced variables. A pass computes the reductions and stores the results whose operands are ready. A value that
+a later pass needs is evaluated again, reloaded from its result, or kept if it is costly. Kept values are in the memory
+of a result of the last pass, or else in scratch memory.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ from tracecomp.passes.fusion.groups import Group
 from tracecomp.passes.nests.scalar_exprs import Block, Evaluator, Params
 
 KEEP_COST = 6.0
-"""Vector additions from which on what a later pass over a row needs again is kept: two moves through memory."""
+"""Vector additions above which a value that a later pass over a row needs is kept: two moves through memory."""
 KEEP_BYTES = 128 * 1024
-"""Bytes of a row that are kept at most, in a buffer beside what the row reads: an eighth of a second cache of 1 MB."""
+"""Most bytes of a row that are kept in a buffer: an eighth of a second cache of 1 MB, as the row's operands need it
+too."""
 
 
 @dataclass
 class ReductionPass:
-    """One reduction pass over a row: what it accumulates, and its statements for one element."""
+    """One reduction pass over a row: its accumulators, and its statements for one element."""
 
     accs: tuple[Acc, ...]
     body: list[Stmt]
@@ -39,7 +40,7 @@ class ReductionPass:
 
 @dataclass
 class Nest:
-    """Outer variables, reduced ones, and what happens per row in order. ``scratch`` holds one row each."""
+    """Outer variables, reduced ones, and the items of a row in order. ``scratch`` buffers have one row each."""
 
     outer: list[Var]
     reduced: list[Var]
@@ -50,7 +51,7 @@ class Nest:
 
     @property
     def stmts(self) -> list[Stmt]:
-        """All statements in order, those of passes without the passes."""
+        """All statements in order, including those of passes."""
         return [s for item in self.items for s in (item.body if isinstance(item, ReductionPass) else item)]
 
     def mapped(self, mapping: dict[Var, Index], outer: list[Var], reduced: list[Var], move: Move | None = None) -> Nest:
@@ -61,14 +62,14 @@ class Nest:
             if isinstance(item, ReductionPass):
                 items.append(ReductionPass(item.accs, list(copier.stmts(item.body))))
             else:
-                # Scratch rows are indexed by inner variables alone, so a change of
-                # outer variables leaves them as they are.
+                # Scratch rows are indexed by inner variables alone, so a change of outer variables does not affect
+                # them.
                 items.append(list(copier.stmts(item)))
         return Nest(outer, reduced, items, self.params, self.lanes, self.scratch)
 
 
 def build_nest(group: Group, stored: list[Value], params: Params) -> Nest:
-    """The nest of a group; ``stored`` are the values it leaves in memory."""
+    """Return the nest of a group; ``stored`` are the values that it writes to memory."""
     return _Builder(group, stored, params).build()
 
 
@@ -76,7 +77,7 @@ def build_nest(group: Group, stored: list[Value], params: Params) -> Nest:
 class _Kept:
     """Memory from which a value is read in passes after number ``since``.
 
-    ``offset`` is where the current element is, if that is not where the value itself has it.
+    ``offset`` is the position of the current element, if it differs from that in the value.
     """
 
     since: int
@@ -97,13 +98,13 @@ class _Builder:
         self.params = params
         self.ready = self._levels()
         self.totals: dict[Node, Read] = {}
-        # A total is known from the pass after the one that sums it; ``totals`` then holds its name.
+        # A total is known from the pass after its sum;
         self.kept: dict[Node, _Kept] = {}
         self.scratch: list[Buffer] = []
         self.number = 0
         self.evaluator = Evaluator(self.members, self.params, self._supplied)
-        # What does not depend on inner variables goes to the row's body:
-        # computed once for a row instead of for every element.
+        # Values that do not depend on inner variables go to the row's body: computed once per row instead of per
+        # element.
         self.evaluator.inner_vars = frozenset(self.reduced)
 
     def _levels(self) -> dict[Node, int]:
@@ -111,8 +112,8 @@ class _Builder:
         ready: dict[Node, int] = {}
         for node in self.group.nodes:
             before = max((ready[p] for p in self._members_read(node) if p in ready), default=0)
-            # A reduction is ready one pass after its operand: it needs the whole row
-            # first. That is what makes softmax three passes.
+            # A reduction is ready one pass after its operand: it needs the whole row first. Softmax therefore takes
+            # three passes.
             ready[node] = before + isinstance(node.op.loop, Reduced)
         return ready
 
@@ -128,8 +129,8 @@ class _Builder:
         self._choose_kept(roots, last)
         items: list[list[Stmt] | ReductionPass] = []
         row_block: Block | None = None
-        # Each pass has a block that sees those before it, so that names bound
-        # for an earlier pass of the same row are known.
+        # Each pass has a block that can read those before it, so that names bound in an earlier pass of the same row
+        # are known.
         for self.number in range(last + 1):
             row_block = self.evaluator.row_block = self.evaluator.block = Block(row_block)
             items.append(row_block.stmts)
@@ -152,7 +153,7 @@ class _Builder:
         roots: list[list[Node]] = [[] for _ in range(last + 1)]
         stored = {v.node for v in self.stored}
         for node in self.group.nodes:
-            # A reduction is summed in the pass before the one in which it can be read.
+            # A reduction is summed in the pass before the first in which it can be read.
             if isinstance(node.op.loop, Reduced):
                 roots[self.ready[node] - 1].append(node)
             elif node in stored and node not in self.group.per_row:
@@ -160,50 +161,49 @@ class _Builder:
         return roots
 
     def _choose_kept(self, roots: list[list[Node]], last: int) -> None:
-        """From the last pass back: what is read again rather than evaluated again, and where it is kept."""
+        """From the last pass back, choose the values that are kept instead of evaluated again, and their memory."""
         stored = {v.node: v for v in self.stored}
         # Elements of one row.
         size = self.group.domain.numel // max(self.group.domain.row_count, 1)
-        # Results of the last pass are written only then: until that, their memory may hold a row of something else.
+        # Results of the last pass are written only then: until then, their memory may hold a row of another value.
         lent = [stored[n] for n in roots[last] if n in stored]
-        # From the last pass back, because what is kept for a later pass becomes
-        # a root of an earlier one, which may need more.
+        # From the last pass back, because a value kept for a later pass becomes a root of an earlier one, which may
+        # need more.
         for number in range(last, 0, -1):
-            # ``seen`` holds a node once although several roots need it.
+            # ``seen`` has a node once although several roots need it.
             stack, seen = list(roots[number]), set(roots[number])
             while stack:
                 node = stack.pop()
-                # What can be had before this pass: reloaded if it is in memory, kept if evaluating it again costs more.
+                # Values available before this pass: reloaded if in memory, kept if evaluating them again costs more.
                 earlier = self.ready[node] < number and not self._is_row(node)
                 if earlier and (node in stored or node in self.kept):
                     value = stored.get(node)
                     if value is not None:
-                        # Reloading is free of storage: the value is in memory for others anyway.
+                        # Reloading needs no storage: the value is in memory for others anyway.
                         self.kept.setdefault(node, _Kept(self.ready[node], self.params.of(value)))
                     continue
-                # Two bounds: a row that is too long would push what it is computed from out of the cache,
-                # and cheap values are faster computed again than stored and loaded.
+                # Two bounds: a row that is too long would evict its operands from the cache. Cheap values are faster to
+                # compute again than to store and load.
                 if earlier and size * node.outputs[0].dtype.itemsize <= KEEP_BYTES and self._chain(node) >= KEEP_COST:
                     self.kept[node] = self._keep(node, size, lent)
                     # A kept value has to be evaluated in the pass where it is ready first.
                     roots[self.ready[node]].append(node)
                     continue
                 for producer in self._members_read(node):
-                    # Row results are in registers between passes.
+                    # Row results stay in registers between passes.
                     if producer not in seen and not self._is_row(producer):
                         seen.add(producer)
                         stack.append(producer)
 
     def _keep(self, node: Node, size: int, lent: list[Value]) -> _Kept:
-        """Memory for ``node``: that of a result in ``lent``, which nobody reads before the last pass, or scratch."""
+        """Choose memory for ``node``: a result in ``lent``, which is not read before the last pass, or scratch."""
         dtype = node.outputs[0].dtype
         for value in lent:
             assert value.node is not None
-            # Same dtype: the row that is lent is overwritten by the result
-            # itself, element by element, in the last pass.
+            # Same dtype: the result itself overwrites the lent row, element by element, in the last pass.
             if value.dtype is dtype:
                 lent.remove(value)
-                # The lender's own positions: another row's memory is never touched, so threads do not meet.
+                # At the lender's positions: no other row's memory is touched, so threads do not conflict.
                 offset = linear(self._position(value.node), value.shape)
                 return _Kept(self.ready[node], self.params.written(value), offset)
         # Scratch holds one row, whatever the number of rows: it is local to
@@ -212,23 +212,23 @@ class _Builder:
         return _Kept(self.ready[node], self.scratch[-1], self._inner_offset())
 
     def _chain(self, node: Node) -> float:
-        """Cost of evaluating ``node`` again from what is in memory."""
-        # A value with index arithmetic (a gather, a concatenation) counts as dear without looking further.
+        """Cost of evaluating ``node`` again from values in memory."""
+        # A value with index arithmetic (a gather, a concatenation) counts as expensive at once.
         own = op_cost(node) if isinstance(node.op.loop, Pointwise) else KEEP_COST
         rest = (p for p in self._members_read(node) if not self._is_row(p) and p not in self.kept)
-        # Stops as soon as one operation alone is dear enough, which also bounds the walk.
+        # Stops as soon as one operation alone is expensive enough, which also bounds the walk.
         return own + sum(self._chain(p) for p in dict.fromkeys(rest)) if own < KEEP_COST else own
 
     def _supplied(self, node: Node, position: tuple[Index, ...]) -> Expr | None:
         if isinstance(node.op.loop, Reduced):
             return cast(self.totals[node], node.outputs[0].dtype)
         kept = self.kept.get(node)
-        # Only in later passes: in the pass that makes it, the value is in a register.
+        # Only in later passes: in its own pass, the value is in a register.
         if kept is not None and kept.since < self.number:
             at = linear(position, node.outputs[0].shape) if kept.offset is None else kept.offset
             key = ("kept", node, at)
             block = self.evaluator.block
-            # Loaded once in a pass however many readers there are.
+            # Loaded once in a pass for any number of readers.
             found = block.find(key)
             if found is None:
                 found = block.known[key] = self.evaluator._let(block, Load(kept.buffer, at))
@@ -263,22 +263,22 @@ class _Builder:
         value = self.evaluator.read(operand, unravel(self.element, operand.shape))
         dtype = compute_dtype(node.outputs[0].dtype)
         if loop.element is not None:
-            # An operator such as argmax turns the element and its place in the row into what is compared.
+            # An operator such as argmax combines the element and its position into the compared value.
             value = loop.element(value, IndexValue(self._inner_offset()), dtype)
-        # Unique within the nest: by how many totals exist, and where in the body the update stands.
+        # Unique within the nest: by the number of totals, and the position of the update in the body.
         name = f"a{len(self.totals)}_{len(block.stmts)}"
         block.stmts.append(Update(name, (cast(value, dtype),), node))
         total = Read(name, dtype, frozenset(self.outer))
-        # Partial sums are a number of the graph (``lanes_for``), not of the machine.
+        # The graph determines the number of partial sums (``lanes_for``), not the machine.
         acc = Acc(name, loop.op, dtype, Const(identity(loop.op, dtype), dtype), self.lanes)
         return acc, total
 
     def _store_full(self, nodes: Sequence[Node], block: Block) -> None:
-        """Store results. All are evaluated first: what one of them overwrites, another may read."""
+        """Store results. All are evaluated first: a result may overwrite an operand of another."""
         found = [self.evaluator.read(n.outputs[0], self._position(n)) for n in nodes]
         for node, expr in zip(nodes, found, strict=True):
             value, kept = node.outputs[0], self.kept.get(node)
-            # Scratch or a lent row; a value that is only reloaded (no offset) is stored below like any other.
+            # Scratch or a lent row; a value that is only reloaded (no offset) is stored below.
             if kept is not None and kept.offset is not None:
                 block.stmts.append(Store(kept.buffer, kept.offset, expr, origin=node))
             if value in self.stored:

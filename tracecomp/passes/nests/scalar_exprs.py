@@ -1,4 +1,4 @@
-"""From loop meanings to scalar expressions: what the element of a value at a position is, as loop IR."""
+"""Scalar expressions from loop meanings: the element of a value at a position, as loop IR."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Params:
     """The buffers of a kernel, named in order of first use, so that equal kernels have equal text.
 
     ``same`` maps a value to the input whose memory it overwrites: both are one buffer. ``materialized_views`` are
-    loaded from memory. ``large`` are values that are too large to stay in a cache, and that no kernel reads.
-    ``frozen`` are values that are the same in many calls. ``slices`` are values stored within others.
+    loaded from memory. ``large`` are values too large for a cache that no kernel reads. ``frozen`` are values that are
+    the same in many calls. ``slices`` are values stored within others.
     """
 
     def __init__(
@@ -54,8 +54,7 @@ class Params:
         self.writes: set[str] = set()
 
     def of(self, value: Value) -> Buffer:
-        # A value that overwrites an input shares its buffer, so that the
-        # kernel's text shows that both are one memory.
+        # A value that overwrites an input shares its buffer, so that the kernel's text shows the alias.
         value = self.same.get(value, value)
         if value not in self.buffers:
             # Names by order of first use: equal kernels have equal text and are compiled once.
@@ -64,7 +63,7 @@ class Params:
 
     def written(self, value: Value) -> Buffer:
         buffer = self.of(value)
-        # What is written is declared so: all other parameters are read-only, and loads of them may move out of loops.
+        # Written buffers are declared so: all other parameters are read-only, and loads of them may move out of loops.
         self.writes.add(buffer.name)
         return buffer
 
@@ -76,22 +75,22 @@ class Params:
         return Store(self.written(place.whole), place.offset(offset), expr, origin=value.node)
 
     def frozen_buffers(self) -> set[Buffer]:
-        # By value, not by name: the same buffer may hold a value that lasts in one program and not in another.
-        """The buffers of what is the same in many calls."""
+        # By value, not by name: the same buffer may hold a value that is frozen in one program and not in another.
+        """The buffers of frozen values."""
         return {b for v, b in self.buffers.items() if v in self.frozen}
 
     def drop(self, value: Value) -> None:
-        """Take back the buffer of a value that turned out to have no memory of its own."""
+        """Remove the buffer of a value that has no separate memory."""
         self.writes.discard(self.buffers.pop(value).name)
 
 
 def _from(node: Node, expr: Expr, given: Sequence[Expr] = ()) -> Expr:
-    """``expr``, whose operations belong to ``node`` but for those that it was ``given``, or that belong to others."""
+    """Attribute the operations of ``expr`` to ``node``, except operands in ``given`` and operations of other nodes."""
     return _marked(expr, node, {id(x): x for x in given})
 
 
 def _marked(x: Expr, node: Node, known: dict[int, Expr]) -> Expr:
-    """``known`` is by identity: what it is asked for are parts of one expression, which is held meanwhile."""
+    """``known`` is by identity: its keys are parts of one expression, which stays referenced."""
     if not isinstance(x, Call) or x.origin is not None:
         return x
     if id(x) not in known:
@@ -100,7 +99,7 @@ def _marked(x: Expr, node: Node, known: dict[int, Expr]) -> Expr:
 
 
 DIVISIONS = ("floor_divide", "remainder", "fmod")
-"""Operators that refuse to divide integers by zero."""
+"""Operators that raise on integer division by zero."""
 
 
 class Block:
@@ -112,7 +111,7 @@ class Block:
         self.known: dict[Any, Expr] = {}
 
     def find(self, key: object) -> Expr | None:
-        # An outer body dominates the inner ones, so what it has bound may be read here; never the other way round.
+        # An outer body dominates the inner ones, so inner bodies may read its names; the reverse is not true.
         block: Block | None = self
         while block is not None:
             if key in block.known:
@@ -122,10 +121,10 @@ class Block:
 
 
 class Evaluator:
-    """Evaluates nodes of one kernel at symbolic positions, binding each result once.
+    """Evaluate nodes of one kernel at symbolic positions, binding each result once.
 
-    ``supplied`` gives the expression of a member node that is not evaluated here (a finished reduction, a contraction's
-    accumulator, a value kept in scratch memory); it returns None for all others.
+    ``supplied`` returns the expression of a member node that is available, and None for all others. Available are
+    finished reductions, a contraction's accumulator and values kept in scratch memory.
     """
 
     def __init__(
@@ -140,13 +139,13 @@ class Evaluator:
         self.bound = 0
 
     def read(self, value: Value, position: Sequence[Index], where: Expr | None = None) -> Expr:
-        """The element of ``value`` at ``position``: evaluated when it belongs to this kernel, else loaded.
+        """Return the element of ``value`` at ``position``: evaluated if this kernel computes it, else loaded.
 
-        Where ``where`` is false nothing is loaded, and the value is of no use to the reader. An evaluated value
-        does not need the condition: its own loads never leave their buffers.
+        If ``where`` is false nothing is loaded, and the reader ignores the value. An evaluated value does not need the
+        condition: its loads stay within their buffers.
         """
         node, position = value.node, tuple(position)
-        # Members first: a value that is computed here is never loaded, although it may also be stored.
+        # Members first: a value that is computed here is never loaded, even if it is also stored.
         if node is not None and node in self.members:
             given = self.supplied(node, position)
             if given is not None:
@@ -154,12 +153,12 @@ class Evaluator:
             # Keyed by position: the same node at another position (a shifted read) is another scalar.
             return self._once((node, position), position, lambda: self.evaluate(node, position))
         if node is not None and is_transparent(node, self.params.materialized_views):
-            # Views are not bound themselves: what they read is, under its own position.
+            # Views are not bound: the values that they read are, under their own positions.
             return self.evaluate(node, position)
         return self.load(value, position, where)
 
     def load(self, value: Value, position: tuple[Index, ...], where: Expr | None = None) -> Expr:
-        # Masks of positions, not of data: an element beside the buffer is never loaded, whatever its value is used for.
+        # Masks of positions, not of data: an element outside the buffer is never loaded.
         where = both(where, *(in_range(i, size) for i, size in zip(position, value.shape, strict=True)))
         offset = linear(position, value.shape)
         # The mask is bound first, so that loads with the same condition share it.
@@ -177,7 +176,7 @@ class Evaluator:
             # Half precision: widened here, computed in float32, rounded by the cast below
             # after every operator. The same bits as eagerly, fused or not.
             wide = [cast(x, compute_dtype(x.dtype)) for x in operands]
-            # Integer division by zero traps; PyTorch raises. Floats give infinity or NaN by themselves.
+            # Integer division by zero traps; PyTorch raises. Floats give infinity or NaN.
             if node.op.name in DIVISIONS and not out.dtype.is_floating_point:
                 wide[1] = self._divisor(wide[1], position, out.shape)
             return _from(node, cast(loop.fn(*wide, **node.attrs), out.dtype), wide)
@@ -187,18 +186,17 @@ class Evaluator:
         return _from(node, self.bind(loop.fn(position, out, reads, [v.type for v in node.inputs], **node.attrs)))
 
     def _divisor(self, divisor: Expr, position: Sequence[Index], shape: Sequence[int]) -> Expr:
-        """An integer ``divisor``, checked not to be zero. Outside of ``shape`` nobody wants the quotient."""
+        """Return an integer ``divisor``, checked to be non-zero. Outside ``shape`` the quotient is unused."""
         if isinstance(divisor, Const) and divisor.value:
             return divisor
         divisor = self._name(divisor)
         fine: Expr = Call("ne", (divisor, Const(0, divisor.dtype)), bool_)
-        # Masked lanes and padding compute quotients of whatever is there; only
-        # elements inside of the result may fail the call.
+        # Masked lanes and padding compute quotients of arbitrary values; only elements inside the result may raise.
         inside = both(*(in_range(i, n) for i, n in zip(position, shape, strict=True)))
         if inside is not None:
             fine = Call("or", (fine, Call("not", (self.bind(inside),), bool_)), bool_)
         block = self._block_for(fine)
-        # One check for a divisor, however many quotients have it.
+        # One check per divisor, for any number of quotients.
         if block.find(("check", fine)) is None:
             block.known["check", fine] = divisor
             block.stmts.append(Check(fine, "division"))
@@ -213,8 +211,8 @@ class Evaluator:
     def bind(self, expr: Expr) -> Expr:
         """``expr`` with the markers for checked indices replaced by a check and a safe index."""
         if isinstance(expr, Call):
-            # An operator marks positions that are data (``gather``). They are checked once and replaced by 0
-            # where wrong, so that the load stays inside the buffer until the call fails.
+            # Operators mark positions that are data (``gather``). They are checked once, and invalid ones are replaced
+            # by 0, so that the load stays inside the buffer until the call raises.
             if expr.op == "checked_index":
                 return self._check(expr)
             return Call(expr.op, tuple(self.bind(a) for a in expr.args), expr.dtype, expr.origin)
@@ -226,8 +224,8 @@ class Evaluator:
         return tuple(self._bind_index(i) for i in position)
 
     def _bind_index(self, i: Index) -> Index:
-        # An index is a sum of factors times atoms; only atoms that are data need
-        # binding, and they may stand inside of divisions.
+        # An index is a sum of factors times atoms; only atoms that are data need a name, and they may occur inside
+        # divisions.
         result = Index((), i.const)
         for atom, c in i.terms:
             if isinstance(atom, Computed):
@@ -244,7 +242,7 @@ class Evaluator:
         raw, size = marker.args
         value = self._name(self.bind(raw))
         zero = Const(0, int64)
-        # Negative positions were resolved by the operator; what is left is an error of the caller.
+        # The operator resolved negative positions; any other invalid index is the caller's error.
         fits = Call("and", (Call("ge", (value, zero), bool_), Call("lt", (value, size), bool_)), bool_)
         block = self._block_for(value)
         key = ("check", value, size)
@@ -257,7 +255,7 @@ class Evaluator:
 
     def _name(self, expr: Expr) -> Expr:
         """``expr`` bound to a name."""
-        # Names and constants are as cheap as a name.
+        # Names and constants need no name.
         if isinstance(expr, Read | Const):
             return expr
         block = self._block_for(expr)
@@ -268,9 +266,9 @@ class Evaluator:
         return found
 
     def _once(self, key: object, position: tuple[Index, ...], make: Callable[[], Expr]) -> Expr:
-        """The expression for ``key``, made and bound at its first use in a body that dominates this one."""
-        # A key is known in the body where it was bound and in those inside: a
-        # value bound in a loop is not seen after it.
+        """The expression for ``key``, built and bound at its first use in a body that dominates this one."""
+        # A key is known in the body where it was bound and in those inside: a value bound in a loop is not visible
+        # after it.
         found = self.block.find(key)
         if found is not None:
             return found
@@ -282,7 +280,7 @@ class Evaluator:
         return expr
 
     def _block_for(self, expr: Expr) -> Block:
-        """Row-level bodies take what does not change along the row."""
+        """Values that are constant along the row go to row-level bodies."""
         # Values without inner variables would otherwise be computed for every element of the row.
         if self.row_block is None or any(v in self.inner_vars for v in expr.vars()):
             return self.block

@@ -1,7 +1,7 @@
-"""Nests are built once and handed on: implicit padding and row fusion look at them, kernels are made of them.
+"""Nests are built once and shared: implicit padding and row fusion inspect them, kernels are built from them.
 
-A nest stands on buffers of its own, one for each value it reads or stores. Which of them are one memory, and in what
-order a kernel takes them, is known only when the kernel is made; then the nest is put on the kernel's buffers.
+A nest has separate buffers for each value it reads or stores. Aliases between them, and the order of a kernel's
+parameters, are known only when the kernel is built. Then the nest is moved to the kernel's buffers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ AnyNest = TypeVar("AnyNest", Nest, BilinearNest)
 
 @dataclass
 class Nests:
-    """The unscheduled nests of a frame's groups, by what decides them; nobody changes a nest that was handed out."""
+    """Cache of the unscheduled nests of a frame's groups. Returned nests are immutable."""
 
     known: dict[Any, Nest | BilinearNest] = field(default_factory=dict)
 
@@ -39,8 +39,8 @@ class Nests:
         return found
 
     def _of(self, group: Group, partition: Partition) -> Nest | BilinearNest:
-        # What decides a nest: nodes in order, which are row results, what is stored
-        # and where. Two askers with equal keys get one object.
+        # The key is everything that determines a nest: nodes in order, which are row results, stored values and their
+        # places. Callers with equal keys share one object.
         stored, whole = partition.stored[group], with_rematerialized(group, partition)
         places = tuple(partition.slices.get(v) for v in stored)
         rows = frozenset(whole.per_row)
@@ -48,17 +48,17 @@ class Nests:
         if key not in self.known:
             params = Params(partition.materialized_views, slices=partition.slices)
             build = labelled_bilinear if group.kind == "bilinear" else build_nest
-            # A rematerialized producer is part of the nest, so the group is completed before.
+            # A rematerialized producer is part of the nest, so the group is completed first.
             self.known[key] = build(whole, stored, params)
         return self.known[key]
 
     def forget(self) -> None:
-        """Free the nests when kernels are made; who asks again builds them again."""
+        """Free the nests once kernels are built; a later request builds them again."""
         self.known.clear()
 
 
 def taken(nest: Nest | BilinearNest, params: Params) -> dict[Buffer, Buffer]:
-    """The buffers of a kernel for those of a nest: ``params`` has them afterwards, in the order of first use."""
+    """Map the buffers of a nest to those of a kernel: adds them to ``params`` in the order of first use."""
     # Order of first use in the nest, so that equal kernels take parameters in equal order.
     written = nest.params.writes
     return {
@@ -68,7 +68,7 @@ def taken(nest: Nest | BilinearNest, params: Params) -> dict[Buffer, Buffer]:
 
 
 def on(nest: AnyNest, params: Params) -> AnyNest:
-    """The nest on the buffers of a kernel."""
+    """Return the nest on the buffers of a kernel."""
     buffers = taken(nest, params)
     if isinstance(nest, BilinearNest):
         # ``plain`` shares operands with the nest, so it moves to the same buffers.
@@ -78,7 +78,7 @@ def on(nest: AnyNest, params: Params) -> AnyNest:
 
 
 def _moved(nest: AnyNest, buffers: Mapping[Buffer, Buffer], params: Params) -> AnyNest:
-    # A nest that stands on the same buffers already need not be copied.
+    # A nest that uses the same buffers already need not be copied.
     if any(own != new for own, new in buffers.items()):
         if isinstance(nest, Nest):
             nest = nest.mapped({}, nest.outer, nest.reduced, lambda b, at: (buffers.get(b, b), at))

@@ -1,6 +1,6 @@
-"""Where every stored value lives: the call table's slots, and offsets in one arena by lifetimes.
+"""Memory plan: the call table's slots, and offsets in one arena by lifetimes.
 
-Liveness of a value is from the first kernel that writes it to the last that reads it; values that are not live together
+Liveness of a value is from the first kernel that writes it to the last that reads it. Values that are not live together
 share memory (buffer reuse).
 """
 
@@ -31,13 +31,13 @@ def plan_arena(lifetimes: Iterable[Lifetime]) -> tuple[dict[Value, int], int]:
 
     Largest first, each at the lowest free place: the usual greedy answer to dynamic storage allocation.
     """
-    placed: list[tuple[int, int, int, int]] = []  # in order of memory: from where to where, from when to when
+    placed: list[tuple[int, int, int, int]] = []  # start and end in memory, first and last step
     offsets: dict[Value, int] = {}
     size = 0
-    # Liveness decides: values never alive together may share memory. Large ones first: later they would fit nowhere.
+    # Liveness decides: values that are never alive together may share memory. Large ones first: later they would fit
+    # nowhere. Large ones first: later they would fit nowhere.
     for life in sorted(lifetimes, key=lambda x: (-x.nbytes, x.first)):
-        # A whole number of lines: the next value then begins at one, and no two
-        # values share a line that threads would contend for.
+        # A whole number of lines: the next value then begins at a line, and threads do not contend for a shared line.
         need = max(-(-life.nbytes // ALIGNMENT) * ALIGNMENT, ALIGNMENT)
         start = 0
         # In order of memory, so that the first gap that is wide enough is the lowest.
@@ -55,5 +55,5 @@ def plan_arena(lifetimes: Iterable[Lifetime]) -> tuple[dict[Value, int], int]:
 
 
 def apart(lifetimes: Iterable[Lifetime]) -> tuple[dict[Value, int], int]:
-    """Byte offsets such that no two values overlap, and the arena's size: memory is never used again."""
+    """Byte offsets at which no two values overlap, and the arena's size: memory is never reused."""
     return plan_arena(Lifetime(x.value, x.nbytes, 0, 0) for x in lifetimes)

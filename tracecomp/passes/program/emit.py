@@ -1,4 +1,4 @@
-"""A program from planned frames, from the outside in: each is given the places of its inputs, outputs and block."""
+"""Program assembly from planned frames, outermost first: each receives the places of its inputs, outputs and block."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _sources(frame: Frame) -> dict[object, Source]:
 
 
 class _Places:
-    """Where the values of one frame lie; ``numbers`` are those of all values in the arena."""
+    """Places of the values of one frame; ``numbers`` are those of all values in the arena."""
 
     def __init__(
         self, frame: Frame, inputs: Mapping[Value, Ref], outputs: Sequence[Ref], base: int, numbers: dict[Value, int]
@@ -47,7 +47,7 @@ class _Places:
     def of(self, value: Value) -> Ref:
         if value in self.inputs:
             return self.inputs[value]
-        # An output's memory is the caller's; a value at home there needs no place in the arena.
+        # An output's memory is the caller's; a value stored there needs no place in the arena.
         if value in self.frame.outputs.home:
             return self.outputs[self.frame.outputs.home[value]]
         number = self.numbers.setdefault(value, len(self.numbers) + 1)
@@ -87,7 +87,7 @@ class _Emitter:
         first = self._steps(self.frame.prepacking, places, begun)
         steps, prepared = self._steps(self.frame.tasks, places, begun), None
         if self.frame.prepacking:
-            # The flag lies in the arena beside what was prepared, so that both are there or neither.
+            # The flag is in the arena next to the prepared values, so that both exist or neither.
             prepared = Slot("prepared", "arena", places.offset(self.frame.flag), 1)
             steps = (WhenStep(Ref(prepared), (), first), *steps)
         slots = (*inputs, *self.constant_slots)
@@ -111,13 +111,13 @@ class _Emitter:
         return self._steps(places.frame.tasks, places, set())
 
     def _begins(self, value: Value, task: Task | ControlTask, places: _Places, begun: set[Value]) -> bool:
-        """Whether the lifetime of ``value`` in the arena begins with ``task``; remembers that it did."""
+        """Whether the lifetime of ``value`` in the arena begins with ``task``; records the fact."""
         new = value in places.frame.offsets and value not in begun
         begun.add(value)
         return new and value.type.numel > 0 and not (isinstance(task, ControlTask) and value is task.block)
 
     def _unset(self, value: Value, task: Task | ControlTask, places: _Places) -> CallStep:
-        """The memory of ``value`` as that of no value: what is read there before it is stored is noticed."""
+        """Fill the memory of ``value`` with a marker, to detect reads before the first store."""
         nodes = (task.node,) if isinstance(task, ControlTask) else task.nodes
         call = self._call(unset_task(value, nodes, self.machine), places)
         return replace(call, args=tuple(replace(r, slot=replace(r.slot, lifetime=0)) for r in call.args))
@@ -127,7 +127,7 @@ class _Emitter:
         return CallStep(self._numbered(task.kernel), args, _label(task, places.frame.graph), task.nodes)
 
     def _numbered(self, kernel: Kernel) -> Kernel:
-        """The kernel under a name of its own; equal kernels are one."""
+        """Give the kernel a unique name; equal kernels share one."""
         if id(kernel) not in self.numbered:
             unnamed = replace(kernel, name="")
             if unnamed not in self.kernels:
@@ -146,13 +146,13 @@ class _Emitter:
     def _scan(self, task: ControlTask, places: _Places) -> list[Step]:
         node, attrs = task.node, task.node.attrs
         carries, xs, length = attrs["carries"], attrs["xs"], attrs["length"]
-        # Nested loops have variables of their own.
+        # Nested loops have distinct variables.
         self.loops += 1
         var = Var(f"t{self.loops}", length)
         step = (index(var) * -1) + (length - 1) if attrs["reverse"] else index(var)
         operands = [places.of(buffer_of(v)) for v in node.inputs]
         results = [places.of(v) for v in node.outputs]
-        # Carries are read where the results are: each step overwrites them, which the body's aliases allow.
+        # Carries and results share memory: each step overwrites them, which the body's aliases permit.
         here = [*results[:carries], *operands[carries:]]
         for n in range(carries, carries + xs):
             # One element of the stacked operands and results per step.
@@ -177,7 +177,7 @@ class _Emitter:
         operands = [places.of(buffer_of(v)) for v in node.inputs]
         results = [places.of(v) for v in node.outputs]
         base = places.offset(task.block)
-        # The flag stands at the beginning of the block; test and body begin after it.
+        # The flag is at the beginning of the block, before test and body.
         flag = Ref(Slot("goes_on", "arena", base, 1))
         here = [*results[:carries], *operands[carries:]]
         test, body = places.frame.bodies[node]
@@ -186,7 +186,7 @@ class _Emitter:
         return [*self._start(node, carries, places), WhileStep(tested, flag, steps)]
 
     def _start(self, node: Node, carries: int, places: _Places) -> list[Step]:
-        """Copies of the first carries into the results, where they are carried."""
+        """Copy the first carries into the results that carry them."""
         # The initial carries are copied, as the caller's memory must not change.
         pairs = zip(node.inputs[:carries], node.outputs[:carries], strict=True)
         tasks = [copy_task(buffer_of(given), result, self.machine) for given, result in pairs if given.type.numel]

@@ -1,7 +1,7 @@
-"""The state that lowering steps hand on: a graph, and what is known so far of the program it becomes.
+"""The state that lowering steps pass on: a graph, and the plan of its program so far.
 
-A graph and the bodies of its control operators are *frames*. A frame is planned by itself: which kernels, and where
-its temporary values lie in a block of memory.
+A graph and the bodies of its control operators are *frames*. Each frame is planned separately: its kernels, and the
+places of its temporary values in a block of memory.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tracecomp.passes.schedule.records import Given
 from tracecomp.passes.steps import Log, Run
 
 FLAG_BYTES = 64
-"""What a loop's condition takes up at the start of its block: a cache line, so that what follows begins with one."""
+"""Bytes of a loop's condition at the start of its block: one cache line, so that the next value starts at a line."""
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Task:
 
 @dataclass
 class ControlTask:
-    """A control node, whose bodies are frames; ``block`` is the memory for what they keep."""
+    """A control node, whose bodies are frames; ``block`` is the memory for their values."""
 
     node: Node
     block: Value
@@ -48,15 +48,15 @@ class ControlTask:
 class Frame:
     """A graph on its way to a program. Each lowering step fills in some of the fields.
 
-    ``aliases[o] = i`` promises that output ``o`` is the very memory of input ``i``. ``frozen`` are values that are the
-    same in many calls. ``given`` are schedules that were written by hand. ``bodies`` are the frames of control nodes;
-    ``within``: this is one, whose results others read. ``nests`` has the loop nests that were built so far.
+    ``aliases[o] = i`` promises that output ``o`` is the memory of input ``i``. ``frozen`` are values that are the same
+    in many calls. ``given`` are schedules written by hand. ``bodies`` are the frames of control nodes; ``within``: this
+    frame is a body, whose results the outer frame reads. ``nests`` has the loop nests built so far.
 
-    ``partition`` (fusion, implicit padding, concat in place, row fusion): which nodes are one kernel, and what each
-    stores. ``outputs`` (output buffers): which results are written in place. ``tasks`` (kernels): kernel calls in
-    order. ``prepacking``: the calls that come before, where no earlier call of the program has left their results, and
-    ``flag``, the memory that tells. ``offsets`` and ``nbytes`` (arena): where temporary values lie in the frame's
-    block. ``program`` and the arrays it takes after the graph's own inputs, ``constants`` (program).
+    ``partition`` (fusion, implicit padding, concat in place, row fusion): which nodes are one kernel, and which values
+    each stores. ``outputs`` (output buffers): which results are written in place. ``tasks`` (kernels): kernel calls in
+    order. ``prepacking``: the kernel calls that run first unless an earlier call of the program has left their results,
+    and ``flag``, the memory that records this. ``offsets`` and ``nbytes`` (arena): places of temporary values in the
+    frame's block. ``program`` and the arrays it takes after the graph's own inputs, ``constants`` (program).
     """
 
     graph: Graph
@@ -79,7 +79,7 @@ class Frame:
 
     @property
     def overwritten(self) -> frozenset[Value]:
-        """The inputs whose memory outputs take."""
+        """The inputs whose memory is reused for outputs."""
         return frozenset(self.graph.inputs[i].value for i in self.aliases.values())
 
 
@@ -119,10 +119,11 @@ def _bodies(graph: Graph, machine: Machine, given: Given) -> dict[Node, tuple[Fr
 
 
 def everywhere(step: Run[Frame]) -> Run[Frame]:
-    """The step on a frame and on all frames inside it, innermost first: a frame's block holds those of its bodies."""
+    """The step on a frame and on all frames inside it, innermost first: a frame's block contains those of its
+    bodies."""
 
     def run(frame: Frame, log: Log) -> Frame:
-        # Innermost first: a frame's block holds those of its bodies, so their sizes have to be known.
+        # Innermost first: a frame's block contains those of its bodies, so their sizes have to be known.
         bodies = {node: tuple(run(f, log) for f in frames) for node, frames in frame.bodies.items()}
         return step(replace(frame, bodies=bodies), log)
 

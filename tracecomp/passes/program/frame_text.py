@@ -1,15 +1,10 @@
 """Frames as text: the graph in its language, then the plan of each frame, the outermost first, then bodies.
 
-The plan up to the output buffers reads back (``parse_frame``); what comes later is printed for people only::
+``parse_frame`` reads back the plan up to the output buffers; later parts are printed for people only::
 
-    plan main
-      aliases: 0=2
-      frozen: %w
-      kernel 0: loops over 64 x 100 reduced in 64 lanes -> %6: %0 per row, %2, %3, %4 per row, %6
-      row fusion: kernels 0 to 1, 1 x 64 rows by 16, keeping %3, but outputs of 1
-      concat in place: %3 in %6 at 16/64+0
-      rematerialized: %8
-      materialized views: %9
+    plan main aliases: 0=2 frozen: %w kernel 0: loops over 64 x 100 reduced in 64 lanes -> %6: %0 per row, %2, %3, %4
+      per row, %6 row fusion: kernels 0 to 1, 1 x 64 rows by 16, keeping %3, but outputs of 1 concat in place: %3 in %6
+      at 16/64+0 rematerialized: %8 materialized views: %9
 """
 
 from __future__ import annotations
@@ -36,7 +31,7 @@ def print_frame(frame: Frame) -> str:
 
 
 def _frames(path: str, frame: Frame) -> Iterator[tuple[str, Frame]]:
-    """The frame and those inside it, each with the control nodes and the numbers of bodies that lead there."""
+    """The frame and those inside it, each with its path: the control nodes and the numbers of bodies."""
     yield path, frame
     names = value_names(frame.graph)
     for node, bodies in frame.bodies.items():
@@ -89,7 +84,7 @@ class _Writer:
         return f"kernels {first} to {first + count - 1}, {rows}, keeping {self.of(fused.block_values)}{by_rows}"
 
     def comments(self) -> Iterator[str]:
-        """What is not read back."""
+        """The parts of the text that ``parse_frame`` ignores."""
         for d in self.partition.decisions:
             if not d.fused:
                 first, second = self.names[d.producer.outputs[0]], self.names[d.consumer.outputs[0]]
@@ -109,7 +104,7 @@ class _Writer:
         return [f"{word} on {self.of(task.values)}", *print_kernel(task.kernel).splitlines()]
 
 
-# ---- reading back
+# ---- parsing
 
 _KERNEL = re.compile(r"(\w+) over (.*?)(?: in (\d+) lanes)? -> (.*?): (.*)")
 _ROW_FUSION = re.compile(
@@ -119,8 +114,8 @@ _STEP = re.compile(r"(\d+)/(\d+)\+(\d+)")
 
 
 def parse_frame(text: str, machine: Machine) -> Frame:
-    """The frame that ``text`` describes, up to its output buffers; ValueError with the line where it does not."""
-    # Bodies are found by their path, as graphs inside of nodes have no names of their own.
+    """Return the frame that ``text`` describes, up to its output buffers; ValueError names the first invalid line."""
+    # Bodies are found by their path, as graphs inside nodes have no names.
     graph_text, *plans = re.split(r"^plan ", text, flags=re.MULTILINE)
     graph = parse_graph(graph_text)
     found = {plan.splitlines()[0].strip(): plan.splitlines()[1:] for plan in plans}
@@ -148,7 +143,7 @@ class _Reader:
         for line in lines:
             if not line.strip() or line.lstrip().startswith("#"):
                 continue
-            # One word decides what a line is; comments begin with ``#``.
+            # The first word decides the kind of a line; comments begin with ``#``.
             word, _, rest = line.strip().partition(": ")
             try:
                 if word == "aliases":
@@ -157,7 +152,7 @@ class _Reader:
                     frame = replace(frame, frozen=frozenset(self.all(rest)))
                 else:
                     self.line(word, rest)
-            # Whatever a broken line runs into, the user is told which line it was.
+            # Any error becomes one that names the line.
             except (KeyError, AttributeError, IndexError) as error:
                 raise ValueError(f"not a line of a plan: {line.strip()!r}") from error
         return replace(frame, partition=self.partition)

@@ -1,4 +1,4 @@
-"""What must hold of a frame after each lowering step; all that is wrong is reported at once."""
+"""Invariants of a frame after each lowering step; all violations are reported at once."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def _problems(frame: Frame) -> Iterator[str]:
 
 
 def _order(frame: Frame) -> Iterator[str]:
-    """Kernels read inputs and what earlier ones have stored."""
+    """Kernels read inputs and results of earlier ones."""
     partition = frame.partition
     known = {i.value for i in frame.graph.inputs}
     for number, group in enumerate(partition.groups):
         missing = {buffer_of(v) for v in values_read(group, partition)} - known
         yield from (f"kernel {number} reads {v.type} of {_maker(v)}, which no earlier kernel stored" for v in missing)
         known |= {buffer_of(v) for v in partition.stored[group]}
-        # A part that is stored within a whole makes the whole known, too.
+        # A part stored within a whole makes the whole available, too.
         known |= {partition.memory(v) for v in partition.stored[group]}
     missing = {buffer_of(o.value) for o in frame.graph.outputs} - known
     yield from (f"no kernel stores the output {v.type} of {_maker(v)}" for v in missing)
@@ -60,7 +60,7 @@ def _maker(value: Value) -> str:
 
 
 def _row_fusions(frame: Frame) -> Iterator[str]:
-    """Fused kernels are neighbours; what they keep for a block at a time, no other kernel reads."""
+    """Fused kernels are neighbours; no other kernel reads the values that they keep per block."""
     partition = frame.partition
     place = {g: n for n, g in enumerate(partition.groups)}
     for fused in partition.row_fusions:
@@ -68,8 +68,8 @@ def _row_fusions(frame: Frame) -> Iterator[str]:
             yield f"row fusion of kernel {place[fused.groups[0]]}: its kernels are not adjacent"
         for group in partition.groups:
             if group not in fused.groups and not values_read(group, partition).isdisjoint(
-                # What the fusion keeps for a block may be stored by another kernel, too
-                # (rematerialization); then it is read from there.
+                # Another kernel may also store a value that the fusion keeps per block (rematerialization); then it is
+                # read from there.
                 v
                 for v in fused.block_values
                 if not _stored_elsewhere(v, frame, fused.groups)
@@ -83,7 +83,7 @@ def _stored_elsewhere(value: Value, frame: Frame, groups: tuple[object, ...]) ->
 
 
 def _outputs(frame: Frame) -> Iterator[str]:
-    """Every output has its position's memory, or is the input whose memory that is."""
+    """Every output has the memory of its position, or is the input that aliases it."""
     positions = set(frame.outputs.home.values())
     for position, output in enumerate(frame.graph.outputs):
         own = position in frame.aliases and buffer_of(output.value) is frame.graph.inputs[frame.aliases[position]].value
@@ -92,10 +92,10 @@ def _outputs(frame: Frame) -> Iterator[str]:
 
 
 def _overwriting(frame: Frame) -> Iterator[str]:
-    """Nobody reads the old contents of an input after a result has been stored over it."""
+    """The old contents of an input are not read after a result has been stored over it."""
     aliased = {v: p for v, p in frame.outputs.home.items() if p in frame.aliases}
     targets = {v: frame.graph.inputs[frame.aliases[p]].value for v, p in aliased.items()}
-    # What is a result itself is read by the caller, so after every kernel; a copy of it is read where it is made.
+    # The caller reads a result, so it is read after every kernel; a copy is read where it is made.
     written = {*frame.aliases, *frame.outputs.home.values()}
     kept = {buffer_of(o.value) for p, o in enumerate(frame.graph.outputs) if p not in written}
     tasks = [t for t in frame.tasks if isinstance(t, Task)]
@@ -109,7 +109,7 @@ def _overwriting(frame: Frame) -> Iterator[str]:
 
 
 def _own_operands(task: Task, target: Value, results: set[Value]) -> Iterator[str]:
-    """A kernel that stores over what it reads reads each element where it stores it."""
+    """A kernel that overwrites its operand reads each element where it stores it."""
     names = dict(zip((p.name for p in task.kernel.params), task.values, strict=True))
     every = [*walk(task.kernel.body)]
     loads = {x.offset for x in expressions(every) if isinstance(x, Load) and names.get(x.buffer.name) is target}
@@ -129,7 +129,7 @@ def _loaded(task: Task) -> set[Value]:
 
 
 def _prepared(frame: Frame) -> Iterator[str]:
-    """What is prepacked follows from frozen inputs, and nobody else stores it."""
+    """Prepacked values follow from frozen inputs, and no other kernel stores them."""
     known = set(frame.frozen) | {i.value for i in frame.graph.inputs if i.role == "constant"}
     made: set[Value] = set()
     for task in frame.prepacking:
@@ -143,7 +143,7 @@ def _prepared(frame: Frame) -> Iterator[str]:
 
 
 def _memory(frame: Frame) -> Iterator[str]:
-    """What is needed at once does not overlap, and lies in the frame's block."""
+    """Values that are alive together do not overlap, and are within the frame's block."""
     sizes = {v: v.type.nbytes for v in frame.offsets}
     first: dict[Value, int] = {}
     last: dict[Value, int] = {}
@@ -153,7 +153,7 @@ def _memory(frame: Frame) -> Iterator[str]:
             first.setdefault(value, number)
             last[value] = number
     for value, number in first.items():
-        if number < len(frame.prepacking) <= last[value]:  # later calls find it
+        if number < len(frame.prepacking) <= last[value]:  # later calls read it
             first[value], last[value] = 0, len(tasks)
     placed = sorted(((frame.offsets[v], v) for v in frame.offsets if v in first and sizes[v]), key=lambda p: p[0])
     alive: list[tuple[int, Value]] = []

@@ -32,7 +32,7 @@ from tracecomp.passes.winograd.selection import windows_of
 
 
 class GroupLowerer:
-    """Lowers groups and row fusions; those that differ only in which values they work on share one kernel."""
+    """Lower groups and row fusions; those that differ only in their values share one kernel."""
 
     def __init__(
         self, partition: Partition, nests: Nests, outputs: OutputBuffers, machine: Machine, frozen: Set[Value],
@@ -51,8 +51,8 @@ class GroupLowerer:
         groups = unit.groups if isinstance(unit, RowFusion) else (unit,)
         shape, values = signature(groups, self.partition, self.same)
         blocks = _blocks(unit, values) if isinstance(unit, RowFusion) else None
-        # Which values are large or frozen changes the loops (stores past the
-        # caches, packing), so it is part of the key.
+        # The key includes which values are large or frozen, as that changes the loops (stores past the caches,
+        # packing).
         marks = (tuple(n for n, v in enumerate(values) if v in chosen) for chosen in (self.large, self.frozen))
         key = (shape, blocks, *marks)
         if key not in self.known:
@@ -63,8 +63,8 @@ class GroupLowerer:
         return Task(kernel, tuple(values[n] for n in places), tuple(n for g in groups for n in g.nodes))
 
     def _lower(self, unit: Group | RowFusion) -> Task:
-        """The kernel as it is chosen, or by the schedules that were handed in for that one."""
-        # Chosen once without the record, to know the kernel that a record is for: it is named by what it is.
+        """Return the kernel with the chosen schedule, or with the user's schedules for it."""
+        # First scheduled without the record, whose key is the kernel's content.
         task = self._scheduled(unit, Chooser(self.machine))
         written = self.given.get(replace(task.kernel, name=""))
         if written is None:
@@ -79,7 +79,7 @@ class GroupLowerer:
         if isinstance(unit, Group):
             return self._lower_group(unit, params, chooser)
         body = row_fusion_body(unit, self.partition, self.nests, params, chooser)
-        # What is kept for a block became local memory.
+        # Values kept per block became local memory.
         for value in unit.block_values:
             params.drop(value)
         nodes = tuple(n for g in unit.groups for n in g.nodes)
@@ -103,7 +103,7 @@ def _blocks(fused: RowFusion, values: list[Value]) -> tuple[Any, ...]:
 def _bilinear(nest: BilinearNest, chooser: Chooser) -> tuple[Stmt, ...]:
     nest = without_ones(nest)
     windows = windows_of(nest)
-    # Winograd's form first: it speaks of the variables of the graph, which tidying would join.
+    # Winograd's form first: it uses the variables of the graph, which tidying would join.
     return winograd_form(nest, windows, chooser) if windows else schedule_bilinear(tidied(nest), chooser)
 
 
@@ -117,7 +117,7 @@ def _imperative(node: Node, params: Params, machine: Machine) -> tuple[Stmt, ...
 
 
 def _kernel_name(nodes: Iterable[Node]) -> str:
-    # A few names say enough in a profile.
+    # A few names are enough in a profile.
     names = [n.op.name for n in nodes]
     return "_".join(names if len(names) <= 4 else [*names[:3], f"{len(names) - 3}_more"])
 
@@ -129,7 +129,8 @@ def _task(name: str, body: tuple[Stmt, ...], params: Params, nodes: tuple[Node, 
 
 
 def unset_task(value: Value, nodes: tuple[Node, ...], machine: Machine) -> Task:
-    """A kernel that fills one value's memory, before ``nodes``, with what shows when it is read: NaN, -1 or True."""
+    """A kernel that fills one value's memory, before ``nodes``, with a marker that shows when it is read: NaN, -1 or
+    True."""
     params = Params(frozenset())
     q, var = params.written(value), Var("i", value.type.numel)
     number = math.nan if value.dtype.is_floating_point else -1 if value.dtype.signed else 1

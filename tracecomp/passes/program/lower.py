@@ -1,6 +1,6 @@
 """The lowering steps, from an optimised graph to a program: each fills in a part of the frame (``program/frame.py``).
 
-``passes/pipeline.py`` lists them in order. What a step decides stands in the room that it calls.
+``passes/pipeline.py`` lists them in order. The modules that a step calls make its decisions.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tracecomp.passes.steps import Log
 
 @everywhere
 def fuse(frame: Frame, log: Log) -> Frame:
-    """Nodes grouped to kernels."""
+    """Group nodes into kernels."""
     partition = Fuser(frame.graph, True, frame.overwritten).run()
     for decision in partition.decisions:
         log.hits["fused" if decision.fused else "not fused"] += 1
@@ -37,13 +37,13 @@ def fuse(frame: Frame, log: Log) -> Frame:
 
 @everywhere
 def one_kernel_per_node(frame: Frame, log: Log) -> Frame:
-    """What stands in for fusion."""
+    """Replacement for fusion when it is skipped."""
     return replace(frame, partition=Fuser(frame.graph, False, frame.overwritten).run())
 
 
 @everywhere
 def pad_implicitly(frame: Frame, log: Log) -> Frame:
-    """Contractions read operands as if they were padded."""
+    """Make padding implicit: contractions read operands as if they were padded."""
     partition = with_implicit_padding(frame.partition, frame.graph, frame.nests)
     log.hits["pads"] += len(frame.partition.groups) - len(partition.groups)
     return replace(frame, partition=partition)
@@ -51,7 +51,7 @@ def pad_implicitly(frame: Frame, log: Log) -> Frame:
 
 @everywhere
 def concat_in_place(frame: Frame, log: Log) -> Frame:
-    """Parts of concatenations are stored within the whole."""
+    """Store parts of concatenations within the whole."""
     partition = with_concats_in_place(frame.partition, frame.graph, frame.aliases)
     log.hits["parts"] += len(partition.slices)
     return replace(frame, partition=partition)
@@ -59,7 +59,7 @@ def concat_in_place(frame: Frame, log: Log) -> Frame:
 
 @everywhere
 def fuse_rows(frame: Frame, log: Log) -> Frame:
-    """Kernels with the same rows as one loop over blocks of rows."""
+    """Combine kernels with the same rows into one loop over blocks of rows."""
     partition = with_row_fusions(frame.partition, frame.graph, frame.aliases, frame.machine, frame.nests)
     log.hits["loops over blocks of rows"] += len(partition.row_fusions)
     return replace(frame, partition=partition)
@@ -67,7 +67,7 @@ def fuse_rows(frame: Frame, log: Log) -> Frame:
 
 @everywhere
 def place_outputs(frame: Frame, log: Log) -> Frame:
-    """Which kernels write outputs in place; the others are copied."""
+    """Choose the outputs that kernels write in place; the others are copied."""
     outputs = output_buffers(frame.graph, frame.partition, frame.aliases, frame.machine, frame.within)
     log.hits["written in place"] += len(frame.graph.outputs) - len(outputs.copies)
     log.hits["copies"] += len(outputs.copies)
@@ -76,7 +76,7 @@ def place_outputs(frame: Frame, log: Log) -> Frame:
 
 @everywhere
 def make_kernels(frame: Frame, log: Log) -> Frame:
-    """Loops for every group, and calls of them in order."""
+    """Build loops for every group, and calls of them in order."""
     outputs = frame.outputs
     lowerer = GroupLowerer(frame.partition, frame.nests, outputs, frame.machine, frame.frozen, frame.given)
     tasks: list[Task | ControlTask] = []
@@ -85,13 +85,13 @@ def make_kernels(frame: Frame, log: Log) -> Frame:
         try:
             control = isinstance(unit, Group) and unit.kind == "control"
             tasks.append(_control(groups[0].nodes[0]) if control else lowerer.task(unit))
-        except Exception as error:  # a fault of a schedule
+        except Exception as error:  # an error in a schedule
             nodes = [n for g in groups for n in g.nodes]
             sources = [frame.graph.origin[n].source for n in nodes if n in frame.graph.origin]
             note_place(error, f"kernel of {', '.join(dict.fromkeys(n.op.name for n in nodes))}", sources)
             raise
     tasks.extend(copy_task(c.source, c.target, frame.machine, c.large) for c in outputs.copies)
-    # All kernels of the frame are made.
+    # All kernels of the frame are built.
     frame.nests.forget()
     log.hits["kernels"] += len(lowerer.known)
     # Kernels of empty values have no loops, and are not called.
@@ -99,7 +99,7 @@ def make_kernels(frame: Frame, log: Log) -> Frame:
 
 
 def _control(node: Node) -> ControlTask:
-    """The task of a control node; how large its block is, the arena finds out."""
+    """The task of a control node; the arena determines the size of its block."""
     block = Value(None, -1, TensorType(uint8, (0,)))
     values = (*map(buffer_of, node.inputs), *node.outputs, block)
     return ControlTask(node, block, tuple(dict.fromkeys(values)))
@@ -107,11 +107,11 @@ def _control(node: Node) -> ControlTask:
 
 @everywhere
 def prepack(frame: Frame, log: Log) -> Frame:
-    """What follows from frozen inputs alone comes first, where later calls find it made."""
+    """Move tasks that depend on frozen inputs alone to the front, where later calls skip them."""
     inputs = {i.value for i in frame.graph.inputs}
-    # Only inputs: what follows from them is found by looking at kernels.
+    # Only inputs: the kernels determine which values follow from them.
     first, rest = prepared(frame.tasks, frame.frozen & inputs, inputs | set(frame.outputs.home))
-    # Callers tell by the inputs that last whether the preparation is done: one of constants alone nobody would make.
+    # Callers detect the preparation by its frozen inputs: one of constants alone would never run.
     lasting = {i.value for i in frame.graph.inputs if i.role != "constant"} & frame.frozen
     if not any(v in lasting for task in first for v in task.values):
         return frame
@@ -121,21 +121,21 @@ def prepack(frame: Frame, log: Log) -> Frame:
 
 @everywhere
 def plan_memory(frame: Frame, log: Log) -> Frame:
-    """Temporary values in one block, those that are not alive together in the same place."""
+    """Place temporary values in one block; those that are never alive together share memory."""
     offsets, nbytes = plan_arena(lifetimes(frame))
     return replace(frame, offsets=offsets, nbytes=nbytes)
 
 
 @everywhere
 def own_memory(frame: Frame, log: Log) -> Frame:
-    """What stands in for planning: every temporary value has memory of its own."""
+    """Replacement for planning when it is skipped: every temporary value has separate memory."""
     offsets, nbytes = apart(lifetimes(frame))
     return replace(frame, offsets=offsets, nbytes=nbytes)
 
 
 def lifetimes(frame: Frame) -> list[Lifetime]:
-    """Where values are first and last needed; what is prepacked for later calls, from the first to the last task."""
-    # What the caller owns has no place in the arena.
+    """Return the first and last use of values; prepacked values live from the first to the last task."""
+    # The caller's memory has no place in the arena.
     elsewhere = {i.value for i in frame.graph.inputs} | set(frame.outputs.home)
     first: dict[Value, int] = {}
     last: dict[Value, int] = {}
@@ -154,17 +154,17 @@ def lifetimes(frame: Frame) -> list[Lifetime]:
         first[frame.flag] = last[frame.flag] = start
         nbytes[frame.flag] = 1
     for value in first:
-        # Made by prepacking and used later: later calls find it only if nobody writes over it, at any time.
+        # Prepacked and used later: later calls need it, so its memory is never reused.
         if first[value] < start <= last[value] or value is frame.flag:
             first[value], last[value] = 0, len(tasks)
     return [Lifetime(v, nbytes[v], first[v], last[v]) for v in first]
 
 
 def _block_bytes(node: Node, bodies: tuple[Frame, ...]) -> int:
-    """Bodies run one at a time, so they share a block; a loop's flag stands before what its test and body keep."""
+    """Bodies run one at a time, so they share a block; a loop's flag is before the values of its test and body."""
     return max(f.nbytes for f in bodies) + (FLAG_BYTES if node.op.name == "while_loop" else 0)
 
 
 def make_program(frame: Frame, log: Log) -> Frame:
-    """Calls with their places in memory."""
+    """Emit calls with their places in memory."""
     return emit.emitted(frame)

@@ -1,4 +1,4 @@
-"""How the outputs of a graph get their values: written in place by a kernel, or copied at the end.
+"""Storage of a graph's outputs: written in place by a kernel, or copied at the end.
 
 An output in the memory of an input is an in-place update (buffer donation).
 """
@@ -28,10 +28,10 @@ class Copy:
 
 @dataclass(frozen=True)
 class OutputBuffers:
-    """``home`` maps a value to the output position whose memory holds it; ``same`` to the value it overwrites.
+    """``home`` maps a value to the output position whose memory it occupies; ``same`` to the value it overwrites.
 
-    That is an input, or what another kernel stores for the one that overwrites it. ``large`` are values in memory of
-    their own that no kernel reads, and too large to be found in a cache afterwards. ``copies`` make the other outputs.
+    That is an input, or another kernel's result. ``large`` are values in separate memory that no kernel reads, and that
+    are too large for a cache. ``copies`` write the other outputs.
     """
 
     home: Mapping[Value, int] = field(default_factory=dict)
@@ -43,7 +43,8 @@ class OutputBuffers:
 def output_buffers(
     graph: Graph, partition: Partition, aliases: Mapping[int, int], machine: Machine, within: bool
 ) -> OutputBuffers:
-    """Where results go. ``aliases[o] = i`` says that output ``o`` is the memory of input ``i``.
+    """Choose the memory of results. ``aliases[o] = i`` says that output ``o`` is the memory of input ``i``.
+    ``aliases[o] = i`` says that output ``o`` is the memory of input ``i``.
 
     ``within`` says that the graph is a body, whose results others read.
     """
@@ -54,7 +55,7 @@ def output_buffers(
 
 
 class _Search:
-    """Decides output by output, in their order, then for kernels that change parts of an operand."""
+    """Choose output by output, in their order, then for kernels that change parts of an operand."""
 
     def __init__(
         self, graph: Graph, partition: Partition, aliases: Mapping[int, int], machine: Machine, within: bool
@@ -76,15 +77,15 @@ class _Search:
         for position, output in enumerate(graph.outputs):
             # In the outputs' order; the first that claims a value gets its memory, others are copies.
             self._settle(buffer_of(output.value), position)
-        # Second: kernels that update part of a large operand (an index write)
-        # may do it in place, inside of the program too.
+        # Second: kernels that update part of a large operand (an index write) may do it in place, inside the program
+        # too.
         for group in partition.groups:
             if group.kind == "imperative":
                 self._take_over(group)
 
     def _settle(self, value: Value, position: int) -> None:
         group = self.producer.get(value)
-        # An input handed through, or a value that is an output already: one memory cannot be two outputs.
+        # An unchanged input, or a value that is an output already: one memory cannot be two outputs.
         if group is None or value in self.home:
             self.pending.append((value, position))
         elif position not in self.aliases:
@@ -96,12 +97,13 @@ class _Search:
             self.pending.append((value, position))
 
     def _take_over(self, group: Group) -> None:
-        """Let a kernel that changes parts of its first operand do so where that lies, if nobody else needs it."""
+        """Let a kernel that changes parts of its first operand update it in place, if the operand has no other
+        reader."""
         node = group.nodes[0]
         result, operand = node.outputs[0], buffer_of(node.inputs[0]) if node.inputs else None
         if operand is None or operand not in self.producer or result in self.same or operand in self.home:
             return
-        # Control bodies have memory of their own for what they are given, which renaming would not reach.
+        # Control bodies have separate memory for their inputs, which renaming would not reach.
         if self._met_by_control(result) or self._met_by_control(operand):
             return
         if _changes_in_place(node, operand) and self._may_overwrite(result, group, operand):
@@ -118,37 +120,36 @@ class _Search:
         return self.graph.inputs[self.aliases[position]].value
 
     def _may_overwrite(self, value: Value, group: Group, target: Value) -> bool:
-        """Whether ``group`` may store ``value`` over ``target``: nobody reads ``target`` later or elsewhere."""
-        # In order: nobody reads the old contents after this kernel, no output is the old contents, and within the
-        # kernel each element is read before, and only for, the element that takes its place.
-        # First of the three: later kernels.
+        """Whether ``group`` may store ``value`` over ``target``: ``target`` has no later or other reader."""
+        # Three conditions. The old contents are not read after this kernel, and no output is the old contents. Within
+        # the kernel each element is read before, and only for, its replacement. First: later kernels.
         if self.last_read.get(target, -1) > self.place[group]:
             return False
-        # Second: an output that is the old contents, which the caller wants to see.
+        # Second: no output is the old contents, which the caller would read.
         if target in self.shown:
             return False
         inside = set(with_rematerialized(group, self.partition).nodes)
         if any(map(self._may_fail, inside)):
-            return False  # a call that fails leaves what is outside as it was
+            return False  # a call that raises leaves external memory unchanged
         if target not in self.reads[group]:
             return True
         if group.kind == "imperative":
             return _changes_in_place(group.nodes[0], target)
-        # A reduction reads whole rows before it stores, and would have overwritten some.
+        # A reduction reads whole rows before it stores, and would have overwritten some elements.
         return not group.has_reduction and all(
             reads_aligned(v, target, inside, self.partition.materialized_views) for v in self.partition.stored[group]
         )
 
     def _may_fail(self, node: Node) -> bool:
-        """Whether values that the call is given can make ``node`` fail."""
+        """Whether arguments of the call can make ``node`` raise."""
         divides = node.op.name in DIVISIONS and not node.outputs[0].dtype.is_floating_point
-        # Constants fail at every call or at none; what a call is given may fail at some.
+        # Constants raise in every call or in none; arguments may raise in some.
         return (divides or node.op.name in ("take", "gather")) and node.inputs[1] not in self.constants
 
     def large(self) -> frozenset[Value]:
-        # Outputs that are copied elsewhere are read by the copy.
+        # The copy reads outputs that are copied.
         read = {v for values in self.reads.values() for v in values} | {v for v, _ in self.pending}
-        # By what the kernel reads for each: operands compete for the cache.
+        # Measured by the bytes that the kernel reads for each: operands compete for the cache.
         written = {v: self.reads[self.producer[v]] if v in self.producer else {v} for v in self.home}
         return frozenset(
             v for v, operands in written.items()
@@ -156,10 +157,9 @@ class _Search:
         )  # fmt: skip
 
     def _is_large(self, value: Value, operands: Set[Value]) -> bool:
-        # The result of the call before is in the cache, too; of a larger operand, a part is likely to be read.
+        # The previous call's result is in the cache, too; a part of a larger operand is likely to be read.
         nbytes = value.type.nbytes
-        # Twice the result, as the one of the call before is still there, and
-        # each operand as far as one result's worth.
+        # Twice the result, as the previous call's is still cached, and at most one result's size per operand.
         held = 2 * nbytes + sum(min(v.type.nbytes, nbytes) for v in operands)
         return not self.within and held > self.machine.l3_bytes
 
@@ -171,7 +171,7 @@ class _Search:
         found = [self._copied(v, self._output_value(v, p), self._is_large(v, {v})) for v, p in plain]
         last: list[Copy] = []
         for value, position in over:
-            # An input that goes to another input's memory (a swap): staged, as both may go to each other.
+            # An input that moves to another input's memory (a swap): staged, as the move may go both ways.
             if value.node is None:
                 stage = Value(None, -1, value.type)
                 found.append(self._copied(value, stage))
@@ -189,7 +189,8 @@ class _Search:
 
 
 def _operands(group: Group) -> set[Value]:
-    """What a group of statements or of control reads from memory, also where others would compute it again."""
+    """Values that a group of statements or control reads from memory, including those that others would
+    rematerialize."""
     if group.kind not in ("imperative", "control"):
         return set()
     return {buffer_of(v) for v in group.nodes[0].inputs}

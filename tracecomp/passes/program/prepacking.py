@@ -1,8 +1,8 @@
-"""What a program computes from frozen inputs alone, apart from the rest: later calls find it made.
+"""Prepacking: the part of a program that depends on frozen inputs alone, so that later calls reuse its results.
 
-Steady inputs keep their values from call to call until the caller says otherwise: the weights of a model that is not
-being trained. Whole kernels, and top-level loops of kernels (panels packed for register tiles, transformed weights),
-that read nothing else and make nothing that a caller sees, are the preparation. Computing it once is called prepacking.
+Frozen inputs keep their values from call to call until the caller says otherwise: the weights of a model that is not
+being trained. The preparation consists of whole kernels, and top-level loops of kernels (panels packed for register
+tiles, transformed weights). They read nothing else, and their results are not visible to the caller.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ Other = TypeVar("Other")
 
 
 def frozen_values(graph: Graph, inputs: Set[Value]) -> frozenset[Value]:
-    """``inputs``, constants, and what follows from them alone; none without ``inputs``."""
-    # Without inputs that last, nothing is worth keeping: constants alone are folded.
+    """``inputs``, constants, and values that follow from them alone; none without ``inputs``."""
+    # Without frozen inputs there is nothing to keep: constants alone are folded.
     if not inputs:
         return frozenset()
     frozen = set(inputs) | {i.value for i in graph.inputs if i.role == "constant"}
@@ -35,18 +35,18 @@ def frozen_values(graph: Graph, inputs: Set[Value]) -> frozenset[Value]:
 def prepared(
     tasks: Sequence[Task | Other], frozen: Set[Value], seen: Set[Value]
 ) -> tuple[list[Task], list[Task | Other]]:
-    """The tasks that prepare, and what remains to be run in every call; a caller sees what is in ``seen``."""
-    # What each task reads has to last, or to be made by what was moved before.
+    """Return the tasks that prepare, and those that run in every call; the caller sees the values in ``seen``."""
+    # Operands of a moved task have to be frozen, or results of other moved tasks.
     known = set(frozen)
     writers = Counter(v for t in tasks if isinstance(t, Task) for v in _written(t))
-    # Memory that two tasks write holds another value at the second call.
+    # Memory that two tasks write has another value in the second call.
     shared = seen | {v for v, count in writers.items() if count > 1}
     first: list[Task] = []
     rest: list[Task | Other] = []
     for task in tasks:
         moved = _moved(task, known, shared) if isinstance(task, Task) else set()
         if isinstance(task, Task) and moved:
-            # Part of a kernel may be moved: packing of weights stands at the top of a contraction's kernel.
+            # A part of a kernel may move: weights are packed at the top of a contraction's kernel.
             now, later = _cut(task, moved)
             first.append(now)
             known |= _written(now)
@@ -61,11 +61,11 @@ def _written(task: Task) -> set[Value]:
 
 
 class _Names:
-    """The buffers that a top-level statement stores to, reads, or declares; not those that only it knows."""
+    """The buffers that a top-level statement stores to, reads, or declares, without those local to it."""
 
     def __init__(self, stmt: Stmt) -> None:
         every = [*walk((stmt,))]
-        # A buffer declared inside of a statement is nobody else's.
+        # A buffer declared inside a statement is local to it.
         inner = {s.buffer.name for s in walk(children(stmt)) if isinstance(s, Local)}
         self.stored = {s.buffer.name for s in every if isinstance(s, Store)} - inner
         self.read = {x.buffer.name for x in expressions(every) if isinstance(x, Load)} - inner
@@ -75,19 +75,20 @@ class _Names:
 
 
 def _moved(task: Task, frozen: Set[Value], shared: Set[Value]) -> set[int]:
-    """The positions of statements that read what is frozen or made by each other, and store where nobody else does."""
+    """Positions of statements that read only frozen values or each other's results, into buffers that others do not
+    store to."""
     kernel, body = task.kernel, task.kernel.body
-    # A check or a binding at the top is seen by all that follows: such a kernel is left whole.
+    # A check or a binding at the top affects all later statements: such a kernel stays whole.
     if any(not isinstance(s, Loop | If | Local) for s in body) or not any(v in frozen for v in task.values):
         return set()
     values = dict(zip((p.name for p in kernel.params), task.values, strict=True))
     names = [_Names(s) for s in body]
-    # Also not written by the kernel itself.
+    # Not written by the kernel itself either.
     read = {name for name, v in values.items() if v in frozen and name not in kernel.writes}
     own = {name for name in kernel.writes if values[name] not in shared}.union(*(n.declared for n in names))
     moved = {n for n, s in enumerate(names) if not s.fails}
     while True:
-        # A fixed point from above: a statement stays behind once it reads, or shares a buffer with, one that does.
+        # A fixed point from above: a statement stays if it reads a result of, or shares a buffer with, one that stays.
         free = own.difference(*(s.stored for n, s in enumerate(names) if n not in moved))
         kept = {n for n in moved if names[n].stored | names[n].declared <= free and names[n].read <= read | free}
         if kept == moved:
@@ -96,7 +97,7 @@ def _moved(task: Task, frozen: Set[Value], shared: Set[Value]) -> set[int]:
 
 
 def _cut(task: Task, moved: Set[int]) -> tuple[Task, list[Task]]:
-    """The task that runs the ``moved`` statements, and the one that is left, if any; they share scratch memory."""
+    """Return the task that runs the ``moved`` statements, and the remaining one, if any; they share scratch memory."""
     kernel = task.kernel
     values = dict(zip((p.name for p in kernel.params), task.values, strict=True))
     buffers = {p.name: p for p in kernel.params}
@@ -114,7 +115,7 @@ def _cut(task: Task, moved: Set[int]) -> tuple[Task, list[Task]]:
         writes = frozenset(b.name for b in used if b.name in stored)
         return Task(Kernel(name, used, writes, tuple(body)), tuple(values[b.name] for b in used), task.nodes)
 
-    # Local memory that both parts use becomes a value that is handed from one to the other.
+    # Local memory that both parts use becomes a value that one passes to the other.
     first = [s for n, s in enumerate(kernel.body) if n in moved and not isinstance(s, Local)]
     later = [s for n, s in enumerate(kernel.body) if n not in moved]
     return part(f"prepare_{kernel.name}", first), [part(kernel.name, later)] if later else []

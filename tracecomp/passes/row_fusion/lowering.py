@@ -25,28 +25,28 @@ from tracecomp.passes.schedule.records import Chooser
 def row_fusion_body(
     fused: RowFusion, partition: Partition, nests: Nests, params: Params, chooser: Chooser
 ) -> tuple[Stmt, ...]:
-    """The statements of a row fusion's kernel: what is packed once, then the blocks, of which the last may be lower."""
+    """Return the statements of a row fusion's kernel: packing, then the blocks, of which the last may be lower."""
     outer = Var("outer", fused.outer)
     lowering = _Lowering(fused, partition, nests, params, chooser)
-    # The last block is lower if heights do not divide; it has custom loops.
+    # The last block is lower if heights do not divide; it has separate loops.
     cut = Rows(outer, fused.count, Index(), fused.count).cut(fused.height)
     blocks = [(Var("part", fused.count // fused.height if n == 0 else 1), lowering.block(r)) for n, r in enumerate(cut)]
-    # Totals that go on from block to block forbid sharing the blocks of one
-    # outer position: threads share outer positions.
+    # Totals that continue from block to block prevent sharing the blocks of one outer position: threads share outer
+    # positions.
     if lowering.finish:
         body = [s for part, block in blocks for s in (Loop("serial", part, block),)]
         within = (*lowering.locals, *lowering.start, *body, *lowering.finish)
         loops: tuple[Stmt, ...] = (Loop("parallel", outer, within),)
-    # Else all blocks are independent, and numbered through.
+    # Otherwise all blocks are independent and numbered together.
     else:
         loops = tuple(_numbered(outer, part, (*lowering.locals, *block)) for part, block in blocks)
-    # Whether threads share is judged on the whole kernel, when all loops are made.
+    # Whether threads share the loop depends on the whole kernel's work, known once all loops are built.
     return (*lowering.packing, *shared_where_it_pays(loops, chooser.machine))
 
 
 def block_slots(groups: tuple[Group, ...], block_values: Iterable[Value], partition: Partition) -> dict[Value, int]:
-    """Numbers of block memory for ``block_values``; those of one type that are not needed at once share a number."""
-    # Liveness inside of a block: memory is free after the last group that reads it.
+    """Numbers of block memory for ``block_values``; values of one type that are never alive together share a number."""
+    # Liveness inside a block: memory is free after the last group that reads it.
     last = {v: n for n, g in enumerate(groups) for v in values_read(g, partition)}
     free: dict[tuple[object, int], list[int]] = {}
     slots: dict[Value, int] = {}
@@ -60,7 +60,7 @@ def block_slots(groups: tuple[Group, ...], block_values: Iterable[Value], partit
                 free[kind] = [count]
                 count += 1
             slots[value] = free[kind].pop()
-            # A value that nobody reads is freed at once.
+            # An unread value is freed at once.
             last.setdefault(value, n)
         for value in (v for v in slots if last[v] == n):
             free[value.dtype, value.type.numel].append(slots[value])
@@ -69,7 +69,7 @@ def block_slots(groups: tuple[Group, ...], block_values: Iterable[Value], partit
 
 @dataclass
 class _Lowering:
-    """Lowers the groups of a row fusion for blocks of different heights.
+    """Lower the groups of a row fusion for blocks of different heights.
 
     ``packing`` comes before all blocks; ``start`` and ``finish`` around the blocks of one outer position.
     """
@@ -103,12 +103,12 @@ class _Lowering:
         return tuple(s for n, g in enumerate(self.fused.groups) for s in self._group(n, g, block, first))
 
     def _group(self, number: int, group: Group, block: RowBlock, first: bool) -> tuple[Stmt, ...]:
-        """The loops of one group for a block; what comes before and after all blocks is noted."""
+        """The loops of one group for a block; statements before and after all blocks are collected."""
         nest = block.nest(group, self.partition)
         if not isinstance(nest, Summed):
             return self._scheduled(nest)
         renamed = {nest.totals: Buffer(f"totals{number}", nest.totals.dtype, nest.totals.size)}
-        # Packing and totals belong to all blocks; they are noted for the first kind of block only.
+        # Packing and totals belong to all blocks; they are collected for the first kind of block only.
         if first:
             self.locals.extend(map(Local, renamed.values()))
             self.start.extend(self._scheduled(nest.start, renamed))
@@ -116,20 +116,20 @@ class _Lowering:
         return self._scheduled(nest.block, renamed)
 
     def _scheduled(self, nest: Nest | BilinearNest, renamed: dict[Buffer, Buffer] | None = None) -> tuple[Stmt, ...]:
-        """The loops of a nest, with names of their own."""
+        """Schedule the loops of a nest, with distinct names."""
         packing: tuple[Stmt, ...] = ()
         if isinstance(nest, BilinearNest):
-            # Tidied here and not before: the blocks' variables replace those that were joined.
+            # Tidied here and not earlier: the blocks' variables replace the joined ones.
             packing, body = schedule_parts(tidied(nest), self.chooser)
         else:
             body = schedule_nest(nest, self.chooser)
         self.copies += 1
         suffix = f"_{self.copies}"
-        # Local buffers of the groups get names of their own, as they stand in one kernel.
+        # Local buffers of the groups are renamed, as one kernel contains them.
         own = {s.buffer for s in walk((*packing, *body)) if isinstance(s, Local)}
         names = {b: Buffer(b.name + suffix, b.dtype, b.size) for b in own} | (renamed or {})
         copier = Copier({}, suffix, lambda buffer, offset: (names.get(buffer, buffer), offset))
-        # What is packed does not depend on the block (``schedule_parts``), so it comes before all of them.
+        # Packing does not depend on the block (``schedule_parts``), so it comes before all of them.
         self.packing.extend(copier.stmts(packing))
         return _serial(copier.stmts(body))
 
@@ -142,12 +142,12 @@ def _numbered(outer: Var, part: Var, body: tuple[Stmt, ...]) -> Stmt:
 
 
 def _serial(body: Iterable[Stmt]) -> tuple[Stmt, ...]:
-    """The statements without loops of their own for threads: the blocks are what threads share."""
+    """Make the statements' loops serial: threads share the blocks."""
     found: list[Stmt] = []
     for stmt in body:
         inner = _serial(children(stmt))
         if isinstance(stmt, Loop):
-            # A thread has its block to itself.
+            # Each thread has a whole block.
             found.append(Loop("serial" if stmt.kind in SHARED else stmt.kind, stmt.var, inner))
         else:
             found.append(with_children(stmt, inner) if inner else stmt)

@@ -1,10 +1,10 @@
 """Nests restricted to a block of the rows that several kernels have in common.
 
-Kernels that make and read each other's values row by row can take turns on a block of rows. Here the nest of one of
-them, built for all rows, becomes its nest for one block: the variables that number rows are replaced, and what the
-kernels hand each other is found to lie in the block, element by element, or ``Misaligned`` is raised. A contraction
-that sums over rows adds a block's terms to totals, in the order in which it would have added them all. Convolutions by
-transformed tiles have blocks of their own.
+Kernels that compute and read each other's values row by row can alternate on a block of rows. This module turns a nest
+for all rows into the nest for one block by replacing the variables that number rows. Values that the kernels pass to
+each other must be within the block, element by element; otherwise ``Misaligned`` is raised. A contraction that sums
+over rows adds a block's terms to totals, in the order of the whole sum. Convolutions by transformed tiles have separate
+blocks.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ from tracecomp.passes.winograd.selection import windows_of
 
 
 class Misaligned(Exception):
-    """A kernel that does not go row by row."""
+    """Raised for a kernel that does not run row by row."""
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows numbered by ``outer`` and a place below ``count``; a block is ``height`` of them from place ``first``."""
+    """Rows numbered by ``outer`` and a position below ``count``; a block is ``height`` of them from position
+    ``first``."""
 
     outer: Var
     count: int
@@ -41,7 +42,7 @@ class Rows:
         return self.outer.extent * self.count
 
     @property
-    # Of one value it is always 0, and no variable.
+    # With extent 1 it is always 0 and needs no variable.
     def place(self) -> Index:
         """The value of ``outer``."""
         return index(self.outer) if self.outer.extent > 1 else Index()
@@ -59,8 +60,8 @@ class Rows:
 
     @property
     def around(self) -> tuple[Var, ...]:
-        """The variables that number the block."""
-        # ``outer`` and the block's number: what an offset inside of a block must not depend on.
+        """The variables that number the blocks."""
+        # ``outer`` and the block's number: offsets inside a block must not depend on them.
         return (self.outer, *sorted(self.first.vars(), key=lambda v: v.name))
 
 
@@ -75,10 +76,10 @@ class Summed:
 
 
 class RowBlock:
-    """Restricts nests to ``rows``. ``local`` maps values that are made and read in the block to memory for a block.
+    """Restrict nests to ``rows``. ``local`` maps values that are computed and read in the block to memory for a block.
 
-    ``made`` are all values that the kernels make row by row; what they read of these must lie in the block. Whether
-    those of ``perhaps`` are made row by row is found out: ``apart`` are those that are not.
+    ``made`` are all values that the kernels compute row by row; reads of them must be within the block. Those of
+    ``perhaps`` are checked: ``apart`` are the ones that are not computed row by row.
     """
 
     def __init__(
@@ -97,7 +98,7 @@ class RowBlock:
         self.made = {params.of(v): v for v in (*made, *perhaps) if v not in params.slices}
         self.local = local
         self.perhaps = perhaps
-        # A slice lies among others' elements, so its rows are not dense.
+        # A slice is interleaved with other values, so its rows are not dense.
         self.apart = {v for v in perhaps if v in params.slices}
 
     def nest(self, group: Group, partition: Partition) -> Nest | BilinearNest | Summed:
@@ -108,12 +109,12 @@ class RowBlock:
             return replace(self._loops(loops), params=self.params)
         nest = self.nests.contraction(group, partition)
         self.buffers = taken(nest, self.params)
-        # Tiles of two by two results would reach over the block's border.
+        # Tiles of two by two results would cross the block's border.
         if windows_of(without_ones(nest)):
             raise Misaligned
         nest = replace(nest, lhs=self._placed(nest.lhs), rhs=self._placed(nest.rhs), params=self.params)
         labels = self._labels(nest)
-        # The labels stand in the result, or else among the summed variables.
+        # The labels are in the result, or else among the summed variables.
         if labels[-1] in nest.out:
             return self._bilinear(nest, labels)
         return self._summed(nest, labels)
@@ -133,16 +134,17 @@ class RowBlock:
         if any(v not in nest.out for v in labels):
             raise Misaligned
         own, mapping = self._numbered(labels)
-        # Outer labels are fixed by the block, the last one runs through its rows.
+        # Outer labels are fixed by the block, the last one covers its rows.
         out = [own if v == labels[-1] else v for v in nest.out if v not in labels[:-1]]
         # The block's variables are around the nest: packing must not depend on them.
         return replace(nest.mapped(mapping, out, nest.reduce, self._move), outside=self.rows.around)
 
     def _summed(self, nest: BilinearNest, labels: list[Var]) -> Summed:
-        """A contraction that sums over the rows of one value of ``outer``, first of all."""
+        """Restrict a contraction that sums over the rows of one value of ``outer``, outermost."""
         last = labels[-1]
         one_outer = last.extent == self.rows.count and all(v in nest.out for v in labels[:-1])
-        # Outermost: a block then adds its terms to each total after those of the blocks before, as the whole sum does.
+        # Outermost: a block then adds its terms to each total after those of the blocks before, in the order of the
+        # whole sum.
         if nest.reduce[0] != last or not one_outer or nest.plain is None:
             raise Misaligned
         own, mapping = self._numbered(labels)
@@ -161,7 +163,7 @@ class RowBlock:
         return Summed(totals, start, block, finish)
 
     def _numbered(self, labels: list[Var]) -> tuple[Var, dict[Var, Index]]:
-        """The variable of the rows in the block, and what replaces the ``labels`` that number all rows."""
+        """Return the variable of the rows in the block, and the replacements of the ``labels`` that number all rows."""
         *outer, last = labels
         own = Var(last.name, self.rows.height)
         # The last label may number several outer positions times the rows of each.
@@ -177,8 +179,7 @@ class RowBlock:
 
     def _labels(self, nest: BilinearNest) -> list[Var]:
         """The labels that together number the rows, outermost first."""
-        # Results first; a read of what the kernels make decides instead, as
-        # its rows are the ones that blocks are made of.
+        # Results first; a read of another kernel's value takes precedence, as blocks consist of its rows.
         offset = linear([index(v) for v in nest.out], [v.extent for v in nest.out])
         width = offset.bounds[1] // self.rows.total + 1 if offset.bounds else 0
         for operand in (nest.lhs, nest.rhs):
@@ -188,7 +189,7 @@ class RowBlock:
         return _labels_of(offset, width, self.rows)
 
     def _move(self, buffer: Buffer, offset: Index) -> tuple[Buffer, Index]:
-        """An access to a kernel's buffer, redirected if it is to what is kept for a block."""
+        """Redirect an access to a kernel's buffer, if its value is kept per block."""
         buffer = self.buffers.get(buffer, buffer)
         value = self.made.get(buffer)
         if value is None:
@@ -196,15 +197,15 @@ class RowBlock:
         own = self._in_block(value, offset)
         if own is None and value not in self.perhaps:
             raise Misaligned
-        # What is not row by row may still be stored, if nobody inside reads it: that is found out here.
+        # A value that is not row by row may still be stored, if no kernel inside reads it.
         if own is None:
             self.apart.add(value)
         return (self.local[value], own) if own is not None and value in self.local else (buffer, offset)
 
     def _in_block(self, value: Value, offset: Index) -> Index | None:
-        """The offset from the block's first element; None when it may lie outside."""
-        # Legality, argued from indices alone: an offset less that of the block's first row must not depend on which
-        # block it is, and must stay below a block's size. Then every block sees the same elements of its own memory.
+        """Return the offset from the block's first element; None if it may be outside."""
+        # Legality from indices alone: the offset minus that of the block's first row must not depend on the block's
+        # number, and must be below a block's size. Then every block accesses the same elements of its memory.
         width, rest = divmod(value.type.numel, self.rows.total)
         own = offset - self.rows.base * width
         bounds = own.bounds
@@ -225,7 +226,7 @@ def _labels_of(offset: Index, width: int, rows: Rows) -> list[Var]:
     # They must number exactly the rows there are, and the last one has to be cut at whole outer positions.
     if not width or not labels or total != rows.total or labels[-1].extent % rows.count:
         raise Misaligned
-    # What is left must stay within a row, and not move with the labels.
+    # The remainder must stay within a row, and not vary with the labels.
     if inner.vars() & set(labels) or inner.bounds is None or inner.bounds[1] >= width:
         raise Misaligned
     return labels

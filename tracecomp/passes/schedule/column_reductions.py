@@ -1,7 +1,7 @@
 """Sums down the columns of memory that no cache holds: a few rows at a time, for all columns of a wide block.
 
-Memory is then read in runs as long as a block. The block's totals lie in cache meanwhile, and each goes on from where
-the rows before left it, term by term in the same order. So no bit depends on the cut.
+Memory is then read in runs as long as a block. The block's totals stay in cache, and each continues from the previous
+rows, term by term in the same order. Bits therefore do not depend on the block size.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from tracecomp.passes.schedule.tiling import loops, parallel_loops, strip
 
 
 def streams_columns(nest: Nest, vector: Var, chunk: int, machine: Machine) -> bool:
-    """Whether chunks of columns, one after the other, would read parts of rows out of memory that no cache holds."""
-    # Nothing before and one body after: each column is one sum of one pass, whose rows can be taken in any grouping.
+    """Whether chunks of columns, one after the other, would read parts of rows from memory that no cache holds."""
+    # Nothing before and one body after: each column is one sum of one pass, whose rows can be grouped freely.
     if not nest.reduced or nest.scratch or len(nest.items) != 3:
         return False
     before, one_pass, _ = nest.items
     if before or not isinstance(one_pass, ReductionPass) or not one_pass.accs:
         return False
     loads = [x for x in expressions(one_pass.body) if isinstance(x, Load) and x.offset.coefficient(vector) == 1]
-    # Larger than the second cache, and at positions that hardware can foresee:
-    # data-dependent rows are fetched line by line in any case.
+    # Larger than the second cache, and at predictable positions: data-dependent rows are fetched line by line in any
+    # case.
     far = any(x.buffer.size * x.dtype.itemsize > machine.l2_bytes and not x.offset.is_computed for x in loads)
     return far and vector.extent > chunk and nest.reduced[-1].extent >= machine.tuning.column_rows
 
 
 def column_schedule(nest: Nest, vector: Var, width: int, threads: str, machine: Machine) -> ColumnSchedule:
-    """The blocks for a nest."""
-    # With outer variables the threads share those, and blocks inside are in order.
+    """Choose the blocks for a nest."""
+    # If there are outer variables, threads share those, and blocks inside are in order.
     kind = "serial" if len(nest.outer) > 1 else threads
     return ColumnSchedule(
         vector, width, _width(nest, vector, width, kind, machine), machine.tuning.column_rows, threads
@@ -53,32 +53,31 @@ def column_sums(nest: Nest, schedule: ColumnSchedule) -> tuple[Stmt, ...]:
     for n, (counter, begin, column) in enumerate(cut.pieces()):
         mapping, suffix = {vector: begin + index(column)}, f"_{column.name}{n or ''}"
         block = _block(nest, column, schedule.width, schedule.rows_at_once, mapping, suffix)
-        # A loop of one block is no loop: its counter is 0.
+        # A single block needs no loop: its counter is 0.
         one = counter.extent == 1
         body.extend(Copier({counter: Index()}).stmts(block) if one else loops(kind, [counter], block))
     return parallel_loops(others, tuple(body), schedule.threads)
 
 
 def _width(nest: Nest, vector: Var, chunk: int, kind: str, machine: Machine) -> int:
-    """Columns of a block: all whose totals fit, fewer where threads share blocks."""
+    """Columns of a block: all if their totals fit, fewer if threads share blocks."""
     one_pass, tuning = next(item for item in nest.items if isinstance(item, ReductionPass)), machine.tuning
-    # Totals in the first cache beside the rows that pass through it; so many blocks at least.
+    # Totals and the rows that are read share the first cache; this is the least number of blocks.
     blocks = -(-vector.extent * sum(a.dtype.itemsize for a in one_pass.accs) // tuning.column_totals_bytes)
     if kind != "serial":
-        # Threads want blocks of their own, but none narrower than a page:
-        # shorter runs defeat the hardware's fetching ahead.
+        # Threads need separate blocks, but none narrower than a page: shorter runs defeat the hardware prefetcher.
         blocks = max(blocks, vector.extent * one_pass.accs[0].dtype.itemsize // tuning.column_run_bytes)
     # Equal blocks, each a whole number of chunks.
     return min(-(-vector.extent // (blocks * chunk)) * chunk, vector.extent)
 
 
 def _block(nest: Nest, column: Var, chunk: int, rows: int, mapping: dict[Var, Index], suffix: str) -> tuple[Stmt, ...]:
-    """All rows of a block whose columns are ``column``, so many ``rows`` at once."""
+    """Return loops over all rows of a block with columns ``column``, ``rows`` at a time."""
     _, one_pass, after = nest.items
     assert isinstance(one_pass, ReductionPass) and not isinstance(after, ReductionPass)
     at = index(column)
-    # Totals live in memory between groups of rows; ``going_on`` starts from them
-    # instead of from zero. Term by term the sum is the same.
+    # Totals live in memory between groups of rows; ``going_on`` starts from them instead of from zero. The order of
+    # terms is the same.
     totals = {a: Load(Buffer(f"{a.name}{suffix}", a.dtype, column.extent), at) for a in one_pass.accs}
     going_on = tuple(replace(a, init=total) for a, total in totals.items())
     *outer, row = nest.reduced

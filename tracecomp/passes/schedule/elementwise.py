@@ -1,4 +1,4 @@
-"""Scheduling a nest: which variable becomes SIMD lanes, chunks and rests, which loop is split among threads."""
+"""Schedule a nest: choose the SIMD lanes, chunks and remainders, and the loop that threads share."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import pairwise
 from math import inf, prod
 from typing import TypeVar
 
-from tracecomp.codegen.kernels.transpose import LEAST_TURNED
+from tracecomp.codegen.kernels.transpose import MIN_TRANSPOSED_EXTENT
 from tracecomp.ir.index import Computed, Index, Var
 from tracecomp.ir.loop_copy import Copier
 from tracecomp.ir.loops import Accumulate, Let, Load, Local, Loop, Stmt, Store, expressions
@@ -34,10 +34,10 @@ from tracecomp.passes.schedule.transposes import interleaved, mirrored, transpos
 
 
 def schedule_nest(nest: Nest, chooser: Chooser) -> tuple[Stmt, ...]:
-    """The loops of a nest for a machine."""
+    """Return the scheduled loops of a nest."""
     machine = chooser.machine
-    # Weaving first, as it makes a variable that lanes may go along; joining next, so that fewer and
-    # longer variables are judged; non-temporal stores last, on final offsets.
+    # Interleaved stores first, as they add a variable for lanes. Joining next, so that fewer and longer variables are
+    # judged. Non-temporal stores last, on final offsets.
     nest = streamed(_joined_outer(_split_vars(with_interleaved_stores(nest), machine)), machine)
     if any(v.extent == 0 for v in nest.outer):
         return ()
@@ -46,13 +46,13 @@ def schedule_nest(nest: Nest, chooser: Chooser) -> tuple[Stmt, ...]:
     if nest.reduced and nest.lanes > 1:
         rows = RowSchedule(_rows_at_once(nest, machine), machine.lanes(4), threads)
         return _along_rows(nest, _handed_in(rows, nest, chooser))
-    # Parts of a peeled loop are scheduled one by one, as their accesses differ, and put under one outer loop again.
+    # Parts of a peeled loop are scheduled separately, as their accesses differ, and put under one outer loop again.
     return _together(s for part in _parts(nest) or [nest] for s in _map(part, threads, chooser))
 
 
 def _map(nest: Nest, threads: str, chooser: Chooser) -> tuple[Stmt, ...]:
-    """Lanes over row variables: the first of the ways that go, or the one that was handed in."""
-    # A schedule from outside may ask for another way than the best; it is taken if the nest allows that way at all.
+    """Vectorize over row variables: the first schedule that is legal, or the user's."""
+    # A user's schedule may have another form than the best; it is used if the nest permits that form.
     given, ways = chooser.peek(), _ways(nest, threads, chooser.machine)
     nest, schedule = first = next(ways)
     if given is not None:
@@ -66,21 +66,22 @@ def _map(nest: Nest, threads: str, chooser: Chooser) -> tuple[Stmt, ...]:
 
 
 def _ways(nest: Nest, threads: str, machine: Machine) -> Iterator[tuple[Nest, MapSchedule]]:
-    """The schedules that a nest may have and the nest as each sees it, the best first."""
+    """Yield the legal schedules of a nest, the best first, and the nest in the form that each applies to."""
     nontemporal = marking(nest)
-    # A nest may be a transpose as it is, with its interleaved pair as one variable, or mirrored; the first that fits.
-    for turned in (nest, interleaved(nest), mirrored(nest)):
-        pair = transposed_pair(turned)
+    # A nest may be a transpose directly, with its interleaved pair as one variable, or mirrored; use the first that
+    # fits.
+    for variant in (nest, interleaved(nest), mirrored(nest)):
+        pair = transposed_pair(variant)
         if pair is not None:
-            yield turned, transpose_schedule(turned, *pair, nontemporal, threads, machine)
+            yield variant, transpose_schedule(variant, *pair, nontemporal, threads, machine)
             break
     vector = _vector_row(nest, machine)
     width = _chunk(nest, vector, machine)
     if vector is not None and streams_columns(nest, vector, width, machine):
         # Half the width: a block's totals and rows are both in registers.
         yield nest, column_schedule(nest, vector, width // 2, threads, machine)
-    others, square = tuple(v for v in nest.outer if v != vector), _turned(nest, vector, machine)
-    width = square or width  # one vector of lanes, as each lane reads a line of its own
+    others, square = tuple(v for v in nest.outer if v != vector), _transposed(nest, vector, machine)
+    width = square or width  # one vector of lanes: each lane reads a separate line
     yield nest, LaneSchedule(vector, width, others, square, nontemporal, threads)
 
 
@@ -88,10 +89,10 @@ S = TypeVar("S", RowSchedule, MapSchedule)
 
 
 def _handed_in(chosen: S, nest: Nest, chooser: Chooser) -> S:
-    """The chosen schedule, but for the fields that were handed in, which have to fit."""
+    """Return the chosen schedule with the user's fields, which have to fit."""
     variables = {v.name: v for v in (*nest.outer, *nest.reduced)}
     made = with_fields(chosen, chooser.next_given(), variables)
-    # Checked before loops are made: a schedule may change speed, and nothing else.
+    # Checked before loops are built: a schedule may change speed only.
     for wrong, why in _problems(made, chosen, nest):
         if wrong:
             raise ScheduleError(f"{made.TITLE}: {why}")
@@ -100,7 +101,7 @@ def _handed_in(chosen: S, nest: Nest, chooser: Chooser) -> S:
 
 
 def _problems(made: RowSchedule | MapSchedule, chosen: RowSchedule | MapSchedule, nest: Nest) -> list[tuple[bool, str]]:
-    """What may be wrong with a schedule that was written by hand, and whether it is."""
+    """Yield possible errors of a schedule written by hand, each with whether it occurs."""
     if isinstance(made, RowSchedule):
         rows = nest.outer[-1].extent if nest.outer else 1
         return [
@@ -126,7 +127,7 @@ def _problems(made: RowSchedule | MapSchedule, chosen: RowSchedule | MapSchedule
         ]
     assert isinstance(chosen, TransposeSchedule)
     return [
-        # Other variables than these have no unit stride: squares could not be loaded as vectors.
+        # Other variables have no unit stride: blocks could not be loaded as vectors.
         ((made.load, made.store) != (chosen.load, chosen.store), "load and store are what accesses allow"),
         (not 0 < made.width <= made.load.extent, "width is 1 to what there is of load"),
         (not 0 < made.height <= made.store.extent, "height is 1 to what there is of store"),
@@ -134,7 +135,7 @@ def _problems(made: RowSchedule | MapSchedule, chosen: RowSchedule | MapSchedule
 
 
 def _together(body: Iterable[Stmt]) -> tuple[Stmt, ...]:
-    """Neighbouring loops over one variable, which the parts of a nest begin with, as one loop."""
+    """Join neighbouring loops over one variable, with which the parts of a nest begin."""
     result: list[Stmt] = []
     for stmt in body:
         last = result[-1] if result else None
@@ -146,7 +147,7 @@ def _together(body: Iterable[Stmt]) -> tuple[Stmt, ...]:
 
 
 def _split_vars(nest: Nest, machine: Machine) -> Nest:
-    # Each split removes a division; the bound ends what would not converge.
+    # Each split removes a division; the bound guarantees termination.
     for _ in range(machine.tuning.most_splits):
         # Summed variables are split in multiples of the lanes alone, so that each element stays in its partial sum.
         found = wanted_split(nest.stmts, nest.outer) or wanted_split(nest.stmts, nest.reduced, nest.lanes)
@@ -159,8 +160,8 @@ def _split_vars(nest: Nest, machine: Machine) -> Nest:
 
 
 def _parts(nest: Nest) -> list[Nest]:
-    """The nest cut where conditions on one of its variables change; empty when there is nothing to cut."""
-    # Passes over a row have state between them, which copies of a part of the row would not share.
+    """Split the nest where conditions on one of its variables change; empty if there is no such place."""
+    # Passes over a row share state, which copies of a part of the row would not.
     if nest.reduced or len(nest.items) != 1 or isinstance(nest.items[0], ReductionPass):
         return []
     found = parts_of(nest.outer, nest.items[0])
@@ -171,19 +172,19 @@ def _parts(nest: Nest) -> list[Nest]:
     for low, high in pairwise(cuts):
         new, body = part(var, low, high, nest.items[0])
         rows = [new if v == var else v for v in nest.outer]
-        # In a part, conditions are gone, so that variables may step as one that did not before.
+        # A part has no conditions, so variables may join that could not before.
         result.append(_joined_outer(Nest(rows, [], [body], nest.params, nest.lanes, [])))
     return result
 
 
 def _joined_outer(nest: Nest) -> Nest:
-    """Neighbouring row variables as one, wherever every index steps through them as through one."""
+    """Join neighbouring row variables if every index steps through them as one."""
     mapping = merge_vars(nest.outer, nest.stmts)
     return nest.mapped(mapping, merged(nest.outer, mapping), nest.reduced) if mapping else nest
 
 
 def _work(nest: Nest, machine: Machine) -> float:
-    """Elements times cost, a measure of running time; one that costs less than moving it counts as moved."""
+    """Elements times cost, a measure of running time; a cost below that of moving the element counts as the move."""
     total = 1.0
     for var in (*nest.outer, *nest.reduced):
         total *= var.extent
@@ -198,37 +199,38 @@ def _cost(nest: Nest, machine: Machine) -> float:
 
 
 def _gathers(stmt: Stmt, innermost: list[Var]) -> bool:
-    """Whether a statement loads from run-time positions, another one for each element."""
+    """Whether a statement loads from run-time positions, a different one for each element."""
     if not isinstance(stmt, Let) or not isinstance(stmt.value, Load):
         return False
-    # A position that does not move with the innermost variable is one scalar load for many elements.
+    # A position that does not vary along the innermost variable is one scalar load for many elements.
     computed = [atom.expr for atom, _ in stmt.value.offset.terms if isinstance(atom, Computed)]
     return any(v in innermost for expr in computed for v in expr.vars())
 
 
 def _chunk(nest: Nest, vector: Var | None, machine: Machine) -> int:
     accesses = [x for x in (*nest.stmts, *expressions(nest.stmts)) if isinstance(x, Store | Load)]
-    # The widest element that lanes go along decides how many fit a register: 8 doubles
-    # beside 16 floats would be two registers for each vector of floats.
+    # The widest element along the lanes determines how many fit a register: 8 doubles next to 16 floats would be two
+    # registers for each vector of floats.
     widest = max((x.buffer.dtype.itemsize for x in accesses if vector in x.offset.vars()), default=4)
     # Bytes and halves count as four, because they are widened to compute.
     lanes = machine.lanes(max(widest, 4))
     sums = max((len(item.accs) for item in nest.items if isinstance(item, ReductionPass)), default=0)
     cost = _cost(nest, machine)
-    if sums and cost <= machine.tuning.light_cost:  # every row is read in runs long enough for the memory to keep up
+    if sums and cost <= machine.tuning.light_cost:  # runs of each row are long enough for the memory bandwidth
         # As many chains of additions as registers allow: each addition waits some cycles
         # for the one before it, and independent ones fill these.
         return lanes * max(4, machine.registers // 2 // sums)
-    # Four vectors of cheap work keep loads and arithmetic busy; long bodies need the registers for themselves.
+    # Four vectors of cheap work keep loads and arithmetic busy; long bodies need the registers.
     return lanes * (2 if cost > machine.tuning.heavy_cost else 4)
 
 
-def _turned(nest: Nest, vector: Var | None, machine: Machine) -> int:
-    """Elements of squares that sums turn in registers, where lanes lie apart and what each lane sums lies together."""
-    if vector is None or not nest.reduced or nest.reduced[-1].extent < LEAST_TURNED:
+def _transposed(nest: Nest, vector: Var | None, machine: Machine) -> int:
+    """Elements of blocks that sums transpose in registers, if lanes are strided and each lane's terms are
+    contiguous."""
+    if vector is None or not nest.reduced or nest.reduced[-1].extent < MIN_TRANSPOSED_EXTENT:
         return 0
-    # Each lane would load from a line of its own. Squares are loaded along what is
-    # summed, in whole vectors, and turned: then the lanes are rows again, in order.
+    # Each lane would load from a separate line. Blocks are loaded along the summed variable, in whole vectors, and
+    # transposed: then the lanes are rows again, in order.
     passes = [item for item in nest.items if isinstance(item, ReductionPass) and item.accs]
     loads = [x for item in passes for x in expressions(item.body) if isinstance(x, Load) and x.where is None]
     found = [x for x in loads if x.offset.coefficient(nest.reduced[-1]) == 1]
@@ -237,7 +239,7 @@ def _turned(nest: Nest, vector: Var | None, machine: Machine) -> int:
 
 
 def _along_rows(nest: Nest, schedule: RowSchedule) -> tuple[Stmt, ...]:
-    """Lanes run along the innermost reduced variable; one row, or a few short ones, after another."""
+    """Run lanes along the innermost reduced variable, over one row or a few short ones at a time."""
     body: list[Stmt] = [Local(b) for b in nest.scratch]
     for item in nest.items:
         if isinstance(item, ReductionPass):
@@ -247,12 +249,12 @@ def _along_rows(nest: Nest, schedule: RowSchedule) -> tuple[Stmt, ...]:
             body.extend([Accumulate(item.accs, inner)] if item.accs else inner)
         else:
             body.extend(item)
-    # Threads share rows, never a row: its sum stays in one order.
+    # Threads share rows, never parts of a row: its sum has one order.
     if schedule.rows_at_once == 1:
         return parallel_loops(nest.outer, tuple(body), schedule.threads)
     *others, last = nest.outer
     result: list[Stmt] = []
-    # Whole tiles of rows as a loop, the last ones, fewer, on their own.
+    # Full tiles of rows as a loop, the remaining rows separately.
     for stmt in tiles(last, schedule.rows_at_once, body):
         result.extend(
             parallel_loops([*others, stmt.var], stmt.body, schedule.threads)
@@ -263,9 +265,10 @@ def _along_rows(nest: Nest, schedule: RowSchedule) -> tuple[Stmt, ...]:
 
 
 def _split_inner(names: list[Var], one_pass: ReductionPass, least: int) -> tuple[list[Var], tuple[Stmt, ...]]:
-    """The variables of a pass and its body: one that sums nothing has no order, and steps of a vector or more."""
+    """Return the variables of a pass and its body: a pass without a sum may use any order, in steps of a vector or
+    more."""
     body = tuple(one_pass.body)
-    # Only a pass that sums nothing may walk the row in another order.
+    # Only a pass without a sum may run over the row in another order.
     found = None if one_pass.accs else wanted_split(body, names)
     if found is None or found[1] < least:
         return names, body
@@ -274,10 +277,9 @@ def _split_inner(names: list[Var], one_pass: ReductionPass, least: int) -> tuple
 
 
 def _rows_at_once(nest: Nest, machine: Machine) -> int:
-    """How many rows share their steps.
+    """Choose how many rows advance together.
 
-    In short ones, much of the time is waiting for the total of the pass before; in those that share what they read, a
-    vector of it is loaded once.
+    Short rows mostly wait for the total of the previous pass; rows that share an operand load its vectors once.
     """
     passes = [item for item in nest.items if isinstance(item, ReductionPass)]
     # Scratch holds one row.
@@ -289,8 +291,8 @@ def _rows_at_once(nest: Nest, machine: Machine) -> int:
     row = prod(v.extent for v in nest.reduced) * itemsize
     for height, most in ((4, machine.tuning.four_rows_bytes), (2, machine.tuning.two_rows_bytes)):
         fits = sums * height <= machine.registers // 2 and nest.outer[-1].extent >= height
-        # One pass: rows that read something in common (a weight) load it once for all. Several
-        # passes: short rows wait for totals, and others fill the time.
+        # One pass: rows that read something in common (a weight) load it once for all. Several passes: short rows wait
+        # for totals, and other rows fill the time.
         if fits and (_share(passes[0], nest.outer[-1]) if len(passes) == 1 else row <= most):
             return height
     return 1
@@ -302,11 +304,11 @@ def _share(one_pass: ReductionPass, row: Var) -> bool:
 
 
 def _across_rows(nest: Nest, schedule: LaneSchedule) -> tuple[Stmt, ...]:
-    """Lanes run over a row variable; each lane does its own row."""
+    """Run lanes over a row variable; each lane computes a separate row."""
     content: list[Stmt] = []
     for item in nest.items:
         if isinstance(item, ReductionPass):
-            body, square = tuple(item.body), schedule.turned if item.accs else 0
+            body, square = tuple(item.body), schedule.transposed if item.accs else 0
             inner = in_squares(nest.reduced, body, square) if square else loops("serial", nest.reduced, body)
             content.extend([Accumulate(item.accs, inner)] if item.accs else inner)
         else:
@@ -317,15 +319,16 @@ def _across_rows(nest: Nest, schedule: LaneSchedule) -> tuple[Stmt, ...]:
         return parallel_loops(others, (*(Local(b) for b in nest.scratch), *content), threads)
     kind = "serial" if others else threads
     parts = chunks(vector, schedule.width, content, tuple(nest.scratch))
-    # Passes of a chunk follow each other while its rows are in cache; without
-    # passes each part of the loop is shared on its own.
+    # Passes of a chunk run in sequence while its rows are in cache; without passes each part of the loop is shared
+    # separately.
     if nest.reduced:
         return parallel_loops(others, one_after_another(kind, parts), threads)
     return parallel_loops(others, tuple(s for part in parts for s in one_after_another(kind, [part])), threads)
 
 
 def _vector_row(nest: Nest, machine: Machine) -> Var | None:
-    """The row variable with the most unit-stride accesses for its length, less those far apart; of equals the inner."""
+    """Choose the row variable with the most unit-stride accesses for its length, minus distant ones; of equals the
+    inner."""
     # A statement of a pass runs for every summed element, one outside of passes once for a row.
     often = prod(v.extent for v in nest.reduced)
     accesses = [
@@ -344,8 +347,8 @@ def _vector_row(nest: Nest, machine: Machine) -> Var | None:
         unit = sum(weight for stride, weight, _ in strides if stride == 1)
         flat = sum(weight for stride, weight, _ in strides if stride == 0)
         apart = sum(weight for stride, weight, near in strides if stride is None or abs(stride) > near)
-        # Unit strides are vectors. A stride of 0 is one load for all lanes, worth half. Reads far apart are one
-        # load for each lane and count against. The 0.1 breaks ties in favour of full registers.
+        # Unit strides are vectors. A stride of 0 is one load for all lanes, worth half. Distant reads are one load for
+        # each lane and count against. The 0.1 breaks ties in favour of full registers.
         score = (unit + 0.5 * flat + 0.1) * filled - 0.5 * apart
         if score > best_score:
             best, best_score = var, score

@@ -1,4 +1,4 @@
-"""Stores of neighbouring elements, one each, as stores along one more variable: vectors interleave in registers."""
+"""Stores of adjacent elements become stores along one more variable: vectors are interleaved in registers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tracecomp.passes.nests.loop_nest import Nest, ReductionPass
 
 
 def with_interleaved_stores(nest: Nest) -> Nest:
-    """The nest with a row variable over the neighbours, if it stores nothing but as many of them everywhere."""
+    """Return the nest with a row variable over the adjacent elements, if all its stores are of this kind."""
     if nest.reduced or len(nest.items) != 1 or isinstance(nest.items[0], ReductionPass):
         return nest
     body = nest.items[0]
@@ -33,12 +33,12 @@ def with_interleaved_stores(nest: Nest) -> Nest:
 
 
 def _neighbours(stores: list[Store], count: int) -> bool:
-    """Whether they store ``count`` elements that follow each other, and other ones at every place of the loops."""
+    """Whether the stores write ``count`` adjacent elements, and different ones in every iteration."""
     stores.sort(key=lambda s: s.offset.const)
     first = stores[0].offset
     follow = [s.offset.const - first.const for s in stores] == list(range(count))
-    # First elements are multiples of the count, so that families of two places
-    # never overlap: weaving moves stores past each other.
+    # First elements are multiples of the count, so that stores of two iterations never overlap: interleaving reorders
+    # stores.
     apart = first.const % count == 0 and all(factor % count == 0 for _, factor in first.terms)
     return follow and apart and all(s.where is None for s in stores)
 
@@ -48,8 +48,8 @@ def _together(body: Sequence[Stmt], stores: Sequence[Store]) -> bool:
 
 
 def _selected(stores: list[Store], place: Var) -> Store:
-    """The one of ``stores``, which are in order, that ``place`` says."""
-    # A select by position, which code generation turns into a shuffle, as all places stand in one vector.
+    """Select one of the ordered ``stores`` by ``place``."""
+    # A select by position, which code generation turns into a shuffle, as all positions are in one vector.
     value = stores[-1].value
     for number, store in reversed(list(enumerate(stores[:-1], 1))):
         value = call("select", call("lt", IndexValue(index(place)), Const(number, int64)), store.value, value)

@@ -1,7 +1,8 @@
-"""k-blocking: a long sum some hundred terms at a time, so that what they read stays in cache for all register tiles.
+"""k-blocking: compute a long sum some hundred terms at a time, so that the operands stay in cache for all register
+tiles.
 
-The KC loop of BLIS. A block of the result keeps its totals in memory between its k-blocks; each goes on from them, term
-by term in the same order. So no bit depends on where a k-block ends.
+This is the KC loop of BLIS. A block of the result keeps its totals in memory between its k-blocks. Each k-block
+continues from them, term by term in the same order, so bits do not depend on its length.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from tracecomp.passes.schedule.tiling import loops, piece
 
 @dataclass(frozen=True)
 class KBlocks:
-    """The summed variables in order: ``outer``, then ``cut`` in pieces of ``length``; ``inner`` is in every one."""
+    """The summed variables in order: ``outer``, then ``cut`` in pieces of ``length``; every piece contains all of
+    ``inner``."""
 
     outer: tuple[Var, ...]
     cut: Var
@@ -30,21 +32,21 @@ class KBlocks:
     inner: tuple[Var, ...]
 
     def __str__(self) -> str:
-        """The summed variables in order, the one that is cut with its length: ``c k/128 u``."""
+        """The summed variables in order, the split one with its length: ``c k/128 u``."""
         outer, inner = ([v.name for v in names] for names in (self.outer, self.inner))
         return " ".join((*outer, f"{self.cut.name}/{self.length}", *inner))
 
     def pieces(self) -> Iterator[tuple[Var, Index, Var]]:
-        """Whole pieces, and what remains as one shorter: their number, where one begins, a place in it."""
+        """Yield full pieces, and the remainder as a shorter one: their number, start, and inner variable."""
         for some in pieces(self.cut.extent, self.length):
-            # The rest is one shorter piece, whose start is a constant.
+            # The remainder is one shorter piece, whose start is a constant.
             number = Var(f"{self.cut.name}_o", some.count)
             start = some.start(index(number)) if some.length == self.length else Index((), some.first)
             yield number, start, Var(f"{self.cut.name}_i", some.length)
 
 
 def k_blocks_read(text: str, variables: Variables) -> KBlocks | None:
-    """What ``str`` gives, read; None for ``-``."""
+    """Parse the result of ``str``; None for ``-``."""
     if text == NONE:
         return None
     names, lengths = zip(*(word.partition("/")[::2] for word in text.split()), strict=True)
@@ -56,14 +58,14 @@ def k_blocks_read(text: str, variables: Variables) -> KBlocks | None:
 
 
 def k_blocks_of(reduce: list[Var], apart: Callable[[Var], int], room: int, tuning: Tuning) -> KBlocks:
-    """k-blocks of up to ``k_block_terms`` terms, all of one length if a length above half of that allows it.
+    """Choose k-blocks of up to ``k_block_terms`` terms, of equal length if a length above half of that divides the sum.
 
-    ``apart``: bytes between neighbouring terms in memory. What a k-block reads should span no more than ``room``.
+    ``apart``: bytes between neighbouring terms in memory. The operands of a k-block should span at most ``room``.
     """
     outer, inner, terms = list(reduce), list[Var](), 1
     longest = tuning.k_block_terms
-    # Whole inner variables first, as long as their terms fit the block and what they read fits
-    # ``room``: pieces that end inside an inner variable would need two loops.
+    # Whole inner variables first, as long as their terms fit the block and their operands fit ``room``: pieces that end
+    # inside an inner variable would need two loops.
     while len(outer) > 1 and terms * outer[-1].extent <= longest and room >= apart(outer[-1]) * outer[-1].extent:
         inner.insert(0, outer.pop())
         terms *= inner[0].extent
@@ -73,16 +75,17 @@ def k_blocks_of(reduce: list[Var], apart: Callable[[Var], int], room: int, tunin
     # ``room``: each block loads and stores all totals.
     fitting = max(room // max(apart(cut), 1), -(-tuning.k_block_least // terms))
     most = min(cut.extent, longest // terms, fitting)
-    # Equal pieces where a length above half of the wanted one divides the
-    # extent, so that there is no rest with custom loops.
+    # Equal pieces where a length above half of the wanted one divides the extent, so that there is no remainder with
+    # separate loops.
     return KBlocks(tuple(outer), cut, piece(cut.extent, most), tuple(inner))
 
 
 @dataclass(frozen=True)
 class Totals:
-    """The sums of a block of the result: all of ``inner``, and ``spans``, variables from a first position for a length.
+    """The totals of a block of the result: all of ``inner``, and ``spans``, variables from a first position for a
+    length.
 
-    The last of these is in lanes.
+    The last span is in lanes.
     """
 
     name: str
@@ -100,7 +103,7 @@ class Totals:
         *rows, lane = (Var(f"{v.name}_b", length) for v, (_, length) in self.spans.items())
         starts = {v: first for v, (first, _) in self.spans.items()}
         mapping = {v: first + index(w) for (v, first), w in zip(starts.items(), (*rows, lane), strict=True)}
-        # Names get a suffix, as the same statements stand at the beginning and at the end of the block.
+        # Names get a suffix, as the same statements occur at the beginning and at the end of the block.
         body = Copier(mapping, f"_{self.name}{suffix}").stmts(stmts)
         return loops("serial", [*rows, *self.inner], (Loop("vector", lane, body),))
 
@@ -108,7 +111,7 @@ class Totals:
 def in_k_blocks(
     nest: BilinearNest, blocks: KBlocks, totals: Totals, tiles: Callable[[BilinearNest], tuple[Stmt, ...]]
 ) -> tuple[Stmt, ...]:
-    """A block of the result; ``tiles`` makes its register tiles, for given values of the inner variables."""
+    """Compute a block of the result; ``tiles`` builds its register tiles, for given values of the inner variables."""
     total = totals.total(nest)
     body: tuple[Stmt, ...] = ()
     for number, begin, place in blocks.pieces():
@@ -123,6 +126,6 @@ def in_k_blocks(
         Local(total.buffer),
         *totals.each([Store(total.buffer, total.offset, nest.accumulator().init)], "s"),
         *loops("serial", blocks.outer, body),
-        # The epilogue runs once all terms are there.
+        # The epilogue runs after the last term.
         *totals.each([Let(ACCUMULATOR, total), *nest.epilogue], "e"),
     )

@@ -22,7 +22,7 @@ from tracecomp.passes.schedule.records import (
 )
 
 STORES = ("no", "always", "alone")
-"""Whether stores pass the caches by; ``alone``: where no other thread shares the work."""
+"""Whether stores bypass the caches; ``alone``: only if no other thread shares the work."""
 
 
 @dataclass(frozen=True)
@@ -38,21 +38,21 @@ class RowSchedule:
 
 @dataclass(frozen=True)
 class LaneSchedule:
-    """SIMD lanes along a kept variable; each lane does its own row."""
+    """SIMD lanes along a kept variable; each lane computes a separate row."""
 
     TITLE: ClassVar[str] = "lanes across rows"
 
     vector: Var | None = setting(variable_or_none, "the variable of the lanes")
     width: int = setting(number, "its values at a time: some registers' worth")
     order: tuple[Var, ...] = setting(variables_of, "the other variables, outermost first", ())
-    turned: int = setting(number, "summed elements of each lane transposed in registers at a time; 0: none", 0)
+    transposed: int = setting(number, "summed elements of each lane transposed in registers at a time; 0: none", 0)
     nontemporal: str = setting(word(*STORES), "whether stores bypass the caches", "no")
     threads: str = setting(word(*KINDS), "who shares the outermost loop", "serial")
 
 
 @dataclass(frozen=True)
 class ColumnSchedule:
-    """Wide blocks of columns, whose totals lie in cache while some rows at a time are added to them."""
+    """Wide blocks of columns, whose totals stay in cache while some rows at a time are added to them."""
 
     TITLE: ClassVar[str] = "blocks of columns"
 
@@ -65,7 +65,7 @@ class ColumnSchedule:
 
 @dataclass(frozen=True)
 class TransposeSchedule:
-    """Squares that are read along one variable, transposed in registers, and written along another, in panels."""
+    """Blocks that are read along one variable, transposed in registers, and written along another, in panels."""
 
     TITLE: ClassVar[str] = "transposed"
 

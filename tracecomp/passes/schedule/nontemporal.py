@@ -1,10 +1,9 @@
-"""Stores past the caches: of large results that no kernel reads, where they are written once and in whole lines.
+"""Non-temporal stores of large results that no kernel reads, if they are written once and in whole lines.
 
-An ordinary store reads the line first, and puts it where what the kernel reads could be. Results that fit three
-quarters of the last cache beside what they are computed from stay there, unless they are written across the order in
-which the kernel reads: then few lines are written at a time and many are open. Those that just fit stay there where
-threads share the work: together they fill the cache faster than memory takes what passes it by. A store past the caches
-is a non-temporal store.
+An ordinary store reads the line first, and evicts lines that the kernel may read. Results that fit three quarters of
+the last cache together with their operands stay there, unless they are written across the order of the reads: then few
+lines are written at a time and many are open. Results that only just fit stay there if threads share the work: together
+they fill the cache faster than memory accepts non-temporal stores.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from tracecomp.passes.schedule.transposes import transposed_pair
 
 
 def streamed(nest: Nest, machine: Machine) -> Nest:
-    """The nest with such stores marked."""
+    """Return the nest with such stores marked."""
     params = nest.params
     loaded = {x.buffer for x in expressions(nest.stmts) if isinstance(x, Load)}
     buffers = {params.buffers[v] for v in params.large if v in params.buffers} - loaded
@@ -32,12 +31,12 @@ def streamed(nest: Nest, machine: Machine) -> Nest:
 
 
 def marking(nest: Nest) -> str:
-    """How the stores of a nest are marked, as in schedules."""
+    """Return how the stores of a nest are marked, as in schedules."""
     return next((s.stream for s in nest.stmts if isinstance(s, Store) and s.stream), "no")
 
 
 def marked(nest: Nest, wanted: str) -> Nest:
-    """The nest with its stores marked otherwise, where a schedule asks for that."""
+    """Return the nest with its stores marked otherwise, if a schedule requests it."""
     if wanted == marking(nest):
         return nest
     loaded = {x.buffer for x in expressions(nest.stmts) if isinstance(x, Load)}
@@ -56,18 +55,18 @@ def _with(nest: Nest, buffers: Set[Buffer], stream: Stream) -> Nest:
     return replace(nest, items=items)
 
 
-def _stream(held: int, turned: bool, cache: int) -> Stream:
-    # Turned: many lines are open at once, each written in parts. They would all be fetched and kept until complete.
-    if turned or held > cache:
+def _stream(held: int, transposed: bool, cache: int) -> Stream:
+    # Transposed: many lines are open at once, each written in parts. They would all be fetched and kept until complete.
+    if transposed or held > cache:
         return "always"
-    # Three quarters: the rest of the cache is what else the program touches.
+    # Three quarters: the rest of the cache is for the program's other data.
     return "alone" if 4 * held > 3 * cache else ""
 
 
 def _held(results: Set[Buffer], operands: Set[Buffer]) -> int:
-    """Bytes that the results take, and what is read for them at most so often as they are written."""
+    """Bytes of the results, and of their operands, each counted up to the bytes written."""
     written = sum(b.size * b.dtype.itemsize for b in results)
-    # An operand that is read once per result competes for the cache by as much as was written, whatever its size.
+    # An operand that is read once per result competes for the cache by as much as is written, whatever its size.
     return written + sum(min(b.size * b.dtype.itemsize, written) for b in operands)
 
 
@@ -81,9 +80,8 @@ def _streams(store: Store, buffers: Set[Buffer]) -> bool:
 
 
 def _in_lines(offset: Index, itemsize: int) -> bool:
-    """Whether memory is contiguous along one variable, from the beginning of a line on whatever the others are."""
+    """Whether memory is contiguous along one variable, and starts at a line for any values of the others."""
     factors = [factor for _, factor in offset.terms]
     others = [f for f in factors if f != 1]
-    # One variable of stride 1, and all other offsets on line boundaries:
-    # then each vector store fills a line of its own.
+    # One variable of stride 1, and all other offsets on line boundaries: then each vector store fills a separate line.
     return factors.count(1) == 1 and all(f * itemsize % LINE == 0 for f in (*others, offset.const))

@@ -1,7 +1,7 @@
-"""Schedules as data: a record says how a kernel's loops run, it prints as text, and text can be handed in instead.
+"""Schedules as data: a record describes a kernel's loops, prints as text, and can be replaced by the user's text.
 
-``explain`` prints the records of a program's kernels. A line is a field and its value, and what a hand-written record
-leaves out is chosen as always:
+``explain`` prints the records of a program's kernels. A line is a field and its value. Fields that a hand-written
+record leaves out are chosen as usual:
 
     register tiles
       vector   n
@@ -10,8 +10,8 @@ leaves out is chosen as always:
       height   6
       k_blocks k/392
 
-Variables go by their names in the printed loops, ``-`` is none. No field may change a bit of a result: one that would
-is refused.
+Variables have their names in the printed loops, ``-`` is none. No field may change a bit of a result: one that would
+raises ScheduleError.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tracecomp.passes.cost.machine import Machine
 
 NONE = "-"
 KINDS = ("parallel", "opportunistic", "serial")
-"""How threads share a loop; ``opportunistic``: only those that are awake."""
+"""How threads share a loop; ``opportunistic``: only awake ones."""
 Variables = Mapping[str, Var]
 Reader = Callable[[str, Variables], object]
 
@@ -38,7 +38,7 @@ class ScheduleError(TracecompError):
 
 
 class Record(Protocol):
-    """A frozen dataclass whose fields are made by ``setting``."""
+    """A frozen dataclass whose fields come from ``setting``."""
 
     TITLE: ClassVar[str]
     __dataclass_fields__: ClassVar[dict[str, Any]]
@@ -56,34 +56,33 @@ class Written:
 
 
 Given = Mapping[Kernel, Sequence[Written]]
-"""Schedules that were handed in, by the kernel without its name, as it is when everything is chosen."""
+"""The user's schedules, keyed by the kernel without its name, in the form with all fields chosen."""
 
 
 class Chooser:
-    """Chooses the schedules of one kernel for a machine, or takes the ``given`` ones in the order of its loop nests.
+    """Choose the schedules of one kernel for a machine, or take the ``given`` ones in the order of its loop nests.
 
-    ``made`` are the schedules that were used.
+    ``made`` are the schedules in use.
     """
 
     def __init__(self, machine: Machine, given: Sequence[Written] = ()) -> None:
         self.machine = machine
         self.made: list[Record] = []
-        # A kernel may have several nests (a row fusion has); records are
-        # taken in the order in which they are scheduled.
+        # A kernel may have several nests (in a row fusion); records apply in the order in which nests are scheduled.
         self._given = deque(given)
 
     def peek(self) -> Written | None:
-        """What was handed in for the next loop nest, if anything."""
+        """Return the user's record for the next loop nest, if any."""
         return self._given[0] if self._given else None
 
     def next_given(self) -> Written | None:
-        """The same; the one after it is the next then."""
+        """The same, and advance to the next one."""
         return self._given.popleft() if self._given else None
 
     def finish(self) -> None:
         """ScheduleError if there were more records than loop nests."""
-        # A record too many is a mistake in the text, such as a nest that is not
-        # there; ignored, it would look as if it had been tried.
+        # An extra record is a mistake in the text, such as a nest that does not exist. Ignoring it would suggest that
+        # it was used.
         left = self.peek()
         if left is not None:
             raise ScheduleError(f"there are {len(self.made)} schedules in this kernel; '{left.title}' is one more")
@@ -92,7 +91,7 @@ class Chooser:
 def setting(read: Reader, doc: str, default: object = ...) -> Any:
     """A field of a record."""
     metadata = {"read": read, "doc": doc}
-    # ``...`` and not None means "no default", as None is a value that a field may have.
+    # ``...`` and not None means "no default", as None is a valid value.
     return field(metadata=metadata) if default is ... else field(default=default, metadata=metadata)
 
 
@@ -106,7 +105,7 @@ def print_record(record: Record) -> str:
 
 
 def _shown(value: object) -> str:
-    # bool before anything else, because it prints as a word and not as Python's.
+    # bool first, because it prints as a word and not like Python's.
     if isinstance(value, bool):
         return "yes" if value else "no"
     if value is None or value == ():
@@ -119,7 +118,7 @@ def _shown(value: object) -> str:
 
 
 def parse_records(text: str) -> list[Written]:
-    """The records of a text; what follows ``#`` in a line is left out. ScheduleError for a line that is none."""
+    """Parse the records of a text; the rest of a line after ``#`` is a comment. ScheduleError for an invalid line."""
     found: list[tuple[str, dict[str, str]]] = []
     for number, line in enumerate(text.splitlines(), 1):
         plain = line.partition("#")[0].rstrip()
@@ -141,18 +140,18 @@ def parse_records(text: str) -> list[Written]:
 
 
 def with_fields(record: R, written: Written | None, variables: Variables, names: Sequence[str] = ()) -> R:
-    """The record with the fields that were handed in; of those that ``names`` lists, if it lists any."""
+    """Return the record with the user's fields; only those in ``names``, if it lists any."""
     if written is None:
         return record
     known = {f.name: f.metadata["read"] for f in fields(record)}
-    # Another title means another form of loops, whose fields mean other things.
+    # Another title is another form of loops, whose fields have other meanings.
     if written.title != record.TITLE:
         raise ScheduleError(f"this loop nest has a schedule '{record.TITLE}', not '{written.title}'")
     unknown = set(written.fields) - set(known)
-    # The caller says whether the nest could have that form at all.
+    # The caller determines whether the nest could have that form.
     if unknown:
         raise ScheduleError(f"'{record.TITLE}' has no field {', '.join(sorted(unknown))}; it has {', '.join(known)}")
-    # Tiles are asked for before blocks, as what is chosen for blocks depends on the tiles that were asked for.
+    # Tiles are read before blocks, as the choice of blocks depends on the tiles.
     chosen = {name: text for name, text in written.fields.items() if not names or name in names}
     return replace(record, **dict(_read(known, chosen, variables)))
 
@@ -165,30 +164,30 @@ def _read(known: Mapping[str, Reader], written: Mapping[str, str], variables: Va
             raise ScheduleError(f"{name} {text}: {error}") from None
 
 
-# ---- readers of values
+# ---- parsers of values
 
 
 def number(text: str, variables: Variables) -> int:
-    """A whole number that is not negative."""
+    """Parse a non-negative integer."""
     if not text.isdecimal():
         raise ValueError("expected a number")
     return int(text)
 
 
 def numbers(text: str, variables: Variables) -> tuple[int, ...]:
-    """Several of them."""
+    """Parse several non-negative integers."""
     return tuple(number(word, variables) for word in _words(text))
 
 
 def yes_or_no(text: str, variables: Variables) -> bool:
-    """A choice of two."""
+    """Parse ``yes`` or ``no``."""
     if text not in ("yes", "no"):
         raise ValueError("expected yes or no")
     return text == "yes"
 
 
 def words(*allowed: str) -> Reader:
-    """Several words, of those allowed if any are listed."""
+    """Parse several words; only the ``allowed`` ones, if any are listed."""
 
     def read(text: str, variables: Variables) -> tuple[str, ...]:
         for word in _words(text):
@@ -200,7 +199,7 @@ def words(*allowed: str) -> Reader:
 
 
 def word(*allowed: str) -> Reader:
-    """One of these words."""
+    """Parse one of these words."""
 
     def read(text: str, variables: Variables) -> str:
         if text not in allowed:
@@ -211,19 +210,19 @@ def word(*allowed: str) -> Reader:
 
 
 def variable(text: str, variables: Variables) -> Var:
-    """A variable of the loop nest."""
+    """Parse a variable of the loop nest."""
     if text not in variables:
         raise ValueError(f"the variables of this loop nest are {', '.join(variables)}")
     return variables[text]
 
 
 def variable_or_none(text: str, variables: Variables) -> Var | None:
-    """A variable, or none."""
+    """Parse a variable, or none."""
     return None if text == NONE else variable(text, variables)
 
 
 def variables_of(text: str, variables: Variables) -> tuple[Var, ...]:
-    """Several variables."""
+    """Parse several variables."""
     return tuple(variable(word, variables) for word in _words(text))
 
 

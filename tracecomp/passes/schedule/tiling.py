@@ -16,33 +16,35 @@ from tracecomp.ir.pieces import pieces
 
 
 def tiles(var: Var, height: int, body: Iterable[Stmt], kind: str = "serial", suffix: str = "e") -> tuple[Stmt, ...]:
-    """The loop over ``var`` as unrolled tiles of ``height`` and a rest, whose names end in ``suffix``."""
+    """Return the loop over ``var`` as unrolled tiles of ``height`` and a remainder, whose names end in ``suffix``."""
     body = tuple(body)
     result: list[Stmt] = []
     for some in pieces(var.extent, height):
-        # Whole pieces, and one shorter rest: there are at most two bodies to compile.
+        # Full pieces, and one shorter remainder: there are at most two bodies to compile.
         whole = some.length == height
         counter, unit = Var(f"{var.name}c", some.count), Var(f"{var.name}{'t' if whole else 'e'}", some.length)
         start = some.start(index(counter) if some.count > 1 else Index())
-        # The rest's names get a suffix, as both bodies stand in one kernel.
+        # The remainder's names get a suffix, as one kernel contains both bodies.
         tile = Loop("tile", unit, Copier({var: start + index(unit)}, suffix if some.first else "").stmts(body))
-        # A loop of one iteration would only be in the way of what looks at the body.
+        # A loop of one iteration would only hide its body from later steps.
         result.append(Loop(kind, counter, (tile,)) if some.count > 1 else tile)
     return tuple(result)
 
 
 def in_squares(names: list[Var], body: tuple[Stmt, ...], square: int) -> tuple[Stmt, ...]:
-    """Loops over summed variables, so many terms of the last one at a time: codegen turns what lies along them."""
+    """Loops over summed variables, a block of terms of the last one at a time: codegen transposes contiguous
+    operands."""
     return loops("serial", names[:-1], tiles(names[-1], square, body))
 
 
 def strip(var: Var, chunk: int, body: Iterable[Stmt]) -> tuple[Stmt, ...]:
-    """The loop over ``var`` as chunks of SIMD lanes and a masked rest."""
+    """The loop over ``var`` as chunks of SIMD lanes and a masked remainder."""
     return one_after_another("serial", chunks(var, chunk, body))
 
 
 def chunks(var: Var, chunk: int, body: Iterable[Stmt], scratch: tuple[Buffer, ...] = ()) -> list[Loop]:
-    """The loop over whole chunks of SIMD lanes, and one over the masked rest; ``scratch`` is each lane's own."""
+    """Return the loop over whole chunks of SIMD lanes, and one over the masked remainder; each lane has separate
+    ``scratch``."""
     body = tuple(body)
     result: list[Loop] = []
     for some in pieces(var.extent, chunk):
@@ -51,7 +53,7 @@ def chunks(var: Var, chunk: int, body: Iterable[Stmt], scratch: tuple[Buffer, ..
         lane = Var(f"{var.name}{'v' if whole else 'r'}", some.length)
         start = some.start(index(counter) if some.count > 1 else Index())
         lanes = _vector_loop(lane, var, start, body, "r" if some.first else "", scratch)
-        # A loop even for one chunk: who shares chunks among threads counts them by its variable.
+        # A loop even for one chunk: threads that share chunks count them by its variable.
         result.append(Loop("serial", counter, lanes))
     return result
 
@@ -59,11 +61,11 @@ def chunks(var: Var, chunk: int, body: Iterable[Stmt], scratch: tuple[Buffer, ..
 def _vector_loop(
     lane: Var, var: Var, start: Index, body: tuple[Stmt, ...], suffix: str, scratch: tuple[Buffer, ...]
 ) -> tuple[Stmt, ...]:
-    # Lanes run side by side, so each needs scratch of its own: element by element, lanes
-    # next to each other, so that a vector access serves them all.
+    # Lanes run in parallel, so each needs separate scratch: element by element, lanes adjacent, so that one vector
+    # access serves them all.
     wide = {b: Buffer(b.name + suffix, b.dtype, b.size * lane.extent) for b in scratch}
     copier = Copier({var: start + index(lane)}, suffix, _per_lane(wide, lane))
-    # Local to the chunk: threads that do other chunks have other scratch.
+    # Local to the chunk: threads have separate scratch for their chunks.
     return (*(Local(b) for b in wide.values()), Loop("vector", lane, copier.stmts(body)))
 
 
@@ -80,9 +82,9 @@ def _per_lane(wide: dict[Buffer, Buffer], lane: Var) -> Move | None:
 
 
 def piece(extent: int, most: int) -> int:
-    """The length of pieces of up to ``most``: all the same, if a length above half of that allows it."""
+    """The length of pieces of up to ``most``: equal ones, if a length above half of that divides ``extent``."""
     most = min(extent, most)
-    # The largest divisor. A small one (of a prime extent it is 1) would be worse than a rest with a loop of its own.
+    # The largest divisor. A small one (1 for a prime extent) would be worse than a remainder with a separate loop.
     length = next(n for n in range(most, 0, -1) if extent % n == 0)
     return length if 2 * length > most else most
 
@@ -96,7 +98,7 @@ def loops(kind: str, names: Iterable[Var], body: tuple[Stmt, ...]) -> tuple[Stmt
 
 
 def around_tiles(part: Stmt, names: list[Var]) -> tuple[Stmt, ...]:
-    """Loops over ``names`` around every tile of what ``tiles`` made, inside of its own loop."""
+    """Loops over ``names`` around every tile that ``tiles`` built, inside its loop."""
     # Inside of the loop over tiles, so that a tile's rows are used for all
     # values of ``names`` while they are in cache.
     if isinstance(part, Loop) and part.kind == "serial":
@@ -105,14 +107,14 @@ def around_tiles(part: Stmt, names: list[Var]) -> tuple[Stmt, ...]:
 
 
 def parallel_loops(names: list[Var], body: tuple[Stmt, ...], shared: str) -> tuple[Stmt, ...]:
-    """Nested loops over ``names``, the outermost of kind ``shared`` unless the body has a loop that threads share."""
+    """Nested loops over ``names``, the outermost of kind ``shared`` unless the body has such a loop."""
     # Threads share one loop of a nest, and this one is chosen already.
     inside = any(isinstance(s, Loop) and s.kind in SHARED for s in walk(body))
     if not body or not names or inside or shared == "serial":
         return loops("serial", names, body)
     first, *rest = names
-    # Fewer than 16 iterations share badly among threads: one thread does half more than
-    # another. Joined with the next loop there are enough, as flat positions.
+    # With fewer than 16 iterations threads get uneven shares: one may do half more than another. Joining the loop with
+    # the next one gives enough, as flat positions.
     if rest and first.extent < 16:
         return (joined(shared, first, rest[0], loops("serial", rest[1:], body)),)
     return (Loop(shared, first, loops("serial", rest, body)),)
@@ -124,9 +126,9 @@ def positions(names: list[Var], at: Index) -> dict[Var, Index]:
 
 
 def shared_out(kind: str, names: list[Var], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """Loops over ``names``; where threads share them, as one loop."""
+    """Loops over ``names``; joined into one loop if threads share them."""
     total = prod(v.extent for v in names)
-    # A flat loop has chunks of equal size, whatever the extents are.
+    # A flat loop has chunks of equal size, for any extents.
     if kind == "serial" or total < 2:
         return loops("serial", names, body)
     block = Var("block", total)
@@ -140,9 +142,8 @@ def joined(kind: str, outer: Var, inner: Var, body: Iterable[Stmt]) -> Loop:
 
 
 def one_after_another(kind: str, parts: list[Loop]) -> tuple[Stmt, ...]:
-    """The iterations of all loops; where threads share them, as one loop, so that they meet once."""
-    # Serial loops keep their own loops; only for threads are they numbered
-    # through, so that there is one place to wait.
+    """Concatenate the iterations of all loops; a single loop if threads share them, so that there is one barrier."""
+    # Serial loops stay separate; only for threads are they numbered together, so that there is one barrier.
     if kind == "serial":
         return tuple(s for part in parts for s in loops(kind, [part.var] if part.var.extent > 1 else [], part.body))
     block = Var("block", sum(part.var.extent for part in parts))
@@ -154,8 +155,8 @@ def one_after_another(kind: str, parts: list[Loop]) -> tuple[Stmt, ...]:
         # Each part runs for its own range of block numbers.
         condition = in_range(own, count)
         if condition:
-            # The bounds are known where the condition holds; without them the
-            # index would count as data, and be checked.
+            # The bounds are known where the condition holds; without them the index would count as data and get a
+            # check.
             own = computed(IndexValue(own), (0, count - 1))
         stmts = Copier({part.var: own if count > 1 else Index()}).stmts(part.body)
         body.extend((If(condition, stmts),) if condition else stmts)

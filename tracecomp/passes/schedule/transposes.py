@@ -1,4 +1,4 @@
-"""Scheduling nests that read along one variable and write along another: square blocks, turned in registers."""
+"""Schedule nests that read along one variable and write along another: square blocks, transposed in registers."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from tracecomp.passes.schedule.nest_schedules import TransposeSchedule
 from tracecomp.passes.schedule.tiling import loops, one_after_another, tiles
 
 BLOCK = 16
-"""Elements of a square that is transposed in registers: 16 vectors of 16 float32 fill half of 32 registers."""
+"""Side, in elements, of a block that is transposed in registers: 16 vectors of 16 float32 fill half of 32 registers."""
 FEW_PLACES = 4
-"""Places up to which elements are interleaved by shuffles, whatever lies between them."""
+"""Most parts that are interleaved by shuffles, for any distance between them."""
 
 
 def transposed_pair(nest: Nest) -> tuple[Var, Var] | None:
-    """``(load, store)`` variables of a nest that reads along one row variable and writes along another.
+    """Return the ``(load, store)`` variables of a nest that reads along one row variable and writes along another.
 
-    What is written along may be as short as 2 if it interleaves what is read: no gaps, so whole vectors are stored.
-    Few of them may also be read at the same places (zeros between elements).
+    The store variable may have an extent of only 2 if it interleaves the loaded parts without gaps: whole vectors are
+    stored. A few parts may also be read at the same positions (zeros between elements).
     """
-    # Passes over rows have an order; squares cross it.
+    # Passes over rows have an order, which square blocks would violate.
     if nest.reduced:
         return None
     stores = [s.offset for s in nest.stmts if isinstance(s, Store)]
@@ -41,11 +41,10 @@ def transposed_pair(nest: Nest) -> tuple[Var, Var] | None:
         # Read along the same variable as well: nothing to transpose.
         if any(o.coefficient(store) == 1 for o in loads):
             continue
-        # At least four: a vector of fewer elements is no better than single ones.
+        # At least four: shorter vectors are as slow as single elements.
         for load in (v for v in nest.outer if v.extent >= 4 and v != store):
             interleaves = all(o.coefficient(load) == store.extent for o in stores)
-            # A few places between which nothing is read differently (zeros that
-            # are put between elements): they are shuffled in.
+            # A few parts, some of which repeat a read (inserted zeros): they are interleaved by shuffles.
             alike = interleaves and store.extent <= FEW_PLACES
             across = [o for o in loads if alike or o.coefficient(store) != 0]
             if across and (interleaves or store.extent >= 4) and all(_moves(o, load, store, alike) for o in across):
@@ -54,17 +53,16 @@ def transposed_pair(nest: Nest) -> tuple[Var, Var] | None:
 
 
 def _moves(offset: Index, load: Var, store: Var, alike: bool) -> bool:
-    """Whether whole vectors are read along ``load``; from what is the same for few places they may be picked, too."""
+    """Whether whole vectors are read along ``load``; repeated reads may be shuffled for a few parts, too."""
     return offset.coefficient(load) == 1 or (alike and offset.coefficient(store) == 0)
 
 
 def interleaved(nest: Nest) -> Nest:
-    """The nest with the variable of few places that it writes along joined with the one that steps over these."""
+    """Return the nest with the short variable of interleaved stores joined with the variable that steps over it."""
     stores = [s.offset for s in nest.stmts if isinstance(s, Store)]
     if nest.reduced or not stores:
         return nest
-    # Interleaved stores: two variables that step through memory together
-    # become one, along which squares can be stored.
+    # Interleaved stores: two variables that step through memory together become one, along which blocks can be stored.
     for short in (v for v in nest.outer if v.extent < 4 and all(o.coefficient(v) == 1 for o in stores)):
         for var in (v for v in nest.outer if v != short and all(o.coefficient(v) == short.extent for o in stores)):
             both = Var(f"{var.name}{short.name}", var.extent * short.extent)
@@ -76,7 +74,7 @@ def interleaved(nest: Nest) -> Nest:
 
 
 def mirrored(nest: Nest) -> Nest:
-    """The nest with the variables that it reads backwards along turned round."""
+    """Return the nest with the variables along which it reads backwards reversed."""
     # Backwards along a variable is forwards along its mirror image: reads
     # become unit strides, writes negative ones or others.
     loads = [s.value.offset for s in nest.stmts if isinstance(s, Let) and isinstance(s.value, Load)]
@@ -87,26 +85,25 @@ def mirrored(nest: Nest) -> Nest:
 def transpose_schedule(
     nest: Nest, load: Var, store: Var, nontemporal: str, threads: str, machine: Machine
 ) -> TransposeSchedule:
-    """Panels of many lines by one or two blocks.
+    """Choose panels of many lines by one or two blocks.
 
-    So memory is read in long pieces and written in runs. Stores past the caches write two lines that follow each other
-    at a time, unless what they write lies close together anyway.
+    Reads are then long and contiguous, and writes run in order. Non-temporal stores write two consecutive lines at a
+    time, unless the written addresses are close together anyway.
     """
     tuning, reads = machine.tuning, _reads(nest)
     streams = [s for s in nest.stmts if isinstance(s, Store) and s.stream]
     itemsize = max(x.dtype.itemsize for x in reads)
-    # Stores that are close together fill their lines soon in any case, whatever the panels' shape.
+    # Stores that are close together fill their lines soon in any case, for any shape of the panels.
     dense = any(abs(s.offset.coefficient(load) or 0) * itemsize < tuning.dense_bytes for s in streams)
     ahead = () if dense else tuple(x.buffer.name for x in reads if _unforeseen(x, load, store, machine))
-    # Two lines that follow each other where stores pass the caches and reads are
-    # fetched ahead: memory is written in pairs of lines.
+    # Two consecutive lines if stores bypass the caches and reads are prefetched: memory is written in pairs of lines.
     height = max(BLOCK, (2 if streams and ahead else 1) * LINE // itemsize)
     others = prod(v.extent for v in nest.outer if v not in (load, store))
-    # A stripe as wide as a page for each line that is read: few entries of the address cache at a time.
+    # A stripe as wide as a page for each line that is read: few TLB entries at a time.
     width = tuning.stripe_bytes // itemsize
     if store.extent <= FEW_PLACES and others >= tuning.enough_panels:
         # Interleaving a few places: reading and writing both advance in order, so panels are not needed.
-        width = load.extent  # nothing is far apart
+        width = load.extent  # all accesses are near
     elif threads != "serial":
         below = others * -(-store.extent // height)
         # Threads want panels to share. Blocks stay whole, and at least four wide so that each line is used in full.
@@ -116,23 +113,22 @@ def transpose_schedule(
 
 
 def transposed(nest: Nest, schedule: TransposeSchedule) -> tuple[Stmt, ...]:
-    """Panels one below the other, and then the stripe of panels beside it.
+    """Emit panels along the stores, then the next stripe of panels.
 
-    Blocks of what the cache does not hold begin where its lines do, as a line that two blocks share would come twice:
-    those of a power of two drive each other out.
+    Blocks of memory that no cache holds begin at its lines, as a line that two blocks share would be fetched twice:
+    lines at power-of-two distances evict each other.
     """
-    # Chosen above; from here on nothing is decided.
+    # The schedule is fixed; the rest decides nothing.
     load, store = schedule.load, schedule.store
     ahead = tuple(x for x in _reads(nest) if x.buffer.name in schedule.prefetch and x.offset.coefficient(load) == 1)
     lines = next((x for x in ahead if _in_lines(x, load)), None)
     others = tuple(v for v in nest.outer if v not in (load, store))
     parts: list[_Panels] = []
-    # Whole panels, the rests at the right and below, and the corner: four sizes at most, each with custom loops.
+    # Full panels, the remainders at the right and below, and the corner: at most four sizes, each with separate loops.
     for columns, rows in product(pieces(load.extent, schedule.width), pieces(store.extent, schedule.height)):
         parts.append(_Panels(nest.stmts, others, load, columns, store, rows, ahead, lines, "e" * len(parts)))
     if schedule.threads == "serial" and not ahead:
-        # Plain nested loops where nobody needs a panel's number: there is no
-        # next panel to prefetch and nothing to share.
+        # Plain nested loops if the panel's number is unused: there is no next panel to prefetch and nothing to share.
         return tuple(s for part in parts for s in part.nested())
     return one_after_another(schedule.threads, [part.numbered() for part in parts])
 
@@ -142,9 +138,9 @@ def _reads(nest: Nest) -> list[Load]:
 
 
 def _unforeseen(x: Load, load: Var, store: Var, machine: Machine) -> bool:
-    """Whether the cache does not hold what is read, in pieces too many and far apart for hardware to foresee them."""
-    # Hardware follows a few streams, of lines near each other, within a page.
-    # Rows farther apart than that are fetched by hand.
+    """Whether the cache does not hold the loaded memory, in pieces too many and distant for the hardware prefetcher."""
+    # The hardware follows a few streams, of lines near each other, within a page. Rows farther apart than that are
+    # prefetched by instructions.
     apart = abs(x.offset.coefficient(store) or 0) * x.dtype.itemsize
     large = x.buffer.size * x.dtype.itemsize > machine.l2_bytes
     unforeseen = apart >= machine.tuning.foreseen_bytes and x.offset.coefficient(load) == 1
@@ -152,23 +148,22 @@ def _unforeseen(x: Load, load: Var, store: Var, machine: Machine) -> bool:
 
 
 def _in_lines(x: Load, load: Var) -> bool:
-    """Whether what is read along ``load`` begins equally far from the beginning of a line everywhere."""
+    """Whether reads along ``load`` begin at the same offset within a line everywhere."""
     # Then the distance to the next line is the same for all rows, and is computed once.
     return all(factor % _step(x) == 0 for atom, factor in x.offset.terms if atom != load)
 
 
 def _step(x: Load) -> int:
-    # A square is 16 elements wide; of narrow elements a line holds several squares.
+    # A square is 16 elements wide; a line of narrow elements holds several blocks.
     return min(LINE // x.dtype.itemsize, BLOCK)
 
 
 @dataclass(frozen=True)
 class _Panels:
-    """The panels of one size: ``columns`` of ``load``, which is read along, by ``rows`` of ``store``.
+    """The panels of one size: ``columns`` of ``load``, the read variable, by ``rows`` of ``store``.
 
-    While one is turned, what ``ahead`` reads for the next comes to the cache.
-
-    Blocks begin at the lines of what ``lines`` reads.
+    While one panel is transposed, the operands ``ahead`` of the next are prefetched. Blocks begin at the lines of the
+    operand ``lines``.
     """
 
     stmts: list[Stmt]
@@ -190,10 +185,10 @@ class _Panels:
         """One loop over the panels."""
         shape = tuple(v.extent for v in self._names())
         number = Var("panel", prod(shape))
-        if number.extent == 1:  # the loop goes with its variable, and no panel follows
+        if number.extent == 1:  # a single panel: no variable, and no next panel
             return Loop("serial", number, self._panel([Index()] * len(shape)))
-        # The place after this panel in the same order: past the end it wraps to
-        # addresses that are not used, which a prefetch may name.
+        # The position after this panel in the same order: past the end it wraps to unused addresses, which a prefetch
+        # may have.
         return Loop("serial", number, self._panel(unravel(index(number), shape), unravel(index(number) + 1, shape)))
 
     def _names(self) -> list[Var]:
@@ -210,36 +205,34 @@ class _Panels:
                 self._places(here, column + index(lane), index(row)),
                 f"{self.suffix}{f'_{len(result)}' if result else ''}",
             )
-            # Lanes read along ``load`` while tiles step along ``store``: code
-            # generation turns such a square in registers.
-            turned = Loop("vector", lane, tiles(row, BLOCK, copier.stmts(self.stmts), suffix="r"))
-            # Prefetches stand beside the first kind of blocks only; the narrow
-            # rest would ask for the same lines again.
+            # Lanes read along ``load`` while tiles step along ``store``: code generation transposes such a block in
+            # registers.
+            block_loop = Loop("vector", lane, tiles(row, BLOCK, copier.stmts(self.stmts), suffix="r"))
+            # Prefetches accompany the first kind of blocks only; the narrow remainder would fetch the same lines again.
             asked = self._asked(after, some.count, index(block)) if after and not result else []
-            result.extend(loops("serial", [block] if block.extent > 1 else [], (*asked, turned)))
+            result.extend(loops("serial", [block] if block.extent > 1 else [], (*asked, block_loop)))
         return tuple(result)
 
     def _blocks(self) -> Sequence[Pieces]:
         """The columns in blocks; those that begin at lines overlap at both ends.
 
-        What they store twice is the same: nothing is read along the variable that is stored along (`transposed_pair`),
-        so nothing that is read is overwritten.
+        Elements stored twice have equal values: the nest does not read along the store variable (`transposed_pair`), so
+        no operand is overwritten.
         """
         columns = self.columns.length
         if self.lines is None or columns < BLOCK:
             return pieces(columns, BLOCK)
-        # One block more than fit: the first and the last start before and after
-        # their line, and overlap with their neighbours.
+        # One block more than fit: the first and the last extend beyond their lines, and overlap with their neighbours.
         return [Pieces(-(-columns // BLOCK) + 1, 0, BLOCK)]
 
     def _column(self, blocks: Pieces, block: Var) -> Index:
         if self.lines is None or blocks.length < BLOCK:
             return blocks.start(index(block) if block.extent > 1 else Index())
         last = self.columns.length - BLOCK
-        # What is missing to the next line is known at run time alone, as arrays begin anywhere.
+        # The distance to the next line is known only at run time, as arrays begin anywhere.
         to_line = computed(call("sub", ToLine(self.lines.buffer), Const(self.lines.offset.const, int64)))
         start = IndexValue(blocks.start(index(block)) + to_line % _step(self.lines) - BLOCK)
-        # Cut to the panel at both ends, where a block then stores elements twice with equal values.
+        # Clipped to the panel at both ends, where a block then stores elements twice with equal values.
         within = call("min", call("max", start, Const(0, int64)), Const(last, int64))
         return computed(within, (0, last))
 
@@ -249,10 +242,10 @@ class _Panels:
         return places | {self.load: self.columns.start(stripe) + column, self.store: self.rows.start(below) + row}
 
     def _asked(self, panel: Sequence[Index], blocks: int, block: Index) -> Iterable[Stmt]:
-        """Prefetches of a panel, a share of its lines beside each block of the panel before it."""
+        """Prefetches of a panel, distributed over the blocks of the previous panel."""
         block = block if blocks > 1 else Index()
-        # Lines of the next panel are spread over this panel's blocks: asked
-        # for all at once they would wait for each other.
+        # Lines of the next panel are distributed over this panel's blocks: prefetched all at once they would wait for
+        # each other.
         rows, parts = -(-self.rows.length // blocks), max(blocks // self.rows.length, 1)
         for x in self.ahead:
             lanes = LINE // x.dtype.itemsize

@@ -1,12 +1,14 @@
-"""Convolutions by small windows from fewer products than window by window, such as F(2x2, 3x3): 16 instead of 36.
+"""Winograd convolutions: small windows from fewer products than window by window, such as F(2x2, 3x3): 16 instead of
+36.
 
-Tiles of what two neighbouring results along each axis see, and the weights, are transformed and multiplied place by
-place: as many products of matrices, tiles by channels times channels by filters. What they give is transformed back
-(``passes/winograd/transforms.py``; Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2016). For the
-gradient of the weights the same tiles, and tiles of the result's gradient, are multiplied and summed
-(``passes/winograd/weight_gradient.py``). A block of tiles stays in cache from the first transformation to the last.
-Whether a sum is computed so depends on its sizes alone (``passes/winograd/selection.py``), and every sum has one order,
-whatever the blocks and threads. Known as Winograd convolution.
+Input tiles of two neighbouring results along each axis, and the weights, are transformed. They are multiplied position
+by position: one matrix product per position, tiles by channels times channels by filters. The products are transformed
+back (``passes/winograd/transforms.py``; Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2016).
+
+For the gradient of the weights the same tiles, and tiles of the result's gradient, are multiplied and summed
+(``passes/winograd/weight_gradient.py``). A block of tiles stays in cache from the first transform to the last. Sizes
+alone decide whether this form is used (``passes/winograd/selection.py``), and every sum has one order, for any blocks
+and threads.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from tracecomp.passes.winograd.weight_gradient import WeightGradient
 
 
 def winograd_form(nest: BilinearNest, windows: Windows, chooser: Chooser) -> tuple[Stmt, ...]:
-    """The loops of such a convolution or gradient."""
+    """Return the loops of such a convolution or gradient."""
     form = WeightGradient if windows.gradient else _Convolution
     return form(nest, windows, chooser).stmts()
 
@@ -47,14 +49,13 @@ class _Convolution(TileProducts):
     def _chosen(self, width: int) -> ConvolutionSchedule:
         # The register tile of the products decides how many tiles a block has: whole heights.
         height, _ = tile_size(self.tiles, width, self.lanes, self.machine.registers)
-        # Transformed inputs and one column of products, of a block: half of the
-        # second cache, beside the weights that pass through it.
+        # Transformed inputs and one column of products, of a block: half of the second cache; the rest is for weights.
         tile_bytes = self.places * (self.channels + width) * self.dtype.itemsize
-        # And so few that threads find blocks to share.
+        # Few enough that threads find blocks to share.
         shared = self.tiles * self.groups // self.machine.tuning.winograd_blocks
         fitting = min(self.machine.l2_bytes // 2 // tile_bytes, shared)
         block = max(fitting // height, 1) * height
-        # Weights are worth threads by how much there is to store: transforming is a few additions for each.
+        # Threads share the transform of weights by the amount of stores: the arithmetic is a few additions per weight.
         stored = self.places * self.groups * self.channels * self.windows.filter.extent
         return ConvolutionSchedule(width, block, self.parallel_kind(self.nest.work), self.parallel_kind(stored))
 
@@ -70,7 +71,7 @@ class _Convolution(TileProducts):
             group, at = unravel(index(block) if block.extent > 1 else Index(), (self.groups, some.count))
             blocks.append(Loop("serial", block, self._block(both, group, some.start(at), some.length)))
         transformed = (s for columns, kept in both for s in self._weights(columns, kept))
-        # Weights are transformed before all blocks, as each block multiplies with all of them.
+        # Weights are transformed before all blocks, as each block multiplies by all of them.
         return (*transformed, *one_after_another(self.schedule.threads, blocks))
 
     def _weights(self, columns: Pieces, kept: Matrices) -> tuple[Stmt, ...]:
@@ -94,7 +95,7 @@ class _Convolution(TileProducts):
     def _block(
         self, weights: Sequence[tuple[Pieces, Matrices]], group: Index, start: Index, tiles: int
     ) -> tuple[Stmt, ...]:
-        """A number of tiles of a group from ``start``."""
+        """Compute ``count`` tiles of a group from ``start``."""
         given = self.matrices("tiles", self.places, tiles, self.channels)
         everything = Pieces(1, 0, self.channels)
         # Transformed once for all columns of filters, and in cache for the next statements.
@@ -114,14 +115,14 @@ class _Convolution(TileProducts):
         terms = Terms(self.dtype, lane)
         at, first = self.corner(group, start + index(tile))
         at[self.windows.filter] = columns.start(column) + index(lane)
-        # One product for each place, all of one tile: they are transformed back in registers.
+        # One product for each position, all of one tile: they are transformed back in registers.
         products = [terms.let(made.load(Index((), n), index(tile), index(lane))) for n in range(self.places)]
         transforms = [(form.places, form.to_results) for form in self.forms]
         results = along_each(terms, transforms, products)
         for n, (place, value) in enumerate(zip(self.results_at(first), results, strict=True)):
             after = Copier({**at, **place}, f"_{n}").stmts((Let(ACCUMULATOR, value), *self.nest.epilogue))
-            # A tile's second result may lie behind the border; it is computed and not stored.
+            # A tile's second result may be outside the border; it is computed and not stored.
             exists = both(*(in_range(i, v.extent) for v, i in place.items()))
-            # The epilogue is written for each result, at its own place.
+            # The epilogue is emitted for each result, at its position.
             terms.stmts.extend((If(exists, after),) if exists else after)
         return (Loop("serial", tile, self.in_lanes(lane, terms)),)

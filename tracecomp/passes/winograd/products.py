@@ -1,4 +1,4 @@
-"""What convolutions by transformed tiles and gradients of their weights have in common: tiles of input, products."""
+"""Common parts of Winograd convolutions and weight gradients: tiles of input, products."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ from tracecomp.passes.winograd.transforms import Terms, along_each
 
 @dataclass(frozen=True)
 class Matrices:
-    """Memory for values of ``shape``, of which the last three axes are places, rows and columns.
+    """Memory for values of ``shape``, of which the last three axes are positions, rows and columns.
 
-    A row lies unused between places: a power of two apart, those of one element would share few lines of a cache.
+    One row between positions is unused: at a power-of-two distance, the positions of one element would share few cache
+    lines.
     """
 
     name: str
@@ -53,7 +54,7 @@ Element = Callable[[Index, Index, Index], Load]
 
 
 class TileProducts:
-    """The sizes of tiles and products, and the loops that make them."""
+    """The sizes of tiles and products, and the loops that compute them."""
 
     def __init__(self, nest: BilinearNest, windows: Windows, chooser: Chooser) -> None:
         self.nest, self.windows, self.machine = nest, windows, chooser.machine
@@ -69,15 +70,15 @@ class TileProducts:
         self.copies = 0
 
     def wide(self, extent: int) -> int:
-        """What a column of so many results is best wide: register tiles of products keep rows times four vectors."""
+        """Best width of a column of ``extent`` results: register tiles of products have rows times four vectors."""
         return min(4 * self.lanes, extent)
 
     def parallel_kind(self, work: float) -> str:
         return parallel_kind_of_products(work, self.machine)
 
     def _own(self, body: Sequence[Stmt]) -> tuple[Stmt, ...]:
-        """The statements with names of their own."""
-        # Several tiles' statements stand in one kernel.
+        """Return the statements with unique names."""
+        # One kernel contains the statements of several tiles.
         self.copies += 1
         return Copier({}, f"_{self.copies}").stmts(body)
 
@@ -95,19 +96,19 @@ class TileProducts:
         # Row-major: images, then for each axis the remainder modulo the dilation and the pair.
         images, sides = at[: len(windows.images)], at[len(windows.images) :]
         pairs = zip(windows.axes, sides[::2], sides[1::2], strict=True)
-        # A pair are two results of one remainder: its windows share all elements but the first and the last.
+        # A pair consists of two results of one remainder: its windows share all elements but the first and the last.
         first = [pair * (2 * axis.dilation) + remainder for axis, remainder, pair in pairs]
         return positions(windows.groups, group) | dict(zip(windows.images, images, strict=True)), first
 
     def results_at(self, first: Sequence[Index]) -> list[dict[Var, Index]]:
-        """The places of a tile's results."""
+        """The positions of a tile's results."""
         # The second result is one dilated step further.
         pairs = [(at, at + axis.dilation) for axis, at in zip(self.windows.axes, first, strict=True)]
         names = [axis.place for axis in self.windows.axes]
         return [dict(zip(names, place, strict=True)) for place in product(*pairs)]
 
     def weights_at(self) -> list[dict[Var, Index]]:
-        """The places of a window."""
+        """The positions of a window."""
         names = [axis.within for axis in self.windows.axes]
         return [
             dict(zip(names, (Index((), k) for k in place), strict=True))
@@ -115,13 +116,13 @@ class TileProducts:
         ]
 
     def inputs(self, given: Matrices, group: Index, start: Index, run: Pieces, number: Index) -> tuple[Stmt, ...]:
-        """Tiles of a group's input from ``start`` on, of the channels of a run."""
+        """Transform tiles of a group's input from ``start`` on, for the channels of a run."""
         windows = self.windows
         tile, lane = Var("tile", given.shape[-2]), Var("lane", run.length)
         terms = Terms(self.dtype, lane)
         at, first = self.corner(group, start + index(tile))
         at[windows.channel] = run.start(number) + index(lane)
-        # Where a tile reads behind the border, ``seen`` repeats the last place, so that no load leaves the image.
+        # If a tile reads outside the border, ``seen`` repeats the last position, so that no load leaves the image.
         seen = [axis.seen(n, form) for axis, n, form in zip(windows.axes, first, self.forms, strict=True)]
         square = [terms.element(windows.x, at | dict(chain(*(p.items() for p in places)))) for places in product(*seen)]
         transforms = [(form.seen, form.of_input) for form in self.forms]
@@ -132,9 +133,9 @@ class TileProducts:
     def products(
         self, made: Element, x: Element, other: Element, sizes: tuple[int, int, int], goes_on: bool = False
     ) -> tuple[Stmt, ...]:
-        """For each place, rows by terms times terms by lanes; ``goes_on``: added to what is there."""
+        """Multiply, for each position, rows by terms with terms by lanes; ``goes_on``: add to the existing totals."""
         rows, terms, width = sizes
-        # Register tiles as of any product of matrices. The sum over channels is in order, so each place is one sum.
+        # Register tiles of an ordinary matrix product. The sum over channels is in order, so each position is one sum.
         height, _ = tile_size(rows, width, self.lanes, self.machine.registers)
         place = Var("place", self.places)
         body: list[Stmt] = []
@@ -143,7 +144,7 @@ class TileProducts:
             lane, term = Var("lane", width), Var("term", terms)
             at = index(place), some.start(index(step)) + index(unit), index(lane)
             result = made(*at)
-            # Gradients go on from the totals of the blocks before; forward products start from zero.
+            # Gradients continue from the totals of the previous blocks; forward products start from zero.
             total = Acc("total", "fma", self.dtype, result if goes_on else Const(0.0, self.dtype))
             update = Update(total.name, (x(at[0], at[1], index(term)), other(at[0], index(term), at[2])))
             summed = Accumulate((total,), (Loop("serial", term, (update,)),))

@@ -10,7 +10,7 @@ from tracecomp.passes.schedule.records import KINDS, Chooser, ScheduleError, num
 
 @dataclass(frozen=True)
 class ConvolutionSchedule:
-    """Blocks of tiles, each transformed, multiplied with one column of filters after the other, transformed back."""
+    """Blocks of tiles, each transformed, multiplied by one column of filters after the other, and transformed back."""
 
     TITLE: ClassVar[str] = "winograd"
 
@@ -38,8 +38,8 @@ S = TypeVar("S", ConvolutionSchedule, GradientSchedule)
 
 
 def made_with(chosen: S, chooser: Chooser) -> S:
-    """The chosen schedule, but for the fields that were handed in."""
-    # Every number may be any but none: a place's sum goes through channels or tiles in order, whatever the cuts.
+    """Return the chosen schedule with the user's fields."""
+    # Any number but zero is valid: a position's sum runs over channels or tiles in order, for any blocks.
     made = with_fields(chosen, chooser.next_given(), {})
     for name in ("width", "block", "run", "chunk"):
         if getattr(made, name, 1) < 1:

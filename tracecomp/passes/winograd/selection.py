@@ -1,7 +1,6 @@
-"""Convolutions by small windows, and gradients of their weights: which are Winograd convolutions
-(computed by transformed tiles), and how fast.
+"""Selection of Winograd convolutions and weight gradients (computed by transformed tiles), by their estimated speed.
 
-That depends on sizes alone: for convolutions not on how many images there are.
+The choice depends on sizes alone; for convolutions it does not depend on the number of images.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from tracecomp.passes.winograd.transforms import Form, form_of
 
 
 def up_to(at: Index, last: int) -> Index:
-    """``at``, or ``last``, where a tile ends behind it."""
-    # Known not to reach behind: no minimum is needed.
+    """Return ``at``, or ``last`` if a tile ends after it."""
+    # Never beyond the end: no minimum is needed.
     if at.bounds is None or at.bounds[1] <= last:
         return at
     return computed(Call("min", (IndexValue(at), Const(last, int64)), int64), (at.bounds[0], last))
@@ -29,9 +28,9 @@ def up_to(at: Index, last: int) -> Index:
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis along which windows move: the result's place, the place in a window.
+    """An axis along which windows move: the result's position, the position in a window.
 
-    ``dilation`` steps of the one come to what ``stride`` steps of the other come to.
+    ``dilation`` steps of the window equal ``stride`` steps of the result.
     """
 
     place: Var
@@ -49,7 +48,7 @@ class Axis:
         return form_of(self.within.extent, self.stride)
 
     def seen(self, first: Index, form: Form) -> list[dict[Var, Index]]:
-        """Where what the result at ``first`` and the next one see is read, in order."""
+        """Positions, in order, that the results at ``first`` and after it read."""
         found = []
         for n in range(form.seen):
             # Elements beyond a window belong to the window of the second result.
@@ -86,22 +85,23 @@ class Windows:
 
 
 def windows_of(nest: BilinearNest) -> Windows | None:
-    """The windows of a nest over the variables that the graph speaks of (without ones), where this form pays."""
-    # Transforms take halves, which integers have not.
+    """Return the windows of a nest over the graph's variables (without extents of 1), if this form pays."""
+    # Transforms multiply by a half, which integers lack.
     if nest.acc.dtype not in (float32, float64):
         return None
     for x, other in ((nest.lhs, nest.rhs), (nest.rhs, nest.lhs)):
-        # First as a convolution, then as a gradient of weights: both are a product summed over what the other leaves.
+        # First as a convolution, then as a gradient of weights: each is a product summed over the variables that the
+        # other keeps.
         for gradient in (False, True):
             found = _windows(nest, x, other, gradient)
-            # Lanes of results are filters, so these are innermost; of what a gradient reads they may lie apart.
+            # Lanes of results are filters, so these are innermost; a gradient's operand may have them strided.
             if found and (gradient or nest.out[-1] == found.filter) and found.speed > 1:
                 return found
     return None
 
 
 def _windows(nest: BilinearNest, x: Operand, other: Operand, gradient: bool) -> Windows | None:
-    # ``other`` moves with groups as the image does, with filters alone.
+    # ``other`` varies with groups like the image, and alone with filters.
     groups, filters = ([v for v in nest.out if other.depends(v) and x.depends(v) == shared] for shared in (True, False))
     kept = [v for v in nest.out if not other.depends(v)]
     # A gradient sums over places and keeps the places of a window; a convolution the reverse.
@@ -117,7 +117,7 @@ def _windows(nest: BilinearNest, x: Operand, other: Operand, gradient: bool) -> 
 
 
 def _axis(x: Operand, place: Var, within: Var) -> list[Axis]:
-    """The axis of the two, if windows move along it and overlap."""
+    """The axis of the two variables, if windows move along it and overlap."""
     one, other = x.stride(place), x.stride(within)
     if not one or not other:
         return []
@@ -127,7 +127,7 @@ def _axis(x: Operand, place: Var, within: Var) -> list[Axis]:
     if not (0 < step < within.extent and 0 < apart < place.extent):
         return []
     moved = [Copier({v: index(v) + n}) for v, n in ((place, apart), (within, step))]
-    # The proof: moving the place by ``apart`` or the window by ``step`` gives the same statements,
-    # masks of padding included. So two results see each other's elements, shifted.
+    # The proof: moving the place by ``apart`` or the window by ``step`` gives the same statements, masks of padding
+    # included. So two results read the same elements, shifted.
     seen, also = ((copier.stmts(x.stmts), copier.expr(x.expr)) for copier in moved)
     return [Axis(place, within, step, apart)] if seen == also else []

@@ -1,10 +1,9 @@
-"""Two neighbouring results of a convolution along one axis from fewer products than one by one: F(2, n) of Winograd.
+"""F(2, n) of Winograd: two neighbouring results of a convolution along one axis from fewer products than one by one.
 
-Results are ``A^T ((G w) * (B^T d))``, of the elements ``d`` that they see and the weights ``w``: transformed by sums
-and differences, multiplied place by place, and transformed back. The gradient of the weights is the sum over all pairs
-of ``G^T ((A y) * (B^T d))``, of the results' gradient ``y``. Windows that move several places at once see each
-remainder of the place by windows of their own, which move by one, and longer windows are pieces one after the other;
-the results of these are added.
+Results are ``A^T ((G w) * (B^T d))``, of the elements ``d`` that they read and the weights ``w``. Both are transformed
+by sums and differences, multiplied elementwise, and transformed back. The gradient of the weights is the sum over all
+pairs of ``G^T ((A y) * (B^T d))``, with the results' gradient ``y``. Windows with a stride are split by the remainder
+of the position; each part moves by one. Longer windows are split into consecutive pieces, whose results are added.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from tracecomp.passes.nests.contraction_nest import Operand
 
 
 class Terms:
-    """Statements on values along ``lane`` that grow term by term."""
+    """Statements on values along ``lane``, to which terms are appended."""
 
     def __init__(self, dtype: DType, lane: Var) -> None:
         self.dtype, self.lane = dtype, lane
@@ -47,11 +46,11 @@ class Terms:
         return self.let(Call("mul", (a, Const(0.5, self.dtype)), self.dtype))
 
     def element(self, operand: Operand, at: dict[Var, Index], exists: Expr | None = None) -> Expr:
-        """The operand's element at a place, zero where it does not exist."""
+        """Return the operand's element at a position, zero if it does not exist."""
         copier = Copier(at, f"_{len(self.stmts)}")
         self.stmts.extend(copier.stmts(operand.stmts))
         value = copier.expr(operand.expr)
-        # A select and not a masked load: the address is inside, what is there does not count.
+        # A select and not a masked load: the address is valid, and the value is ignored.
         return self.let(Call("select", (exists, value, Const(0.0, self.dtype)), self.dtype) if exists else value)
 
 
@@ -60,7 +59,7 @@ Transform = Callable[[Terms, Sequence[Expr]], Sequence[Expr]]
 
 @dataclass(frozen=True)
 class Form:
-    """Two results that see ``seen`` elements together, by products at ``places``."""
+    """Two results that read ``seen`` elements together, from products at ``places``."""
 
     seen: int
     places: int
@@ -108,8 +107,8 @@ def _two() -> Form:
 
 def _three() -> Form:
     def of_weights(t: Terms, w: Sequence[Expr]) -> Sequence[Expr]:
-        # F(2, 3): four products instead of six, by the points 0, 1, -1 and infinity. Halves
-        # stand with the weights, where they can be made once for many calls.
+        # F(2, 3): four products instead of six, by the points 0, 1, -1 and infinity. Halves are in the transform of the
+        # weights, which can be prepacked.
         outer = t.add(w[0], w[2])
         return w[0], t.half(t.add(outer, w[1])), t.half(t.sub(outer, w[1])), w[2]
 
@@ -117,7 +116,7 @@ def _three() -> Form:
         return t.sub(d[0], d[2]), t.add(d[1], d[2]), t.sub(d[2], d[1]), t.sub(d[3], d[1])
 
     def of_results(t: Terms, y: Sequence[Expr]) -> Sequence[Expr]:
-        # The transpose of ``to_results``, as gradients run through the same products backwards.
+        # The transpose of ``to_results``, as gradients use the same products backwards.
         return y[0], t.add(y[0], y[1]), t.sub(y[0], y[1]), y[1]
 
     def to_results(t: Terms, m: Sequence[Expr]) -> Sequence[Expr]:
@@ -132,13 +131,13 @@ def _three() -> Form:
 
 
 _FORMS = {1: _one(), 2: _two(), 3: _three()}
-"""By the places of a piece."""
+"""By the positions of a piece."""
 
 
 def form_of(window: int, stride: int) -> Form:
-    """The form for windows of so many places that move by ``stride``: short pieces of each remainder modulo that."""
-    # Remainders first: a window that moves by ``stride`` sees each
-    # remainder of the place as a window that moves by one.
+    """Return the form for windows of that many positions with a ``stride``: short pieces of each remainder modulo
+    it."""
+    # Remainders first: a window with a stride reads each remainder of the position like a window of stride 1.
     pieces = [piece for r in range(stride) for piece in _pieces(range(r, window, stride))]
     forms = [_FORMS[len(piece)] for piece in pieces]
     ends = list(accumulate(form.places for form in forms))
@@ -147,7 +146,7 @@ def form_of(window: int, stride: int) -> Form:
         return [v for piece, form in zip(pieces, forms, strict=True) for v in form.of_weights(t, [w[k] for k in piece])]
 
     def of_input(t: Terms, d: Sequence[Expr]) -> Sequence[Expr]:
-        # Each piece and one element more, which the second result sees.
+        # Each piece and one more element, which the second result reads.
         seen = [[d[k] for k in (*piece, piece[-1] + stride)] for piece in pieces]
         return [v for own, form in zip(seen, forms, strict=True) for v in form.of_input(t, own)]
 
@@ -173,7 +172,7 @@ def form_of(window: int, stride: int) -> Form:
 
 
 def _pieces(places: Sequence[int]) -> Iterator[Sequence[int]]:
-    """As few pieces of up to three places as there can be, of about the same length."""
+    """Split into the fewest pieces of up to three positions, of about the same length."""
     # Equal pieces round less than a long and a short one.
     count = -(-len(places) // LONGEST_PIECE)
     return (places[len(places) * n // count : len(places) * (n + 1) // count] for n in range(count))

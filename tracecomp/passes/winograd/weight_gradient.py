@@ -1,7 +1,7 @@
-"""Gradients of the weights of convolutions by small windows, from fewer products than element by element.
+"""Gradients of the weights of Winograd convolutions, from fewer products than element by element.
 
-Tiles of the input and of the result's gradient are transformed and multiplied, as many products of matrices, channels
-by tiles times tiles by filters, and their totals transformed back.
+Tiles of the input and of the result's gradient are transformed and multiplied, one matrix product per position,
+channels by tiles times tiles by filters. Their totals are transformed back.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from tracecomp.passes.winograd.selection import Windows, up_to
 from tracecomp.passes.winograd.transforms import Terms, along_each
 
 WELL_FILLED = 0.75
-"""Share of the other side's filling with which lanes are still preferred for results that are stored side by side."""
+"""Least filling, relative to the other side, for which lanes are chosen along contiguous results."""
 
 
 def _parts(tiles: int, weights: int) -> tuple[Pieces, ...]:
-    """The tiles in parts that are summed apart, for so many weights."""
+    """Split the tiles into parts that are summed separately, for this number of weights."""
     # Parts follow from sizes alone, as they decide the order of the sum; the blocks inside do not.
     wanted = max(min(GRADIENT_PARTS, GRADIENT_PARTS_WEIGHTS // weights, tiles // GRADIENT_PART_TILES), 1)
-    # Equal parts if a number of them above half of the wanted one allows it.
+    # Equal parts if a number of them above half of the wanted one divides the tiles.
     return pieces(tiles, -(-tiles // piece(tiles, wanted)))
 
 
 def parts_of(tiles: int, weights: int) -> list[tuple[int, int]]:
-    """Where each part begins and ends."""
+    """Start and end of each part."""
     found = [(p.first + n * p.length, p.length) for p in _parts(tiles, weights) for n in range(p.count)]
     return [(start, start + length) for start, length in found]
 
@@ -50,7 +50,7 @@ class WeightGradient(TileProducts):
     def __init__(self, nest: BilinearNest, windows: Windows, chooser: Chooser) -> None:
         super().__init__(nest, windows, chooser)
         weights = self.groups * self.channels * windows.filter.extent
-        # Of rows and lanes the choice is free, as each weight is a sum of its own.
+        # The choice of rows and lanes is free, as each weight is a separate sum.
         self.row, self.lane = self._sides(windows.channel, windows.filter)
         rows, width = self.row.extent, self.lane.extent
         self.parts = _parts(self.tiles, weights)
@@ -59,7 +59,7 @@ class WeightGradient(TileProducts):
         self.columns = pieces(width, min(self.schedule.width, width))
         self.copying: tuple[Stmt, ...] = ()
         self.given = windows.other
-        # Filters that lie apart (channels first) are copied once, so that lanes are loads.
+        # Strided filters (channels first) are copied once, so that lanes are contiguous loads.
         if windows.other.stride(windows.filter) != 1:
             names = self._copied()
             self.copying, self.given = copied(windows.other, "computed", names, self.dtype, self.schedule.copy_threads)
@@ -79,14 +79,14 @@ class WeightGradient(TileProducts):
         return [*(v for v in self.nest.reduce if other.depends(v)), *self.windows.groups, self.windows.filter]
 
     def _sides(self, *names: Var) -> tuple[Var, Var]:
-        """The variable of rows and that of lanes, along which results should lie near each other.
+        """Choose the variables of rows and of lanes; results should be near each other along the lanes.
 
-        Those of lanes far apart would be stored one by one, each into a line of its own.
+        Distant lanes would be stored one by one, each into a separate line.
         """
         most = max(filled(v.extent) for v in names)
         full = [v for v in names if filled(v.extent) >= WELL_FILLED * most]
         lane = min(full, key=lambda v: abs(self.nest.store_stride(v) or 0))
-        # The other one.
+        # The other variable.
         (row,) = (v for v in names if v is not lane)
         return row, lane
 
@@ -97,13 +97,13 @@ class WeightGradient(TileProducts):
         results: list[Stmt] = []
         for run, columns in product(self.runs, self.columns):
             counts = (self.groups, run.count, columns.count)
-            # One part: a block transforms its totals back while they are in cache, and needs memory for itself alone.
+            # One part: a block transforms its totals back while they are in cache, and needs memory only for itself.
             if parts == 1:
                 sums.append(self._whole(run, columns, counts))
                 continue
             totals = self.matrices("totals", *counts, parts, self.places, run.length, columns.length)
             memory.append(Local(totals.buffer))
-            # Where in the list of all parts this run of them begins.
+            # Start of this run of parts in the list of all parts.
             done = 0
             for some in self.parts:
                 block = Var("block", prod(counts) * some.count)
@@ -111,14 +111,15 @@ class WeightGradient(TileProducts):
                 body = self._part(totals, run, columns, at, (*at, part + done), some.start(part), some.length)
                 sums.append(Loop("serial", block, body))
                 done += some.count
-            # With parts the totals are added after all of them are there, by other threads than those that made them.
+            # With several parts the totals are added after all of them exist, by other threads than those that computed
+            # them.
             names = [Var(name, count) for name, count in zip(("group", "run", "column"), counts, strict=True)]
             row, body = self._results(totals, run, columns, list(map(index, names)), list(map(index, names)))
             results += shared_out(self.schedule.total_threads, [*names, row], body)
         return (*self.copying, *memory, *one_after_another(self.schedule.threads, sums), *results)
 
     def _whole(self, run: Pieces, columns: Pieces, counts: tuple[int, ...]) -> Loop:
-        """Blocks that sum all tiles and transform back what they still have in cache."""
+        """Blocks that sum all tiles and transform back the totals that are still in cache."""
         totals = self.matrices("totals", 1, 1, 1, 1, self.places, run.length, columns.length)
         block, first = Var("block", prod(counts)), [Index()] * 3
         at = unravel(index(block) if block.extent > 1 else Index(), counts)
@@ -138,24 +139,24 @@ class WeightGradient(TileProducts):
     ) -> tuple[Stmt, ...]:
         """The sums over a number of tiles from ``start``, of a group's run of rows and column of lanes (``at``).
 
-        ``held``: where among the totals they are.
+        ``held``: their position among the totals.
         """
         group, row, column = at
         rows, width = run.length, columns.length
-        # All places of a part at once, the unused rows between them too: one run of memory.
+        # All positions of a part at once, with the unused rows between them: one run of memory.
         lane = Var("lane", self.places * (rows + 1) * width)
         first = totals.load(*held, Index(), Index(), Index()).offset
         zero = Store(totals.buffer, first + index(lane), Const(0.0, self.dtype))
         body = list(strip(lane, 4 * self.lanes, [zero]))
         for some in pieces(tiles, piece(tiles, self.schedule.chunk)):
             chunk, length = Var("chunk", some.count), some.length
-            # Tiles go on in order through all chunks, so a total's sum does not depend on the chunk's size.
+            # Tiles continue in order through all chunks, so a total's sum does not depend on the chunk's size.
             here = start + some.start(index(chunk))
             left, of_left = self._transformed(self.row, group, here, length, run, row)
             right, of_right = self._transformed(self.lane, group, here, length, columns, column)
             products = self.products(
-                # The left side is stored tiles by channels, and read the other way
-                # round: as scalars, for which it does not matter.
+                # The left side is stored tiles by channels, and read transposed: as scalars, for which the order does
+                # not matter.
                 partial(totals.load, *held),
                 partial(_transposed, left),
                 right.load,
@@ -168,7 +169,8 @@ class WeightGradient(TileProducts):
     def _transformed(
         self, var: Var, group: Index, start: Index, tiles: int, some: Pieces, number: Index
     ) -> tuple[Matrices, tuple[Stmt, ...]]:
-        """Tiles of the input or the result's gradient, whichever has ``var``, from ``start`` on, and their making."""
+        """Return the tiles of the input or the result's gradient, whichever has ``var``, from ``start`` on, and the
+        statements that compute them."""
         inputs = var is self.windows.channel
         made = self.matrices("tiles" if inputs else "gradients", self.places, tiles, some.length)
         make = self.inputs if inputs else self._gradients
@@ -177,7 +179,7 @@ class WeightGradient(TileProducts):
     def _gradients(
         self, given: Matrices, group: Index, start: Index, columns: Pieces, column: Index
     ) -> tuple[Stmt, ...]:
-        """Tiles of the result's gradient from ``start`` on; zero behind the border."""
+        """Transform tiles of the result's gradient from ``start`` on; zero outside the border."""
         _, tiles, width = given.shape
         tile, lane = Var("tile", tiles), Var("lane", width)
         terms = Terms(self.dtype, lane)
@@ -185,9 +187,9 @@ class WeightGradient(TileProducts):
         at[self.windows.filter] = columns.start(column) + index(lane)
         square = []
         for place in self.results_at(first):
-            # Zero behind the border: such a result does not exist, so it adds nothing to any weight.
+            # Zero outside the border: such a result does not exist, so it adds nothing to any weight.
             exists = both(*(in_range(n, v.extent) for v, n in place.items()))
-            # Loaded from inside all the same, as vectors of lanes have one address.
+            # Loaded from inside in any case, as vectors of lanes have one address.
             inside = {v: up_to(n, v.extent - 1) for v, n in place.items()}
             square.append(terms.element(self.given, {**at, **inside}, exists))
         for n, value in enumerate(along_each(terms, [(2, form.of_results) for form in self.forms], square)):
@@ -197,7 +199,8 @@ class WeightGradient(TileProducts):
     def _results(
         self, totals: Matrices, run: Pieces, columns: Pieces, at: Sequence[Index], held: Sequence[Index]
     ) -> tuple[Var, tuple[Stmt, ...]]:
-        """A row, and what its totals, all parts added, give; ``at``, ``held``: see ``_part``."""
+        """Return a row variable and the statements that add the totals of all parts and transform them; ``at``,
+        ``held``: see ``_part``."""
         group, number, column = at
         part, row, lane = Var("part", totals.shape[3]), Var("row", run.length), Var("lane", columns.length)
         terms = Terms(self.dtype, lane)

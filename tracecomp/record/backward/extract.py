@@ -1,4 +1,4 @@
-"""A graph of its own for some values of a larger one."""
+"""Extraction of a part of a graph as a separate graph."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ def extract(
     name: str, source: Graph, inputs: Sequence[Input], outputs: Sequence[Output],
     mapping: dict[Value, Value] | None = None,
 ) -> Graph:  # fmt: skip
-    """A graph that computes ``outputs`` (values of ``source``) from ``inputs`` (values of ``source``, cut there).
+    """Return a graph that computes ``outputs`` (values of ``source``) from ``inputs`` (values of ``source``, cut
+    there).
 
-    Constants that are read come along; inputs stand in the given order. ``mapping`` receives new values by old ones.
+    Constants that are read are included; inputs are in the given order. ``mapping`` receives new values by old ones.
     """
     graph = Graph(name)
     mapping = {} if mapping is None else mapping

@@ -1,4 +1,4 @@
-"""What a forward graph keeps for its backward graph: a minimum cut on bytes, the rest is computed again.
+"""Minimum cut, by bytes, of the values that a forward graph keeps for its backward graph; the rest is recomputed.
 
 PyTorch calls this the min-cut partitioner.
 """
@@ -13,7 +13,7 @@ from tracecomp.record.backward.extract import needed_nodes
 
 RECOMPUTED_KINDS = frozenset(("elementwise", "view", "pad", "concat", "creation"))
 MAX_NODES = 4000
-"""Nodes up to which a minimum cut is looked for, as its time grows faster than their number."""
+"""The most nodes for which a minimum cut is searched, as its time grows faster than their number."""
 
 
 def choose_saved(
@@ -21,8 +21,8 @@ def choose_saved(
 ) -> list[Value]:
     """Values of ``forward`` and graph inputs from which backward can compute ``wanted``, of least total ``cost``.
 
-    Reductions, contractions and other long computations are never repeated. The choice is a minimum cut between what
-    cannot be computed again and what backward reads, where cutting a value costs what keeping it does.
+    Reductions, contractions and other long computations are never repeated. The choice is a minimum cut between values
+    that cannot be computed again and those that backward reads. Cutting a value costs as much as keeping it.
     """
     import networkx
 

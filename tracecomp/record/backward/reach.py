@@ -1,4 +1,4 @@
-"""What the results of a call lead to: histories, whether they were used up, tensors that stay alive."""
+"""Reachability from the results of a call: histories, whether they are spent, tensors that stay alive."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def edges(roots: Sequence[Tensor]) -> list[tuple[Node, int]]:
 
 
 def was_spent(t: Tensor) -> bool:
-    """Whether the history of ``t`` was used up by a backward pass, or what it saved was written to since."""
+    """Whether a backward pass has freed the history of ``t``, or a tensor saved by it was written to since."""
     return any(n.spent() for n in history_of([t]))
 
 

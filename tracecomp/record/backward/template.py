@@ -1,8 +1,8 @@
-"""The autograd history of a recorded call as a template, to be built again on the values of later calls.
+"""The autograd history of a recorded call as a template, to be rebuilt on the values of later calls.
 
-A compiled backward graph is enough for gradients. To differentiate those again from outside, the eager nodes are
-made anew, on tensors: what they saved is recomputed, and their edges end at the inputs of the call. Recording that
-gives a function whose graphs are the next derivative's.
+A compiled backward graph is enough for gradients. To differentiate the gradients again, the eager nodes are rebuilt, on
+tensors: their saved values are recomputed, and their edges end at the inputs of the call. Recording that gives a
+function whose graphs are the next derivative's.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ class _Saved:
 
 
 class Template:
-    """Functions that make each node again, in order of creation; ``graph`` computes what the nodes saved.
+    """Functions that rebuild each node, in order of creation; ``graph`` computes the values that the nodes saved.
 
-    ``reads`` are those of the values given as inputs that it takes; ``keeps`` says whether backward can only run once,
-    because nodes let go of what they read. ``inner`` numbers the roots that lie behind others.
+    ``reads`` are the input values that it takes. ``keeps`` says whether backward can run only once, because nodes free
+    their saved values. ``inner`` numbers the roots that are ancestors of others.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Template:
         self._targets = {t: (-1 - k, 0) for k, t in enumerate(targets)}
         nodes = sorted(_history([n for n, _ in roots], {n for n, _ in targets}), key=lambda n: n.number)
         self._numbers = {n: i for i, n in enumerate(nodes)}
-        # Of a write through a view (CopySlices) only the history is kept: its backward reads no values.
+        # For a write through a view (CopySlices) only the history is kept: its backward reads no values.
         self.keeps = any(isinstance(n, FunctionNode) or (isinstance(n, OpNode) and n.keeps()) for n in nodes)
         self._builders = [self._builder(n) for n in nodes]
         self._hooks = [(n.tensor_hooks, n.pre_hooks, n.post_hooks) for n in nodes]
@@ -77,9 +77,9 @@ class Template:
         del self._recorder, self._sized_nodes, self._values, self._targets, self._numbers
 
     def backward(self, ends: Sequence[Edge], inputs: Sequence[Tensor], grads: Grads, results: Sequence[Edge]) -> Grads:
-        """The gradients at ``ends``, one per target, of ``grads`` at the roots; with a history of their own.
+        """Return the gradients at ``ends``, one per target, of ``grads`` at the roots, with a history.
 
-        That leads to ``results`` from what the roots themselves gave, where backward reads it.
+        The history leads to ``results`` of the roots themselves, if backward reads them.
         """
         if self._stale is not None:
             raise RuntimeError(self._stale)

@@ -1,1 +1,1 @@
-"""One recording for every size: what two recordings have in common, and graphs that compute with padding."""
+"""One recording for every size: the common form of two recordings, and graphs that compute with padding."""

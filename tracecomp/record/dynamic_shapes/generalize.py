@@ -30,7 +30,7 @@ class Sized:
 
     @property
     def says(self) -> str:
-        """Which sizes, in words."""
+        """The sizes as text."""
         paths = self.recording.guards.paths
         found = []
         for same, held in zip(self.guard.sources, self.guard.conditions.ranges, strict=True):
@@ -80,7 +80,7 @@ def sized(first: Recording, second: Recording) -> Sized:
 
 
 def _values(first: Recording, second: Recording, sizes: Sizes) -> tuple[int, ...]:
-    """What the sizes of ``second`` are in ``first``, from which it differs in nothing else."""
+    """The sizes of ``second`` in terms of those of ``first``, from which it otherwise does not differ."""
     axes = {source for same in sizes.sources for source in same}
     fixed = {h for h in second.guards.shapes() if h[0] == "number" and SizeSource(h, 0) not in axes}
     before, after = ({h: s for h, s in r.guards.shapes().items() if h not in fixed} for r in (first, second))
@@ -102,7 +102,7 @@ def _values(first: Recording, second: Recording, sizes: Sizes) -> tuple[int, ...
 
 
 def _check_alike(first: Recording, second: Recording, values: Sequence[int]) -> None:
-    """That two recordings, the second at the sizes ``values``, differ at most in their graphs."""
+    """Check that two recordings, the second at the sizes ``values``, differ at most in their graphs."""
     if first.effects or second.effects or first.rebased or second.rebased:
         raise NotSized("the call steps a scheduler, or gives an argument gradient history")
     if _facts(first, without) != _facts(second, lambda x: evaluated(x, values)):
@@ -110,7 +110,7 @@ def _check_alike(first: Recording, second: Recording, values: Sequence[int]) -> 
 
 
 def _facts(recording: Recording, plain: Callable[[object], object]) -> list[Any]:
-    """What a recording is beside its graph; ``plain`` gives sizes as numbers."""
+    """The parts of a recording other than its graph; ``plain`` converts sizes to numbers."""
 
     def shown(result: object) -> Any:
         if isinstance(result, Given):
@@ -156,7 +156,7 @@ def _shown_split(split: Split | None) -> Any:
 
 
 def _check_state(recording: Recording, sizes: Sizes) -> None:
-    """That no other tensors than arguments, those in places, and results change their shapes."""
+    """Check that only arguments, tensors in places, and results change their shapes."""
     for binding, given in zip(recording.inputs, _open(recording.graph), strict=True):
         if given in sizes.shapes and binding.kind not in ("argument", "place"):
             raise NotSized("the size changes the shape of state")

@@ -1,8 +1,8 @@
-"""A graph for a box of sizes, from one that knows how its shapes depend on sizes.
+"""Instantiate a graph with symbolic shapes for a box of sizes.
 
-Where the box has one size, its shapes are plain numbers; where it has several, the graph computes with padding
-(``padding.py``) for the largest, and the sizes that are meant are inputs. Inputs and outputs lie in memory as the meant
-sizes say: the graph spreads the inputs' elements over axes with padding, and gathers those of the outputs.
+If the box has a single size, shapes are plain numbers. If it has several, the graph computes with padding
+(``padding.py``) for the largest, and the valid sizes are inputs. Inputs and outputs have the memory layout of the valid
+sizes: the graph spreads the inputs' elements over padded axes, and gathers those of the outputs.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from tracecomp.record.symbolic.sym_int import SymInt
 
 
 class Instantiated:
-    """``source``, of which ``sizes`` tells, for the sizes in ``box``. The sizes are its first inputs; the
-    ``blocks`` of long sums, by their elements and what is aimed at, its last.
+    """``source``, whose sizes are ``sizes``, for the sizes in ``box``. Its first inputs are the sizes; its last are the
+    ``blocks`` of long sums, by their elements and target.
 
-    Inputs and outputs with padding are flat apart from the last axes of plain extents;
+    Inputs and outputs with padding are flat, apart from the last axes of plain extents.
     """
 
     def __init__(self, source: Graph, sizes: Sizes, box: Box) -> None:

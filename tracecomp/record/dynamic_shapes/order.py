@@ -1,8 +1,8 @@
-"""The order of sums over axes whose size varies: that of the size which is meant, or the sum is not made with padding.
+"""The order of padded sums: that of the valid size; otherwise the sum is not padded.
 
-Padding adds zeros at the end, which changes no sum that goes from the first element to the last, nor one in lanes. But
-how many lanes there are, and whether a long sum has two stages, follows from the number of elements
-(``docs/numerics.md``): a graph with padding serves only sizes for which it is the same.
+Padding adds zeros at the end, which changes neither a sum from the first element to the last, nor one in lanes. But the
+number of lanes, and whether a long sum has two stages, follow from the number of elements (``docs/numerics.md``). A
+padded graph is valid only for sizes with the same order.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def in_blocks(p: Padding, x: Sym, axes: Sequence[int], name: str) -> bool:
 
 
 def _is_reordered(x: Sym) -> bool:
-    """Whether the elements of ``x`` may lie in another order of axes: graph passes sum them as they lie in memory."""
+    """Whether the elements of ``x`` may have another order of axes in memory, in which graph passes sum them."""
     left, seen = [x.value], {x.value}
     while left:
         node = left.pop().node
@@ -77,9 +77,9 @@ def _same_in_any_order(p: Padding, meant: Meant, axes: Sequence[int], varies: bo
 
 
 def sum_in_blocks(p: Padding, x: Sym, axis: int) -> Sym:
-    """The sum along ``axis``, which has padding: first over blocks, whose length the meant size decides.
+    """The sum along a padded ``axis``: first over blocks, whose length follows from the valid size.
 
-    Rows are added to the sums of their blocks from the first to the last, as a sum along an axis is made.
+    Rows are added to the sums of their blocks from the first to the last, like a sum along an axis.
     """
     extent = p.meant(x)[axis]
     assert isinstance(extent, Form)
@@ -96,12 +96,12 @@ def sum_in_blocks(p: Padding, x: Sym, axis: int) -> Sym:
 
 
 def vector_product(p: Padding, spec: str, operands: Sequence[Sym]) -> tuple[int, list[int]] | None:
-    """Of a contraction that is a product and a sum in blocks: which operand has all labels, and the summed axes.
+    """For a contraction that is a product and a sum in blocks: the operand with all labels, and the summed axes.
 
     NotSized if that differs within the box.
     """
     left, right, out = parse_spec(spec)
-    # An operand with a label of its own is a matrix, also of one row, and its products are added one after the other.
+    # An operand with an unshared label is a matrix, even with one row, and its products are added in sequence.
     alone = [not set(left) <= set(right), not set(right) <= set(left)]
     if all(alone):
         return None
@@ -154,7 +154,7 @@ def _corners(p: Padding, meant: Meant) -> list[tuple[int, ...]]:
 
 
 class _Decided(NamedTuple):
-    """What the number of elements decides of a sum: its stages too."""
+    """The properties of a sum that follow from the number of elements, including its stages."""
 
     lanes: int
     stage: int | None

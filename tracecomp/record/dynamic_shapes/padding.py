@@ -1,9 +1,9 @@
-"""Graphs that compute with larger sizes than are asked for: what lies behind the last meant element is padding.
+"""Padded graphs: they compute with a larger size than requested; elements after the valid region are padding.
 
-Along an axis whose size varies, the first elements are meant and the others are padding, whatever it holds. Most
-operators keep elements apart, so padding does no harm there. Where elements meet (sums, products of matrices, scattered
-writes, joins) a rule replaces padding by what changes nothing, or moves it to the end again; where no rule can, it says
-why. Sums must be added in the order of the meant size: ``order.py``.
+Along a dynamic axis the first elements are valid and the others are padding of any value. Most operators keep elements
+separate, so padding does no harm. If elements meet (sums, matrix products, scattered writes, joins) a rule replaces
+padding by a neutral value, or moves it to the end again. If no rule can, it raises with the reason. Sums must be added
+in the order of the valid size: ``order.py``.
 """
 
 from __future__ import annotations
@@ -29,15 +29,16 @@ class NotSized(Exception):
 
 
 Extent: TypeAlias = int | Form
-"""How many elements are meant along an axis."""
+"""The valid extent along an axis."""
 Meant: TypeAlias = tuple[Extent, ...]
 
 
 @dataclass(frozen=True)
 class Origin:
-    """What a view or a sum was made of, ``again`` from something alike; its axes are ``axes`` there.
+    """The operand of a view or a sum, and ``again``, which repeats it on a similar operand; its axes are ``axes``
+    there.
 
-    ``fill`` is what padding must be for masking the one to mask the other; None: anything.
+    ``fill`` is the value of the operand's padding for which the result's padding is masked; None: any.
     """
 
     of: Sym
@@ -47,14 +48,14 @@ class Origin:
 
 
 class Padding:
-    """What is known while a padded graph is built: the meant extents of its values, and the sizes as values."""
+    """State of a padded graph: the valid extents of its values, and the sizes as values."""
 
     def __init__(self, graph: Graph, sizes: Sequence[Sym], box: Box) -> None:
         self.graph = graph
         self.box = box
         self.like = sizes[0]
         self._sizes = sizes
-        self._meant: dict[Sym, Meant] = {}  # by the object: equal values may stand for several extents
+        self._meant: dict[Sym, Meant] = {}  # by identity: equal values may have different valid extents
         self._origins: dict[Sym, Origin] = {}
         self._counts: dict[Form, Sym] = {}
         self.blocks: dict[tuple[Form, int], Sym] = {}  # inputs: the block in which so many elements are summed
@@ -78,18 +79,18 @@ class Padding:
         return tuple(map(self.length, meant))
 
     def note(self, x: Sym, meant: Meant) -> Sym:
-        """Note what is meant of ``x``."""
+        """Record the valid extents of ``x``."""
         if any(not isinstance(e, int) for e in meant):
             self._meant[x] = meant
         return x
 
     def came(self, x: Sym, origin: Origin) -> Sym:
-        """Note what ``x`` is a view or a sum of."""
+        """Note the operands of which ``x`` is a view or a sum."""
         self._origins[x] = origin
         return x
 
     def meant(self, x: Sym) -> Meant:
-        """What is meant of ``x``."""
+        """The valid extents of ``x``."""
         return self._meant.get(x, x.shape)
 
     def padded(self, x: Sym) -> bool:
@@ -99,7 +100,7 @@ class Padding:
     # ---- values
 
     def count(self, extent: Extent) -> Sym:
-        """How many elements are meant, as a value."""
+        """The valid extent as a value."""
         if isinstance(extent, int):
             found: Sym = prim.full(like=self.like, value=extent, shape=(), dtype=int64)
             return found
@@ -118,7 +119,7 @@ class Padding:
         return total  # type: ignore[no-any-return]
 
     def block(self, extent: Form, target: int) -> Sym:
-        """How many of the meant elements a long sum takes at a time, as an input: the host finds it out."""
+        """The block length of a long sum over valid elements, as an input: the host computes it."""
         key = (extent, target)
         if key not in self.blocks:
             name = f"block{len(self.blocks)}"
@@ -131,7 +132,7 @@ class Padding:
         return found
 
     def mask(self, length: int, extent: Form) -> Sym:
-        """Which elements of an axis are meant."""
+        """The mask of valid elements along an axis."""
         key = (length, extent)
         if key not in self._masks:
             self._masks[key] = prim.lt(self.places(length), self.count(extent))
@@ -140,8 +141,8 @@ class Padding:
     def masked(self, x: Sym, axes: Iterable[int], fill: bool | int | float) -> Sym:
         """``x`` with ``fill`` in its padding along ``axes``.
 
-        A mask would stand between a sum and what graph passes join with it: the views and the sums of which ``x`` is
-        made. So what these are made of is masked instead.
+        A mask would separate a sum from operations that graph passes join with it: the views and the sums of which
+        ``x`` is made. So what these are made of is masked instead.
         """
         meant, axes = self.meant(x), tuple(axes)
         origin = self._origins.get(x)
@@ -166,7 +167,7 @@ class Padding:
         return self.masked(found, range(len(meant)), 0)
 
     def moved(self, x: Sym, axis: int, at: Sym, extent: Extent) -> Sym:
-        """The elements ``at``, a row of places, along ``axis`` of ``x``; ``extent`` of them are meant."""
+        """The elements ``at``, a vector of indices, along ``axis`` of ``x``; ``extent`` of them are valid."""
         found = prim.take(x, at, axis=axis)
         meant = self.meant(x)
         return self.note(found, (*meant[:axis], extent, *meant[axis + 1 :]))
@@ -174,9 +175,9 @@ class Padding:
     # ---- other divisions into axes
 
     def regrouped(self, x: Sym, meant: Meant, always: bool = False) -> Sym:
-        """``x`` with its meant elements, in order, as those of other axes.
+        """``x`` with its valid elements, in order, as those of other axes.
 
-        ``always``: by places that are computed, whether or not the elements lie there already.
+        ``always``: by computed indices, even if the elements are already in place.
         """
         before = self.meant(x)
         first = 0 if always else _alike(before, meant)
@@ -192,12 +193,12 @@ class Padding:
         return self.note(prim.reshape(found, shape=self.lengths(meant)), meant)
 
     def _lies_alike(self, one: Meant, other: Meant) -> bool:
-        """Whether the meant elements are the first ones of either shape."""
+        """Whether the valid elements are the first ones in both shapes."""
         prefixes = all(isinstance(e, int) for e in (*one[1:], *other[1:]))
         return prefixes and math.prod(self.lengths(one)) == math.prod(self.lengths(other))
 
     def order(self, meant: Meant) -> Sym:
-        """For each element of a padded value, flat, which one of the meant ones it is; padding repeats some of them."""
+        """For each element of a padded value, flat, the index of its valid element; padding repeats some of them."""
         lengths = self.lengths(meant)
         place = self.places(math.prod(lengths))
         found: Any = None
@@ -211,7 +212,7 @@ class Padding:
         return place if found is None else found
 
     def _flat_place(self, order: Sym, meant: Meant) -> Sym:
-        """Where the meant elements that ``order`` counts lie in a padded value, flat."""
+        """The flat positions, in a padded value, of the valid elements that ``order`` numbers."""
         lengths = self.lengths(meant)
         rest, found, step = order, None, 1
         for axis in reversed(range(len(meant))):

@@ -1,4 +1,5 @@
-"""What each operator is applied to in a padded graph, so that the elements of its result that are meant are right."""
+"""Padding rules: the operands of each operator in a padded graph for which the valid elements of its result are
+right."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ Attrs = dict[str, Any]
 Operands = Sequence[Sym]
 Applied = tuple[Sym, ...]
 Rule = Callable[[Padding, Op, Operands, Attrs, Meant], Applied]
-"""Attributes hold formulas where they depend on sizes; the last argument is what is meant of the first result."""
+"""A rule: attributes contain formulas if they depend on sizes; the last argument is the valid extent of the first
+result."""
 
 
 def apply(p: Padding, op: Op, xs: Operands, attrs: Attrs, meant: Meant) -> Applied:
@@ -49,7 +51,7 @@ def _expect(held: bool, why: str = "elements are mixed along an axis whose size 
 
 
 def _as_is(p: Padding, op: Op, xs: Operands, attrs: Attrs, meant: Meant) -> Applied:
-    """Operators whose meant elements need no others than meant ones."""
+    """Operators whose valid elements depend only on valid ones."""
     _expect(all(_is_plain(v) for name, v in attrs.items() if name != "shape"), "an attribute depends on a size")
     attrs = dict(attrs, shape=p.lengths(attrs["shape"])) if "shape" in attrs else attrs
     return tuple(Sym(p.graph, v) for v in p.graph.add(op, [x.value for x in xs], attrs))
@@ -143,7 +145,7 @@ def _permute(p: Padding, op: Op, xs: Operands, attrs: Attrs, meant: Meant) -> Ap
 
 
 def _slice(p: Padding, op: Op, xs: Operands, attrs: Attrs, meant: Meant) -> Applied:
-    """Along each axis a slice of plain numbers, of what is there for every size, or elements taken one by one."""
+    """Along each axis a static slice, of elements that exist for every size, or elements taken one by one."""
     (x,) = xs
     for axis, (start, stop, step) in enumerate(zip(attrs["starts"], attrs["stops"], attrs["steps"], strict=True)):
         if start == 0 and step == 1 and stop == p.meant(x)[axis]:
@@ -168,13 +170,14 @@ def _part(p: Padding, x: Sym, axis: int, part: tuple[int, int, int], extent: Ext
 
 
 def _within(p: Padding, at: Sym, extent: Extent) -> Sym:
-    """Places, those behind the last meant one drawn to it."""
+    """Indices, clamped to the last valid one."""
     found: Sym = prim.maximum(prim.minimum(at, prim.sub(p.count(extent), 1)), 0)
     return found
 
 
 def _strided(p: Padding, length: int, at: tuple[Extent, int], extent: Extent) -> tuple[Sym, Sym]:
-    """For each of ``length`` places, which one it is of ``extent`` that lie ``at`` a start and step, and whether."""
+    """For each of ``length`` positions, its index among ``extent`` with a start and step ``at``, and whether it
+    exists."""
     start, step = at
     offset = prim.sub(p.places(length), p.count(start))
     place = prim.floor_divide(offset, step)
@@ -205,7 +208,7 @@ def _flip(p: Padding, op: Op, xs: Operands, attrs: Attrs, meant: Meant) -> Appli
 
 
 def _concat(p: Padding, op: Op, xs: Operands, attrs: Attrs, meant: Meant) -> Applied:
-    """Where an axis varies, each result element is looked for in the operands, from the last one to the first."""
+    """If an axis is dynamic, each result element is searched in the operands, from the last one to the first."""
     axis = attrs["axis"]
     own = [p.meant(x)[axis] for x in xs]
     if all(isinstance(e, int) for e in own):
@@ -228,7 +231,7 @@ def _concat(p: Padding, op: Op, xs: Operands, attrs: Attrs, meant: Meant) -> App
 
 
 def _pad(p: Padding, op: Op, xs: Operands, attrs: Attrs, meant: Meant) -> Applied:
-    """Along an axis that varies, zeros or more plain numbers around what is there; else elements taken one by one."""
+    """Along a dynamic axis, a static number of zeros around the operand; otherwise elements taken one by one."""
     (x,) = xs
     own, value, left = p.meant(x), attrs["value"], []
     for axis, (low, high, interior) in enumerate(zip(attrs["low"], attrs["high"], attrs["interior"], strict=True)):
@@ -271,13 +274,13 @@ def _apart_from(*names: str) -> Rule:
 
 
 def _windows(p: Padding, op: Op, xs: Operands, attrs: Attrs, meant: Meant) -> Applied:
-    """Windows along axes that vary: sums of them go in other orders than sums of what is masked."""
+    """Windows along dynamic axes: their sums have another order than masked sums."""
     order.fix(p, p.meant(xs[0])[xs[0].ndim - len(attrs["sizes"]) :], "windows along an axis whose size varies")
     return _as_is(p, op, xs, attrs, meant)
 
 
 def _window(p: Padding, op: Op, xs: Operands, attrs: Attrs, meant: Meant) -> Applied:
-    """Reductions of windows: those that are meant lie in what is meant."""
+    """Reductions of windows: valid windows read only valid elements."""
     for x in xs:
         order.fix(p, p.meant(x)[-2 * len(attrs["sizes"]) :], "windows")
     return _as_is(p, op, xs, attrs, meant)
@@ -296,7 +299,7 @@ def _gather(p: Padding, op: Op, xs: Operands, attrs: Attrs, meant: Meant) -> App
 
 
 def _same_elsewhere(p: Padding, x: Sym, at: Sym, axis: int) -> None:
-    """That axes apart from ``axis`` have room for the index."""
+    """Check that axes other than ``axis`` are large enough for the index."""
     fits = all(k == axis or n <= m for k, (n, m) in enumerate(zip(at.shape, x.shape, strict=True)))
     _expect(fits, "an index has more padding than its destination")
 
@@ -333,7 +336,7 @@ def _searchsorted(p: Padding, op: Op, xs: Operands, attrs: Attrs, meant: Meant) 
 
 
 def _random(p: Padding, op: Op, xs: Operands, attrs: Attrs, meant: Meant) -> Applied:
-    """The bits of as many elements as are meant: in which block an element stands depends on their number."""
+    """The bits for the valid number of elements, which determines the block of each element."""
     (state,) = xs
     number = p.order(meant)
     most = -(-number.shape[0] // 4)

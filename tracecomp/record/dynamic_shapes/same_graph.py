@@ -17,10 +17,10 @@ OPERATIONS = "the size changes which operations there are"
 
 
 def check_same(first: Graph, second: Graph, sizes: Sizes, values: Sequence[int], numbers: dict[Value, int]) -> None:
-    """That ``second``, of which ``sizes`` tells, is ``first`` for the sizes ``values``; NotSized when it is not.
+    """Check that ``second``, with sizes ``sizes``, equals ``first`` for the sizes ``values``; NotSized otherwise.
 
-    ``numbers`` are the inputs of ``second`` that are sizes. What is computed of them alone may be a constant in
-    ``first``, where no size was followed.
+    ``numbers`` are the inputs of ``second`` that are sizes. Values that depend on them alone may be constants in
+    ``first``, whose sizes are static.
     """
     if len(first.outputs) != len(second.outputs):
         raise NotSized("the computation depends on the size")
@@ -38,7 +38,7 @@ class _Comparison:
         self._seen: set[tuple[Value, Value]] = set()
 
     def outputs(self, first: Graph, second: Graph) -> None:
-        """Compare from the results backwards; what no result needs does not matter."""
+        """Compare from the results backwards; nodes that no result needs are ignored."""
         for graph in (first, second):
             for i in graph.inputs:
                 self._inputs[i.value] = (i.name, i.role)
@@ -58,7 +58,7 @@ class _Comparison:
                 todo += self._pair(*pair)
 
     def _fold(self, node: Node) -> None:
-        """Compute what depends on sizes and constants alone and has one element."""
+        """Compute nodes that depend only on sizes and constants and have one element."""
         given = [self._known[v] for v in node.inputs]
         plain = node.op.kind == "elementwise" or node.op.name == "full"
         if not plain or any(v.shape for v in (*node.inputs, *node.outputs)):
@@ -69,7 +69,7 @@ class _Comparison:
             self._known[node.outputs[0]] = np.asarray(found)
 
     def _pair(self, a: Value, b: Value) -> list[tuple[Value, Value]]:
-        """What else must be the same for ``a`` and ``b`` to be."""
+        """The other pairs that must be equal for ``a`` and ``b`` to be."""
         shape = evaluated(self._sizes.shapes.get(b, b.shape), self._values)
         if a.dtype is not b.dtype or a.shape != shape:
             raise NotSized(f"a value is {a.type} at one size and {b.type} at another")

@@ -1,1 +1,1 @@
-"""What must hold for a recording to be used again, and how it was found out."""
+"""Guards: the conditions for reusing a recording, and their discovery."""

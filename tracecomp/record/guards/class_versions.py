@@ -1,4 +1,4 @@
-"""The version that CPython keeps of every class: another one after any change to the class or its bases."""
+"""CPython's version of a class, which changes with the class or its bases."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def class_version(kind: type) -> int:
 
 @cache
 def class_version_offset() -> int | None:
-    """Where a class object has its version: the one word that a change, and nothing else, makes another."""
+    """Offset of the version in a class object: the only word that changes with every change."""
     if sys.implementation.name != "cpython":
         return None
 
@@ -32,13 +32,13 @@ def class_version_offset() -> int | None:
 
     size: int = getattr(type, "__basicsize__")  # noqa: B009  the instance's, which mypy does not know
     words = [(offset, _watched(Probe, offset), _watched(Other, offset)) for offset in range(16, size - 8, 8)]
-    # Newer versions also count how often a class was changed: that is alike for classes that were changed alike.
+    # Newer versions also count how often a class was changed, which is equal for classes with equal changes.
     found = [offset for offset, one, other in words if _counts(one) and _counts(other) and not {*one} & {*other}]
     return found[0] if len(found) == 1 else None
 
 
 def _watched(kind: type, offset: int, name: str = "probe") -> list[int]:
-    """A word of a class, looked at after changes and between them."""
+    """A word of a class, after changes and between them."""
     values = []
     for n in range(3):
         setattr(kind, name, n)
@@ -55,7 +55,7 @@ def _counts(values: list[int]) -> bool:
 
 @cache
 def field_offset(field: str) -> int | None:
-    """Where a function object holds its code or its defaults."""
+    """Offset of the code or the defaults in a function object."""
     if sys.implementation.name != "cpython":
         return None
 

@@ -1,7 +1,7 @@
-"""The guard on what a program asks of a tensor from outside besides values, dtype, shape and gradients.
+"""The guard on facts about tensors from outside other than values, dtype, shape and gradients.
 
-Which object it is, how often it was written, where its memory is, what Python has put on it: a graph knows nothing of
-these, so a later call fits when they are as they were.
+These are identity, number of writes, memory address, and Python attributes. The graph does not contain them, so a later
+call fits only if they are unchanged.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tracecomp.record.same_values import PLAIN, plain
 
 
 class _Object:
-    """Which tensor something is, without keeping it alive."""
+    """The identity of a tensor, without keeping it alive."""
 
     def __init__(self, t: Tensor) -> None:
         self._ref = weakref.ref(t)
@@ -68,10 +68,10 @@ FACTS: dict[str, Callable[[Tensor, Any], object]] = {
     "untyped_storage": _storage,
     "attribute": _attribute,
 }
-"""What can be asked, and how it is found out; some ask for something more: another tensor, a name."""
+"""The facts and their queries; some take another operand: a tensor, a name."""
 
 OF_MEMORY = frozenset({"_version", "_base", "storage_offset", "data_ptr", "storage", "untyped_storage"})
-"""Those whose answers for a view that the call makes follow from what it looks at."""
+"""Facts of a view created by the call that follow from its base."""
 
 WRITTEN = frozenset({"_version", "is_leaf", "grad_fn"})
 """Those that a write changes."""

@@ -1,7 +1,7 @@
-"""Guards on a call's arguments: what each must be as it was for a recording to be used again.
+"""Guards on a call's arguments: the properties that must be unchanged for a recording to be reused.
 
-Every guard has ``check``, which gives the reason why a call does not fit, ``explain``, which says what it asks for, and
-``native_row``, which has native code ask the same.
+``check`` returns the reason why a call does not fit, ``explain`` describes the guard's condition, and native code
+checks the same with ``native_row``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tracecomp.record.symbolic.sym_scalar import followed
 
 
 class Rows(ReadRows, Protocol):
-    """Where guards write what native code is to compare."""
+    """Collects the words that native code compares."""
 
     leaves: Sequence[Any]
 
@@ -43,7 +43,7 @@ class Rows(ReadRows, Protocol):
         """An argument shares no memory with another tensor."""
 
     def item(self, mapping: Mapping[str, object], key: str, snapshot: object) -> bool:
-        """An entry of something like a dictionary, and what it holds, as in ``snapshot``."""
+        """An entry of a mapping, with its snapshot."""
 
     def mode(self, name: str, value: object) -> None:
         """A mode of the thread."""
@@ -59,7 +59,7 @@ class Guard(Protocol):
         """Why a call with these argument leaves does not fit, or None when it does."""
 
     def explain(self) -> str:
-        """What is asked for, in words."""
+        """Describe the condition."""
 
     def native_row(self, rows: Rows) -> bool:
         """Have native code ask the same; False when it cannot."""
@@ -124,7 +124,7 @@ class ValueGuard:
         return f"argument {self.path} is {short(self.snapshot)}"
 
     def native_row(self, rows: Rows) -> bool:
-        return True  # arguments that are no tensors are compared as objects
+        return True  # other arguments are compared as objects
 
 
 @dataclass(slots=True)
@@ -210,7 +210,7 @@ class SameTensors:
 
 
 def tensor_miss(what: str, t: Tensor, dtype: np.dtype[np.generic], shape: tuple[int, ...]) -> str:
-    """What differs in a tensor that was of ``dtype`` and ``shape``."""
+    """The difference of a tensor from ``dtype`` and ``shape``."""
     if type(t._data) is MetaArray:
         return f"{what} has lost its memory"
     if t._data.shape != shape:

@@ -50,7 +50,7 @@ from tracecomp.record.traced_value import GradSlot
 
 
 class Guards:
-    """The conditions of one recording, in the order in which they are asked."""
+    """The conditions of one recording, in the order of their checks."""
 
     def __init__(
         self, structure: object, leaves: Leaves, paths: Sequence[str], places: Sequence[StateSlot] = (),
@@ -73,11 +73,11 @@ class Guards:
         self, met: Met, used: Mapping[int, str], array_inputs: set[int],
         grads: Sequence[tuple[Binding, GradSlot]], memory: MemoryGuard, facts: Sequence[FactGuard],
     ) -> None:  # fmt: skip
-        """Take over what the recorder met.
+        """Build the guards from the recorder's data.
 
         ``used`` maps ids of captured tensors to input names. Contents of array arguments matter, except those in
-        ``array_inputs``, which are inputs of the graph. ``grads`` pairs what was asked for its gradient with its slot.
-        ``memory`` is what is asked of where they lie, ``facts`` what else the program asked of tensors.
+        ``array_inputs``, which are inputs of the graph. ``grads`` pairs tensors whose gradient was read with their
+        slots. ``memory`` is the guard on their memory, ``facts`` are other queries about tensors.
         """
         self.arguments = [
             replace(g, contents=None) if isinstance(g, ArrayGuard) and g.leaf in array_inputs else g
@@ -121,12 +121,12 @@ class Guards:
         return [g.leaf for g in self.arguments if isinstance(g, TensorGuard)]
 
     def _views(self, met: Met, flagged: Mapping[int, Tensor]) -> tuple[list[Guard], dict[int, Tensor]]:
-        """Guards on captured views and aliases, and the tensors that they look at."""
+        """Guards on captured views and aliases, and their bases."""
         found: list[Guard] = []
         behind: dict[int, Tensor] = {}
         for key, t in met.values.outside.items():
             base = met.above(t)
-            # What it was once made from is asked, too: it may get back the memory that it had.
+            # A former base is guarded too: it may get back the memory that it had.
             origin = above(t) if base is None and key in met.inputs.state else base
             if isinstance(origin, Tensor) and not t.is_meta:
                 self.modules.add_view(t, origin)
@@ -139,7 +139,8 @@ class Guards:
         return found, behind
 
     def _met_twice(self, met: Met, state: Sequence[Tensor], behind: Mapping[int, Tensor]) -> list[Guard]:
-        """Guards on whether an argument is a tensor that the program also finds by itself, or looks at: ``behind``."""
+        """Guards on whether an argument is a tensor that the program also reaches otherwise, or its base:
+        ``behind``."""
         found: list[Guard] = []
         own = {**self.reads.tensors, **behind}
         for module in met.python.modules.values():
@@ -168,7 +169,7 @@ class Guards:
         return found
 
     def shapes_now(self, leaves: Leaves) -> dict[Holder, tuple[int, ...]]:
-        """What the shapes of the same tensors and arrays are in a call; () for what is none."""
+        """The shapes of the same tensors and arrays in a call; () for other objects."""
         found: dict[Holder, Any] = {("argument", n): x for n, x in enumerate(leaves)}
         for held in self.places:
             found |= {("place", held.place.id, n): x for n, x in enumerate(held.place.leaves())}
@@ -224,7 +225,7 @@ class Guards:
             raise CheckError(f"guards missed a change: {found}")
 
     def lines(self, leaves: Leaves) -> Set[int]:
-        """The lines of the compiled function that read what does not fit."""
+        """The lines of the compiled function that read the values that do not fit."""
         if self.reads.check(leaves) is not None:
             return self.reads.missed
         arrays = [g for g in self.arguments if isinstance(g, ArrayGuard) and g.leaf < len(leaves)]
@@ -234,7 +235,7 @@ class Guards:
         return found
 
     def explain(self) -> str:
-        """What must be as it is, one guard a line."""
+        """List the conditions, one guard per line."""
         return "\n".join(f"    {guard.explain()}" for guard in self.list)
 
     def is_whole(self, leaf: int) -> bool:

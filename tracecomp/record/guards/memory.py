@@ -1,4 +1,4 @@
-"""The guard on memory: inputs lie as they did when the call was recorded, and nothing else shares what is written."""
+"""The guard on memory: inputs overlap as in the recorded call, and nothing else shares written memory."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _MAX_WORK = 10_000
 
 
 class MemoryGuard:
-    """What is asked of the memory of tensors from outside.
+    """The condition on the memory of tensors from outside.
 
     ``inputs`` are these tensors, with names, as the recorded call found them; ``leaves`` are its arguments. Those in
-    ``written`` must be writeable, and share memory with no other one. Strides matter where elements do not lie in
-    row-major order without gaps: what is a view of them, and how results lie, follows from strides.
+    ``written`` must be writeable, and must not share memory with others. Strides matter if elements are not dense in
+    row-major order: views of them, and the layout of results, follow from strides.
     """
 
     def __init__(self, inputs: Sequence[tuple[Binding, str]], written: Iterable[Binding], leaves: Leaves) -> None:
@@ -67,7 +67,7 @@ class MemoryGuard:
         return self._shared(given) if self.writes else None
 
     def explain(self) -> str:
-        """What is asked, in words."""
+        """Describe the condition."""
         names = [name for _, name, _, is_written in (*self.given, *self.lasting) if is_written]
         return f"memory as it was{', nothing shares that of ' + ', '.join(names) if names else ''}"
 
@@ -110,7 +110,7 @@ class MemoryGuard:
 
 
 class _Spans:
-    """The memory of ``arrays``, to be asked what meets it."""
+    """The memory of ``arrays``, for overlap queries."""
 
     def __init__(self, arrays: Iterable[Array]) -> None:
         self._found = sorted([(*byte_bounds(a), n, a) for n, a in enumerate(arrays) if a.size], key=lambda s: s[:3])

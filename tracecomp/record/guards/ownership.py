@@ -1,4 +1,4 @@
-"""Whose code and whose classes: the program's own with the libraries it uses, Python's, or this package's."""
+"""The owner of code and classes: the program's own with the libraries it uses, Python's, or this package's."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _AROUND = frozenset({
     "numpy", "scipy", "llvmlite", "networkx", "_distutils_hack", "setuptools", "pkg_resources", "_pytest", "pytest",
     "pluggy", "hypothesis", "IPython", "coverage",
 })  # fmt: skip
-"""Libraries that are no part of programs: what they do depends on what they are given, or they run programs."""
+"""Libraries that are not part of programs: their behaviour depends on their arguments, or they run programs."""
 _NAMESPACES = (argparse.Namespace, SimpleNamespace)  # of the standard library, but for values of the program
 _BUILTIN = (type, BaseException, enum.Enum)
 
@@ -41,12 +41,12 @@ def is_program_file(name: str) -> bool:
 
 
 def is_installed(name: str) -> bool:
-    """Whether the file ``name`` lies where libraries are installed."""
+    """Whether the file ``name`` is in a folder of installed libraries."""
     return bool(_INSTALLED & set(Path(name).parts))
 
 
 def is_program_code(code: CodeType, space: Mapping[str, object]) -> bool:
-    """Whether the program's own code runs; what is generated at run time belongs to the module it is made for."""
+    """Whether the code belongs to the program; code generated at run time belongs to its module."""
     module = space.get("__file__")
     name = code.co_filename
     if str(space.get("__name__")).startswith("namedtuple_"):
@@ -73,7 +73,7 @@ def is_opened(kind: type) -> bool:
 
 
 def of_package(kind: type) -> bool:
-    """Whether a class is one of this package's with something added: a module, an optimizer, a tensor."""
+    """Whether a class is a subclass of one of this package's: a module, an optimizer, a tensor."""
     return any(k.__module__.split(".")[0] == __name__.split(".")[0] for k in kind.__mro__)
 
 

@@ -1,8 +1,8 @@
-"""What a program read of the Python around it, as a tree: where each value was found and what it must be there.
+"""A program's reads of the surrounding Python, as a tree: the path of each value and its expected state.
 
-A root is an object that stays the same for a recording's life (a namespace, a function, a cell, a class, an object
-that a method runs on). A read is one step from the value above it: an attribute, an item, a length. Whether it still
-fits is found out by taking the same steps again, so a list that was replaced by an equal one is as good as the old.
+A root is an object that is constant for a recording's life (a namespace, a function, a cell, a class, an object whose
+method runs). A read is one step from the value above it: an attribute, an item, a length. A check repeats the steps, so
+a list that was replaced by an equal one is still valid.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Key = TypeVar("Key")
 
 
 class Rows(Protocol):
-    """Where guards write what native code is to compare."""
+    """Collects the words that native code compares."""
 
     def entry(self, mapping: Mapping[str, object], key: object, value: object) -> bool:
         """``mapping[key]`` is ``value``, or not there when it is ``MISSING``."""
@@ -82,7 +82,7 @@ class Entry(Step[dict[Any, object], Any]):
 
 
 class Attribute(Step[object, str]):
-    """An attribute that an object has of its own."""
+    """An attribute in an object's dictionary."""
 
     def fetch(self, owner: object) -> Any:
         return attributes_of(owner).get(self.key, MISSING)
@@ -95,25 +95,25 @@ class Attribute(Step[object, str]):
 
 
 class Names(Step[object, None]):
-    """Which attributes an object has of its own."""
+    """The names of an object's attributes."""
 
     def fetch(self, owner: object) -> Any:
         return tuple(attributes_of(owner))
 
     def row(self, rows: Rows, owner: object, value: object) -> bool:
-        # The attributes are all read by themselves, so there are others only if there are more.
+        # Each attribute is read separately, so there are others only if there are more.
         return type(value) is tuple and rows.word(attributes_of(owner), "length", len(value))
 
 
 class Slot(Step[object, str]):
-    """An attribute that stands in one of ``__slots__``."""
+    """An attribute in ``__slots__``."""
 
     def fetch(self, owner: object) -> Any:
         return getattr(owner, self.key, MISSING)
 
 
 class Held(Step[CellType, str]):
-    """What a closure cell holds."""
+    """The contents of a closure cell."""
 
     def fetch(self, owner: CellType) -> Any:
         try:
@@ -139,14 +139,14 @@ class Field(Step[object, str]):
 
 
 class Referent(Step[Callable[[], object], None]):
-    """What a weak reference leads to."""
+    """The referent of a weak reference."""
 
     def fetch(self, owner: Callable[[], object]) -> Any:
         return owner()
 
 
 class Cached(Step[Callable[..., object], "tuple[tuple[object, ...], tuple[tuple[str, object], ...]]"]):
-    """What a cached function gives for ``key``, its arguments: while it has them it runs none of its code."""
+    """The cached result of a function for ``key``, its arguments: with it the function runs no code."""
 
     def fetch(self, owner: Callable[..., object]) -> Any:
         args, keywords = self.key
@@ -177,7 +177,7 @@ class Size(Step[Collection[object], None]):
 
 
 class Member(Step[Collection[object], object]):
-    """Whether a container holds something."""
+    """Whether a container has an element."""
 
     def fetch(self, owner: Collection[object]) -> Any:
         return self.key in owner
@@ -217,10 +217,10 @@ class Inherited(Step[type, str]):
 
 
 class Read:
-    """A value that a program read. ``seen`` is what it must be; without ``step`` it is a root.
+    """A value that a program read. ``seen`` is its expected state; without ``step`` it is a root.
 
-    ``is_given`` marks arguments, which other guards compare. ``frozen`` is what a container held: one of tensors and
-    numbers may become a place, which needs to know.
+    ``is_given`` marks arguments, which other guards compare. ``frozen`` is a container's contents: a container of
+    tensors and numbers may become a place, which needs them.
     """
 
     __slots__ = ("children", "frozen", "is_given", "kind", "line", "owner", "seen", "step", "value", "where")
@@ -245,7 +245,7 @@ class Read:
         return found
 
     def pin(self) -> None:
-        """From now on the object itself matters, not only what was read of it."""
+        """From now on the object's identity matters, not only the reads from it."""
         if self.kind is type and self.step is not None and not self.is_given:
             self.kind, self.seen = ById, ById(self.value)
 
@@ -265,7 +265,7 @@ class Read:
         return None
 
     def missed(self, owner: object) -> Iterator[int]:
-        """The lines that read what does not fit any more."""
+        """The lines that read values that no longer fit."""
         now = self.fetch(owner)
         if self.step is not None and not self.fits(now):
             yield self.line
@@ -274,12 +274,12 @@ class Read:
                 yield from child.missed(now)
 
     def difference(self, now: object) -> str:
-        """In words, what ``now`` is instead of what was seen."""
+        """Describe the difference between ``now`` and the recorded state."""
         seen = self.frozen if self.frozen is not MISSING else self.seen
         return f"{self.where} changed from {short(seen)} to {short(now)}"
 
     def fits(self, now: object) -> bool:
-        """Whether ``now`` is as good as what was seen, what was read of it aside."""
+        """Whether ``now`` matches the recorded state, apart from reads below it."""
         if self.kind is ById:
             return now is self.seen.value
         if self.kind is type:
@@ -304,7 +304,7 @@ class Read:
                 yield from child.moved(now)
 
     def moved_place(self, owner: object, now: object) -> StateSlot | None:
-        """The place of ``now`` if it holds other tensors or numbers than were read, and is otherwise what was seen."""
+        """The place of ``now`` if it differs only in its tensors or numbers from the recorded state."""
         place = None if self.step is None or now is MISSING else self.step.place(owner, self.where)
         before = self.frozen if self.kind is type else MISSING if self.kind is tuple else self.seen
         if place is None or before is MISSING:
@@ -338,11 +338,11 @@ class Reads:
         self.given = Read(None, None, ((), {}), "arguments")
         self.classes: dict[int, Read] = {}
         self.tensors: dict[int, Tensor] = {}
-        self.array_lines: set[int] = set()  # that look at the contents of arrays among the arguments
+        self.array_lines: set[int] = set()  # lines that read the contents of arrays among the arguments
         self._roots: dict[int, Read] = {}
 
     def root(self, value: object, where: str) -> Read:
-        """What is read of ``value``, an object that stays."""
+        """The read of ``value``, a constant object."""
         found = self._roots.get(id(value))
         if found is None:
             found = self._roots[id(value)] = Read(None, None, value, where)
@@ -358,7 +358,7 @@ class Reads:
 
     @property
     def missed(self) -> Set[int]:
-        """The lines of the compiled function that read what does not fit any more."""
+        """The lines of the compiled function that read values that no longer fit."""
         return {line for root in self._roots.values() for line in root.missed(None)}
 
     def explain(self) -> str:
@@ -379,12 +379,12 @@ class Reads:
             read.frozen = MISSING
 
     def roots(self) -> list[Read]:
-        """What reads begin at."""
+        """The roots of all reads."""
         return list(self._roots.values())
 
 
 def expected(value: object) -> tuple[Any, Any]:
-    """What a value must be to count as the same: its identity, its type, or its type and value."""
+    """The expected state of a value: its identity, its type, or its type and value."""
     value = plain_value(value)
     if is_plain(value):
         return type(value), plain(value)
@@ -442,7 +442,7 @@ def methods_of(kind: type) -> Any:
 
 
 def attributes_of(value: object) -> dict[str, Any]:
-    """The attributes that an object has of its own, whatever its class makes of other names.
+    """The attributes in an object's dictionary, even if its class overrides attribute access.
 
     An exception here would leave the trace function, and CPython 3.11 may crash when one does so within ``__del__``.
     """

@@ -37,7 +37,7 @@ class AnySize(tuple[int, ...]):
 
 @dataclass(slots=True)
 class SizesGuard:
-    """What must hold of sizes: ``sources`` are the axes that have each of them; ``places`` are found by their ids."""
+    """Conditions on sizes: ``sources`` are the axes with each of them; ``places`` are found by their ids."""
 
     conditions: Conditions
     sources: Sequence[Sequence[SizeSource]]

@@ -50,7 +50,7 @@ class StateSlot:
         return self.mapping.get(self.key, default)
 
     def leaves(self) -> list[Any]:
-        """What is held now, taken out of its tuples, lists and dicts."""
+        """The current contents, flattened from tuples, lists and dicts."""
         return leaves_of(self.value())
 
     def tensors(self) -> list[Tensor]:

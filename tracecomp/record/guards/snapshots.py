@@ -1,4 +1,4 @@
-"""Snapshots of what a program read: kept, compared with what is there later, and said in words."""
+"""Snapshots of values that a program read: stored, compared with later values, and described as text."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TEXT = 60
 
 
 class ById:
-    """Stands for an object that is compared by identity; keeps it alive."""
+    """Represents an object that is compared by identity; keeps it alive."""
 
     __slots__ = ("value",)
 
@@ -138,7 +138,7 @@ def short(value: object) -> str:
 
 
 def _shown(value: Any) -> str:
-    """A value or a snapshot in words; without the elements of tensors."""
+    """A value or a snapshot as text; without the elements of tensors."""
     kind = type(value)
     if kind in (tuple, Number) and len(value) == 2 and isinstance(value[0], type):
         kind, value = value
@@ -161,7 +161,7 @@ def _shown(value: Any) -> str:
 
 
 def module_snapshot(module: object, known: Set[tuple[int, str]]) -> dict[str, Any]:
-    """What this package reads of a module, except what stands in ``known`` places: its parts, hooks and options."""
+    """The parts of a module that this package reads, except ``known`` places: its children, hooks and options."""
     snapshot: dict[str, Any] = {}
     attributes = vars(module)
     names = _library_names(type(module))  # type: ignore[arg-type]
@@ -179,7 +179,7 @@ def module_snapshot(module: object, known: Set[tuple[int, str]]) -> dict[str, An
 def _library_names(kind: type) -> frozenset[str]:
     """The names that methods of this package, and of libraries, mention in a class and its bases.
 
-    What the program's own methods read is seen when they read it.
+    Reads by the program's own methods are observed when they happen.
     """
     found: set[str] = set()
     for k in kind.__mro__:
@@ -200,7 +200,7 @@ def _codes(code: Any) -> Iterator[Any]:
 
 
 def module_change(module: object, before: Mapping[str, object], known: Set[tuple[int, str]]) -> str | None:
-    """Which attribute differs from the snapshot ``before``, in words."""
+    """Describe which attribute differs from the snapshot ``before``."""
     now = module_snapshot(module, known)
     if now == before:
         return None

@@ -1,4 +1,4 @@
-"""Guards on what a call finds outside of its arguments: modes, captured tensors, modules, optimizers, places."""
+"""Guards on state outside the arguments: modes, captured tensors, modules, optimizers, places."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class ModesGuard:
         self._before = {name: getattr(modes, name) for name in _LEFT}
 
     def ignore_settings(self) -> None:
-        """Guard no settings of the process: what was recorded reads none."""
+        """Guard no settings of the process: the recording reads none."""
         self.settings = None
 
     def check(self, leaves: Leaves) -> str | None:
@@ -81,7 +81,7 @@ class ModesGuard:
         )
 
     def left(self) -> list[Callable[[], None]]:
-        """What sets modes and settings as the call has left them, those that are not as before."""
+        """Functions that set the modes and settings that the call has changed."""
         found = [] if self.settings is None else self.settings.left()
         changed = {n: now for n, before in self._before.items() if (now := getattr(modes, n)) != before}
         if changed:
@@ -129,7 +129,7 @@ class CapturedTensor:
 
 @dataclass(slots=True)
 class CapturedView:
-    """A tensor from outside that looks at the memory of another requires grad or not."""
+    """Guard whether a tensor from outside that is a view of another requires grad."""
 
     tensor: Tensor
     requires_grad: bool
@@ -143,14 +143,14 @@ class CapturedView:
         return f"a captured view {'requires' if self.requires_grad else 'does not require'} grad"
 
     def native_row(self, rows: Rows) -> bool:
-        # History comes to a view through the tensor above it, which has a guard of its own.
+        # A view gets its history through the tensor above it, which has a separate guard.
         rows.flag(self.tensor)
         return True
 
 
 @dataclass(slots=True)
 class NotCaptured:
-    """No argument is one of the tensors that the recording reads, writes or differentiates by themselves."""
+    """No argument is a tensor that the recording reads, writes or differentiates as state."""
 
     arguments: Sequence[int]
     tensors: dict[int, Tensor]
@@ -213,7 +213,7 @@ class GradGuard:
 
 
 class ModulesGuard:
-    """The modules that ran, hooks, and what is a view of what: compared when the epoch of changes has moved."""
+    """The modules that ran, hooks, and relations of views: compared when the epoch of changes has moved."""
 
     def __init__(self, known: Set[tuple[int, str]]) -> None:
         self.known = known
@@ -237,7 +237,7 @@ class ModulesGuard:
         self.tensors.append((t, tensor_hooks(t), name))
 
     def add_view(self, view: Tensor, base: Tensor) -> None:
-        """Guard whether a tensor from outside looks at the memory of another: ``.data = other`` ends or begins that."""
+        """Guard whether a tensor from outside is a view of another: ``.data = other`` can change that."""
         self.views.append((view, base, _distance(view, base)))
 
     def check(self, leaves: Leaves) -> str | None:
@@ -250,7 +250,7 @@ class ModulesGuard:
         return found
 
     def change(self) -> str | None:
-        """What has changed, whatever the epoch."""
+        """The change, regardless of the epoch."""
         for module, snapshot in self.modules:
             found = module_change(module, snapshot, self.known)
             if found is not None:
@@ -277,7 +277,7 @@ class ModulesGuard:
 
 
 def _distance(view: Tensor, base: Tensor) -> int | None:
-    """How far the first element of a view lies from that of its base, in bytes; None if it looks at other memory."""
+    """The distance of the first element of a view from that of its base, in bytes; None if it views other memory."""
     if view._data.size and not np.may_share_memory(view._data, base._data):
         return None
     a, b = (t._data.__array_interface__["data"][0] for t in (view, base))
@@ -362,7 +362,8 @@ class Options:
 
 
 class SlotGuard:
-    """What a place held when the recording began. Numbers may be others later if the recording can ``follow`` them."""
+    """The contents of a place when the recording began. Numbers may differ later if the recording can ``follow``
+    them."""
 
     def __init__(self, place: StateSlot, follow: bool) -> None:
         self.place = place

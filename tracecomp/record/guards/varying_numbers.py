@@ -1,4 +1,4 @@
-"""Which numbers among the arguments of a compiled function are other ones from call to call."""
+"""The numbers among the arguments of a compiled function that differ from call to call."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ DATA, SIZE, CONSTANT = "data", "size", "constant"
 
 
 class VaryingNumbers:
-    """What the calls of one function have shown, by the structure of their arguments.
+    """History of the calls of one function, by the structure of their arguments.
 
-    A number that differs from that of a recorded call, which differs in numbers and sizes alone, is followed in the
-    next recording like data. If Python asks there for its value, it is a constant of later ones again, or, an integer,
-    followed as sizes are: recordings that need the value then too are for this value. Where the program gives
-    ``type`` away (``map(type, ...)``), which what is followed cannot answer, all are constants.
+    If a call differs from a recorded one in numbers and sizes alone, a changed number is dynamic in the next recording.
+    If Python needs its value there, later recordings treat it as a constant again, or, for an integer, as a dynamic
+    size. A recording that needs the value even then is for this value. If the program passes ``type`` itself as an
+    argument (``map(type, ...)``), which dynamic numbers cannot support, all are constants.
     """
 
     def __init__(self, sizes: bool) -> None:

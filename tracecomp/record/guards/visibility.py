@@ -1,4 +1,4 @@
-"""What can be seen of objects that are not the program's own: all that they hold, their attributes, or nothing."""
+"""Visibility of objects outside the program: all their contents, their attributes, or nothing."""
 
 from __future__ import annotations
 
@@ -60,15 +60,15 @@ def is_container(value: object) -> TypeGuard[Collection[object]]:
 
 
 def keeps_state(value: object) -> bool:
-    """Whether this package's own code reads what it does from attributes of ``value``: schedules, distributions, data.
+    """Whether this package's code reads its state from attributes of ``value``: schedules, distributions, data.
 
-    What modules and optimizers do is guarded by itself.
+    Modules and optimizers have separate guards.
     """
     return any(k.__module__.startswith(_STATEFUL) for k in type(value).__mro__) and not hasattr(value, "param_groups")
 
 
 def is_hidden(value: object) -> bool:
-    """Whether ``value`` may change without anybody seeing it: its class is written in C, and not known."""
+    """Whether ``value`` may change unnoticed: its class is implemented in C, and unknown."""
     kind: type = type(value)
     return kind is not object and not isinstance(value, _UNCHANGING) and _is_in_c(kind)
 
@@ -81,7 +81,7 @@ def is_foreign_function(fn: object) -> bool:
 
 @cache
 def _is_in_c(kind: type) -> bool:
-    """Whether no class among the bases is written in Python, and objects have no attributes that could be looked at."""
+    """Whether all its bases are implemented in C, and objects have no attributes to examine."""
     functions = any(isinstance(f, FunctionType) for k in kind.__mro__ for f in vars(k).values())
     return not functions and (not kind.__dictoffset__ or not _is_known(kind.__module__))
 

@@ -1,1 +1,1 @@
-"""Sizes and numbers that stand for more than one value: dynamic shapes, followed scalars."""
+"""Symbolic sizes and numbers: dynamic shapes, dynamic scalars."""

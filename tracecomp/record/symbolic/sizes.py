@@ -22,9 +22,9 @@ from tracecomp.record.symbolic.sym_int import SizedGraph, SymInt, without
 from tracecomp.record.traced_value import TracedValue
 
 Holder = tuple[Any, ...]
-"""What has a shape: ``("argument", leaf)`` or ``("place", id of the place, which of its tensors)``.
+"""The holder of a shape: ``("argument", leaf)`` or ``("place", id of the place, index of the tensor)``.
 
-``("number", leaf)`` is an argument that is a number and is followed as a size: its one axis has the size that it is.
+``("number", leaf)`` is an argument that is a dynamic number treated as a size: its one axis has that size.
 """
 
 LEAST = 2
@@ -40,7 +40,7 @@ class SizeSource(NamedTuple):
 
 @dataclass(slots=True)
 class Marks:
-    """What ``mark_dynamic`` and ``mark_static`` have said of a tensor's axes.
+    """The marks of ``mark_dynamic`` and ``mark_static`` on a tensor's axes.
 
     ``follow`` has limits of sizes; ``strict`` are axes whose size no program may need to know.
     """
@@ -56,7 +56,7 @@ def marks_of(t: Tensor) -> Marks:
 
 
 class Named(NamedTuple):
-    """A size that somebody has named: ``factor * name + offset``."""
+    """A size with a user's name: ``factor * name + offset``."""
 
     name: str
     factor: int = 1
@@ -64,11 +64,10 @@ class Named(NamedTuple):
 
 
 class Varying:
-    """Which axes may have other sizes in other calls: those noted for a holder, or ``every`` one.
+    """The dynamic axes: those listed for a holder, or ``every`` one.
 
     ``bounds`` are limits, ``strict`` axes whose size no program may need to know. Axes that are ``named`` share a size
-    where their names say so, whatever the size is; others where their sizes are equal, and were in the ``earlier``
-    recordings of such calls.
+    if their names do. Others share one if their sizes are equal, and were in the ``earlier`` recordings of such calls.
     """
 
     def __init__(self, every: bool = False) -> None:
@@ -112,7 +111,7 @@ class Varying:
         self.bounds[source] = bounds
 
     def read_marks(self, leaves: Leaves) -> None:
-        """Take over what arguments are marked with. ValueError for a size beyond its own limits."""
+        """Take over the marks of arguments. ValueError for a size beyond its own limits."""
         for i, x in enumerate(leaves):
             marks = x.__dict__.get("_size_marks") if isinstance(x, Tensor) else None
             if marks is None or not isinstance(x, Tensor):

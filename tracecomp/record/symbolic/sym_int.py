@@ -1,9 +1,8 @@
-"""Sizes that calls may change: ints that know how they follow from sizes of arguments.
+"""Dynamic sizes (SymInt), for dynamic shapes: ints that know their formula in the sizes of arguments.
 
-While a program is recorded for every size, shapes hold such ints. Sums, products and quotients are such ints again;
-comparisons give the answer and narrow the sizes for which the recording holds; what cannot be said of other sizes fixes
-the one at hand. So the recording is right for the sizes that its ``Conditions`` let through. The field calls them
-dynamic shapes, and such a size a SymInt.
+While a program is recorded for every size, shapes contain such ints. Sums, products and quotients are such ints again.
+A comparison returns its current answer and restricts the sizes for which the recording is valid. A query that has no
+symbolic form fixes the size. The recording is therefore right for the sizes that its ``Conditions`` admit.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ from tracecomp.record.symbolic.sym_scalar import KNOWS_PLAIN, SymScalar, arithme
 class SymInt:
     """The value of a formula of sizes.
 
-    It is no int, though ``isinstance`` says so: C code, as that of ``range``, asks for an int by ``__index__``, and a
-    size that was asked for is fixed.
+    It is not an int, although ``isinstance`` says so: C code, such as ``range``, requests an int by ``__index__``,
+    which fixes the size.
     """
 
     __slots__ = ("__weakref__", "form", "recorder", "value")
@@ -88,7 +87,7 @@ class SymInt:
 
     @property
     def __graph_key__(self) -> Any:
-        """What tells it from other attributes of operators."""
+        """Distinguishes it from other attributes of operators."""
         return ("size", self.form)
 
     def __index__(self) -> int:
@@ -181,7 +180,7 @@ def _is_size(x: object) -> bool:
 
 
 def _plainly(name: str, x: SymInt, other: object) -> Any:
-    """What Python's operator gives for plain numbers, on which the recording depends from now on."""
+    """The result of Python's operator on plain numbers, on which the recording then depends."""
     if not isinstance(other, int | float | KNOWS_PLAIN):
         return NotImplemented
     if name in _REFLECTED:
@@ -197,12 +196,12 @@ _REFLECTED: dict[str, Any] = {
 
 
 def plain(x: object) -> Any:
-    """``x``, or the number that it stands for, on which the recording depends from now on."""
+    """Return ``x``, or its plain number, on which the recording then depends."""
     return x.fix() if type(x) is SymInt else x
 
 
 def shown(x: object) -> Any:
-    """``x``, or the number that it stands for."""
+    """Return ``x``, or its plain number."""
     return x.value if type(x) is SymInt or type(x) is SymScalar else x
 
 

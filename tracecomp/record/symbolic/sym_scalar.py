@@ -1,8 +1,8 @@
-"""Python numbers that stand for values of the graph while a program is recorded.
+"""Python numbers that represent values of the graph while a program is recorded.
 
-``t.item()`` and numbers in places (``guards/slots.py``) are such numbers: arithmetic on them is recorded too,
-so a later call gives them anew. Whatever needs to know the value itself (``if``, ``float``, ``round``, ``range``) makes
-it a predicate.
+``t.item()`` and numbers in places (``guards/slots.py``) are such numbers. Arithmetic on them is recorded too, so later
+calls recompute it. An operation that needs the value itself (``if``, ``float``, ``round``, ``range``) makes it a
+predicate.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What PyTorch keeps for its own tests, as far as libraries take it."""
+"""PyTorch's internal test helpers that libraries import."""

@@ -1,4 +1,4 @@
-"""What tests of libraries take from PyTorch's own tests: ``TestCase``, parametrized methods, flags about the place."""
+"""PyTorch's test helpers that libraries import: ``TestCase``, parametrized methods, flags about the environment."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def slowTest(test: Callable[..., object]) -> Callable[..., object]:
 
 
 class TestCase(unittest.TestCase):
-    """``unittest.TestCase`` whose ``assertEqual`` compares tensors, arrays, numbers and what holds them."""
+    """``unittest.TestCase`` whose ``assertEqual`` compares tensors, arrays, numbers and containers of them."""
 
     precision = 0.0
     """Absolute tolerance at the least."""
@@ -78,7 +78,7 @@ class TestCase(unittest.TestCase):
             assert_close(
                 x, y, atol=atol, rtol=rtol, equal_nan=equal_nan, check_dtype=exact_dtype, check_stride=exact_stride
             )
-        except TypeError:  # something within that is no number: text, None among tensors, objects
+        except TypeError:  # contents that are not numbers: text, None, objects
             if _kind(x) in ("sequence", "mapping"):
                 self._equal_parts(x, y, msg, atol, rtol, equal_nan, exact_dtype)
             else:
@@ -115,7 +115,7 @@ class TestCase(unittest.TestCase):
             self.assertEqual(x, y, msg, atol=atol, rtol=rtol, **options)
 
     def assertEqualIgnoreType(self, *args: Any, **kwargs: Any) -> None:
-        """``assertEqual`` without a look at dtypes."""
+        """``assertEqual`` that ignores dtypes."""
         self.assertEqual(*args, exact_dtype=False, **kwargs)
 
 
@@ -128,7 +128,7 @@ def _kind(x: object) -> str | None:
 
 
 def _comparable(x: Any, y: Any) -> tuple[Any, Any]:
-    """A number or an array beside a tensor is made one of its dtype."""
+    """Convert a number or an array to a tensor of the other operand's dtype."""
     if isinstance(x, Tensor) and isinstance(y, (*_NUMBERS, np.ndarray)):
         y = T.as_tensor(y) if isinstance(y, np.ndarray) else T.tensor(y, dtype=x.dtype).expand(x.shape)
     elif isinstance(y, Tensor) and isinstance(x, (*_NUMBERS, np.ndarray)):
@@ -142,7 +142,7 @@ def run_tests(argv: Sequence[str] | None = None) -> None:
 
 
 class subtest:
-    """Values of one case of ``parametrize``, with a name and decorators of their own."""
+    """Values of one case of ``parametrize``, with an optional name and decorators."""
 
     def __init__(
         self, arg_values: Any, name: str | None = None, decorators: Iterable[Callable[..., object]] = ()
@@ -206,7 +206,7 @@ def _case(test: Callable[..., object], arguments: dict[str, object]) -> Any:
 
 @contextlib.contextmanager
 def freeze_rng_state() -> Iterator[None]:
-    """Random numbers go on afterwards as if none had been drawn within."""
+    """A context after which the random state is restored."""
     state = get_rng_state()
     try:
         yield

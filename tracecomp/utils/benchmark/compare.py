@@ -121,7 +121,7 @@ def _row(m: Measurement) -> Row:
 
 
 def _names(rows: Sequence[Row]) -> list[str]:
-    """The first column: what each row is, with its environment where there are several."""
+    """The first column: the description of each row, with its environment where there are several."""
     several = len({env for _, env, _ in rows}) > 1
     wide = max(len(env or "") for _, env, _ in rows) + 4 if several else 4
     return ["  " + (f"({env or ''})" if several else "").ljust(wide) + name for _, env, name in rows]

@@ -1,4 +1,4 @@
-"""What was measured: a statement, its times and what they say."""
+"""The results of measurements: a statement, its times and statistics."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _UNITS = {"ns": (1e-9, "nanosecond"), "us": (1e-6, "microsecond"), "ms": (1e-3, 
 
 @dataclasses.dataclass(frozen=True)
 class TaskSpec:
-    """What tells one measured task from another."""
+    """The identity of a measured task."""
 
     stmt: str
     setup: str
@@ -35,13 +35,13 @@ class TaskSpec:
 
     @property
     def title(self) -> str:
-        """The label and what is below it, or else the statement."""
+        """The label and sub-label, or else the statement."""
         if self.label is not None:
             return self.label + (f": {self.sub_label}" if self.sub_label else "")
         return self.stmt if "\n" not in self.stmt else f"stmt:\n{_indented(self.stmt)}"
 
     def setup_str(self) -> str:
-        """What runs before the statement, in words."""
+        """The setup statement as text."""
         if not self.setup or self.setup == "pass":
             return ""
         return f"setup:\n{_indented(self.setup)}" if "\n" in self.setup else f"setup: {self.setup}"

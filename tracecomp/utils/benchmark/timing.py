@@ -15,9 +15,9 @@ timer = timeit.default_timer
 
 
 class Timer:
-    """Times ``stmt``, Python code that sees ``globals``, with ``num_threads`` threads; ``setup`` runs before.
+    """Time ``stmt``, Python code with ``globals``, with ``num_threads`` threads; ``setup`` runs first.
 
-    ``label``, ``sub_label``, ``description`` and ``env`` say in tables what it is. NotImplementedError for code in C++.
+    ``label``, ``sub_label``, ``description`` and ``env`` describe it in tables. NotImplementedError for code in C++.
     """
 
     def __init__(
@@ -110,5 +110,5 @@ class Timer:
 
 
 def _torch() -> Any:
-    """What statements know as torch."""
+    """The module that statements use as torch."""
     return sys.modules.get("torch") or sys.modules["tracecomp"]

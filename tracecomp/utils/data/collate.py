@@ -67,7 +67,7 @@ def default_collate(batch: Sequence[object]) -> Any:
 
 
 def default_convert(data: object) -> Any:
-    """One item with its arrays as tensors: what a loader without batches gives."""
+    """One item with its arrays as tensors: the item of a loader without batches."""
     if isinstance(data, Tensor):
         return data
     if isinstance(data, np.ndarray | np.generic):

@@ -24,7 +24,7 @@ _POLL_SECONDS = 2.0
 
 
 def _drawn(items: Iterator[object]) -> Iterator[Any]:
-    """What ``items`` gives, without ever starting it again: a dataset may be its own iterator."""
+    """Yield ``items`` without restarting: a dataset may be its own iterator."""
     while True:
         try:
             item = next(items)

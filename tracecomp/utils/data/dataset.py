@@ -84,8 +84,8 @@ class StackDataset(Dataset[Any]):
         return tuple(d[index] for d in self.datasets)
 
     def __getitems__(self, indices: Sequence[object]) -> list[Any]:
-        """The items at ``indices``, each dataset asked for all of its own at once. ValueError if it gives another
-        number of them."""
+        """Return the items at ``indices``, with one request to each dataset. ValueError if it returns another number of
+        them."""
         columns = [_items(d, indices) for d in _parts(self.datasets)]
         rows = zip(*columns, strict=True)
         if isinstance(self.datasets, dict):

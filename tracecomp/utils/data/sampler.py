@@ -1,4 +1,4 @@
-"""In which order a loader visits a dataset."""
+"""The order in which a loader visits a dataset."""
 
 from __future__ import annotations
 
@@ -108,15 +108,15 @@ class SubsetRandomSampler(Sampler[int]):
 
 
 class DistributedSampler(Sampler[int]):
-    """The share of the indices that process ``rank`` of ``num_replicas`` takes; ``set_epoch`` before every pass.
+    """The indices of process ``rank`` of ``num_replicas``; call ``set_epoch`` before every pass.
 
-    Both are those of the default group of ``tracecomp.distributed`` unless they are given. Shares are equal: indices
-    are repeated, or with ``drop_last`` left out.
+    Both default to those of the default group of ``tracecomp.distributed``. Shares are equal: indices are repeated, or
+    with ``drop_last`` dropped.
 
     With ``shards=S``, shares are those of S logical shards, ``shard_size`` indices of each at a time. This process
-    gives those of its neighbouring shards in a row, so ``DataLoader(batch_size=sampler.batch_size)`` makes batches for
-    ``DistributedDataParallel(shards=S)``, and a global batch has the same samples for any number of processes.
-    ``state_dict()`` says how many global batches were ``given``; any number of processes may go on there.
+    yields those of its neighbouring shards in sequence. So ``DataLoader(batch_size=sampler.batch_size)`` builds batches
+    for ``DistributedDataParallel(shards=S)``, and a global batch has the same samples for any number of processes.
+    ``state_dict()`` has the number of global batches that were ``given``; any number of processes may continue from it.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class DistributedSampler(Sampler[int]):
         self.epoch, self._skip = epoch, 0
 
     def state_dict(self) -> dict[str, int]:
-        """Where a pass would go on: the epoch, and global batches given in it."""
+        """The position of a pass: the epoch, and its number of global batches so far."""
         return {"epoch": self.epoch, "batches": self._skip}
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
@@ -246,7 +246,7 @@ class BatchSampler(Sampler[list[int]]):
 
 
 class Endless(Sampler[None]):
-    """Nothing, again and again: what stands for the indices of an iterable dataset."""
+    """Endless None values: the indices of an iterable dataset."""
 
     def __iter__(self) -> Iterator[None]:
         while True:

@@ -1,4 +1,4 @@
-"""What runs in a loader's worker process."""
+"""The worker process of a data loader."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Ways to combine gradients, for ``DistributedDataParallel.register_comm_hook``."""
+"""Communication hooks for ``DistributedDataParallel.register_comm_hook``."""

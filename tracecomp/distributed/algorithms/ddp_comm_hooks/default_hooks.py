@@ -17,7 +17,7 @@ Hook = Callable[[Any, GradBucket], Future[Tensor]]
 
 
 def _mean(group: Group | None, tensor: Tensor) -> Future[Tensor]:
-    """The mean over processes: divided first, as PyTorch does, so that narrow numbers do not overflow."""
+    """The mean over processes: divided first, as in PyTorch, so that narrow types do not overflow."""
     tensor.div_(get_world_size(group))
     work = all_reduce(tensor, group=group, async_op=True)
     assert work is not None

@@ -16,8 +16,8 @@ __all__ = ["PostLocalSGDState", "post_localSGD_hook"]
 class PostLocalSGDState:
     """Gradients are averaged over ``process_group`` up to the step ``start_localSGD_iter``, then over ``subgroup``.
 
-    Without ``post_local_gradient_allreduce`` they stay those of each process then. The subgroup is that of this
-    machine by default.
+    Without ``post_local_gradient_allreduce`` each process then keeps its gradients. By default the subgroup is this
+    machine's.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class PostLocalSGDState:
 
 
 def post_localSGD_hook(state: PostLocalSGDState, bucket: GradBucket) -> Future[Tensor]:
-    """The mean that ``state`` says; ``PeriodicModelAverager`` averages the model in addition."""
+    """The mean selected by ``state``; ``PeriodicModelAverager`` averages the model in addition."""
     if state.iter < state.start_localSGD_iter:
         state.maybe_increase_iter(bucket)
         return allreduce_hook(state.process_group, bucket)

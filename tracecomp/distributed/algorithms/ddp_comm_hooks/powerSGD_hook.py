@@ -21,11 +21,11 @@ __all__ = ["PowerSGDState", "powerSGD_hook"]
 
 
 class PowerSGDState:
-    """Settings, and what a step leaves for the next: errors of compression, and narrow matrices to begin with.
+    """Settings, and state between steps: compression errors, and the narrow matrices to start with.
 
     Up to the step ``start_powerSGD_iter`` (at least 2 with error feedback or a warm start: ValueError) gradients are
-    averaged as they are. Afterwards a gradient of n x m numbers is compressed to ``matrix_approximation_rank`` columns
-    where that makes it smaller by more than ``min_compression_rate``.
+    averaged uncompressed. Afterwards a gradient of n x m numbers is compressed to ``matrix_approximation_rank`` columns
+    if that makes it smaller by more than ``min_compression_rate``.
     """
 
     def __init__(
@@ -55,13 +55,13 @@ class PowerSGDState:
             self.iter += 1
 
     def compresses(self, n: int, m: int) -> int:
-        """To how many columns a matrix is compressed; 0 where that does not pay."""
+        """Number of columns to which a matrix is compressed; 0 if that does not pay."""
         rank = min(n, m, self.matrix_approximation_rank)
         return rank if (n + m) * rank * self.min_compression_rate < n * m else 0
 
 
 def powerSGD_hook(state: PowerSGDState, bucket: GradBucket) -> Future[Tensor]:
-    """The mean over processes, of large matrices approximately."""
+    """The mean over processes, approximately for large matrices."""
     if state.iter < state.start_powerSGD_iter:
         state.maybe_increase_iter(bucket)
         return allreduce_hook(state.process_group, bucket)
@@ -78,7 +78,7 @@ def powerSGD_hook(state: PowerSGDState, bucket: GradBucket) -> Future[Tensor]:
 
 
 def _combine(state: PowerSGDState, index: int, gradients: Sequence[Tensor]) -> None:
-    """Replace gradients, views of the bucket, by their means or what approximates them."""
+    """Replace gradients, views of the bucket, by their means or approximations of these."""
     whole: list[Tensor] = []
     matrices: list[tuple[Tensor, Tensor]] = []
     for number, grad in enumerate(gradients):
@@ -99,7 +99,7 @@ def _combine(state: PowerSGDState, index: int, gradients: Sequence[Tensor]) -> N
 
 
 def _start(state: PowerSGDState, place: tuple[int, int], matrix: Tensor, rank: int) -> Tensor:
-    """The narrow matrix to begin with: that of the last step, or a random one."""
+    """The narrow matrix to start with: that of the last step, or a random one."""
     found = state.q_memory_dict.get(place) if state.warm_start else None
     if found is None:
         found = T.randn(matrix.shape[1], rank, generator=state.generator, dtype=matrix.dtype)
@@ -108,7 +108,7 @@ def _start(state: PowerSGDState, place: tuple[int, int], matrix: Tensor, rank: i
 
 
 def _orthogonal(matrix: Tensor, epsilon: float) -> Tensor:
-    """Columns of length 1 at right angles, by Gram and Schmidt's way."""
+    """Orthonormalize columns by the Gram-Schmidt process."""
     columns: list[Any] = []
     for column in matrix.unbind(1):
         for other in columns:

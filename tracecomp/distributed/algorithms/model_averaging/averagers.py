@@ -12,7 +12,7 @@ from tracecomp.eager.tensor import Tensor
 
 
 class ModelAverager(ABC):
-    """Averages a model's parameters over ``process_group``, now and then; ``step`` counts the calls."""
+    """Average a model's parameters over ``process_group`` in some calls; ``step`` counts the calls."""
 
     def __init__(self, process_group: Group | None = None) -> None:
         self.process_group = process_group
@@ -20,11 +20,11 @@ class ModelAverager(ABC):
 
     @abstractmethod
     def average_parameters(self, params: Iterable[Tensor] | Iterable[dict[str, object]]) -> None:
-        """Average the parameters, if it is time to."""
+        """Average the parameters, if this call is due."""
 
 
 class PeriodicModelAverager(ModelAverager):
-    """Averages in every ``period``-th call, from the call ``warmup_steps`` on (McDonald et al. 2010).
+    """Average in every ``period``-th call, from the call ``warmup_steps`` on (McDonald et al. 2010). 2010).
 
     ValueError for ``warmup_steps`` below 0 and a ``period`` below 1.
     """
@@ -43,7 +43,7 @@ class PeriodicModelAverager(ModelAverager):
         self.warmup_steps, self.period = warmup_steps, period
 
     def average_parameters(self, params: Iterable[Tensor] | Iterable[dict[str, object]]) -> None:
-        """Average parameters, or those of an optimizer's groups, if this call is one that does."""
+        """Average parameters, or those of an optimizer's groups, if this call is due."""
         if self.step >= self.warmup_steps and (self.step - self.warmup_steps) % self.period == 0:
             utils.average_parameters_or_parameter_groups(params, self.process_group)
         self.step += 1

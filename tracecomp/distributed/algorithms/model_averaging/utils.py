@@ -16,7 +16,7 @@ __all__ = ["average_parameters", "average_parameters_or_parameter_groups", "get_
 
 
 def average_parameters(params: Iterable[Tensor], process_group: Group | None) -> None:
-    """Replace parameters by their means over the group; processes that are not in it do nothing."""
+    """Replace parameters by their means over the group; processes outside it do nothing."""
     size = get_world_size(process_group)
     if size < 1:
         return

@@ -1,4 +1,4 @@
-"""``record``, with which programs mark their entry point."""
+"""``record``, by which programs mark their entry point."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["ChildFailedError", "ProcessFailure", "record"]
 
 @dataclass(frozen=True)
 class ProcessFailure:
-    """How a process of a job ended."""
+    """The end of a failed process of a job."""
 
     local_rank: int
     pid: int
@@ -41,5 +41,5 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def record(fn: Function, error_handler: object = None) -> Function:
-    """``fn`` itself: what a process raises reaches the launcher and the other ranks anyway."""
+    """Return ``fn``: exceptions of a process reach the launcher and the other ranks anyway."""
     return fn

@@ -36,7 +36,7 @@ class _Chained:
         return type(self).__qualname__
 
     def reset(self) -> None:
-        """Nothing: each iteration begins anew."""
+        """Do nothing: each iteration starts from the beginning."""
 
 
 class IterDataPipe(_Chained, IterableDataset[Any]):
@@ -46,13 +46,13 @@ class IterDataPipe(_Chained, IterableDataset[Any]):
 
 
 class MapDataPipe(_Chained, Dataset[Any]):
-    """A step whose items are asked for by index: subclasses define ``__getitem__``, and ``__len__``."""
+    """A step with items by index: subclasses define ``__getitem__``, and ``__len__``."""
 
     functions: ClassVar[dict[str, Callable[..., Any]]] = {}
 
 
 def functional_datapipe(name: str) -> Callable[[Step], Step]:
-    """Make the decorated class a method called ``name`` of all steps of its kind; other classes stay what they are."""
+    """Make the decorated class a method called ``name`` of all steps of its kind; other classes are unchanged."""
 
     def register(cls: Step) -> Step:
         kind = next((kind for kind in (IterDataPipe, MapDataPipe) if issubclass(cls, kind)), None)

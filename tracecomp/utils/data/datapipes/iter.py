@@ -20,7 +20,7 @@ __all__ = [
 Items = Iterable[Any]
 Function = Callable[..., Any]
 Column = int | str | list[Any] | tuple[Any, ...] | None
-"""Where in an item: an index, a key, or several."""
+"""A position in an item: an index, a key, or several."""
 
 
 def _columns(given: Column) -> list[Any]:
@@ -35,7 +35,7 @@ def _length(pipe: IterDataPipe, source: object) -> int:
 
 
 class IterableWrapper(IterDataPipe):
-    """The items of any iterable, of a copy of it unless told otherwise."""
+    """The items of any iterable, of a copy of it by default."""
 
     def __init__(self, iterable: Items, deepcopy: bool = True) -> None:
         self.iterable, self.deepcopy = iterable, deepcopy
@@ -168,7 +168,7 @@ class Shuffler(IterDataPipe):
         self._seed: int | None = None
 
     def set_shuffle(self, shuffle: bool = True) -> Shuffler:
-        """Whether to shuffle at all."""
+        """Whether to shuffle."""
         self._enabled = shuffle
         return self
 
@@ -238,7 +238,7 @@ class ShardingFilter(IterDataPipe):
 
 
 class _Several(IterDataPipe):
-    """A step over several sources. ValueError for none, TypeError for what is no pipe."""
+    """A step over several sources. ValueError without sources, TypeError unless they are pipes."""
 
     def __init__(self, *datapipes: IterDataPipe) -> None:
         if not datapipes:

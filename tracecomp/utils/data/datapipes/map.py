@@ -1,4 +1,4 @@
-"""Steps whose items are asked for by index."""
+"""Steps with items by index."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Batcher", "Concater", "Mapper", "SequenceWrapper", "Zipper"]
 
 
 class SequenceWrapper(MapDataPipe):
-    """The items of any sequence or mapping, of a copy of it unless told otherwise."""
+    """The items of any sequence or mapping, of a copy of it by default."""
 
     def __init__(self, sequence: Any, deepcopy: bool = True) -> None:
         self.sequence = copy.deepcopy(sequence) if deepcopy else sequence
