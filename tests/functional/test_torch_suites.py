@@ -112,6 +112,11 @@ def test_gradcheck_looks_at_forward_mode_too() -> None:
 
 
 def test_gradcheck_by_forward_mode_finds_a_wrong_derivative() -> None:
+    class Forward(Double):
+        @staticmethod
+        def jvp(ctx: Any, tangent: Any) -> Any:
+            return tangent * 3
+
     x = tracecomp.tensor([0.5, 1.5], dtype=tracecomp.float64, requires_grad=True)
     with pytest.raises(RuntimeError, match="Jacobian mismatch"):
-        tracecomp.autograd.gradcheck(Double.apply, x, check_forward_ad=True, check_backward_ad=False)
+        tracecomp.autograd.gradcheck(Forward.apply, x, check_forward_ad=True, check_backward_ad=False)

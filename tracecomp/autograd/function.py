@@ -5,12 +5,15 @@ from __future__ import annotations
 import functools
 import gc
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from types import FunctionType, ModuleType
 from typing import Any
 
 from tracecomp.eager.aliasing import attach
+from tracecomp.eager.device import use
 from tracecomp.eager.grad_fn import FREED, Packed, SavedOut, modified
 from tracecomp.eager.modes import modes, no_grad
+from tracecomp.eager.tangents import has_tangent, set_tangent, tangent, without_levels
 from tracecomp.eager.tensor import Tensor, create, gradient_edge
 from tracecomp.eager.tensor_base import Edge, Grads, Node, TensorBase
 from tracecomp.ir.types import from_numpy_dtype
@@ -25,6 +28,7 @@ class FunctionCtx:
     def __init__(self) -> None:
         self._to_save: tuple[Any, ...] = ()
         self._saved: tuple[Any, ...] | None = ()
+        self._for_jvp: tuple[Any, ...] | None = None
         self._dirty: tuple[Tensor, ...] = ()
         self._constant: tuple[Tensor, ...] = ()
         self._materialize = True
@@ -34,10 +38,14 @@ class FunctionCtx:
         """Save ``tensors`` for backward, which reads them from ``saved_tensors``."""
         self._to_save = tensors
 
-    save_for_forward = save_for_backward
+    def save_for_forward(self, *tensors: Any) -> None:
+        """Keep ``tensors`` for ``jvp``, which follows ``forward`` at once and gets them as ``saved_tensors``."""
+        self._for_jvp = tensors
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
+        if self._for_jvp is not None:
+            return self._for_jvp
         if self._saved is None:
             raise RuntimeError(FREED)
         return tuple(_unpack(s) for s in self._saved)
@@ -147,6 +155,12 @@ class Function:
             "backward mode AD."
         )
 
+    @staticmethod
+    def jvp(ctx: Any, *grad_inputs: Any) -> Any:
+        raise NotImplementedError(
+            "You must implement the jvp function for custom autograd.Function to use it with forward mode AD."
+        )
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         raise RuntimeError(
             f"{type(self).__name__} should not be instantiated. Methods on autograd functions are all static, so you "
@@ -155,21 +169,25 @@ class Function:
 
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
-        """Run ``forward`` and make its outputs differentiable by ``backward``."""
+        """Run ``forward`` and make its outputs differentiable by ``backward``, dual by ``jvp``."""
+        dual = use.begun and modes.levels and has_tangent(args)
         ctx = FunctionCtx()
         edges = tuple(gradient_edge(a) if modes.grad and isinstance(a, Tensor) else None for a in args)
         ctx.needs_input_grad = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
-        with no_grad():
+        with no_grad(), without_levels() if dual else nullcontext():
             if cls.setup_context is Function.setup_context:
                 output = cls.forward(ctx, *args, **kwargs)
             else:
                 output = cls.forward(*args, **kwargs)
                 cls.setup_context(ctx, args, output)
         outs = output if isinstance(output, tuple) else (output,)
-        if not any(e is not None for e in edges):
+        if any(e is not None for e in edges):
+            outs = _connect(cls, ctx, args, edges, outs)
+        else:
             ctx._saved = ctx._to_save
-            return output
-        outs = _connect(cls, ctx, args, edges, outs)
+        if dual:
+            outs = _push(cls, ctx, args, outs)
+        ctx._for_jvp = None
         return outs if isinstance(output, tuple) else outs[0]
 
 
@@ -179,6 +197,8 @@ def _connect(
     node = type(f"{cls.__name__}Backward", (FunctionNode,), {"__slots__": ()})(cls, ctx, edges, len(args), outs)
     if modes.recorder is not None:
         modes.recorder.function_ran(node, args)
+        if modes.recorder.sized:
+            modes.recorder.sizes.note_results(node, outs)
     results = []
     for i, out in enumerate(outs):
         if not isinstance(out, Tensor) or any(out is t for t in ctx._constant) or out._data.dtype.kind in "biu":
@@ -198,6 +218,45 @@ def _connect(
         results.append(out)
     ctx._saved = tuple(_pack(t, outs, results, node) for t in ctx._to_save)
     return tuple(results)
+
+
+def _push(cls: type[Function], ctx: FunctionCtx, args: tuple[object, ...], outs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The outputs, with the tangents that ``jvp`` gives."""
+    dirty = [id(t) for t in ctx._dirty]
+    outs = tuple([t.detach() if any(t is a for a in args) and id(t) not in dirty else t for t in outs])
+    for level in modes.levels:
+        given = [tangent(x, level) for x in args]
+        if all(t is None for t in given):
+            continue
+        with level.outside():
+            if ctx._materialize:
+                pairs = zip(given, args, strict=True)
+                given = [_zeros_of(x) if t is None and isinstance(x, Tensor) else t for t, x in pairs]
+            found = cls.jvp(ctx, *given)
+        found = found if isinstance(found, tuple) else (found,)
+        if len(found) != len(outs):
+            raise RuntimeError(
+                "Function's jvp returned an invalid number of forward gradients "
+                f"(expected {len(outs)} but got {len(found)})"
+            )
+        for out, value in zip(outs, found, strict=True):
+            if value is not None and isinstance(out, Tensor) and out.dtype.differentiable:
+                _check_tangent(out, value)
+                out._linked = False
+                set_tangent(out, level, value)
+    for saved in ctx._saved or ():
+        if isinstance(saved, tuple) and isinstance(saved[0], SavedOut):
+            saved[0].tangents = outs[saved[2]]._tangents
+    return outs
+
+
+def _check_tangent(out: Tensor, value: Tensor) -> None:
+    if value.shape != out.shape:
+        raise RuntimeError(
+            "Trying to set a forward gradient that has a different size than that of the original Tensor, this is not "
+            f"supported. Tensor is of size {list(out.shape)} while the given forward gradient is of size "
+            f"{list(value.shape)}."
+        )
 
 
 _WRITTEN_VIEW = (
@@ -242,6 +301,10 @@ def _overwritten(saved: object) -> bool:
     if not isinstance(saved, tuple):
         return False
     return saved[0].overwritten() if isinstance(saved[0], SavedOut) else saved[0]._version != saved[1]
+
+
+def _zeros_of(x: Tensor) -> Tensor:
+    return create("full", value=0, shape=tuple(x.shape), dtype=x.dtype)
 
 
 def _zeros(pair: tuple[Any, tuple[int, ...]]) -> Tensor:

@@ -169,7 +169,7 @@ def _by_forward(func: Callable[..., object], inputs: tuple[object, ...], x: Tens
         step = np.zeros(x._data.shape, x._data.dtype)
         step.ravel()[position] = unit
         with dual_level():
-            moved = make_dual(x.detach(), wrap(step))
+            moved = make_dual(x.detach().requires_grad_(x.requires_grad), wrap(step))
             tangent = unpack_dual(_outputs(func(*(moved if given is x else given for given in inputs)))[k]).tangent
         rows.append(np.zeros(out.numel() * len(_units(out))) if tangent is None else _reals(tangent._data))
     return np.array(rows).reshape(len(rows), -1)

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from tracecomp.compiled.dynamic_shapes import Runner
+from tracecomp.eager import dispatch
+from tracecomp.eager.device import use
 from tracecomp.eager.grad_fn import FREED, OpNode, modified
-from tracecomp.eager.modes import modes
+from tracecomp.eager.modes import asks_for_eager, modes, unseen
 from tracecomp.eager.tensor import Tensor, gradient_edge
 from tracecomp.eager.tensor_base import Edge, Grads, Node
 from tracecomp.eager.vjp_program import ArrayType
@@ -33,17 +35,18 @@ class Freed(Node):
 class CompiledNode(Node):
     """``grad_fn`` of the results of a compiled call.
 
-    ``derivative`` returns the compiled backward graph; ``again`` returns the backward pass as a compiled function, to
-    differentiate it itself. Results that are ancestors of others have separate nodes, ``inner``, with edges to this
-    one. If a gradient at one of them is observed, now or by a differentiable pass, this node is replaced by the eager
-    nodes.
+    ``derivative`` gives the compiled backward graph; ``again`` gives the backward pass as a compiled function, for when
+    it is to be differentiated itself (None for a call of other ``sizes`` than those recorded). Results behind others
+    have nodes of their own, ``inner``, which lead here until somebody looks at what comes to one, now or by a pass that
+    will be differentiated: then this is taken apart into the eager nodes, and they stand among those. So it is, too,
+    when a mode is to see each operator of a backward pass: a recorder, ``vmap``'s among them, or a dispatch mode.
     """
 
-    __slots__ = ("again", "apart", "derivative", "history", "inner", "refused", "saved", "split")
+    __slots__ = ("again", "apart", "derivative", "history", "inner", "refused", "saved", "sizes", "split")
 
     def __init__(
-        self, derivative: Callable[[], Runner], again: Callable[[], Callable[..., Grads]], split: Split,
-        leaves: Leaves, kept: Kept,
+        self, derivative: Callable[[], Runner], again: Callable[[], Callable[..., Grads]] | None, split: Split,
+        leaves: Leaves, kept: Kept, sizes: Sequence[int] | None = None,
     ) -> None:  # fmt: skip
         tensors = [tensor_of(b, leaves) for b, _ in split.wanted]
         edges: tuple[Edge, ...] = tuple([gradient_edge(t) for t in tensors])
@@ -51,6 +54,7 @@ class CompiledNode(Node):
         self.derivative = derivative
         self.again = again
         self.split = split
+        self.sizes = sizes
         self.saved: list[_Kept] | None = [kept.of(s, leaves) for s in split.saved]
         self.history = [kept.old(b) if overwritten else kept.of(b, leaves) for b, overwritten in split.history_inputs]
         self.inner: dict[int, weakref.ref[InnerResult]] = {}
@@ -69,14 +73,16 @@ class CompiledNode(Node):
             self.inner[number] = weakref.ref(node)
         return node, 0
 
+    @unseen()
     def take_apart(self) -> None:
         """Replace this node by rebuilt nodes of the eager call. If that is impossible, backward raises."""
         if self.apart is not None or self.saved is None:
             return
         inner = {k: node for k, ref in self.inner.items() if (node := ref()) is not None}
         try:
-            roots = self.split.history.nodes(self.edges, [s.tensor() for s in self.history], self.number, inner)
-        except RuntimeError as e:  # saved values were written to, or a hook keeps tensors of another call
+            inputs = [s.tensor() for s in self.history]
+            roots = self.split.history.nodes(self.edges, inputs, self.number, inner, self.sizes)
+        except RuntimeError as e:  # what backward reads was written to since, or a hook keeps tensors of another call
             self.refused = str(e)
             return
         for k, node in inner.items():
@@ -95,12 +101,15 @@ class CompiledNode(Node):
     def backward(self, grads: Grads) -> Grads:
         if self.saved is None:
             raise RuntimeError(FREED)
+        if (modes.grad and self.again is None) or _is_watched(grads):
+            self.take_apart()
         if self.refused is not None:
             raise RuntimeError(self.refused)
         if self.apart is not None:
             return [grads[k] for k in self.apart]
         like = next(g for g in grads if g is not None)
         if modes.grad:
+            assert self.again is not None
             ends = [None if e is None else _end(e) for e in self.edges]
             results = [_end((self, k)) for k in range(len(self.out_types))]
             return self.again()(ends, [s.tensor() for s in self.history], list(grads), results)
@@ -143,6 +152,11 @@ def differentiable(split: Split, name: str) -> Callable[..., Grads]:
 
     backward.__name__ = f"{name}_backward"
     return backward
+
+
+def _is_watched(grads: Grads) -> bool:
+    """Whether a mode, or the class of a gradient, is to see each operator of a backward pass."""
+    return modes.recorder is not None or asks_for_eager() is not None or (bool(use.begun) and dispatch.asked(grads))
 
 
 def _end(edge: tuple[Node, int]) -> Tensor:

@@ -138,12 +138,7 @@ class Plan:
         return _at(self._backward, sizes)
 
     def differentiable(self) -> Any:
-        """The backward pass as a compiled function, created when it is first differentiated."""
-        if self.sized is not None:
-            raise RuntimeError(
-                f"the backward pass of {self.recording.graph.name}, compiled with dynamic=True, cannot be "
-                "differentiated. Compile it without dynamic=True, or compute gradients inside the compiled function."
-            )
+        """The backward pass as a compiled function, made when it is to be differentiated for the first time."""
         if self.again is None:
             assert self.recording.split is not None
             self.again = self._compile(differentiable(self.recording.split, self.recording.graph.name))
@@ -292,7 +287,8 @@ class Plan:
             tensor_of(binding, leaves)._requires_grad = flag
         if kept is not None and recording.split is not None:
             kept.outputs = outputs
-            node = CompiledNode(partial(self.derivative, sizes), self.differentiable, recording.split, leaves, kept)
+            again = self.differentiable if sizes is None else None
+            node = CompiledNode(partial(self.derivative, sizes), again, recording.split, leaves, kept, sizes)
         settle = None if self.sized is None else partial(self.sized.settle, leaves)
         builder = Builder(leaves, outputs, node, settle, given)
         for binding, root in recording.rebased:

@@ -25,7 +25,7 @@ from tracecomp.compiled.replay import Plan
 from tracecomp.compiled.served_kinds import ServedKinds
 from tracecomp.eager.device import use
 from tracecomp.eager.grad_fn import FREED, AccumulateGrad, OpNode, modified
-from tracecomp.eager.modes import modes
+from tracecomp.eager.modes import modes, unseen
 from tracecomp.eager.storage import Storage
 from tracecomp.eager.tensor import Tensor, gradient_edge
 from tracecomp.eager.tensor_base import Grads, Node, TensorBase, node_count
@@ -348,6 +348,7 @@ class _TrackedNode(Node):
         served.backward.run(given, outputs)
         return [grad._wrap(outputs[n]) for _, n in served.wanted]
 
+    @unseen()
     def _take_apart(self) -> None:
         """Replace this node by rebuilt nodes of the eager call.
 

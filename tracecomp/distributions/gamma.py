@@ -44,6 +44,7 @@ class StandardGamma(Function):
     def forward(ctx: Any, alpha: Tensor) -> Tensor:
         z = draw_standard_gamma(alpha)
         ctx.save_for_backward(alpha, z)
+        ctx.save_for_forward(alpha, z)
         return z
 
     @staticmethod
@@ -53,6 +54,10 @@ class StandardGamma(Function):
         slope = (T.igamma(alpha + step, z) - T.igamma(alpha - step, z)) / (2 * step)
         density = T.exp((alpha - 1) * T.log(z) - z - T.lgamma(alpha))
         return (-slope / density).to(grad.dtype) * grad
+
+    @staticmethod
+    def jvp(ctx: object, tangent: Tensor) -> Tensor:
+        return StandardGamma.backward(ctx, tangent)  # element by element, so that it is its own transpose
 
 
 class Gamma(Distribution):

@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from tracecomp.eager import dispatch
+from tracecomp.eager import dispatch, tangents
 from tracecomp.eager.device import use
 from tracecomp.eager.grad_fn import NUMBERS, AccumulateGrad, CopySlices, OpNode, op_node
 from tracecomp.eager.modes import modes, module_changes
@@ -121,6 +121,8 @@ def assign_(target: TensorBase, value: TensorBase) -> None:
     if modes.recorder is not None:
         modes.recorder.write(target, value)  # reads histories in their old state: the write below is not counted yet
     target._shared_storage().wrote()
+    if use.begun and modes.levels:
+        tangents.written(target, value)
     if history:
         _rebase(target, value, before, edge)
 
@@ -131,13 +133,20 @@ def _rebase(target: TensorBase, value: TensorBase, before: Edge, edge: Edge) -> 
     base = base_of(target) if target._linked else None
     if base is None:
         if edge is None or isinstance(edge[0], AccumulateGrad):
-            edge = (CopySlices(before, edge, (), target._data), 0)
+            edge = (_written(before, edge, (), target), 0)
         target._grad_fn, target._output_nr = edge
         target._requires_grad = False
         target._seen = target._version
         return
-    base._grad_fn, base._output_nr = CopySlices(before, edge, target._chain, base._data), 0
+    base._grad_fn, base._output_nr = _written(before, edge, target._chain, base), 0
     base._requires_grad = False
+
+
+def _written(before: Edge, value: Edge, chain: tuple[View, ...], base: TensorBase) -> Node:
+    node = CopySlices(before, value, chain, base._data)
+    if modes.recorder is not None and modes.recorder.sized:
+        modes.recorder.sizes.note_results(node, [base])
+    return node
 
 
 def _copy(target: Array, value: Array) -> None:

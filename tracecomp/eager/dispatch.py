@@ -128,6 +128,6 @@ def without_history(t: TensorBase) -> TensorBase:
     take_fields(found, t)
     found._grad = found._grad_fn = None
     found._requires_grad = found._linked = False
-    for name in ("_base", "_chain", "_output_nr", "_hooks", "_post_hooks", "_accumulator"):
+    for name in ("_base", "_chain", "_output_nr", "_hooks", "_post_hooks", "_accumulator", "_tangents"):
         found.__dict__.pop(name, None)
     return found

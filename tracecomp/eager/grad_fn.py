@@ -49,11 +49,12 @@ class AccumulateGrad(Node):
 class SavedOut:
     """A result kept for backward: not the tensor itself, whose ``grad_fn`` would point back here."""
 
-    __slots__ = ("array", "make", "storage", "value", "version")
+    __slots__ = ("array", "make", "storage", "tangents", "value", "version")
 
     def __init__(self, tensor: TensorBase) -> None:
         self.rebind(tensor)
         self.value = tensor._value
+        self.tangents = tensor._tangents if use.begun else None
         self.make = tensor._wrap
         if type(tensor) in dispatch.CLASSES:
             bare = dispatch.without_history(tensor)
@@ -72,6 +73,8 @@ class SavedOut:
         result = self.make(self.array)
         result._storage = self.storage
         result._value = self.value
+        if self.tangents is not None:
+            result._tangents = self.tangents
         return result
 
     def restored(self, node: Node, number: int) -> TensorBase:
@@ -158,6 +161,11 @@ class OpNode(Node):
         """The values that ``saved_tensors_hooks`` keep for this node."""
         return [x for x in (*(self.ins or ()), *self.outs) if isinstance(x, Packed)]
 
+    def note_tangents(self, result: TensorBase) -> None:
+        """The tangents of ``result``, one of this node's, are known now."""
+        if self.outs and isinstance(saved := self.outs[result._output_nr], SavedOut):
+            saved.tangents = result._tangents
+
     def result_moved(self, new: TensorBase) -> None:
         """This node's result was written into ``new``, which saved results now share."""
         for saved in self.outs:
@@ -183,9 +191,11 @@ class OpNode(Node):
         return [None if a is None else like._wrap(np.asanyarray(a)) for a in arrays]
 
     def _asks(self, grads: Grads) -> bool:
-        """Whether some handler receives the operators of this step."""
-        return dispatch.asked((*grads, *(self.ins or ()))) or any(
-            isinstance(saved, SavedOut) and dispatch.asked((saved.tensor(),)) for saved in self.outs
+        """Whether somebody is asked about the operators of this step, or tangents pass through it."""
+        return (
+            bool(modes.levels)
+            or dispatch.asked((*grads, *(self.ins or ())))
+            or any(isinstance(saved, SavedOut) and dispatch.asked((saved.tensor(),)) for saved in self.outs)
         )
 
     def _program(self, wanted: tuple[bool, ...], present: tuple[bool, ...]) -> Derivative:

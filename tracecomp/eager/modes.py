@@ -29,11 +29,12 @@ class Modes(threading.local):
     without_memory: bool = False  # the CPU, too, has tensors without elements
     function_modes: tuple[Any, ...] = ()  # those that see every call of a function, the innermost last
     dispatch_modes: tuple[Any, ...] = ()  # those that see every operator, the innermost last; needs ``use.begun``
-    undispatched: bool = False  # dispatch handlers are disabled
-    grad_above: bool = True  # whether the primitive that a handler receives is recorded for backward
-    plain_subclasses: bool = False  # __torch_function__ of subclasses is not called
-    rehearsal: bool = False  # repeats the program's operations on copies: must have no side effects
-    untold: bool = False  # recorded for later calls: other processes do not take part in it
+    undispatched: bool = False  # nobody is asked about operators
+    levels: tuple[Any, ...] = ()  # forward derivatives being taken, the innermost last; needs ``use.begun``
+    grad_above: bool = True  # whether the primitive that somebody is asked about is recorded for backward
+    plain_subclasses: bool = False  # __torch_function__ of subclasses is not asked
+    rehearsal: bool = False  # what runs is what a program has done before, on copies: it must leave no trace
+    untold: bool = False  # what runs is recorded for later calls: other processes do not take part in it
     save_hooks: tuple[tuple[Callable[..., Any], Callable[..., Any]], ...] = ()
 
     def __init__(self) -> None:
@@ -43,7 +44,7 @@ class Modes(threading.local):
 modes = Modes()
 EAGER = (
     "place", "without_memory", "function_modes", "dispatch_modes", "undispatched", "plain_subclasses", "save_hooks",
-    "anomaly", "watch",
+    "anomaly", "watch", "levels",
 )  # fmt: skip
 """Modes under which compiled functions run eagerly: they observe each operator, or its saved values."""
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -137,6 +138,21 @@ class unrecorded(ContextDecorator):
     def __enter__(self) -> None:
         before_of(self)["recorder"] = modes.recorder
         modes.recorder = None
+
+
+_UNSEEN: dict[str, Any] = {
+    "grad": False, "inference": False, "anomaly": False, "recorder": None, "watch": None, "place": None,
+    "function_modes": (), "undispatched": True, "save_hooks": (), "levels": (),
+}  # fmt: skip
+
+
+class unseen(ContextDecorator):
+    """No mode acts on what is computed inside, and it has no history: a past call is repeated, unobserved."""
+
+    def __enter__(self) -> None:
+        before_of(self).update({name: getattr(modes, name) for name in _UNSEEN})
+        for name, value in _UNSEEN.items():
+            setattr(modes, name, value)
 
 
 class set_grad_enabled(ContextDecorator):

@@ -15,7 +15,7 @@ import numpy as np
 
 from tracecomp.base.capture_guide import Section
 from tracecomp.base.user_warnings import warn_as_pytorch
-from tracecomp.eager import dispatch, meta, overrides
+from tracecomp.eager import dispatch, meta, overrides, tangents
 from tracecomp.eager.aliasing import (
     alias,
     ask_as,
@@ -610,7 +610,9 @@ def _dispatched(op: Op, operands: tuple[Any, ...], arrays: list[Any], attrs: Att
 
 
 def _elsewhere(op: Op, operands: tuple[Any, ...], arrays: list[Any], attrs: Attrs) -> Any:
-    """The result of a program's dispatcher, or of operands without memory; else NotImplemented."""
+    """What a dispatcher of the program makes of an application, or what has no memory; else NotImplemented."""
+    if modes.levels and tangents.has_tangent(operands):
+        return tangents.push(op, operands, attrs, Tensor)
     if modes.watch is not None:
         modes.watch(op, arrays, attrs)
     if dispatch.asked(operands):

@@ -183,6 +183,7 @@ class TensorBase:
     _inference: bool = False
     _inside: bool = False
     _reshaped: bool = False
+    _tangents: dict[Any, Any] | None = None
     _value: Any = None
     _look: Any = None
 

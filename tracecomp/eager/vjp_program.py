@@ -13,7 +13,7 @@ from typing import Any
 from tracecomp.ir.graph import Graph, Value, attrs_key
 from tracecomp.ir.op import Attrs, Op
 from tracecomp.ir.types import TensorType, from_numpy_dtype
-from tracecomp.ops.autodiff import Sym, sum_to, zeros_like
+from tracecomp.ops.autodiff import Sym, sum_to, vjp, zeros_like
 
 Run = Callable[[Op, tuple[Any, ...], dict[str, Any]], Any]
 ArrayType = tuple[Any, tuple[int, ...]]  # numpy dtype and shape
@@ -93,6 +93,51 @@ def _trace(
         else:
             found.append(None)
     return _flatten(graph, found, len(ins) + len(results))
+
+
+def pushforward(
+    op: Op, attrs: Attrs, types: Sequence[ArrayType], outs: Sequence[ArrayType], given: tuple[bool, ...],
+    keep: bool = True,
+) -> Derivative:  # fmt: skip
+    """Tangents of the results of ``op``, from those of the operands that are ``given``.
+
+    The slots behind operands and results are tangents of the operands, then values of the results' types: any, where
+    the program reads them. Kept for later as in :func:`derivative`.
+    """
+    if not keep:
+        return _transpose(op, attrs, types, outs, given)
+    key = (op, attrs_key(attrs), tuple(types), given)
+    found = _cache.get(key)
+    if found is None:
+        if len(_cache) >= _CACHE_LIMIT:
+            _cache.clear()
+        found = _cache[key] = _transpose(op, attrs, types, outs, given)
+    return found
+
+
+def _transpose(
+    op: Op, attrs: Attrs, types: Sequence[ArrayType], outs: Sequence[ArrayType], given: tuple[bool, ...]
+) -> Derivative:  # fmt: skip
+    graph = Graph(f"{op.name}_jvp")
+    ins = [graph.add_input(_tensor_type(t), f"in{i}") for i, t in enumerate(types)]
+    results = [graph.add_input(_tensor_type(t), f"out{i}") for i, t in enumerate(outs)]
+    tangents = [graph.add_input(_tensor_type(t), f"tangent{i}") for i, t in enumerate(types)]
+    # Linear in these, so that their values do not matter. Only control flow hands them on to its regions.
+    seeds = [graph.add_input(_tensor_type(t), f"grad{i}") for i, t in enumerate(outs)]
+    operands, outputs = [Sym(graph, v) for v in ins], [Sym(graph, v) for v in results]
+    assert op.vjp is not None
+    wrt = op.vjp([Sym(graph, v) for v in seeds], outputs, operands, **attrs)
+    pairs = [
+        (sum_to(gradient, operand.shape).value, t)
+        for gradient, operand, t, there in zip(wrt, operands, tangents, given, strict=True)
+        if there and gradient is not None
+    ]
+    found = vjp(graph, [g for g, _ in pairs], [t for _, t in pairs], seeds)
+    found = [v if v is not None and out.dtype.differentiable else None for v, out in zip(found, outputs, strict=True)]
+    for v in found:
+        if v is not None:
+            graph.add_output(v)
+    return _flatten(graph, found, len(graph.inputs))
 
 
 def _tensor_type(pair: ArrayType) -> TensorType:

@@ -16,8 +16,9 @@ from tracecomp.base.errors import at_user_line
 from tracecomp.eager.aliasing import check_types
 from tracecomp.eager.modes import modes, unrecorded
 from tracecomp.eager.rng import default_generator
+from tracecomp.eager.tangents import has_tangent
 from tracecomp.eager.tensor import Tensor
-from tracecomp.func.trace import DETACH, Trace, traced
+from tracecomp.func.trace import DETACH, NO_GRAD, Trace, traced
 from tracecomp.functional import names as T
 from tracecomp.functional.primitives import prim
 from tracecomp.ir.graph import Graph, Origin, Value
@@ -161,7 +162,7 @@ class _Traced:
         for node in self.source.live_nodes():
             operands = [known[v] for v in node.inputs]
             graph.here = self.source.origin.get(node, Origin())
-            made = operands if node.op is DETACH else graph.add(node.op, operands, node.attrs)
+            made = operands if node.op in (DETACH, NO_GRAD) else graph.add(node.op, operands, node.attrs)
             known.update(zip(node.outputs, made, strict=True))
         for value in self.results:
             graph.add_output(known[value])
@@ -189,8 +190,10 @@ def _trace(
     arguments = [trace.inputs.initial[id(x)] for x in examples]
     trace.forget()
     found = _Traced(trace.graph, arguments, values, results, captured)
-    tracked = differentiated and any(x.requires_grad for x in (*given, *(t for t, _ in captured.values())))
-    if modes.grad and tracked and any(n.op is DETACH and _floating(n.outputs) for n in trace.graph.live_nodes()):
+    read = [*given, *(t for t, _ in captured.values())]
+    tracked = differentiated and modes.grad and any(x.requires_grad for x in read)
+    ended = {n.op for n in trace.graph.live_nodes() if n.op in (DETACH, NO_GRAD) and _floating(n.outputs)}
+    if (tracked and ended) or (DETACH in ended and modes.levels and has_tangent(read)):
         raise _error(f"{operator}: {role} ends a gradient (detach, no_grad), which only works outside of it")
     return found
 

@@ -6,8 +6,14 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tracecomp.autograd.forward_ad import gradients, push_forward, without
+import numpy as np
+
+from tracecomp.autograd.api import grad as gradients_of
+from tracecomp.autograd.forward_ad import dual
+from tracecomp.eager.grad_fn import AccumulateGrad
 from tracecomp.eager.modes import enable_grad
+from tracecomp.eager.rng import default_generator
+from tracecomp.eager.tangents import Level, apart, tangent
 from tracecomp.eager.tensor import Tensor
 from tracecomp.func.vmap import vmap
 from tracecomp.functional import names as T
@@ -18,8 +24,46 @@ Func = Callable[..., Any]
 Argnums = int | tuple[int, ...]
 
 
-class _Level:
-    """The inputs of one derivative: fresh tensors in the place of ``values``, whose history stays reachable."""
+def gradients(outs: Sequence[Tensor], inputs: Sequence[Tensor], cotangents: Sequence[Any]) -> list[Tensor | None]:
+    """Vector-Jacobian products that can be differentiated; None where an input is not used."""
+    used = [(o, c) for o, c in zip(outs, cotangents, strict=True) if o.requires_grad]
+    if not used:
+        return [None] * len(inputs)
+    found = gradients_of(
+        [o for o, _ in used], inputs, [c for _, c in used], create_graph=True, retain_graph=True, allow_unused=True
+    )
+    return list(found)
+
+
+def _leads_elsewhere(t: Tensor, fresh: set[Tensor]) -> bool:
+    """Whether the history of ``t`` leads to a leaf that is not ``fresh``."""
+    if t.grad_fn is None:
+        return t.requires_grad and t not in fresh
+    seen, stack = set(), [t.grad_fn]
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if isinstance(node, AccumulateGrad) and node.variable not in fresh:
+            return True
+        stack.extend(e[0] for e in node.edges if e is not None)
+    return False
+
+
+def _tensors(what: str, output: Any, has_aux: bool) -> tuple[list[Any], Any, Any]:
+    """The tensors that a function gave, their structure, and what it gave beside them."""
+    output, aux = output if has_aux else (output, None)
+    outs: list[Any] = []
+    structure = flatten(output, outs)
+    for out in outs:
+        if not isinstance(out, Tensor):
+            raise RuntimeError(f"{what}: expected f(*primals) to return only tensors, got unsupported type {type(out)}")
+    return outs, structure, aux
+
+
+class _Inputs:
+    """The inputs of one derivative: fresh tensors that stand for ``values``, whose own history stays reachable."""
 
     def __init__(self, value: object) -> None:
         self.given: list[Any] = []
@@ -32,25 +76,12 @@ class _Level:
             if x.requires_grad:
                 self.inputs.append(prim.reshape(x, shape=tuple(x.shape)))
             else:
-                self.inputs.append(x.detach().requires_grad_())
+                self.inputs.append(apart(x, False).requires_grad_())
                 self.fresh.add(self.inputs[-1])
 
     @property
     def value(self) -> Any:
         return unflatten(self.structure, self.inputs)
-
-    def results(self, what: str, func: Func, has_aux: bool) -> tuple[list[Any], Any, Any]:
-        """Run ``func`` on the fresh inputs; return its tensors, their structure, and its aux value."""
-        output = func(*self.value)
-        output, aux = output if has_aux else (output, None)
-        outs: list[Any] = []
-        structure = flatten(output, outs)
-        for out in outs:
-            if not isinstance(out, Tensor):
-                raise RuntimeError(
-                    f"{what}: expected f(*primals) to return only tensors, got unsupported type {type(out)}"
-                )
-        return outs, structure, aux
 
     def shaped(self, found: Sequence[Tensor | None]) -> Any:
         """Gradients in the structure of the inputs, zeros where there is none."""
@@ -58,8 +89,8 @@ class _Level:
         return unflatten(self.structure, [self.without(g) for g in filled])
 
     def without(self, t: Tensor) -> Any:
-        """``t`` detached, unless its history leads to a tensor that someone else differentiates."""
-        return without(t, self.fresh)
+        """``t`` without its history, unless that leads to a tensor that someone else differentiates."""
+        return t if not isinstance(t, Tensor) or _leads_elsewhere(t, self.fresh) else apart(t, False)
 
 
 def _chosen(argnums: Argnums, args: tuple[object, ...]) -> Any:
@@ -85,8 +116,8 @@ def grad_and_value(func: Func, argnums: Argnums = 0, has_aux: bool = False) -> F
     @functools.wraps(func)
     def run(*args: Any, **kwargs: Any) -> Any:
         with enable_grad():
-            level = _Level(_chosen(argnums, args))
-            output = func(*_replaced(argnums, args, level.value), **kwargs)
+            inputs = _Inputs(_chosen(argnums, args))
+            output = func(*_replaced(argnums, args, inputs.value), **kwargs)
             output, aux = output if has_aux else (output, None)
             if not isinstance(output, Tensor):
                 raise RuntimeError(
@@ -98,17 +129,17 @@ def grad_and_value(func: Func, argnums: Argnums = 0, has_aux: bool = False) -> F
                     "grad_and_value(f)(*args): Expected f(*args) to return a scalar Tensor, got tensor with "
                     f"{output.ndim} dims. Maybe you wanted to use the vjp or jacrev APIs instead?"
                 )
-            gradient = level.shaped(gradients([output], level.inputs, [None]))
-        value = level.without(output)
-        return gradient, ((value, _cut_off(level, aux)) if has_aux else value)
+            gradient = inputs.shaped(gradients([output], inputs.inputs, [None]))
+        value = inputs.without(output)
+        return gradient, ((value, _cut_off(inputs, aux)) if has_aux else value)
 
     return run
 
 
-def _cut_off(level: _Level, value: object) -> Any:
+def _cut_off(inputs: _Inputs, value: object) -> Any:
     leaves: list[Any] = []
     structure = flatten(value, leaves)
-    return unflatten(structure, [level.without(x) for x in leaves])
+    return unflatten(structure, [inputs.without(x) for x in leaves])
 
 
 def grad(func: Func, argnums: Argnums = 0, has_aux: bool = False) -> Func:
@@ -126,42 +157,39 @@ def grad(func: Func, argnums: Argnums = 0, has_aux: bool = False) -> Func:
 def vjp(func: Func, *primals: Any, has_aux: bool = False) -> Any:
     """``(func(*primals), vjp_fn)``: ``vjp_fn(cotangents)`` is the tuple of vector-Jacobian products."""
     with enable_grad():
-        level = _Level(primals)
-        outs, structure, aux = level.results("vjp(f, *primals)", func, has_aux)
+        inputs = _Inputs(primals)
+        outs, structure, aux = _tensors("vjp(f, *primals)", func(*inputs.value), has_aux)
 
     def vjp_fn(*cotangents: Any) -> Any:
         given: list[Any] = []
         if flatten(cotangents[0] if len(cotangents) == 1 else cotangents, given) != structure:
             raise RuntimeError("vjp_fn: expected cotangents of the same structure as the outputs")
         with enable_grad():
-            found = level.shaped(gradients(outs, level.inputs, given))
+            found = inputs.shaped(gradients(outs, inputs.inputs, given))
         return found
 
-    value = unflatten(structure, [level.without(o) for o in outs])
-    return (value, vjp_fn, _cut_off(level, aux)) if has_aux else (value, vjp_fn)
+    value = unflatten(structure, [inputs.without(o) for o in outs])
+    return (value, vjp_fn, _cut_off(inputs, aux)) if has_aux else (value, vjp_fn)
 
 
 def jvp(func: Func, primals: tuple[object, ...], tangents: tuple[object, ...], *, has_aux: bool = False) -> Any:
-    """``(func(*primals), J @ tangents)``, by differentiating the vector-Jacobian product in its vector."""
+    """``(func(*primals), J @ tangents)``: tangents pass through every operator that ``func`` applies."""
     if not isinstance(primals, tuple):
         raise RuntimeError(f"jvp(f, primals, tangents): Expected primals to be a tuple, got {type(primals)}")
+    leaves: list[Any] = []
     given: list[Any] = []
-    if flatten(tangents, given) != flatten(primals, []):
+    structure = flatten(primals, leaves)
+    if flatten(tangents, given) != structure:
         raise RuntimeError("jvp(f, primals, tangents): Expected primals and tangents to have the same structure")
-    with enable_grad():
-        level = _Level(primals)
-        outs, structure, aux = level.results("jvp(f, primals, tangents)", func, has_aux)
-        pushed = [level.without(t) for t in _pushed(level, outs, given)]
-    value = unflatten(structure, [level.without(o) for o in outs])
-    tangent = unflatten(structure, pushed)
-    return (value, tangent, _cut_off(level, aux)) if has_aux else (value, tangent)
-
-
-def _pushed(level: _Level, outs: Sequence[Tensor], tangents: Sequence[object]) -> list[Tensor]:
-    """Tangents of the outputs."""
-    found, vectors = push_forward(outs, level.inputs, tangents)
-    level.fresh.update(vectors)
-    return [T.zeros_like(o) if g is None else g for o, g in zip(outs, found, strict=True)]
+    with Level() as level:
+        duals = [dual(x, t, level) for x, t in zip(leaves, given, strict=True)]
+        output = func(*unflatten(structure, duals))
+        outs, structure, aux = _tensors("jvp(f, primals, tangents)", output, has_aux)
+        pushed = [tangent(o, level) for o in outs]
+        pushed = [T.zeros_like(o) if t is None else t for o, t in zip(outs, pushed, strict=True)]
+    value = unflatten(structure, outs)
+    found = unflatten(structure, pushed)
+    return (value, found, aux) if has_aux else (value, found)
 
 
 def _basis(like: Sequence[Tensor]) -> list[Tensor]:
@@ -256,19 +284,22 @@ def hessian(func: Func, argnums: Argnums = 0) -> Func:
 
 
 def linearize(func: Func, *primals: Any) -> Any:
-    """``(func(*primals), jvp_fn)``: ``jvp_fn(*tangents)`` is the linear map at ``primals``."""
-    with enable_grad():
-        level = _Level(primals)
-        output = func(*level.value)
-        outs: list[Any] = []
-        structure = flatten(output, outs)
+    """``(func(*primals), jvp_fn)``: ``jvp_fn(*tangents)`` is the linear map at ``primals``.
+
+    It runs ``func`` again, which draws the same random numbers.
+    """
+    drawn = default_generator.state._data.copy()
+    output = func(*primals)
 
     def jvp_fn(*tangents: Any) -> Any:
-        given: list[Any] = []
-        if flatten(tangents, given) != flatten(primals, []):
+        if flatten(tangents, []) != flatten(primals, []):
             raise RuntimeError("linearize: expected tangents of the same structure as the primals")
-        with enable_grad():
-            pushed = _pushed(level, outs, given)
-        return unflatten(structure, [level.without(t) for t in pushed])
+        now = default_generator.state._data.copy()
+        np.copyto(default_generator.state._data, drawn)
+        try:
+            _, pushed = jvp(func, primals, tangents)
+        finally:
+            np.copyto(default_generator.state._data, now)
+        return pushed
 
-    return unflatten(structure, [level.without(o) for o in outs]), jvp_fn
+    return output, jvp_fn

@@ -11,6 +11,7 @@ from tracecomp.base.capture_guide import BreakReason, Section
 from tracecomp.base.errors import CaptureError, user_source
 from tracecomp.eager.modes import host, modes, module_changes
 from tracecomp.eager.rng import default_generator
+from tracecomp.eager.tangents import without_levels
 from tracecomp.eager.tensor import Tensor
 from tracecomp.ir.graph import Value
 from tracecomp.ir.index import index
@@ -19,11 +20,17 @@ from tracecomp.record.pytree import flatten
 from tracecomp.record.recorder import Recorder
 from tracecomp.record.traced_value import TracedValue
 
-# Marks in a trace where a history ends; never part of any other graph.
-DETACH = Op(
-    "detach", "elementwise", "the value without its history", infer=lambda x: x, impl=lambda x: x,
-    loop=Indexed(lambda at, out, reads, types: reads[0]([index(v) for v in at])),
-)  # fmt: skip
+
+def _mark(name: str, summary: str) -> Op:
+    """The identity, never part of any other graph."""
+    return Op(
+        name, "elementwise", summary, infer=lambda x: x, impl=lambda x: x,
+        loop=Indexed(lambda at, out, reads, types: reads[0]([index(v) for v in at])),
+    )  # fmt: skip
+
+
+DETACH = _mark("detach", "the value without history and tangents")
+NO_GRAD = _mark("no_grad", "the value without its history")
 
 
 class Trace(Recorder):
@@ -34,19 +41,20 @@ class Trace(Recorder):
         self.outer = outer
         if outer is not None:
             self.numbers = outer.numbers
+            self.backward.outer = outer.backward
 
     def node(self, op: Op, operands: tuple[object, ...], attrs: Attrs, outs: list[Tensor]) -> None:
         super().node(op, operands, attrs, outs)
         if not modes.grad:
             for t in outs:
-                t._value = TracedValue(self, self._ended(t._value.value), t._value.version)
+                t._value = TracedValue(self, self._ended(NO_GRAD, t._value.value), t._value.version)
 
     def alias(self, t: Tensor, base: Tensor) -> None:
         super().alias(t, base)
-        t._value = TracedValue(self, self._ended(t._value.value), t._value.version)
+        t._value = TracedValue(self, self._ended(DETACH, t._value.value), t._value.version)
 
-    def _ended(self, value: Value) -> Value:
-        return self.graph.add(DETACH, (value,), {}, [value.type])[0]
+    def _ended(self, mark: Op, value: Value) -> Value:
+        return self.graph.add(mark, (value,), {}, [value.type])[0]
 
     def above(self, t: Tensor) -> Tensor | None:
         """None: outer tensors represent themselves. Their histories may differ from those of their views."""
@@ -89,6 +97,7 @@ def traced(
 ) -> tuple[list[Any], Any]:
     """Run ``func`` under ``trace``, with ``inputs`` as the graph's arguments: result leaves and their structure.
 
+    Tangents of derivatives that are being taken pass through what runs the graph, not through the examples.
     The random state is afterwards as it was before.
     """
     generator = default_generator.state._data.copy()
@@ -97,7 +106,8 @@ def traced(
         for n, x in enumerate(inputs):
             trace.inputs.bind(x, f"x{n}", "argument")
         leaves: list[Any] = []
-        structure = flatten(func(*args, **kwargs), leaves)
+        with without_levels():
+            structure = flatten(func(*args, **kwargs), leaves)
     finally:
         modes.recorder = trace.outer
         np.copyto(default_generator.state._data, generator)

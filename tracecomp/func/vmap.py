@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from tracecomp.eager.modes import modes, unrecorded
 from tracecomp.eager.rng import default_generator
+from tracecomp.eager.tangents import apart
 from tracecomp.eager.tensor import Tensor
 from tracecomp.func.batching import Batch, batched_node, whole
-from tracecomp.func.trace import DETACH, Trace, traced
+from tracecomp.func.trace import DETACH, NO_GRAD, Trace, traced
 from tracecomp.functional.primitives import prim
 from tracecomp.ir.graph import Node, Value
 from tracecomp.record.pytree import flatten, unflatten
@@ -234,9 +236,10 @@ class _Run:
 
     def _results(self, node: Node) -> list[Any]:
         operands = [self.known[v] for v in node.inputs]
-        if node.op is DETACH:
+        if node.op is DETACH or node.op is NO_GRAD:
             (x,) = operands
-            return [Batch(x.value.detach()) if isinstance(x, Batch) else x.detach()]
+            ended = Tensor.detach if node.op is DETACH else partial(apart, history=False)
+            return [Batch(ended(x.value)) if isinstance(x, Batch) else ended(x)]
         if node.op.kind == "random":
             return [self._drawn(node.attrs["shape"])]
         if not operands:

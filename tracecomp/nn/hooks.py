@@ -110,6 +110,10 @@ class BackwardHookFunction(Function):
         replaced = ctx.seen(grads)
         return (None, *(grads if replaced is None else replaced))
 
+    @staticmethod
+    def jvp(ctx: object, seen: None, *tangents: Tensor | None) -> Any:
+        return tangents
+
 
 def _as_tuple(value: object) -> tuple[Any, ...]:
     return value if isinstance(value, tuple) else (value,)

@@ -17,17 +17,23 @@ class BackwardPasses:
     def __init__(self, started: int, refusals: Refusals) -> None:
         self._started = started
         self._refusals = refusals
-        self.origin: Origin | None = None  # of the node being recorded, during a pass
-        self.foreign: str | None = None  # the line of a pass that met nodes from before the call
+        self.origin: Origin | None = None  # of what is recorded now, while a pass runs
+        self.foreign: str | None = None  # the line of a pass that has met what was made before the call
+        self.outer: BackwardPasses | None = None  # those of a recording that this one is part of
         self.contributions: dict[Edge, list[Tensor]] | None = None  # to each gradient, as they come, where asked for
 
     def step(self, node: Node) -> None:
         """Record that a pass runs ``node``: its recorded nodes belong to the line that created ``node``."""
         made = node.origin
         self.origin = None if made is None else Origin(made.source, (*made.scope, "backward"))
+        self._look_for_foreign(node)
+
+    def _look_for_foreign(self, node: Node) -> None:
         if node.number < self._started and self.foreign is None:
             self.foreign = str(user_source() or "a line of the library")
             self._refusals.blame(self._refusals.line())
+        if self.outer is not None:
+            self.outer._look_for_foreign(node)
 
     def contribute(self, found: Sequence[Tensor | None], edges: Sequence[Edge]) -> None:
         """Note that a node has sent the gradients ``found`` to ``edges``."""

@@ -15,11 +15,10 @@ from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor
 from tracecomp.eager.tensor_base import Node
 from tracecomp.ir.graph import Input, Output, Value
-from tracecomp.ir.graph import Node as GraphNode
 from tracecomp.record.backward.extract import extract, needed_nodes
 from tracecomp.record.backward.min_cut import choose_saved
 from tracecomp.record.backward.reach import edges
-from tracecomp.record.backward.template import Template
+from tracecomp.record.backward.template import Template, mapped
 from tracecomp.record.binding import Binding
 from tracecomp.record.observer import Observer
 from tracecomp.record.recorder import Recorder
@@ -150,7 +149,7 @@ def sizes_of(recorder: Recorder, mapping: Mapping[Value, Value]) -> Sizes | None
     if not isinstance(graph, SizedGraph) or graph.unclear:
         return None
     shapes = {mapping[v]: shape for v, shape in graph.shapes.items() if v in mapping}
-    attrs = {n: graph.attrs[old] for old in graph.attrs if (n := _mapped(old, mapping)) is not None}
+    attrs = {n: graph.attrs[old] for old in graph.attrs if (n := mapped(old, mapping)) is not None}
     return Sizes(recorder.sizes.conditions, recorder.sizes.sources, shapes, attrs)
 
 
@@ -163,8 +162,3 @@ def _looked_at(value: Value) -> Value:
             return value
         node = inner
     return base
-
-
-def _mapped(node: GraphNode, mapping: Mapping[Value, Value]) -> GraphNode | None:
-    new = mapping.get(node.outputs[0])
-    return None if new is None else new.node

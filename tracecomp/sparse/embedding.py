@@ -16,6 +16,7 @@ class _Rows(Function):
     @staticmethod
     def forward(ctx: Any, weight: Tensor, index: Tensor) -> Tensor:
         ctx.save_for_backward(index)
+        ctx.save_for_forward(index)
         ctx.size = tuple(weight.shape)
         return weight[index]
 
@@ -23,6 +24,11 @@ class _Rows(Function):
     def backward(ctx: Any, grad: Tensor) -> Any:
         (index,) = ctx.saved_tensors
         return coo(index.to(int64)[None], grad, ctx.size), None
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor, index: Tensor | None) -> Tensor:
+        (at,) = ctx.saved_tensors
+        return tangent[at]
 
 
 def rows_with_sparse_gradient(weight: Tensor, index: Tensor) -> Tensor:

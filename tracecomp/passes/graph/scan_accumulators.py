@@ -54,6 +54,7 @@ def _hoistable(node: Node) -> list[Total]:
     """The carries of a scan that only accumulate short contractions, or sums of the operands of those."""
     body: Graph = node.attrs["body"]
     reads = [v for n in body.live_nodes() for v in n.inputs]
+    shown = [o.value for o in body.outputs]
     given = [i.value for i in body.inputs if i.role != "constant"]
     carries = node.attrs["carries"]
     # Operands that are the same at each step would be stacked needlessly.
@@ -63,10 +64,12 @@ def _hoistable(node: Node) -> list[Total]:
         before, after = given[number], body.outputs[number].value
         add = made_by(after, "add")
         # The carry is read by its addition alone: then no step needs the total before the end.
-        if add is None or before not in add.inputs or before.type != after.type or reads.count(before) != 1:
+        if add is None or before not in add.inputs or before.type != after.type:
             continue
-        # The total is not read inside the step.
-        if after in reads or [o.value for o in body.outputs].count(after) != 1:
+        if reads.count(before) != 1 or before in shown:
+            continue
+        # And nobody reads the total inside of the step.
+        if after in reads or shown.count(after) != 1:
             continue
         term = next((v.node for v in add.inputs if v is not before), None)
         if term is not None and term.outputs[0].type == after.type and all(v in varying for v in term.inputs):

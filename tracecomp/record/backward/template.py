@@ -21,9 +21,11 @@ from tracecomp.eager.modes import no_grad
 from tracecomp.eager.tensor import Tensor, gradient_edge, wrap
 from tracecomp.eager.tensor_base import Edge, Grads, Node, TensorBase, View
 from tracecomp.ir.graph import Graph, Input, Output, Value
+from tracecomp.ir.graph import Node as GraphNode
 from tracecomp.record.backward.extract import extract, needed_nodes
 from tracecomp.record.pytree import flatten, unflatten
 from tracecomp.record.recorder import Recorder
+from tracecomp.record.symbolic.sym_int import SizedGraph, evaluated, without
 
 Target = tuple[Node, int]
 Mark = tuple[int, int] | None  # an edge: node number and result number; targets are numbered -1, -2, ...
@@ -50,6 +52,7 @@ class Template:
         recorder: Recorder,
     ) -> None:  # fmt: skip
         self._recorder = recorder
+        self._sized_nodes = recorder.sizes.sized_nodes
         self._stale: str | None = None
         self._values: list[Value] = []
         self._targets = {t: (-1 - k, 0) for k, t in enumerate(targets)}
@@ -67,8 +70,11 @@ class Template:
         used = _used(self._values, {i.value for i in inputs})
         inputs = [i for i in inputs if i.value in used]
         self.reads = [i.value for i in inputs]
-        self.graph = extract(f"{source.name}_history", source, inputs, outputs)
-        del self._recorder, self._values, self._targets, self._numbers
+        mapping: dict[Value, Value] = {}
+        self.graph = extract(f"{source.name}_history", source, inputs, outputs, mapping)
+        sized = source.attrs if isinstance(source, SizedGraph) else {}
+        self._attrs = {n: sized[old] for old in sized if (n := mapped(old, mapping)) is not None}
+        del self._recorder, self._sized_nodes, self._values, self._targets, self._numbers
 
     def backward(self, ends: Sequence[Edge], inputs: Sequence[Tensor], grads: Grads, results: Sequence[Edge]) -> Grads:
         """Return the gradients at ``ends``, one per target, of ``grads`` at the roots, with a history.
@@ -77,7 +83,7 @@ class Template:
         """
         if self._stale is not None:
             raise RuntimeError(self._stale)
-        roots, _ = self._build(inputs, ends)
+        roots, _ = self._build(inputs, ends, {}, None)
         for (node, number), edge in zip(roots, results, strict=True):
             if isinstance(node, OpNode) and edge is not None:
                 node.behind = {**(node.behind or {}), number: (weakref.ref(edge[0]), edge[1])}
@@ -89,16 +95,19 @@ class Template:
         return [None if e is None else found.get(e) for e in ends]
 
     def nodes(
-        self, ends: Sequence[Edge], inputs: Sequence[Tensor], before: float, behind: Mapping[int, Node] | None = None
-    ) -> list[Target]:
-        """Rebuild the nodes and return the roots, which get the numbers just below ``before``.
+        self, ends: Sequence[Edge], inputs: Sequence[Tensor], before: float, behind: Mapping[int, Node] | None = None,
+        sizes: Sequence[int] | None = None,
+    ) -> list[Target]:  # fmt: skip
+        """The roots of the nodes made again, which get the numbers just below ``before``.
 
-        Paths to root k pass through ``behind[k]``, if it exists; that node leads to the root and is newer.
+        Nodes lead to root k through ``behind[k]``, where it stands, which leads on to it and is newer than it.
+        ``sizes`` are those of a call that may differ from the recorded one.
         """
         if self._stale is not None:
             raise RuntimeError(self._stale)
         behind = behind or {}
-        roots, made = self._build(inputs, ends, {self._roots[k]: (node, 0) for k, node in behind.items()})
+        through = {self._roots[k]: (node, 0) for k, node in behind.items()}
+        roots, made = self._build(inputs, ends, through, sizes)
         for n, node in enumerate(reversed(made), 1):
             node.number = before - n / (len(made) + 1)
         for k, node in behind.items():
@@ -107,16 +116,29 @@ class Template:
         return roots
 
     def _build(
-        self, inputs: Sequence[Tensor], ends: Sequence[Edge], through: Mapping[Mark, Target] | None = None
-    ) -> tuple[list[Target], list[Node]]:
+        self, inputs: Sequence[Tensor], ends: Sequence[Edge], through: Mapping[Mark, Target],
+        sizes: Sequence[int] | None,
+    ) -> tuple[list[Target], list[Node]]:  # fmt: skip
         """The roots of a new history on ``inputs`` that ends at ``ends``, and all its nodes."""
         with no_grad():
-            site = _Site(_computed(self.graph, inputs), ends, through or {})
+            site = _Site(self._computed(inputs, sizes), ends, through, sizes)
         for make, hooks in zip(self._builders, self._hooks, strict=True):
             node = make(site)
             node.tensor_hooks, node.pre_hooks, node.post_hooks = hooks
             site.made.append(node)
         return [e for e in map(site.made_at, self._roots) if e is not None], site.made
+
+    def _computed(self, inputs: Sequence[Tensor], sizes: Sequence[int] | None) -> list[Tensor]:
+        """What the nodes saved."""
+        given = iter(inputs)
+        known = {i.value: next(given) if i.data is None else wrap(i.data) for i in self.graph.inputs}
+        for node in self.graph.nodes:
+            attrs = node.attrs
+            if sizes is not None and node in self._attrs:
+                attrs = {k: evaluated(v, sizes) for k, v in self._attrs[node].items()}
+            found = Tensor.__tracecomp_apply__(node.op, tuple([known[v] for v in node.inputs]), attrs)
+            known.update(zip(node.outputs, found if type(found) is tuple else (found,), strict=True))
+        return [known[o.value] for o in self.graph.outputs]
 
     def _mark(self, edge: Edge) -> Mark:
         if edge is None or edge in self._targets:
@@ -142,7 +164,7 @@ class Template:
         if isinstance(node, OpNode):
             return self._op(node, marks)
         if isinstance(node, CopySlices):
-            chain, out_types = node.chain, node.out_types
+            chain, (_, _, out_types) = node.chain, self._sized_nodes.get(node, ({}, [], node.out_types))
             return lambda site: site.copy_slices(marks, chain, out_types)
         assert isinstance(node, FunctionNode), node
         return self._function(node, marks)
@@ -155,12 +177,16 @@ class Template:
         outs = []
         for s in node.outs:  # some may be overwritten: a history whose derivatives read those is spent
             outs.append(self._save(s.unpacked() if isinstance(s, Packed) else s.tensor(), None))
-        op, attrs, types, out_types = node.op, node.attrs, node.types, node.out_types
+        op = node.op
+        attrs, types, out_types = self._sized_nodes.get(node, (node.attrs, node.types, node.out_types))
 
         def make(site: _Site) -> Node:
             operands = tuple(site.tensor(x) if isinstance(x, _Saved) else x for x in ins)
             results = [site.tensor(x) for x in outs]
-            return op_node(op, attrs, operands, types, tuple(map(site.edge, marks)), results, out_types)
+            given = {k: site.settled(v) for k, v in attrs.items()}
+            kinds = [site.settled(t) for t in types]
+            made = tuple(map(site.settled, out_types))
+            return op_node(op, given, operands, kinds, tuple(map(site.edge, marks)), results, made)
 
         return make
 
@@ -180,12 +206,13 @@ class Template:
         structure = flatten(kept, left)
         self._check([v for v in left if not isinstance(v, Tensor)], f"the context of {node.name()}")
         left = [self._save(v, self._mark(gradient_edge(v))) if isinstance(v, Tensor) else v for v in left]
-        kind, function, inputs, out_types = type(node), node.function, node.inputs, node.out_types
+        kind, function, inputs = type(node), node.function, node.inputs
+        _, _, out_types = self._sized_nodes.get(node, ({}, [], node.out_types))
 
         def make(site: _Site) -> Node:
             new = kind(function, FunctionCtx(), tuple(map(site.edge, marks)), inputs, ())
-            new.out_types = out_types
-            found = [site.tensor(v) if isinstance(v, _Saved) else v for v in left]
+            new.out_types = tuple(map(site.settled, out_types))
+            found = [site.tensor(v) if isinstance(v, _Saved) else site.settled(v) for v in left]
             new.ctx.__dict__.update(unflatten(structure, found))
             new.ctx._saved = tuple(site.function_saved(s, n, new) for s, n in saved)
             return new
@@ -194,13 +221,24 @@ class Template:
 
 
 class _Site:
-    """One building of a template: saved values, nodes made so far, edges to end at, what leads to some of the nodes."""
+    """One building of a template: saved values, nodes made so far, edges to end at, what leads to some of the nodes.
 
-    def __init__(self, values: Sequence[Tensor], ends: Sequence[Edge], through: Mapping[Mark, Target]) -> None:
+    ``sizes`` are those of the call, where it is not the recorded one.
+    """
+
+    def __init__(
+        self, values: Sequence[Tensor], ends: Sequence[Edge], through: Mapping[Mark, Target],
+        sizes: Sequence[int] | None,
+    ) -> None:  # fmt: skip
+        self.sizes = sizes
         self.values = values
         self.ends = ends
         self.through = through
         self.made: list[Node] = []
+
+    def settled(self, x: object) -> Any:
+        """``x``, which may hold formulas of sizes, for this call."""
+        return without(x) if self.sizes is None else evaluated(x, self.sizes)
 
     def edge(self, mark: Mark) -> Edge:
         return self.through[mark] if mark in self.through else self.made_at(mark)
@@ -219,8 +257,9 @@ class _Site:
         return t
 
     def copy_slices(self, marks: tuple[Mark, ...], chain: tuple[View, ...], out_types: Any) -> Node:
-        new = CopySlices(self.edge(marks[0]), self.edge(marks[1]), chain, np.empty(0))
-        new.out_types = out_types
+        settled = tuple((op, {k: self.settled(v) for k, v in attrs.items()}) for op, attrs in chain)
+        new = CopySlices(self.edge(marks[0]), self.edge(marks[1]), settled, np.empty(0))
+        new.out_types = tuple(map(self.settled, out_types))
         return new
 
     def function_saved(self, saved: _Saved | None, number: int | None, node: Node) -> Any:
@@ -248,11 +287,7 @@ def _used(values: Sequence[Value], inputs: set[Value]) -> set[Value]:
     return inputs & {*values, *(v for n in needed_nodes(values, inputs) for v in n.inputs)}
 
 
-def _computed(graph: Graph, inputs: Sequence[Tensor]) -> list[Tensor]:
-    """The outputs of ``graph`` on tensors."""
-    given = iter(inputs)
-    known = {i.value: next(given) if i.data is None else wrap(i.data) for i in graph.inputs}
-    for node in graph.nodes:
-        found = Tensor.__tracecomp_apply__(node.op, tuple([known[v] for v in node.inputs]), node.attrs)
-        known.update(zip(node.outputs, found if type(found) is tuple else (found,), strict=True))
-    return [known[o.value] for o in graph.outputs]
+def mapped(node: GraphNode, mapping: Mapping[Value, Value]) -> GraphNode | None:
+    """What ``node`` is in the graph whose values ``mapping`` gives."""
+    new = mapping.get(node.outputs[0])
+    return None if new is None else new.node

@@ -217,7 +217,14 @@ class Sizes:
         return {k: without(v) for k, v in attrs.items()}
 
     def note_node(self, node: Any, attrs: Attrs, operands: Sequence[object], outs: Sequence[Tensor]) -> None:
-        """Note how what a derivative rule sees depends on sizes."""
+        """Note how what a derivative rule of ``node``, which is an operator's, sees depends on sizes."""
         shapes = [self.shape_of(x) if isinstance(x, Tensor) else () for x in operands]
         types = [(dtype, shape) for (dtype, _), shape in zip(node.types, shapes, strict=True)]
-        self.sized_nodes[node] = (attrs, types, [(t._data.dtype, self.shape_of(t)) for t in outs])
+        self.sized_nodes[node] = (attrs, types, self._types(outs))
+
+    def note_results(self, node: object, outs: Sequence[object]) -> None:
+        """Note how the results of ``node``, which is no operator's, depend on sizes."""
+        self.sized_nodes[node] = ({}, [], self._types(outs))
+
+    def _types(self, values: Sequence[object]) -> list[Any]:
+        return [(t._data.dtype, self.shape_of(t)) if isinstance(t, Tensor) else None for t in values]
