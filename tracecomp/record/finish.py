@@ -249,7 +249,8 @@ class Finish:
         changed = written or guard.check(self.leaves) is not None
         if (changed and seen) or (by_effect and in_graph) or (changed and not written and not by_effect):
             self.recorder.refusals.lines |= self.guards.reads.array_lines
-            self.recorder.refuse(f"the array {guard.path} is changed, and read or changed by numpy in the same call")
+            cause = f"numpy and a tensor both use the array {guard.path}, which the call changes"
+            self.recorder.refusals.refuse(BreakReason(cause, Section.NUMBERS, "Change the array outside"))
         return in_graph and not seen
 
     def _fact(self, asked: Asked) -> FactGuard:

@@ -494,7 +494,8 @@ class Observer:
         """The program is done with handling ``error``."""
         for own, of_elements in own_errors(error):
             if of_elements:
-                self.recorder.refuse_here(f"catches {type(own).__name__}, which may depend on elements of a tensor")
+                what = f"catches {type(own).__name__}, which may depend on elements of a tensor"
+                self.recorder.refuse_here(what, Section.SELECT, "Test the condition with tensor operators")
                 return
             self.recorder.fix_numbers()
 

@@ -150,7 +150,8 @@ class Recorder:
         for t, array, before in self.brought:
             shared = t._shared_storage().memory.writes is None
             if shared and array.tobytes() != before.tobytes() and not self.values.root_cell(t).version:
-                self.refuse("an array was changed by numpy after a tensor was made of it")
+                cause = "numpy changes an array after a tensor was made of it"
+                self.refusals.refuse(BreakReason(cause, Section.MEMORY, "Change the array before, or the tensor"))
 
     def observe(self, t: Tensor, seen: object) -> None:
         """Note that Python saw the value of ``t``: nested lists, or its one element."""

@@ -23,10 +23,14 @@ class Refusals:
 
         CaptureError; or, when not ``strict``, the rest of the call runs without being recorded.
         """
-        self.reason = BreakReason(f"the program {what}, at {user_source()}", section, remedy)
         self.blame(self.line())
+        self.refuse(BreakReason(f"the program {what}, at {user_source()}", section, remedy))
+
+    def refuse(self, reason: BreakReason) -> None:
+        """Refuse for ``reason``, which no single line shows: CaptureError if ``strict``, or record no further."""
+        self.reason = reason
         if self.strict:
-            raise CaptureError(str(self.reason))
+            raise CaptureError(str(reason))
         modes.recorder = None
 
     def blame(self, line: int) -> None:
