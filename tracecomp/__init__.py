@@ -132,7 +132,7 @@ __getattr__ = _later(__name__, _LATER, _more)
 
 
 def __dir__() -> list[str]:
-    """The names that are there, and those that are loaded when they are asked for."""
+    """List the module's names, including those loaded on first use."""
     return sorted({*globals(), *_LATER})
 
 

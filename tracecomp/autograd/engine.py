@@ -86,7 +86,7 @@ class _Run:
         needed, self._reached = None, order
         if self.wanted is not None:
             self._needed = needed = _leading_to({n for n, _ in self.wanted}, order)
-            # The ends of what is wanted: behind them nothing is computed.
+            # The last nodes on the paths to wanted gradients: nothing behind them is computed.
             self.ends = self.borders or {
                 n for n, _ in self.wanted if not any(e is not None and e[0] in needed for e in n.edges)
             }

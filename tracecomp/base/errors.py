@@ -22,7 +22,7 @@ _AROUND = frozenset({
     "numpy", "scipy", "llvmlite", "networkx", "_distutils_hack", "setuptools", "pkg_resources", "_pytest", "pytest",
     "pluggy", "hypothesis", "IPython", "coverage",
 })  # fmt: skip
-"""Libraries that are no part of programs: what they do depends on what they are given, or they run programs."""
+"""Libraries that are not part of a program: their work depends on their arguments, or they run programs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ def is_program_file(name: str) -> bool:
 
 
 def is_installed(name: str) -> bool:
-    """Whether the file ``name`` lies where libraries are installed."""
+    """Return whether the file ``name`` is in a folder of installed libraries."""
     return bool(_INSTALLED & set(Path(name).parts))
 
 

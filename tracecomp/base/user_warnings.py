@@ -40,7 +40,7 @@ _begun: ContextVar[WarningPlace | None] = ContextVar("tracecomp_begun", default=
 class _Text(str):
     """A text that equals others about the same thing, so Python shows one of them for each line.
 
-    Python compares texts to know what was shown. Texts with measured values would all differ.
+    Python compares texts to find those already shown. Texts with measured values would all differ.
     """
 
     about: Hashable
@@ -61,7 +61,7 @@ def warn_user(
     cause: str, cost: str, remedy: str, category: type[Warning] = UserWarning, *, about: Hashable = None,
     fn: object = None,
 ) -> None:  # fmt: skip
-    """Warn about the user's line: the cause, what it costs, and one remedy, each a sentence without its full stop.
+    """Warn about the user's line: the cause, its cost, and one remedy, each a sentence without its full stop.
 
     A line shows one warning ``about`` a thing; without ``about``, one of each text. ``fn`` is the user's function that
     the warning concerns. Its definition is named when no line of the program runs, as in ``Thread(target=compiled)``.

@@ -35,11 +35,12 @@ class Freed(Node):
 class CompiledNode(Node):
     """``grad_fn`` of the results of a compiled call.
 
-    ``derivative`` gives the compiled backward graph; ``again`` gives the backward pass as a compiled function, for when
-    it is to be differentiated itself (None for a call of other ``sizes`` than those recorded). Results behind others
-    have nodes of their own, ``inner``, which lead here until somebody looks at what comes to one, now or by a pass that
-    will be differentiated: then this is taken apart into the eager nodes, and they stand among those. So it is, too,
-    when a mode is to see each operator of a backward pass: a recorder, ``vmap``'s among them, or a dispatch mode.
+    ``derivative`` gives the compiled backward graph. ``again`` gives the backward pass as a differentiable compiled
+    function. It is None for a call whose ``sizes`` differ from the recorded ones. A result that is an ancestor of other
+    results has a separate node in ``inner``, whose gradients pass on to this node. ``take_apart`` replaces this node by
+    the eager nodes, and the ``inner`` nodes then lead to those. It runs once a program observes the gradient of such a
+    result, now or in a pass that will be differentiated. It also runs if a mode must see each operator of a backward
+    pass: a recorder (also that of ``vmap``) or a dispatch mode.
     """
 
     __slots__ = ("again", "apart", "derivative", "history", "inner", "refused", "saved", "sizes", "split")
@@ -82,7 +83,7 @@ class CompiledNode(Node):
         try:
             inputs = [s.tensor() for s in self.history]
             roots = self.split.history.nodes(self.edges, inputs, self.number, inner, self.sizes)
-        except RuntimeError as e:  # what backward reads was written to since, or a hook keeps tensors of another call
+        except RuntimeError as e:  # a saved value was overwritten, or a hook keeps tensors of another call
             self.refused = str(e)
             return
         for k, node in inner.items():

@@ -1,4 +1,4 @@
-"""What recording and compiling one function may cost: no more than its calls can have won."""
+"""A limit on the cost of recording and compiling one function: at most the time that its calls can have saved."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ clock = time.perf_counter
 
 
 class Budget:
-    """Seconds ``spent`` on recording and compiling, and calls ``served`` by what was made.
+    """Seconds ``spent`` on recording and compiling, and calls ``served`` by the results.
 
     A served call saves at most the time of an eager one. So more is made only while
     ``spent <= served * eager``: then the total is at most twice that of eager calls, beyond the first ``FREE``.
@@ -32,7 +32,7 @@ class Budget:
 
     @contextmanager
     def spending(self) -> Iterator[None]:
-        """Count what is done inside as the cost of one recording or program."""
+        """Count the time of the block as the cost of one recording or program."""
         start = clock()
         try:
             yield
@@ -54,5 +54,5 @@ class Budget:
         return result
 
     def says(self) -> str:
-        """What was spent on how much, in words."""
+        """Return a text with the seconds spent and the number of recordings and programs."""
         return f"{self.spent:.1f} s on {self.made} recordings and programs"

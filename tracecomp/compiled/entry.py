@@ -13,7 +13,7 @@ from tracecomp.runtime.call import take_calls
 @dataclass
 class Entry:
     """A recording in use. ``follows``: numbers that Python read were followed where possible.
-    ``told``: the served calls that were told last."""
+    ``told``: the count of served calls at the last ``newly_served``."""
 
     recording: Recording
     follows: bool
@@ -29,7 +29,7 @@ class Entry:
         return self.recording.calls
 
     def newly_served(self) -> int:
-        """How many calls it has served since this was asked last."""
+        """Return the number of calls served since the previous ``newly_served``."""
         calls = self.calls()
         new, self.told = calls - self.told, calls
         return new

@@ -305,7 +305,7 @@ class Compiled:
         self, args: tuple[Any, ...], kwargs: dict[str, object], tried: list[Entry], reason: str | None,
         seen: tuple[SeenValue, Any] | None,
     ) -> Any:  # fmt: skip
-        """Make the call that none of ``tried`` fits, and keep its recording; or run as Python where more are no use.
+        """Record the call, which none of ``tried`` fits, and keep the recording; run as Python if more would not help.
 
         ``seen``: this call had another value at a place where Python needs one.
         """
@@ -455,7 +455,7 @@ class Compiled:
 
     @property
     def _place(self) -> str:
-        """Where the compiled function is defined, for messages."""
+        """Return the place of the function's definition, for messages."""
         code = getattr(inspect.unwrap(getattr(self.fn, "forward", self.fn)), "__code__", None)
         return "" if code is None else f" (defined at {code.co_filename}:{code.co_firstlineno})"
 

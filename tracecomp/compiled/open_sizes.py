@@ -62,8 +62,8 @@ class OpenSizes:
 def asked_for(caller: str, args: Sequence[Any], names: Sequence[str], axes: Any, shapes: Any) -> OpenSizes:
     """Return the sizes that ``dynamic_axes`` and ``dynamic_shapes`` leave open.
 
-    Both are by name or in the order of the arguments. A size is a ``Dim`` or its name. Of ``axes`` the names that no
-    argument has are left to the caller: they may be those of outputs, which have no sizes to open.
+    Both are by name or in the order of the arguments. A size is a ``Dim`` or its name. Names in ``axes``
+    that no argument has are ignored: they may be names of outputs. The caller checks them.
 
     Raises ValueError, in the name of ``caller``, for entries that leave nothing open or contradict the arguments.
     """

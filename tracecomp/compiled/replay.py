@@ -138,7 +138,7 @@ class Plan:
         return _at(self._backward, sizes)
 
     def differentiable(self) -> Any:
-        """The backward pass as a compiled function, made when it is to be differentiated for the first time."""
+        """Return the backward pass as a compiled function, made when it is first differentiated."""
         if self.again is None:
             assert self.recording.split is not None
             self.again = self._compile(differentiable(self.recording.split, self.recording.graph.name))

@@ -191,7 +191,7 @@ class OpNode(Node):
         return [None if a is None else like._wrap(np.asanyarray(a)) for a in arrays]
 
     def _asks(self, grads: Grads) -> bool:
-        """Whether somebody is asked about the operators of this step, or tangents pass through it."""
+        """Return whether a mode or a subclass handles the operators of this step, or tangents pass through it."""
         return (
             bool(modes.levels)
             or dispatch.asked((*grads, *(self.ins or ())))

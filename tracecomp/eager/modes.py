@@ -29,12 +29,12 @@ class Modes(threading.local):
     without_memory: bool = False  # the CPU, too, has tensors without elements
     function_modes: tuple[Any, ...] = ()  # those that see every call of a function, the innermost last
     dispatch_modes: tuple[Any, ...] = ()  # those that see every operator, the innermost last; needs ``use.begun``
-    undispatched: bool = False  # nobody is asked about operators
+    undispatched: bool = False  # modes and subclasses do not handle operators
     levels: tuple[Any, ...] = ()  # forward derivatives being taken, the innermost last; needs ``use.begun``
-    grad_above: bool = True  # whether the primitive that somebody is asked about is recorded for backward
+    grad_above: bool = True  # whether the dispatched primitive is recorded for backward
     plain_subclasses: bool = False  # __torch_function__ of subclasses is not asked
-    rehearsal: bool = False  # what runs is what a program has done before, on copies: it must leave no trace
-    untold: bool = False  # what runs is recorded for later calls: other processes do not take part in it
+    rehearsal: bool = False  # a past call runs again, on copies: it must leave no trace
+    untold: bool = False  # this run is recorded for later calls: other processes do not take part in it
     save_hooks: tuple[tuple[Callable[..., Any], Callable[..., Any]], ...] = ()
 
     def __init__(self) -> None:
@@ -147,7 +147,7 @@ _UNSEEN: dict[str, Any] = {
 
 
 class unseen(ContextDecorator):
-    """No mode acts on what is computed inside, and it has no history: a past call is repeated, unobserved."""
+    """Disable all modes and gradient history inside: a past call is repeated, unobserved."""
 
     def __enter__(self) -> None:
         before_of(self).update({name: getattr(modes, name) for name in _UNSEEN})

@@ -28,7 +28,7 @@ Array = np.ndarray[Any, Any]
 _ALIGNMENT = 64
 """Bytes of a cache line: processes that write neighbouring tensors do not wait for each other."""
 _BLOCK_BYTES = 1 << 20
-"""Small tensors lie together in blocks of this size: each block takes file descriptors, which are few."""
+"""Small tensors share blocks of this size: each block takes file descriptors, which are few."""
 
 
 class Block(mmap.mmap):
@@ -49,7 +49,7 @@ class Block(mmap.mmap):
         return block
 
     def take(self, size: int) -> int | None:
-        """Where ``size`` bytes begin that nothing uses; None if there are not as many."""
+        """Reserve ``size`` bytes and return their offset; None if the block has too few left."""
         start = -(-self.used // _ALIGNMENT) * _ALIGNMENT
         if start + size > len(self):
             return None
@@ -105,7 +105,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def block_of(array: Array) -> Block | None:
-    """The shared memory that an array lies in; None for private memory."""
+    """Return the shared memory that holds an array's elements; None for private memory."""
     base: Any = array
     while isinstance(base, np.ndarray):
         base = base.base
@@ -114,7 +114,7 @@ def block_of(array: Array) -> Block | None:
 
 
 def share(tensors: Iterable[TensorBase]) -> None:
-    """Move the memory of ``tensors``, and all that look at it, to where other processes can look at it too."""
+    """Move the memory of ``tensors``, and all views of it, to memory that other processes can map."""
     waiting = [t for t in tensors if type(t._data) is not MetaArray and block_of(t._data) is None]
     if not waiting:
         return
@@ -122,7 +122,7 @@ def share(tensors: Iterable[TensorBase]) -> None:
         modes.recorder.refuse_here("moves tensors to shared memory by share_memory_()")
     for group in _holders(waiting):
         _move(group)
-    module_changes.note()  # recordings look again at where memory lies
+    module_changes.note()  # recordings check the addresses of memory again
 
 
 def _holders(tensors: Sequence[TensorBase]) -> list[list[TensorBase]]:
@@ -147,7 +147,7 @@ def _holders(tensors: Sequence[TensorBase]) -> list[list[TensorBase]]:
 
 
 def _references(x: object) -> int:
-    """How many objects refer to ``x``, which the caller passes without a name of its own."""
+    """Return how many objects refer to ``x``, which the caller passes without binding it to a name."""
     return sys.getrefcount(x) - _OF_CALLS
 
 

@@ -25,7 +25,7 @@ from tracecomp.ir.types import from_numpy_dtype
 
 
 class _Tangent:
-    """What a tensor holds for a level; ``value`` is None when the level has ended."""
+    """A tensor's tangent in one level; ``value`` is None when the level has ended."""
 
     __slots__ = ("__weakref__", "value")
 
@@ -40,7 +40,7 @@ class Level:
         self._held: WeakSet[_Tangent] = WeakSet()
 
     def begin(self) -> None:
-        """Carry tangents from now on. Machine code for frequent calls knows none, so functions look at each call."""
+        """Carry tangents from now on. Machine code for frequent calls ignores them, so functions check each call."""
         use.begin()
         watch_calls()
         modes.levels = (*modes.levels, self)
@@ -102,7 +102,7 @@ def tangent(t: object, level: Level) -> Any:
 
 
 def set_tangent(t: TensorBase, level: Level, value: TensorBase) -> None:
-    """Make ``value`` the tangent of ``t``, of what it looks at where it is a view."""
+    """Make ``value`` the tangent of ``t``; for a view, write it into the tangent of the base."""
     if t._linked:
         base = base_of(t)
         old = tangent(base, level)
@@ -147,7 +147,7 @@ def push(op: Op, operands: tuple[object, ...], attrs: Attrs, like: type[TensorBa
     outs = result if isinstance(result, tuple) else (result,)
     if op.vjp is None or not all(isinstance(t, TensorBase) for t in outs):
         return result
-    if all(t._linked for t in outs):  # they have the tangents of what they look at
+    if all(t._linked for t in outs):  # views have the tangents of their base
         return result
     # The outermost first: what computes the tangents of an inner level reads the results, with their tangents.
     for level in modes.levels:
@@ -159,7 +159,7 @@ def push(op: Op, operands: tuple[object, ...], attrs: Attrs, like: type[TensorBa
                 if value is not None:
                     set_tangent(t, level, value)
     for t in outs:
-        # What a node saved of its results stands for them, tangents included, in a backward pass inside of the level.
+        # A backward pass inside the level reads the saved results of a node together with their tangents.
         if isinstance(t._grad_fn, OpNode):
             t._grad_fn.note_tangents(t)
     return result
@@ -200,7 +200,7 @@ def _read(x: object, dtype: Any, like: TensorBase) -> Any:
 
 
 def written(target: TensorBase, value: TensorBase) -> None:
-    """Note that ``target``'s elements became those of ``value``: tangents of what it looks at follow."""
+    """Update the tangents of ``target``, or of its base, after ``value`` was written into it."""
     base = base_of(target) if target._linked else target
     for level in modes.levels:
         new = tangent(value, level)

@@ -521,7 +521,7 @@ class Tensor(TensorMethods):
 
     @property
     def __dict__(self) -> dict[str, Any]:
-        """The attributes of this tensor. What is set replaces the program's; those of the package stay its own."""
+        """The attributes of this tensor. Assignment replaces the program's attributes and keeps the package's."""
         return _attributes(self)
 
     @__dict__.setter
@@ -610,7 +610,7 @@ def _dispatched(op: Op, operands: tuple[Any, ...], arrays: list[Any], attrs: Att
 
 
 def _elsewhere(op: Op, operands: tuple[Any, ...], arrays: list[Any], attrs: Attrs) -> Any:
-    """What a dispatcher of the program makes of an application, or what has no memory; else NotImplemented."""
+    """Return results from tangents, a dispatcher or a device without memory; else NotImplemented."""
     if modes.levels and tangents.has_tangent(operands):
         return tangents.push(op, operands, attrs, Tensor)
     if modes.watch is not None:
@@ -789,7 +789,7 @@ def shared(array: Array) -> Tensor:
 def _rebuild(cls: type[Tensor], array: Array, requires_grad: bool, extra: Mapping[str, object]) -> Tensor:
     t = blank(cls)
     shared = block_of(array) is not None
-    t._data = array if shared or array.flags.owndata else array.copy()  # others may write what was pickled out of band
+    t._data = array if shared or array.flags.owndata else array.copy()  # others may write buffers pickled out of band
     if shared:
         t._shared_storage().share()
     t._requires_grad = requires_grad

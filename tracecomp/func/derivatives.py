@@ -52,7 +52,7 @@ def _leads_elsewhere(t: Tensor, fresh: set[Tensor]) -> bool:
 
 
 def _tensors(what: str, output: Any, has_aux: bool) -> tuple[list[Any], Any, Any]:
-    """The tensors that a function gave, their structure, and what it gave beside them."""
+    """Return the tensors of a function's output, their structure, and its auxiliary output."""
     output, aux = output if has_aux else (output, None)
     outs: list[Any] = []
     structure = flatten(output, outs)
@@ -63,7 +63,7 @@ def _tensors(what: str, output: Any, has_aux: bool) -> tuple[list[Any], Any, Any
 
 
 class _Inputs:
-    """The inputs of one derivative: fresh tensors that stand for ``values``, whose own history stays reachable."""
+    """The inputs of one derivative: fresh tensors that replace those of ``value``, whose history stays reachable."""
 
     def __init__(self, value: object) -> None:
         self.given: list[Any] = []

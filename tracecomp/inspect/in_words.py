@@ -162,7 +162,7 @@ def _costs(costs: Costs) -> Iterator[str]:
 
 
 def _border(recording: RecordingFacts) -> Iterator[str]:
-    """What a recording reads and gives, what it depends on."""
+    """Yield lines on the inputs, outputs, predicates, guards and operators of a recording."""
     yield f"captured {recording.name}: {recording.calls} calls"
     for title, items in (*recording.inputs.items(), *recording.outputs.items()):
         yield from _listed(title, items)

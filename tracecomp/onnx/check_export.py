@@ -70,7 +70,7 @@ def check_path(proto: Any, graph: Graph, sizes: Mapping[str, int], args: Sequenc
 
 
 def _comparison(graph: Graph) -> Callable[[Array, Array], bool]:
-    """What compares results of ``graph``: of random ones only the form."""
+    """Return the comparison for results of ``graph``: random ones must agree in shape and dtype only."""
     return _alike if any(n.op.name == "random_bits" for n in graph.live_nodes()) else _close
 
 

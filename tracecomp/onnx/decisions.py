@@ -1,6 +1,6 @@
 """Decisions that a model takes on its open sizes: at which other sizes it may be another program.
 
-The sizes that an export records at may all lie on one side of a branch. So the model is also recorded with symbolic
+All sizes that an export records at may take the same side of a branch. So the model is also recorded with symbolic
 sizes, which notes every comparison. The sizes on the other side of each are then tried as well.
 """
 
@@ -23,12 +23,12 @@ _FARTHEST = 4096
 _UNLIMITED = 2**31
 """Limits beyond it are those of counting elements, which no size reaches."""
 _PLAIN = sorted({n for k in range(1, 11) for n in ((1 << k), (1 << k) + 1)})
-"""Sizes that a program is tried at where it reads a size as a plain number, and no condition tells more."""
+"""Sizes at which the export checks a program that reads a size as a plain number, which notes no condition."""
 
 
 @dataclass(frozen=True)
 class Path:
-    """What must hold of the sizes, in the order of ``names``, for the program to be the one of a run ``at`` some."""
+    """Conditions on the sizes, in the order of ``names``, under which the program is that of the run ``at``."""
 
     names: Sequence[str]
     at: Sizes
@@ -77,7 +77,7 @@ class Path:
 
 
 def elsewhere(start: Sizes, ranges: Ranges, run: Callable[[Sizes], Path | None]) -> list[dict[str, int]]:
-    """The sizes at which the program may be another one than at ``start``: one of each path, and the least ones.
+    """Return sizes at which the program may differ from that at ``start``: one for each path, and the least ones.
 
     ``run`` gives the path at some sizes, None where the program does not run. UnsupportedError for too many paths.
     """
@@ -109,5 +109,5 @@ def elsewhere(start: Sizes, ranges: Ranges, run: Callable[[Sizes], Path | None])
 
 
 def _within(sizes: Sizes, ranges: Ranges, least: int = LEAST) -> bool:
-    """Whether the sizes are among those that are asked for."""
+    """Return whether the sizes are within the requested ranges."""
     return all(max(least, ranges[name][0] or 0) <= n <= (ranges[name][1] or _UNLIMITED) for name, n in sizes.items())

@@ -232,9 +232,9 @@ def _path(model: Any, args: tuple[object, ...], left_open: OpenSizes, sizes: Map
 
 
 _MOST_ELEMENTS = 2**26
-"""Elements of the arguments that the model is run with to see what it decides."""
+"""Limit on the elements of the arguments in a run that looks for the decisions of the model."""
 _OF_THE_MODEL = (ArithmeticError, AttributeError, IndexError, RuntimeError, TypeError, ValueError)
-"""What models raise for arguments that they are not made for."""
+"""Exceptions that models raise for unsupported arguments."""
 
 
 def _varied(x: object) -> object:

@@ -17,8 +17,8 @@ class BackwardPasses:
     def __init__(self, started: int, refusals: Refusals) -> None:
         self._started = started
         self._refusals = refusals
-        self.origin: Origin | None = None  # of what is recorded now, while a pass runs
-        self.foreign: str | None = None  # the line of a pass that has met what was made before the call
+        self.origin: Origin | None = None  # the origin of nodes recorded while a pass runs
+        self.foreign: str | None = None  # the line of a pass that ran a node older than the call
         self.outer: BackwardPasses | None = None  # those of a recording that this one is part of
         self.contributions: dict[Edge, list[Tensor]] | None = None  # to each gradient, as they come, where asked for
 

@@ -1,7 +1,7 @@
 """Errors that a recorded program catches: what later calls must have in common with this one to raise them too.
 
-An error of this package may depend on sizes and numbers, which are then no longer variable, and on elements of tensors,
-which no guard compares. A program that catches one of the second kind is not recorded.
+An error of this package may depend on sizes and numbers, which the recording then fixes. It may also depend on elements
+of tensors, which no guard compares. A program that catches one of the second kind is not recorded.
 """
 
 from __future__ import annotations

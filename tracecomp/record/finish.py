@@ -156,7 +156,7 @@ class Finish:
                 self._add(value, f"told{number}", "result")
 
     def _unsettled(self, left: Sequence[Any], shared: Sequence[Binding]) -> BreakReason | None:
-        """Why the recording cannot stand for later calls, if it cannot; ``left`` is what the call leaves behind."""
+        """Return why the recording cannot serve later calls, or None. ``left``: objects that outlive the call."""
         return (
             self.recorder.python.kept or self._changed_values() or self._made_objects(left) or self.found.moved
             or self._told(shared) or self.recorder.changes.unrepeated() or self._history_outside()
@@ -238,8 +238,8 @@ class Finish:
     def _is_input(self, guard: ArrayGuard, in_graph: bool, updated: Set[int]) -> bool:
         """Whether the graph alone reads an array among the arguments; what numpy reads is guarded instead.
 
-        CaptureError where numpy and the graph would have to take turns, or numpy changes what no effect tells of: later
-        calls run the graph, then the effects.
+        Raises CaptureError if numpy and the graph would have to take turns, or no effect repeats a change by numpy.
+        Later calls run the graph, then the effects.
         """
         array = self.leaves[guard.leaf]
         written = guard.leaf in updated or any(
@@ -284,7 +284,7 @@ class Finish:
         return effect, flatten(effect.args, kept, self._is_one_object, every=True), kept
 
     def _made_objects(self, leaves: Leaves) -> BreakReason | None:
-        """Says so when the call leaves an object behind that every call would have to make anew."""
+        """Return a reason if an object made in the call outlives it, so that every call would have to make one."""
         for x in leaves:
             if isinstance(x, (Tensor, *PLAIN, type, FunctionType, tuple, np.ndarray, SymScalar, SymInt)):
                 continue
@@ -462,7 +462,7 @@ class Finish:
         for t in recorder.values.shared():
             if history_if_allowed(t) is not None:
                 return _leaves_history("memory that several inputs share")
-        for key, t in recorder.values.outside.items():  # views and aliases of what is an input
+        for key, t in recorder.values.outside.items():  # views and aliases of inputs
             fn = None if key in met.initial else history_if_allowed(t)
             if fn is not None and fn.number >= recorder.values.started:
                 return _leaves_history("a view of a tensor from outside")

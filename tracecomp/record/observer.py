@@ -450,7 +450,7 @@ class Observer:
                 self.step(read, step, item, item_of(read, step.key))
 
     def consume(self, value: object, depth: int = 8, own: bool = False) -> None:
-        """The program handed ``value`` to code that may look at all of it; ``own``: of this package."""
+        """Note that the program passed ``value`` to code that may read all of it. ``own``: code of this package."""
         read = self.known.get(id(value))
         if read is None or depth == 0 or isinstance(value, type | FunctionType | ModuleType) or is_module(value):
             if isinstance(value, tuple | list | dict) and depth and read is None:  # made in the call, of older things

@@ -30,8 +30,8 @@ class PythonState:
         self._refusals = refusals
         self.effects: list[Effect] = []
         self.stepped: set[int] = set()  # schedules that have made a step, and the groups of numbers they may change
-        self.set_by_call: set[tuple[int, Any]] = set()  # what the call has written itself: objects and steps
-        self.kept: BreakReason | None = None  # what a library has kept that every call would have to make anew
+        self.set_by_call: set[tuple[int, Any]] = set()  # writes of the call itself: objects and steps
+        self.kept: BreakReason | None = None  # state kept by a library that every call would have to create
         self.watched: dict[tuple[int, str], tuple[Any, str]] = {}
         self.modules: dict[int, Any] = {}
         self.on_module: Callable[[Any], None] = lambda module: None
@@ -42,7 +42,7 @@ class PythonState:
         if id(getattr(owner, "group", owner)) in self.stepped:
             what = f"reads {key} after a schedule's step in the same call"
             self._refusals.refuse_here(what, Section.STEP, "Step the schedule last")
-            return value  # what was bound before stands for the number before the step
+            return value  # the bound input is the number before the step
         if (id(getattr(owner, "group", owner)), Entry(key).same()) in self.set_by_call:
             return value  # set by the call itself: its operands are guarded
         if type(value) is SymScalar:  # of a place, which is read again itself; the call may have set it

@@ -280,7 +280,7 @@ class Recorder:
         return None  # the base has got other memory since (``.data = other``); its views keep the old one
 
     def resized(self, t: Tensor, before: tuple[int, ...]) -> Value:
-        """Refuse that the shape of ``t`` is another than what it is worth has; what stands for it all the same."""
+        """Refuse ``t``, whose shape differs from that of its graph value; return an input in place of the value."""
         after = tuple(t._data.shape)
         self.refuse_here(f"uses a tensor that was resized in place from {before} to {after}", Section.MEMORY)
         return self.graph.add_input(TensorType(t.dtype, t._data.shape), "resized", "argument")

@@ -20,7 +20,7 @@ class SizeRange:
         self.without: set[int] = set()
         self.fixed_at: Source | None = None
         self.read_at: Source | None = None
-        """Where the program itself reads the size as a plain number, as by ``len`` and ``int``."""
+        """The line of the program that reads the size as a plain number, as ``len`` and ``int`` do."""
 
     def fix(self) -> None:
         """Hold only for the current value."""

@@ -45,7 +45,7 @@ class TensorChanges:
         self.grads: dict[int, GradSlot] = {}
         self.flags: dict[int, tuple[Tensor, bool]] = {}  # ``requires_grad`` before the call
         self.replaced: dict[int, Replaced] = {}
-        self.refused: BreakReason | None = None  # why no recording can repeat what was done to a tensor from outside
+        self.refused: BreakReason | None = None  # why no recording can repeat a change to a tensor from outside
         self.retained: list[tuple[weakref.ref[Tensor], Source | None]] = []
 
     def forget(self) -> None:

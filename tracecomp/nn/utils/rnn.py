@@ -23,8 +23,8 @@ class _Padded:
     """The elements of a packed sequence before packing: ``x`` (T, N, *), zeros behind the ``lengths`` of the N.
 
     Recurrent layers read them padded. Packing them needs the lengths as numbers, so ``packed`` does it when asked.
-    A recording knows the tensors of its arguments but not how they were made, so it reads ``x`` only where it made it;
-    and the packed elements may have been written to since they were first asked for.
+    A recording knows the tensors of its arguments but not how they were made. It reads ``x`` only if it made ``x``.
+    The program may also have written to the packed elements after their first use.
     """
 
     def __init__(self, x: Tensor, lengths: Tensor) -> None:
@@ -35,7 +35,7 @@ class _Padded:
 
     @property
     def is_current(self) -> bool:
-        """Whether ``x`` can stand for the packed elements."""
+        """Whether layers can read ``x`` instead of the packed elements."""
         return self._is_here and self._packed is None
 
     @property
@@ -120,7 +120,7 @@ def _as_list(lengths: Any) -> list[int]:
 
 
 def _steps(x: Tensor, lengths: Tensor) -> Tensor:
-    """Which elements of ``x`` (T, N, *) lie within the sequences: (T, N, 1, ...)."""
+    """Return a mask (T, N, 1, ...) of the elements of ``x`` (T, N, *) within the sequences."""
     within = T.arange(x.shape[0]).unsqueeze(1) < lengths
     return within.reshape(*within.shape, *[1] * (x.ndim - 2))
 

@@ -68,7 +68,7 @@ def _hoistable(node: Node) -> list[Total]:
             continue
         if reads.count(before) != 1 or before in shown:
             continue
-        # And nobody reads the total inside of the step.
+        # The step itself must not read the new total.
         if after in reads or shown.count(after) != 1:
             continue
         term = next((v.node for v in add.inputs if v is not before), None)

@@ -100,8 +100,8 @@ class Template:
     ) -> list[Target]:  # fmt: skip
         """The roots of the nodes made again, which get the numbers just below ``before``.
 
-        Nodes lead to root k through ``behind[k]``, where it stands, which leads on to it and is newer than it.
-        ``sizes`` are those of a call that may differ from the recorded one.
+        If ``behind`` has a node for root k, other nodes lead to the root through it. It gets a newer number than the
+        root. ``sizes`` are those of a call that may differ from the recorded one.
         """
         if self._stale is not None:
             raise RuntimeError(self._stale)
@@ -129,7 +129,7 @@ class Template:
         return [e for e in map(site.made_at, self._roots) if e is not None], site.made
 
     def _computed(self, inputs: Sequence[Tensor], sizes: Sequence[int] | None) -> list[Tensor]:
-        """What the nodes saved."""
+        """Compute the tensors that the nodes saved."""
         given = iter(inputs)
         known = {i.value: next(given) if i.data is None else wrap(i.data) for i in self.graph.inputs}
         for node in self.graph.nodes:
@@ -288,6 +288,6 @@ def _used(values: Sequence[Value], inputs: set[Value]) -> set[Value]:
 
 
 def mapped(node: GraphNode, mapping: Mapping[Value, Value]) -> GraphNode | None:
-    """What ``node`` is in the graph whose values ``mapping`` gives."""
+    """Return the counterpart of ``node`` in the graph whose values ``mapping`` gives."""
     new = mapping.get(node.outputs[0])
     return None if new is None else new.node

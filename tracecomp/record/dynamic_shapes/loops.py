@@ -1,4 +1,4 @@
-"""Scans over an axis whose size varies: every step behind the last meant one leaves the state as it is."""
+"""Scans over an axis whose size varies: every step after the last valid one leaves the state unchanged."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tracecomp.passes.steps import Log
 
 @lru_cache(maxsize=256)
 def masked_body(body: Graph, carries: int, xs: int) -> Graph:
-    """``body`` with one more operand after its ``xs``: whether the step is meant; its carries stay where it is not."""
+    """``body`` with an extra operand after its ``xs``: whether the step is valid. Other steps keep the carries."""
     graph = Graph(f"{body.name}_masked")
     types = input_types(body)
     operands = [graph.add_input(t, f"in{n}") for n, t in enumerate(types[: carries + xs])]

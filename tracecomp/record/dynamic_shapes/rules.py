@@ -337,7 +337,7 @@ def _searchsorted(p: Padding, op: Op, xs: Operands, attrs: Attrs, meant: Meant) 
 
 
 def _scan(p: Padding, op: Op, xs: Operands, attrs: Attrs, meant: Meant) -> Applied:
-    """Steps behind the last meant one change no carry; what steps add up is summed after the scan, as passes do it."""
+    """Keep the carries in steps after the last valid one. Sums over steps are computed after the scan, as in passes."""
     first, end = attrs["carries"], attrs["carries"] + attrs["xs"]
     for k, x in enumerate(xs):
         order.fix(p, p.meant(x)[int(first <= k < end) :], "a step of the loop has shapes that vary")
@@ -349,7 +349,7 @@ def _scan(p: Padding, op: Op, xs: Operands, attrs: Attrs, meant: Meant) -> Appli
     for node in graph.live_nodes():
         operands = [made[v] for v in node.inputs]
         if node.op.name not in ("scan", "contract", "sum", "add"):
-            raise NotSized("what the steps of a loop add up is computed in another way")
+            raise NotSized("the loop sums values of its steps in an unsupported form")
         if node.op is op:
             results = _masked_scan(p, op, operands, {**node.attrs, "length": attrs["length"]})
         else:

@@ -100,5 +100,5 @@ class _Comparison:
 
 
 def _key(attr: object) -> Any:
-    """What tells an attribute from others. The bodies of loops and branches are traced again in every recording."""
+    """Return a key of an attribute. The bodies of loops and branches are traced again in every recording."""
     return print_graph(attr) if isinstance(attr, Graph) else attrs_key({"": attr})

@@ -339,7 +339,7 @@ class Reads:
         self.classes: dict[int, Read] = {}
         self.tensors: dict[int, Tensor] = {}
         self.seen_arrays: set[int] = set()  # arrays among the arguments, by identity, that numpy reads or writes
-        self.array_lines: set[int] = set()  # that look at the contents of arrays among the arguments
+        self.array_lines: set[int] = set()  # lines that read the contents of arrays among the arguments
         self._roots: dict[int, Read] = {}
 
     def root(self, value: object, where: str) -> Read:

@@ -223,7 +223,7 @@ class Sizes:
         self.sized_nodes[node] = (attrs, types, self._types(outs))
 
     def note_results(self, node: object, outs: Sequence[object]) -> None:
-        """Note how the results of ``node``, which is no operator's, depend on sizes."""
+        """Note how the results of ``node``, which does not belong to an operator, depend on sizes."""
         self.sized_nodes[node] = ({}, [], self._types(outs))
 
     def _types(self, values: Sequence[object]) -> list[Any]:

@@ -246,7 +246,7 @@ class BatchSampler(Sampler[list[int]]):
 
 
 class _InfiniteConstantSampler(Sampler[None]):
-    """Nothing, again and again: what stands for the indices of an iterable dataset."""
+    """An endless stream of None, which replaces the indices of an iterable dataset."""
 
     def __iter__(self) -> Iterator[None]:
         while True:

@@ -109,7 +109,7 @@ def _evaluating(model: Any) -> Iterator[None]:
 
 
 def graph(model: Any, args: object, verbose: bool = False, use_strict_trace: bool = True) -> tuple[Any, Any]:
-    """Run ``model`` once, in evaluation, and describe what it computes.
+    """Run ``model`` once in evaluation mode and describe its operations.
 
     Args:
         model: a module.

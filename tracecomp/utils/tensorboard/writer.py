@@ -75,7 +75,7 @@ class SummaryWriter:
     Args:
         log_dir: the folder; None: ``runs/`` and the time, the host and ``comment``.
         comment: see ``log_dir``.
-        purge_step: TensorBoard hides what was logged for this step and later ones before.
+        purge_step: TensorBoard hides earlier records of this step and of later steps.
         max_queue: how many records wait to be written.
         flush_secs: after how many seconds they are written.
         filename_suffix: the end of the names of the files.
@@ -120,7 +120,7 @@ class SummaryWriter:
         hparam_domain_discrete: Domains | None = None, run_name: str | None = None,
         global_step: Step = None,
     ) -> None:  # fmt: skip
-        """The settings of a run and what came of them, in a folder of their own."""
+        """Write the settings of a run and its metrics to a separate folder."""
         if type(hparam_dict) is not dict or type(metric_dict) is not dict:
             raise TypeError("hparam_dict and metric_dict should be dictionary.")
         records = summary.hparams(hparam_dict, metric_dict, hparam_domain_discrete)
@@ -142,7 +142,7 @@ class SummaryWriter:
     def add_scalars(
         self, main_tag: str, tag_scalar_dict: Mapping[str, object], global_step: Step = None, walltime: Time = None
     ) -> None:
-        """Several numbers, each in a run of its own below this one."""
+        """Write several numbers, each to a separate run below this one."""
         now = time.time() if walltime is None else walltime
         folder = self._get_file_writer().get_logdir()
         assert self.all_writers is not None
