@@ -61,7 +61,7 @@ def label(op: Any) -> str:
 def test_the_document_counts() -> None:
     entries = [op for op in op_db if in_scope(op) and any(takes(op, d) for d in DTYPES.values())]
     text = " ".join(SURFACE.read_text().split())
-    assert f"Each of the {len(entries)} entries of torch {torch.__version__[:4]}'s operator database" in text
+    assert f"PyTorch {torch.__version__[:4]}'s operator database (OpInfo) has {len(entries)} entries" in text
     assert len(DIFFERENT) == 6
 
 
