@@ -40,7 +40,7 @@ PROGRAMS = [
 CALLS = ((0.0, 2.0), (1.0, 1.0), (1.0, 3.0), (2.0, 3.0), (2.0, 0.0), (0.0, 1.0))
 
 
-@pytest.mark.filterwarnings("ignore:.*runs (in parts|as Python|eagerly)")
+@pytest.mark.filterwarnings("ignore:graph break in")
 @pytest.mark.parametrize("text", PROGRAMS)
 def test_numpy_and_tensors_take_turns(text: str) -> None:
     program = statements(text)
@@ -61,7 +61,7 @@ def test_an_array_that_only_tensors_use_is_an_input(text: str) -> None:
     assert compiled.recordings == 1
 
 
-@pytest.mark.filterwarnings("ignore:.*runs (in parts|as Python|eagerly)")
+@pytest.mark.filterwarnings("ignore:graph break in")
 @pytest.mark.parametrize("write", ["a[0] = 9", "a += 1", "a[1:][0] = n", "np.add(a, 1, out=a)", "a.fill(n)"])
 @pytest.mark.parametrize("make", ["from_numpy(a)", "as_tensor(a)", "from_numpy(a[1:])", "tensor(a)"])
 def test_an_array_made_in_the_call_is_changed_after_its_tensor(make: str, write: str) -> None:

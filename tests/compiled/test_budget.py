@@ -61,11 +61,13 @@ def test_a_function_whose_recordings_serve_no_call_stops_and_says_why(costs: Cos
     compiled = torch.compile(words)
     x = torch.ones(3)
     kinds = [(x, "x" * n) for n in range(1, 100)]
-    with pytest.warns(UserWarning, match="from now on") as said:
+    with pytest.warns(UserWarning, match="now run eagerly") as said:
         calls(compiled, words, kinds[:MAX_PARTIAL_RECORDINGS])
     (one,) = said
-    assert str(one.message).startswith(f"words spent 40.0 s on {FREE} recordings and programs, and the last 16 calls")
-    assert "It runs eagerly from now on. Pass numbers that differ as tensors" in str(one.message)
+    assert str(one.message).startswith(
+        f"words spent 40.0 s on {FREE} recordings and programs, and none of them fitted the last 16"
+    )
+    assert "Its calls now run eagerly. Pass numbers that differ as tensors" in str(one.message)
     assert one.filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -110,7 +112,7 @@ def test_recordings_that_have_served_stay_when_no_more_are_made(costs: Costs) ->
     compiled = torch.compile(words)
     x = torch.ones(3)
     calls(compiled, words, [(x, "x")] * 9)
-    with pytest.warns(UserWarning, match="Calls that no recording fits run eagerly from now on"):
+    with pytest.warns(UserWarning, match="Calls that no recording matches now run eagerly"):
         calls(compiled, words, [(x, "y" * n) for n in range(2, 40)])
     assert len(compiled.entries) == 1 and compiled.eager_because is None
     served = compiled.entries[0].calls()
@@ -140,7 +142,7 @@ def test_fullgraph_records_every_call(costs: Costs) -> None:
 def test_reset_begins_anew(costs: Costs) -> None:
     costs(5.0, 1.0)
     compiled = torch.compile(lambda x, how: x * len(how))
-    with pytest.warns(UserWarning, match="from now on"):
+    with pytest.warns(UserWarning, match="now run eagerly"):
         for n in range(1, 20):
             compiled(torch.ones(3), "x" * n)
     assert compiled.eager_because is not None

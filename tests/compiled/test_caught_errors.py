@@ -85,7 +85,7 @@ def outcome(fn: Program, *args: Any) -> Any:
         return type(error).__name__
 
 
-@pytest.mark.filterwarnings("ignore:.*runs (in parts|as Python|eagerly)")
+@pytest.mark.filterwarnings("ignore:graph break in")
 @pytest.mark.parametrize("name", OF_ELEMENTS)
 def test_errors_of_elements(name: str) -> None:
     fn = OF_ELEMENTS[name]
@@ -116,7 +116,7 @@ OF_NUMBERS: dict[str, Program] = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:.*runs (in parts|as Python|eagerly)")
+@pytest.mark.filterwarnings("ignore:graph break in")
 @pytest.mark.parametrize("name", OF_NUMBERS)
 def test_errors_of_numbers(name: str) -> None:
     fn = caught(OF_NUMBERS[name])

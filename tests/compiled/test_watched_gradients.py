@@ -131,7 +131,7 @@ def check_same(found: list[Any], want: list[Any]) -> None:
             assert a == b
 
 
-@pytest.mark.filterwarnings("ignore:.*runs (in parts|eagerly) from now on")
+@pytest.mark.filterwarnings("ignore:graph break in")
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_same_as_uncompiled(name: str, dynamic: bool) -> None:

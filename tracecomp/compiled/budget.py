@@ -45,7 +45,7 @@ class Budget:
         won = self.served * self._eager / max(self.declined, 1)
         return not self.closed and (self.made < FREE or self.spent <= won)
 
-    def eagerly(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    def eagerly(self, fn: Callable[..., Any], args: tuple[object, ...], kwargs: Mapping[str, object]) -> Any:
         """Make a call that is not recorded or compiled, and note how long it takes."""
         start = clock()
         result = fn(*args, **kwargs)

@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 
@@ -185,7 +185,7 @@ class Elements:
     def __init__(self, array: Array) -> None:
         self.array = array
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
         return self.array.__reduce_ex__(protocol)
 
 
@@ -197,7 +197,7 @@ def _reduce(elements: Elements) -> Any:
     return _over, (block, start, array.shape, array.dtype, array.strides)
 
 
-def _over(block: Block, start: int, shape: Any, dtype: Any, strides: Any) -> Array:
+def _over(block: Block, start: int, shape: tuple[int, ...], dtype: np.dtype[Any], strides: tuple[int, ...]) -> Array:
     return np.ndarray(shape, dtype, block, start, strides)
 
 

@@ -63,11 +63,11 @@ class TypedStorage:
         self._array = _memory(self._source)
         return self
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: int | slice) -> Any:
         found = self._array[index]
         return found.tolist()
 
-    def __setitem__(self, index: int | slice, value: Any) -> None:
+    def __setitem__(self, index: int | slice, value: object) -> None:
         self._array[index] = value
 
     def __iter__(self) -> Iterator[Any]:
@@ -174,7 +174,7 @@ class UntypedStorage:
     def __getitem__(self, index: Any) -> Any:
         return self._over(self._array[index]) if isinstance(index, slice) else int(self._array[index])
 
-    def __setitem__(self, index: int | slice, value: Any) -> None:
+    def __setitem__(self, index: int | slice, value: object) -> None:
         self._array[index] = value
 
     def __iter__(self) -> Iterator[int]:

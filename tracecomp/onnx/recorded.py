@@ -163,7 +163,7 @@ def recorded(model: Module, args: tuple[object, ...], version: int) -> tuple[Any
 
 
 @contextmanager
-def _evaluated(model: Any) -> Iterator[None]:
+def _evaluated(model: Module) -> Iterator[None]:
     """Inside, ``model`` runs as it is exported: in evaluation mode. Random numbers are left as they were."""
     training = [m for m in model.modules() if m.training] if isinstance(model, Module) else []
     random = default_generator.get_state()
@@ -178,7 +178,7 @@ def _evaluated(model: Any) -> Iterator[None]:
         default_generator.set_state(random)
 
 
-def other_paths(model: Any, args: tuple[object, ...], left_open: OpenSizes) -> list[tuple[dict[str, int], Any, Any]]:
+def other_paths(model: Module, args: tuple[object, ...], left_open: OpenSizes) -> list[tuple[dict[str, int], Any, Any]]:
     """Sizes at which ``model`` may be another program than at those of ``args``, with arguments and results there.
 
     Sizes that the model itself refuses are left out.
@@ -211,7 +211,7 @@ def other_paths(model: Any, args: tuple[object, ...], left_open: OpenSizes) -> l
     return found
 
 
-def _path(model: Any, args: tuple[object, ...], left_open: OpenSizes, sizes: Mapping[str, int]) -> Path | None:
+def _path(model: Module, args: tuple[object, ...], left_open: OpenSizes, sizes: Mapping[str, int]) -> Path | None:
     """The conditions of a run at ``sizes``; None where the model does not run."""
     if left_open.elements(args, sizes) > _MOST_ELEMENTS:
         raise UnsupportedError(f"the program decides at the sizes {sizes}, which are too large to try: give Dim a max")

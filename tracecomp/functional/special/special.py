@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from tracecomp.eager.tensor import Tensor, create
@@ -44,7 +45,9 @@ def logaddexp2(input: Tensor, other: Tensor) -> Tensor:
     return _log_add(input, other, prim.exp2, prim.log1p, 1 / math.log(2), "logaddexp2")
 
 
-def _log_add(input: Tensor, other: Tensor, power: Any, log1p: Any, scale: float, name: str) -> Tensor:
+def _log_add(
+    input: Tensor, other: Tensor, power: Callable[..., Tensor], log1p: Callable[..., Tensor], scale: float, name: str,
+) -> Tensor:  # fmt: skip
     a, b = common(*two(name, input, other))
     if not a.dtype.is_floating_point:
         raise not_implemented(f"{name}_cpu", a.dtype)
@@ -58,7 +61,7 @@ def _log_add(input: Tensor, other: Tensor, power: Any, log1p: Any, scale: float,
     return rounded(found, like)
 
 
-def _zero_times(x: Tensor, y: Any, log: Any, safe: float) -> Tensor:
+def _zero_times(x: Tensor, y: Any, log: Callable[..., Tensor], safe: float) -> Tensor:
     """x * log(y), zero where x is zero and y is a number. The gradient is finite where the logarithm is."""
     if not isinstance(y, Tensor):
         y = create("full", value=float(y), shape=(), dtype=x.dtype)
@@ -67,7 +70,7 @@ def _zero_times(x: Tensor, y: Any, log: Any, safe: float) -> Tensor:
     return prim.where(zero, 0.0, prim.mul(x, log(prim.where(zero, safe, y))))
 
 
-def _scaled_log(name: str, input: Operand, other: Operand, log: object, safe: float) -> Tensor:
+def _scaled_log(name: str, input: Operand, other: Operand, log: Callable[..., Tensor], safe: float) -> Tensor:
     a, b = common_float(*two(name, input, other))
     if not isinstance(a, Tensor):
         a = create("full", value=float(a), shape=(), dtype=b.dtype)

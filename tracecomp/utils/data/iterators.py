@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 from tracecomp._utils import ExceptionWrapper
 from tracecomp.base.user_warnings import warn_as_pytorch
+from tracecomp.eager.rng import Generator
 from tracecomp.functional import names as T
 from tracecomp.ir.types import int64
 from tracecomp.utils.data import worker
@@ -23,7 +24,7 @@ _POLL_SECONDS = 2.0
 """Between two looks whether workers still live."""
 
 
-def _share_dist_seed(generator: Any, pg: object = None) -> int:
+def _share_dist_seed(generator: Generator | None, pg: object = None) -> int:
     """A random seed of 63 bits from ``generator``. ``pg`` is ignored: processes agree by seeding alike."""
     return int(T.empty((), dtype=int64).random_(generator=generator).item())
 

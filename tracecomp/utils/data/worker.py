@@ -93,7 +93,7 @@ def _begun(start: Callable[[], Any], init: Init, number: int) -> tuple[Any, Exce
         if init is not None:
             init(number)
         return start(), None
-    except Exception:
+    except Exception:  # of the program: raised in the loading process
         return None, ExceptionWrapper(where=f"in DataLoader worker process {number}")
 
 

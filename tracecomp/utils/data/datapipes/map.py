@@ -17,10 +17,10 @@ __all__ = ["Batcher", "Concater", "Mapper", "SequenceWrapper", "Zipper"]
 class SequenceWrapper(MapDataPipe):
     """The items of any sequence or mapping, of a copy of it by default."""
 
-    def __init__(self, sequence: Any, deepcopy: bool = True) -> None:
-        self.sequence = copy.deepcopy(sequence) if deepcopy else sequence
+    def __init__(self, sequence: object, deepcopy: bool = True) -> None:
+        self.sequence: Any = copy.deepcopy(sequence) if deepcopy else sequence
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: object) -> Any:
         return self.sequence[index]
 
     def __len__(self) -> int:
@@ -34,7 +34,7 @@ class Mapper(MapDataPipe):
     def __init__(self, datapipe: MapDataPipe, fn: Function) -> None:
         self.datapipe, self.fn = datapipe, fn
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: object) -> Any:
         return self.fn(self.datapipe[index])
 
     def __len__(self) -> int:
@@ -93,7 +93,7 @@ class Concater(_Several):
 class Zipper(_Several):
     """Tuples of one item of each."""
 
-    def __getitem__(self, index: Any) -> tuple[Any, ...]:
+    def __getitem__(self, index: object) -> tuple[Any, ...]:
         return tuple(pipe[index] for pipe in self.datapipes)
 
     def __len__(self) -> int:
