@@ -921,14 +921,14 @@ def lcm_(input: Tensor, other: Tensor) -> Tensor:
 def ldexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """input * 2**other; floating numbers with integer exponents keep their dtype and are scaled exactly.
 
-    Such an exponent may be out of the range of ``exp2``, and so is split in three: the first step of a very negative
-    one stops where no number becomes subnormal that does not vanish in the next, so that the result is rounded once.
+    Such an exponent may exceed the range of ``exp2``, so it is split in three. The first step of a very negative one is
+    -969: a number that becomes subnormal there vanishes in the next step. The result is therefore rounded once.
     """
 def ldexp_(input: Tensor, other: Tensor) -> Tensor:
     """input * 2**other; floating numbers with integer exponents keep their dtype and are scaled exactly.
 
-    Such an exponent may be out of the range of ``exp2``, and so is split in three: the first step of a very negative
-    one stops where no number becomes subnormal that does not vanish in the next, so that the result is rounded once.
+    Such an exponent may exceed the range of ``exp2``, so it is split in three. The first step of a very negative one is
+    -969: a number that becomes subnormal there vanishes in the next step. The result is therefore rounded once.
     """
 def le(input: Tensor, other: Operand, *, out: Tensor | None = None) -> Tensor:
     """Elementwise comparison le, as bools."""
