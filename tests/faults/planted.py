@@ -287,7 +287,7 @@ def _recording() -> list[Fault]:
         recording("compiled.replay:Plan._write", "np.copyto(array, outputs[out])", "pass", "branching_state", "counted before",
                   "counted after"),
         recording("compiled.replay:Plan._results", "effect.repeat(given, args)", "pass", "counting", "counted calls", "kept"),
-        recording("record.recorder:Recorder.constant", "array.copy()", "np.zeros_like(array)", "constants", "constant"),
+        recording("record.recorder:Recorder.constant", '"constant", array.copy()', '"constant", np.zeros_like(array)', "constants", "constant"),
         recording("record.inputs:Inputs.bind_host", "float(value)", "float(value) * 1.01", "training", "step", "descent", stages=("recorded", "guards")),
         recording("record.recorder:Recorder.observe", "self.depend([", "(lambda p: None)([", "branching", "condition",
                   room="predicates", stages=("predicates",)),

@@ -93,14 +93,14 @@ for f in (outer, inner, outer.fn, lambda x: tc.zeros(1 << 40)):
     for _ in range(3):
         try:
             f(large)
-        except MemoryError as error:
+        except (MemoryError, RuntimeError):
             print("refused")
 assert outer(small).sum().item() == 100 and inner(small).item() == 550
 """
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits memory as Linux does")
-def test_without_memory_there_is_memory_error_and_the_process_goes_on() -> None:
+def test_without_memory_there_is_an_error_and_the_process_continues() -> None:
     done = ended(MEMORY)
     assert done.returncode == 0 and done.stdout.split() == ["refused"] * 12, done.stderr
 

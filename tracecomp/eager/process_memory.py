@@ -20,6 +20,7 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
+from tracecomp.base.capture_guide import Section
 from tracecomp.eager.meta import MetaArray
 from tracecomp.eager.modes import modes, module_changes
 from tracecomp.eager.tensor_base import TensorBase
@@ -119,7 +120,7 @@ def share(tensors: Iterable[TensorBase]) -> None:
     if not waiting:
         return
     if modes.recorder is not None:
-        modes.recorder.refuse_here("moves tensors to shared memory by share_memory_()")
+        modes.recorder.refuse_here("moves tensors to shared memory by share_memory_()", Section.EXCLUDE)
     for group in _holders(waiting):
         _move(group)
     module_changes.note()  # recordings check the addresses of memory again

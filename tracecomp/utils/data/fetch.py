@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -33,9 +32,13 @@ class _IterableDatasetFetcher(_BaseDatasetFetcher):
             raise StopIteration
         if not self.auto_collation:
             return self.collate_fn(next(self.dataset_iter))
-        count = len(possibly_batched_index)
-        batch = list(itertools.islice(self.dataset_iter, count))
-        self.ended = len(batch) < count
+        batch = []
+        for _ in possibly_batched_index:  # by next() alone: iter() may restart a dataset that is its own iterator
+            try:
+                batch.append(next(self.dataset_iter))
+            except StopIteration:
+                self.ended = True
+                break
         if not batch or (self.drop_last and self.ended):
             raise StopIteration
         return self.collate_fn(batch)

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from tracecomp._utils import ExceptionWrapper
 from tracecomp.base.user_warnings import warn_as_pytorch
-from tracecomp.eager.rng import Generator
+from tracecomp.eager.rng import Generator, default_generator
 from tracecomp.functional import names as T
 from tracecomp.ir.types import int64
 from tracecomp.utils.data import worker
@@ -47,8 +47,10 @@ class _BaseDataLoaderIter:
         self._pin_memory = False
         self._timeout = loader.timeout
         self._collate_fn = loader.collate_fn
-        # Drawn without workers too: the program's later random numbers do not depend on the number of workers.
-        self._base_seed = _share_dist_seed(loader.generator)
+        # Only workers need a seed. Without them the generator stays as it is, unlike in PyTorch: a program that resumes
+        # in the middle of a pass then continues with the same random numbers.
+        generator = loader.generator or default_generator
+        self._base_seed = _share_dist_seed(generator if self._num_workers else generator.clone_state())
         self._shared_seed = self._base_seed
         self._persistent_workers = loader.persistent_workers
         self._sampler_iter: Iterator[Any] = iter(self._index_sampler)
