@@ -60,6 +60,8 @@ class Path:
     def _across(self, form: Form, holds: Callable[[int], bool]) -> Iterator[dict[str, int]]:
         """The nearest sizes at which ``form`` is not as it was, along each size below and above."""
         for k in sorted(form.sizes()):
+            if self.conditions.ranges[k].fixed:  # each size is a path: these are checked at some sizes only
+                continue
             name, values = self.names[k], [self.at[name] for name in self.names]
             for steps in (range(values[k] - 1, LEAST - 1, -1), range(values[k] + 1, _FARTHEST)):
                 n = next((n for n in steps if not holds(form.at([*values[:k], n, *values[k + 1 :]]))), None)
