@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -13,6 +14,9 @@ from _pytest.doctest import DoctestItem
 # package again: more than a second before the first line of a test runs.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+if find_spec("tensorboard") is None:  # modules with examples are imported
+    collect_ignore = ["tracecomp/utils/tensorboard"]
 
 
 @pytest.hookimpl(optionalhook=True)
