@@ -11,6 +11,9 @@ import pytest
 import tracecomp as tc
 
 
+pytestmark = pytest.mark.peers
+
+
 def packages() -> list[Any]:
     return [tc, pytest.importorskip("torch")]
 

@@ -203,6 +203,7 @@ def tagged(value: Any) -> Any:
     return value
 
 
+@pytest.mark.peers
 @pytest.mark.parametrize("name", CASES)
 def test_collation_is_that_of_pytorch(name: str) -> None:
     both(lambda t: CASES[name](t, __import__(f"{t.__name__}.utils.data._utils.collate", fromlist=["collate"])))
