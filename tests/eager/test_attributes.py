@@ -10,7 +10,6 @@ import pytest
 
 import tracecomp as tc
 
-
 pytestmark = pytest.mark.peers
 
 
