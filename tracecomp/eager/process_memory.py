@@ -127,41 +127,21 @@ def share(tensors: Iterable[TensorBase]) -> None:
 
 
 def _holders(tensors: Sequence[TensorBase]) -> list[list[TensorBase]]:
-    """The tensors over the memory of each of ``tensors``."""
+    """The tensors over the memory of each of ``tensors``. No table lists a tensor's views: all objects are searched."""
     groups: dict[int, dict[int, TensorBase]] = {}
-    complete = True
     for t in tensors:
         group = groups.setdefault(id(t._shared_storage().memory), {})
         link: TensorBase | None = t
         while link is not None:
             group[id(link)] = link
             link = link._base
-        complete = complete and _references(t._storage) == len(group) and _references(t._shared_storage().memory) == 1
-    if not complete:  # views are not listed anywhere
-        for t in gc.get_objects():
-            if issubclass(type(t), TensorBase) and (storage := getattr(t, "_storage", None)) is not None:
-                groups.get(id(storage.memory), {})[id(t)] = t
+    for t in gc.get_objects():
+        if issubclass(type(t), TensorBase) and (storage := getattr(t, "_storage", None)) is not None:
+            groups.get(id(storage.memory), {})[id(t)] = t
     return [
         [t for t in group.values() if t._storage is not None and id(t._storage.memory) == memory]
         for memory, group in groups.items()
     ]
-
-
-def _references(x: object) -> int:
-    """Return how many objects refer to ``x``, which the caller passes without binding it to a name."""
-    return sys.getrefcount(x) - _OF_CALLS
-
-
-class _Held:
-    """An object that one other refers to."""
-
-    def __init__(self) -> None:
-        self.of_call = object()
-
-
-_OF_CALLS = 0
-"""References that the call of ``_references`` itself adds: the interpreter's versions differ in it."""
-_OF_CALLS = _references(_Held().of_call) - 1
 
 
 def _move(group: Sequence[TensorBase]) -> None:
