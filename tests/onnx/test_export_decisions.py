@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import tracecomp as torch
+from tracecomp.export import Dim
 from tracecomp.nn import functional as F
 
 pytest.importorskip("onnx")
 onnx: Any = importlib.import_module("tracecomp.onnx")
-Dim: Any = importlib.import_module("tracecomp.export").Dim
 
 SIZES = (1, 2, 3, 4, 5, 6, 7, 9, 16, 31, 101, 300)
 PROGRAMS: dict[str, Callable[[Any], Any]] = {

@@ -10,10 +10,10 @@ import pytest
 
 import tracecomp as torch
 from tracecomp import nn
+from tracecomp.export import Dim
 
 pytest.importorskip("onnx")
 export: Any = importlib.import_module("tracecomp.onnx").export
-Dim: Any = importlib.import_module("tracecomp.export").Dim
 
 
 class Two(nn.Module):

@@ -68,10 +68,10 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
     return found
 
 
-def dual(tensor: Tensor, tangent: object, level: Level) -> Any:
+def dual(tensor: Tensor, tangent: Tensor, level: Level) -> Any:
     """``tensor``, its memory and its history, with ``tangent`` in ``level``."""
     found = apart(tensor, True)
-    set_tangent(found, level, tangent)  # type: ignore[arg-type]
+    set_tangent(found, level, tangent)
     return found
 
 

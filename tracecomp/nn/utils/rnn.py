@@ -13,14 +13,14 @@ from tracecomp.ir.types import int64
 
 
 class _Packed(NamedTuple):
-    data: Tensor
+    data: Any  # a tensor, or ``_Padded``
     batch_sizes: Tensor
     sorted_indices: Tensor | None
     unsorted_indices: Tensor | None
 
 
 class _Padded:
-    """The elements of a packed sequence before packing: ``x`` (T, N, *), zeros behind the ``lengths`` of the N.
+    """The elements of a packed sequence before packing: ``x`` (T, N, *), zero after the end of each of N sequences.
 
     Recurrent layers read them padded. Packing them needs the lengths as numbers, so ``packed`` does it when asked.
     A recording knows the tensors of its arguments but not how they were made. It reads ``x`` only if it made ``x``.
@@ -28,7 +28,7 @@ class _Padded:
     """
 
     def __init__(self, x: Tensor, lengths: Tensor) -> None:
-        self.x = x
+        self.x = _fill_after(x, lengths, 0.0)
         self.lengths = lengths
         self._recorder = None if modes.recorder is None else ref(modes.recorder)
         self._packed: Tensor | None = None
@@ -58,7 +58,7 @@ class PackedSequence(_Packed):
     """Sequences side by side, step by step: ``batch_sizes[t]`` of them have a step t, longest first."""
 
     def __new__(
-        cls, data: Tensor, batch_sizes: Tensor | None = None, sorted_indices: Tensor | None = None,
+        cls, data: Tensor | _Padded, batch_sizes: Tensor | None = None, sorted_indices: Tensor | None = None,
         unsorted_indices: Tensor | None = None,
     ) -> PackedSequence:  # fmt: skip
         if batch_sizes is None:
@@ -94,8 +94,8 @@ class PackedSequence(_Packed):
 
     def with_padded(self, x: Tensor, lengths: Tensor) -> PackedSequence:
         """The same steps of the same sequences, with the elements of ``x`` (T, N, *)."""
-        rest = tuple.__getitem__(self, slice(1, None))
-        return PackedSequence(_Padded(_zeros_behind(x, lengths), lengths), *rest)  # type: ignore[arg-type]
+        rest: Any = tuple.__getitem__(self, slice(1, None))
+        return PackedSequence(_Padded(x, lengths), *rest)
 
     def to(self, *args: Any, **kwargs: Any) -> PackedSequence:
         """The same with converted data."""
@@ -125,7 +125,8 @@ def _steps(x: Tensor, lengths: Tensor) -> Tensor:
     return within.reshape(*within.shape, *[1] * (x.ndim - 2))
 
 
-def _zeros_behind(x: Tensor, lengths: Tensor, value: float = 0.0) -> Tensor:
+def _fill_after(x: Tensor, lengths: Tensor, value: float) -> Tensor:
+    """``x`` (T, N, *) with ``value`` after the end of each of N sequences."""
     return T.where(_steps(x, lengths), x, T.full((), value, dtype=x.dtype))
 
 
@@ -163,11 +164,11 @@ def pack_padded_sequence(
             raise RuntimeError(f"Expected lengths of at most {x.shape[0]} steps, but got {longest}")
         x = x[:longest]
     batch_sizes = (T.arange(x.shape[0]).unsqueeze(1) < sizes).sum(1)
-    return PackedSequence(_Padded(_zeros_behind(x, sizes), sizes), batch_sizes, sorted_indices)  # type: ignore[arg-type]
+    return PackedSequence(_Padded(x, sizes), batch_sizes, sorted_indices)
 
 
 def _unpacked(data: Tensor, counts: list[int]) -> Tensor:
-    """(T, N, *), zeros behind each sequence, from the elements step by step, of which step t has ``counts[t]``."""
+    """(T, N, *), zero after each sequence's end, from the elements step by step, of which step t has ``counts[t]``."""
     rows, start = [], 0
     rest = tuple(data.shape[1:])
     for count in counts:
@@ -194,7 +195,7 @@ def pad_packed_sequence(
         )
     x, lengths = sequence.padded()
     if padding_value != 0:
-        x = _zeros_behind(x, lengths, padding_value)
+        x = _fill_after(x, lengths, padding_value)
     if total_length is not None and total_length > longest:
         more = (total_length - longest, *x.shape[1:])
         x = T.cat([x, T.full(more, padding_value, dtype=x.dtype)])

@@ -74,9 +74,10 @@ default_collate_fn_map: dict[Any, Callable[..., Any]] = {
 
 def _mapping_like(like: Mapping[object, object], values: dict[object, object]) -> Any:
     """``values`` in a mapping of the type of ``like``, with its other attributes; a dict if it cannot be made."""
+    kind: Any = type(like)
     try:
         if not isinstance(like, MutableMapping):
-            return type(like)(values)  # type: ignore[call-arg]
+            return kind(values)
         result: Any = copy.copy(like)
         result.update(values)
         return result
@@ -86,9 +87,10 @@ def _mapping_like(like: Mapping[object, object], values: dict[object, object]) -
 
 def _sequence_like(like: Sequence[object], values: list[object]) -> Any:
     """``values`` in a sequence of the type of ``like``, with its other attributes; a list if it cannot be made."""
+    kind: Any = type(like)
     try:
         if not isinstance(like, MutableSequence):
-            return type(like)(values)  # type: ignore[call-arg]
+            return kind(values)
         result: Any = copy.copy(like)
         for i, value in enumerate(values):
             result[i] = value
