@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -150,3 +152,26 @@ def test_reset_begins_anew(costs: Costs) -> None:
     for _ in range(3):
         assert compiled(torch.ones(3), "xx").tolist() == [2, 2, 2]
     assert compiled.entries[0].calls() == 2
+
+
+def test_calls_that_are_not_recorded_may_wait_for_each_other(costs: Costs) -> None:
+    costs(5.0, 1.0)
+    together = threading.Barrier(2, timeout=60)
+    waits = threading.local()
+
+    def meet(x: Any, how: str) -> Any:
+        if getattr(waits, "now", False):
+            together.wait()
+        return x * len(how)
+
+    compiled = torch.compile(meet)
+    for n in range(1, FREE + 2):
+        compiled(torch.ones(3), "x" * n)
+
+    def call(how: str) -> list[float]:
+        waits.now = True
+        result: list[float] = compiled(torch.ones(3), how).tolist()
+        return result
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(call, ["y" * 20, "y" * 21])) == [[20.0] * 3, [21.0] * 3]

@@ -120,7 +120,7 @@ class Compiled:
                 reason = reason or "numbers it reads become inputs"
                 continue
             if not self._is_ready(entry, leaves) and not self._allows():
-                return self._decline(args, kwargs, "these sizes need another program")
+                return self._decline("these sizes need another program")(*args, **kwargs)
             held, found = self._run(entry, leaves, (args, kwargs))
             if held == len(recording.predicates):  # the call is done
                 self._fitted(entry, leaves)
@@ -310,39 +310,54 @@ class Compiled:
         ``seen``: this call had another value at a place where Python needs one.
         """
         with self._lock:
-            if len(self.entries) > len(tried):  # another thread has recorded meanwhile
-                return self(*args, **kwargs)
-            if any(isinstance(x, Tensor) and x.is_meta for x in flatten_call(args, kwargs)[1]):
-                return self.fn(*args, **kwargs)  # there is nothing to compute
-            if not stance.current.records(self._name) or self._at_limit(reason):
-                return self.fn(*args, **kwargs)
-            if not self.fullgraph and not self._allows():
-                return self._decline(args, kwargs, reason or "")
-            if reason is not None:
-                self.misses = [*self.misses[-MAX_MISSES:], reason]
-                if logs.wanted("recompiles"):
-                    logs.log("recompiles", f"{self._name}: {reason}")
-            learned = self._learned
-            line = None if seen is None else learned.line_in_need(self._name, *seen, self.fullgraph, self.fn)
-            most = self._most if line is None else MAX_NEEDED
-            if not self._make_room(most):
-                cause = f"{most} consecutive recordings of {self._name} matched no later call: {reason}"
-                why = BreakReason(cause, Section.FIND) if seen is None else needed(cause)
-                self._break(why, learned.lines(most) if line is None else {line} - {0})
-                return self(*args, **kwargs)
-            self.entries = [e for e in self.entries if not learned.moved(e.recording)]
-            numbers = learned.numbers.of_call([e.recording.guards for e in self.entries], args, kwargs)
-            follow = learned.follow and not any(e.recording.guards.reads.asks_types for e in self.entries)
-            with self._budget.spending():
-                result, recording = record(
-                    self.fn, args, kwargs, self._name, self.fullgraph, places=learned.places(), follow=follow,
-                    varying=learned.varying_sizes(self.entries, args, kwargs), numbers=numbers, shared=learned.shared,
-                )  # fmt: skip
-            self.recordings += 1
-            hopeless = self._keep(recording)
-            if hopeless is not None:
-                self._break(hopeless.reason, hopeless.lines)
-            return result
+            run = self._instead(args, kwargs, tried, reason)
+            if run is None:
+                return self._make_recording(args, kwargs, reason, seen)
+        return run(*args, **kwargs)  # without the lock: the function may wait for another thread that calls it
+
+    def _instead(
+        self, args: tuple[Any, ...], kwargs: dict[str, object], tried: list[Entry], reason: str | None
+    ) -> Callable[..., Any] | None:
+        """Return what to call instead of recording; None to record."""
+        fn: Callable[..., Any] = self.fn
+        if len(self.entries) > len(tried):  # another thread has recorded meanwhile
+            return self
+        if any(isinstance(x, Tensor) and x.is_meta for x in flatten_call(args, kwargs)[1]):
+            return fn  # there is nothing to compute
+        if not stance.current.records(self._name) or self._at_limit(reason):
+            return fn
+        return None if self.fullgraph or self._allows() else self._decline(reason or "")
+
+    def _make_recording(
+        self, args: tuple[Any, ...], kwargs: dict[str, object], reason: str | None,
+        seen: tuple[SeenValue, Any] | None,
+    ) -> Any:  # fmt: skip
+        """Record the call, with the lock."""
+        if reason is not None:
+            self.misses = [*self.misses[-MAX_MISSES:], reason]
+            if logs.wanted("recompiles"):
+                logs.log("recompiles", f"{self._name}: {reason}")
+        learned = self._learned
+        line = None if seen is None else learned.line_in_need(self._name, *seen, self.fullgraph, self.fn)
+        most = self._most if line is None else MAX_NEEDED
+        if not self._make_room(most):
+            cause = f"{most} consecutive recordings of {self._name} matched no later call: {reason}"
+            why = BreakReason(cause, Section.FIND) if seen is None else needed(cause)
+            self._break(why, learned.lines(most) if line is None else {line} - {0})
+            return self(*args, **kwargs)
+        self.entries = [e for e in self.entries if not learned.moved(e.recording)]
+        numbers = learned.numbers.of_call([e.recording.guards for e in self.entries], args, kwargs)
+        follow = learned.follow and not any(e.recording.guards.reads.asks_types for e in self.entries)
+        with self._budget.spending():
+            result, recording = record(
+                self.fn, args, kwargs, self._name, self.fullgraph, places=learned.places(), follow=follow,
+                varying=learned.varying_sizes(self.entries, args, kwargs), numbers=numbers, shared=learned.shared,
+            )  # fmt: skip
+        self.recordings += 1
+        hopeless = self._keep(recording)
+        if hopeless is not None:
+            self._break(hopeless.reason, hopeless.lines)
+        return result
 
     def _keep(self, recording: Recording | Refusal) -> Refusal | None:
         """Use a recording for the calls to come, or learn from it what the next one is to do otherwise.
@@ -417,12 +432,12 @@ class Compiled:
         self._unserved = 0 if served else self._unserved
         return self._budget.allows()
 
-    def _decline(self, args: tuple[Any, ...], kwargs: dict[str, object], reason: str) -> Any:
-        """Make a call eagerly that is not worth a recording or program; after many in a row no more are made."""
+    def _decline(self, reason: str) -> Callable[..., Any]:
+        """Return the eager call for one that is not worth a recording or program; after many in a row stop for good."""
         with self._lock:
             if not self._budget.closed and self._count_unserved() >= self._most and not self.fullgraph:
                 self._stop(reason)
-        return self._budget.eagerly(self.fn, args, kwargs)
+        return lambda *args, **kwargs: self._budget.eagerly(self.fn, args, kwargs)
 
     def _stop(self, reason: str) -> None:
         """Record and compile no more. Recordings that have served calls stay."""
