@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.compiled.lockstep import Call
+from tracecomp.compiled.eager_vs_compiled import Call
 from tracecomp.compiled.program_state import ProgramState
 from tracecomp.eager.modes import inference_mode, no_grad
 from tracecomp.eager.rng import manual_seed
