@@ -27,8 +27,8 @@ from tracecomp.compiled.kernel_profile import Profile
 from tracecomp.compiled.native_call import call_code, fast_record
 from tracecomp.compiled.parts import Parts
 from tracecomp.compiled.replay import Arguments, Plan
+from tracecomp.compiled.sampled_verification import Verifier
 from tracecomp.compiled.varying_values import MAX_NEEDED, Learned, needed
-from tracecomp.compiled.verified import Verifier
 from tracecomp.eager.modes import asks_for_eager, modes
 from tracecomp.eager.tensor import Tensor
 from tracecomp.ir.graph import Graph
