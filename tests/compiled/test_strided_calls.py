@@ -13,7 +13,7 @@ from tests.compiled.test_hot_calls import CALLS, needs_native_calls
 from tests.eager.unheard import Unheard
 from tests.references import numpy_reference
 from tracecomp.compiled import turned_calls
-from tracecomp.compiled.rehearsal import copies
+from tracecomp.compiled.trial_runs import copies
 from tracecomp.eager.device import use
 from tracecomp.eager_kernels import background
 from tracecomp.nn import functional as F

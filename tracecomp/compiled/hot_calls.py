@@ -18,10 +18,10 @@ import numpy as np
 from tracecomp.base import config
 from tracecomp.compiled.backends import BACKENDS
 from tracecomp.compiled.native_call import call_code, fast_record
-from tracecomp.compiled.rehearsal import Unfit, all_random, copies, of_tensors, same, tensors_in
 from tracecomp.compiled.replay import Plan
 from tracecomp.compiled.strided_calls import add_turned, row_major
 from tracecomp.compiled.tracked_calls import add_tracked, tracked_call
+from tracecomp.compiled.trial_runs import Unfit, all_random, copies, of_tensors, same, tensors_in
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor
 from tracecomp.eager_kernels import background
