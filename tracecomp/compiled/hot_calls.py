@@ -46,7 +46,7 @@ _chains: dict[tuple[Warm, Statics], list[Any]] = {}
 
 def _make(warm: Warm, statics: Statics, tensors: list[Tensor], grad_mode: bool) -> None:
     """Serve calls like this one, in this gradient mode; Unfit when that cannot be."""
-    modes.rehearsal = True
+    modes.trial_run = True
     modes.grad = grad_mode
     eager = of_tensors(warm, statics)
     plan, code = _plan(eager, tensors), _code()
@@ -115,7 +115,7 @@ def _keep_small(plan: Plan) -> None:
 
 def _make_turned(warm: Warm, statics: Statics, tensors: list[Tensor], grad_mode: bool) -> None:
     """Serve calls like this one, with operands that are not row-major, on copies of them that are."""
-    modes.rehearsal = True
+    modes.trial_run = True
     modes.grad = grad_mode
     eager = of_tensors(warm, statics)
     dense = row_major(tensors)

@@ -42,7 +42,7 @@ _NOTHING: Mapping[int, Any] = MappingProxyType({})
 
 def tracked_call(warm: Warm, statics: Statics, tensors: list[Tensor], grad_mode: bool) -> TrackedCall:
     """A call like this one, whose result has a history, made ready to be served; Unfit when that cannot be."""
-    modes.rehearsal = True
+    modes.trial_run = True
     modes.grad = grad_mode
     eager = of_tensors(warm, statics)
     name = _worth(eager, tensors)
