@@ -117,7 +117,7 @@ def test_what_prints_can_be_handed_in(name: str) -> None:
     ("small tiles", "register tiles\n vector q\n", "the variables of this loop nest are m, n, k"),
     ("small tiles", "register tiles\n vector k\n", "must be variables of the result"),
     ("small tiles", "register tiles\n vector m\n tile m\n", "is repeated"),
-    ("small tiles", "register tiles\n k_blocks k/0\n", "the length of its pieces"),
+    ("small tiles", "register tiles\n k_blocks k/0\n", "one with its block length"),
     ("small tiles", "register tiles\n k_blocks m/4\n", "in this order"),
     ("small tiles", "register tiles\n row_blocks 1\n", "one number per column"),
     ("small tiles", "register tiles\n height 37\n width 64\n", "exceeds the"),
