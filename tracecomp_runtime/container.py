@@ -46,7 +46,7 @@ class Container:
                 raise self.error("is cut short: its header is incomplete")
             text = file.read(length)
             if sha256(text) != self._digest:
-                raise self.error("is damaged: its header has another digest")
+                raise self.error("is damaged: the digest of its header is wrong")
             self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         self.header = self._parsed(text)
         self._start = first(length)
@@ -72,7 +72,7 @@ class Container:
             raise self.error(f"is cut short: section {name!r} is incomplete")
         data = memoryview(self._map)[start : start + size]
         if check and sha256(data).hex() != place["sha256"]:
-            raise self.error(f"is damaged: section {name!r} has another digest")
+            raise self.error(f"is damaged: section {name!r} has a wrong digest")
         return data
 
     def code(self, told: Mapping[str, Any]) -> Mapping[str, Any]:

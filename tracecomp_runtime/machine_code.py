@@ -63,7 +63,7 @@ def placed(image: Mapping[str, Any], data: memoryview, address_of: Callable[[str
 
 def _inside(offset: int, image: Mapping[str, Any]) -> int:
     if not image["data"] <= offset <= image["size"] - 8:
-        raise ValueError(f"a word of the image is at {offset}, outside of its data")
+        raise ValueError(f"a word of the image is at {offset}, outside its data")
     return offset
 
 
@@ -76,6 +76,6 @@ IMPORTS: Sequence[str] = (*PYTHON, *LIBC)
 
 def _function(name: str) -> int:
     if name not in IMPORTS:
-        raise ValueError(f"the code calls {name!r}, which it must not")
+        raise ValueError(f"the code calls {name!r}, which is not allowed")
     library: Any = ctypes.pythonapi if name in PYTHON else ctypes.CDLL(None)
     return ctypes.cast(library[name], ctypes.c_void_p).value or 0

@@ -58,6 +58,6 @@ def nested(value: Any) -> str:
 def told(value: Any) -> str:
     """A leaf as messages show it."""
     if isinstance(value, np.ndarray):
-        order = "" if value.dtype.isnative else " in another byte order"
+        order = "" if value.dtype.isnative else " in a different byte order"
         return f"{value.dtype.name}[{', '.join(map(str, value.shape))}]{order}"
     return repr(value) if value is None or isinstance(value, int | float | str) else type(value).__name__

@@ -331,7 +331,7 @@ def test_arguments_that_were_not_saved_are_told_as_they_are(tmp_path: Path) -> N
     ):  # fmt: skip
         with pytest.raises(TypeError, match=f"nested as {re.escape(wanted)}, and got {re.escape(told)}$"):
             run(*args)
-    with pytest.raises(TypeError, match="another byte order"):
+    with pytest.raises(TypeError, match="a different byte order"):
         run(x.astype(">f4"), {"a": [x]})
 
 

@@ -91,6 +91,11 @@ BANS = (
     Ban(r"\b(looks?|looked|looking) at\b", "a view that looks at it", "a view of it", VAGUE, CODE),
     Ban(r"\bgives or does\b", "it gives or does something else", "its result differs", VAGUE, CODE),
     Ban(r"\b(tells?|told) of\b", "the header tells of 3 bytes", "the header declares 3 bytes", VAGUE, CODE),
+    Ban(r"\bthere (is|are) of\b", "width is 1 to what there is of load", "width must be 1 to its size",
+        VAGUE, CODE),
+    Ban(r"\b(is|are) \d+ at least\b", "width is 1 at least", "width must be at least 1", ORDER, CODE),
+    Ban(r"\b(have|has|had|of|in|with) another (\w+ )?(type|dtype|shape|digest|order|derivative|state)\b",
+        "a result has another type", "a result has a different type", TERM, MESSAGES),
     Ban(r"\bin another way\b", "inputs share memory in another way", "inputs share other memory", VAGUE, CODE),
 )  # fmt: skip
 EXCEPTIONS = (

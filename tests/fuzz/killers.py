@@ -20,7 +20,7 @@ from tests.passes.random_graphs import Maker
 from tests.replay import corpus, digests
 from tracecomp.base import config
 from tracecomp.base.dump import Dump
-from tracecomp.compiled.locate import run_native
+from tracecomp.compiled.graph_bisection import run_native
 from tracecomp.ir.interpret import interpret
 from tracecomp.ir.op import OPS
 from tracecomp.ir.types import float32, float64

@@ -106,7 +106,7 @@ BAD: list[tuple[str, Kernel]] = [
     ("not in scope", kernel(Store(Y, index(COL), ZERO))),
     ("is nested in another", kernel(Loop("vector", ROW, (Loop("vector", COL, ()),)))),
     ("unknown loop kind", kernel(Loop("fast", ROW, ()))),
-    ("outside of its accumulate", kernel(Update("s", (ZERO,)))),
+    ("outside its accumulate", kernel(Update("s", (ZERO,)))),
     ("not a power of two", kernel(Accumulate((Acc("s", "add", float32, ZERO, 3),), ()))),
     ("unknown op", kernel(Accumulate((Acc("s", "sub", float32, ZERO),), ()))),
     ("with 1 operands", kernel(Accumulate((Acc("s", "fma", float32, ZERO),), (Update("s", (ZERO,)),)))),

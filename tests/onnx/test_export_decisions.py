@@ -72,7 +72,7 @@ def test_a_range_excludes_the_other_side() -> None:
     fn = PROGRAMS["pads short inputs"]
     program = onnx.export(lambda x: fn(x), torch.ones(6), dynamic_shapes=shapes)
     assert onnx.load(program)(torch.ones(9)).shape == (4,)
-    with pytest.raises(onnx.UnsupportedError, match=r"takes another path at n=3 .* Dim\('n', min=2\)"):
+    with pytest.raises(onnx.UnsupportedError, match=r"takes a different path at n=3 .* Dim\('n', min=2\)"):
         onnx.export(lambda x: fn(x), torch.ones(6), dynamic_shapes={"x": {0: Dim("n", min=2, max=64)}})
 
 

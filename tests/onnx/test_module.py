@@ -75,7 +75,7 @@ def test_bytes_files_and_external_data_are_read_and_only_those_of_the_folder(tmp
     text = (tmp_path / "m.onnx").read_bytes().replace(b"m.data", b"../m.d")
     (tmp_path / "m.d").write_bytes((tmp_path / "m.data").read_bytes())
     (moved / "m.onnx").write_bytes(text)
-    with pytest.raises(ValueError, match="outside of the model's folder"):
+    with pytest.raises(ValueError, match="outside the model's folder"):
         load(moved / "m.onnx")
 
 

@@ -11,7 +11,7 @@ from tests.passes.random_graphs import Maker
 from tracecomp import ops
 from tracecomp.base import config
 from tracecomp.base.dump import Dump
-from tracecomp.compiled.locate import run_native
+from tracecomp.compiled.graph_bisection import run_native
 from tracecomp.ir.interpret import interpret
 from tracecomp.ir.parser import parse_graph
 from tracecomp.ir.printer import print_graph

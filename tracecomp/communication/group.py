@@ -35,7 +35,7 @@ class Group:
         self.messenger, self.ranks, self.number, self.seconds = messenger, tuple(ranks), number, seconds
         self.backend, self.group_name, self.group_desc = backend, name, "undefined"
         self.place = self.ranks.index(messenger.rank)
-        self.worker, self.sender = Worker(f"tracecomp group {name}"), Worker(f"tracecomp sends of {name}")
+        self.worker, self.sender = Worker(f"tracecomp group {name}"), Worker(f"tracecomp sender {name}")
         self._count = 0
         self._shared: SharedMemory | None = None
         self._on_one_machine = len(self.ranks) > 1  # as far as known
@@ -138,7 +138,7 @@ class Group:
             if body.nbytes != like.nbytes:
                 why = (
                     f"{what}: rank {self.ranks[rank]} sent {body.nbytes} bytes to rank {self.messenger.rank}, "
-                    f"which expected {like.nbytes}, those of {_type(like)}"
+                    f"which expected {like.nbytes} bytes ({_type(like)})"
                 )
                 self.messenger.give_up(call.at, why)
         return [_like(like, body) for body, like in zip(bodies, likes, strict=True)]

@@ -14,7 +14,7 @@ import numpy as np
 import tracecomp.passes as passes
 from tracecomp.base.errors import CheckError
 from tracecomp.compiled.differences import changed_in_the_last_place, difference
-from tracecomp.compiled.locate import first_bad_node, run_native
+from tracecomp.compiled.graph_bisection import first_bad_node, run_native
 from tracecomp.ir.arrays import in_parts
 from tracecomp.ir.graph import Graph, Node
 from tracecomp.ir.interpret import Interpreter

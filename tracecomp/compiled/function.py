@@ -24,11 +24,11 @@ from tracecomp.compiled.backends import BACKENDS, Make, with_settings
 from tracecomp.compiled.budget import Budget
 from tracecomp.compiled.entry import Entry
 from tracecomp.compiled.kernel_profile import Profile
-from tracecomp.compiled.learned import MAX_NEEDED, Learned, needed
 from tracecomp.compiled.native_call import call_code, fast_record
 from tracecomp.compiled.parts import Parts
 from tracecomp.compiled.replay import Arguments, Plan
-from tracecomp.compiled.verified import Verifier
+from tracecomp.compiled.sampled_verification import Verifier
+from tracecomp.compiled.varying_values import MAX_NEEDED, Learned, needed
 from tracecomp.eager.modes import asks_for_eager, modes
 from tracecomp.eager.tensor import Tensor
 from tracecomp.ir.graph import Graph

@@ -14,8 +14,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from types import FunctionType, ModuleType
 from typing import Any
 
-from tracecomp.compiled.source_trees import definition, function_of_tree, tree_of
-from tracecomp.compiled.variables import (
+from tracecomp.compiled.ast_names import (
     PICK,
     SCOPES,
     UNSET,
@@ -33,6 +32,7 @@ from tracecomp.compiled.variables import (
     within,
     without_conversion,
 )
+from tracecomp.compiled.source_trees import definition, function_of_tree, tree_of
 
 _HELPERS = ("__part", PICK, UNSET)
 _WORK = (ast.Call, ast.BinOp)

@@ -18,10 +18,10 @@ import numpy as np
 from tracecomp.base import config
 from tracecomp.compiled.backends import BACKENDS
 from tracecomp.compiled.native_call import call_code, fast_record
-from tracecomp.compiled.rehearsal import Unfit, all_random, copies, of_tensors, same, tensors_in
 from tracecomp.compiled.replay import Plan
+from tracecomp.compiled.strided_calls import add_turned, row_major
 from tracecomp.compiled.tracked_calls import add_tracked, tracked_call
-from tracecomp.compiled.turned_calls import add_turned, row_major
+from tracecomp.compiled.trial_runs import Unfit, all_random, copies, of_tensors, same, tensors_in
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor
 from tracecomp.eager_kernels import background
@@ -46,7 +46,7 @@ _chains: dict[tuple[Warm, Statics], list[Any]] = {}
 
 def _make(warm: Warm, statics: Statics, tensors: list[Tensor], grad_mode: bool) -> None:
     """Serve calls like this one, in this gradient mode; Unfit when that cannot be."""
-    modes.rehearsal = True
+    modes.trial_run = True
     modes.grad = grad_mode
     eager = of_tensors(warm, statics)
     plan, code = _plan(eager, tensors), _code()
@@ -115,7 +115,7 @@ def _keep_small(plan: Plan) -> None:
 
 def _make_turned(warm: Warm, statics: Statics, tensors: list[Tensor], grad_mode: bool) -> None:
     """Serve calls like this one, with operands that are not row-major, on copies of them that are."""
-    modes.rehearsal = True
+    modes.trial_run = True
     modes.grad = grad_mode
     eager = of_tensors(warm, statics)
     dense = row_major(tensors)

@@ -109,7 +109,7 @@ def _of_input(
     """The open axes of an argument, each with the name of its size and the ends of its range."""
     if not isinstance(sizes, Mapping | tuple | list):
         raise ValueError(
-            f"{caller}: {option} of input {name!r} must be a dict or list, as {{0: 'batch'}}, got {sizes!r}"
+            f"{caller}: {option} of input {name!r} must be a dict or list, such as {{0: 'batch'}}, got {sizes!r}"
         )
     for axis, symbol in sizes.items() if isinstance(sizes, Mapping) else _listed(option, sizes, name):
         if type(axis) is not int:

@@ -20,9 +20,9 @@ import numpy as np
 from tracecomp.autograd.engine import run_backward
 from tracecomp.base.interrupts import uninterrupted
 from tracecomp.compiled.backends import BACKENDS
-from tracecomp.compiled.rehearsal import Array, Unfit, all_random, copies, of_tensors, random_like, same
 from tracecomp.compiled.replay import Plan
 from tracecomp.compiled.served_kinds import ServedKinds
+from tracecomp.compiled.trial_runs import Array, Unfit, all_random, copies, of_tensors, random_like, same
 from tracecomp.eager.device import use
 from tracecomp.eager.grad_fn import FREED, AccumulateGrad, OpNode, modified
 from tracecomp.eager.modes import modes, unseen
@@ -42,7 +42,7 @@ _NOTHING: Mapping[int, Any] = MappingProxyType({})
 
 def tracked_call(warm: Warm, statics: Statics, tensors: list[Tensor], grad_mode: bool) -> TrackedCall:
     """A call like this one, whose result has a history, made ready to be served; Unfit when that cannot be."""
-    modes.rehearsal = True
+    modes.trial_run = True
     modes.grad = grad_mode
     eager = of_tensors(warm, statics)
     name = _worth(eager, tensors)

@@ -107,8 +107,8 @@ def _received(
     source, body = group.received(asked, tag, what, seconds)
     if body.size != tensor.nbytes:
         raise DistBackendError(
-            f"{what}: rank {group.ranks[source]} sent {body.size} bytes, a tensor of shape {list(tensor.shape)} of "
-            f"{tensor.dtype} has {tensor.nbytes}"
+            f"{what}: rank {group.ranks[source]} sent {body.size} bytes, but the tensor of shape "
+            f"{list(tensor.shape)} and dtype {tensor.dtype} has {tensor.nbytes}"
         )
     with no_grad():
         assign_(tensor, wrap(body.view(tensor.dtype.numpy).reshape(tuple(tensor.shape))))

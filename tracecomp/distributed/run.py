@@ -73,7 +73,8 @@ def plan_of(arguments: argparse.Namespace) -> Plan:
     least, each = _processes(arguments.nproc_per_node)
     if not 1 <= least <= each or nodes < 1 or not 0 <= arguments.node_rank < nodes:
         raise SystemExit(
-            f"{arguments.nproc_per_node} processes on machine {arguments.node_rank} of {nodes}: not possible"
+            f"--nproc-per-node {arguments.nproc_per_node} --node-rank {arguments.node_rank} --nnodes {nodes}: "
+            "not possible"
         )
     if least < each and nodes > 1:
         raise SystemExit("--nproc-per-node MIN:MAX is for one machine: others would not know how many start again")

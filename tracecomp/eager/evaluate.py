@@ -54,7 +54,7 @@ def evaluate(op: Op, arrays: Sequence[Any], attrs: Attrs) -> Any:
     """Apply ``op`` to ``arrays``: by ``op.impl`` if its bits are those of machine code, else by machine code."""
     # Other kinds move elements, draw bits, or are the host's in compiled programs too.
     if op.kind not in _WARNING:
-        if op.kind == "external" and modes.rehearsal:
+        if op.kind == "external" and modes.trial_run:
             raise RuntimeError("host routines, and communication with other processes, cannot run during a check")
         if modes.untold and op.communicates:
             return _untold(op, arrays, attrs)

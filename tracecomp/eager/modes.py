@@ -33,7 +33,7 @@ class Modes(threading.local):
     levels: tuple[Any, ...] = ()  # forward derivatives being taken, the innermost last; needs ``use.begun``
     grad_above: bool = True  # whether the dispatched primitive is recorded for backward
     plain_subclasses: bool = False  # __torch_function__ of subclasses is not asked
-    rehearsal: bool = False  # a past call runs again, on copies: it must leave no trace
+    trial_run: bool = False  # a past call runs again, on copies: it must leave no trace
     untold: bool = False  # this run is recorded for later calls: other processes do not take part in it
     save_hooks: tuple[tuple[Callable[..., Any], Callable[..., Any]], ...] = ()
 

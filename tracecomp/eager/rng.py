@@ -65,8 +65,8 @@ class Generator:
         return Generator(self.device).set_state(self.state)
 
     def bits(self, shape: tuple[int, ...]) -> Tensor:
-        """32 random bits per element, as int32; the stream advances. RuntimeError in a rehearsal."""
-        if modes.rehearsal:
+        """32 random bits per element, as int32; the stream advances. RuntimeError in a trial run."""
+        if modes.trial_run:
             raise RuntimeError("random numbers cannot be drawn during a check")
         if modes.place is not None:  # nothing is drawn
             return _bits(self.state, shape)
@@ -77,8 +77,8 @@ class Generator:
         return result
 
     def advance(self, count: int) -> None:
-        """Advance the stream by ``count`` blocks. RuntimeError in a rehearsal."""
-        if modes.rehearsal:
+        """Advance the stream by ``count`` blocks. RuntimeError in a trial run."""
+        if modes.trial_run:
             raise RuntimeError("random numbers cannot be drawn during a check")
         if modes.recorder is not None:
             assign_(self.state, _moved(self.state, count))

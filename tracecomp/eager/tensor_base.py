@@ -272,7 +272,7 @@ def base_of(view: TensorBase) -> TensorBase:
     storage = view._storage
     if base._storage is not storage and storage is not None and storage.former is not None:
         former = storage.former
-        if not _lie_alike(base._data, former._data):
+        if not _same_layout(base._data, former._data):
             former._storage = storage
             return base_of(former) if former._linked else former
     if base._linked:
@@ -280,7 +280,7 @@ def base_of(view: TensorBase) -> TensorBase:
     return base
 
 
-def _lie_alike(a: Array, b: Array) -> bool:
+def _same_layout(a: Array, b: Array) -> bool:
     """Whether two arrays have the same elements in memory, in the same order."""
     return a.shape == b.shape and a.strides == b.strides and a.ctypes.data == b.ctypes.data and a.dtype == b.dtype
 

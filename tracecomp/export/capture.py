@@ -340,7 +340,7 @@ class _Writer(ProxyTorchDispatchMode):
             if new is old or isinstance(old, Parameter):
                 continue
             if new is None or (new.shape, new.dtype) != (old.shape, old.dtype):
-                raise _kept(f"the buffer {name!r}, which had another shape or dtype")
+                raise _kept(f"the buffer {name!r}, which had a different shape or dtype")
             # After the call, eager code has two tensors here, and the graph has one.
             if new._storage in storages or any(isinstance(x, Tensor) and x._storage is old._storage for x in flat):
                 raise _kept(f"the buffer {name!r} while one of both tensors is also in use elsewhere")

@@ -191,7 +191,7 @@ def _placed(x: Any, size: int, dim: int | None) -> Tensor:
     """A result with its examples along ``dim``."""
     if dim is None:
         if isinstance(x, Batch):
-            raise ValueError("vmap: out_dims is None for a result that differs between examples")
+            raise ValueError("vmap: out_dims must be an int for a result that depends on a batched input, got None")
         return x  # type: ignore[no-any-return]
     batch = whole(size, x)
     dim = dim % batch.ndim

@@ -463,5 +463,5 @@ def in_place_doc(call: Callable[..., object], name: str) -> str:
     return f"{doc}\n\n    Args:\n{given}\n\n    Raises:\n{_WRITE_ERRORS}\n\n    Example:\n{example}"
 
 
-_WRITE_ERRORS = """        RuntimeError: the result has another shape than ``input``, or is of a type it cannot hold;
+_WRITE_ERRORS = """        RuntimeError: the result differs in shape from ``input``, or is of a type it cannot hold;
             ``input`` is a leaf that requires grad, or an expanded tensor."""

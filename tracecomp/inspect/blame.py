@@ -12,9 +12,9 @@ from typing import Any
 
 from tracecomp.base import config
 from tracecomp.base.errors import Source
+from tracecomp.compiled.eager_vs_compiled import EARLIER, RAISED, Call, Lockstep, Outcome, mismatches, outcome
 from tracecomp.compiled.entry import Entry
 from tracecomp.compiled.function import Compiled
-from tracecomp.compiled.lockstep import EARLIER, RAISED, Call, Lockstep, Outcome, mismatches, outcome
 from tracecomp.inspect.calls import CallFault, Calls, run_calls
 from tracecomp.inspect.changes import Change
 from tracecomp.inspect.comparison import Divergence, shown_source

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any, Protocol
 
 from tracecomp.compiled.differences import Difference
-from tracecomp.compiled.lockstep import Call, Lockstep, Mismatch
+from tracecomp.compiled.eager_vs_compiled import Call, Lockstep, Mismatch
 from tracecomp.inspect.changes import Change, changes
 
 SAME = 4

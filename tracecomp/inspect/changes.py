@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.compiled.lockstep import Call
+from tracecomp.compiled.eager_vs_compiled import Call
 from tracecomp.compiled.program_state import ProgramState
 from tracecomp.eager.modes import inference_mode, no_grad
 from tracecomp.eager.rng import manual_seed
@@ -120,7 +120,7 @@ def _tensor_argument(n: int, name: str, t: Tensor, rng: np.random.Generator) -> 
         yield Change(f"{name} is negative", partial(_with, n, _like(t, -array)))
     if array.ndim > 1:
         order = np.array(array, order="F")
-        yield Change(f"{name} has another memory order", partial(_with, n, _like(t, order)))
+        yield Change(f"{name} has a different memory order", partial(_with, n, _like(t, order)))
     if array.dtype.kind == "f":
         wide = np.float32 if array.dtype == np.float64 else np.float64
         yield Change(f"{name} is {np.dtype(wide).name}", partial(_with, n, _like(t, array.astype(wide))))

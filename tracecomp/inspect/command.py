@@ -30,7 +30,7 @@ Operands = tuple[list[Any], dict[str, Any]]
 EPILOG = """\
 target     file.py:name or package.module:name, where name is a function or an nn.Module, or a dotted path to it
 operands   --shape 64,784              a float32 tensor of random numbers, one option per argument
-           --shape 64:int64            of another dtype; integers are in 0..9
+           --shape 64:int64            of a different dtype; integers are in 0..9
            --shape mask=64:bool        a keyword argument
            --inputs data.npz           every array of the file, as keyword arguments (arr_0, arr_1, ...: in order)
            --inputs x.npy              one array

@@ -11,8 +11,8 @@ import numpy as np
 from tracecomp.base import config
 from tracecomp.base.capture_guide import BreakReason, Section
 from tracecomp.base.errors import CaptureError
+from tracecomp.compiled.eager_vs_compiled import Call, Lockstep, outcome
 from tracecomp.compiled.function import Compiled
-from tracecomp.compiled.lockstep import Call, Lockstep, outcome
 from tracecomp.inspect.blame import Blame
 from tracecomp.inspect.calls import Calls, run_calls
 from tracecomp.inspect.comparison import WHOLE, Comparison, Divergence, StageResult, shown_source

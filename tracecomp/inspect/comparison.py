@@ -102,7 +102,7 @@ class Comparison:
             lines.append("outputs, native against the recorded graph:")
             lines += [f"  {name}: {d}" for name, d in zip(self.outputs, self.native, strict=False)]
         if self.checked_derivatives:
-            lines.append(f"steps of backward passes checked against differences: {self.checked_derivatives}")
+            lines.append(f"backward steps checked by finite differences: {self.checked_derivatives}")
         if self.calls.same:
             lines.append(f"calls compared: {self.calls.same} the same, {self.calls.changed} with something changed")
         lines += [f"note: {note}" for note in self.notes]

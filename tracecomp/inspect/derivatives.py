@@ -127,7 +127,7 @@ def _check_operator(
             wrong = list(_differ(op, attrs, operands, grads, exact)) if known[key] <= _OF_A_KIND else []
     except (TypeError, ValueError, RuntimeError):
         return  # no float64 form
-    what = f"{op.name} has another derivative than {op.name}"
+    what = f"{op.name} has a different derivative from {op.name}"
     yield from (DerivativeFault(f"{what}: {w}", made.source, made.scope) for w in wrong)
     for number, (have, want) in enumerate(zip(step.found, exact, strict=False)):
         if have is None or want is None or wrong:

@@ -13,7 +13,7 @@ from tracecomp.base import config
 from tracecomp.base.dump import Dump
 from tracecomp.base.errors import CompileError
 from tracecomp.compiled.differences import Difference, changed_in_the_last_place, difference, worst
-from tracecomp.compiled.locate import (
+from tracecomp.compiled.graph_bisection import (
     NativeProgram,
     after_pass,
     every_value,

@@ -55,7 +55,7 @@ class Memory:
         """``size`` elements from byte ``start`` on, with one defined flag each (of its first byte)."""
         stop = start + size * dtype.itemsize
         if start < 0 or stop > self.data.size:
-            raise VerifyError(f"bytes {start}..{stop} are outside of a slot of {self.data.size} bytes")
+            raise VerifyError(f"bytes {start}..{stop} are outside a slot of {self.data.size} bytes")
         return Memory(self.data[start:stop].view(dtype.numpy), self.defined[start:stop].reshape(size, dtype.itemsize))
 
 

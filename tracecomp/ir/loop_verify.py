@@ -139,7 +139,7 @@ class _Verifier:
     def _update(self, s: Update, c: _Context) -> None:
         acc = c.accumulators.get(s.name)
         if acc is None:
-            self.report(f"update of {s.name} outside of its accumulate")
+            self.report(f"update of {s.name} outside its accumulate")
             return
         if len(s.args) != _ACCUMULATOR_OPS.get(acc.op, len(s.args)):
             self.report(f"update of {s.name} ({acc.op}) with {len(s.args)} operands")

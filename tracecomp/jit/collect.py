@@ -104,7 +104,7 @@ class Collector:
         kind, name = _kind(module), type(module).__name__
         hooks = [n for n in INSIDES if "hooks" in n and getattr(module, n, None)]
         if hooks:
-            raise NotSupportedError(f"{name} has hooks ({', '.join(sorted(hooks))}), which a script would lose")
+            raise NotSupportedError(f"{name} has hooks ({', '.join(sorted(hooks))}), which scripts do not support")
         used: dict[str, Any] = {}
         library = _library_class(kind)
         if library is kind or not _overrides(kind, library):

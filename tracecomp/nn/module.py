@@ -7,8 +7,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from tracecomp.compiled.lazy_compile import compile
 from tracecomp.compiled.named_options import backend_of
-from tracecomp.compiled.on_demand import compile
 from tracecomp.eager.device import Device, check_device
 from tracecomp.eager.meta import NO_DATA
 from tracecomp.eager.modes import modes, module_changes, no_grad, scope

@@ -63,8 +63,8 @@ def check_path(proto: Any, graph: Graph, sizes: Mapping[str, int], args: Sequenc
             return
         why = "its results differ there"
     raise UnsupportedError(
-        f"onnx.export(): the program takes another path at {', '.join(f'{k}={n}' for k, n in sizes.items())} than the "
-        f"recorded one ({why}): it depends on an input size. Exclude these sizes by the range of a Dim, as in "
+        f"onnx.export(): the program takes a different path at {', '.join(f'{k}={n}' for k, n in sizes.items())} from "
+        f"the recorded one ({why}): it depends on an input size. Exclude these sizes by the range of a Dim, as in "
         f"Dim({next(iter(sizes))!r}, min=2), or use torch.cond"
     )
 

@@ -185,7 +185,9 @@ class _Writer:
         if binding.kind == "argument":
             e.names[value] = self.input_names[binding.ref]
         elif binding.kind != "state" or not isinstance(binding.ref, Tensor):
-            raise UnsupportedError(f"the model reads {name!r} from Python")
+            raise UnsupportedError(
+                f"the model reads the Python value {name!r}: pass it as a tensor argument or keep it constant"
+            )
         else:
             e.names[value] = e.weight(name, binding.ref._data, binding.ref.requires_grad)
 

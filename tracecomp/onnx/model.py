@@ -168,7 +168,7 @@ def array_of(tensor: TensorProto, folder: Path | None = None) -> Array:
         raise ValueError(f"tensor {tensor.name!r} is stored in another file, but the model was not loaded from a path")
     root, path = folder.resolve(), (folder / place["location"]).resolve()
     if root not in path.parents or not path.is_file():
-        raise ValueError(f"tensor {tensor.name!r} is stored at {place['location']!r}, outside of the model's folder")
+        raise ValueError(f"tensor {tensor.name!r} is stored at {place['location']!r}, outside the model's folder")
     dtype, shape = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type), tuple(tensor.dims)
     offset = int(place.get("offset", 0))
     end = offset + int(np.prod(shape, dtype=object)) * dtype.itemsize

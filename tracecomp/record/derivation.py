@@ -61,7 +61,7 @@ class Derivation:
                 recorder.graph.set_shape(cotangents[-1], recorder.sizes.shape_of(root))
             seeds.append(seed)
         # An eager call's stand-in hands on every contribution: each is added to what else there is, one by one.
-        recorder.backward.contributions = {} if modes.rehearsal else None
+        recorder.backward.contributions = {} if modes.trial_run else None
         inputs = [(end, edge) for key, edge in recorder.values.edges.items() if (end := self._end(key)) is not None]
         ends = [edge for _, edge in inputs]
         # Other processes need not record this call: a collective of its backward pass is recorded, and not run.
@@ -116,7 +116,7 @@ class Derivation:
         constants = {i.value for i in graph.inputs if i.role == "constant"}
         given = {v for v, b in self.sources.items() if b not in updated}
         needed = [v for v in reads if v.node not in behind and v not in cotangents and v not in constants]
-        if modes.rehearsal:  # an eager call's stand-in keeps what eager nodes keep: nothing is computed again
+        if modes.trial_run:  # an eager call's stand-in keeps what eager nodes keep: nothing is computed again
             kept = list(dict.fromkeys(map(_looked_at, needed)))
         else:
             kept = choose_saved(graph, forward, needed, lambda v: 0 if v in given or v in constants else v.type.nbytes)

@@ -46,7 +46,9 @@ for _name in _KEEP_ZERO:
 @handles("pow")
 def _pow(x: SparseTensor, exponent: Tensor) -> Any:
     if not is_number(exponent) or float(exponent) <= 0:
-        raise RuntimeError("pow of a sparse tensor needs a positive exponent, as others change the zeros")
+        raise RuntimeError(
+            "pow of a sparse tensor needs a positive exponent: zero or a negative one would change the zeros"
+        )
     whole = coalesce(x) if isinstance(x, CooTensor) else x
     return whole._with(whole._stored**exponent)
 

@@ -211,7 +211,7 @@ def _getitem(x: SparseTensor, index: object) -> Any:
 @handles("resize_as_", "resize_as_sparse_")
 def _resize_as(x: SparseTensor, other: Tensor) -> Any:
     if x.shape != other.shape:
-        raise NotImplementedError("resize_as_ of a sparse tensor to another shape")
+        raise NotImplementedError("resize_as_ of a sparse tensor to a different shape")
     return x
 
 

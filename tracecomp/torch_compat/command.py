@@ -20,10 +20,10 @@ _ACTIONS: dict[str, Callable[[Path | None], str]] = {
 def subcommands(commands: Any) -> None:
     """Add both to the parser's ``commands``."""
     program = commands.add_parser(
-        "run", help="run a program written for PyTorch, with its arguments; or a dump, file.ir"
+        "run", help="run a program written for PyTorch with its arguments, or a dump (file.ir)"
     )
     program.add_argument("-m", action="store_true", help="the program is a module")
-    program.add_argument("program", help="a script, a dump file.ir, or with -m a module; its arguments follow")
+    program.add_argument("program", help="a script, a dump (file.ir) or, with -m, a module, followed by its arguments")
     torch = commands.add_parser("torch", help="make 'import torch' import tracecomp in this environment, or undo it")
     torch.add_argument("action", choices=_ACTIONS, help="install or uninstall the replacement, or print its status")
     torch.add_argument("--folder", type=Path, help="the environment's site-packages (default: this one's)")

@@ -14,7 +14,7 @@ _ADVICE = (
     ("torch.cuda", "tracecomp runs on the CPU only: check torch.cuda.is_available() first"),
     (
         "torch._inductor",
-        "only the settings of PyTorch's code generator exist here; torch.compile works without it",
+        "only the configuration of torch._inductor exists here; torch.compile does not use torch._inductor",
     ),
     ("torch.onnx", "run the program with PyTorch to export it"),
 )

@@ -20,7 +20,7 @@ from tests.onnx.architectures.models import ARCHITECTURES
 ROOT = next(p for p in Path(__file__).parents if (p / "pyproject.toml").is_file())
 PAGE = ROOT / "docs" / "onnx.md"
 BEGIN, END = "<!-- architectures: begin -->", "<!-- architectures: end -->"
-HEAD = """| architecture | nodes | export | comes back | from torch: script | dynamo |
+HEAD = """| architecture | nodes | export | round trip | from torch: script | dynamo |
 |---|---|---|---|---|---|
 """
 

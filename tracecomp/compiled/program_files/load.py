@@ -156,7 +156,7 @@ class _GraphFile(Container):
         found = {k: int(what) + before for k, (*_, how, what) in enumerate(path["outputs"]) if how == "in_place"}
         written = [given[i] for i in found.values()]
         if any(kinds[k] != wanted[i] for k, i in found.items()) or len({*map(repr, written)}) < len(written):
-            raise self.error("is damaged: a result has another type than the array it overwrites")
+            raise self.error("is damaged: a result and the array it overwrites differ in type")
         kept = [(k, n) for k, n in written if k == "constant" or (k == "state" and n not in self.header["written"])]
         if kept:
             raise self.error("is damaged: it writes an array that it declares read-only")

@@ -398,7 +398,7 @@ class _Path:
             looked = op.impl(looked, **{k: without(v) for k, v in attrs.items()})
         if steps:
             if looked.dtype != probe.dtype or not np.may_share_memory(looked, probe):
-                raise self.refusal("returns a view of another dtype")
+                raise self.refusal("returns a view with a different dtype")
             if self._sizes is not None:
                 return [*spec[:3], self._steps(steps)]
             start = (looked.ctypes.data - probe.ctypes.data) // probe.itemsize if looked.size else 0

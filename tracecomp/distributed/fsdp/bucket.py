@@ -185,7 +185,9 @@ class Bucket:
     def _put_off(self, leaves: Sequence[Sequence[Tensor | None]]) -> None:
         """Add gradients of this process to the pending ones."""
         if len(leaves) > 1:
-            raise RuntimeError(at_user_line("no_sync(): gradients of shards are combined in every backward pass"))
+            raise RuntimeError(
+                at_user_line("no_sync(): not supported with several shards per process. Use one shard each")
+            )
         self.pending = _sums(self.pending, leaves[0])
 
     def _with_pending(self, leaves: Sequence[Sequence[Tensor | None]]) -> Sequence[Sequence[Tensor | None]]:

@@ -128,8 +128,8 @@ class DistributedDataParallel(Module, Joinable):
         if different:
             raise RuntimeError(
                 at_user_line(
-                    f"DistributedDataParallel(shards=...): ranks {different} have another random state than rank 0; "
-                    "call manual_seed with one seed in all processes"
+                    f"DistributedDataParallel(shards=...): ranks {different} differ in random state from rank 0; "
+                    "call manual_seed with the same seed in all processes"
                 )
             )
 

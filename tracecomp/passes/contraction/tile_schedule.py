@@ -53,31 +53,33 @@ class TileSchedule:
 
     TITLE: ClassVar[str] = "register tiles"
 
-    vector: Var = setting(variable, "the result's variable that is the SIMD lanes; the operand that moves with it is B")
-    width: int = setting(number, "its values at a time: some registers' worth")
-    tile: Var | None = setting(variable_or_none, "the result's variable whose values are the tile's rows")
-    height: int = setting(number, "its values at a time")
+    vector: Var = setting(variable, "the result's variable along the SIMD lanes; the operand that it indexes is B")
+    width: int = setting(number, "values of vector in a tile: the lanes of some registers")
+    tile: Var | None = setting(variable_or_none, "the result's variable along the tile's rows")
+    height: int = setting(number, "rows of a tile")
     tail: int = setting(number, "last lanes, computed in a vector of half the width", 0)
-    unrolled: Var | None = setting(variable_or_none, "a second, short variable, entirely in the tile", None)
+    unrolled: Var | None = setting(variable_or_none, "a second, short variable, unrolled in the tile", None)
     window: tuple[Var, ...] = setting(
         variables_of, "summed variables along which rows read the same vectors, so that each is loaded once", ()
     )
-    written_out: bool = setting(yes_or_no, "the tile's terms are written out; terms of padding are left out", False)
-    k_blocks: KBlocks | None = setting(k_blocks_read, "the summed variables in order, one in pieces: k/392", None)
-    pack: str = setting(word("no", "once", "block"), "B is packed into panels: once for all, or by the block", "no")
-    transposed: int = setting(number, "terms of B transposed in registers at a time, a square; 0: none", 0)
+    written_out: bool = setting(yes_or_no, "unroll the tile's terms and leave out those of padding", False)
+    k_blocks: KBlocks | None = setting(
+        k_blocks_read, "the summed variables in order, one with its block length: k/392", None
+    )
+    pack: str = setting(word("no", "once", "block"), "pack B into panels: once, or in each block", "no")
+    transposed: int = setting(number, "terms of B per block transposed in registers; 0: none", 0)
     copies: tuple[str, ...] = setting(words("lhs", "rhs"), "operands copied first, in float32, in the lanes' order", ())
-    block_vars: tuple[Var, ...] = setting(variables_of, "variables that a block has all of, with their totals", ())
-    split_vars: tuple[Var, ...] = setting(variables_of, "block_vars of which a block has one value", ())
+    block_vars: tuple[Var, ...] = setting(variables_of, "variables kept whole in a block", ())
+    split_vars: tuple[Var, ...] = setting(variables_of, "block_vars with one value per block", ())
     by_rows: bool = setting(yes_or_no, "a block has all columns of its rows", False)
-    row_blocks: tuple[int, ...] = setting(numbers, "blocks of rows: of each column of tiles, or of all", (1,))
+    row_blocks: tuple[int, ...] = setting(numbers, "number of row blocks, per column of tiles or in total", (1,))
     threads: str = setting(word(*KINDS), "who shares the blocks", "serial")
     pack_threads: tuple[str, ...] = setting(words(*KINDS), "who shares the packing, for each column of tiles", ())
     copy_threads: tuple[str, ...] = setting(words(*KINDS), "who shares the copies, in the order of copies", ())
-    prefetch_terms: int = setting(number, "terms by which elements of A are fetched ahead; 0: not", 0)
-    prefetch: tuple[str, ...] = setting(words(), "buffers of the epilogue that are fetched ahead", ())
-    unrolled_terms: int = setting(number, "innermost terms up to which a loop over them is written out", 4)
-    written_terms: int = setting(number, "multiply-adds of a tile that are written out at most", 700)
+    prefetch_terms: int = setting(number, "distance of prefetches of A, in terms; 0: none", 0)
+    prefetch: tuple[str, ...] = setting(words(), "buffers of the epilogue to prefetch", ())
+    unrolled_terms: int = setting(number, "longest innermost loop over terms that is unrolled", 4)
+    written_terms: int = setting(number, "most multiply-adds of an unrolled tile", 700)
 
     def columns(self) -> list[Pieces]:
         """The lanes in columns of tiles: full ones, remaining lanes, the tail in a separate column."""
@@ -143,17 +145,20 @@ def check_tiles(tiles: TileSchedule, chosen: TileSchedule, nest: BilinearNest, r
     one_panel = b_operand.depends(tiles.vector) and nest.one_sided(tiles.vector)
     shared = tiles.tile is None or not b_operand.depends(tiles.tile)
     _refuse(
-        (not set(in_tile) <= set(nest.out), "vector, tile and unrolled are the result's"),
+        (not set(in_tile) <= set(nest.out), "vector, tile and unrolled must be variables of the result"),
         (len(set(in_tile)) != len(in_tile), "a variable is repeated in the tile"),
-        (not 0 < tiles.width <= tiles.vector.extent - tiles.tail, "width is 1 to what there is of vector"),
-        (not 0 < tiles.height <= tiles.tile_rows, "height is 1 to what there is of tile"),
+        (not 0 < tiles.width <= tiles.vector.extent - tiles.tail, "width must be 1 to the size of vector"),
+        (not 0 < tiles.height <= tiles.tile_rows, "height must be 1 to the size of tile"),
         (rows * tiles.width > MOST_RESULTS * registers, f"{rows} by {tiles.width} exceeds the registers"),
         # k_blocks list the whole order of the sum, which has to be the graph's.
-        (summed != tuple(nest.reduce), f"k_blocks has to name {' '.join(v.name for v in nest.reduce)} in this order"),
+        (summed != tuple(nest.reduce), f"k_blocks must list {' '.join(v.name for v in nest.reduce)} in this order"),
         # Strides determine which rows read the same vectors; a record cannot change that.
-        (tiles.window not in ((), chosen.window), "window can be left out, not chosen"),
-        (bool(tiles.window) and tiles.tile != chosen.tile, "window belongs to the tile that was chosen"),
-        (tiles.pack != "no" and not (one_panel and shared), "there is no panel that all rows of a tile share"),
+        (tiles.window not in ((), chosen.window), "window can be omitted but not changed"),
+        (bool(tiles.window) and tiles.tile != chosen.tile, "window needs the default tile"),
+        (
+            tiles.pack != "no" and not (one_panel and shared),
+            "pack must be no: the rows of a tile read different vectors",
+        ),
         # Packed padding is added, which decides bits where a weight is infinite.
         (tiles.transposed > 0 and tiles.pack != "no", "panels are packed in lane order: transposed must be 0"),
         (nest.padded and (tiles.pack == "no") != (chosen.pack == "no"), PADDING),
@@ -168,21 +173,27 @@ def check_blocks(schedule: TileSchedule, chosen: TileSchedule, nest: BilinearNes
     moved = schedule.moved(nest, nest.b_operand(schedule.vector))
     others = [v for v in schedule.beside(nest) if v not in schedule.block_vars]
     _refuse(
-        (len(schedule.row_blocks) != (1 if schedule.by_rows else parts), "row_blocks: one a column of tiles"),
-        (any(not 0 < n <= steps for n in schedule.row_blocks), "row_blocks: every block has a step of rows or more"),
-        (len(schedule.pack_threads) != (parts if schedule.pack == "once" else 0), "pack_threads: one a column"),
-        (len(schedule.copy_threads) != len(schedule.copies), "copy_threads: one a copy"),
+        (
+            len(schedule.row_blocks) != (1 if schedule.by_rows else parts),
+            "row_blocks: give one number per column of tiles",
+        ),
+        (any(not 0 < n <= steps for n in schedule.row_blocks), "row_blocks: give at most one block per step of rows"),
+        (len(schedule.pack_threads) != (parts if schedule.pack == "once" else 0), "pack_threads: one per column"),
+        (len(schedule.copy_threads) != len(schedule.copies), "copy_threads: one per copy"),
         (schedule.copies != chosen.copies and nest.padded, PADDING),
         (schedule.written_out != chosen.written_out and nest.padded, PADDING),
         (schedule.written_out and schedule.tile is None, "written_out needs rows"),
-        (schedule.transposed > 0 and schedule.written_out, "written_out has no loop over terms to transpose"),
-        (not set(schedule.split_vars) <= set(schedule.block_vars), "split_vars are some of block_vars"),
+        (
+            schedule.transposed > 0 and schedule.written_out,
+            "transposed needs written_out no: it needs a loop over terms",
+        ),
+        (not set(schedule.split_vars) <= set(schedule.block_vars), "split_vars must be in block_vars"),
         (not set(schedule.block_vars) <= beside, "block_vars must differ from the tile's variables"),
         # Totals between k-blocks are kept for a block's variables; without k-blocks there are none.
-        (bool(schedule.block_vars) and schedule.k_blocks is None, "block_vars: the totals of k_blocks are theirs"),
+        (bool(schedule.block_vars) and schedule.k_blocks is None, "block_vars needs k_blocks"),
         # A block's own panel must be the only one that its tiles read.
-        (by_block and (bool(nest.outside) or moved != others), "blocks read panels of others: pack once"),
-        (schedule.by_rows and (by_block or schedule.k_blocks is not None), "by_rows excludes panels and totals"),
+        (by_block and (bool(nest.outside) or moved != others), "blocks share panels: pack must be once"),
+        (schedule.by_rows and (by_block or schedule.k_blocks is not None), "by_rows excludes pack block and k_blocks"),
     )
 
 

@@ -223,7 +223,7 @@ class Fuser:
                 # Indices are normal forms: equal terms are the same element at every position. Unequal ones may also
                 # be; that only loses a fusion.
                 if read.offset.substitute({self.readers.space(node).var: here}) != (row if is_row else element):
-                    return f"{node.op.name} reads {producer.op.name} at another position"
+                    return f"{node.op.name} reads {producer.op.name} at a different position"
         return None
 
     def _would_cycle(self, first: Group, second: Group) -> bool:

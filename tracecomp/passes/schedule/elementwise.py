@@ -105,32 +105,35 @@ def _problems(made: RowSchedule | MapSchedule, chosen: RowSchedule | MapSchedule
     if isinstance(made, RowSchedule):
         rows = nest.outer[-1].extent if nest.outer else 1
         return [
-            (not 0 < made.rows_at_once <= rows, f"rows_at_once is 1 to {rows}"),
+            (not 0 < made.rows_at_once <= rows, f"rows_at_once must be 1 to {rows}"),
             # A kept row is one buffer; several rows at once would overwrite each other's.
-            (made.rows_at_once > 1 and bool(nest.scratch), "rows_at_once is 1 for a row that is kept in memory"),
-            (made.split_from < 2, "split_from is 2 at least"),
+            (made.rows_at_once > 1 and bool(nest.scratch), "rows_at_once must be 1: the row is kept in memory"),
+            (made.split_from < 2, "split_from must be at least 2"),
         ]
     if isinstance(made, LaneSchedule):
         others = {v for v in nest.outer if v != made.vector}
         named = set(made.order) == others and len(made.order) == len(others)
         return [
             # Lanes along a summed variable would change the order of the sum.
-            (made.vector is not None and made.vector not in nest.outer, "vector must be a summed variable"),
-            (made.width < 1, "width is 1 at least"),
-            (not named, f"order has to name {' '.join(v.name for v in nest.outer if v != made.vector)}"),
+            (made.vector is not None and made.vector not in nest.outer, "vector must be a variable that is not summed"),
+            (made.width < 1, "width must be at least 1"),
+            (not named, f"order must list {' '.join(v.name for v in nest.outer if v != made.vector)}"),
         ]
     if isinstance(made, ColumnSchedule):
         return [
-            (made.vector not in nest.outer, "vector must be a summed variable"),
-            (not 0 < made.width <= made.block <= made.vector.extent, "width, block and vector have to be nested"),
-            (not 0 < made.rows_at_once <= nest.reduced[-1].extent, "rows_at_once is 1 to what there is of rows"),
+            (made.vector not in nest.outer, "vector must be a variable that is not summed"),
+            (
+                not 0 < made.width <= made.block <= made.vector.extent,
+                "width must be 1 to block, and block at most the size of vector",
+            ),
+            (not 0 < made.rows_at_once <= nest.reduced[-1].extent, "rows_at_once must be 1 to the number of rows"),
         ]
     assert isinstance(chosen, TransposeSchedule)
     return [
         # Other variables have no unit stride: blocks could not be loaded as vectors.
-        ((made.load, made.store) != (chosen.load, chosen.store), "load and store are what accesses allow"),
-        (not 0 < made.width <= made.load.extent, "width is 1 to what there is of load"),
-        (not 0 < made.height <= made.store.extent, "height is 1 to what there is of store"),
+        ((made.load, made.store) != (chosen.load, chosen.store), "load and store cannot be changed"),
+        (not 0 < made.width <= made.load.extent, "width must be 1 to the size of load"),
+        (not 0 < made.height <= made.store.extent, "height must be 1 to the size of store"),
     ]
 
 

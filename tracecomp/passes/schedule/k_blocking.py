@@ -53,7 +53,7 @@ def k_blocks_read(text: str, variables: Variables) -> KBlocks | None:
     found = [variable(name, variables) for name in names]
     cut = [n for n, length in enumerate(lengths) if length]
     if len(cut) != 1 or not lengths[cut[0]].isdecimal() or not 0 < int(lengths[cut[0]]) <= found[cut[0]].extent:
-        raise ValueError("expected all summed variables in order, one of them with the length of its pieces: k/128")
+        raise ValueError("expected all summed variables in order, one with its block length: k/128")
     return KBlocks(tuple(found[: cut[0]]), found[cut[0]], int(lengths[cut[0]]), tuple(found[cut[0] + 1 :]))
 
 

@@ -31,8 +31,8 @@ class RowSchedule:
 
     TITLE: ClassVar[str] = "lanes along rows"
 
-    rows_at_once: int = setting(number, "rows that share the steps of their passes")
-    split_from: int = setting(number, "values of a reduced variable from which a pass that sums nothing may be split")
+    rows_at_once: int = setting(number, "rows computed together in one loop")
+    split_from: int = setting(number, "shortest reduced variable whose passes without sums may be split")
     threads: str = setting(word(*KINDS), "who shares the loop over rows", "serial")
 
 
@@ -43,9 +43,9 @@ class LaneSchedule:
     TITLE: ClassVar[str] = "lanes across rows"
 
     vector: Var | None = setting(variable_or_none, "the variable of the lanes")
-    width: int = setting(number, "its values at a time: some registers' worth")
+    width: int = setting(number, "values of vector at a time: the lanes of some registers")
     order: tuple[Var, ...] = setting(variables_of, "the other variables, outermost first", ())
-    transposed: int = setting(number, "summed elements of each lane transposed in registers at a time; 0: none", 0)
+    transposed: int = setting(number, "summed elements per block transposed in registers; 0: none", 0)
     nontemporal: str = setting(word(*STORES), "whether stores bypass the caches", "no")
     threads: str = setting(word(*KINDS), "who shares the outermost loop", "serial")
 
@@ -69,11 +69,11 @@ class TransposeSchedule:
 
     TITLE: ClassVar[str] = "transposed"
 
-    load: Var = setting(variable, "the variable that is read along")
-    store: Var = setting(variable, "the variable that is written along")
+    load: Var = setting(variable, "the variable along which memory is read")
+    store: Var = setting(variable, "the variable along which memory is written")
     width: int = setting(number, "elements of a panel along load")
     height: int = setting(number, "elements of a panel along store")
-    prefetch: tuple[str, ...] = setting(words(), "buffers whose next panel is fetched ahead", ())
+    prefetch: tuple[str, ...] = setting(words(), "buffers whose next panel is prefetched", ())
     nontemporal: str = setting(word(*STORES), "whether stores bypass the caches", "no")
     threads: str = setting(word(*KINDS), "who shares the panels", "serial")
 

@@ -85,7 +85,7 @@ class Chooser:
         # it was used.
         left = self.peek()
         if left is not None:
-            raise ScheduleError(f"there are {len(self.made)} schedules in this kernel; '{left.title}' is one more")
+            raise ScheduleError(f"this kernel has {len(self.made)} schedules; remove the extra record '{left.title}'")
 
 
 def setting(read: Reader, doc: str, default: object = ...) -> Any:

@@ -14,8 +14,8 @@ class ConvolutionSchedule:
 
     TITLE: ClassVar[str] = "winograd"
 
-    width: int = setting(number, "filters of a column: some registers' worth of lanes")
-    block: int = setting(number, "tiles that are in cache from the first transformation to the last")
+    width: int = setting(number, "filters of a column: the lanes of some registers")
+    block: int = setting(number, "tiles of a block, all kept in cache")
     threads: str = setting(word(*KINDS), "who shares the blocks", "serial")
     weight_threads: str = setting(word(*KINDS), "who shares the weights' transformation", "serial")
 
@@ -26,9 +26,9 @@ class GradientSchedule:
 
     TITLE: ClassVar[str] = "winograd weight gradient"
 
-    width: int = setting(number, "results of a column: some registers' worth of lanes")
+    width: int = setting(number, "results of a column: the lanes of some registers")
     run: int = setting(number, "rows whose totals a block keeps")
-    chunk: int = setting(number, "tiles that are transformed at a time, at most")
+    chunk: int = setting(number, "most tiles transformed at a time")
     threads: str = setting(word(*KINDS), "who shares the blocks", "serial")
     copy_threads: str = setting(word(*KINDS), "who shares the copy of a gradient with strided filters", "serial")
     total_threads: str = setting(word(*KINDS), "who shares adding the parts' totals", "serial")
@@ -43,6 +43,6 @@ def made_with(chosen: S, chooser: Chooser) -> S:
     made = with_fields(chosen, chooser.next_given(), {})
     for name in ("width", "block", "run", "chunk"):
         if getattr(made, name, 1) < 1:
-            raise ScheduleError(f"{made.TITLE}: {name} is 1 at least")
+            raise ScheduleError(f"{made.TITLE}: {name} must be at least 1")
     chooser.made.append(made)
     return made

@@ -12,8 +12,8 @@ import tracecomp as tc
 from tests.compiled.test_hot_calls import CALLS, needs_native_calls
 from tests.eager.unheard import Unheard
 from tests.references import numpy_reference
-from tracecomp.compiled import turned_calls
-from tracecomp.compiled.rehearsal import copies
+from tracecomp.compiled import strided_calls
+from tracecomp.compiled.trial_runs import copies
 from tracecomp.eager.device import use
 from tracecomp.eager_kernels import background
 from tracecomp.nn import functional as F
@@ -92,7 +92,7 @@ def test_they_are_those_of_pytorch(name: str, layout: str) -> None:
 @needs_native_calls
 def test_they_are_served_unless_copies_take_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     x = made(tc, "transposed")
-    monkeypatch.setattr(turned_calls, "_seconds", lambda call: 0.0)
+    monkeypatch.setattr(strided_calls, "_seconds", lambda call: 0.0)
     for _ in range(CALLS):
         F.mish(x)
     background.finish()
@@ -100,7 +100,7 @@ def test_they_are_served_unless_copies_take_longer(monkeypatch: pytest.MonkeyPat
         scope.setattr(tc.Tensor, "__tracecomp_apply__", staticmethod(lambda *args: pytest.fail("ran eagerly")))
         F.mish(x)
     times, refused = iter([2.0, 1.0]), len(background.refused())
-    monkeypatch.setattr(turned_calls, "_seconds", lambda call: next(times))
+    monkeypatch.setattr(strided_calls, "_seconds", lambda call: next(times))
     for _ in range(CALLS):
         F.softsign(x)
     background.finish()

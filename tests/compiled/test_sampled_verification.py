@@ -11,7 +11,7 @@ import tracecomp as torch
 from tracecomp import nn
 from tracecomp.base import config
 from tracecomp.base.errors import WrongResult
-from tracecomp.compiled.verified import Verifier
+from tracecomp.compiled.sampled_verification import Verifier
 from tracecomp.passes.graph import algebra
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.compiled.rehearsal import Array, Unfit, all_random, same, tensors_in
 from tracecomp.compiled.served_kinds import ServedKinds
+from tracecomp.compiled.trial_runs import Array, Unfit, all_random, same, tensors_in
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional.warm import Run, Statics, Warm

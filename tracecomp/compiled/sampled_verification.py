@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from tracecomp.base.errors import WrongResult
 from tracecomp.base.user_warnings import warn_user
-from tracecomp.compiled.lockstep import Lockstep
+from tracecomp.compiled.eager_vs_compiled import Lockstep
 
 MISMATCHES = ("raise", "warn")
 
