@@ -18,7 +18,7 @@ from tracecomp.inspect.calls import Calls, run_calls
 from tracecomp.inspect.comparison import WHOLE, Comparison, Divergence, StageResult, shown_source
 from tracecomp.inspect.derivatives import check_derivatives
 from tracecomp.inspect.eager_check import eager_fault
-from tracecomp.inspect.graph_runs import Noted
+from tracecomp.inspect.graph_runs import Noted, Unhurried
 from tracecomp.inspect.observed import Application, Observed, observe
 from tracecomp.inspect.stages import GraphComparison
 
@@ -76,7 +76,7 @@ class _Comparing:
         self.blame = Blame(fn, call, tolerance, self._compiled, self._noted)
 
     def _compiled(self) -> Compiled:
-        made = Compiled(self.fn, dynamic=self.dynamic)
+        made = Unhurried(self.fn, dynamic=self.dynamic)
         made.quiet = True
         return made
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tracecomp.compiled.backends import Interpreted, Make
+from tracecomp.compiled.budget import Unlimited
 from tracecomp.compiled.function import Compiled
 from tracecomp.ir.graph import Graph
 
@@ -48,7 +49,16 @@ class _Noting(Interpreted):
         super().run(arrays, outputs)
 
 
-class Noted(Compiled):
+class Unhurried(Compiled):
+    """A compiled function that records every call that no recording fits, whether that pays or not.
+
+    ``compare`` makes many calls that differ. Without this all but the first few would run eagerly.
+    """
+
+    _new_budget = Unlimited
+
+
+class Noted(Unhurried):
     """A compiled function whose graphs run in the interpreter; ``runs`` are those of it and of its parts."""
 
     def __init__(self, fn: object, runs: list[GraphRun] | None = None, **options: Any) -> None:
