@@ -20,6 +20,7 @@ from tracecomp.inspect.changes import Change
 from tracecomp.inspect.comparison import Divergence, shown_source
 from tracecomp.inspect.line_watch import line_that_changes, line_that_differs
 from tracecomp.inspect.observed import Event, Observed, observe
+from tracecomp.inspect.paths import Limits
 from tracecomp.passes.pipeline import LOWERING, PIPELINE
 from tracecomp.passes.steps import Step
 
@@ -175,35 +176,38 @@ class Blame:
 
     # ---- machine code
 
-    def eager(self, calls: Calls, changed: bool) -> Divergence | None:
+    def eager(self, calls: Calls, limits: Limits | None) -> Divergence | None:
         """Find calls in which machine code of eager operators differs from numpy."""
         run = _Eager(self.fn)
         with config.override(eager="numpy"):
-            found = run_calls(self.fn, run, self.call, self.tolerance, changed, len(calls.steps)).fault
+            found = run_calls(self.fn, run, self.call, self.tolerance, limits, len(calls.steps)).fault
         if found is None:
             return None
         line = self._line(found, observe(self.fn, self.call, self.roots))
         return replace(self._at(found, "eager", "machine code of eager operators", line), step="eager programs")
 
-    def native(self, calls: Calls) -> Divergence:
+    def native(self, calls: Calls, limits: Limits | None) -> Divergence:
         """Locate a wrong native call whose graphs are all right: the part of the library without which it is right."""
         fault = calls.fault
         assert fault is not None
         line = self._line(fault, observe(self.fn, self.call, self.roots))
         for name, make in self._without():
-            if self._right(calls, make):
+            if self._right(calls, limits, make):
                 return replace(self._at(fault, name, f"right without: {name}", line), step=name)
         return self._at(fault, "native call", "skipping any single step does not correct it", line)
 
-    def _right(self, calls: Calls, run: Callable[[Callable[[Make], Calls]], Calls]) -> bool:
+    def _right(
+        self, calls: Calls, limits: Limits | None, run: Callable[[Callable[[Make], Calls]], Calls]
+    ) -> bool:
         def again(make: Make) -> Calls:
-            return run_calls(self.fn, make(), self.call, self.tolerance, most=len(calls.steps))
+            return run_calls(self.fn, make(), self.call, self.tolerance, limits, len(calls.steps))
 
         return run(again).fault is None
 
     def _at_each_size(self) -> Compiled:
         made = self.compiled()
         made.dynamic = False
+        made.reset()
         return made
 
     def _without(self) -> Iterator[tuple[str, Callable[[Callable[[Make], Calls]], Calls]]]:
