@@ -18,7 +18,9 @@ NATIVE = ("codegen", "kernels", "native", "loop")
 
 
 def _recording() -> list[Fault]:
-    def recording(where: str, old: str, new: str, program: str, *lines: str, stages: tuple[str, ...] = RECORDED) -> Fault:
+    def recording(
+        where: str, old: str, new: str, program: str, *lines: str, stages: tuple[str, ...] = RECORDED
+    ) -> Fault:
         return Fault("recording", program, Edit(where, old, new), stages, lines)
 
     return [
@@ -57,7 +59,9 @@ def _sizes() -> list[Fault]:
 
 
 def _rewrites() -> list[Fault]:
-    def rewrite(where: str, old: str, new: str, program: str, *lines: str, stages: tuple[str, ...] = ("simplify",)) -> Fault:
+    def rewrite(
+        where: str, old: str, new: str, program: str, *lines: str, stages: tuple[str, ...] = ("simplify",)
+    ) -> Fault:
         return Fault("rewrites", program, Edit(f"passes.graph.{where}", old, new), stages, lines)
 
     return [
@@ -92,7 +96,9 @@ def _complex() -> list[Fault]:
 def _fusion() -> list[Fault]:
     every = ("kernels", "fusion", "native", "row_fusion", "concat_in_place", "output_buffers", "second call")
 
-    def fusion(room: str, where: str, old: str, new: str, program: str, *lines: str, stages: tuple[str, ...] = every) -> Fault:
+    def fusion(
+        room: str, where: str, old: str, new: str, program: str, *lines: str, stages: tuple[str, ...] = every
+    ) -> Fault:
         return Fault(room, program, Edit(f"passes.{where}", old, new), stages, lines)
 
     return [
@@ -108,7 +114,15 @@ def _fusion() -> list[Fault]:
 
 
 def _emission() -> list[Fault]:
-    def emission(where: str, old: str, new: str, program: str, *lines: str, room: str = "emission", stages: tuple[str, ...] = NATIVE) -> Fault:
+    def emission(
+        where: str,
+        old: str,
+        new: str,
+        program: str,
+        *lines: str,
+        room: str = "emission",
+        stages: tuple[str, ...] = NATIVE,
+    ) -> Fault:
         return Fault(room, program, Edit(f"codegen.{where}", old, new), stages, lines)
 
     shared = (*NATIVE, "eager")
@@ -116,7 +130,7 @@ def _emission() -> list[Fault]:
         emission("kernels.accumulate:update_lanes", "((first + start) // lanes) % state.parts", "(state.parts - 1) * (active > 1)", "long_sums", "sum of many lanes"),
         emission("kernels.accumulate:total", "-1 if every else 0", "0", "all_of_rows", "all and any"),
         emission("kernels.accumulate:total", "e.const(result.elem, math.nan), result)", "result, result)", "missing_numbers", "largest with a missing one"),
-        emission("kernels.convert:_float_to_float", "source is float64 and target is not float32", "False", "narrowed", "doubles narrowed", room="bfloat16", stages=shared),
+        emission("kernels.convert:_float_to_float", "_double_to_odd_float(e, value)", "e.convert('fptrunc', value, 'float')", "narrowed", "doubles narrowed", room="bfloat16", stages=shared),
         emission("kernels.convert:narrow_half", 'e.binary("add", e.binary("add", bits, e.const("i32", 0x7FFF)), odd)', "bits", "halved_steps", "half sum", "half product", room="bfloat16", stages=shared),
         emission("kernels.convert:narrow_half", 'e.const("i32", 0x7FFF)), odd)', 'e.const("i32", 0x8000)), e.const("i32", 0))', "halved_steps", "half sum", "half product", room="bfloat16", stages=shared),
         emission("kernels.operations:_mod", "b.const - 1", "b.const", "whole_numbers", "remainder by eight", stages=shared),

@@ -163,7 +163,7 @@ class _Comparing:
         noted = self._noted()
         again = self._by_numpy(noted, limits, len(calls.steps))
         if again.fault is not None and again.fault.number <= calls.fault.number:
-            result.divergence = self.blame.recorded(again)
+            result.divergence = self.blame.recorded(again, limits)
             return
         self._graphs(noted, loops)
         if result.divergence is None:
