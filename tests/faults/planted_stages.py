@@ -130,7 +130,6 @@ def _emission() -> list[Fault]:
         emission("kernels.accumulate:update_lanes", "((first + start) // lanes) % state.parts", "(state.parts - 1) * (active > 1)", "long_sums", "sum of many lanes"),
         emission("kernels.accumulate:total", "-1 if every else 0", "0", "all_of_rows", "all and any"),
         emission("kernels.accumulate:total", "e.const(result.elem, math.nan), result)", "result, result)", "missing_numbers", "largest with a missing one"),
-        emission("kernels.convert:_float_to_float", "_double_to_odd_float(e, value)", "e.convert('fptrunc', value, 'float')", "narrowed", "doubles narrowed", room="bfloat16", stages=shared),
         emission("kernels.convert:narrow_half", 'e.binary("add", e.binary("add", bits, e.const("i32", 0x7FFF)), odd)', "bits", "halved_steps", "half sum", "half product", room="bfloat16", stages=shared),
         emission("kernels.convert:narrow_half", 'e.const("i32", 0x7FFF)), odd)', 'e.const("i32", 0x8000)), e.const("i32", 0))', "halved_steps", "half sum", "half product", room="bfloat16", stages=shared),
         emission("kernels.operations:_mod", "b.const - 1", "b.const", "whole_numbers", "remainder by eight", stages=shared),
@@ -170,6 +169,44 @@ def _derivatives() -> list[Fault]:
     ]  # fmt: skip
 
 
+def _later() -> list[Fault]:
+    sizes, loops = (
+        ("dynamic sizes", "guards"),
+        (*NATIVE, "eager bits", "arena", "output_buffers", "fusion", "second call"),
+    )
+
+    def later(room: str, where: str, old: str, new: str, program: str, *lines: str, stages: tuple[str, ...]) -> Fault:
+        return Fault(room, program, Edit(where, old, new), stages, lines)
+
+    return [
+        later("guards", "record.recording:same_value", "bool(now == seen)", "bool(now == seen) or seen is False", "empty_or_not", "while above", stages=CALLS),
+        later("dynamic sizes", "record.size_range:SizeRange.holds", "value <= self.high", "value <= self.high + 1", "columns_limited", "many columns", stages=sizes),
+        later("dynamic sizes", "record.dynamic_shapes.padding:Padding.masked", "prim.where(mask, found, fill)", "prim.where(mask, found, 0.0)", "spread", "spread over rows", stages=sizes),
+        later("rewrites", "passes.graph.views:squeezed_permute", "sorted(dims[i] for", "list(dims[i] for", "more_views", "squeezed and turned", stages=("simplify", "canonical")),
+        later("rewrites", "passes.graph.views:slice_of_expand", "[0 if repeated[d] else", "[0 if repeated[d] or d == x.ndim - 1 else", "more_views", "part of a repetition", stages=("simplify",)),
+        later("rewrites", "passes.graph.reductions:split_of_permute", "pieces = {dims[i]: part for i", "pieces = {i: part for i", "more_views", "split after turning", stages=("simplify", "canonical")),
+        later("complex", "passes.graph.fourier:roots_of_transform", ".table.array(), x.dtype.numpy)", ".table.array()[::-1], x.dtype.numpy)", "complex_signals", "spectrum", stages=("simplify", "constant_folding", "decompose", "canonical")),
+        later("emission", "codegen.kernels.accumulate:_joined", '"add" if acc.op == "fma" else acc.op, acc.dtype, a, [b]', '"add" if acc.op == "fma" else acc.op, acc.dtype, b, [b]', "half_rows", "sum of half rows", stages=(*NATIVE, "eager bits")),
+        later("schedule", "passes.schedule.k_blocking:in_k_blocks", "start=total, epilogue", "start=None, epilogue", "long_products", "many terms", stages=loops),
+        later("in-place", "record.finish:Finish._updates", "if final is not initial:", "if final is not initial and len(found) < 1:", "trained", "velocity", "weight lowered", stages=RECORDED),
+        later("host calls", "compiled.backends:_Coming.wait", "[*map(np.asarray, result)] if isinstance", "[np.asarray(r) * (1 + 0.01 * (np.ndim(r) == 1)) for r in result] if isinstance", "factored", "factored", stages=("host", "native", "kernels")),
+        Fault("derivatives", "steps", Derivative("sin", "the cosine, negative", lambda old: lambda g, o, i, **a: [prim.mul(prim.neg(g[0]), prim.cos(i[0]))]), ("derivative",), ("slope of sin",)),
+        later("dynamic sizes", "record.size_range:Conditions._equal", "(self.zero if is_zero else self.other).add(difference)", "pass", "odd_rows", "odd rows", stages=sizes),
+        later("guards", "record.recording:same_value", "bool(now == seen)", "abs(now - seen) < 1.5", "near_zero", "all are small", stages=CALLS),
+        later("guards", "record.recording:same_value", "bool(now == seen)", "abs(now - seen) < 1.5", "counted_positive", "count read", stages=CALLS),
+        later("dynamic sizes", "record.dynamic_shapes.padding:Padding.masked", "prim.where(mask, found, fill)", "prim.where(mask, found, 0.0)", "least_rows", "least and product", stages=sizes),
+        later("dynamic sizes", "record.dynamic_shapes.padding:Padding.count", "self._counts[extent] = self._value(extent)", "self._counts[extent] = prim.add(self._value(extent), 1)", "pairs_of_rows", "rows joined", "softmax over joined rows", stages=sizes),
+        later("rewrites", "passes.graph.algebra:idempotent_binary", "y in inner.inputs", "True", "choices", "larger of two", stages=("simplify",)),
+        later("rewrites", "passes.graph.algebra:absorbed_by_zero", "_filled(g, c, a)", "_filled(g, 1, a)", "choices", "bits absorbed", stages=("simplify",)),
+        later("rewrites", "passes.graph.algebra:div_by_power_of_two", "reciprocal = 1.0 / c", "reciprocal = 1.0 / abs(c)", "choices", "negative quarter", stages=("simplify",)),
+        later("emission", "codegen.kernels.operations:_fmod", 'e.binary("sub", a, ', 'e.binary("add", a, ', "whole_steps", "truncated remainder", stages=(*NATIVE, "eager", "eager bits")),
+        later("emission", "codegen.kernels.convert:cast", '"sitofp" if source.signed', '"uitofp" if source.signed', "whole_steps", "integers as floats", stages=(*NATIVE, "eager", "eager bits")),
+        later("emission", "codegen.kernels.accumulate:combine", "operands = [*args, current]", "operands = [args[0], args[0], current]", "turned_product", "batched product", stages=(*NATIVE, "eager", "eager bits")),
+        Fault("derivatives", "steps", Derivative("flip", "not flipped", lambda old: lambda g, o, i, **a: [g[0]]), ("derivative",), ("slope of flip",)),
+        later("derivatives", "compiled.autograd:Kept.of", "array = self.values.get(id(source))", "array = next(iter(self.values.values()))", "two_gradients", "product of two", stages=("backward", "recorded")),
+    ]  # fmt: skip
+
+
 STAGES: tuple[Fault, ...] = (
-    *_recording(), *_sizes(), *_rewrites(), *_complex(), *_fusion(), *_emission(), *_hosts(), *_derivatives(),
+    *_recording(), *_sizes(), *_rewrites(), *_complex(), *_fusion(), *_emission(), *_hosts(), *_derivatives(), *_later(),
 )  # fmt: skip

@@ -341,14 +341,6 @@ def missing_numbers() -> Made:
     return fn, (torch.tensor(x),)
 
 
-def narrowed() -> Made:
-    def fn(x: Any) -> Any:
-        return x.to(torch.bfloat16)  # @ doubles narrowed
-
-    x = 1.0 + np.arange(40) * 2.0**-8 + 2.0**-40
-    return fn, (torch.tensor(x),)
-
-
 def halved_steps() -> Made:
     def fn(x: Any, y: Any) -> Any:
         h = x + y  # @ half sum
@@ -404,3 +396,176 @@ def parallel_rows() -> Made:
         return h.sum(1)  # @ large parallel sums
 
     return fn, (numbers(600, 700), numbers(600, 700, seed=1))
+
+
+def empty_or_not() -> Made:
+    def fn(x: Any) -> Any:
+        h = x * 2.0
+        while h.sum() > 100.0:  # @ while above
+            h = h * 0.5
+        return h
+
+    return fn, (numbers(3, 5),)
+
+
+def columns_limited() -> Made:
+    def fn(x: Any) -> Any:
+        if x.shape[-1] > 12:  # @ many columns
+            return x * 2.0
+        return x - 1.0
+
+    return fn, (numbers(4, 6),)
+
+
+def spread() -> Made:
+    def fn(x: Any) -> Any:
+        h = torch.tanh(x)
+        return h.amax(0) - h.mean(0)  # @ spread over rows
+
+    return fn, (numbers(9, 5),)
+
+
+def more_views() -> Made:
+    def fn(x: Any, y: Any) -> Any:
+        a = x.reshape(4, 1, 6).permute(2, 1, 0).reshape(6, 4)  # @ squeezed and turned
+        b = y[:1].expand(4, 6)[1:3, 2:5]  # @ part of a repetition
+        c = torch.cat([x, y], 0).flip(0, 1).flip(0)  # @ flipped again
+        d = (x > 0).to(torch.int64).to(torch.int32)  # @ mask to integers
+        e = x.T.reshape(2, 3, 4)  # @ split after turning
+        return a * 2.0, b * 2.0, c * 2.0, d * 2, e * 2.0
+
+    return fn, (numbers(4, 6), numbers(4, 6, seed=1))
+
+
+def complex_signals() -> Made:
+    def fn(x: Any) -> Any:
+        z = torch.fft.fft(x)  # @ spectrum
+        w = torch.fft.ifft(z * 2.0)  # @ back again
+        return w.real, z.imag  # @ parts of numbers
+
+    return fn, (numbers(4, 12),)
+
+
+def half_rows() -> Made:
+    def fn(x: Any) -> Any:
+        h = x * x
+        return h.sum(1)  # @ sum of half rows
+
+    return fn, (numbers(6, 300).bfloat16(),)
+
+
+def long_products() -> Made:
+    def fn(x: Any, y: Any) -> Any:
+        h = x @ y  # @ many terms
+        return h * 1.0
+
+    return fn, (numbers(16, 3000), numbers(3000, 16, seed=1))
+
+
+def trained() -> Made:
+    weight = numbers(5, 3).requires_grad_()
+    velocity = torch.zeros(5, 3)
+
+    def fn(x: Any) -> Any:
+        loss = (x @ weight).pow(2).sum()  # @ loss of a step
+        loss.backward()
+        with torch.no_grad():
+            velocity.mul_(0.9).add_(weight.grad)  # @ velocity
+            weight.sub_(velocity * 0.01)  # @ weight lowered
+            weight.grad = None
+        return loss.detach()
+
+    return fn, (numbers(4, 5, seed=1),)
+
+
+def factored() -> Made:
+    def fn(a: Any) -> Any:
+        h = a @ a.T
+        values, vectors = torch.linalg.eigh(h)  # @ factored
+        k = torch.linalg.pinv(vectors)  # @ inverted
+        return values * 2.0, k @ h  # @ after factoring
+
+    return fn, (numbers(4, 4),)
+
+
+def steps() -> Made:
+    def fn(x: Any) -> Any:
+        a = torch.sin(x)  # @ slope of sin
+        b = x.flip(0) * x  # @ slope of flip
+        c = torch.exp(-x)  # @ slope of exp
+        return ((a + b) * c).sum()
+
+    return fn, (numbers(4, 5).requires_grad_(),)
+
+
+def odd_rows() -> Made:
+    def fn(x: Any) -> Any:
+        if x.shape[0] % 2 == 1:  # @ odd rows
+            return x * 2.0
+        return x - 1.0
+
+    return fn, (numbers(9, 5),)
+
+
+def near_zero() -> Made:
+    def fn(x: Any) -> Any:
+        if x.abs().max() < 0.125:  # @ all are small
+            return x * 8.0
+        return x * 2.0
+
+    return fn, (numbers(3, 5),)
+
+
+def counted_positive() -> Made:
+    def fn(x: Any) -> Any:
+        n = int((x > 0).sum())  # @ count read
+        return x[: n // 2] * 2.0
+
+    return fn, (numbers(7),)
+
+
+def least_rows() -> Made:
+    def fn(x: Any) -> Any:
+        h = x * 2.0
+        return h.amin(0), h.prod(0)  # @ least and product
+
+    return fn, (numbers(9, 5),)
+
+
+def pairs_of_rows() -> Made:
+    def fn(x: Any, y: Any) -> Any:
+        h = torch.cat([x, y])  # @ rows joined
+        return torch.softmax(h, 0) * 2.0  # @ softmax over joined rows
+
+    return fn, (numbers(9, 5), numbers(6, 5, seed=1))
+
+
+def choices() -> Made:
+    def fn(x: Any, y: Any, n: Any) -> Any:
+        a = torch.where(x > 0, y, y) + torch.where(x > 0, 0.0, 1.0)  # @ chosen of equals
+        b = torch.maximum(torch.maximum(x, y), y * 2.0)  # @ larger of two
+        c = (n & 0) + (n | n)  # @ bits absorbed
+        d = x.to(torch.float16).to(torch.float64)  # @ widened twice
+        e = (x - y) / -4.0  # @ negative quarter
+        return a, b, c, d, e
+
+    return fn, (numbers(4, 6), numbers(4, 6, seed=1), torch.arange(24).reshape(4, 6))
+
+
+def whole_steps() -> Made:
+    def fn(x: Any, n: Any) -> Any:
+        a = torch.sign(x)  # @ signs
+        b = torch.minimum(x, -x)  # @ smaller of two
+        c = n.to(torch.float32)  # @ integers as floats
+        d = torch.fmod(n, 7)  # @ truncated remainder
+        return a, b, c, d
+
+    return fn, (numbers(5, 9), torch.arange(-20, 25).reshape(5, 9))
+
+
+def turned_product() -> Made:
+    def fn(x: Any, y: Any) -> Any:
+        h = torch.einsum("abk,cbk->bac", x, y)  # @ batched product
+        return h.relu()  # @ cut off
+
+    return fn, (numbers(5, 3, 7), numbers(4, 3, 7, seed=1))

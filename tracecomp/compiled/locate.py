@@ -107,8 +107,8 @@ def first_bad_node(
 
     The graph is cut after a node, everything that the rest reads becomes an output, and the cut is moved by bisection.
     With ``exact``, a value is wrong if its bits differ from those of ``exact``; else, if its distance from the
-    interpreter's exceeds ``tolerance``. Complex values may be given as pairs. With ``zeros``, the sign of a zero counts:
-    a later node may divide by it.
+    interpreter's exceeds ``tolerance``. Complex values may be given as pairs. With ``zeros``, the sign of a zero
+    counts, by which a later node may divide.
     """
     nodes = list(graph.live_nodes())
     values, moved = every_value(graph, arrays), every_value(graph, changed_in_the_last_place(arrays))

@@ -116,10 +116,16 @@ def _sizes(leaves: Sequence[object], where: Sequence[str], limits: Limits) -> It
         end = last_of_program(size + 2)
         for new in dict.fromkeys((*usual, *(n for n in (*beyond, end, end + 1) if n != size))):
             yield Change(f"arguments of size {size} have {new} rows", partial(_rows, size, new), again=True)
+        # Padding of a program for several sizes must not meet numbers of one sign either.
+        for sign, word in ((-1.0, "negative"), (1.0, "positive")):
+            make = partial(_rows, size, size + 2, sign=sign)
+            yield Change(f"arguments of size {size} have {size + 2} rows of {word} numbers", make)
     wide = sorted({shape[-1] for shape in tensors.values() if len(shape) > 1 and shape[-1] > 1})
     for size in wide[:_MOST_LAST]:
-        what = f"arguments whose last axis is {size} have {size + 1} there"
-        yield Change(what, partial(_rows, size, size + 1, axis=-1), again=True)
+        beyond = limits.sizes(size, -1, 1, lambda n, given, size=size: _rows(size, n, given, axis=-1))  # type: ignore[misc]
+        for new in dict.fromkeys((size + 1, *(n for n in beyond if n != size))):
+            what = f"arguments whose last axis is {size} have {new} there"
+            yield Change(what, partial(_rows, size, new, axis=-1), again=True)
     for n, shape in tensors.items():
         if counts[shape[0]] > 1:
             for new in (1, shape[0] + 2):
@@ -150,15 +156,23 @@ def _with(number: int, value: object, call: Call) -> Call:
     return changed
 
 
-def _rows(size: int, count: int, call: Call, axis: int = 0, only: int | None = None) -> Call:
-    """The call with ``count`` instead of ``size`` along an axis, in every argument with that size, or in one."""
+def _rows(
+    size: int, count: int, call: Call, axis: int = 0, only: int | None = None, sign: float | None = None
+) -> Call:  # fmt: skip
+    """The call with ``count`` instead of ``size`` along an axis, in every argument with that size, or in one.
+
+    With ``sign``, floats have that sign and are not small.
+    """
     leaves: list[Any] = []
     structure = flatten(call, leaves)
     for n, x in enumerate(leaves):
         if isinstance(x, Tensor) and only in (None, n) and x._data.ndim > abs(axis) and x._data.shape[axis] == size:
             shape = list(x._data.shape)
             shape[axis] = count
-            leaves[n] = _like(x, np.resize(x._data, shape))
+            array = np.resize(x._data, shape)
+            if sign is not None and array.dtype.kind == "f":
+                array = np.asarray(sign * (np.abs(array) + 1)).astype(array.dtype)
+            leaves[n] = _like(x, array)
     changed: Call = unflatten(structure, leaves)
     return changed
 

@@ -9,11 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.base import config
 from tracecomp.compiled.backends import Hosted, Interpreted, Make
 from tracecomp.compiled.budget import Unlimited
 from tracecomp.compiled.function import Compiled
 from tracecomp.compiled.locate import run_native
+from tracecomp.eager.evaluate import evaluate
 from tracecomp.ir.graph import Graph
+from tracecomp.ir.interpret import Interpreter
 from tracecomp.passes.graph.host_segments import has_external
 
 Array = np.ndarray[Any, Any]
@@ -41,6 +44,12 @@ def run_as_calls_do(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
     outputs = [np.empty(o.value.shape, o.value.dtype.numpy) for o in graph.outputs]
     Hosted(graph, {}, None, frozenset()).run(arrays, outputs)
     return outputs
+
+
+def run_eagerly(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
+    """The outputs of ``graph``, whose operators run one by one as in eager mode: compiled code has the same bits."""
+    with config.override(eager="native"):
+        return Interpreter(graph).run(arrays, evaluate=evaluate)
 
 
 class _Noting(Interpreted):

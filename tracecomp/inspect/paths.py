@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import io
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from types import CodeType
 from typing import Any
 
@@ -29,10 +30,10 @@ _MOST_PATHS = 6
 _LARGEST = 4096
 """Largest size that is tried."""
 _AFFINE = (
-    (-1.0, 0.0), (0.0, 0.0), (0.0, 1.0), (1.0, 1.0), (1.0, -1.0), (16.0, 0.0), (-16.0, 0.0), (0.0625, 0.0), (1.0, 64.0),
-    (1.0, -64.0), (1024.0, 0.0), (-1024.0, 0.0), (1.0, 1e5), (1.0, -1e5),
+    (-1.0, 0.0), (16.0, 0.0), (-16.0, 0.0), (0.0625, 0.0), (2.0**-10, 0.0), (1024.0, 0.0), (-1024.0, 0.0), (1.0, 1.0),
+    (1.0, -1.0), (1.0, 64.0), (1.0, -64.0), (1.0, 1e5), (1.0, -1e5), (0.0, 1.0), (0.0, 0.0),
 )  # fmt: skip
-"""Factors and offsets of other values: both signs, and every magnitude a few times."""
+"""Factors and offsets of other values: both signs, several magnitudes. Zeros last: many paths agree on those."""
 
 
 class Limits:
@@ -115,7 +116,7 @@ def limits(sizes: Sequence[int], path: Callable[[int], Path]) -> list[int]:
 
     found: set[int] = set()
     ordered = sorted(set(sizes))
-    for low, high in zip(ordered, ordered[1:], strict=False):
+    for low, high in pairwise(ordered):
         if at(low) == at(high):
             continue
         while high - low > 1 and len(known) < _MOST_SIZES:

@@ -23,10 +23,9 @@ from tracecomp.compiled.locate import (
     part_of,
     run_native,
 )
-from tracecomp.eager.evaluate import INEXACT
 from tracecomp.inspect.comparison import Comparison, Divergence, StageResult, around_worst, at_node
-from tracecomp.inspect.eager_check import FUNCTION_ULP, FUNCTIONS, last_places
-from tracecomp.inspect.graph_runs import GraphRun, run_as_calls_do
+from tracecomp.inspect.eager_check import FUNCTION_ULP, FUNCTIONS, last_places, rounds_alike
+from tracecomp.inspect.graph_runs import GraphRun, run_as_calls_do, run_eagerly
 from tracecomp.inspect.wide import wide_array, witness
 from tracecomp.ir.arrays import in_parts, same_bits
 from tracecomp.ir.graph import Graph, Node, Value
@@ -43,9 +42,6 @@ Report = Callable[[str], None]
 
 KERNEL_TOLERANCE = {"float16": 1e-3, "bfloat16": 8e-3, "float32": 1e-5, "float64": 1e-12}
 """Agreement of one kernel with the interpreter on the same operands, relative to the largest element."""
-
-_BITS = frozenset(("view", "creation", "gather", "pad", "concat", "random"))
-"""Kinds of operators without rounding."""
 
 CHANGES = 3
 """Perturbations of operands in their last place that estimate the effect of rounding."""
@@ -189,7 +185,7 @@ class GraphComparison:
             wanted = partition.stored[group]
             part, given = part_of(graph, graph.name, wanted, cut)
             operands = [np.asarray(values[v], order="C") for v in given]
-            exact = all(map(_rounds_alike, group.nodes)) and not config.current().fast_math
+            exact = all(map(rounds_alike, group.nodes)) and not config.current().fast_math
             here, found = self._kernel(part, operands, [values[v] for v in wanted], exact)
             differences += here
             if not all(d.agrees(0.0 if exact else KERNEL_TOLERANCE.get(d.dtype)) for d in here):
@@ -288,7 +284,7 @@ class GraphComparison:
         def again() -> list[Array]:
             return NativeProgram(graph, aliases, steady).run(self.arrays, 1, "the same")
 
-        if self._check_native(graph, recorded, found, again):
+        if self._check_native(graph, recorded, found, again) and self._eager_bits(graph, found):
             self._variants(graph, program, found)
 
     def _check_native(
@@ -304,6 +300,16 @@ class GraphComparison:
             lambda: not all(d.agrees(self.result.tolerance) for d in self._differences(again(), recorded))
         )
         self._blame(graph, node, "native", "", step, found, recorded)
+        return False
+
+    def _eager_bits(self, graph: Graph, found: list[Array]) -> bool:
+        """Compare the bits with those of the recorded graph's operators, run one by one as in eager mode."""
+        self.report("running the operators eagerly")
+        eager = [*map(in_parts, run_eagerly(self.run_of.graph, self.run_of.arrays))]
+        if config.current().fast_math or self.run_of.steady or all(map(same_bits, found, eager)):
+            return self._agree("eager bits", [difference(f, f) for f in found])
+        node = first_bad_node(graph, self.arrays, run_native, None, run_eagerly)
+        self._different_bits("eager bits", graph, node, "", found, eager)
         return False
 
     def _variants(self, graph: Graph, program: NativeProgram, found: list[Array]) -> None:
@@ -369,11 +375,6 @@ class GraphComparison:
 
 
 _MATH = frozenset(name for name, s in SCALARS.items() if name not in ("add", "sub", "mul", "div", "select"))
-
-
-def _rounds_alike(node: Node) -> bool:
-    """Whether numpy and machine code give the same bits: operators that round at most once."""
-    return node.op.kind in _BITS or (node.op.kind == "elementwise" and node.op.name not in INEXACT)
 
 
 def _unfused(graph: Graph, arrays: Sequence[Array], steady: Set[int] = frozenset()) -> list[Array]:

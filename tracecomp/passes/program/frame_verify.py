@@ -122,9 +122,10 @@ def _with_old_reads(frame: Frame) -> Iterator[tuple[Task, set[Value]]]:
             continue
         copy = next((c for c in copies if c.source in task.values and c.target in task.values), None)
         if copy is not None:
-            # A copy to no output holds an input for a later one.
+            # A copy to no output holds an input for a later copy. Else the graph tells if the source is a result that
+            # was stored over the input.
             position = frame.outputs.home.get(copy.target)
-            yield task, {copy.source if position is None else made[position]}
+            yield task, {copy.source} if position is None else {copy.source} & {made[position]}
 
 
 def _operands(group: Group) -> tuple[Value, ...]:
