@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tests.faults.planted import FAULTS
 from tests.faults.planted_operators import MORE
+from tests.faults.planted_stages import STAGES
 from tests.faults.trying import Found, table, try_fault
 
 PAGE = Path(__file__).parents[2] / "docs" / "reports" / "planted-faults.md"
@@ -25,7 +26,7 @@ def main() -> int:
     parser.add_argument("--show", action="store_true", help="print what each comparison says")
     options = parser.parse_args()
     results: list[Found] = []
-    for number, fault in enumerate((*FAULTS, *MORE)):
+    for number, fault in enumerate((*FAULTS, *MORE, *STAGES)):
         if options.only not in f"{fault.room} {fault.program} {fault.what}":
             continue
         start = time.monotonic()

@@ -17,7 +17,7 @@ Made = tuple[Callable[..., Any], tuple[Any, ...]]
 
 def line_of(mark: str) -> str:
     """``file:line`` of the line that is marked so."""
-    for file in (Path(__file__), Path(__file__).with_name("operators.py")):
+    for file in map(Path(__file__).with_name, ("programs.py", "operators.py", "stages.py")):
         for number, line in enumerate(file.read_text().splitlines(), 1):
             if line.endswith(f"# @ {mark}"):
                 return f"{file.name}:{number}"

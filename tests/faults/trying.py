@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
-from tests.faults import operators, programs
+from tests.faults import operators, programs, stages
 from tests.faults.planted import Fault
 from tracecomp.base import config
 from tracecomp.base.errors import CompileError, VerifyError
@@ -73,14 +73,14 @@ def _in_child(fault: Fault, sender: Connection) -> None:
 
 def run_fault(fault: Fault) -> Found:
     """Plant it here, for good, and compare."""
-    make = getattr(programs, fault.program, None) or getattr(operators, fault.program)
+    make = next(getattr(room, fault.program) for room in (programs, operators, stages) if hasattr(room, fault.program))
     lines = [programs.line_of(mark) for mark in fault.lines]
     if fault.plant is not None:
         fault.plant.plant()
     with tempfile.TemporaryDirectory() as folder, config.override(cache_dir=folder):
         fn, args = make()
         try:
-            result = compare(fn, *args, dynamic=True if fault.program == "dynamic" else None)
+            result = compare(fn, *args, dynamic=True if fault.room == "dynamic sizes" else None)
         except (CompileError, VerifyError) as error:
             said = str(error)
             return Found(fault, True, any(s in said for s in fault.stages), any(x in said for x in lines), said, True)

@@ -56,3 +56,11 @@ class Budget:
     def says(self) -> str:
         """Return a text with the seconds spent and the number of recordings and programs."""
         return f"{self.spent:.1f} s on {self.made} recordings and programs"
+
+
+class Unlimited(Budget):
+    """No limit: a comparison wants every call compiled that could be, whether that pays or not."""
+
+    def allows(self) -> bool:
+        """True."""
+        return True

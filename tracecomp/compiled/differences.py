@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.ir.arrays import in_parts
+
 Array = np.ndarray[Any, Any]
 
 TOLERANCE = {"float16": 1e-2, "bfloat16": 5e-2, "float32": 1e-4, "float64": 1e-9}
@@ -86,7 +88,10 @@ def changed_in_the_last_place(arrays: Sequence[Array], seed: int = 0) -> list[Ar
     rng = np.random.default_rng(seed)
     moved = []
     for array in arrays:
-        if array.dtype.kind == "f" or array.dtype.name == "bfloat16":
+        if array.dtype.kind == "c":
+            [parts] = changed_in_the_last_place([in_parts(array)], seed)
+            array = parts.view(array.dtype)[..., 0]
+        elif array.dtype.kind == "f" or array.dtype.name == "bfloat16":
             step = _EPSILON[array.dtype.name] * rng.uniform(-1.0, 1.0, array.shape)
             array = np.asarray(array * (1.0 + step)).astype(array.dtype)
         moved.append(array)

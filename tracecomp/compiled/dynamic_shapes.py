@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
-from itertools import count
+from itertools import count, takewhile
 from typing import Any
 
 import numpy as np
@@ -109,18 +109,19 @@ class SizedBackend:
             return n, n
         if any(low < high == n - 1 for low, high in (m.box[k] for m in self.made)):
             return n, 2 * (n - 1)
-        below = LEAST - 1
-        for high in _ends():
-            if n <= high:
-                return below + 1, high
-            below = high
-        raise AssertionError(n)
+        high = last_of_program(n)
+        return max((end + 1 for end in takewhile(lambda end: end < high, _ends())), default=LEAST), high
 
 
 def _interprets(make: Make) -> bool:
     """Whether it makes interpreters, also such as note what they run: arrays must have the very shapes of the graph."""
     made = make.func if isinstance(make, partial) else make
     return isinstance(made, type) and issubclass(made, Interpreted)
+
+
+def last_of_program(size: int) -> int:
+    """The largest size that a program made for ``size``, which has varied, serves."""
+    return next(high for high in _ends() if size <= high)
 
 
 def _ends() -> Iterator[int]:

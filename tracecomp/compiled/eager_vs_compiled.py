@@ -71,7 +71,10 @@ def outcome(fn: Callable[..., object], call: Call, roots: Mapping[str, object], 
 
 
 def gradients(result: object, roots: Mapping[str, object]) -> list[Any]:
-    """The gradients of all that a result holds with regard to the leaves that it depends on, for fixed directions."""
+    """The gradients of all that a result holds with regard to the leaves that it depends on, for fixed directions.
+
+    Of several tensors, those of the first alone follow.
+    """
     found = ProgramState({"result": result}).tensors.values()
     outs = tuple(t for t in found if t.grad_fn is not None and t._data.dtype.kind == "f" and t._data.size)
     leaves = [t for t in ProgramState(roots).tensors.values() if t._requires_grad and t._grad_fn is None]
@@ -81,12 +84,14 @@ def gradients(result: object, roots: Mapping[str, object]) -> list[Any]:
     directions = [Tensor._wrap(np.asarray(rng.standard_normal(t._data.shape)).astype(t._data.dtype)) for t in outs]
     try:
         with enable_grad():
-            given = grad(outs, leaves, directions, retain_graph=True, allow_unused=True)
+            given = list(grad(outs, leaves, directions, retain_graph=True, allow_unused=True))
+            if len(outs) > 1:  # gradients of the others are missing then
+                given += grad(outs[:1], leaves, directions[:1], retain_graph=True, allow_unused=True)
     except RuntimeError as error:
         if str(error) != FREED:
             raise
         return []
-    return [] if all(g is None for g in given) else list(given)
+    return [] if all(g is None for g in given) else given
 
 
 def mismatches(

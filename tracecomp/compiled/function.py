@@ -77,7 +77,7 @@ class Compiled:
         self.quiet = False  # a part of another compiled function, which has warned
         self.recordings = 0
         self._unserved = 0
-        self._budget = Budget()
+        self._budget = self._new_budget()
         self._learned = Learned(dynamic)
         self._lock = Lock()
         self._chain: list[Any] = []
@@ -85,6 +85,8 @@ class Compiled:
         _all.add(self)
         if not hasattr(fn, "state_dict"):
             update_wrapper(self, fn, updated=())
+
+    _new_budget: Callable[[], Budget] = Budget
 
     def _general(self, *args: Any, **kwargs: Any) -> Any:
         """A call that native code alone cannot serve."""
@@ -252,7 +254,7 @@ class Compiled:
         if self._budget.closed and self.eager_because is not None:
             self.eager_because = None
             self.__call__ = self._general
-        self._budget = Budget()
+        self._budget = self._new_budget()
         self._relink()
 
     @property

@@ -10,10 +10,11 @@ import numpy as np
 import tracecomp.passes as passes
 from tracecomp.base import config
 from tracecomp.compiled.differences import changed_in_the_last_place, difference
-from tracecomp.ir.arrays import same_bits
+from tracecomp.ir.arrays import in_parts, same_bits
 from tracecomp.ir.graph import Graph, Input, Node, Output, Value
 from tracecomp.ir.interpret import interpret
 from tracecomp.ir.loop_interp import interpret_program
+from tracecomp.passes.graph.complex_to_real import split_complex
 from tracecomp.passes.graph.host_segments import has_external, segments
 from tracecomp.passes.steps import Log, Step
 from tracecomp.record.backward.extract import extract, needed_nodes
@@ -82,6 +83,11 @@ def after_pass(step: Step[Graph]) -> Evaluate:
     return lambda graph, arrays: interpret(step.run(graph, Log()), arrays)
 
 
+def after_split(graph: Graph, arrays: list[Array]) -> list[Array]:
+    """Evaluation by the interpreter of a graph of complex numbers as one of pairs; results are pairs."""
+    return interpret(split_complex(graph, Log()), [*map(in_parts, arrays)])
+
+
 def every_value(graph: Graph, arrays: Sequence[Array]) -> dict[Value, Array]:
     """All values of ``graph`` by the interpreter."""
     values = dict(zip((i.value for i in graph.inputs if i.role != "constant"), arrays, strict=True))
@@ -94,13 +100,15 @@ def every_value(graph: Graph, arrays: Sequence[Array]) -> dict[Value, Array]:
 
 
 def first_bad_node(
-    graph: Graph, arrays: list[Array], evaluate: Evaluate, tolerance: float | None, exact: Evaluate | None = None
-) -> Node | None:
+    graph: Graph, arrays: list[Array], evaluate: Evaluate, tolerance: float | None, exact: Evaluate | None = None,
+    zeros: bool = False,
+) -> Node | None:  # fmt: skip
     """The first node, in order, whose prefix of the graph is wrong under ``evaluate``; None if none is.
 
     The graph is cut after a node, everything that the rest reads becomes an output, and the cut is moved by bisection.
     With ``exact``, a value is wrong if its bits differ from those of ``exact``; else, if its distance from the
-    interpreter's exceeds ``tolerance``.
+    interpreter's exceeds ``tolerance``. Complex values may be given as pairs. With ``zeros``, the sign of a zero
+    counts, by which a later node may divide.
     """
     nodes = list(graph.live_nodes())
     values, moved = every_value(graph, arrays), every_value(graph, changed_in_the_last_place(arrays))
@@ -116,7 +124,9 @@ def first_bad_node(
             return not all(map(same_bits, found, exact(part, given)))
         wanted = _frontier(graph, nodes, count)
         return any(
-            not difference(have, values[v], moved[v]).agrees(tolerance) for have, v in zip(found, wanted, strict=True)
+            not difference(have, in_parts(values[v]), in_parts(moved[v])).agrees(tolerance)
+            or (zeros and _other_zeros(have, in_parts(values[v])))
+            for have, v in zip(found, wanted, strict=True)
         )
 
     low, high = 0, len(nodes)
@@ -126,6 +136,11 @@ def first_bad_node(
         middle = (low + high) // 2
         low, high = (low, middle) if is_bad(middle) else (middle, high)
     return nodes[high - 1]
+
+
+def _other_zeros(a: Array, b: Array) -> bool:
+    """Whether some zero has another sign."""
+    return a.dtype.kind == "f" and bool(((a == 0) & (b == 0) & (np.signbit(a) != np.signbit(b))).any())
 
 
 def first_bad_step(run: Callable[[], bool]) -> str:

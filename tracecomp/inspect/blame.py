@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from itertools import zip_longest
-from typing import Any
+from typing import Any, TypeVar
 
 from tracecomp.base import config
 from tracecomp.base.errors import Source
@@ -18,12 +18,14 @@ from tracecomp.compiled.function import Compiled
 from tracecomp.inspect.calls import CallFault, Calls, run_calls
 from tracecomp.inspect.changes import Change
 from tracecomp.inspect.comparison import Divergence, shown_source
-from tracecomp.inspect.line_watch import line_that_changes, line_that_differs
+from tracecomp.inspect.line_watch import line_that_changes, line_that_differs, line_that_parts, lines_of
 from tracecomp.inspect.observed import Event, Observed, observe
+from tracecomp.inspect.paths import Limits
 from tracecomp.passes.pipeline import LOWERING, PIPELINE
 from tracecomp.passes.steps import Step
 
 Make = Callable[[], Compiled]
+T = TypeVar("T")
 
 
 class Blame:
@@ -39,7 +41,7 @@ class Blame:
         self.noted = noted
         self.roots = Lockstep(fn, fn).roots(call)
 
-    def recorded(self, calls: Calls) -> Divergence:
+    def recorded(self, calls: Calls, limits: Limits | None = None) -> Divergence:
         """Locate a wrong call whose graph is right in the interpreter: the recording, or a guard."""
         fault = calls.fault
         assert fault is not None
@@ -57,10 +59,25 @@ class Blame:
         if observed.wrong:
             wrong = observed.wrong[0]
             return self._at(fault, "recorded", wrong.what, wrong.source)
+        if self._right_at_each_size(calls, limits):
+            return self._at(fault, "dynamic sizes", "right without: dynamic sizes", self._line(fault, observed))
+        if all(m.place.startswith("gradient") for m in fault.mismatches):
+            what = "the backward pass of a compiled call"
+            return self._at(fault, "backward", what, self._line(fault, observed))
         line = None if fault.step.change else self._differs(observed)
         if line is not None:
             return self._at(fault, "recorded", "a line's eager result and its recorded one", line)
         return self._at(fault, "recorded", "state after the call", self._line(fault, observed))
+
+    def _right_at_each_size(self, calls: Calls, limits: Limits | None) -> bool:
+        """Whether the calls are right if each size is recorded alone; False if that is so anyway."""
+        made = self.noted()
+        if made.dynamic is False or (made.dynamic is None and limits is None):
+            return False
+        made.dynamic = False
+        made.reset()
+        with config.override(eager="numpy"):
+            return run_calls(self.fn, made, self.call, self.tolerance, limits, len(calls.steps)).fault is None
 
     def _differs(self, observed: Observed) -> Source | None:
         """The first line whose eager values differ from those of the recording."""
@@ -76,14 +93,15 @@ class Blame:
 
     def _changed(self, change: Change) -> Observed:
         """Observe a changed call; the state is restored."""
+        return self._in(change, lambda given, roots: observe(self.fn, given, roots))
+
+    def _in(self, change: Change, look: Callable[[Call, dict[str, Any]], T]) -> T:
+        """What ``look`` returns of a changed call and its roots; the state is restored."""
         before = Lockstep(self.fn, self.fn).state(self.call)
         try:
             given = change.make(self.call)
-            block: AbstractContextManager[Any] | None = None if change.around is None else change.around()
-            if block is None:
-                return observe(self.fn, given, Lockstep(self.fn, self.fn).roots(given))
-            with block:
-                return observe(self.fn, given, Lockstep(self.fn, self.fn).roots(given))
+            with nullcontext() if change.around is None else change.around():
+                return look(given, Lockstep(self.fn, self.fn).roots(given))
         finally:
             change.undo()
             before.restore()
@@ -97,10 +115,17 @@ class Blame:
         if changed.refused:
             return self._at(fault, "recorded", f"the recording ended early: {changed.refused}", line)
         parted = self._parted(fault, usual, changed)
+        if parted is not None and parted.stage == "guards" and (branch := self._branch(change)) is not None:
+            return self._at(fault, "guards", "a condition holds in one of the calls alone", branch)
         if parted is None and not any(m.place.startswith(("result", "gradient", RAISED)) for m in fault.mismatches):
             # The observed calls are equal: the recording misses a side effect.
             return self._at(fault, "recorded", "state after the call", line)
         return parted or self._at(fault, "guards", "an old recording served this call", line)
+
+    def _branch(self, change: Change) -> Source | None:
+        """The line at which a changed call takes another way than the usual one."""
+        usual = lines_of(self.fn, self.call, self.roots)
+        return line_that_parts(usual, self._in(change, lambda given, roots: lines_of(self.fn, given, roots)))
 
     def _like_none_before(self, fault: CallFault) -> Divergence | None:
         """The first difference between this call and all recorded ones; None if it equals one of them."""
@@ -175,35 +200,36 @@ class Blame:
 
     # ---- machine code
 
-    def eager(self, calls: Calls, changed: bool) -> Divergence | None:
+    def eager(self, calls: Calls, limits: Limits | None) -> Divergence | None:
         """Find calls in which machine code of eager operators differs from numpy."""
         run = _Eager(self.fn)
         with config.override(eager="numpy"):
-            found = run_calls(self.fn, run, self.call, self.tolerance, changed, len(calls.steps)).fault
+            found = run_calls(self.fn, run, self.call, self.tolerance, limits, len(calls.steps)).fault
         if found is None:
             return None
         line = self._line(found, observe(self.fn, self.call, self.roots))
         return replace(self._at(found, "eager", "machine code of eager operators", line), step="eager programs")
 
-    def native(self, calls: Calls) -> Divergence:
+    def native(self, calls: Calls, limits: Limits | None) -> Divergence:
         """Locate a wrong native call whose graphs are all right: the part of the library without which it is right."""
         fault = calls.fault
         assert fault is not None
         line = self._line(fault, observe(self.fn, self.call, self.roots))
         for name, make in self._without():
-            if self._right(calls, make):
+            if self._right(calls, limits, make):
                 return replace(self._at(fault, name, f"right without: {name}", line), step=name)
         return self._at(fault, "native call", "skipping any single step does not correct it", line)
 
-    def _right(self, calls: Calls, run: Callable[[Callable[[Make], Calls]], Calls]) -> bool:
+    def _right(self, calls: Calls, limits: Limits | None, run: Callable[[Callable[[Make], Calls]], Calls]) -> bool:
         def again(make: Make) -> Calls:
-            return run_calls(self.fn, make(), self.call, self.tolerance, most=len(calls.steps))
+            return run_calls(self.fn, make(), self.call, self.tolerance, limits, len(calls.steps))
 
         return run(again).fault is None
 
     def _at_each_size(self) -> Compiled:
         made = self.compiled()
         made.dynamic = False
+        made.reset()
         return made
 
     def _without(self) -> Iterator[tuple[str, Callable[[Callable[[Make], Calls]], Calls]]]:

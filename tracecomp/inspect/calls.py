@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from tracecomp.compiled.differences import Difference
 from tracecomp.compiled.eager_vs_compiled import Call, Lockstep, Mismatch
 from tracecomp.inspect.changes import Change, changes
+from tracecomp.inspect.paths import Limits
 
 SAME = 4
 """Calls with the same arguments: one is recorded, one planned, and native calls happen twice."""
@@ -58,12 +59,12 @@ class Calls:
     error: Exception | None = None
 
 
-def steps_of(fn: Callable[..., object], call: Call, lockstep: Lockstep, changed: bool) -> Iterator[Step]:
+def steps_of(call: Call, lockstep: Lockstep, limits: Limits | None) -> Iterator[Step]:
     """The calls to make, in order; the original call is repeated between two changed ones."""
     for n in range(SAME):
         yield Step("the same call again" if n else "the first call")
-    if changed:
-        for change in changes(fn, call, lockstep.state(call)):
+    if limits is not None:
+        for change in changes(call, lockstep.state(call), limits):
             yield Step(change.what, change)
             yield Step(f"the given call after: {change.what}")
 
@@ -78,17 +79,20 @@ class Counted(Protocol):
 
 
 def run_calls(
-    fn: Callable[..., object], compiled: Counted, call: Call, tolerance: float | None = None, changed: bool = True,
-    most: int | None = None,
+    fn: Callable[..., object], compiled: Counted, call: Call, tolerance: float | None = None,
+    limits: Limits | None = None, most: int | None = None,
 ) -> Calls:  # fmt: skip
-    """Make the calls, or the first ``most``, in lockstep until one differs; the state is then restored."""
+    """Make the calls, or the first ``most``, in lockstep until one differs; the state is then restored.
+
+    With ``limits``, also changed calls, some of them beyond these.
+    """
     lockstep = Lockstep(fn, compiled, tolerance)
     before = lockstep.state(call)
     result = Calls()
     made_in = 0
     try:
         # Built again each time: guards might know the arguments of earlier calls.
-        for step in islice(steps_of(fn, call, lockstep, changed), most):
+        for step in islice(steps_of(call, lockstep, limits), most):
             result.steps.append(step)
             recordings = compiled.recordings
             found = make(lockstep, call, step)

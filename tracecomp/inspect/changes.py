@@ -15,12 +15,14 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.compiled.dynamic_shapes import last_of_program
 from tracecomp.compiled.eager_vs_compiled import Call
 from tracecomp.compiled.program_state import ProgramState
 from tracecomp.eager.modes import inference_mode, no_grad
 from tracecomp.eager.rng import manual_seed
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional.default_dtype import default_dtype, set_default_dtype
+from tracecomp.inspect.paths import Limits
 from tracecomp.ir.types import DType, float32, float64
 from tracecomp.record.guards.memory import shows_elements_twice
 from tracecomp.record.guards.ownership import is_module
@@ -51,9 +53,9 @@ class Change:
     again: bool = False
 
 
-def changes(fn: Callable[..., object], call: Call, state: ProgramState) -> Iterator[Change]:
-    """All changes of ``call`` for a program whose state is ``state``."""
-    yield from _arguments(call)
+def changes(call: Call, state: ProgramState, limits: Limits) -> Iterator[Change]:
+    """All changes of ``call`` for a program whose state is ``state`` and whose paths change at ``limits``."""
+    yield from _arguments(call, limits)
     yield from _numbers(state)
     yield from _tensors(state, call)
     yield from _modules(state)
@@ -63,7 +65,7 @@ def changes(fn: Callable[..., object], call: Call, state: ProgramState) -> Itera
 # ---- arguments
 
 
-def _arguments(call: Call) -> Iterator[Change]:
+def _arguments(call: Call, limits: Limits) -> Iterator[Change]:
     leaves: list[Any] = []
     flatten(call, leaves)
     where = [p[3:] for p in paths(call)]
@@ -71,6 +73,10 @@ def _arguments(call: Call) -> Iterator[Change]:
     for n, x in enumerate(leaves):
         if isinstance(x, Tensor):
             yield from _tensor_argument(n, where[n], x, rng)
+            for other in limits.values(n, x._data, lambda array, given, n=n, x=x: _with(n, _like(x, array), given)):  # type: ignore[misc]
+                yield Change(f"values in {where[n]} that lead elsewhere", partial(_with, n, _like(x, other)))
+        elif isinstance(x, np.ndarray) and x.dtype.kind in "biufc" and x.size:
+            yield Change(f"other values in {where[n]}", partial(_with, n, _other_values(x, rng)))
         elif isinstance(x, _NUMBERS):
             yield from _number_argument(n, where[n], x)
     tensors = [n for n, x in enumerate(leaves) if isinstance(x, Tensor)]
@@ -80,7 +86,7 @@ def _arguments(call: Call) -> Iterator[Change]:
             yield Change(f"{where[b]} is {where[a]}", partial(_with, b, one))
             yield Change(f"{where[b]} is a view of {where[a]}", partial(_with, b, one.detach()))
     # Sizes last: a recording for all sizes does not reuse the memory of results.
-    yield from _sizes(leaves, where)
+    yield from _sizes(leaves, where, limits)
 
 
 def _number_argument(n: int, name: str, x: object) -> Iterator[Change]:
@@ -95,17 +101,31 @@ def _number_argument(n: int, name: str, x: object) -> Iterator[Change]:
         yield Change(f"argument {name} is {other!r}", partial(_with, n, other), again=True)
 
 
-def _sizes(leaves: Sequence[object], where: Sequence[str]) -> Iterator[Change]:
-    """Other numbers of rows of all arguments that share one, other last axes, and then of single arguments."""
+def _sizes(leaves: Sequence[object], where: Sequence[str], limits: Limits) -> Iterator[Change]:
+    """Other numbers of rows of all arguments that share one, other last axes, and then of single arguments.
+
+    After the usual ones come sizes on both sides of the program's limits, and the last one of a compiled program for
+    several sizes, with its successor.
+    """
     tensors = {n: x._data.shape for n, x in enumerate(leaves) if isinstance(x, Tensor) and x._data.ndim}
     counts = Counter(shape[0] for shape in tensors.values() if shape[0] > 1)
     for size in sorted(counts):
-        for new in sorted({size - 1, 1, size + 2}):
+        beside = max(x._data[0].size for x in leaves if isinstance(x, Tensor) and x._data.shape[:1] == (size,))
+        beyond = limits.sizes(size, 0, beside, lambda n, given, size=size: _rows(size, n, given))  # type: ignore[misc]
+        usual = sorted({size - 1, 1, size + 2})
+        end = last_of_program(size + 2)
+        for new in dict.fromkeys((*usual, *(n for n in (*beyond, end, end + 1) if n != size))):
             yield Change(f"arguments of size {size} have {new} rows", partial(_rows, size, new), again=True)
+        # Padding of a program for several sizes must not meet numbers of one sign either.
+        for sign, word in ((-1.0, "negative"), (1.0, "positive")):
+            make = partial(_rows, size, size + 2, sign=sign)
+            yield Change(f"arguments of size {size} have {size + 2} rows of {word} numbers", make)
     wide = sorted({shape[-1] for shape in tensors.values() if len(shape) > 1 and shape[-1] > 1})
     for size in wide[:_MOST_LAST]:
-        what = f"arguments whose last axis is {size} have {size + 1} there"
-        yield Change(what, partial(_rows, size, size + 1, axis=-1), again=True)
+        beyond = limits.sizes(size, -1, 1, lambda n, given, size=size: _rows(size, n, given, axis=-1))  # type: ignore[misc]
+        for new in dict.fromkeys((size + 1, *(n for n in beyond if n != size))):
+            what = f"arguments whose last axis is {size} have {new} there"
+            yield Change(what, partial(_rows, size, new, axis=-1), again=True)
     for n, shape in tensors.items():
         if counts[shape[0]] > 1:
             for new in (1, shape[0] + 2):
@@ -136,15 +156,23 @@ def _with(number: int, value: object, call: Call) -> Call:
     return changed
 
 
-def _rows(size: int, count: int, call: Call, axis: int = 0, only: int | None = None) -> Call:
-    """The call with ``count`` instead of ``size`` along an axis, in every argument with that size, or in one."""
+def _rows(
+    size: int, count: int, call: Call, axis: int = 0, only: int | None = None, sign: float | None = None
+) -> Call:  # fmt: skip
+    """The call with ``count`` instead of ``size`` along an axis, in every argument with that size, or in one.
+
+    With ``sign``, floats have that sign and are not small.
+    """
     leaves: list[Any] = []
     structure = flatten(call, leaves)
     for n, x in enumerate(leaves):
         if isinstance(x, Tensor) and only in (None, n) and x._data.ndim > abs(axis) and x._data.shape[axis] == size:
             shape = list(x._data.shape)
             shape[axis] = count
-            leaves[n] = _like(x, np.resize(x._data, shape))
+            array = np.resize(x._data, shape)
+            if sign is not None and array.dtype.kind == "f":
+                array = np.asarray(sign * (np.abs(array) + 1)).astype(array.dtype)
+            leaves[n] = _like(x, array)
     changed: Call = unflatten(structure, leaves)
     return changed
 
@@ -164,6 +192,8 @@ def _flagged(t: Tensor) -> Tensor:
 def _other_values(array: Array, rng: np.random.Generator) -> Array:
     """The elements in another order, and numbers smaller; integers stay in their range."""
     mixed = rng.permutation(array.reshape(-1)).reshape(array.shape)
+    if array.dtype.kind in "iu" and array.size and np.array_equal(mixed, array):
+        return np.where(array > 0, array - 1, array + 1).astype(array.dtype)
     return np.asarray(mixed * 0.75 if array.dtype.kind in "fc" else mixed, array.dtype)
 
 

@@ -18,8 +18,9 @@ from tracecomp.inspect.calls import Calls, run_calls
 from tracecomp.inspect.comparison import WHOLE, Comparison, Divergence, StageResult, shown_source
 from tracecomp.inspect.derivatives import check_derivatives
 from tracecomp.inspect.eager_check import eager_fault
-from tracecomp.inspect.graph_runs import Noted
+from tracecomp.inspect.graph_runs import Noted, Unhurried
 from tracecomp.inspect.observed import Application, Observed, observe
+from tracecomp.inspect.paths import Limits
 from tracecomp.inspect.stages import GraphComparison
 
 Report = Callable[[str], None]
@@ -76,7 +77,7 @@ class _Comparing:
         self.blame = Blame(fn, call, tolerance, self._compiled, self._noted)
 
     def _compiled(self) -> Compiled:
-        made = Compiled(self.fn, dynamic=self.dynamic)
+        made = Unhurried(self.fn, dynamic=self.dynamic)
         made.quiet = True
         return made
 
@@ -91,7 +92,7 @@ class _Comparing:
         if result.divergence is not None:
             return result
         noted = self._noted()
-        calls = self._by_numpy(noted, changed=False)
+        calls = self._by_numpy(noted)
         if calls.error is not None:
             raise calls.error
         if not noted.runs and calls.fault is None:
@@ -108,11 +109,11 @@ class _Comparing:
             self._calls(changed, loops)
         return result
 
-    def _by_numpy(self, noted: Noted, changed: bool, most: int | None = None) -> Calls:
+    def _by_numpy(self, noted: Noted, limits: Limits | None = None, most: int | None = None) -> Calls:
         """Eager and interpreted calls, both in numpy: a wrong pass would affect compiled eager operators and the graph
         alike."""
         with config.override(eager="numpy"):
-            return run_calls(self.fn, noted, self.call, self.result.tolerance, changed, most)
+            return run_calls(self.fn, noted, self.call, self.result.tolerance, limits, most)
 
     def _settled(self) -> Observed:
         """Observe a second call, which finds gradients and an optimizer's state; the state is restored."""
@@ -154,18 +155,19 @@ class _Comparing:
         """Make several calls natively; if one is wrong, repeat it in the interpreter."""
         result = self.result
         self.report("calling again" + (", with one change at a time" if changed else ""))
-        calls = result.calls = run_calls(self.fn, self._compiled(), self.call, result.tolerance, changed)
+        limits = Limits(self.fn, self.call) if changed else None
+        calls = result.calls = run_calls(self.fn, self._compiled(), self.call, result.tolerance, limits)
         if calls.fault is None:
             return
         self.report(f"locating the cause of the difference in call {calls.fault.number}")
         noted = self._noted()
-        again = self._by_numpy(noted, changed, len(calls.steps))
+        again = self._by_numpy(noted, limits, len(calls.steps))
         if again.fault is not None and again.fault.number <= calls.fault.number:
-            result.divergence = self.blame.recorded(again)
+            result.divergence = self.blame.recorded(again, limits)
             return
         self._graphs(noted, loops)
         if result.divergence is None:
-            result.divergence = self.blame.eager(calls, changed) or self.blame.native(calls)
+            result.divergence = self.blame.eager(calls, limits) or self.blame.native(calls, limits)
         else:
             result.divergence = replace(result.divergence, call=str(calls.fault))
 

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.eager.evaluate import ORDERED
+from tracecomp.eager.evaluate import INEXACT, ORDERED
 from tracecomp.inspect.comparison import Divergence, around_worst, shown_source
 from tracecomp.inspect.observed import Application
 from tracecomp.inspect.wide import wide_array, wide_attrs
+from tracecomp.ir.graph import Node
 
 Array = np.ndarray[Any, Any]
 
@@ -23,6 +24,10 @@ FUNCTION_ULP = 16.0
 """Largest error of a function's results in units in the last place; only normal numbers count."""
 
 _CHOSEN = frozenset(("maximum", "minimum"))
+
+
+_BITS = frozenset(("view", "creation", "gather", "pad", "concat", "random"))
+"""Kinds of operators without rounding."""
 
 
 def eager_fault(made: Application) -> Divergence | None:
@@ -60,4 +65,9 @@ def last_places(found: Array, wanted: Array) -> float:
     return float(np.where(normal, apart, 0.0).max(initial=0.0))
 
 
-__all__ = ["FUNCTIONS", "FUNCTION_ULP", "eager_fault", "last_places"]
+def rounds_alike(node: Node) -> bool:
+    """Whether numpy and machine code give the same bits: operators that round at most once."""
+    return node.op.kind in _BITS or (node.op.kind == "elementwise" and node.op.name not in INEXACT)
+
+
+__all__ = ["FUNCTIONS", "FUNCTION_ULP", "eager_fault", "last_places", "rounds_alike"]

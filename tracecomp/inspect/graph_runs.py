@@ -9,9 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.compiled.backends import Interpreted, Make
+from tracecomp.base import config
+from tracecomp.compiled.backends import Hosted, Interpreted, Make
+from tracecomp.compiled.budget import Unlimited
 from tracecomp.compiled.function import Compiled
+from tracecomp.compiled.locate import run_native
+from tracecomp.eager.evaluate import evaluate
 from tracecomp.ir.graph import Graph
+from tracecomp.ir.interpret import Interpreter
+from tracecomp.passes.graph.host_segments import has_external
 
 Array = np.ndarray[Any, Any]
 
@@ -28,6 +34,22 @@ class GraphRun:
     @property
     def is_backward(self) -> bool:
         return self.graph.name.endswith("_backward")
+
+
+def run_as_calls_do(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
+    """The outputs of ``graph`` as machine code; with parts for the host, as compiled calls run it: the way in which
+    they hand results on may be wrong."""
+    if not has_external(graph):
+        return run_native(graph, arrays)
+    outputs = [np.empty(o.value.shape, o.value.dtype.numpy) for o in graph.outputs]
+    Hosted(graph, {}, None, frozenset()).run(arrays, outputs)
+    return outputs
+
+
+def run_eagerly(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
+    """The outputs of ``graph``, whose operators run one by one as in eager mode: compiled code has the same bits."""
+    with config.override(eager="native"):
+        return Interpreter(graph).run(arrays, evaluate=evaluate)
 
 
 class _Noting(Interpreted):
@@ -48,7 +70,16 @@ class _Noting(Interpreted):
         super().run(arrays, outputs)
 
 
-class Noted(Compiled):
+class Unhurried(Compiled):
+    """A compiled function that records every call that no recording fits, whether that pays or not.
+
+    ``compare`` makes many calls that differ. Without this all but the first few would run eagerly.
+    """
+
+    _new_budget = Unlimited
+
+
+class Noted(Unhurried):
     """A compiled function whose graphs run in the interpreter; ``runs`` are those of it and of its parts."""
 
     def __init__(self, fn: object, runs: list[GraphRun] | None = None, **options: Any) -> None:

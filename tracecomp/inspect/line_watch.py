@@ -96,6 +96,31 @@ def line_that_differs(
     return values.differs
 
 
+def lines_of(fn: Callable[..., Any], call: Any, roots: Mapping[str, object]) -> list[Source]:
+    """The program's lines in the order in which an eager call runs them."""
+    lines: list[Source] = []
+
+    def note(frame: FrameType, event: str, arg: object) -> Any:
+        if not is_program_code(frame.f_code, frame.f_globals):
+            return None
+        if event == "line" and len(lines) < _MOST_LINES:
+            lines.append(Source(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name))
+        return note
+
+    _run_watched(fn, call, note, roots)
+    return lines
+
+
+def line_that_parts(usual: Sequence[Source], other: Sequence[Source]) -> Source | None:
+    """The last line before two calls run different ones: a condition, or the head of a loop."""
+    before = None
+    for a, b in zip(usual, other, strict=False):
+        if a != b:
+            return before
+        before = a
+    return before if len(usual) != len(other) else None
+
+
 def _same(a: object, b: object) -> bool:
     if isinstance(a, TensorState) and isinstance(b, TensorState):
         return a.requires_grad is b.requires_grad and same_bits(a.array, b.array)

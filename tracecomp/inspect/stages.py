@@ -16,16 +16,16 @@ from tracecomp.compiled.differences import Difference, changed_in_the_last_place
 from tracecomp.compiled.graph_bisection import (
     NativeProgram,
     after_pass,
+    after_split,
     every_value,
     first_bad_node,
     first_bad_step,
     part_of,
     run_native,
 )
-from tracecomp.eager.evaluate import INEXACT
 from tracecomp.inspect.comparison import Comparison, Divergence, StageResult, around_worst, at_node
-from tracecomp.inspect.eager_check import FUNCTION_ULP, FUNCTIONS, last_places
-from tracecomp.inspect.graph_runs import GraphRun
+from tracecomp.inspect.eager_check import FUNCTION_ULP, FUNCTIONS, last_places, rounds_alike
+from tracecomp.inspect.graph_runs import GraphRun, run_as_calls_do, run_eagerly
 from tracecomp.inspect.wide import wide_array, witness
 from tracecomp.ir.arrays import in_parts, same_bits
 from tracecomp.ir.graph import Graph, Node, Value
@@ -33,19 +33,15 @@ from tracecomp.ir.interpret import interpret
 from tracecomp.ir.scalars import SCALARS
 from tracecomp.passes import pipeline
 from tracecomp.passes.fusion.groups import Group
-from tracecomp.passes.graph.complex_to_real import split_complex
 from tracecomp.passes.graph.host_segments import has_external, segments
 from tracecomp.passes.pipeline import PIPELINE, lower
-from tracecomp.passes.steps import Log, Stage
+from tracecomp.passes.steps import Stage, Step
 
 Array = np.ndarray[Any, Any]
 Report = Callable[[str], None]
 
 KERNEL_TOLERANCE = {"float16": 1e-3, "bfloat16": 8e-3, "float32": 1e-5, "float64": 1e-12}
 """Agreement of one kernel with the interpreter on the same operands, relative to the largest element."""
-
-_BITS = frozenset(("view", "creation", "gather", "pad", "concat", "random"))
-"""Kinds of operators without rounding."""
 
 CHANGES = 3
 """Perturbations of operands in their last place that estimate the effect of rounding."""
@@ -77,18 +73,21 @@ class GraphComparison:
 
     def _run(self) -> None:
         result = self.result
-        graph = split_complex(self.run_of.graph, Log())
-        result.outputs += [f"{self.part}{o.role} {o.name} {o.value.type}" for o in graph.outputs]
+        graph = self.run_of.graph
         self.report("interpreting the recorded graph")
-        recorded = interpret(graph, self.arrays)
-        self.moved = [interpret(graph, changed_in_the_last_place(self.arrays, seed)) for seed in range(CHANGES)]
-        result.at_fault = graph, self.arrays
+        recorded = [*map(in_parts, interpret(graph, self.run_of.arrays))]
         self.report("running the passes")
         try:
             stages = pipeline.run(graph, Dump("", enabled=False))
         except CompileError as error:
+            result.at_fault = graph, self.run_of.arrays
             self._refused_pass(graph, error)
             return
+        split = stages[1].state
+        result.outputs += [f"{self.part}{o.role} {o.name} {o.value.type}" for o in split.outputs]
+        moved = (changed_in_the_last_place(self.run_of.arrays, seed) for seed in range(CHANGES))
+        self.moved = [[*map(in_parts, interpret(graph, arrays))] for arrays in moved]
+        result.at_fault = split, self.arrays
         if self._passes(stages, recorded):
             self._lowered(stages[-1].state, recorded)
         if result.ok:
@@ -108,7 +107,7 @@ class GraphComparison:
         number = [p.name for p in PIPELINE].index(error.step)
         with config.override(stop_after=number):
             before = pipeline.run(graph, Dump("", enabled=False))[-1].state
-        node = first_bad_node(before, self.arrays, after_pass(PIPELINE[number]), None)
+        node = self._node_of_pass(before, PIPELINE[number], None)
         self._blame(before, node, error.step)
         self._explain(error)
 
@@ -151,10 +150,16 @@ class GraphComparison:
             if not self._agree(after.name, self._differences(found, recorded)):
                 [step] = [p for p in PIPELINE if p.name == after.name]
                 self.report(f"locating the node that {after.name} miscompiles")
-                node = first_bad_node(before.state, self.arrays, after_pass(step), self.result.tolerance)
+                node = self._node_of_pass(before.state, step, self.result.tolerance)
                 self._blame(before.state, node, after.name, found=found, wanted=recorded)
                 return False
         return True
+
+    def _node_of_pass(self, before: Graph, step: Step[Graph], tolerance: float | None) -> Node | None:
+        """The first node that a pass computes wrongly; the first one still has complex numbers."""
+        if step is PIPELINE[0]:
+            return first_bad_node(before, self.run_of.arrays, after_split, tolerance, zeros=True)
+        return first_bad_node(before, self.arrays, after_pass(step), tolerance, zeros=True)
 
     # ---- kernels
 
@@ -180,7 +185,7 @@ class GraphComparison:
             wanted = partition.stored[group]
             part, given = part_of(graph, graph.name, wanted, cut)
             operands = [np.asarray(values[v], order="C") for v in given]
-            exact = all(map(_rounds_alike, group.nodes)) and not config.current().fast_math
+            exact = all(map(rounds_alike, group.nodes)) and not config.current().fast_math
             here, found = self._kernel(part, operands, [values[v] for v in wanted], exact)
             differences += here
             if not all(d.agrees(0.0 if exact else KERNEL_TOLERANCE.get(d.dtype)) for d in here):
@@ -268,7 +273,9 @@ class GraphComparison:
     def _native(self, graph: Graph, recorded: list[Array]) -> None:
         self.report("running native code")
         if has_external(graph):
-            self._check_native(graph, recorded, run_native(graph, self.arrays), lambda: run_native(graph, self.arrays))
+            self._check_native(
+                graph, recorded, run_as_calls_do(graph, self.arrays), lambda: run_as_calls_do(graph, self.arrays)
+            )
             return
         steady, aliases = self.run_of.steady, self.run_of.aliases
         program = NativeProgram(graph, aliases, steady)
@@ -277,7 +284,7 @@ class GraphComparison:
         def again() -> list[Array]:
             return NativeProgram(graph, aliases, steady).run(self.arrays, 1, "the same")
 
-        if self._check_native(graph, recorded, found, again):
+        if self._check_native(graph, recorded, found, again) and self._eager_bits(graph, found):
             self._variants(graph, program, found)
 
     def _check_native(
@@ -287,12 +294,22 @@ class GraphComparison:
         self.result.native += differences
         if self._agree("native", differences):
             return True
-        node = first_bad_node(graph, self.arrays, run_native, self.result.tolerance)
+        node = first_bad_node(graph, self.arrays, run_as_calls_do, self.result.tolerance)
         self.report("locating the lowering step at fault")
         step = first_bad_step(
             lambda: not all(d.agrees(self.result.tolerance) for d in self._differences(again(), recorded))
         )
         self._blame(graph, node, "native", "", step, found, recorded)
+        return False
+
+    def _eager_bits(self, graph: Graph, found: list[Array]) -> bool:
+        """Compare the bits with those of the recorded graph's operators, run one by one as in eager mode."""
+        self.report("running the operators eagerly")
+        eager = [*map(in_parts, run_eagerly(self.run_of.graph, self.run_of.arrays))]
+        if config.current().fast_math or self.run_of.steady or all(map(same_bits, found, eager)):
+            return self._agree("eager bits", [difference(f, f) for f in found])
+        node = first_bad_node(graph, self.arrays, run_native, None, run_eagerly)
+        self._different_bits("eager bits", graph, node, "", found, eager)
         return False
 
     def _variants(self, graph: Graph, program: NativeProgram, found: list[Array]) -> None:
@@ -358,11 +375,6 @@ class GraphComparison:
 
 
 _MATH = frozenset(name for name, s in SCALARS.items() if name not in ("add", "sub", "mul", "div", "select"))
-
-
-def _rounds_alike(node: Node) -> bool:
-    """Whether numpy and machine code give the same bits: operators that round at most once."""
-    return node.op.kind in _BITS or (node.op.kind == "elementwise" and node.op.name not in INEXACT)
 
 
 def _unfused(graph: Graph, arrays: Sequence[Array], steady: Set[int] = frozenset()) -> list[Array]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import subprocess
 import sys
+import textwrap
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
@@ -15,6 +17,7 @@ import numpy as np
 import pytest
 
 import tracecomp as torch
+from tests.faults.planting import code_of
 from tests.passes.row_fusion.test_search import SMALL, arrays, optimised, outputs
 from tracecomp.base import config
 from tracecomp.base.dump import Dump
@@ -26,6 +29,7 @@ from tracecomp.nn import functional
 from tracecomp.passes import pipeline
 from tracecomp.passes.building import build, lower
 from tracecomp.passes.pipeline import LOWERING, PIPELINE, Lowered, resumed
+from tracecomp.passes.program import output_buffers
 from tracecomp.passes.program.frame import Frame
 from tracecomp.passes.program.frame_text import parse_frame, print_frame
 from tracecomp.passes.program.frame_verify import verify_frame
@@ -260,3 +264,23 @@ def test_a_wrong_plan_is_noticed(name: str, wrong: Any, message: str, monkeypatc
 def test_frames_are_sound(graph: Graph) -> None:
     for stage in lower(graph, machine=SMALL).stages:
         verify_frame(stage.state)
+
+
+@pytest.mark.parametrize(
+    "old, new, write",
+    [
+        # Old contents are returned, and doubled in place by then.
+        ("if target in self.shown:", "if False:", lambda x: (x.clone(), x.mul_(2.0))),
+        # Old contents are read at mirrored places.
+        ("reads_aligned(v, target, inside, self.partition.materialized_views)", "True", lambda x: x.sub_(x.flip(1))),
+    ],
+)
+def test_a_wrong_donation_is_noticed(old: str, new: str, write: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    function = output_buffers._Search._may_overwrite
+    source = textwrap.dedent(inspect.getsource(function))
+    assert old in source
+    monkeypatch.setattr(function, "__code__", code_of(function, source.replace(old, new)))
+    run = torch.compile(lambda x: write(x))
+    with config.override(verify=True), pytest.raises(CompileError, match=r"store[sd] over"):
+        for _ in range(3):
+            run(torch.randn(4, 150))

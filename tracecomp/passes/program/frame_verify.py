@@ -10,6 +10,7 @@ from tracecomp.ir.graph import Value
 from tracecomp.ir.loop_verify import kernel_problems, verify_program
 from tracecomp.ir.loops import Load, Store, expressions, walk
 from tracecomp.passes.fusion.access import buffer_of
+from tracecomp.passes.fusion.groups import Group
 from tracecomp.passes.fusion.members import values_read
 from tracecomp.passes.program.frame import ControlTask, Frame, Task
 
@@ -92,28 +93,58 @@ def _outputs(frame: Frame) -> Iterator[str]:
 
 
 def _overwriting(frame: Frame) -> Iterator[str]:
-    """The old contents of an input are not read after a result has been stored over it."""
-    aliased = {v: p for v, p in frame.outputs.home.items() if p in frame.aliases}
-    targets = {v: frame.graph.inputs[frame.aliases[p]].value for v, p in aliased.items()}
-    # The caller reads a result, so it is read after every kernel; a copy is read where it is made.
-    written = {*frame.aliases, *frame.outputs.home.values()}
-    kept = {buffer_of(o.value) for p, o in enumerate(frame.graph.outputs) if p not in written}
-    tasks = [t for t in frame.tasks if isinstance(t, Task)]
-    for number, task in enumerate(tasks):
-        for target in {targets[v] for v in _stored(task) if v in targets}:
-            if target in kept:
-                yield f"kernel {task.kernel.name} stores over {_maker(target)}, which is a result"
-            later = [t.kernel.name for t in tasks[number + 1 :] if target in _loaded(t)]
-            yield from (f"kernel {name} reads an input that {task.kernel.name} has stored over" for name in later)
-            yield from _own_operands(task, target, {v for v in _stored(task) if targets.get(v) is target})
+    """The old contents of an input are not read after a result has been stored over it.
+
+    Kernels that store a result over an input have the input among their values, and so have the readers of that result.
+    The graph tells which contents a kernel reads.
+    """
+    over: dict[Value, str] = {}  # the kernel that has stored over an input
+    for task, reads in _with_old_reads(frame):
+        for target in reads & over.keys():
+            yield f"kernel {task.kernel.name} reads an input that {over[target]} has stored over"
+        for target in _inputs_stored(frame, task):
+            if target in reads:
+                yield from _own_operands(task, target)
+            over.setdefault(target, task.kernel.name)
 
 
-def _own_operands(task: Task, target: Value, results: set[Value]) -> Iterator[str]:
+def _with_old_reads(frame: Frame) -> Iterator[tuple[Task, set[Value]]]:
+    """The tasks in order, and the inputs whose old contents each reads."""
+    partition, copies = frame.partition, iter(frame.outputs.copies)
+    groups = {n: g for g in partition.groups for n in g.nodes}
+    made = {p: buffer_of(o.value) for p, o in enumerate(frame.graph.outputs)}
+    for task in frame.tasks:
+        if not isinstance(task, Task):
+            continue
+        if task.nodes:
+            own = dict.fromkeys(groups[n] for n in task.nodes if n in groups)
+            yield task, {buffer_of(v) for g in own for v in (*values_read(g, partition), *_operands(g))}
+            continue
+        copy = next((c for c in copies if c.source in task.values and c.target in task.values), None)
+        if copy is not None:
+            # A copy to no output holds an input for a later copy. Else the graph tells if the source is a result that
+            # was stored over the input.
+            position = frame.outputs.home.get(copy.target)
+            yield task, {copy.source} if position is None else {copy.source} & {made[position]}
+
+
+def _operands(group: Group) -> tuple[Value, ...]:
+    return group.nodes[0].inputs if group.kind in ("imperative", "control") else ()
+
+
+def _inputs_stored(frame: Frame, task: Task) -> set[Value]:
+    """The inputs that a kernel stores over: as such, or as the memory of an output."""
+    home, inputs = frame.outputs.home, frame.graph.inputs
+    places = {home[v] for v in _stored(task) if v in home} & frame.aliases.keys()
+    return _stored(task) & frame.overwritten | {inputs[frame.aliases[p]].value for p in places}
+
+
+def _own_operands(task: Task, target: Value) -> Iterator[str]:
     """A kernel that overwrites its operand reads each element where it stores it."""
     names = dict(zip((p.name for p in task.kernel.params), task.values, strict=True))
     every = [*walk(task.kernel.body)]
     loads = {x.offset for x in expressions(every) if isinstance(x, Load) and names.get(x.buffer.name) is target}
-    stores = {s.offset for s in every if isinstance(s, Store) and names.get(s.buffer.name) in results}
+    stores = {s.offset for s in every if isinstance(s, Store) and names.get(s.buffer.name) is target}
     if loads and stores and not loads <= stores and not any(n.op.kind in ("scatter", "control") for n in task.nodes):
         yield f"kernel {task.kernel.name} stores over an input that it reads at other places"
 
