@@ -6,6 +6,7 @@ masks are converted to positions.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from functools import lru_cache
 from types import EllipsisType
@@ -249,8 +250,10 @@ def _slice(item: slice, size: int) -> tuple[int, int, int]:
 
 
 def _bound(value: object) -> int:
-    if isinstance(value, Tensor) or hasattr(value, "__index__"):
-        return as_index(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value  # of any size, as in Python: ``clamped`` brings it into the range
+    if hasattr(value, "__index__"):
+        return operator.index(value)
     raise TypeError(f"slice indices must be integers or None or have an __index__ method (got {type(value).__name__})")
 
 
