@@ -116,3 +116,19 @@ def test_bags(mode: str, padding: int | None) -> None:
         want.square().sum().backward()
         found.square().sum().backward()
         check(a.grad, b.grad, 1e-5)
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_argsort_keeps_the_memory_order_of_its_input(dim: int) -> None:
+    x, y = both(np.array([[3.0, 1.0, 2.0], [0.0, 5.0, 4.0]], np.float32))
+    want, found = torch.argsort(x.t(), dim), tc.argsort(y.t(), dim)
+    check(want, found)
+    assert found.stride() == want.stride()
+
+
+@pytest.mark.parametrize("name", ["argmax", "argmin"])
+def test_positions_of_extreme_bools_are_refused(name: str) -> None:
+    for package in (torch, tc):
+        with pytest.raises(RuntimeError, match=rf"{name}\(\): does not support bool input") as raised:
+            getattr(package, name)(package.tensor([True, False]))
+        assert raised.type is RuntimeError

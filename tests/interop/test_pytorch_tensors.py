@@ -45,7 +45,13 @@ def test_lists_and_odd_ones() -> None:
         tc.exp, lambda x: tc.ones(3) + x, lambda x: x + tc.ones(3), lambda x: tc.ones(3) @ x, lambda x: tc.ones(3) == x,
         lambda x: tc.ones(3).mul_(x), lambda x: tc.ones(3).copy_(x), lambda x: tc.cat([tc.ones(3), x]), tc.zeros_like,
         nn.functional.relu, nn.Linear(3, 2), nn.Parameter, tc.compile(lambda x: tc.exp(x)), tc.Tensor.exp,
-        lambda x: tc.where(x > 0, tc.ones(3), tc.ones(3)),
+        lambda x: tc.where(x > 0, tc.ones(3), tc.ones(3)), lambda x: tc.ones(3).__setitem__(0, x[0]),
+        lambda x: tc.ones(3).__setitem__(slice(None), x), lambda x: tc.ones(3).__setitem__(slice(None), [x[0]] * 3),
+        lambda x: tc.ones(3)[x.long()], lambda x: tc.ones(3)[x[:1].long()], lambda x: tc.ones(3)[x[0].long() :],
+        lambda x: tc.ones(3).__setitem__(x.long(), 1.0), lambda x: tc.ones(3, requires_grad=True).backward(x),
+        lambda x: tc.autograd.grad(tc.ones(1, requires_grad=True), x),
+        lambda x: tc.autograd.grad(tc.ones(3, requires_grad=True), tc.ones(3, requires_grad=True), x),
+        tc.autograd.backward,
     ],
 )  # fmt: skip
 def test_operators_refuse_them_by_name(call: Any) -> None:

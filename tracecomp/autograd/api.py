@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from tracecomp.autograd.engine import Target, run_backward
 from tracecomp.eager import dispatch
+from tracecomp.eager.foreign import check_takes, is_foreign
 from tracecomp.eager.tensor import Tensor, create, gradient_edge
 from tracecomp.functional.publish import publish
 from tracecomp.ir.op import OPS
@@ -23,14 +24,14 @@ def backward(
     inputs: Tensors | None = None,
 ) -> None:
     """Add the gradients of ``tensors`` to ``.grad`` of the leaves (or of ``inputs`` only)."""
-    outputs = _listed(tensors)
+    outputs = _listed(tensors, "backward")
     if inputs is not None and not isinstance(inputs, Tensor) and len(inputs) == 0:
         raise RuntimeError("`inputs` argument to `backward` cannot be empty.")
     grads = _root_grads(outputs, grad_tensors, len(outputs))
     targets = None
     if inputs is not None:
         targets = []
-        for x in _listed(inputs):
+        for x in _listed(inputs, "backward"):
             edge = gradient_edge(x)
             if edge is None:
                 raise RuntimeError("One of the differentiated Tensors does not require grad")
@@ -55,7 +56,7 @@ def grad(
     materialize_grads: bool = False,
 ) -> tuple[Any, ...]:
     """The gradients of ``outputs`` with respect to ``inputs``, as a tuple; nothing is accumulated."""
-    outs, ins = _listed(outputs), _listed(inputs)
+    outs, ins = _listed(outputs, "grad"), _listed(inputs, "grad")
     if materialize_grads and allow_unused is False:
         raise ValueError("Expected allow_unused to be True or not passed when materialize_grads=True")
     if is_grads_batched:
@@ -85,7 +86,7 @@ def grad(
 def _batched(
     outs: list[Tensor], ins: list[Tensor], grad_outputs: object, create_graph: bool, allow_unused: bool
 ) -> tuple[Any, ...]:
-    given = _listed(grad_outputs)
+    given = _listed(grad_outputs, "grad")
     rows = [
         grad(outs, ins, [g[i] for g in given], True, create_graph, allow_unused=allow_unused)
         for i in range(len(given[0]))
@@ -101,8 +102,10 @@ def _stack(rows: Sequence[Tensor]) -> Tensor:
     return result
 
 
-def _listed(tensors: Any) -> list[Tensor]:
-    return [tensors] if isinstance(tensors, Tensor) else list(tensors)
+def _listed(tensors: Any, name: str) -> list[Tensor]:
+    listed = [tensors] if isinstance(tensors, Tensor) or is_foreign(type(tensors)) else list(tensors)
+    check_takes(name, map(type, listed))
+    return listed
 
 
 def _roots(outputs: Sequence[Tensor]) -> list[Target]:
@@ -120,7 +123,7 @@ def _zeros(x: Tensor) -> Tensor:
 
 
 def _root_grads(outputs: Sequence[Tensor], given: object, count: int) -> list[Tensor]:
-    grads: list[Tensor | None] = [None] * count if given is None else _listed(given)  # type: ignore[assignment]
+    grads: list[Tensor | None] = [None] * count if given is None else _listed(given, "backward")  # type: ignore[assignment]
     if len(grads) != count:
         raise RuntimeError(f"got {count} tensors and {len(grads)} gradients")
     found = []

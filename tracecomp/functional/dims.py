@@ -7,6 +7,10 @@ import operator
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
+import numpy as np
+
+from tracecomp.eager.tensor import Tensor
+
 Shape: TypeAlias = tuple[int, ...]
 Sizes: TypeAlias = int | Sequence[int]
 Dim: TypeAlias = int | Sequence[int] | None
@@ -14,6 +18,10 @@ Dim: TypeAlias = int | Sequence[int] | None
 
 _MOST_ELEMENTS = 2**59
 """More elements than any memory can have, of any type."""
+_MANY_ELEMENTS = 2**24
+"""Fewer elements are allocated without a check; they take little time whatever is computed first."""
+_LONG = 2**63
+"""Bound of ints of 64 bits."""
 
 
 def wrap_dim(dim: int, ndim: int) -> int:
@@ -64,8 +72,22 @@ def keep_dims(shape: Sequence[int], axes: Sequence[int]) -> Shape:
 
 
 def as_index(n: Any) -> int:
-    """``n`` as an int; a dynamic size of a recording is returned unchanged."""
+    """``n`` as an int of 64 bits; a dynamic size of a recording is returned unchanged."""
+    if type(n) is int:
+        if not -_LONG <= n < _LONG:
+            raise ValueError("Overflow when unpacking long long")
+        return n
     return n if isinstance(n, int) and not isinstance(n, bool) else operator.index(n)
+
+
+def check_memory(input: Tensor, shape: Sequence[int]) -> None:
+    """Raise numpy's error if memory for a result of ``shape`` and the type of ``input`` cannot be allocated.
+
+    For functions that compute positions along the axes before they compute the result.
+    """
+    plain = plain_shape(shape)
+    if math.prod(plain) > _MANY_ELEMENTS and not input.is_meta:
+        np.empty(plain, input.dtype.numpy)  # takes no time: the operating system adds pages at the first write
 
 
 def plain_shape(shape: Sequence[int]) -> Shape:
@@ -86,6 +108,9 @@ def as_shape(args: Any) -> Shape:
         args = tuple(args[0])
     try:
         return tuple(as_index(n) for n in args)
+    except ValueError as error:
+        place = 1 + next(i for i, n in enumerate(args) if not -_LONG <= n < _LONG)
+        raise TypeError(f"argument 'size' failed to unpack the object at pos {place} with error \"{error}\"") from None
     except TypeError:
         bad = next(n for n in args if not is_index(n))
         kind = bad.__class__.__name__
@@ -110,6 +135,7 @@ def new_shape(args: object) -> Shape:
         if n < 0:
             raise RuntimeError(f"Trying to create tensor with negative dimension {n}: {list(shape)}")
     if math.prod(shape) > _MOST_ELEMENTS:
+        as_shape(shape)
         raise RuntimeError(f"Storage size calculation overflowed with sizes={list(shape)}")
     return shape
 

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, TypeVar, cast, get_overloads
 
 import numpy as np
 
-from tracecomp.base.errors import type_name
+from tracecomp.base.errors import no_memory, type_name
 from tracecomp.base.reference import examples, reference
 from tracecomp.eager.device import use
 from tracecomp.eager.meta import place_of_call, placed
@@ -324,23 +324,29 @@ def _remembering(
 
     # Every call of every function passes here, so each check is made only for functions that need it.
     def call(*args: Any, **kwargs: Any) -> Any:
-        plain = by_position(args, kwargs) if kwargs else args
-        if plain is None or not PLAIN or (use.begun and _elsewhere(plain)):
-            return check(args, kwargs)
-        # First by types alone: shapes of arguments are part of the key only if types are not enough.
-        signature = tuple([x._data.dtype if type(x) in PLAIN_TENSORS else type(x) for x in plain])
-        found = accepted.get(signature)
-        if found is not None:
-            return found(*plain)
-        signature = tuple([x if _is_shape(x) else kind for x, kind in zip(plain, signature, strict=True)])
-        found = accepted.get(signature)
-        if found is not None:
-            return found(*plain)
-        result = check(args, kwargs)
-        PLAIN_TENSORS.update([type(x) for x in plain if isinstance(x, Tensor) and type(x) in PLAIN])
-        if len(accepted) < _MANY_KINDS and all(map(_is_plain, signature)):
-            accepted[signature] = known.quick(run, signature, partial(accepted.__setitem__, signature))
-        return result
+        try:
+            plain = by_position(args, kwargs) if kwargs else args
+            if plain is None or not PLAIN or (use.begun and _elsewhere(plain)):
+                return check(args, kwargs)
+            # First by types alone: shapes of arguments are part of the key only if types are not enough.
+            signature = tuple([x._data.dtype if type(x) in PLAIN_TENSORS else type(x) for x in plain])
+            found = accepted.get(signature)
+            if found is not None:
+                return found(*plain)
+            signature = tuple([x if _is_shape(x) else kind for x, kind in zip(plain, signature, strict=True)])
+            found = accepted.get(signature)
+            if found is not None:
+                return found(*plain)
+            result = check(args, kwargs)
+            PLAIN_TENSORS.update([type(x) for x in plain if isinstance(x, Tensor) and type(x) in PLAIN])
+            if len(accepted) < _MANY_KINDS and all(map(_is_plain, signature)):
+                accepted[signature] = known.quick(run, signature, partial(accepted.__setitem__, signature))
+            return result
+        except (MemoryError, ValueError) as error:
+            too_large = no_memory(call.__name__, error)
+            if too_large is None:
+                raise
+            raise too_large from error
 
     return call
 
@@ -354,20 +360,26 @@ def _remembering_lists(
     accepted: dict[tuple[Any, ...], Callable[..., Any]] = {}
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        plain = by_position(args, kwargs) if kwargs else args
-        if not plain or use.begun or not PLAIN or type(plain[0]) not in _LISTS or len(plain[0]) > _FEW:
-            return check(args, kwargs)
-        given, rest = plain[0], plain[1:]
-        kinds = tuple([x._data.dtype if type(x) in PLAIN_TENSORS else type(x) for x in (*given, *rest)])
-        signature = (len(given), *kinds)
-        found = accepted.get(signature)
-        if found is not None:
-            return found(*given, *rest)
-        result = check(args, kwargs)
-        if len(accepted) < _MANY_KINDS and all(map(_is_plain, kinds)):
-            apart = partial(_together, run, len(given))
-            accepted[signature] = Warm(apart, kinds, partial(accepted.__setitem__, signature))
-        return result
+        try:
+            plain = by_position(args, kwargs) if kwargs else args
+            if not plain or use.begun or not PLAIN or type(plain[0]) not in _LISTS or len(plain[0]) > _FEW:
+                return check(args, kwargs)
+            given, rest = plain[0], plain[1:]
+            kinds = tuple([x._data.dtype if type(x) in PLAIN_TENSORS else type(x) for x in (*given, *rest)])
+            signature = (len(given), *kinds)
+            found = accepted.get(signature)
+            if found is not None:
+                return found(*given, *rest)
+            result = check(args, kwargs)
+            if len(accepted) < _MANY_KINDS and all(map(_is_plain, kinds)):
+                apart = partial(_together, run, len(given))
+                accepted[signature] = Warm(apart, kinds, partial(accepted.__setitem__, signature))
+            return result
+        except (MemoryError, ValueError) as error:
+            too_large = no_memory(call.__name__, error)
+            if too_large is None:
+                raise
+            raise too_large from error
 
     return call
 

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from tracecomp.base.errors import no_memory
 from tracecomp.eager.device import CPU, check_device
 from tracecomp.eager.device import device as Device
 from tracecomp.eager.meta import MetaArray, new_array
@@ -95,7 +96,10 @@ class UntypedStorage:
         elif isinstance(source, Tensor):
             self._array = _memory(source).view(np.uint8)
         elif isinstance(source, int):
-            self._array = np.zeros(source, np.uint8)
+            try:
+                self._array = np.zeros(source, np.uint8)
+            except (MemoryError, ValueError) as error:
+                raise (no_memory("UntypedStorage", error) or error) from error
         else:
             self._array = np.asarray(source, np.uint8)
 

@@ -68,8 +68,9 @@ def _iota_infer(*, shape: Shape, axis: int, dtype: DType) -> TensorType:
 
 
 def _iota_impl(*, shape: Shape, axis: int, dtype: DType) -> Any:
-    along = np.arange(shape[axis]).astype(dtype.numpy)
-    return np.broadcast_to(along.reshape([-1 if i == axis else 1 for i in range(len(shape))]), shape).copy()
+    result = new_array(shape, dtype.numpy)  # first, as it fails at once for absurd sizes
+    result[...] = np.arange(shape[axis]).reshape([-1 if i == axis else 1 for i in range(len(shape))])
+    return result
 
 
 def _iota_loop(

@@ -233,6 +233,16 @@ def test_lanes_do_not_look_at_each_other(op: str, dtype: DType) -> None:
     assert np.array_equal(together[::3], alone, equal_nan=True)
 
 
+@pytest.mark.parametrize("dtype", [float32, float64])
+def test_digamma_beside_zero_is_the_negative_reciprocal(dtype: Any) -> None:
+    smallest, least = np.finfo(dtype.numpy).smallest_subnormal, np.finfo(dtype.numpy).tiny
+    x = np.array([0.0, smallest, 3 * smallest, least / 3, least, 1e-30, 1e-19], dtype.numpy)
+    x = np.concatenate([x, -x])
+    with np.errstate(divide="ignore", over="ignore"):
+        want = -1 / x
+    assert np.array_equal(native("digamma", dtype, x), want)
+
+
 @pytest.mark.parametrize(("op", "low", "high"), [
     ("lgamma", 1e-3, 1.3), ("lgamma", 1.3, 1.5), ("lgamma", 1.5, 4.0), ("lgamma", 4.0, 1e4),
     ("digamma", 1e-3, 3.0), ("digamma", 3.0, 1e4), ("digamma", -5.0, 0.0), ("digamma", -300.0, -5.0),

@@ -245,7 +245,7 @@ def digamma(x: Number) -> Number:
     # digamma(1 - x) - digamma(x) = pi * cot(pi x).
     pole, rest = _pi_cotangent(x)
     value = where(reflect, (value - pole) - rest, value)
-    # Poles at the negative whole numbers; at zero the sign of the zero decides.
-    value = where(reflect & x.floor().equals(x), math.nan, value)
-    value = where(x.equals(0.0), -(x.full(math.inf).with_sign_of(x)), value)
+    value = where(reflect & x.floor().equals(x), math.nan, value)  # poles at the negative whole numbers
+    # Near zero the other terms round away. The reciprocal can overflow, and its rounding error is NaN then.
+    value = where(x.abs() < 2.0**-60, -1.0 / x, value)
     return where(x.equals(math.inf), math.inf, value)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.base.errors import no_memory
 from tracecomp.eager.device import Device
 from tracecomp.eager.device import device as Place
 from tracecomp.eager.size import Size
@@ -31,7 +32,10 @@ def legacy_tensor(dtype: DType, args: tuple[object, ...], device: Device = None)
     if len(args) == 1 and isinstance(first, Tensor):
         return cast(first.detach(), dtype)
     if isinstance(first, Size) or all(isinstance(a, int | np.integer) for a in args):
-        return constant(new_shape(args), 0, dtype)
+        try:
+            return constant(new_shape(args), 0, dtype)
+        except (MemoryError, ValueError) as error:
+            raise (no_memory("new", error) or error) from error
     if len(args) > 1 or isinstance(first, float | str):
         raise TypeError(f"new(): data must be a sequence (got {type(first).__name__})")
     return tensor_of(first, dtype)

@@ -12,11 +12,12 @@ from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor, create, wrap
 from tracecomp.functional.creation.creation import constant, finish
 from tracecomp.functional.default_dtype import default_dtype
-from tracecomp.functional.dims import is_index
+from tracecomp.functional.dims import as_index, is_index
 from tracecomp.functional.dtype_support import ALL
 from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import Number, bring, cast, followed_tensor, operand
 from tracecomp.functional.publish import function
+from tracecomp.ir.arrays import new_array
 from tracecomp.ir.types import DType, float32, float64, int64
 
 _LONG = 1 << 61
@@ -111,6 +112,7 @@ def _ends(name: str, start: Any, end: Any, steps: Any, dtype: DType | None) -> t
     start, end = _number(start, name), _number(end, name)
     if not is_index(steps):
         raise TypeError(f"{name}() received an invalid combination of arguments: steps must be int, not {steps!r}")
+    steps = as_index(steps)
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
     if isinstance(start, complex) or isinstance(end, complex):
@@ -187,8 +189,21 @@ def _indices(row: int, col: int, offset: int, lower: bool, dtype: DType) -> Tens
     for value, name in ((row, "row"), (col, "col")):
         if value < 0:
             raise RuntimeError(f"{name} must be non-negative, got {value}")
-    mask = np.tri(row, col, offset, dtype=bool) if lower else ~np.tri(row, col, offset - 1, dtype=bool)
-    return wrap(np.stack(np.nonzero(mask)).astype(dtype.numpy))
+    below = _count_below(row, col, offset if lower else offset - 1)
+    result = new_array((2, below if lower else row * col - below), dtype.numpy)
+    ends = np.clip(np.arange(row) + (offset + lower), 0, col)
+    counts = ends if lower else col - ends
+    starts = np.cumsum(counts) - counts  # where each row begins in the result
+    result[0] = np.repeat(np.arange(row), counts)
+    result[1] = np.arange(result.shape[1]) - np.repeat(starts if lower else starts - ends, counts)
+    return wrap(result)
+
+
+def _count_below(row: int, col: int, offset: int) -> int:
+    """The number of elements of a matrix on or below a diagonal."""
+    empty = min(max(-offset, 0), row)
+    full = min(max(col - offset - 1, empty), row)
+    return (full - empty) * (empty + full + 1 + 2 * offset) // 2 + (row - full) * col
 
 
 @function(to="torch")

@@ -11,6 +11,7 @@ import numpy as np
 
 from tracecomp.eager.aliasing import check_write
 from tracecomp.eager.device import use
+from tracecomp.eager.foreign import check_takes
 from tracecomp.eager.memory_formats import Order, order_by
 from tracecomp.eager.modes import modes, unrecorded
 from tracecomp.eager.tensor import Tensor, assign_, look_through
@@ -186,6 +187,7 @@ def _value_tensor(value: object, like: Tensor) -> Tensor:
         return value
     if isinstance(value, bool | int | float | complex):
         return constant((), value, like.dtype)
+    check_takes("__setitem__", map(type, value) if isinstance(value, list | tuple) else (type(value),))
     return tensor_of(value, None)
 
 

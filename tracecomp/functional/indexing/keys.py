@@ -6,6 +6,7 @@ masks are converted to positions.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from functools import lru_cache
 from types import EllipsisType
@@ -14,6 +15,7 @@ from typing import Any, TypeAlias, TypeGuard
 import numpy as np
 
 from tracecomp.base.user_warnings import warn_as_pytorch
+from tracecomp.eager.foreign import check_takes
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor, wrap
 from tracecomp.eager.tensor_base import View
@@ -76,7 +78,10 @@ def is_number(item: object) -> bool:
 def _is_basic(item: object) -> bool:
     if item is None or item is Ellipsis or isinstance(item, slice | bool | int | np.integer):
         return True
-    return not isinstance(item, Tensor | np.ndarray | list | tuple | range) and is_index(item)
+    if isinstance(item, Tensor | np.ndarray | list | tuple | range):
+        return False
+    check_takes("indexing", (type(item),))  # a tensor of PyTorch with one element has ``__index__``
+    return is_index(item)
 
 
 def _followed(item: object) -> Any:
@@ -249,8 +254,11 @@ def _slice(item: slice, size: int) -> tuple[int, int, int]:
 
 
 def _bound(value: object) -> int:
-    if isinstance(value, Tensor) or hasattr(value, "__index__"):
-        return as_index(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value  # of any size, as in Python: ``clamped`` brings it into the range
+    check_takes("indexing", (type(value),))
+    if hasattr(value, "__index__"):
+        return operator.index(value)
     raise TypeError(f"slice indices must be integers or None or have an __index__ method (got {type(value).__name__})")
 
 

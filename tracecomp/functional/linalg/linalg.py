@@ -20,6 +20,7 @@ from tracecomp.functional.named_results import NamedTuple, result_type
 from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import cast
 from tracecomp.functional.publish import function, publish
+from tracecomp.functional.reductions.cumulative import cumprod
 from tracecomp.functional.reductions.reduction import squared
 from tracecomp.functional.shape.shaping import adjoint, diagonal, matrix_transpose, to_shape
 from tracecomp.ir.types import complex128, float64, int64, type_word
@@ -224,11 +225,9 @@ def vander(x: Tensor, *, N: int | None = None) -> Tensor:
     if count <= 1:
         raise RuntimeError("N must be greater than 1.")
     base = x if x.dtype.differentiable else prim.cast(x, dtype=int64)
-    ones = prim.add(prim.mul(base, 0), 1)
-    parts = [ones]
-    for _ in range(count - 1):
-        parts.append(prim.mul(parts[-1], base))
-    return prim.concat(*(prim.reshape(p, shape=(*p.shape, 1)) for p in parts), axis=x.ndim)
+    column = to_shape(base, (*base.shape, 1))
+    powers = cumprod(column.expand(*base.shape, count - 1), -1)
+    return prim.concat(constant(column.shape, 1, base.dtype), powers, axis=x.ndim)
 
 
 @function(to="torch", takes=NUMBERS + COMPLEX, composite=True)

@@ -220,7 +220,7 @@ def min(input: Tensor, *args: Any, **kwargs: Any) -> Any:
 
 def _arg(kind: str, x: Tensor, dim: int | None, keepdim: bool) -> Tensor:
     if x.dtype is bool_:
-        raise not_implemented(f"{kind}_cpu", bool_)
+        raise RuntimeError(f"{kind}(): does not support bool input")
     if dim is None:
         if x.numel() == 0:
             raise IndexError(f"{kind}(): Expected reduction dim to be specified for input.numel() == 0.")

@@ -52,7 +52,7 @@ def sort(input: Tensor, *args: Any, **kwargs: Any) -> ValuesIndices:
 @function(composite=True)
 def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Tensor:
     """The indices that sort ``input`` along ``dim``."""
-    return sorted_pair(input, wrap_dim(dim, input.ndim), descending)[1]
+    return copied(input, sorted_pair(input, wrap_dim(dim, input.ndim), descending)[1], None)
 
 
 @function(composite=True)

@@ -209,6 +209,7 @@ def tensor_split(input: Tensor, indices_or_sections: Sizes | Tensor, dim: int = 
         sections = where
         if sections <= 0:
             raise RuntimeError(f"number of sections must be larger than 0, got {sections}")
+        np.empty(sections, np.int64)  # fails at once where a list of so many tensors would fill the memory
         small, larger = divmod(extent, sections)
         cuts = [i * small + min(i, larger) for i in range(1, sections)]
     else:

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from tracecomp.eager.modes import scope
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
-from tracecomp.functional.dims import Sizes
+from tracecomp.functional.dims import Sizes, check_memory
 from tracecomp.functional.dtype_support import FLOATS
 from tracecomp.functional.memory_formats import following
 from tracecomp.functional.primitives import prim
@@ -114,7 +114,9 @@ def _regular(n: int, name: str, input: Tensor, output_size: Target) -> tuple[Ten
         raise RuntimeError(
             f"{name}(): Expected input to have non-zero size for non-batch dimensions, but got {list(input.shape)}"
         )
-    return x, single, _target(output_size, tuple(x.shape[2:]))
+    target = _target(output_size, tuple(x.shape[2:]))
+    check_memory(x, (*x.shape[:2], *target))
+    return x, single, target
 
 
 def adaptive_avg_pool(n: int, input: Tensor, output_size: Target) -> Tensor:

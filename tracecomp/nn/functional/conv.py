@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from tracecomp.eager.modes import scope
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional.autocast import casts
-from tracecomp.functional.dims import Sizes
+from tracecomp.functional.dims import Sizes, check_memory
 from tracecomp.functional.dtype_support import COMPLEX, NUMBERS
 from tracecomp.functional.elementwise.complexes import parts
 from tracecomp.functional.memory_formats import following
@@ -124,6 +124,8 @@ def convolution(
             f"Calculated padded input size per channel: ({' x '.join(map(str, padded))}). "
             f"Kernel size: ({' x '.join(map(str, spans))}). Kernel size can't be greater than actual input size"
         )
+    sizes = [(size - span) // s + 1 for size, span, s in zip(padded, spans, strides, strict=True)]
+    check_memory(x, (x.shape[0], weight.shape[0], *sizes))
     with scope(name):
         run = partial(prim.conv, stride=strides, padding=pads, dilation=dilations, groups=groups)
         return _finish(_product(run, x, weight, bias), bias, n, single, (x, weight))
@@ -212,6 +214,7 @@ def transposed(
         size.append(total - zeros)
         attr_pads.append((p, p - whole + zeros))
         after.append(zeros)
+    check_memory(x, (x.shape[0], weight.shape[1] * groups, *size))
     with scope(name):
         run = partial(
             prim.conv_transpose, stride=strides, padding=tuple(attr_pads), dilation=dilations, groups=groups,

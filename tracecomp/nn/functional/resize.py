@@ -12,7 +12,7 @@ import numpy as np
 from tracecomp.eager.modes import scope
 from tracecomp.eager.tensor import Tensor, create, inside
 from tracecomp.functional import names as T
-from tracecomp.functional.dims import Sizes, as_index
+from tracecomp.functional.dims import Sizes, as_index, check_memory
 from tracecomp.functional.memory_formats import following
 from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import cast, followed_tensor, not_implemented, rounded, wide
@@ -231,6 +231,7 @@ def interpolate(
         raise RuntimeError(
             f"Input and output sizes should be greater than 0, but got input {list(input.shape)} and output {sizes}"
         )
+    check_memory(input, (*input.shape[:2], *sizes))
     with scope("interpolate"):
         if mode == "area":
             return adaptive_avg_pool(len(sizes), input, sizes)

@@ -9,7 +9,7 @@ from typing import Any
 from tracecomp.eager.modes import scope
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
-from tracecomp.functional.dims import Sizes
+from tracecomp.functional.dims import Sizes, check_memory
 from tracecomp.functional.dtype_support import ALL, FLOATS
 from tracecomp.functional.memory_formats import following
 from tracecomp.functional.primitives import prim
@@ -164,6 +164,7 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
     if min(size) <= 0:
         raise ValueError(f"Expected non-zero, positive output size. Got {list(size)}")
     spatial = tuple(size[2:])
+    check_memory(theta, (size[0], *spatial, n))
     coordinates = []
     for axis, length in reversed(list(enumerate(spatial))):
         edge = 1.0 if align_corners or length == 0 else (length - 1) / length
