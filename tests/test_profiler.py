@@ -117,3 +117,19 @@ def test_profiles_are_ended_from_outside() -> None:
     names = {event.key for event in prof.function_events.key_averages(group_by_input_shapes=False)}
     assert "add" in names and "exp" not in names
     assert "add" in prof.function_events.table(sort_by="cpu_time_total", row_limit=5)
+
+
+def test_calls_and_their_sums_have_the_attributes_of_pytorchs(tmp_path: Path) -> None:
+    with profile() as prof, profiler.record_function("outer"):
+        tracecomp.ones(2).exp()
+        tracecomp.ones(2).exp()
+    calls = prof.function_events
+    assert [e.key for e in calls] == [e.name for e in calls]
+    assert all(e.count == 1 and e.time_range.elapsed_us() == pytest.approx(e.cpu_time_total) for e in calls)
+    total = calls.total_average()
+    assert total.count == len(calls) and total.self_cpu_time_total == pytest.approx(prof.self_cpu_time_total)
+    outer = next(e for e in calls if e.name == "outer")
+    assert outer.self_cpu_time_total < outer.cpu_time_total == pytest.approx(total.self_cpu_time_total)
+    assert str(calls.key_averages()) == str(prof) and len(calls.table(row_limit=1).splitlines()) == 6
+    calls.export_chrome_trace(str(tmp_path / "trace"))
+    assert len(json.loads((tmp_path / "trace").read_text())["traceEvents"]) == len(calls)

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from copy import deepcopy
 from multiprocessing import get_context
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import numpy as np
@@ -206,3 +207,30 @@ def test_nothing_is_left_however_the_process_ends(end: str) -> None:
     subprocess.run([sys.executable, "-c", code], check=False, capture_output=True)
     made = {name for name in set(os.listdir("/dev/shm")) - before if "tracecomp" in name}
     assert not made
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_storages_are_pickled_without_the_tensor_that_they_are_of(shared: bool) -> None:
+    class Reducing(torch.Tensor):
+        """A tensor whose pickle is its storage, as in libraries that carry metadata."""
+
+        def __reduce_ex__(self, protocol: Any) -> Any:
+            return rebuilt, (self.untyped_storage(), self.dtype, self.shape, self.stride())
+
+    values = torch.arange(6.0).reshape(2, 3)
+    x = (values.share_memory_() if shared else values).as_subclass(Reducing)
+    assert pickle.loads(pickle.dumps(x)).tolist() == values.tolist()
+    y = pickle.loads(ForkingPickler.dumps(x))
+    assert y.tolist() == values.tolist()
+    y[0, 0] = 7
+    assert float(values[0, 0]) == (7.0 if shared else 0.0)
+    for dtype in (torch.float64, torch.bfloat16, torch.int8):
+        storage = torch.arange(3, dtype=dtype).storage()
+        for copy in (pickle.loads(pickle.dumps(storage)), deepcopy(storage)):
+            assert copy.tolist() == [0, 1, 2] and copy.dtype is dtype
+            copy[0] = 5
+            assert storage[0] == 0
+
+
+def rebuilt(storage: Any, dtype: Any, size: Any, stride: Any) -> Any:
+    return torch.empty(0, dtype=dtype).set_(storage, 0, size, stride)

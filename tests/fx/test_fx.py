@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import math
 import operator
 import pickle
@@ -274,3 +275,34 @@ def test_arguments_of_a_node_may_be_given_as_a_list() -> None:
     assert graph_module(tracecomp.ones(1, 2, 3)).shape == (1, 3, 2)
     with pytest.raises(AssertionError, match="a tuple and a dict"):
         node.args = 5
+
+
+@pytest.mark.parametrize("torch", BOTH, ids=["tracecomp", "torch"])
+def test_tracers_of_other_libraries_patch_what_they_follow(torch: Any) -> None:
+    st = importlib.import_module(f"{torch.__name__}.fx._symbolic_trace")
+    seen = []
+
+    class Layer(torch.nn.Module):
+        def forward(self, x):  # type: ignore[no-untyped-def]
+            return x * 2
+
+    def call(module: Any, *args: Any) -> Any:
+        seen.append(type(module).__name__)
+        return st._orig_module_call(module, *args)
+
+    own = vars(torch.nn.Module)["__call__"]
+    space: dict[str, Any] = {"f": math.floor, "g": len}
+    with st._Patcher() as patcher:
+        patcher.patch_method(torch.nn.Module, "__call__", call, deduplicate=False)
+        patcher.patch_method(Layer, "__repr__", lambda self: "patched")
+        patcher.patch(space, "abs", lambda x: "shadowed")
+        st._autowrap_check(patcher, space, {id(math.floor)})
+        first, again = patcher.visit_once(seen), patcher.visit_once(seen)
+        torch.nn.Sequential(Layer())(torch.ones(2))
+        assert repr(Layer()) == "patched" and space["abs"](1) == "shadowed"
+        assert space["f"] is not math.floor and space["f"](1.5) == 1 and space["g"] is len
+    assert (first, again, seen) == (True, False, ["Sequential", "Layer"])
+    assert vars(torch.nn.Module)["__call__"] is own and repr(Layer()) == "Layer()"
+    assert space == {"f": math.floor, "g": len}
+    assert st._find_proxy((1, {"a": [2]})) is None
+    assert st.compatibility(is_backward_compatible=True)(call) is call and not isinstance(1, st.ScriptObject)

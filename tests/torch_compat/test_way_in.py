@@ -205,3 +205,8 @@ def test_types_that_nothing_can_hold_can_be_named() -> None:
     for kind in kinds:
         with pytest.raises(TypeError, match=f"torch.{kind.name} is not supported as the dtype of a tensor"):
             tracecomp.zeros(2, dtype=kind)
+
+
+def test_objects_that_end_at_exit_still_use_torch() -> None:
+    last = "class Last:\n    def __del__(self, torch=torch): print(torch.is_tensor(0))\n"
+    assert as_torch(f"import torch\n{last}last = Last()\n") == "False"

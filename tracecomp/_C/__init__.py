@@ -32,6 +32,10 @@ class DispatchKey(Enum):
     AutocastCPU, AutocastCUDA, AutocastXPU, Functionalize, Python, FuncTorchBatched, BackendSelect = range(8, 15)
 
 
+class ScriptObject:
+    """An object of a class that a native library registers; there are none."""
+
+
 class DispatchKeySet:
     """A set of keys."""
 

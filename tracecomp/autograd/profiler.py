@@ -3,102 +3,16 @@
 from __future__ import annotations
 
 import functools
-import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
+from tracecomp.autograd.profiler_util import EventList as EventList
+from tracecomp.autograd.profiler_util import FunctionEvent as FunctionEvent
+from tracecomp.autograd.profiler_util import FunctionEventAvg
 from tracecomp.eager.grad_fn import OpNode
 from tracecomp.eager.overrides import unwatch_calls, watch_calls
 from tracecomp.eager.tensor import Tensor
-
-
-@dataclass
-class EventAvg:
-    """All calls of one operator. Times of devices and sizes of memory are not measured: zeros."""
-
-    cuda_time_total: ClassVar[float] = 0.0
-    self_cuda_time_total: ClassVar[float] = 0.0
-    device_time_total: ClassVar[float] = 0.0
-    self_device_time_total: ClassVar[float] = 0.0
-    cpu_memory_usage: ClassVar[int] = 0
-    self_cpu_memory_usage: ClassVar[int] = 0
-    key: str
-    count: int = 0
-    cpu_time_total: float = 0.0  # microseconds
-    self_cpu_time_total: float = 0.0
-
-    @property
-    def cpu_time(self) -> float:
-        return self.cpu_time_total / self.count
-
-
-@dataclass(frozen=True)
-class Event:
-    """One call of an operator, in microseconds."""
-
-    name: str
-    start: float
-    cpu_time_total: float
-
-
-class EventList(list[EventAvg]):
-    """Events, most expensive first; ``table()`` shows them."""
-
-    def table(self, sort_by: str | None = None, row_limit: int = 100, **options: Any) -> str:
-        """The first ``row_limit`` events in PyTorch's layout; ``sort_by`` is a field, such as "cpu_time_total"."""
-        if not self:
-            return ""
-        rows = sorted(self, key=lambda e: getattr(e, sort_by), reverse=True) if sort_by else self
-        total = sum(e.self_cpu_time_total for e in self) or 1.0
-        width = min(max(len(e.key) for e in self) + 4, _NAME_WIDTH)
-        rule = _row("-" * width, ["-" * _WIDTH] * len(_HEAD), width)
-        lines = [rule, _row("Name", _HEAD, width), rule]
-        for e in rows[:row_limit]:
-            shares = [f"{100 * t / total:.2f}%" for t in (e.self_cpu_time_total, e.cpu_time_total)]
-            times = [_shown(t) for t in (e.self_cpu_time_total, e.cpu_time_total, e.cpu_time)]
-            cells = [shares[0], times[0], shares[1], times[1], times[2], str(e.count)]
-            lines.append(_row(e.key if len(e.key) < width else f"{e.key[: width - 3]}...", cells, width))
-        return "\n".join([*lines, rule, f"Self CPU time total: {_shown(total)}", ""])
-
-    def __str__(self) -> str:
-        return self.table()
-
-
-class CallList(list[Event]):
-    """Calls, in the order in which they ended, with what they add up to by operator."""
-
-    def __init__(self, calls: Sequence[Event], averages: EventList) -> None:
-        super().__init__(calls)
-        self._averages = averages
-
-    def key_averages(self, **options: object) -> EventList:
-        """One entry per operator."""
-        return self._averages
-
-    def table(self, sort_by: str | None = None, row_limit: int = 100, **options: object) -> str:
-        return self._averages.table(sort_by, row_limit)
-
-
-_HEAD = ["Self CPU %", "Self CPU", "CPU total %", "CPU total", "CPU time avg", "# of Calls"]
-_WIDTH = 12
-"""Characters of a column: a time with its unit, as in PyTorch's table."""
-_NAME_WIDTH = 55
-"""Characters of a name before it is truncated, PyTorch's default."""
-
-
-def _row(name: str, cells: list[str], width: int) -> str:
-    return "".join(f"{text:>{size}}  " for text, size in [(name, width), *((cell, _WIDTH) for cell in cells)])
-
-
-def _shown(microseconds: float) -> str:
-    for unit, size in (("s", 1e6), ("ms", 1e3)):
-        if microseconds >= size:
-            return f"{microseconds / size:.3f}{unit}"
-    return f"{microseconds:.3f}us"
-
 
 _entered: list[profile] = []
 watchers: list[Callable[[], None]] = []
@@ -143,8 +57,7 @@ class profile:
         self._forget()
 
     def _forget(self) -> None:
-        self._events: dict[str, EventAvg] = {}
-        self._calls: list[Event] = []
+        self._calls: list[FunctionEvent] = []
         self._inner = [0.0]
 
     def __enter__(self) -> profile:
@@ -181,37 +94,34 @@ class profile:
     def _add(self, key: str, start: float, spent: float, own: float) -> None:
         """Count a call that began at ``start`` (seconds) and took ``spent`` microseconds, ``own`` of them excluding
         nested calls."""
-        self._calls.append(Event(key, start * 1e6, spent))
-        event = self._events.setdefault(key, EventAvg(key))
-        event.count += 1
-        event.cpu_time_total += spent
-        event.self_cpu_time_total += own
+        self._calls.append(FunctionEvent(key, start * 1e6, spent, own))
 
-    def key_averages(self, **options: Any) -> EventList:
-        """One entry per operator."""
-        return EventList(sorted(self._events.values(), key=lambda e: -e.self_cpu_time_total))
-
-    def events(self) -> CallList:
+    def events(self) -> EventList[FunctionEvent]:
         """Every call, in the order in which they ended."""
-        return CallList(self._calls, self.key_averages())
+        return EventList(self._calls)
 
     @property
-    def function_events(self) -> CallList:
+    def function_events(self) -> EventList[FunctionEvent]:
         return self.events()
+
+    def key_averages(self, **options: Any) -> EventList[FunctionEventAvg]:
+        """One entry per operator."""
+        return self.events().key_averages()
+
+    def total_average(self) -> FunctionEventAvg:
+        """One entry for everything."""
+        return self.events().total_average()
 
     def export_chrome_trace(self, path: str) -> None:
         """Write every call to ``path``, in the format of Chrome's trace viewer."""
-        calls = [
-            {"name": e.name, "ph": "X", "pid": 0, "tid": 0, "ts": e.start, "dur": e.cpu_time_total} for e in self._calls
-        ]
-        Path(path).write_text(json.dumps({"traceEvents": calls}))
+        self.events().export_chrome_trace(path)
 
     def table(self, sort_by: str | None = None, row_limit: int = 100, **options: Any) -> str:
         return self.key_averages().table(sort_by, row_limit)
 
     @property
     def self_cpu_time_total(self) -> float:
-        return sum(e.self_cpu_time_total for e in self._events.values())
+        return self.events().self_cpu_time_total
 
     def step(self) -> None:
         """Accepted between the steps of a loop, without effect."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, TypeAlias
+from typing import Any, SupportsIndex, TypeAlias
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from tracecomp.base.errors import no_memory
 from tracecomp.eager.device import CPU, check_device
 from tracecomp.eager.device import device as Device
 from tracecomp.eager.meta import MetaArray, new_array
-from tracecomp.eager.process_memory import block_of, share
+from tracecomp.eager.process_memory import Elements, block_of, share
 from tracecomp.eager.tensor import Tensor, wrap
 from tracecomp.eager.tensor_base import owner
 from tracecomp.functional.publish import publish
@@ -27,6 +27,11 @@ def _memory(x: Tensor) -> Array:
     if isinstance(found, MetaArray):
         return new_array((found.size,), found.dtype, place=found.place)
     return found.ravel(order="K")
+
+
+def _pickled(array: Array) -> Any:
+    """The elements of a storage for another process: the same memory if it is shared, else a copy."""
+    return array if block_of(array) is None else Elements(array)
 
 
 class TypedStorage:
@@ -63,6 +68,9 @@ class TypedStorage:
         share([self._source])
         self._array = _memory(self._source)
         return self
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
+        return _typed, (_pickled(self._array),)
 
     def __getitem__(self, index: int | slice) -> Any:
         found = self._array[index]
@@ -175,6 +183,9 @@ class UntypedStorage:
     def is_pinned(self, device: Device | None = None) -> bool:
         return False
 
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
+        return UntypedStorage._over, (_pickled(self._array),)
+
     def __getitem__(self, index: Any) -> Any:
         return self._over(self._array[index]) if isinstance(index, slice) else int(self._array[index])
 
@@ -187,6 +198,11 @@ class UntypedStorage:
     def __repr__(self) -> str:
         rows = "\n".join(f" {x}" for x in self.tolist())
         return f"{rows}\n[torch.storage.UntypedStorage(device=cpu) of size {len(self)}]"
+
+
+def _typed(array: Array) -> TypedStorage:
+    """The storage with the elements ``array``, of which no tensor exists here."""
+    return TypedStorage(wrap(array))
 
 
 def storage(self: Tensor) -> TypedStorage:

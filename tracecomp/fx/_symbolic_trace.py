@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import functools as functools
 from collections.abc import Callable
+from types import FunctionType as FunctionType
 from typing import Any
 
+from tracecomp._C import ScriptObject as ScriptObject
+from tracecomp.fx._compatibility import compatibility as compatibility
 from tracecomp.fx.graph_module import GraphModule
+from tracecomp.fx.patcher import _autowrap_check as _autowrap_check
+from tracecomp.fx.patcher import _create_wrapped_func as _create_wrapped_func
+from tracecomp.fx.patcher import _find_proxy as _find_proxy
+from tracecomp.fx.patcher import _orig_module_call as _orig_module_call
+from tracecomp.fx.patcher import _orig_module_getattr as _orig_module_getattr
+from tracecomp.fx.patcher import _patch_wrapped_functions as _patch_wrapped_functions
+from tracecomp.fx.patcher import _Patcher as _Patcher
+from tracecomp.fx.patcher import _wrapped_fns_to_patch as _wrapped_fns_to_patch
+from tracecomp.fx.proxy import Proxy as Proxy
 from tracecomp.fx.tracer import PH, PHBase, Tracer, wrap
 from tracecomp.nn.module import Module
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import builtins
 import functools
 import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -15,14 +14,12 @@ from tracecomp.base.errors import at_user_line
 from tracecomp.eager.tensor import Tensor
 from tracecomp.fx.graph import Graph
 from tracecomp.fx.node import Argument, has_side_effect
+from tracecomp.fx.patcher import _autowrap_check, _patch_wrapped_functions, _Patcher, _wrapped_fns_to_patch
 from tracecomp.fx.proxy import ParameterProxy, Proxy, TracerBase
 from tracecomp.nn.module import Module
 from tracecomp.nn.parameter import Parameter
 
 Fn = Callable[..., Any]
-
-_wrapped: dict[tuple[int, str], tuple[dict[str, Any], str]] = {}
-"""Names, in the globals of modules, of functions that are not entered."""
 
 
 class PHBase:
@@ -49,7 +46,7 @@ def wrap(fn_or_name: str | Fn) -> str | Fn:
     caller = None if frame is None else frame.f_back
     if caller is None or caller.f_code.co_name != "<module>":
         raise NotImplementedError(at_user_line("wrap must be called at the top level of a module"))
-    _wrapped[id(caller.f_globals), name] = (caller.f_globals, name)
+    _wrapped_fns_to_patch[id(caller.f_globals), name] = caller.f_globals
     return fn_or_name
 
 
@@ -64,12 +61,12 @@ class Tracer(TracerBase):
         self, autowrap_modules: tuple[ModuleType, ...] = (math,), autowrap_functions: tuple[Fn, ...] = (),
         param_shapes_constant: bool = False,
     ) -> None:  # fmt: skip
-        self._autowrap_modules = autowrap_modules
-        # By identity, and held.
-        self._autowrapped = {
-            id(value): value for module in autowrap_modules for name, value in vars(module).items()
+        self._autowrap_search = list(autowrap_modules)
+        self._autowrap_functions = [  # held, since they are known by identity
+            value for module in autowrap_modules for name, value in vars(module).items()
             if not name.startswith("_") and callable(value)
-        } | {id(f): f for f in autowrap_functions}  # fmt: skip
+        ] + list(autowrap_functions)  # fmt: skip
+        self._autowrap_function_ids = {id(f) for f in self._autowrap_functions}
         self.param_shapes_constant = param_shapes_constant
         self.submodule_paths: dict[Any, str] | None = None
         self.tensor_attrs: dict[Tensor, str] = {}
@@ -211,28 +208,22 @@ class Tracer(TracerBase):
             def forward(*args: Any, **kwargs: Any) -> Any:
                 return call(mod, *args, **kwargs)
 
-            self._autowrap(getattr(type(mod), "forward", mod.forward), stack)
+            _autowrap_check(patcher, _globals(getattr(type(mod), "forward", mod.forward)), self._autowrap_function_ids)
             return self.call_module(mod, forward, args, kwargs)
 
-        with ExitStack() as stack:
-            _patch(stack, Module, "__getattr__", module_getattr)
-            _patch(stack, Module, "__call__", module_call)
-            for space, name in list(_wrapped.values()):
-                original = space.get(name, getattr(builtins, name, None))
-                if original is not None:
-                    _patch_item(stack, space, name, _noting(original))
-            self._autowrap(fn, stack)
-            for module in self._autowrap_modules:
-                for name, value in list(vars(module).items()):
-                    if not name.startswith("_") and callable(value):
-                        _patch_item(stack, vars(module), name, _noting(value))
+        with _Patcher() as patcher:
+            patcher.patch_method(Module, "__getattr__", module_getattr, deduplicate=False)
+            patcher.patch_method(Module, "__call__", module_call, deduplicate=False)
+            _patch_wrapped_functions(patcher)
+            _autowrap_check(patcher, _globals(fn), self._autowrap_function_ids)
+            for module in self._autowrap_search:
+                _autowrap_check(patcher, vars(module), self._autowrap_function_ids)
             yield
 
-    def _autowrap(self, fn: Any, stack: ExitStack) -> None:
-        space: dict[str, Any] = getattr(inspect.unwrap(fn), "__globals__", {})
-        for name, value in list(space.items()):
-            if not name.startswith("_") and callable(value) and id(value) in self._autowrapped:
-                _patch_item(stack, space, name, _noting(value))
+
+def _globals(fn: Any) -> dict[str, Any]:
+    """The globals of a function, also of one that is wrapped; empty for other callables."""
+    return getattr(inspect.unwrap(fn), "__globals__", {})
 
 
 def _annotation(fn: Fn, name: str) -> Any:
@@ -269,45 +260,3 @@ def _collect_tensors(module: Module, prefix: str, found: dict[Tensor, str]) -> N
             found[value] = prefix + name
     for name, child in module.named_children():
         _collect_tensors(child, f"{prefix}{name}.", found)
-
-
-def _patch(stack: ExitStack, owner: type, name: str, value: object) -> None:
-    before = vars(owner)[name]
-    setattr(owner, name, value)
-    stack.callback(setattr, owner, name, before)
-
-
-def _patch_item(stack: ExitStack, space: dict[str, object], name: str, value: object) -> None:
-    if getattr(space.get(name), "__fx_noting__", False):
-        return
-    if name in space:
-        stack.callback(space.__setitem__, name, space[name])
-    else:
-        stack.callback(space.__delitem__, name)
-    space[name] = value
-
-
-def _noting(fn: Fn) -> Fn:
-    """``fn`` whose calls with proxies become nodes."""
-
-    @functools.wraps(fn)
-    def run(*args: Any, **kwargs: Any) -> Any:
-        proxy = _first_proxy((args, kwargs))
-        if proxy is None:
-            return fn(*args, **kwargs)
-        made = proxy.tracer.create_proxy("call_function", fn, args, kwargs)
-        made.node.meta["is_wrapped"] = True
-        return made
-
-    run.__fx_noting__ = True  # type: ignore[attr-defined]
-    return run
-
-
-def _first_proxy(a: object) -> Proxy | None:
-    if isinstance(a, Proxy):
-        return a
-    if isinstance(a, dict):
-        a = tuple(a.values())
-    if isinstance(a, tuple | list):
-        return next((found for x in a if (found := _first_proxy(x)) is not None), None)
-    return None

@@ -35,6 +35,9 @@ def home_of(name: str) -> str:
 class TorchPackage(ModuleType):
     """The module ``torch``: tracecomp's names, its own version."""
 
+    # Held by the class: objects that end at exit still use ``torch``, when ``sys.modules`` is already empty.
+    _tracecomp = sys.modules["tracecomp"]
+
     def __getattr__(self, name: str) -> Any:
         try:
             value = self._find(name)
@@ -50,7 +53,7 @@ class TorchPackage(ModuleType):
             return import_module(_OTHER_HOMES["torch.ops"]).ops
         if name == "torch":
             return sys.modules["torch"]
-        value = getattr(sys.modules["tracecomp"], name)
+        value = getattr(TorchPackage._tracecomp, name)
         if isinstance(value, ModuleType) and f"torch.{name}" not in table():
             raise AttributeError(name)
         return value
@@ -59,13 +62,13 @@ class TorchPackage(ModuleType):
         if name in _OWN:
             super().__setattr__(name, value)
         elif name != "ops":
-            setattr(sys.modules["tracecomp"], name, value)
+            setattr(self._tracecomp, name, value)
 
     def __delattr__(self, name: str) -> None:
-        delattr(sys.modules["tracecomp"], name)
+        delattr(self._tracecomp, name)
 
     def __dir__(self) -> list[str]:
-        ours = sys.modules["tracecomp"]
+        ours = self._tracecomp
         hidden = {k for k, v in vars(ours).items() if isinstance(v, ModuleType) and f"torch.{k}" not in table()}
         return sorted({*dir(ours), *_OWN} - hidden)
 
