@@ -24,6 +24,11 @@ class Meeting(NamedTuple):
     size: int
 
 
+_serving: dict[tuple[str, int], TCPStore] = {}
+"""Stores that this process serves, by address, until it ends. A second rendezvous at the address uses the first one's
+store, which faster processes may have reached already."""
+
+
 def meet(backend: str, url: str | None, rank: int, size: int, seconds: float, store: Store | None) -> tuple[
     Transport, Store | None
 ]:  # fmt: skip
@@ -45,7 +50,7 @@ def meet(backend: str, url: str | None, rank: int, size: int, seconds: float, st
     if found.size == 1:
         return Alone(), found.store
     assert found.store is not None
-    board = PrefixStore(f"transport{_round(found)}", found.store)
+    board = PrefixStore(f"transport{found.size}/{_round(found)}", found.store)
     return SocketTransport(found.rank, found.size, board, _host(found.store), seconds), found.store
 
 
@@ -66,9 +71,9 @@ def _agree(name: str, given: int, found: int) -> None:
 
 
 def _round(found: Meeting) -> int:
-    """The number of earlier rendezvous of these processes in this store: groups may be destroyed and created again."""
+    """The number of earlier rendezvous of as many processes: groups may be destroyed and created again."""
     assert found.store is not None
-    return (found.store.add("transports", 1) - 1) // found.size
+    return (found.store.add(f"transports/{found.size}", 1) - 1) // found.size
 
 
 def _host(store: Store) -> str:
@@ -115,7 +120,7 @@ def _from_environment(rank: int, size: int, seconds: float) -> Meeting:
 def _served(host: str, port: int, rank: int, size: int, seconds: float) -> Store:
     """The store at an address; rank 0 serves it, unless a launcher does."""
     agent = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-    serves = rank == 0 and not agent
+    serves = rank == 0 and not agent and (host, port) not in _serving
     try:
         store = TCPStore(host, port, size, serves, timedelta(seconds=seconds), wait_for_workers=False)
     except DistNetworkError as error:
@@ -123,6 +128,8 @@ def _served(host: str, port: int, rank: int, size: int, seconds: float) -> Store
             raise
         raise DistNetworkError(f"cannot connect to rank 0 within {seconds:g} s: {error}") from error
     store.server = "the launcher" if agent else "rank 0"
+    if serves:
+        _serving[host, port] = store
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     return PrefixStore(f"attempt{attempt}", store) if agent else store
 
