@@ -19,7 +19,7 @@ import pytest
 from tests.distributed.gangs import ROOT
 from tracecomp.distributed import launching
 from tracecomp.distributed.launching import Deaths, find_mpiexec
-from tracecomp.distributed.run import parser, plan_of
+from tracecomp.distributed.run import logs_of, parser, plan_of
 
 SCRIPT = Path(__file__).with_name("launched.py")
 NEEDS_MPI = pytest.mark.skipif(find_mpiexec() is None, reason="needs mpi4py and an mpiexec")
@@ -175,8 +175,9 @@ def test_an_mpiexec_that_leaves_the_others_running_is_ended_with_them(
     monkeypatch.setattr(launching, "_GRACE", 1.0)  # no process has anything to say
     for name, value in environment().items():
         monkeypatch.setenv(name, value)
-    plan = plan_of(parser().parse_args(["--launcher", "local", "-n", "3", str(script), str(tmp_path)]))
-    assert launching.run(replace(plan, by_mpi=True)) == 128 + signal.SIGKILL  # it never ends by itself
+    options = parser().parse_args(["--launcher", "local", "-n", "3", str(script), str(tmp_path)])
+    plan = replace(plan_of(options), by_mpi=True)
+    assert launching.run(plan, logs_of(options, "test")) == 128 + signal.SIGKILL  # it never ends by itself
     assert "rank 1 ended, and mpiexec did not end the others" in capfd.readouterr().err
     assert len([*tmp_path.glob("pid*")]) == 3
     assert gone(tmp_path)
@@ -263,3 +264,53 @@ def test_a_module_is_run_and_bad_options_are_refused(tmp_path: Path) -> None:
         [*command("local", "--nnodes", "2"), str(SCRIPT)], capture_output=True, text=True, env=environment()
     )
     assert bad.returncode == 1 and "--master-addr and --master-port" in bad.stderr
+
+
+SPEAKS = """
+import os, sys
+print("out", os.environ["RANK"], os.environ["ROLE_NAME"])
+print("err", os.environ["RANK"], file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("options", "files", "console"),
+    [
+        (["--redirects", "3"], {"0/stdout", "0/stderr", "1/stdout", "1/stderr"}, set()),
+        (["-r", "1", "-t", "0:2,1:1"], {"0/stdout", "0/stderr", "1/stdout"}, {"[0] err", "[1] out", "[1] err"}),
+        (["--tee", "1", "--local-ranks-filter", "1"], {"0/stdout", "1/stdout"}, {"[1] out", "[1] err"}),
+    ],
+)
+def test_output_goes_to_files_of_ranks(
+    way: str, options: list[str], files: set[str], console: set[str], tmp_path: Path
+) -> None:
+    """Files contain lines as the program wrote them; those that a stream goes to are torchrun's."""
+    (tmp_path / "speaks.py").write_text(SPEAKS)
+    folder = tmp_path / "logs"
+    done = ran(command(way, "--log-dir", str(folder), "--role", "mine", *options, str(tmp_path / "speaks.py")))
+    assert done.returncode == 0, done.stderr
+    (attempt,) = folder.glob("*/attempt_0")
+    assert {str(f.relative_to(attempt).with_suffix("")) for f in attempt.glob("*/*.log")} == files
+    for name in files:
+        rank, stream = name.split("/")
+        text = f"out {rank} mine\n" if stream == "stdout" else f"err {rank}\n"
+        assert (attempt / f"{name}.log").read_text() == text
+    assert {line[:7] for line in (done.stdout + done.stderr).splitlines() if line} == console
+
+
+@pytest.mark.parametrize("options", [["--redirects", "4"], ["--tee", "0:1,"], ["--local-ranks-filter", "x"]])
+def test_streams_that_cannot_be_are_refused(options: list[str]) -> None:
+    with pytest.raises(SystemExit, match="--redirects, --tee or --local-ranks-filter"):
+        logs_of(parser().parse_args([*options, "x.py"]), "id")
+
+
+@pytest.mark.parametrize("quiet", [0, 1])
+def test_a_rank_that_ends_well_before_it_joined_is_named(quiet: int, tmp_path: Path) -> None:
+    """The others do not wait for it until the timeout."""
+    script = tmp_path / "quiet.py"
+    script.write_text(f"import os\nif os.environ['RANK'] != '{quiet}':\n"
+                      "    import tracecomp.distributed as dist\n    dist.init_process_group()\n")  # fmt: skip
+    done = ran(command("local", str(script)))
+    assert done.returncode == 1
+    assert f"rank {1 - quiet} failed first: DistNetworkError: rank {quiet} ended with status 0" in done.stderr

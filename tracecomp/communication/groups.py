@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import sys
+import zlib
 from collections.abc import Sequence
 
 from tracecomp.communication.group import Group
@@ -15,6 +16,8 @@ from tracecomp.communication.world import world
 _TURN = 5e-4
 """Seconds after which Python lets another thread run (default: 5 ms): the time that communication waits for other
 code."""
+_FIRST_LOCAL = 1 << 31
+"""The least number of groups that other processes do not know; a number has 32 bits."""
 _turn_before = sys.getswitchinterval()
 
 
@@ -25,7 +28,8 @@ def begin(transport: Transport, seconds: float, backend: str, name: str, store: 
     if transport.size > 1:
         _turn_before = sys.getswitchinterval()
         sys.setswitchinterval(min(_TURN, _turn_before))
-    world.default = _made(world.messenger, range(transport.size), seconds, backend, name)
+    world.made += 1
+    world.default = _made(world.messenger, range(transport.size), seconds, backend, name, world.made)
     return world.default
 
 
@@ -34,12 +38,30 @@ def add(ranks: Sequence[int], seconds: float, backend: str, name: str) -> Group 
     if world.messenger is None or world.messenger.rank not in ranks:
         world.made += 1
         return None
-    return _made(world.messenger, ranks, seconds, backend, name)
-
-
-def _made(messenger: Messenger, ranks: Sequence[int], seconds: float, backend: str, name: str) -> Group:
     world.made += 1
-    group = Group(messenger, ranks, world.made, seconds, backend, name or str(world.made - 1))
+    return _made(world.messenger, ranks, seconds, backend, name, world.made)
+
+
+def add_locally(ranks: Sequence[int], seconds: float, backend: str) -> Group | None:
+    """Create a group that only its processes know; None if this process is not in it.
+
+    Processes outside do not count it, so its number in messages follows from its ranks. RuntimeError if another group
+    has that number.
+    """
+    if world.messenger is None or world.messenger.rank not in ranks:
+        return None
+    key = (*ranks,)
+    world.local[key] = world.local.get(key, 0) + 1
+    name = f"local {key} {world.local[key]}"
+    number = _FIRST_LOCAL + zlib.crc32(name.encode()) % _FIRST_LOCAL
+    if any(group.number == number for group in world.groups.values()):
+        raise RuntimeError(f"new_group({[*ranks]}): its number collides with another group; create it without "
+                           "use_local_synchronization")  # fmt: skip
+    return _made(world.messenger, ranks, seconds, backend, name, number)
+
+
+def _made(messenger: Messenger, ranks: Sequence[int], seconds: float, backend: str, name: str, number: int) -> Group:
+    group = Group(messenger, ranks, number, seconds, backend, name or str(number - 1))
     world.groups[group.group_name] = group
     return group
 
@@ -62,6 +84,7 @@ def end(how: str = "left: it destroyed its process group") -> None:
             sys.setswitchinterval(_turn_before)
     world.default = world.messenger = world.store = None
     world.made = 0
+    world.local.clear()
 
 
 @atexit.register

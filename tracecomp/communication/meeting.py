@@ -58,6 +58,17 @@ def links_to_all(rank: int, size: int, board: Board, host: str, seconds: float) 
     return meeting.links
 
 
+def check_still_runs(rank: int, waiting: int, size: int) -> None:
+    """DistNetworkError if the launcher's note says that ``rank`` has ended with status 0, so that it will never join.
+
+    The notes hold for the launcher's own ranks only, not for other numbers of processes.
+    """
+    notes = os.environ.get("TRACECOMP_RUN_NOTES")
+    own = (os.environ.get("RANK"), os.environ.get("WORLD_SIZE")) == (str(waiting), str(size))
+    if notes and own and os.path.exists(os.path.join(notes, f"done{rank}")):
+        raise DistNetworkError(f"rank {rank} ended with status 0 without joining, while rank {waiting} waited for it")
+
+
 class _Meeting:
     """The connections of this process so far."""
 
@@ -157,6 +168,8 @@ class _Meeting:
         note = self._note()
         if note is not None:
             raise DistNetworkError(note)
+        for rank in missing:
+            check_still_runs(rank, self.rank, self.size)
         for rank in missing:
             if rank not in self.links and self.board.check([f"address/{rank}"]) and not self._listens(rank):
                 raise self._death(rank)

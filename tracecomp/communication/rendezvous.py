@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from datetime import timedelta
 from typing import NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 from tracecomp.communication.errors import DistBackendError, DistNetworkError
+from tracecomp.communication.meeting import check_still_runs
 from tracecomp.communication.messages import Alone, Transport
 from tracecomp.communication.mpi import MpiTransport, available, started_by_mpi
 from tracecomp.communication.sockets import SocketTransport
@@ -22,6 +24,13 @@ class Meeting(NamedTuple):
     store: Store | None
     rank: int
     size: int
+
+
+_LOOK = 2.0
+"""Seconds between checks whether rank 0 has ended, while this process tries to connect to it."""
+_serving: dict[tuple[str, int], TCPStore] = {}
+"""Stores that this process serves, by address, until it ends. A second rendezvous at the address uses the first one's
+store, which faster processes may have reached already."""
 
 
 def meet(backend: str, url: str | None, rank: int, size: int, seconds: float, store: Store | None) -> tuple[
@@ -45,7 +54,7 @@ def meet(backend: str, url: str | None, rank: int, size: int, seconds: float, st
     if found.size == 1:
         return Alone(), found.store
     assert found.store is not None
-    board = PrefixStore(f"transport{_round(found)}", found.store)
+    board = PrefixStore(f"transport{found.size}/{_round(found)}", found.store)
     return SocketTransport(found.rank, found.size, board, _host(found.store), seconds), found.store
 
 
@@ -66,9 +75,9 @@ def _agree(name: str, given: int, found: int) -> None:
 
 
 def _round(found: Meeting) -> int:
-    """The number of earlier rendezvous of these processes in this store: groups may be destroyed and created again."""
+    """The number of earlier rendezvous of as many processes: groups may be destroyed and created again."""
     assert found.store is not None
-    return (found.store.add("transports", 1) - 1) // found.size
+    return (found.store.add(f"transports/{found.size}", 1) - 1) // found.size
 
 
 def _host(store: Store) -> str:
@@ -115,14 +124,26 @@ def _from_environment(rank: int, size: int, seconds: float) -> Meeting:
 def _served(host: str, port: int, rank: int, size: int, seconds: float) -> Store:
     """The store at an address; rank 0 serves it, unless a launcher does."""
     agent = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-    serves = rank == 0 and not agent
-    try:
-        store = TCPStore(host, port, size, serves, timedelta(seconds=seconds), wait_for_workers=False)
-    except DistNetworkError as error:
-        if agent or serves:
-            raise
-        raise DistNetworkError(f"cannot connect to rank 0 within {seconds:g} s: {error}") from error
+    serves = rank == 0 and not agent and (host, port) not in _serving
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            store = TCPStore(
+                host, port, size, serves, timedelta(seconds=min(seconds, _LOOK)), wait_for_workers=False
+            )  # fmt: skip
+            break
+        except DistNetworkError as error:
+            if serves:
+                raise
+            if not agent:
+                check_still_runs(0, rank, size)
+            if time.monotonic() > deadline:
+                where = "the launcher" if agent else "rank 0"
+                raise DistNetworkError(f"cannot connect to {where} within {seconds:g} s: {error}") from error
+    store.set_timeout(timedelta(seconds=seconds))
     store.server = "the launcher" if agent else "rank 0"
+    if serves:
+        _serving[host, port] = store
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     return PrefixStore(f"attempt{attempt}", store) if agent else store
 

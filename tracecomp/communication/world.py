@@ -23,6 +23,7 @@ class World:
 
     def __init__(self) -> None:
         self.groups: dict[str, Group] = {}
+        self.local: dict[tuple[int, ...], int] = {}  # how many groups of these ranks only their processes know
 
     def named(self, name: str) -> Group:
         """The group called ``name``. ValueError when there is none."""

@@ -73,6 +73,7 @@ from tracecomp.distributed.processes import (
     new_group,
     new_subgroups,
     new_subgroups_by_enumeration,
+    split_group,
 )
 
 reduce_op = ReduceOp
@@ -91,7 +92,7 @@ __all__ = [
     "is_mpi_available", "is_nccl_available", "is_torchelastic_launched", "is_ucc_available", "is_xccl_available",
     "isend", "monitored_barrier", "new_group", "new_subgroups", "new_subgroups_by_enumeration", "recv",
     "recv_object_list", "reduce", "reduce_op", "reduce_scatter", "reduce_scatter_single", "reduce_scatter_tensor",
-    "scatter", "scatter_object_list", "send", "send_object_list", "supports_complex",
+    "scatter", "scatter_object_list", "send", "send_object_list", "split_group", "supports_complex",
 ]  # fmt: skip
 
 _LATER = (

@@ -21,12 +21,14 @@ from pathlib import Path
 from typing import IO, TextIO
 
 from tracecomp.communication import mpi
+from tracecomp.distributed.launch_logs import ERR, OUT, RankLogs
 
 _GRACE = 8.0
 """Seconds that the other processes have to report why they end, before they are killed."""
 _SET_PARENT_DEATH_SIGNAL = 1
 """Linux's ``PR_SET_PDEATHSIG``."""
 _TAG = re.compile(rb"^\[(?:\d+,)?(\d+)\]<std\w+>:? ?")
+_TAGGED = re.compile(rb"^\[(\d+)\] ")
 _KILLED = re.compile(rb"PID (\d+) (?:RUNNING AT|on node)")
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -50,6 +52,7 @@ class Plan:
     restarts: int
     by_mpi: bool
     python: bool = True
+    role: str = "default"
 
     def started(self) -> list[str]:
         """The command of one process."""
@@ -61,7 +64,7 @@ class Plan:
         size = self.each * self.nodes
         found = {
             "MASTER_ADDR": self.address, "MASTER_PORT": port, "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": self.each,
-            "GROUP_RANK": self.node, "GROUP_WORLD_SIZE": self.nodes, "ROLE_WORLD_SIZE": size, "ROLE_NAME": "default",
+            "GROUP_RANK": self.node, "GROUP_WORLD_SIZE": self.nodes, "ROLE_WORLD_SIZE": size, "ROLE_NAME": self.role,
             "TORCHELASTIC_RUN_ID": self.run_id, "TORCHELASTIC_RESTART_COUNT": attempt,
             "TORCHELASTIC_MAX_RESTARTS": self.restarts, "TORCHELASTIC_USE_AGENT_STORE": "False",
             "PYTHONUNBUFFERED": "",  # lines are written whole
@@ -160,28 +163,42 @@ class Deaths:
 
 
 class _Process:
-    """A started process, whose lines are forwarded with ``prefix``."""
+    """A started process, whose lines are forwarded to files and, as ``[rank] line``, to the console.
 
-    def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str], prefix: bytes) -> None:
-        self.name, self.prefix = name, prefix
+    ``local`` is its local rank, and ``rank`` its rank; both are None for ``mpiexec``, whose lines begin with ranks.
+    """
+
+    def __init__(
+        self, name: str, command: Sequence[str], environment: Mapping[str, str], logs: RankLogs,
+        local: int | None = None, rank: int | None = None,
+    ) -> None:  # fmt: skip
+        self.name, self._logs, self._local, self._rank = name, logs, local, rank
         self.killed: bytes = b""
         self.running = subprocess.Popen(
             command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
             preexec_fn=_die_with_parent,
         )  # fmt: skip
-        pairs = (self.running.stdout, sys.stdout), (self.running.stderr, sys.stderr)
-        self._readers = [threading.Thread(target=self._pass_on, args=pair, daemon=True) for pair in pairs]
+        streams = (self.running.stdout, sys.stdout, OUT), (self.running.stderr, sys.stderr, ERR)
+        self._readers = [threading.Thread(target=self._pass_on, args=each, daemon=True) for each in streams]
         for reader in self._readers:
             reader.start()
 
-    def _pass_on(self, source: IO[bytes], to: TextIO) -> None:
+    def _pass_on(self, source: IO[bytes], to: TextIO, stream: int) -> None:
         for line in source:
             told = _KILLED.search(line)
             if told:
                 self.killed = told[1]
-            text = self.prefix + line if self.prefix else _TAG.sub(rb"[\1] ", line)
-            to.buffer.write(text if text.endswith(b"\n") else text + b"\n")
-            to.flush()
+            if not line.endswith(b"\n"):
+                line += b"\n"
+            local, text = self._local, line if self._rank is None else b"[%d] " % self._rank + line
+            if local is None:  # mpiexec starts the ranks of one machine: ranks are local ranks
+                text = _TAG.sub(rb"[\1] ", line)
+                tagged = _TAGGED.match(text)
+                if tagged:
+                    local, line = int(tagged[1]), text[tagged.end() :]
+            if local is None or self._logs.write(local, stream, line):
+                to.buffer.write(text)
+                to.flush()
 
     def signal(self, number: int) -> None:
         """Send a signal to it and its descendants."""
@@ -198,7 +215,7 @@ class _Process:
                 source.close()
 
 
-def _alone(plan: Plan, attempt: int, port: int, notes: str) -> list[_Process]:
+def _alone(plan: Plan, attempt: int, port: int, notes: str, logs: RankLogs) -> list[_Process]:
     """Processes without MPI, which communicate over TCP."""
     common = {**plan.variables(attempt, port), "TRACECOMP_RUN_NOTES": notes}
     marks = {name for name in common if name in mpi.MARKS}
@@ -206,14 +223,14 @@ def _alone(plan: Plan, attempt: int, port: int, notes: str) -> list[_Process]:
     first = plan.node * plan.each
     return [
         _Process(
-            f"rank {first + local}", plan.started(), {**common, **of_rank(first + local, local)},
-            f"[{first + local}] ".encode(),
+            f"rank {first + local}", plan.started(), {**common, **of_rank(first + local, local)}, logs, local,
+            first + local,
         )
         for local in range(plan.each)
     ]  # fmt: skip
 
 
-def _by_mpi(plan: Plan, attempt: int, port: int, notes: str) -> list[_Process]:
+def _by_mpi(plan: Plan, attempt: int, port: int, notes: str, logs: RankLogs) -> list[_Process]:
     """``mpiexec``, which starts all processes; each runs ``worker``."""
     found = find_mpiexec()
     assert found is not None
@@ -225,13 +242,17 @@ def _by_mpi(plan: Plan, attempt: int, port: int, notes: str) -> list[_Process]:
         if not os.getuid():
             names = [f"{kind}_ALLOW_RUN_AS_ROOT{more}" for kind in ("OMPI", "PRTE") for more in ("", "_CONFIRM")]
             environment.update(dict.fromkeys(names, "1"))
-    return [_Process("mpiexec", [found, *options, "-n", str(plan.each), *plan.started()], environment, b"")]
+    return [_Process("mpiexec", [found, *options, "-n", str(plan.each), *plan.started()], environment, logs)]
 
 
-def run(plan: Plan) -> int:
+def run(plan: Plan, logs: RankLogs) -> int:
     """Start the program, again after failures as often as the plan allows; its exit status."""
     for attempt in range(plan.restarts + 1):
-        status = _attempt(plan, attempt)
+        logs.begin(attempt, plan.each)
+        try:
+            status = _attempt(plan, attempt, logs)
+        finally:
+            logs.end()
         if not status or attempt == plan.restarts:
             return status
         fewer = max(plan.least, plan.each - 1)
@@ -241,10 +262,11 @@ def run(plan: Plan) -> int:
     return 1
 
 
-def _attempt(plan: Plan, attempt: int) -> int:
+def _attempt(plan: Plan, attempt: int, logs: RankLogs) -> int:
     with reserved_port() as free, tempfile.TemporaryDirectory(prefix="tracecomp-run-") as notes:
         port = plan.port or free
-        started = _by_mpi(plan, attempt, port, notes) if plan.by_mpi else _alone(plan, attempt, port, notes)
+        start = _by_mpi if plan.by_mpi else _alone
+        started = start(plan, attempt, port, notes, logs)
         deaths = Deaths(notes, plan.each if plan.by_mpi else 0)
         try:
             failed = _watched(started, deaths)

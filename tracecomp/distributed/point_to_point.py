@@ -159,6 +159,8 @@ def batch_isend_irecv(p2p_op_list: list[P2POp]) -> list[Any]:
     """Start all of them, and return their Works."""
     if not isinstance(p2p_op_list, list) or not all(isinstance(p, P2POp) for p in p2p_op_list):
         raise ValueError("Invalid ``p2p_op_list``. Each op is expected to to be of type ``torch.distributed.P2POp``.")
+    if not p2p_op_list:
+        raise IndexError("batch_isend_irecv(): the list is empty. As in PyTorch, it needs at least one operation.")
     return [p.op(p.tensor, group=p.group, tag=p.tag, **_peer(p)) for p in p2p_op_list]
 
 

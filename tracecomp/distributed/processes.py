@@ -120,6 +120,11 @@ def init_process_group(
         raise ValueError(at_user_line("trying to initialize the default process group twice!"))
     if store is not None and init_method is not None:
         raise AssertionError("Cannot specify both init_method and store.")
+    if store is not None and (world_size <= 0 or rank < 0):
+        missing = "world_size must be positive" if world_size <= 0 else "rank must be non-negative"
+        raise AssertionError(f"{missing} if using store")
+    if init_method is not None and not isinstance(init_method, str):
+        raise RuntimeError(f"`init_method` must be a string, got {type(init_method).__name__}")
     if timeout is not None and not isinstance(timeout, timedelta):
         raise TypeError(f"Expected timeout argument to be of type datetime.timedelta, got {timeout}")
     name = _known(backend or "gloo")
@@ -157,16 +162,45 @@ def new_group(
     pg_options: object = None, use_local_synchronization: bool = False, group_desc: str | None = None,
     device_id: object = None,
 ) -> Any:  # fmt: skip
-    """Create the group of ``ranks``; NON_GROUP_MEMBER in processes outside it. All processes call it alike."""
+    """Create the group of ``ranks``; NON_GROUP_MEMBER in processes outside it.
+
+    All processes call it alike; with ``use_local_synchronization`` only those of the group need to.
+    """
     whole = default_group()
     seconds = whole.seconds if timeout is None else timeout.total_seconds()
     listed = _members(ranks, whole.size())
-    made = groups.add(listed, seconds, str(_known(backend or whole.backend)), "")
-    if not use_local_synchronization:
+    name = str(_known(backend or whole.backend))
+    if use_local_synchronization:
+        made = groups.add_locally(listed, seconds, name)
+    else:
+        made = groups.add(listed, seconds, name, "")
         whole.worker.run(lambda: whole.barrier(f"new_group({listed})"))
     if made is None:
         return GroupMember.NON_GROUP_MEMBER
     made.group_desc = group_desc or "undefined"
+    return made
+
+
+def split_group(
+    parent_pg: Group | None = None, split_ranks: Sequence[Sequence[int]] | None = None,
+    timeout: timedelta | None = None, pg_options: object = None, group_desc: str | None = None,
+) -> Group | None:  # fmt: skip
+    """Create groups of group ranks of ``parent_pg``, and return this process's; None if no list has its rank.
+
+    All processes of the parent call it alike. ValueError for empty or overlapping lists and ranks outside the parent.
+    """
+    parent = group_of(parent_pg)
+    if parent is None or not split_ranks:
+        raise ValueError("split_group(): split_ranks must list ranks of a group of this process")
+    every = [*itertools.chain.from_iterable(split_ranks)]
+    if len({*every}) < len(every) or not {*every} <= {*range(parent.size())} or not all(split_ranks):
+        raise ValueError(f"split_group(): split_ranks must be disjoint lists of ranks 0 to {parent.size() - 1}, got "
+                         f"{[[*row] for row in split_ranks]}")  # fmt: skip
+    own = next((row for row in split_ranks if parent.place in row), None)
+    if own is None:
+        return None
+    ranks = [parent.ranks[place] for place in own]
+    made: Group = new_group(ranks, timeout, parent.backend, pg_options, True, group_desc)
     return made
 
 

@@ -15,11 +15,11 @@ from collections.abc import Sequence
 from types import FrameType
 from uuid import uuid4
 
+from tracecomp.distributed.launch_logs import RankLogs, streams
 from tracecomp.distributed.launching import Plan, find_mpiexec, run
 
 _UNUSED = (
-    "--rdzv-backend", "--rdzv-id", "--rdzv-conf", "--monitor-interval", "--start-method", "--role", "--log-dir",
-    "--redirects", "--tee", "--local-addr", "--local-ranks-filter",
+    "--rdzv-backend", "--rdzv-id", "--rdzv-conf", "--monitor-interval", "--start-method", "--local-addr",
 )  # fmt: skip
 """Options of torchrun without effect here."""
 
@@ -46,6 +46,16 @@ def parser() -> argparse.ArgumentParser:
     option("--max-restarts", type=int, default=0, help="number of restarts after a failure")
     option("--launcher", choices=("auto", "mpiexec", "local"), default="auto",
            help="mpiexec: through MPI; processes: over TCP; auto: MPI if it is installed")  # fmt: skip
+    option("--role", default="default", help="ROLE_NAME in the processes")
+    option("--log-dir", help="folder of the files of --redirects and --tee; a temporary one by default")
+    option(
+        "-r",
+        "--redirects",
+        default="0",
+        help="streams that go to a file per rank: 1 stdout, 2 stderr, 3 both; or for some local ranks, as in 0:1,1:3",
+    )
+    option("-t", "--tee", default="0", help="streams that go to a file per rank and to the console, like --redirects")
+    option("--local-ranks-filter", default="", help="the console shows these local ranks only, as in 0,1")
     option("-m", "--module", action="store_true", help="the program is a module, as in python -m")
     option("--no-python", action="store_true", help="the program is not a Python script: run it directly")
     option("--use-env", action="store_true", help=argparse.SUPPRESS)
@@ -91,8 +101,18 @@ def plan_of(arguments: argparse.Namespace) -> Plan:
         [*(["-m"] if arguments.module else []), arguments.program, *arguments.arguments],
         each, least, nodes, arguments.node_rank, address,
         number, arguments.rdzv_id or uuid4().hex[:8], arguments.max_restarts,
-        can and arguments.launcher != "local", not arguments.no_python,
+        can and arguments.launcher != "local", not arguments.no_python, arguments.role,
     )  # fmt: skip
+
+
+def logs_of(arguments: argparse.Namespace, run_id: str) -> RankLogs:
+    """The files of output for the options. SystemExit with an explanation for impossible ones."""
+    try:
+        redirects, tee = streams(arguments.redirects), streams(arguments.tee)
+        shown = frozenset(map(int, arguments.local_ranks_filter.split(","))) if arguments.local_ranks_filter else None
+    except ValueError as error:
+        raise SystemExit(f"--redirects, --tee or --local-ranks-filter: {error}") from None
+    return RankLogs(arguments.log_dir, run_id, redirects, tee, shown)
 
 
 def _interrupted(number: int, frame: FrameType | None) -> None:
@@ -103,7 +123,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program that the options name; its exit status."""
     signal.signal(signal.SIGTERM, _interrupted)
     try:
-        return run(plan_of(parser().parse_args(arguments)))
+        options = parser().parse_args(arguments)
+        plan = plan_of(options)
+        return run(plan, logs_of(options, plan.run_id))
     except KeyboardInterrupt:
         return 130
 

@@ -1,8 +1,8 @@
-"""The helpers of ``torch.nn.modules.utils`` with which layers of other libraries parse sizes."""
+"""``torch.nn.modules.utils``: helpers with which libraries parse sizes and rename parameters."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from itertools import repeat
 from typing import Any
 
@@ -37,3 +37,24 @@ def _list_with_default(out_size: Any, defaults: Sequence[int]) -> Any:
     if len(defaults) <= len(out_size):
         raise ValueError(f"Input dimension should be at least {len(out_size) + 1}")
     return [d if v is None else v for v, d in zip(out_size, defaults[-len(out_size) :], strict=True)]
+
+
+def consume_prefix_in_state_dict_if_present(state_dict: MutableMapping[str, Any], prefix: str) -> None:
+    """Remove ``prefix`` from the names of a state dict and of its metadata, in place; other names stay.
+
+    A model in ``DistributedDataParallel`` saves its names with the prefix ``"module."``.
+
+    >>> from tracecomp import nn
+    >>> state = nn.ModuleDict({"module": nn.Linear(1, 1)}).state_dict()
+    >>> nn.modules.utils.consume_prefix_in_state_dict_if_present(state, "module.")
+    >>> list(state), list(state._metadata)
+    (['weight', 'bias'], [''])
+    """
+    for key in [*state_dict]:
+        if key.startswith(prefix):
+            state_dict[key[len(prefix) :]] = state_dict.pop(key)
+    metadata = getattr(state_dict, "_metadata", None)
+    if metadata is not None:
+        for key in [*metadata]:
+            if key and (key == prefix.replace(".", "") or key.startswith(prefix)):
+                metadata[key[len(prefix) :]] = metadata.pop(key)

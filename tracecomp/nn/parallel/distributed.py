@@ -70,17 +70,22 @@ class DistributedDataParallel(Module, Joinable):
         if init_sync:
             self._check_models()
             self._same([t for n, t in self._everything() if n not in self.parameters_to_ignore])
-        cap = int((25 if bucket_cap_mb is None else bucket_cap_mb) * _MB)
+        self._cap = int((25 if bucket_cap_mb is None else bucket_cap_mb) * _MB)
         self.shards = shards
-        self._plan: ShardPlan | None = None
         self._by_initial = True  # divisor of gradients while processes join
-        self._reducer: Reducer | None = None
         if shards is not None:
             self._check_for_shards()
-            self._plan = ShardPlan(self._params, group, shards, cap)
+        self._connect()
+
+    def _connect(self) -> None:
+        """Create what combines gradients in the process group."""
+        self._plan: ShardPlan | None = None
+        self._reducer: Reducer | None = None
+        if self.shards is not None:
+            self._plan = ShardPlan(self._params, self.process_group, self.shards, self._cap)
         else:
-            self._reducer = Reducer(self._params, group, cap, gradient_as_bucket_view)
-            self._reducer.find_unused = find_unused_parameters or static_graph
+            self._reducer = Reducer(self._params, self.process_group, self._cap, self.gradient_as_bucket_view)
+            self._reducer.find_unused = self.find_unused_parameters or self.static_graph
 
     def _everything(self) -> Iterator[tuple[str, Tensor]]:
         yield from self.module.named_parameters()
@@ -303,8 +308,28 @@ class DistributedDataParallel(Module, Joinable):
         if self._reducer is not None:
             self._reducer.find_unused = True
 
+    @staticmethod
+    def _set_params_and_buffers_to_ignore_for_model(
+        module: Module, params_and_buffers_to_ignore: Iterable[str]
+    ) -> None:  # fmt: skip
+        """Exclude parameters and buffers by name from copies and gradient means of a model created later."""
+        module._ddp_params_and_buffers_to_ignore = [*params_and_buffers_to_ignore]
+
     def __getstate__(self) -> dict[str, Any]:
-        raise TypeError("DistributedDataParallel cannot be pickled: save model.module, or its state_dict()")
+        """The state for a copy or a pickle. As in PyTorch it lacks the communication hook."""
+        group = self.process_group
+        missing = {"process_group", "_reducer", "_plan", "_join"}
+        kept = {k: v for k, v in self.__dict__.items() if k not in missing}
+        return {**kept, "_group": (group.group_name, group.ranks)}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        """Restore a copy in the same group, or in the default group of another run."""
+        name, ranks = state["_group"]
+        self.__dict__.update({k: v for k, v in state.items() if k != "_group"})
+        found = world.groups.get(name)
+        self.process_group = _group(found if found is not None and found.ranks == ranks else None)
+        self.require_backward_grad_sync = self.require_forward_param_sync = True
+        self._connect()
 
 
 class _Answers(JoinHook):
