@@ -111,6 +111,16 @@ def test_a_disturbed_measurement_is_the_reason_when_no_resource_is() -> None:
     assert "no single cause" not in str(limit_of(kernel, Measured(1.0, 1), MACHINE, ()))
 
 
+@pytest.mark.usefixtures("measured_rates")
+def test_a_transpose_is_named_whether_its_loads_or_its_stores_are_apart() -> None:
+    assert reason(lambda x: x.t().contiguous(), torch.randn(512, 512), seconds=110e-6) == "transposed reading"
+
+
+def test_the_memory_of_small_calls_is_not_measured() -> None:
+    memory = explain(lambda x: torch.softmax(x, -1), torch.randn(64, 64)).graphs[0].memory
+    assert memory.predicted > 0 and memory.measured is None
+
+
 def test_strided_loads_and_short_loops_are_counted() -> None:
     x, y, i, j, k = Buffer("x", float32, 1024), Buffer("y", float32, 64), Var("i", 16), Var("j", 4), Var("k", 4)
     load = Load(x, index(k) * 64 + index(i) * 4 + index(j))

@@ -149,7 +149,7 @@ def _units(d: KernelCost, r: Rates, cores: int, machine: Machine) -> Iterator[_U
     yield _Unit(d.gathered / (r.gathers * cores), "gather", f"gather, {gathered} elements one by one",
                 "indices of neighbours, or a slice, let vectors load several at once")  # fmt: skip
     yield _Unit(d.strided / (r.gathers * cores), "transposed reading",
-                f"transposed reading, {_count(d.strided)} elements one by one",
+                f"transposed reading, {_count(d.strided)} elements at a distance in memory",
                 "contiguous() once, before the operand is read many times, lets vectors load it")  # fmt: skip
     yield _Unit(d.short_loops * LEAVE * cycle / cores, "short inner loops",
                 f"short inner loops, {starts} of {rounds:.0f} rounds each",

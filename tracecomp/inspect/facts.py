@@ -87,8 +87,8 @@ class MemoryFacts:
     """Bytes of a call by use. ``predicted`` is the memory in addition to its inputs: temporary values, scratch,
     results.
 
-    ``measured`` is the additional peak memory of the process during one call, results included; None if the system does
-    not report it.
+    ``measured`` is the additional peak memory of the process during one call, results included. It is None if the
+    system does not report it, or if a call takes less than the process's other memory varies.
     """
 
     arguments: int

@@ -43,12 +43,12 @@ class KernelCost:
     """Counts of scalar elements, and bytes, of one run.
 
     ``arithmetic``: multiply-adds and other simple operations. ``functions``: the time of math functions in vector
-    additions. ``gathered``: vector elements at run-time positions; ``strided``: those at a constant distance, as a
-    transposed operand has them. ``short_loops``: how often an innermost loop of few rounds starts; ``rounds``: of all
-    these together. ``misses``: gathered elements expected in no near
-    cache. ``memory``: bytes of each buffer that are read or written. ``vectors``: vector operations on ``elements``,
-    each of up to ``width``. ``waits``: length of the longest chain of dependent operations. ``outer``: iterations of
-    the longest outermost loop; ``shared``: of the longest one that threads share.
+    additions. ``gathered``: vector elements at run-time positions; ``misses``: those expected in no near cache.
+    ``strided``: vector elements loaded or stored at a constant distance, as a transpose has them. ``short_loops``: how
+    often an innermost loop of few rounds starts; ``rounds``: of all these together. ``memory``: bytes of each buffer
+    that are read or written. ``vectors``: vector operations on ``elements``, each of up to ``width``. ``waits``: length
+    of the longest chain of dependent operations. ``outer``: iterations of the longest outermost loop; ``shared``: of
+    the longest one that threads share.
     """
 
     width: int = 1
@@ -177,6 +177,9 @@ class _Count:
             self._vectors(around, 1.0)
             self.found.arithmetic += around.times
         elif isinstance(stmt, Store):
+            # A transpose may read along rows and store along columns instead.
+            if around.vector is not None and stmt.offset.coefficient(around.vector) not in (1, -1):
+                self.found.strided += around.times
             self._place(stmt.buffer, stmt.offset, around)
 
     def _call(self, x: Call, around: _Around) -> None:
@@ -197,10 +200,11 @@ class _Count:
     def _load(self, x: Load, around: _Around) -> None:
         size = x.buffer.dtype.itemsize
         self.found.loaded_bytes += size * around.times
-        if around.vector is not None and x.offset.is_computed:
-            self.found.gathered += around.times
-        elif around.vector is not None and x.offset.coefficient(around.vector) not in (1, -1):
-            self.found.strided += around.times
+        if around.vector is not None and x.offset.coefficient(around.vector) not in (1, -1):
+            if x.offset.is_computed:
+                self.found.gathered += around.times
+            else:
+                self.found.strided += around.times
         self._place(x.buffer, x.offset, around)
 
     def _place(self, buffer: Buffer, offset: Index, around: _Around) -> None:

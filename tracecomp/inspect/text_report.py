@@ -76,7 +76,7 @@ def _why_not_one_graph(facts: FunctionFacts) -> Iterator[str]:
         yield f"runs eagerly: {facts.eager_because}"
     if facts.broken_because:
         yield f"graph break: {facts.broken_because}"
-        yield f"runs as Python with {len(facts.parts)} compiled parts:"
+        yield f"runs as Python with {len(facts.parts)} compiled part{'s' * (len(facts.parts) != 1)}:"
 
 
 def _again(reasons: Sequence[str]) -> Iterator[str]:
@@ -95,7 +95,7 @@ def _short_graph(recording: RecordingFacts, graph: GraphFacts) -> Iterator[str]:
         yield f"{graph.name}: {graph.nodes} nodes, {graph.not_measured or 'run as recorded'}"
         return
     calls = [k for k in graph.kernels if not k.prepares]
-    text = f"{graph.name}: {graph.nodes} nodes as {len(calls)} kernel calls"
+    text = f"{graph.name}: {graph.nodes} nodes as {len(calls)} kernel call{'s' * (len(calls) != 1)}"
     if graph.seconds is not None:
         share = f", {100 * (graph.share or 0):.0f} % of what the machine can do" if graph.share else ""
         text += f", {seconds(graph.seconds)} with {graph.threads} thread{'s' * (graph.threads > 1)}{share}"

@@ -93,6 +93,7 @@ def program_data(graph: GraphFacts, errors: bool = False) -> dict[str, Any]:
         "wall": graph.wall,
         "share": graph.share,
         "threads": graph.threads,
+        "recordedNodes": graph.nodes,
         "steps": facts["stages"],
         "apart": facts["apart"],
         "memory": facts["memory"],

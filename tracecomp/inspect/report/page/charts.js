@@ -31,7 +31,7 @@ function drawRoofline() {
   const xs = kernels.map((k) => k.operations / k.bytes), ys = kernels.map((k) => k.operations / k.seconds);
   const ridge = m.flops / m.bandwidth;
   const [x0, x1] = [Math.min(...xs, 0.1) / 2, Math.max(...xs, ridge * 2) * 2];
-  const [y0, y1] = [Math.min(...ys, m.flops / 1e3) / 2, m.flops * 2];
+  const [y0, y1] = [Math.min(...ys, m.flops / 1e3) / 2, Math.max(...ys, m.flops) * 2];
   const X = (v) => left + ((W - left - right) * Math.log(v / x0)) / Math.log(x1 / x0);
   const Y = (v) => H - bottom - ((H - top - bottom) * Math.log(v / y0)) / Math.log(y1 / y0);
   for (let e = Math.ceil(Math.log10(y0)); e <= Math.log10(y1); e++) {

@@ -34,7 +34,7 @@ function drawAnswer() {
     verdict += times >= 1 ? `, ${times.toPrecision(3)} times as fast as eagerly` : `, ${(1 / times).toPrecision(3)} times as long as eagerly`;
   }
   const worst = programs.length ? grouped(programs[0])[0] : null;
-  const small = worst && worst.seconds ? `Most of it, ${percent(worst.seconds / programs[0].seconds)}, goes to <b>${escapeHtml(programs[0].titles[worst.name])}</b>: ${limitWords(worst.longest.limit)}` : "";
+  const small = worst && worst.seconds ? `The largest part, ${percent(worst.seconds / programs[0].seconds)}, goes to <b>${escapeHtml(programs[0].titles[worst.name])}</b>: ${limitWords(worst.longest.limit)}` : "";
   $("verdict").innerHTML = `${verdict}.${small ? `<small>${small}.</small>` : ""}`;
   const tiles = [];
   if (programs.length) {
@@ -47,9 +47,9 @@ function drawAnswer() {
     }
     const m = p.memory, predicted = m.arena + m.scratch + m.results;
     tiles.push(["memory of a call", bytes(predicted), measuredMemory(m)]);
-    tiles.push(["nodes", String(p.tables[p.tables.length - 1].ids.length), `${p.tables[0].ids.length} recorded`]);
+    tiles.push(["nodes recorded", String(p.recordedNodes), `${p.steps[p.stages.length - 1].size} after all passes`]);
   }
-  tiles.push(["recordings", `${facts.recordings.length} in use`, `${facts.made} calls recorded${facts.derived ? `, ${facts.derived} recordings derived for other sizes` : ""}`]);
+  tiles.push(["recordings", `${facts.recordings.length} in use`, `${facts.made} call${facts.made === 1 ? "" : "s"} recorded${facts.derived ? `, ${facts.derived} recordings derived for other sizes` : ""}`]);
   $("tiles").innerHTML = tiles.map(([name, value, more]) => `<div><dt>${name}</dt><dd>${value}<small>${more || ""}</small></dd></div>`).join("");
   const notes = [facts.eager_because && `Runs eagerly: ${facts.eager_because}`, facts.broken_because && `Graph break: ${facts.broken_because}`,
     ...new Set(facts.again.map((reason) => `Recorded again: ${reason}`)), ...report.words.filter((w) => w.trim().startsWith("preempted")).map((w) => w.trim())];
