@@ -20,7 +20,8 @@ def test_kernels_with_work_and_lines() -> None:
     assert "test_kernel_profile.py" in product.source
     assert 0 < product.seconds <= found.seconds
     assert product.share > 0
-    assert product.name in str(found)
+    assert product.title == "matmul + relu, test_kernel_profile.py:14" and product.title in str(found)
+    assert product.name not in str(found) and 0 < product.fastest <= product.seconds
 
 
 def test_nothing_outside_is_changed() -> None:

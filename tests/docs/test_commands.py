@@ -52,6 +52,8 @@ import tracecomp as torch
 
 weight = torch.linspace(-1.0, 1.0, 640).reshape(10, 64)
 
+model = torch.nn.Sequential(torch.nn.Embedding(10, 4), torch.nn.Linear(4, 2))
+
 def forward(x):
     return torch.relu(x @ weight.T)
 

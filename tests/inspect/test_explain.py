@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import tracecomp as torch
-from tracecomp.inspect import assembly, explain, limits
-from tracecomp.inspect.demand import demand_of
-from tracecomp.inspect.limits import Measured, limit_of
+from tracecomp.inspect import assembly, bottleneck, explain
+from tracecomp.inspect.bottleneck import Measured, limit_of
+from tracecomp.inspect.kernel_cost import cost_of
 from tracecomp.ir.index import Var, index
 from tracecomp.ir.loops import Acc, Accumulate, Buffer, Call, Const, Load, Loop, Store, Update
 from tracecomp.ir.program import Kernel
@@ -38,23 +38,23 @@ def reason(fn: Callable[..., Any], *args: Any, seconds: float, threads: int = 1,
 
 
 def test_a_product_asks_for_its_multiply_adds_and_an_elementwise_kernel_for_its_operations() -> None:
-    product = demand_of(kernel_of(lambda a, b: a @ b, torch.randn(32, 64), torch.randn(64, 48)), MACHINE)
+    product = cost_of(kernel_of(lambda a, b: a @ b, torch.randn(32, 64), torch.randn(64, 48)), MACHINE)
     assert product.arithmetic == 32 * 64 * 48
     assert sum(product.memory.values()) == 4 * (32 * 64 + 64 * 48 + 32 * 48)
-    divided = demand_of(kernel_of(lambda a, b: a / b + 1, torch.randn(1000), torch.randn(1000)), MACHINE)
+    divided = cost_of(kernel_of(lambda a, b: a / b + 1, torch.randn(1000), torch.randn(1000)), MACHINE)
     assert divided.divisions == 1000 and divided.arithmetic == 1000 and divided.functions == 0
 
 
 def test_rows_that_do_not_fill_vectors_use_a_part_of_the_lanes() -> None:
     # nine floats a row: two vectors of which nine lanes hold elements are 9 of 32, one of nine and masked 9 of 16
-    found = demand_of(kernel_of(lambda x: (x * 2).amax(1), torch.randn(400, 9)), MACHINE)
+    found = cost_of(kernel_of(lambda x: (x * 2).amax(1), torch.randn(400, 9)), MACHINE)
     assert found.lanes_used < 0.7
-    whole = demand_of(kernel_of(lambda x: x * 2 + 1, torch.randn(64, 64)), MACHINE)
+    whole = cost_of(kernel_of(lambda x: x * 2 + 1, torch.randn(64, 64)), MACHINE)
     assert whole.lanes_used == 1.0
 
 
 def test_elements_at_places_known_at_run_time_are_gathered() -> None:
-    found = demand_of(kernel_of(lambda x, i: x[i] * 2, torch.randn(4096), torch.randint(0, 4096, (512,))), MACHINE)
+    found = cost_of(kernel_of(lambda x, i: x[i] * 2, torch.randn(4096), torch.randint(0, 4096, (512,))), MACHINE)
     assert found.gathered == 512
 
 
@@ -63,9 +63,9 @@ def test_additions_in_order_wait_for_each_other() -> None:
     add = Loop("serial", place, (Update("s", (Load(source, index(place)),)),))
     body = Accumulate((Acc("s", "add", float32, Const(0.0, float32)),), (add,))
     kernel = Kernel("sum", (source, total), frozenset({"y"}), (body,))
-    assert demand_of(kernel, MACHINE).waits == 1000
+    assert cost_of(kernel, MACHINE).waits == 1000
     lanes = Accumulate((Acc("s", "add", float32, Const(0.0, float32), lanes=4),), (add,))
-    assert demand_of(Kernel("sum", (source, total), frozenset({"y"}), (lanes,)), MACHINE).waits == 250
+    assert cost_of(Kernel("sum", (source, total), frozenset({"y"}), (lanes,)), MACHINE).waits == 250
 
 
 # ---- reasons
@@ -77,7 +77,7 @@ RATES = Rates(6e10, 1e10, 3.4e9, 1.5e11, 2.8e10, 0.0)
 @pytest.fixture
 def measured_rates(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replace what ``explain`` measures by rates of one core of a Zen 4: times differ between runs and machines."""
-    monkeypatch.setattr(limits, "rates_now", lambda: RATES)
+    monkeypatch.setattr(bottleneck, "rates_now", lambda: RATES)
     monkeypatch.setattr(peaks, "bandwidth", lambda cores=1: RATES.bandwidth * cores)
 
 
@@ -94,6 +94,40 @@ def test_reasons_are_those_that_a_kernel_was_made_to_have() -> None:
     assert reason(lambda x: (x * 2).amax(1), torch.randn(4000, 9), seconds=300e-6) == "tail"
     assert reason(lambda x: x + 1, torch.randn(4), seconds=50e-9) == "short"
     assert reason(lambda x: x + 1, torch.randn(64), seconds=20e-6, threads=2) == "little work"
+
+
+@pytest.mark.usefixtures("measured_rates")
+def test_waking_threads_and_waits_are_reasons() -> None:
+    wide = torch.randn(1 << 16)
+    assert reason(lambda x: x + 1, wide, seconds=18e-6, threads=2) == "waking threads"
+    assert reason(lambda x: x + 1, wide, seconds=900e-6) == "latency"
+
+
+@pytest.mark.usefixtures("measured_rates")
+def test_a_disturbed_measurement_is_the_reason_when_no_resource_is() -> None:
+    kernel = kernel_of(lambda x: x + 1, torch.randn(1 << 16))
+    found = limit_of(kernel, Measured(1.0, 1, disturbed=True), MACHINE, ())
+    assert found.name == "disturbed" and "measure again" in found.advice
+    assert "no single cause" not in str(limit_of(kernel, Measured(1.0, 1), MACHINE, ()))
+
+
+@pytest.mark.usefixtures("measured_rates")
+def test_a_transpose_is_named_whether_its_loads_or_its_stores_are_apart() -> None:
+    assert reason(lambda x: x.t().contiguous(), torch.randn(512, 512), seconds=110e-6) == "transposed reading"
+
+
+def test_the_memory_of_small_calls_is_not_measured() -> None:
+    memory = explain(lambda x: torch.softmax(x, -1), torch.randn(64, 64)).graphs[0].memory
+    assert memory.predicted > 0 and memory.measured is None
+
+
+def test_strided_loads_and_short_loops_are_counted() -> None:
+    x, y, i, j, k = Buffer("x", float32, 1024), Buffer("y", float32, 64), Var("i", 16), Var("j", 4), Var("k", 4)
+    load = Load(x, index(k) * 64 + index(i) * 4 + index(j))
+    loop = Loop("serial", j, (Loop("vector", k, (Store(y, index(i) * 4 + index(k), load),)),))
+    found = cost_of(Kernel("k", (x, y), frozenset({"y"}), (Loop("serial", i, (loop,)),)), MACHINE)
+    assert found.strided == 16 * 4 * 4 and found.gathered == 0
+    assert found.short_loops == 16 and found.rounds == 64
 
 
 @pytest.mark.usefixtures("measured_rates")
@@ -180,6 +214,16 @@ def test_why_a_call_was_recorded_again_has_both_values() -> None:
     assert "shape of argument [0] went from (3,) to (4,)" in text and "went from 2 to 3" in text
 
 
+def test_recordings_in_use_are_made_by_calls_or_derived() -> None:
+    compiled = torch.compile(lambda x: torch.exp(x).sum())
+    for n in (3, 4, 5, 6, 7):
+        compiled(torch.ones(n))
+    found = compiled.explain()
+    assert len(found.recordings) <= found.made + found.derived and found.derived == 1
+    first = str(found).splitlines()[0]
+    assert first.endswith("1 of them derived for other sizes without a call")
+
+
 def test_explaining_changes_no_state() -> None:
     w = torch.ones(4, requires_grad=True)
     optimizer = torch.optim.SGD([w], lr=0.1)
@@ -213,5 +257,5 @@ def test_an_operation_is_counted_once_for_all_elements_that_share_it() -> None:
     shared = Call("exp", (Load(x, index(i)),), float32)
     store = Store(y, index(i) * 16 + index(j), shared)
     kernel = Kernel("k", (x, y), frozenset({"y"}), (Loop("serial", i, (Loop("vector", j, (store,)),)),))
-    found = demand_of(kernel, MACHINE)
+    found = cost_of(kernel, MACHINE)
     assert found.functions == 8 * 12 and found.loaded_bytes == 8 * 4

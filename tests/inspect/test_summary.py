@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import tracecomp as torch
 from tracecomp import nn
+from tracecomp.__main__ import main
 
 
 def test_a_network_row_by_row() -> None:
@@ -81,3 +83,12 @@ def test_graphs_go_to_model_explorer() -> None:
     assert [m["attrs"][0]["value"] for m in sort["outputsMetadata"]] == ["f32[4]", "i64[4]"]
     readers = [e for n in nodes.values() for e in n["incomingEdges"] if e["sourceNodeId"] == sort["id"]]
     assert {e["sourceNodeOutputId"] for e in readers} == {"0", "1"}
+
+
+def test_the_command_prints_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "model.py").write_text("import tracecomp.nn as nn\nmodel = nn.Sequential(nn.Linear(4, 2))\nf = abs\n")
+    assert main(["summary", f"{tmp_path}/model.py:model", "--shape", "3,4"]) == 0
+    assert "0 (Linear)" in capsys.readouterr().out
+    assert main(["summary", f"{tmp_path}/model.py:model", "--shape", "3,4", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["rows"][0]["parameters"] == 10
+    assert main(["summary", f"{tmp_path}/model.py:f", "--shape", "3,4"]) == 2

@@ -24,6 +24,7 @@ from tracecomp.ir.loops import Buffer, Const, Loop, Store
 from tracecomp.ir.program import CallStep, Kernel, Program, Ref, Slot
 from tracecomp.ir.types import float32
 from tracecomp.passes.cost.machine import host
+from tracecomp.passes.kernel_title import graphs_of, title_of
 from tracecomp.runtime import peaks
 from tracecomp.runtime.executable import Executable
 from tracecomp.runtime.threads import wanted
@@ -45,7 +46,7 @@ class KernelProfile:
     iteration. A multiply-add is two operations, any function one. ``share`` is its part of the measured peak of float32
     multiply-adds, or of bytes per second, whichever is more (``binding`` says which). The bytes come from the first
     cache if its arrays fit the second, else from memory; data in the last cache can then exceed 1. ``source`` names the
-    user's lines.
+    user's lines, ``title`` its module, functions and lines. ``fastest`` is the shortest time of a call.
     """
 
     name: str
@@ -55,6 +56,8 @@ class KernelProfile:
     operations: int
     share: float
     binding: str = "arithmetic"
+    title: str = ""
+    fastest: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,7 @@ class Profile:
         for k in sorted(self.kernels, key=lambda k: -k.seconds)[:rows]:
             lines.append(
                 f"{1e6 * k.seconds:>7.1f} us {100 * k.seconds / total:>5.1f}% {k.nbytes / 1e6:>9.3f} "
-                f"{k.operations / 1e6:>9.2f} {100 * k.share:>5.0f}%  {k.name}  {k.source}"
+                f"{k.operations / 1e6:>9.2f} {100 * k.share:>5.0f}%  {k.title or k.name}"
             )
         if len(self.kernels) > rows:
             lines.append(f"and {len(self.kernels) - rows} more")
@@ -105,10 +108,10 @@ class Profile:
         total = self.seconds or 1.0
         rows = [
             (f"{1e6 * k.seconds:.1f}", f"{100 * k.seconds / total:.1f}", f"{k.nbytes / 1e6:.3f}",
-             f"{k.operations / 1e6:.2f}", f"{100 * k.share:.0f}", k.name, k.source)
+             f"{k.operations / 1e6:.2f}", f"{100 * k.share:.0f}", k.title or k.name, k.name)
             for k in sorted(self.kernels, key=lambda k: -k.seconds)[:30]
         ]  # fmt: skip
-        head = ("us", "% of time", "MB", "MFLOP", "% of peak", "kernel", "source")
+        head = ("us", "% of time", "MB", "MFLOP", "% of peak", "kernel", "key")
         below = escape(str(self).splitlines()[-1])
         return f"{table(head, rows, numbers=5)}<p>{below}</p>"
 
@@ -116,8 +119,14 @@ class Profile:
         """Write one call, its kernels one after the other, as Chrome's trace viewer and Perfetto read it."""
         start, events = 0.0, []
         for k in self.kernels:
-            given = {"bytes": k.nbytes, "operations": k.operations, "share of peak": k.share, "source": k.source}
-            events.append(_event(k.name, start, k.seconds, given))
+            given = {
+                "key": k.name,
+                "bytes": k.nbytes,
+                "operations": k.operations,
+                "share of peak": k.share,
+                "source": k.source,
+            }
+            events.append(_event(k.title or k.name, start, k.seconds, given))
             start += k.seconds
         events.append(_event("call", 0.0, start, {"threads": self.threads}))
         Path(path).write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ns"}), encoding="utf-8")
@@ -153,12 +162,17 @@ def profile_backend(
     threads = wanted(backend.threads) if backend.executable.image.parallel else 1
     quiet = sorted(timed, key=sum)[: len(timed) // 2 + 1]
     seconds = np.mean(quiet, axis=0).tolist()
-    kernels = [_kernel(step, s, threads) for step, s in zip(backend.steps(), seconds, strict=True)]
+    fastest = np.min(timed, axis=0).tolist()
+    graphs = graphs_of(backend.built.lowered.frame)
+    kernels = [
+        _kernel(step, s, least, threads, str(title_of(step.nodes, graphs)))
+        for step, s, least in zip(backend.steps(), seconds, fastest, strict=True)
+    ]
     return Profile(tuple(kernels), threads, float(np.mean(sorted(walls)[: len(walls) // 2 + 1])), taken_away)
 
 
-def _kernel(step: CallStep, measured: float, threads: int) -> KernelProfile:
-    seconds = max(measured - clock_seconds(), 1e-9)
+def _kernel(step: CallStep, measured: float, least: float, threads: int, title: str) -> KernelProfile:
+    seconds, fastest = (max(x - clock_seconds(), 1e-9) for x in (measured, least))
     nbytes = sum(p.size * p.dtype.itemsize for p in step.kernel.params)
     work = passes.operations(step.kernel.body)
     near = nbytes <= threads * host().l2_bytes
@@ -166,7 +180,8 @@ def _kernel(step: CallStep, measured: float, threads: int) -> KernelProfile:
     bounds = {"cache" if near else "bandwidth": nbytes / rate, "arithmetic": work / peaks.flops(threads)}
     binding = max(bounds, key=lambda name: bounds[name])
     source = step.label.partition(" (")[2].removesuffix(")")
-    return KernelProfile(step.kernel.name, source, seconds, nbytes, work, bounds[binding] / seconds, binding)
+    share = bounds[binding] / seconds
+    return KernelProfile(step.kernel.name, source, seconds, nbytes, work, share, binding, title, fastest)
 
 
 @cache

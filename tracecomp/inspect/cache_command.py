@@ -6,7 +6,7 @@ import argparse
 import json
 import time
 
-from tracecomp.inspect.in_words import size
+from tracecomp.inspect.text_report import size
 from tracecomp.runtime import object_cache
 
 

@@ -11,6 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from tracecomp.eager.tensor import Tensor
 from tracecomp.inspect.capture import capture
 from tracecomp.inspect.compare import compare
 from tracecomp.inspect.explain import explain
+from tracecomp.inspect.summary import summary
 from tracecomp.inspect.tensor_files import read_arrays
 from tracecomp.ir.printer import print_graph
 from tracecomp.ir.types import DType, dtype_named
@@ -52,11 +54,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def subcommands(commands: Any) -> None:
-    """Add ``trace``, ``compare`` and ``explain`` to an argparse subparsers object."""
+    """Add ``trace``, ``compare``, ``explain`` and ``summary`` to an argparse subparsers object."""
     for name, run, line in (
         ("trace", run_trace, "print the recorded graph"),
         ("compare", run_compare, "compare eager, recorded, after each pass and native; locate the first difference"),
         ("explain", run_explain, "list the captured and fused operations, and why others were not"),
+        ("summary", run_summary, "list a model's modules with shapes, parameters and operations"),
     ):
         parser = commands.add_parser(
             name, help=line, description=line, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -74,6 +77,8 @@ def subcommands(commands: Any) -> None:
         if name == "explain":
             parser.add_argument("--all", action="store_true", help="every guard, pass, refusal, kernel and schedule")
             parser.add_argument("--json", action="store_true", help="print everything as JSON")
+        if name == "summary":
+            parser.add_argument("--json", action="store_true", help="print JSON")
         if name == "compare":
             parser.add_argument("--json", action="store_true", help="print the outcome as JSON")
             parser.add_argument("--tolerance", type=float, help="largest relative difference that counts as agreement")
@@ -127,6 +132,16 @@ def run_explain(options: argparse.Namespace) -> int:
         fn = called(compiled_of(fn))
     found = explain(fn, *args, **kwargs)
     print(found.text(options.all) if not options.json else json.dumps(found.data()))
+    return 0
+
+
+def run_summary(options: argparse.Namespace) -> int:
+    """Print the modules of a model."""
+    model, (args, kwargs) = program(options)
+    if not hasattr(model, "named_modules"):
+        raise UsageError(f"{options.target} is a {type(model).__name__}, not an nn.Module")
+    found = summary(model, *args, **kwargs)
+    print(json.dumps(asdict(found)) if options.json else found)
     return 0
 
 

@@ -71,6 +71,7 @@ def explained(compiled: Compiled, args: tuple[object, ...], kwargs: Mapping[str,
     return Explanation(
         name=compiled._name,
         made=compiled.recordings,
+        derived=sum(e.plan is not None and isinstance(e.plan.forward, SizedBackend) for e in compiled.entries),
         again=tuple(compiled.misses),
         eager_because=compiled.eager_because or "",
         broken_because=compiled.parts.reason if compiled.parts is not None else "",

@@ -6,7 +6,7 @@ from typing import Any
 
 from tracecomp.base.html import preformatted
 from tracecomp.inspect.facts import FunctionFacts, plain
-from tracecomp.inspect.in_words import everything_of, short
+from tracecomp.inspect.text_report import everything_of, short
 
 
 class Explanation(FunctionFacts):

@@ -1,4 +1,4 @@
-"""Facts about a compiled function, as data; ``in_words.py`` formats them."""
+"""Facts about a compiled function, as data; ``text_report.py`` formats them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import numpy as np
 
 from tracecomp.compiled.backends import Native
 from tracecomp.compiled.kernel_profile import Profile
-from tracecomp.inspect.limits import Limit
+from tracecomp.inspect.bottleneck import Limit
+from tracecomp.passes.kernel_title import KernelTitle
 
 Array = np.ndarray[Any, Any]
 
@@ -30,7 +31,8 @@ class StageFacts:
 class KernelFacts:
     """One call of a kernel, in the order in which they run.
 
-    ``operators`` are the graph nodes it computes, ``sources`` the user's lines, ``scopes`` the modules and functions
+    ``title`` names its module, functions and lines; ``name`` is the key of its code. ``operators`` are the graph
+    nodes it computes, ``sources`` the user's lines, ``scopes`` the modules and functions
     that contain them. ``seconds``, ``share`` (of the binding peak) and ``limit`` are None if not measured.
     ``prepares``: it runs once for many calls.
     """
@@ -39,6 +41,7 @@ class KernelFacts:
     name: str
     function: str
     operators: tuple[str, ...]
+    title: KernelTitle
     sources: tuple[str, ...]
     scopes: tuple[str, ...]
     nbytes: int
@@ -53,7 +56,10 @@ class KernelFacts:
 
 @dataclass(frozen=True)
 class Apart:
-    """Two kernels that were not fused although one reads the other's result: reason, number, bytes passed."""
+    """Two kernels that were not fused although one reads the other's result: reason, number, bytes passed.
+
+    ``titles`` are those of the two kernels.
+    """
 
     producer: str
     consumer: str
@@ -61,6 +67,7 @@ class Apart:
     count: int
     nbytes: int
     source: str
+    titles: tuple[str, str] = ("", "")
 
 
 @dataclass(frozen=True)
@@ -80,8 +87,8 @@ class MemoryFacts:
     """Bytes of a call by use. ``predicted`` is the memory in addition to its inputs: temporary values, scratch,
     results.
 
-    ``measured`` is the additional peak memory of the process during one call, results included; None if the system does
-    not report it.
+    ``measured`` is the additional peak memory of the process during one call, results included. It is None if the
+    system does not report it, or if a call takes less than the process's other memory varies.
     """
 
     arguments: int
@@ -177,12 +184,16 @@ class Costs:
 class FunctionFacts:
     """The history of a function's calls.
 
+    ``made`` counts recorded calls. ``derived`` counts recordings in use that no call made: they come from another
+    recording and hold for a range of sizes.
+
     ``again`` are the reasons why calls were recorded again, with the old and the new value. ``parts`` are the compiled
     pieces of a function with graph breaks, and the derivatives of a derivative.
     """
 
     name: str
     made: int
+    derived: int = 0
     again: tuple[str, ...] = ()
     eager_because: str = ""
     broken_because: str = ""

@@ -3,36 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from tracecomp.compiled.backends import Native
 from tracecomp.compiled.kernel_profile import KernelProfile, Profile
 from tracecomp.inspect import assembly
+from tracecomp.inspect.bottleneck import Limit, Measured, limit_of
 from tracecomp.inspect.facts import Apart, KernelFacts
-from tracecomp.inspect.limits import Limit, Measured, limit_of
 from tracecomp.ir.graph import Graph, Node
 from tracecomp.ir.program import CallStep, Program, WhenStep, call_steps
 from tracecomp.passes.cost.machine import host
 from tracecomp.passes.cost.work import operations
+from tracecomp.passes.kernel_title import graphs_of, title_of
 from tracecomp.passes.program.frame import Frame
 
 
 def of_program(backend: Native, profile: Profile | None) -> tuple[KernelFacts, ...]:
     """Every kernel call, in order; with ``profile``, its time and bottleneck."""
     program, frame = backend.built.program, backend.built.lowered.frame
-    steps, origins = list(call_steps(program.steps)), _origins(frame)
+    steps, origins = list(call_steps(program.steps)), graphs_of(frame)
     once = {id(s) for s in _preparing(program)}
     if profile is None:
         return tuple(_facts(n, s, "", origins, id(s) in once) for n, s in enumerate(steps))
     code = assembly.functions(backend.executable.annotated)
-    known: dict[tuple[str, bool], Limit] = {}
+    # All calls of a kernel do the same work, so the fastest one says what the kernel can do: others were disturbed.
+    fastest: dict[str, float] = {}
+    for k in profile.kernels:
+        fastest[k.name] = min(k.fastest, fastest.get(k.name, k.fastest))
+    known: dict[str, Limit] = {}
     found = []
     for n, (step, name, k) in enumerate(zip(steps, backend.executable.code.functions, profile.kernels, strict=True)):
-        measured = Measured(k.seconds, profile.threads)
-        key = (step.kernel.name, k.seconds < 1e-6)
-        if key not in known:
+        if k.name not in known:
             bodies = [*assembly.of_kernel(name, code).values()]
-            known[key] = limit_of(step.kernel, measured, host(), bodies)
-        found.append(_facts(n, step, name, origins, id(step) in once, k, known[key]))
+            measured = Measured(fastest[k.name], profile.threads, profile.disturbed)
+            known[k.name] = limit_of(step.kernel, measured, host(), bodies)
+        found.append(_facts(n, step, name, origins, id(step) in once, k, known[k.name]))
     return tuple(found)
 
 
@@ -47,6 +52,7 @@ def _facts(
         name=kernel.name,
         function=function,
         operators=tuple(node.op.name for node in step.nodes),
+        title=title_of(step.nodes, origins),
         sources=tuple(sorted({str(o.source) for o in found if o.source})),
         scopes=tuple(dict.fromkeys(".".join(o.scope) for o in found if o.scope)),
         nbytes=sum(p.size * p.dtype.itemsize for p in kernel.params),
@@ -67,29 +73,26 @@ def _preparing(program: Program) -> Iterator[CallStep]:
             yield from call_steps(step.otherwise)
 
 
-def _origins(frame: Frame) -> list[Graph]:
-    """The graphs of a frame and of those inside it, which have the origins of nodes."""
-    return [frame.graph, *(g for bodies in frame.bodies.values() for b in bodies for g in _origins(b))]
-
-
 def apart(frame: Frame, program: Program) -> Iterator[Apart]:
     """Yield refused fusions between kernels that stayed separate, equal ones together, most bytes first."""
-    kernel_of: dict[Node, str] = {}
+    kernel_of: dict[Node, tuple[str, str]] = {}
+    graphs = graphs_of(frame)
     for step in call_steps(program.steps):
-        kernel_of.update(dict.fromkeys(step.nodes, step.kernel.name))
-    counts: dict[tuple[str, str, str, str], list[int]] = {}
+        kernel_of.update(dict.fromkeys(step.nodes, (step.kernel.name, str(title_of(step.nodes, graphs)))))
+    found: dict[tuple[str, str, str, str], Apart] = {}
     for f in _frames(frame):
         for d in f.partition.decisions:
             first, second = kernel_of.get(d.producer), kernel_of.get(d.consumer)
-            if d.fused or first is None or second is None or first == second:
+            if d.fused or first is None or second is None or first[0] == second[0]:
                 continue
             origin = f.graph.origin.get(d.consumer)
             source = str(origin.source) if origin and origin.source else ""
-            count = counts.setdefault((first, second, d.reason, source), [0, 0])
-            count[0] += 1
-            count[1] += sum(v.type.nbytes for v in d.producer.outputs)
-    for (first, second, reason, source), (n, nbytes) in sorted(counts.items(), key=lambda item: -item[1][1]):
-        yield Apart(first, second, reason, n, nbytes, source)
+            nbytes = sum(v.type.nbytes for v in d.producer.outputs)
+            key = (first[0], second[0], d.reason, source)
+            # Calls of one kernel count together; the first pair gives their titles.
+            known = found.get(key, Apart(first[0], second[0], d.reason, 0, 0, source, (first[1], second[1])))
+            found[key] = replace(known, count=known.count + 1, nbytes=known.nbytes + nbytes)
+    yield from sorted(found.values(), key=lambda a: -a.nbytes)
 
 
 def _frames(frame: Frame) -> Iterator[Frame]:

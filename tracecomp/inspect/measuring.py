@@ -14,8 +14,8 @@ from typing import Any
 
 from tracecomp.compiled.function import Compiled
 from tracecomp.inspect.command import EPILOG, UsageError, add_arguments, called, check_output, compiled_of, program
-from tracecomp.inspect.in_words import seconds
 from tracecomp.inspect.report import write_report
+from tracecomp.inspect.text_report import seconds
 
 TURNS = 7
 """Measurements of each side, alternating; their median counts."""

@@ -15,6 +15,9 @@ from tracecomp.runtime.executable import Executable
 from tracecomp.runtime.malloc import return_unused
 from tracecomp.runtime.threads import wanted
 
+MEASURABLE = 1 << 20
+"""Least bytes of a call whose measured memory is reported: the system counts pages, also those of the interpreter."""
+
 
 def nothing() -> MemoryFacts:
     """The facts of a graph that is not compiled."""
@@ -43,16 +46,19 @@ def of_frame(frame: Frame, backend: Native, measured: int | None = None) -> Memo
         for x in lifetimes(frame)
         if x.value in frame.offsets
     )
+    written = sum(o.value.type.nbytes for o in results)
+    if frame.nbytes + max(scratch, 0) + written < MEASURABLE:
+        measured = None
     return MemoryFacts(
         arguments=by_role["argument"] + by_role["host"],
         state=by_role["state"],
         constants=by_role["constant"] + sum(c.nbytes for c in frame.constants),
-        results=sum(o.value.type.nbytes for o in results),
+        results=written,
         arena=frame.nbytes,
         scratch=max(scratch, 0),
         blocks=blocks,
         calls=len(frame.prepacking) + len(frame.tasks),
-        measured=None if measured is None else measured + sum(o.value.type.nbytes for o in results),
+        measured=None if measured is None else measured + written,
     )
 
 

@@ -12,7 +12,7 @@ from tracecomp.base.html import table
 from tracecomp.compiled.function import trace
 from tracecomp.eager.modes import no_grad
 from tracecomp.eager.tensor import Tensor
-from tracecomp.inspect.in_words import size
+from tracecomp.inspect.text_report import size
 from tracecomp.ir.graph import Graph, Node
 from tracecomp.ir.op import Pointwise, Reduced
 from tracecomp.record.pytree import flatten

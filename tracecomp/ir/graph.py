@@ -17,9 +17,9 @@ from tracecomp.ir.interpret import Observer, interpret
 from tracecomp.ir.op import OPS, Attrs, Op
 from tracecomp.ir.printer import print_graph
 from tracecomp.ir.types import DType, TensorType
-from tracecomp.ir.values import GraphData, Input, Node, Origin, Output, Value, live_nodes
+from tracecomp.ir.values import GraphData, Input, ModuleName, Node, Origin, Output, Value, live_nodes
 
-__all__ = ["Graph", "Input", "Node", "Origin", "Output", "Value", "attrs_key", "live_nodes"]
+__all__ = ["Graph", "Input", "ModuleName", "Node", "Origin", "Output", "Value", "attrs_key", "live_nodes"]
 
 
 class Graph(GraphData):

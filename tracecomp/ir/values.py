@@ -76,6 +76,12 @@ class Output:
     role: str
 
 
+class ModuleName(str):
+    """A scope that is a module's attribute path, in contrast to a library function's name. Equal to its text."""
+
+    __slots__ = ()
+
+
 @immutable
 class Origin:
     """Origin of a node: the user's line, the scopes around it, the pass that created it ("" = recorded)."""

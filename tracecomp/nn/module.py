@@ -15,6 +15,7 @@ from tracecomp.eager.modes import modes, module_changes, no_grad, scope
 from tracecomp.eager.process_memory import share
 from tracecomp.eager.tensor import Tensor, clear_grad
 from tracecomp.functional import names as T
+from tracecomp.ir.graph import ModuleName
 from tracecomp.nn.hooks import (
     ModuleHooks,
     global_backward,
@@ -120,7 +121,7 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
             name = path.removeprefix(before + ".") if before else path
         _running.path = path
         try:
-            with scope(name):
+            with scope(ModuleName(name)):
                 return self._call_with_hooks(args, kwargs)
         finally:
             _running.names, _running.path = outer, before

@@ -18,7 +18,7 @@ LIT = """return {
   kernels: [...state.kernels], nodes: state.nodes.size, lines: [...state.lines],
   rows: document.querySelectorAll("#kernel-table tr.on").length,
   source: document.querySelectorAll("#source .on").length,
-  code: document.querySelector("#code .file")?.textContent,
+  code: document.querySelector("#code .file")?.dataset.key,
   detail: document.getElementById("detail").textContent,
 }"""
 

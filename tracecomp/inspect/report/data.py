@@ -11,19 +11,20 @@ from tracecomp.compiled.backends import Native
 from tracecomp.compiled.function import Compiled
 from tracecomp.inspect import assembly
 from tracecomp.inspect.assembly import with_lines
+from tracecomp.inspect.bottleneck import rates_now
 from tracecomp.inspect.environment import environment
 from tracecomp.inspect.explain import explained
 from tracecomp.inspect.facts import FunctionFacts, GraphFacts, plain
-from tracecomp.inspect.in_words import short
-from tracecomp.inspect.limits import rates_now
 from tracecomp.inspect.node_errors import node_errors
 from tracecomp.inspect.report.stages import Nodes, Texts, kernel_table, scope_paths, stage_table
+from tracecomp.inspect.text_report import short
 from tracecomp.ir.loop_printer import kernel_lines
 from tracecomp.ir.program import Kernel, Program, call_steps
 from tracecomp.passes.cost.machine import host
+from tracecomp.passes.kernel_title import common_title
 from tracecomp.runtime import peaks
 
-FORMAT = 1
+FORMAT = 2
 """Version of the JSON format; a comparison with another format is rejected."""
 AROUND = 12
 """Lines of source that are shown around each line that the program comes from."""
@@ -92,6 +93,7 @@ def program_data(graph: GraphFacts, errors: bool = False) -> dict[str, Any]:
         "wall": graph.wall,
         "share": graph.share,
         "threads": graph.threads,
+        "recordedNodes": graph.nodes,
         "steps": facts["stages"],
         "apart": facts["apart"],
         "memory": facts["memory"],
@@ -101,8 +103,12 @@ def program_data(graph: GraphFacts, errors: bool = False) -> dict[str, Any]:
         "stages": stages,
         "tables": tables,
         "kernelGraph": kernel_table(built.lowered.frame, built.program, paths),
-        "calls": [{**k, "nodes": sorted({numbers[n] for n in c.nodes if n in numbers})}
-                  for k, c in zip(facts["kernels"], calls, strict=True)],
+        "calls": [{**k, "title": str(own.title), "computed": own.title.computed,
+                   "nodes": sorted({numbers[n] for n in c.nodes if n in numbers})}
+                  for k, own, c in zip(facts["kernels"], graph.kernels, calls, strict=True)],
+        "titles": {
+            name: common_title(k.title for k in graph.kernels if k.name == name) for name in kernels
+        },
         "kernels": {
             name: _code(kernel, assembly.of_kernel(functions[name], bodies), files, built.program, texts)
             for name, kernel in kernels.items()

@@ -112,7 +112,8 @@ def kernel_table(frame: Frame, program: Program, paths: Mapping[Node, tuple[str,
     where = [next((paths[x] for x in _nodes(t) if x in paths), COPIES if not _nodes(t) else ()) for t in tasks]
     calls = _calls_of(tasks, program)
     names = [_name(t, program, c) for t, c in zip(tasks, calls, strict=True)]
-    return {"names": names, "calls": calls, "inputs": inputs, "boxes": _boxes(boxes(inputs, where))}
+    phases = [path[0] if path and path[0] in PHASES else "" for path in where]
+    return {"names": names, "calls": calls, "inputs": inputs, "phases": phases, "boxes": _boxes(boxes(inputs, where))}
 
 
 def _calls_of(tasks: Sequence[Task | ControlTask], program: Program) -> list[list[int]]:

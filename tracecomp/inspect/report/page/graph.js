@@ -1,7 +1,8 @@
 // Graphs on a canvas. Which node stands in which row of which scope is in the data; here rows become coordinates, anew
 // whenever a scope is opened or closed. Only what lies in view is drawn.
 
-const NODE_HEIGHT = 34, GAP_X = 14, GAP_Y = 26, PAD = 14, TITLE = 22;
+const NODE_HEIGHT = 42, GAP_X = 14, GAP_Y = 26, PAD = 14, TITLE = 26;
+const FIRST = 0.95; // least scale at which a graph is first shown: its labels have some 12 pixels
 const READABLE = 60; // items that are open at first
 const MANY = 24; // in one box, which is closed at first
 
@@ -75,8 +76,8 @@ class GraphView {
     const boxes = this.table.boxes;
     this.size = [];
     const measure = (b) => {
-      if (this.closed.has(b)) return (this.size[b] = [Math.max(96, 40 + 7.4 * this.title(b).length), 32]);
-      let width = b ? 24 + 7 * this.title(b).length : 0, height = b ? TITLE : 0;
+      if (this.closed.has(b)) return (this.size[b] = [Math.max(96, 40 + 8.2 * this.title(b).length), 34]);
+      let width = b ? 28 + 8 * this.title(b).length : 0, height = b ? TITLE : 0;
       boxes[b][1].forEach((row) => {
         let w = 0, h = 0;
         row.forEach((item) => {
@@ -115,7 +116,7 @@ class GraphView {
 
   nodeSize(n) {
     const [first, second] = this.labels(n);
-    return [Math.min(Math.max(16 + 7.1 * Math.max(first.length, 0.86 * second.length), 64), 240), NODE_HEIGHT];
+    return [Math.min(Math.max(18 + 8 * Math.max(first.length, 0.92 * second.length), 64), 270), NODE_HEIGHT];
   }
 
   title(b) {
@@ -152,8 +153,8 @@ class GraphView {
   fit(whole = false) {
     const [w, h] = this.resize(), [gw, gh] = this.size[0];
     this.scale = Math.min(Math.min(w / gw, h / gh), 1.2);
-    if (!whole) this.scale = Math.max(this.scale, Math.min(w / gw, 0.8), 0.5);
-    this.x = (w - gw * this.scale) / 2;
+    if (!whole) this.scale = Math.max(this.scale, FIRST);
+    this.x = gw * this.scale > w && !whole ? 6 : (w - gw * this.scale) / 2;
     this.y = gh * this.scale > h ? 6 : (h - gh * this.scale) / 2;
     this.draw();
   }
@@ -246,8 +247,8 @@ class GraphView {
       c.stroke();
       if (this.scale > 0.18) {
         c.fillStyle = lit ? this.ink["mark-ink"] : closed ? this.ink.ink : this.ink.soft;
-        c.font = `600 ${closed ? 12.5 : 12}px ${css("sans")}`;
-        c.fillText(`${closed ? "▸" : "▾"} ${this.title(b)}`, rect[0] + 8, rect[1] + (closed ? 20 : 16));
+        c.font = `600 13px ${css("sans")}`;
+        c.fillText(`${closed ? "▸" : "▾"} ${this.title(b)}`, rect[0] + 8, rect[1] + (closed ? 22 : 18));
       }
     }
     if (closed) return;
@@ -288,15 +289,15 @@ class GraphView {
     if (this.scale < 0.3) return;
     const [first, second] = this.labels(n);
     c.fillStyle = on ? this.ink["mark-ink"] : this.ink.ink;
-    c.font = `600 11.5px ${css("mono")}`;
-    c.fillText(this._cut(first, w), x + 7, y + 14);
+    c.font = `600 13px ${css("mono")}`;
+    c.fillText(this._cut(first, w), x + 7, y + 17);
     c.fillStyle = on ? this.ink["mark-ink"] : this.ink.soft;
-    c.font = `10px ${css("mono")}`;
-    c.fillText(this._cut(second, w * 1.16), x + 7, y + 27);
+    c.font = `12px ${css("mono")}`;
+    c.fillText(this._cut(second, w * 1.08), x + 7, y + 33);
   }
 
   _cut(text, width) {
-    const most = Math.max(3, Math.floor((width - 14) / 7));
+    const most = Math.max(3, Math.floor((width - 14) / 7.9));
     return text.length > most ? `${text.slice(0, most - 1)}…` : text;
   }
 

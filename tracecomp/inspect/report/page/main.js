@@ -26,6 +26,7 @@ function showIn(view, choice) {
 function showKernels(view, graph) {
   const calls = (n) => graph.calls[n];
   view.isChosen = (n) => calls(n).some((c) => state.calls.has(c));
+  const called = (n) => (calls(n).length === 1 ? program().calls[calls(n)[0]].computed : graph.names[n]);
   view.meaning = (n) => (calls(n).length === 1 ? { call: calls(n)[0] } : { kernel: program().calls[calls(n)[0]]?.name });
   view.value = (n, what) => {
     const found = calls(n).map((c) => program().calls[c]);
@@ -40,7 +41,7 @@ function showKernels(view, graph) {
   dress(view);
   view.show(graph, (n) => {
     const time = view.value(n, "time");
-    return [graph.names[n], time ? `${seconds(time)}` : ""];
+    return [called(n), time ? `${seconds(time)}` : ""];
   });
 }
 
@@ -145,7 +146,7 @@ function showProgram(n) {
 function searching(text) {
   const wanted = text.trim().toLowerCase(), p = program();
   if (!wanted) return select({});
-  const kernel = Object.keys(p.kernels).find((k) => k.toLowerCase().includes(wanted));
+  const kernel = Object.keys(p.kernels).find((k) => `${k} ${title(k)}`.toLowerCase().includes(wanted));
   const line = Object.entries(report.sources).flatMap(([file, lines]) => Object.entries(lines).map(([n, t]) => [`${file}:${n}`, t]))
     .find(([place, t]) => index().nodesOfLine.has(place) && (shortPlace(place).includes(wanted) || t.toLowerCase().includes(wanted)));
   const stage = $("stage").value, ids = stage === "kernels" ? p.tables[p.tables.length - 1].ids : p.tables[p.stages[Number(stage)].table].ids;
@@ -188,7 +189,7 @@ function listen() {
   Object.entries(press).forEach(([id, act]) => $(id).addEventListener("click", () => Object.values(views).forEach((v) => v.table && act(v))));
   document.querySelectorAll("[data-tab]").forEach((b) => b.addEventListener("click", () => { tab = b.dataset.tab; drawCode(); }));
   $("theme").addEventListener("click", theme);
-  addEventListener("resize", () => { Object.values(views).forEach((v) => v.draw()); drawArena(); });
+  addEventListener("resize", () => { Object.values(views).forEach((v) => v.draw()); drawArena(); drawRoofline(); });
 }
 
 function theme() {

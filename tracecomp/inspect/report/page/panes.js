@@ -10,6 +10,10 @@ function table(id, head, rows, caption) {
 const meter = (share, kind = "") => `<span class="meter ${kind}" aria-hidden="true"><i style="width:${Math.min(100, 100 * share).toFixed(1)}%"></i></span>`;
 const places = (lines) => lines.map((l, n) => `<span class="place"><code title="${escapeHtml(l)}">${escapeHtml(shortPlace(l))}</code>${n + 1 < lines.length ? "," : ""}</span>`).join(" ");
 
+function measuredMemory(m) {
+  return m.measured != null ? `measured ${bytes(m.measured)}` : "";
+}
+
 function limitWords(limit) {
   if (!limit) return "";
   return `<span class="why">${escapeHtml(limit.words)}${limit.advice ? `; ${escapeHtml(limit.advice)}` : ""}</span>`;
@@ -30,7 +34,7 @@ function drawAnswer() {
     verdict += times >= 1 ? `, ${times.toPrecision(3)} times as fast as eagerly` : `, ${(1 / times).toPrecision(3)} times as long as eagerly`;
   }
   const worst = programs.length ? grouped(programs[0])[0] : null;
-  const small = worst && worst.seconds ? `Most of it, ${percent(worst.seconds / programs[0].seconds)}, goes to <code>${escapeHtml(worst.name)}</code>: ${limitWords(worst.longest.limit)}` : "";
+  const small = worst && worst.seconds ? `The largest part, ${percent(worst.seconds / programs[0].seconds)}, goes to <b>${escapeHtml(programs[0].titles[worst.name])}</b>: ${limitWords(worst.longest.limit)}` : "";
   $("verdict").innerHTML = `${verdict}.${small ? `<small>${small}.</small>` : ""}`;
   const tiles = [];
   if (programs.length) {
@@ -42,13 +46,13 @@ function drawAnswer() {
       if (costs.eager) tiles.push(["a call, eagerly", seconds(costs.eager), ""]);
     }
     const m = p.memory, predicted = m.arena + m.scratch + m.results;
-    tiles.push(["memory of a call", bytes(predicted), m.measured != null ? `measured ${bytes(m.measured)}` : ""]);
-    tiles.push(["nodes", String(p.tables[p.tables.length - 1].ids.length), `${p.tables[0].ids.length} recorded`]);
+    tiles.push(["memory of a call", bytes(predicted), measuredMemory(m)]);
+    tiles.push(["nodes recorded", String(p.recordedNodes), `${p.steps[p.stages.length - 1].size} after all passes`]);
   }
-  tiles.push(["recordings", `${facts.recordings.length} in use`, `${facts.made} made`]);
+  tiles.push(["recordings", `${facts.recordings.length} in use`, `${facts.made} call${facts.made === 1 ? "" : "s"} recorded${facts.derived ? `, ${facts.derived} recordings derived for other sizes` : ""}`]);
   $("tiles").innerHTML = tiles.map(([name, value, more]) => `<div><dt>${name}</dt><dd>${value}<small>${more || ""}</small></dd></div>`).join("");
   const notes = [facts.eager_because && `Runs eagerly: ${facts.eager_because}`, facts.broken_because && `Graph break: ${facts.broken_because}`,
-    ...new Set(facts.again.map((reason) => `Recorded again: ${reason}`)), ...report.words.filter((w) => w.includes("took the cores away")).map((w) => w.trim())];
+    ...new Set(facts.again.map((reason) => `Recorded again: ${reason}`)), ...report.words.filter((w) => w.trim().startsWith("preempted")).map((w) => w.trim())];
   $("notes").innerHTML = notes.filter(Boolean).slice(0, 8).map((n) => `<p class="note">${escapeHtml(n)}</p>`).join("");
   drawChanges();
 }
@@ -70,11 +74,11 @@ function drawKernels() {
     cells: [
       total ? `${seconds(k.seconds)}${meter(k.seconds / total)}` : "–", total ? percent(k.seconds / total) : "",
       k.share != null ? `${percent(k.share)}${meter(k.share, "peak")}` : "–",
-      `<code>${escapeHtml(k.name)}</code>${k.calls > 1 ? ` <span class="faint">× ${k.calls}</span>` : ""}<br>${limitWords(k.longest.limit)}`,
-      places(k.longest.sources)],
+      `<b title="${escapeHtml(k.name)}">${escapeHtml(title(k.name))}</b>${k.calls > 1 ? ` <span class="faint">× ${k.calls}</span>` : ""}<br>${limitWords(k.longest.limit)}`,
+    ],
   }));
   table("kernel-table", [{ name: "Time", number: true }, { name: "Share", number: true }, { name: "Of peak", number: true },
-    { name: "Kernel, and why it is not faster" }, { name: "Lines" }], rows, "Kernels by time");
+    { name: "Kernel, and the first reason why it is not faster" }], rows, "Kernels by time");
 }
 
 // ---- source
@@ -129,7 +133,7 @@ function drawCode() {
   $("code").dataset.shown = `${name} ${tab}`;
   const lines = tab === "schedule" ? kernel.schedule.split("\n") : kernel[tab];
   const origin = kernel[`${tab}Lines`] || [];
-  $("code").innerHTML = `<div class="file">${escapeHtml(name)}</div>` + lines.map((text, n) => {
+  $("code").innerHTML = `<div class="file" data-key="${escapeHtml(name)}">${escapeHtml(title(name))}</div>` + lines.map((text, n) => {
     const line = origin[n] != null && origin[n] >= 0 ? program().texts[origin[n]] : "";
     return `<div class="l" data-kernel="${escapeHtml(name)}"${line ? ` data-line="${escapeHtml(line)}" title="${escapeHtml(shortPlace(line))}"` : ""}>${escapeHtml(text) || " "}</div>`;
   }).join("");
@@ -160,7 +164,7 @@ function drawDetail() {
   const unique = [...new Map(calls.map((c) => [c.name, c])).values()];
   unique.slice(0, 4).forEach((c) => {
     const time = c.seconds != null ? `, ${seconds(c.seconds)}, ${percent(c.share)} of peak` : "";
-    parts.push(`<b>${escapeHtml(c.name)}</b>: ${c.operators.length} operators, ${bytes(c.nbytes)}${time}. ${limitWords(c.limit)}`);
+    parts.push(`<b>${escapeHtml(c.title)}</b>: ${c.operators.length} operators, ${bytes(c.nbytes)}${time}. ${limitWords(c.limit)}`);
   });
   if (unique.length > 4) parts.push(`and ${unique.length - 4} more kernels`);
   $("detail").innerHTML = parts.map((p) => `<div>${p}</div>`).join("") || '<span class="faint">Nothing selected.</span>';
@@ -178,10 +182,10 @@ function plainTable(head, rows) {
 
 function drawDecisions() {
   const p = program();
-  const apart = p.apart.map((a) => `<tr data-kernel="${escapeHtml(a.consumer)}" tabindex="0"><td><code>${escapeHtml(a.producer)}</code> → <code>${escapeHtml(a.consumer)}</code></td><td>${escapeHtml(a.reason)}</td><td class="n">${a.count}</td><td class="n">${bytes(a.nbytes)}</td><td>${a.source ? places([a.source]) : ""}</td></tr>`);
+  const apart = p.apart.map((a) => `<tr data-kernel="${escapeHtml(a.consumer)}" tabindex="0"><td>${escapeHtml(a.titles[0])} → ${escapeHtml(a.titles[1])}</td><td>${escapeHtml(a.reason)}</td><td class="n">${a.count}</td><td class="n">${bytes(a.nbytes)}</td><td>${a.source ? places([a.source]) : ""}</td></tr>`);
   const choices = p.steps.flatMap((s) => s.choices.map(([subject, chosen, reason, source]) => `<tr${source ? ` data-line="${escapeHtml(source)}" tabindex="0"` : ""}><td>${escapeHtml(s.name)}</td><td>${escapeHtml(subject)}</td><td>${escapeHtml(chosen)}</td><td>${escapeHtml(reason)}</td><td>${source ? places([source]) : ""}</td></tr>`));
   const rules = p.steps.flatMap((s) => Object.entries(s.rules).map(([rule, n]) => `<tr><td>${escapeHtml(s.name)}</td><td>${escapeHtml(rule)}</td><td class="n">${n}</td></tr>`));
-  const once = p.calls.filter((c) => c.prepares).map((c) => `<tr data-kernel="${escapeHtml(c.name)}" tabindex="0"><td><code>${escapeHtml(c.name)}</code></td><td>${bytes(c.nbytes)}</td></tr>`);
+  const once = p.calls.filter((c) => c.prepares).map((c) => `<tr data-kernel="${escapeHtml(c.name)}" tabindex="0"><td>${escapeHtml(c.title)}</td><td>${bytes(c.nbytes)}</td></tr>`);
   $("decision-tables").innerHTML = [
     section("Why kernels are not one", apart.length, plainTable(["Kernels", "Reason", "Times", "Passes through", "Line"], apart.slice(0, 400)), true),
     section("Layouts and other choices", choices.length, plainTable(["Step", "What", "Chosen", "Reason", "Line"], choices), choices.length > 0),
@@ -209,7 +213,7 @@ function drawSteps() {
 
 function drawMemoryWords() {
   const m = program().memory;
-  $("memory-words").textContent = `A call takes ${bytes(m.arena + m.scratch + m.results)} beside what it reads${m.measured != null ? ` (measured: ${bytes(m.measured)})` : ""}: `
+  $("memory-words").textContent = `A call takes ${bytes(m.arena + m.scratch + m.results)} beside what it reads${measuredMemory(m) ? ` (${measuredMemory(m)})` : ""}: `
     + `${bytes(m.arena)} of temporary values in one arena, ${bytes(m.scratch)} of scratch, ${bytes(m.results)} of results. It reads ${bytes(m.arguments + m.state + m.constants)}: `
     + `arguments ${bytes(m.arguments)}, state ${bytes(m.state)}, constants ${bytes(m.constants)}.`;
 }

@@ -7,6 +7,7 @@ const listeners = [];
 const state = { program: 0, nodes: new Set(), kernels: new Set(), lines: new Set(), calls: new Set(), from: "" };
 
 const program = () => report.programs[state.program];
+const title = (key) => program().titles[key] || key;
 const shortPlace = (line) => line.split("/").pop();
 
 function escapeHtml(text) {

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePath
 
 from tracecomp.inspect.facts import Apart, Costs, FunctionFacts, GraphFacts, KernelFacts, MemoryFacts, RecordingFacts
+from tracecomp.passes.kernel_title import common_title
 
 SHOWN = 8
 """Kernels, refusals and reasons that the short text shows."""
@@ -14,7 +15,7 @@ SHOWN = 8
 
 def short(facts: FunctionFacts) -> Iterator[str]:
     """Yield the answer, the distribution of time, recompiles and unfused kernels: some twenty lines."""
-    yield f"{facts.name}: recordings {facts.made}, in use {len(facts.recordings)}"
+    yield f"{facts.name}: {recordings_in_use(facts)}"
     yield from _why_not_one_graph(facts)
     yield from _again(facts.again)
     for recording in facts.recordings:
@@ -30,7 +31,7 @@ def short(facts: FunctionFacts) -> Iterator[str]:
 
 def everything_of(facts: FunctionFacts) -> Iterator[str]:
     """Every guard, pass, kernel, refusal and schedule."""
-    yield f"{facts.name}: recordings {facts.made}, in use {len(facts.recordings)}"
+    yield f"{facts.name}: {recordings_in_use(facts)}"
     yield from _why_not_one_graph(facts)
     yield from (f"recorded again: {reason}" for reason in facts.again)
     if facts.costs:
@@ -41,6 +42,12 @@ def everything_of(facts: FunctionFacts) -> Iterator[str]:
             yield from _whole_graph(recording, graph)
     for part in facts.parts:
         yield from (f"  {line}" for line in everything_of(part))
+
+
+def recordings_in_use(facts: FunctionFacts) -> str:
+    """Say how many calls were recorded, and how many recordings serve calls now."""
+    derived = f", {facts.derived} of them derived for other sizes without a call" if facts.derived else ""
+    return f"recordings {facts.made}, in use {len(facts.recordings)}{derived}"
 
 
 def place(source: str) -> str:
@@ -69,7 +76,7 @@ def _why_not_one_graph(facts: FunctionFacts) -> Iterator[str]:
         yield f"runs eagerly: {facts.eager_because}"
     if facts.broken_because:
         yield f"graph break: {facts.broken_because}"
-        yield f"runs as Python with {len(facts.parts)} compiled parts:"
+        yield f"runs as Python with {len(facts.parts)} compiled part{'s' * (len(facts.parts) != 1)}:"
 
 
 def _again(reasons: Sequence[str]) -> Iterator[str]:
@@ -88,7 +95,7 @@ def _short_graph(recording: RecordingFacts, graph: GraphFacts) -> Iterator[str]:
         yield f"{graph.name}: {graph.nodes} nodes, {graph.not_measured or 'run as recorded'}"
         return
     calls = [k for k in graph.kernels if not k.prepares]
-    text = f"{graph.name}: {graph.nodes} nodes as {len(calls)} kernel calls"
+    text = f"{graph.name}: {graph.nodes} nodes as {len(calls)} kernel call{'s' * (len(calls) != 1)}"
     if graph.seconds is not None:
         share = f", {100 * (graph.share or 0):.0f} % of what the machine can do" if graph.share else ""
         text += f", {seconds(graph.seconds)} with {graph.threads} thread{'s' * (graph.threads > 1)}{share}"
@@ -119,17 +126,17 @@ def _hot(calls: Sequence[KernelFacts]) -> Iterator[str]:
         by_name[k.name].append(k)
     total = sum(k.seconds or 0.0 for k in calls)
     groups = sorted(by_name.items(), key=lambda item: -sum(k.seconds or 0.0 for k in item[1]))
-    for name, group in groups[:SHOWN]:
-        places = ", ".join(dict.fromkeys(place(s) for k in group for s in k.sources))
+    for _, group in groups[:SHOWN]:
+        title = common_title(k.title for k in group)
         times = f" x {len(group)}" if len(group) > 1 else ""
         own = sum(k.seconds or 0.0 for k in group)
         if total:
             longest = max(group, key=lambda k: k.seconds or 0.0)
-            yield f"  {seconds(own):>8} {100 * own / total:4.0f} %  {name}{times}  {places}"
+            yield f"  {seconds(own):>8} {100 * own / total:4.0f} %  {title}{times}"
             if longest.limit:
                 yield f"{'':18}{longest.limit}"
         else:
-            yield f"  {name}{times}  {places}"
+            yield f"  {title}{times}"
     if len(groups) > SHOWN:
         yield f"  and {len(groups) - SHOWN} more kernels"
 
@@ -145,8 +152,11 @@ def _apart(apart: Sequence[Apart]) -> Iterator[str]:
     for reason, found in order[:SHOWN]:
         largest = max(found, key=lambda a: a.nbytes)
         count, nbytes = sum(a.count for a in found), sum(a.nbytes for a in found)
-        where = f" at {place(largest.source)}" if largest.source else ""
-        yield f"    {reason}: {count} times, {size(nbytes)}, as {largest.producer} and {largest.consumer}{where}"
+        first, second = (
+            title or key for title, key in zip(largest.titles, (largest.producer, largest.consumer), strict=True)
+        )
+        yield f"    {reason}: {count} time{'s' * (count > 1)}, {size(nbytes)}"
+        yield f"      such as {first} | {second}"
 
 
 def _costs(costs: Costs) -> Iterator[str]:
@@ -199,8 +209,8 @@ def _kernels(graph: GraphFacts) -> Iterator[str]:
         time = f", {seconds(k.seconds)}" if k.seconds is not None else ""
         share = f", {100 * k.share:.0f} % of peak {k.binding}" if k.share is not None else ""
         once = ", once for many calls" if k.prepares else ""
-        yield f"{k.number} {k.name}: {size(k.nbytes)}, {k.operations} operations{time}{share}{once}"
-        yield f"  {', '.join(k.operators)}  {', '.join(k.sources)}"
+        yield f"{k.number} {k.title}: {size(k.nbytes)}, {k.operations} operations{time}{share}{once}"
+        yield f"  {k.name} computes {', '.join(k.operators)}"
         if k.limit:
             yield f"  {k.limit}"
         lines = [line for text in k.schedules for line in text.splitlines()]

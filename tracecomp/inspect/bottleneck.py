@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from tracecomp.inspect import assembly
-from tracecomp.inspect.demand import Demand, demand_of
+from tracecomp.inspect.kernel_cost import KernelCost, cost_of
 from tracecomp.ir.program import Kernel
 from tracecomp.passes.cost.machine import Machine
 from tracecomp.passes.cost.rates import Rates
@@ -27,6 +27,10 @@ LATENCY = 4
 """Cycles from an addition or multiply-add to the next one that needs its result."""
 MISS = 8e-9
 """Seconds per line of memory that no cache holds: some 80 ns, with ten in flight."""
+LEAVE = 20
+"""Cycles that a mispredicted end of a loop costs; Fog, "The microarchitecture of Intel, AMD and VIA CPUs", 2023."""
+NAMED = 0.05
+"""Least share of a kernel's time for which one of several resources is named."""
 
 
 @dataclass(frozen=True)
@@ -43,10 +47,14 @@ class Limit:
 
 @dataclass(frozen=True)
 class Measured:
-    """A kernel's call by the clock: seconds, and threads of the program."""
+    """A kernel's fastest call by the clock, and threads of the program.
+
+    ``disturbed``: other programs used the cores, so that even the fastest call may have been slowed down.
+    """
 
     seconds: float
     threads: int
+    disturbed: bool = False
 
 
 @cache
@@ -74,10 +82,10 @@ def limit_of(kernel: Kernel, measured: Measured, machine: Machine, code: Sequenc
 def _reasons(kernel: Kernel, m: Measured, machine: Machine, code: Sequence[Sequence[str]]) -> Iterator[Limit]:
     if m.seconds < SHORT:
         yield Limit("short", f"takes {m.seconds * 1e9:.0f} ns, about what a call of a kernel costs")
-    demand = demand_of(kernel, machine)
+    demand = cost_of(kernel, machine)
     cores = m.threads if demand.shared > 1 else 1
     units = sorted(_units(demand, rates_now(), cores, machine), key=lambda unit: -unit.seconds)
-    first, second = units[:2]
+    first = units[0]
     if first.seconds >= BINDS * m.seconds:
         yield first.limit(m)
     yield from _threads(demand, m, machine)
@@ -90,8 +98,15 @@ def _reasons(kernel: Kernel, m: Measured, machine: Machine, code: Sequence[Seque
         yield Limit("spill", words)
     if first.seconds >= MOSTLY * m.seconds:
         yield first.limit(m)
-    parts = ", ".join(f"{u.name} {_percent(u.seconds / m.seconds)}" for u in (first, second))
-    yield Limit("mixed", f"no single cause found; of its time, {parts}")
+    if m.disturbed:
+        yield Limit("disturbed", "other programs slowed it down while it was measured; "
+                    f"{first.name}, the busiest resource, is {first.part(m)}",
+                    "measure again on an idle machine")  # fmt: skip
+    if sum(u.seconds for u in units[:3]) >= BINDS * m.seconds:
+        parts = ", ".join(f"{u.name} {_percent(u.seconds / m.seconds)}" for u in units[:3] if u.named(m))
+        yield Limit("several", f"several causes together: {parts} of its fastest call")
+    yield Limit("latency", f"operations wait for each other: {first.name}, the busiest resource, is {first.part(m)}",
+                "more independent elements in a call, as in a larger batch, fill the waits")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -104,25 +119,43 @@ class _Unit:
     advice: str = ""
 
     def limit(self, m: Measured) -> Limit:
-        return Limit(self.name, f"{self.words}: {_percent(self.seconds / m.seconds)} of its time", self.advice)
+        return Limit(self.name, f"{self.words}: {self.part(m)}", self.advice)
+
+    def part(self, m: Measured) -> str:
+        """Its share of the kernel's time. Rates are measured too, so a share may come out above one."""
+        return f"{_percent(min(self.seconds / m.seconds, 1.0))} of its fastest call"
+
+    def named(self, m: Measured) -> bool:
+        """Whether it takes enough of the kernel's time to be named."""
+        return self.seconds >= NAMED * m.seconds
 
 
-def _units(d: Demand, r: Rates, cores: int, machine: Machine) -> Iterator[_Unit]:
+def _units(d: KernelCost, r: Rates, cores: int, machine: Machine) -> Iterator[_Unit]:
     """The resources of a kernel, and the time of each alone."""
     nbytes = sum(d.memory.values())
     cycle = 2 * d.width / r.multiply_adds
     far = nbytes > machine.l2_bytes * cores
     divisions, gathered, misses, waits = map(_count, (d.divisions, d.gathered, d.misses, d.waits))
+    starts, rounds = _count(d.short_loops), d.rounds / d.short_loops if d.short_loops else 0.0
+    wake = machine.rates.wake_seconds if cores > 1 else 0.0
     simple, whole, loaded = map(_count, (d.arithmetic, nbytes, d.loaded_bytes))
     yield _Unit(d.arithmetic / (r.multiply_adds * cores), "arithmetic", f"arithmetic, {simple} operations",
-                "reduce the work")  # fmt: skip
+                "only fewer operations are faster: smaller sizes or dtypes")  # fmt: skip
     yield _Unit(nbytes / peaks.bandwidth(cores) if far else 0.0, "bandwidth", f"memory bandwidth, {whole} bytes",
                 "read and write fewer bytes: fuse kernels or use smaller dtypes")  # fmt: skip
     yield _Unit(d.loaded_bytes / (r.load_bytes * cores), "loads", f"loads from caches, {loaded} bytes")
     yield _Unit(d.divisions / (r.divisions * cores), "division", f"division throughput, {divisions} divisions",
                 "multiplying by a precomputed reciprocal is faster but rounds differently")  # fmt: skip
     yield _Unit(d.gathered / (r.gathers * cores), "gather", f"gather, {gathered} elements one by one",
-                "with a layout of contiguous elements, vector loads replace gathers")  # fmt: skip
+                "indices of neighbours, or a slice, let vectors load several at once")  # fmt: skip
+    yield _Unit(d.strided / (r.gathers * cores), "transposed reading",
+                f"transposed reading, {_count(d.strided)} elements at a distance in memory",
+                "contiguous() once, before the operand is read many times, lets vectors load it")  # fmt: skip
+    yield _Unit(d.short_loops * LEAVE * cycle / cores, "short inner loops",
+                f"short inner loops, {starts} of {rounds:.0f} rounds each",
+                "a longer last axis has fewer of them")  # fmt: skip
+    yield _Unit(wake, "waking threads", f"waking threads, about {wake * 1e6:.0f} us",
+                "threads=1 avoids it; a larger batch makes it pay")  # fmt: skip
     yield _Unit(d.misses * MISS / cores, "cache misses", f"cache misses expected, {misses}",
                 "sorted or fewer indices touch fewer cache lines")  # fmt: skip
     yield _Unit(d.functions / (r.multiply_adds * cores), "functions", f"math functions ({', '.join(sorted(d.names))})",
@@ -131,7 +164,7 @@ def _units(d: Demand, r: Rates, cores: int, machine: Machine) -> Iterator[_Unit]
                 f"order of a sum, {waits} additions that wait for the previous one")  # fmt: skip
 
 
-def _threads(d: Demand, m: Measured, machine: Machine) -> Iterator[Limit]:
+def _threads(d: KernelCost, m: Measured, machine: Machine) -> Iterator[Limit]:
     """The reason why a single thread works, if there are more."""
     if m.threads < 2 or d.shared >= m.threads:
         return

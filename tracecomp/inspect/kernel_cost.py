@@ -34,16 +34,21 @@ _DIVIDES = frozenset(("div", "sqrt", "mod", "fmod", "floordiv"))
 _IN_FLIGHT = 64
 """Operations in a processor's window: shorter sums overlap with the next ones."""
 
+_FEW_ROUNDS = 32
+"""Most rounds of a loop whose start and end show in its time."""
+
 
 @dataclass
-class Demand:
+class KernelCost:
     """Counts of scalar elements, and bytes, of one run.
 
     ``arithmetic``: multiply-adds and other simple operations. ``functions``: the time of math functions in vector
-    additions. ``gathered``: vector elements that are not contiguous in memory; ``misses``: those expected in no near
-    cache. ``memory``: bytes of each buffer that are read or written. ``vectors``: vector operations on ``elements``,
-    each of up to ``width``. ``waits``: length of the longest chain of dependent operations. ``outer``: iterations of
-    the longest outermost loop; ``shared``: of the longest one that threads share.
+    additions. ``gathered``: vector elements at run-time positions; ``misses``: those expected in no near cache.
+    ``strided``: vector elements loaded or stored at a constant distance, as a transpose has them. ``short_loops``: how
+    often an innermost loop of few rounds starts; ``rounds``: of all these together. ``memory``: bytes of each buffer
+    that are read or written. ``vectors``: vector operations on ``elements``, each of up to ``width``. ``waits``: length
+    of the longest chain of dependent operations. ``outer``: iterations of the longest outermost loop; ``shared``: of
+    the longest one that threads share.
     """
 
     width: int = 1
@@ -51,6 +56,9 @@ class Demand:
     divisions: float = 0.0
     functions: float = 0.0
     gathered: float = 0.0
+    strided: float = 0.0
+    short_loops: float = 0.0
+    rounds: float = 0.0
     loaded_bytes: float = 0.0
     misses: float = 0.0
     waits: float = 0.0
@@ -67,10 +75,10 @@ class Demand:
         return self.elements / (self.vectors * self.width) if self.vectors else 1.0
 
 
-def demand_of(kernel: Kernel, machine: Machine) -> Demand:
+def cost_of(kernel: Kernel, machine: Machine) -> KernelCost:
     """Counted for ``machine``, which determines registers and second cache."""
     loops = [s for s in kernel.body if isinstance(s, Loop)]
-    found = Demand(
+    found = KernelCost(
         width=max(machine.lanes(_lane_bytes(kernel)), 1),
         outer=max((s.var.extent for s in loops), default=1),
         shared=max((s.var.extent for s in loops if s.kind in SHARED), default=0),
@@ -107,7 +115,7 @@ class _Around:
 
 
 class _Count:
-    def __init__(self, found: Demand, machine: Machine, params: Set[str]) -> None:
+    def __init__(self, found: KernelCost, machine: Machine, params: Set[str]) -> None:
         self.found = found
         self.machine = machine
         self.params = params
@@ -116,6 +124,7 @@ class _Count:
         for stmt in body:
             self._own(stmt, around)
             if isinstance(stmt, Loop):
+                self._starts(stmt, around)
                 for inside, part in self._rounds(stmt, around):
                     self.body(part, inside)
             elif isinstance(stmt, Accumulate):
@@ -123,6 +132,14 @@ class _Count:
                 self.body(stmt.body, around)
             else:
                 self.body(children(stmt), around)
+
+    def _starts(self, loop: Loop, around: _Around) -> None:
+        """Count a loop that the processor leaves before its work has hidden how the loop begins and ends."""
+        one_after_another = loop.kind not in ("vector", "tile") and 1 < loop.var.extent <= _FEW_ROUNDS
+        if one_after_another and not _has_branching_loop(loop.body):
+            starts = around.times / prod(v.extent for v in around.together)
+            self.found.short_loops += starts
+            self.found.rounds += starts * loop.var.extent
 
     def _rounds(self, loop: Loop, around: _Around) -> Iterator[tuple[_Around, tuple[Stmt, ...]]]:
         var, times = loop.var, around.times * loop.var.extent
@@ -160,6 +177,9 @@ class _Count:
             self._vectors(around, 1.0)
             self.found.arithmetic += around.times
         elif isinstance(stmt, Store):
+            # A transpose may read along rows and store along columns instead.
+            if around.vector is not None and stmt.offset.coefficient(around.vector) not in (1, -1):
+                self.found.strided += around.times
             self._place(stmt.buffer, stmt.offset, around)
 
     def _call(self, x: Call, around: _Around) -> None:
@@ -181,7 +201,10 @@ class _Count:
         size = x.buffer.dtype.itemsize
         self.found.loaded_bytes += size * around.times
         if around.vector is not None and x.offset.coefficient(around.vector) not in (1, -1):
-            self.found.gathered += around.times
+            if x.offset.is_computed:
+                self.found.gathered += around.times
+            else:
+                self.found.strided += around.times
         self._place(x.buffer, x.offset, around)
 
     def _place(self, buffer: Buffer, offset: Index, around: _Around) -> None:
@@ -196,6 +219,12 @@ class _Count:
         apart = around.vector is None or offset.coefficient(around.vector) != 1
         if computed and apart and whole > self.machine.l2_bytes:
             self.found.misses += around.times
+
+
+def _has_branching_loop(body: Iterable[Stmt]) -> bool:
+    return any(
+        (isinstance(s, Loop) and s.kind not in ("vector", "tile")) or _has_branching_loop(children(s)) for s in body
+    )
 
 
 def _distinct(given: Iterable[Expr]) -> Iterator[Expr]:
