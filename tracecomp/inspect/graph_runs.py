@@ -13,7 +13,7 @@ from tracecomp.base import config
 from tracecomp.compiled.backends import Hosted, Interpreted, Make
 from tracecomp.compiled.budget import Unlimited
 from tracecomp.compiled.function import Compiled
-from tracecomp.compiled.locate import run_native
+from tracecomp.compiled.graph_bisection import run_native
 from tracecomp.eager.evaluate import evaluate
 from tracecomp.ir.graph import Graph
 from tracecomp.ir.interpret import Interpreter

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tracecomp.base.user_warnings import silenced
-from tracecomp.compiled.lockstep import Call, Lockstep
+from tracecomp.compiled.eager_vs_compiled import Call, Lockstep
 from tracecomp.inspect.observed import Event, Observed, observe
 from tracecomp.record.capture import target_of
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -277,6 +278,7 @@ def test_frames_are_sound(graph: Graph) -> None:
 )
 def test_a_wrong_donation_is_noticed(old: str, new: str, write: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     function = output_buffers._Search._may_overwrite
+    assert isinstance(function, FunctionType)
     source = textwrap.dedent(inspect.getsource(function))
     assert old in source
     monkeypatch.setattr(function, "__code__", code_of(function, source.replace(old, new)))
