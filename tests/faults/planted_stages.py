@@ -14,7 +14,7 @@ from tracecomp.ops.prim import prim
 
 RECORDED = ("recorded",)
 CALLS = ("guards", "predicates", "native call", "recorded")
-NATIVE = ("codegen", "kernels", "native", "loop")
+NATIVE = ("codegen", "kernels", "native", "loop", "eager bits")
 
 
 def _recording() -> list[Fault]:

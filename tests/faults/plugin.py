@@ -13,10 +13,11 @@ import pytest
 
 from tests.faults.planted import FAULTS
 from tests.faults.planted_operators import MORE
+from tests.faults.planted_stages import STAGES
 from tests.fuzz.killers import PACKAGE, ROOMS
 from tests.fuzz.mutations import Mutation, mutations, plant
 
-FAULTS_OF_THE_PACKAGE = tuple(fault for fault in (*FAULTS, *MORE) if fault.plant is not None)
+FAULTS_OF_THE_PACKAGE = tuple(fault for fault in (*FAULTS, *MORE, *STAGES) if fault.plant is not None)
 
 
 @cache

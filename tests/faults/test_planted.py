@@ -12,6 +12,7 @@ from tests.faults import programs
 from tests.faults.alarms import alarm
 from tests.faults.planted import FAULTS, Fault
 from tests.faults.planted_operators import MORE
+from tests.faults.planted_stages import STAGES
 from tests.faults.planting import Edit, code_of, find
 from tests.faults.trying import try_fault
 from tracecomp.inspect import compare
@@ -19,14 +20,15 @@ from tracecomp.inspect import compare
 QUICK = (
     "algebra:add_of_neg", "views:slice_of_slice", "CopySlices.backward", "arena:plan_arena",
     "concat_in_place:_outermost", "Recorder.constant",
-    "guard:ValueGuard.check", "Viewed.__call__", "served_kinds:kind_of", "sort:_by_rank",
+    "guard:ValueGuard.check", "size_range:SizeRange.holds", "parts:unpacked",
+    "_Coming.wait", "Viewed.__call__", "served_kinds:kind_of", "sort:_by_rank",
 )  # fmt: skip
 """Places of faults that are found in a second or two, one of each kind."""
 
 
 def quick() -> list[Fault]:
     """The first fault at each of the places."""
-    return [next(f for f in (*FAULTS, *MORE) if place in f.what) for place in QUICK]
+    return [next(f for f in (*FAULTS, *MORE, *STAGES) if place in f.what) for place in QUICK]
 
 
 @pytest.mark.parametrize("fault", quick(), ids=lambda f: f.what[:40])
@@ -49,7 +51,7 @@ def test_faults_are_planted_in_every_part() -> None:
     assert len({f.room for f in FAULTS}) >= 15
 
 
-@pytest.mark.parametrize("fault", [*FAULTS, *MORE], ids=lambda f: f.what[:60])
+@pytest.mark.parametrize("fault", [*FAULTS, *MORE, *STAGES], ids=lambda f: f.what[:60])
 def test_a_fault_changes_code_that_is_there(fault: Fault) -> None:
     """Code that is planted in may move, and what is said of it with it."""
     if isinstance(plant := fault.plant, Edit):

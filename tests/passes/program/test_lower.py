@@ -11,14 +11,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from types import FunctionType
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tracecomp as torch
-from tests.faults.planting import code_of
+from tests.faults.planting import code_of, find
 from tests.passes.row_fusion.test_search import SMALL, arrays, optimised, outputs
 from tracecomp.base import config
 from tracecomp.base.dump import Dump
@@ -30,7 +29,6 @@ from tracecomp.nn import functional
 from tracecomp.passes import pipeline
 from tracecomp.passes.building import build, lower
 from tracecomp.passes.pipeline import LOWERING, PIPELINE, Lowered, resumed
-from tracecomp.passes.program import output_buffers
 from tracecomp.passes.program.frame import Frame
 from tracecomp.passes.program.frame_text import parse_frame, print_frame
 from tracecomp.passes.program.frame_verify import verify_frame
@@ -277,8 +275,7 @@ def test_frames_are_sound(graph: Graph) -> None:
     ],
 )
 def test_a_wrong_donation_is_noticed(old: str, new: str, write: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    function = output_buffers._Search._may_overwrite
-    assert isinstance(function, FunctionType)
+    function = find("passes.program.output_buffers:_Search._may_overwrite")
     source = textwrap.dedent(inspect.getsource(function))
     assert old in source
     monkeypatch.setattr(function, "__code__", code_of(function, source.replace(old, new)))
