@@ -7,10 +7,11 @@ import tempfile
 from collections.abc import Callable
 from typing import Any
 
+from tests.ecosystem.documents import DOCUMENTS
 from tests.ecosystem.kit import Kit
 
 Program = Callable[[Kit], None]
-PROGRAMS: dict[str, list[Program]] = {}
+PROGRAMS: dict[str, list[Program]] = {library: list(programs) for library, programs in DOCUMENTS.items()}
 
 
 def program(library: str) -> Callable[[Program], Program]:

@@ -616,6 +616,8 @@ class TensorMethods(TensorBase):
         """Elementwise comparison gt, as bools."""
     def half(self, memory_format: MemoryFormat = None) -> Tensor:
         """``input`` as float16; itself when it is already."""
+    def has_names(self) -> _bool:
+        """Return False: dimensions have no names."""
     def heaviside(self, values: Tensor) -> Tensor:
         """0 below zero, 1 above, ``values`` at zero."""
     def heaviside_(self, values: Tensor) -> Tensor:

@@ -206,11 +206,17 @@ def _names(self: Tensor) -> tuple[None, ...]:
     return (None,) * self.ndim
 
 
+def _has_names(self: Tensor) -> bool:
+    """Return False: dimensions have no names."""
+    return False
+
+
 publish(property(_device, doc=_device.__doc__), "Tensor.device")
 publish(property(_is_meta, doc=_is_meta.__doc__), "Tensor.is_meta")
 publish(property(_is_cpu, doc=_is_cpu.__doc__), "Tensor.is_cpu")
 publish(property(_layout, doc=_layout.__doc__), "Tensor.layout")
 publish(property(_names, doc=_names.__doc__), "Tensor.names")
+publish(_has_names, "Tensor.has_names")
 
 
 @function(takes=ALL)
