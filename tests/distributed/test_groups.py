@@ -84,6 +84,45 @@ else:
     raise AssertionError("a model needs a process group")
 """
 
+MESH = """
+import tracecomp as torch, tracecomp.distributed as dist
+from tracecomp import nn
+from tracecomp.distributed.device_mesh import init_device_mesh
+from tracecomp.distributed.fsdp import FullyShardedDataParallel
+from tracecomp.distributed._composable.fsdp import CPUOffloadPolicy, fully_shard
+from tracecomp.distributed.tensor import Shard, distribute_tensor
+mesh = init_device_mesh("cpu", (3,), mesh_dim_names=("dp",))
+grid = init_device_mesh("cpu", (1, 3), mesh_dim_names=("replicate", "shard"))
+replicas = init_device_mesh("cpu", (3, 1), mesh_dim_names=("replicate", "shard"))
+rank = dist.get_rank()
+x = torch.full((2, 4), 1.0 + rank)
+def made(shard):
+    torch.manual_seed(0)
+    return shard(nn.Linear(4, 6))
+def gradients(model):
+    model(x).sum().backward()
+    return [p.grad.full_tensor() for p in model.parameters()]
+expected = gradients(made(fully_shard))
+for given in (mesh, mesh["dp"], grid, grid["shard"], mesh.get_group()):
+    model = made(lambda net: fully_shard(net, mesh=given, offload_policy=CPUOffloadPolicy()))
+    assert all(torch.equal(a, b) for a, b in zip(gradients(model), expected, strict=True))
+    assert model.weight.device_mesh is given and model.weight.to_local().shape == (2, 4)
+assert all(torch.equal(a, b) for a, b in zip(gradients(FullyShardedDataParallel(made(lambda n: n), device_mesh=grid)),
+                                             expected, strict=True))
+rows = distribute_tensor(torch.arange(6), mesh, [Shard(0)])
+assert rows.to_local().tolist() == [2 * rank, 2 * rank + 1] and rows.device_mesh is mesh
+for given, kind in ((replicas, NotImplementedError), ("dp", TypeError)):
+    try:
+        fully_shard(nn.Linear(4, 6), mesh=given)
+    except kind:
+        continue
+    raise AssertionError(given)
+"""
+
+
+def test_modules_are_sharded_over_a_mesh() -> None:
+    succeed(gang(3, "-c", MESH))
+
 
 def test_groups_are_created_again_at_the_same_address() -> None:
     succeed(gang(3, "-c", AGAIN))
