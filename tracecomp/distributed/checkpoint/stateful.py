@@ -14,5 +14,5 @@ class Stateful(Protocol):
     def state_dict(self) -> dict[str, Any]:
         """Return the state to save."""
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+    def load_state_dict(self, state_dict: dict[str, object]) -> None:
         """Restore a saved state."""
